@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+OWN = ("mapper", "storage", "chipsim", "hw")
 BAD_INPUT, USAGE, DOES_NOT_FIT, INTERRUPTED, CLOSED_PIPE = 1, 2, 3, 130, 141
 
 
@@ -48,6 +49,30 @@ def as_mapper_errors() -> Iterator[None]:
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
         raise MapperError(f"{where}{error.strerror or error}") from error
+
+
+def known_error(error: Exception) -> tuple[str, int] | None:
+    """Message and exit code of an error that a user can do something about."""
+    from chipsim.errors import ChipError
+    from hw.errors import HwError, NotBuiltError
+    from storage.errors import MemoryShortError, StorageError
+
+    if isinstance(error, MapperError):
+        return str(error), error.exit_code
+    if isinstance(error, MemoryShortError | NotBuiltError):
+        return str(error), DOES_NOT_FIT
+    if isinstance(error, StorageError | ChipError | HwError):
+        return str(error), BAD_INPUT
+    if isinstance(error, OSError):
+        where = f"{error.filename}: " if error.filename else ""
+        return f"{where}{error.strerror or error}", BAD_INPUT
+    if isinstance(error, ModuleNotFoundError):
+        package = str(error.name).partition(".")[0]
+        if package not in OWN:  # those of extras are asked for where they are needed
+            return f"the package {package} is missing; install mapper again with pip", BAD_INPUT
+    if isinstance(error, MemoryError):
+        return "out of memory; lower --memory or use a larger machine", BAD_INPUT
+    return None
 
 
 def shown(value: Any) -> str:

@@ -16,6 +16,7 @@ from chipsim.chip.model import Chip
 from chipsim.chip.npu_shape import NPU_SHAPES
 from mapper.exports.tables_file import Tables
 from mapper.limits.constraints import TABLES
+from mapper.portfolio.book import Portfolio
 from mapper.report.compiled.report_file import CompiledReport
 from mapper.results.report_file import Report
 from storage.store.meta import NetworkMeta
@@ -55,6 +56,7 @@ def schemas() -> dict[str, str]:
         for name, schema in {
             "report": _schema(Report),
             "compiled-report": _schema(CompiledReport),
+            "portfolio": _schema(Portfolio),
             "meta": _schema(NetworkMeta),
             "chip": chip,
             "constraints": _schema(tables),

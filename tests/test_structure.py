@@ -39,6 +39,7 @@ LEVELS: dict[str, list[str]] = {
         "inputs",
         "session",
         "report",
+        "portfolio",
         "compiler",
         "evaluation",
         "exports",

@@ -16,6 +16,7 @@ from tests.test_structure import PACKAGES, ROOT, modules
 
 # Names that nothing in the code names, and why they stay.
 REASONS = {
+    "mapper.portfolio.processes.work": "what processes of runs begin with",
     "hw.npu.assembly.assemble": "undoes disassemble, for programs written by hand",
     "hw.npu.loading.contents_flits": "for users of hw (docs/npu.md)",
     "hw.npu.loading.frames_flit": "for users of hw (docs/npu.md)",
@@ -60,6 +61,7 @@ LOOKED_UP = {
 KEYS = (
     "mapper.results.report_file",
     "mapper.report.compiled.report_file",
+    "mapper.portfolio.figures",
     "hw.npu.isa",
     "mapper.compiler.quantise.losses",
 )  # whose classes say which keys a file has

@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from importlib import import_module
 from typing import Any
 
-from mapper.errors import BAD_INPUT, CLOSED_PIPE, DOES_NOT_FIT, INTERRUPTED, MapperError
+from mapper.errors import BAD_INPUT, CLOSED_PIPE, INTERRUPTED, known_error
 from mapper.runtime.installation import bound_products, prepare
 from mapper.runtime.stopping import leave
 from mapper.version import version
@@ -38,7 +38,6 @@ COMMANDS = {
     "docs": "read a page of the documentation, or list them",
     "completion": "write a script that makes a shell complete commands and options",
 }
-OWN = ("mapper", "storage", "chipsim", "hw")
 KEPT = {
     "run": "repeat the command with --resume to go on",
     "warm": "kernels that were compiled are kept",
@@ -206,34 +205,10 @@ def _run_told(options: argparse.Namespace) -> int:
     except BrokenPipeError:
         raise
     except Exception as error:
-        known = _known_error(error)
+        known = known_error(error)
         if options.debug or known is None:
             raise
         return _fail(options, *known)
-
-
-def _known_error(error: Exception) -> tuple[str, int] | None:
-    """Message and exit code of an error that a user can do something about."""
-    from chipsim.errors import ChipError
-    from hw.errors import HwError, NotBuiltError
-    from storage.errors import MemoryShortError, StorageError
-
-    if isinstance(error, MapperError):
-        return str(error), error.exit_code
-    if isinstance(error, MemoryShortError | NotBuiltError):
-        return str(error), DOES_NOT_FIT
-    if isinstance(error, StorageError | ChipError | HwError):
-        return str(error), BAD_INPUT
-    if isinstance(error, OSError):
-        where = f"{error.filename}: " if error.filename else ""
-        return f"{where}{error.strerror or error}", BAD_INPUT
-    if isinstance(error, ModuleNotFoundError):
-        package = str(error.name).partition(".")[0]
-        if package not in OWN:  # those of extras are asked for where they are needed
-            return f"the package {package} is missing; install mapper again with pip", BAD_INPUT
-    if isinstance(error, MemoryError):
-        return "out of memory; lower --memory or use a larger machine", BAD_INPUT
-    return None
 
 
 def _fail(options: Any, message: str, code: int) -> int:

@@ -108,8 +108,7 @@ def add_rates(parser: argparse.ArgumentParser) -> None:
         "--rates",
         type=_rates,
         metavar="FILE",
-        help="firing rates: npz, text or SONATA spike report; `uniform` (1 each); `weights` (their "
-        "magnitudes)",
+        help="firing rates: file, `uniform` (1 each), `weights`",
     )
     parser.add_argument(
         "--weights-are",

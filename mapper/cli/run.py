@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import argparse
-import shutil
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from mapper.cli import many, tuning
 from mapper.cli import options as common
-from mapper.cli import tuning
-from mapper.errors import INTERRUPTED, MapperError
-from mapper.settings import OBJECTIVES
+from mapper.errors import INTERRUPTED, MapperError, UsageError
+from mapper.settings import OBJECTIVES, Settings
+
+if TYPE_CHECKING:
+    from chipsim.chip.model import Chip
+    from mapper.session import MapRequest
 
 EPILOG = """\
 examples:
@@ -48,40 +51,31 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--objective",
         choices=OBJECTIVES,
         metavar="O",
-        help="minimize hops of what the chip sends (hops), or as named: "
-        + ", ".join(OBJECTIVES[1:]),
+        help=f"minimize {', '.join(OBJECTIVES)}",
     )
     tuning.add_room(method)
     tuning.add_settings(method, old=tuning.OLD)
     common.add_effort(method)
+    method.add_argument("--seeds", metavar="A..B", help="a run for each seed: 1..8, or 1,4,9")
+    many.add_many(method)
 
 
 def run(options: argparse.Namespace) -> int:
-    from dataclasses import asdict
-
-    from mapper.inputs.split import SPLIT
-    from mapper.report.make import PAGE, write_page
-    from mapper.report.view import make_view
-    from mapper.results.loads import Loads
-    from mapper.results.output import (
-        CONSTRAINTS,
-        LOG,
-        SCRATCH,
-        read_report,
-        write_results,
-    )
-    from mapper.results.output_folder import is_complete, output_folder, partial_folder
+    from mapper.portfolio.run import RunTask, run_into_folder
+    from mapper.results.output import read_report
+    from mapper.results.output_folder import is_complete, partial_folder
     from mapper.runtime.monitor import Monitor
     from mapper.runtime.resume import describe_run, planned_memory, require_same
     from mapper.runtime.stopping import GRACE, Stop
-    from mapper.session import MapRequest, Workspace, mapped
-    from storage.files import digest, real_path, write_file
 
+    if options.seeds is not None:
+        return _run_seeds(options)
+    for name in ("workers", "keep"):
+        if getattr(options, name) is not None:
+            raise UsageError(f"--{name} is for many runs; give --seeds, or leave it out")
+    output = options.output or Path(f"{_stem(options.network)}-mapping")
     chip = common.chip_of(options)
-    stem = Path(options.network.name.removesuffix(".gz")).stem
-    output = options.output or Path(f"{stem}-mapping")
-    if real_path(output) in real_path(options.network).parents:
-        raise MapperError(f"{options.network}: lies in {output}, which it would replace; move it")
+    _require_outside(options.network, output)
     if options.resume and options.memory is None:
         options.memory = planned_memory(partial_folder(output))
     settings = tuning.settings_of(options)
@@ -96,20 +90,63 @@ def run(options: argparse.Namespace) -> int:
         common.say(options, f"{output}: is complete already")
         return _print_results(options, report, output)
     tuning.tell_unread(options, settings)
+    request = _request(options, chip, settings)
+    task = RunTask(request, output, options.keep_scratch, options.force, options.resume)
+    stop = Stop(GRACE)
+
+    def make_monitor(log: Path) -> Monitor:
+        return Monitor(console, options.verbose, log, stop=stop)
+
+    report, stage, asked = run_into_folder(task, make_monitor, common.listener(options))
+    if stage:
+        when = f"during the stage {stage!r}"
+        common.complain(f"interrupted {when}: this is the best mapping found so far")
+    elif asked:
+        common.complain("interrupted while results were written: the mapping is complete")
+    code = _print_results(options, report, output)
+    return INTERRUPTED if asked else code
+
+
+def _run_seeds(options: argparse.Namespace) -> int:
+    """A run for each seed, in one folder."""
+    from dataclasses import replace
+
+    from mapper.portfolio.seeds import parse_seeds, seed_jobs
+
+    seeds = parse_seeds(options.seeds)
+    if options.seed:
+        raise UsageError("--seed and --seeds are both given; give one")
+    output = options.output or Path(f"{_stem(options.network)}-portfolio")
+    chip = common.chip_of(options)
+    _require_outside(options.network, output)
+    settings = replace(
+        tuning.settings_of(options),
+        memory_bytes=many.share_of_memory(options, output, len(seeds)),
+        threads=many.share_of_threads(options, len(seeds)),
+    )
+    tuning.tell_unread(options, settings)
+    jobs = seed_jobs(_request(options, chip, settings), seeds)
+    return many.do_many(options, output, jobs)
+
+
+def _stem(network: Path) -> str:
+    return Path(network.name.removesuffix(".gz")).stem
+
+
+def _require_outside(network: Path, output: Path) -> None:
+    from storage.files import real_path
+
+    if real_path(output) in real_path(network).parents:
+        raise MapperError(f"{network}: lies in {output}, which it would replace; move it")
+
+
+def _request(options: argparse.Namespace, chip: Chip, settings: Settings) -> MapRequest:
+    """What the command line asks for."""
+    from mapper.session import MapRequest
+
     constraint_file = common.constraints_of(options)
-    run_here["constraints"] = None if constraint_file is None else constraint_file.raw.hex()
-    run_here["columns"] = None if options.columns is None else asdict(options.columns)
-    run_here["rates"] = None
-    if isinstance(options.rates, str):
-        run_here["rates"] = options.rates
-    elif options.rates is not None:
-        run_here["rates"] = digest(options.rates)
-        run_here["rates duration"] = options.rates_duration
-    if options.weights_are is not None:
-        run_here["weights are"] = options.weights_are
-    run_here["split neurons"] = options.split_neurons
     source = common.source_of(options, options.network)
-    request = MapRequest(
+    return MapRequest(
         source,
         chip,
         settings,
@@ -117,35 +154,6 @@ def run(options: argparse.Namespace) -> int:
         options.split_neurons,
         ("mapper", *options.arguments),
     )
-    stop = Stop(GRACE)
-    with output_folder(output, options.force, options.resume, run_here) as work:
-        folder, resumed = work.folder, work.resumed
-        place = Workspace(folder, output, resumed=resumed)
-        with (
-            Monitor(console, options.verbose, folder / LOG, stop=stop) as monitor,
-            mapped(request, place, monitor, common.listener(options)) as session,
-        ):
-            mapping, report, relays = session.mapping, session.report, session.relays
-
-        def write() -> None:
-            write_results(folder, report, mapping, chip, relays)
-            loads = Loads.of(mapping.traffic)
-            write_page(folder / PAGE, [make_view(real_path(output).name, report, loads)])
-            if constraint_file is not None:
-                write_file(folder / CONSTRAINTS, constraint_file.raw)
-            if not options.keep_scratch:  # last: who is killed before goes on behind all steps
-                shutil.rmtree(folder / SCRATCH, ignore_errors=True)
-                (folder / SPLIT).unlink(missing_ok=True)
-
-        stop.run(write, patient=True)
-    interrupted = stop.asked
-    if mapping.interrupted:
-        when = f"during the stage {mapping.interrupted!r}"
-        common.complain(f"interrupted {when}: this is the best mapping found so far")
-    elif interrupted:
-        common.complain("interrupted while results were written: the mapping is complete")
-    code = _print_results(options, report, output)
-    return INTERRUPTED if interrupted else code
 
 
 def _print_results(options: argparse.Namespace, report: dict[str, Any], output: Path) -> int:

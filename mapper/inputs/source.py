@@ -6,11 +6,13 @@ or NIR. What an import drops, merges or assumes is told to a `Listener`.
 
 from __future__ import annotations
 
+import os
+import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -19,6 +21,7 @@ from numpy.typing import ArrayLike
 from mapper.errors import MapperError, UsageError
 from mapper.inputs.listener import Listener
 from mapper.results.output_folder import IMPORTED
+from storage.files import writing
 from storage.store.network import NetworkFile
 from storage.store.traffic import UNIFORM, WEIGHTS, describe, traffic_of
 
@@ -50,6 +53,7 @@ class Source:
     weights_are : "rate" or "synapse", what the number of a synapse is where the network is from;
         None for what it is in that format (traffic, of an object of Python but a NIR graph)
     neurons : of arrays, their number; sizes : of an object, of each neuron, shape (neurons,)
+    made : the network file that `import_once` has made of all this: it is not imported again
     """
 
     network: Any
@@ -59,6 +63,7 @@ class Source:
     neurons: int | None = None
     sizes: ArrayLike | None = None
     weights_are: str | None = None
+    made: Path | None = None
 
     @property
     def word(self) -> str | None:
@@ -117,6 +122,12 @@ def open_source(
     """
     from mapper.runtime.resume import is_whole
 
+    if source.made is not None:
+        with folder_for(keep_in) as folder:
+            _link(source.made, folder / IMPORTED)
+            with NetworkFile(folder / IMPORTED) as network:
+                yield network
+        return
     if not source.wants_rates:
         with _open_plain(source, effort, listener, keep_in, IMPORTED, resume) as network:
             yield network
@@ -129,6 +140,25 @@ def open_source(
         (folder / UNRATED).unlink(missing_ok=True)  # a run that was killed may have left it
         with NetworkFile(rated) as network:
             yield network
+
+
+def import_once(source: Source, effort: Effort, listener: Listener, folder: Path) -> Source:
+    """The same source for many runs: what has to be imported is, into the folder, unless it is
+    there from an earlier time; else the source itself."""
+    if source.is_network_file and not source.wants_rates:
+        return source
+    with open_source(source, effort, listener, folder, resume=True) as network:
+        return replace(source, made=network.path)
+
+
+def _link(file: Path, name: Path) -> None:
+    """Another name for a file, or a copy where the file system knows no links."""
+    name.unlink(missing_ok=True)
+    try:
+        os.link(file, name)
+    except OSError:
+        with writing(name):
+            shutil.copyfile(file, name)
 
 
 @contextmanager

@@ -1,0 +1,107 @@
+"""Many runs on the command line: options, progress and tables of `run --seeds` and `sweep`."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mapper.cli import options as common
+from mapper.errors import BAD_INPUT
+
+if TYPE_CHECKING:
+    from mapper.inputs.listener import Listener
+    from mapper.portfolio.book import Book
+    from mapper.portfolio.conduct import Many
+    from mapper.portfolio.executor import Executor, Outcome
+
+
+def add_many(group: argparse._ActionsContainer) -> None:
+    """`--workers` and `--keep`."""
+    group.add_argument(
+        "--workers", type=common.positive, metavar="N", help="processes that do runs side by side"
+    )
+    group.add_argument("--keep", choices=("all", "best"), metavar="K", help="all (default) or best")
+
+
+def share_of_memory(options: argparse.Namespace, output: Path, runs: int) -> int:
+    """Bytes for each run: as asked for, as planned before, or a share of what is free."""
+    from mapper.portfolio.conduct import planned_memory
+    from mapper.runtime.resources import LEAST_MEMORY, default_memory
+
+    if options.memory is not None:
+        return int(options.memory)
+    planned = planned_memory(output) if options.resume else None
+    return planned or max(LEAST_MEMORY, default_memory() // places(options, runs))
+
+
+def share_of_threads(options: argparse.Namespace, runs: int) -> int:
+    """Threads of each run: as asked for, or a share of all."""
+    if options.threads is not None:
+        return int(options.threads)
+    return max(1, common.threads_of(options) // places(options, runs))
+
+
+def places(options: argparse.Namespace, runs: int) -> int:
+    """How many runs are at work at a time."""
+    return max(1, min(options.workers or 1, runs))
+
+
+def do_many(options: argparse.Namespace, output: Path, many: Many) -> int:
+    """Do all runs, say what becomes of each, and print the table."""
+    from msgspec import UNSET
+
+    from mapper.portfolio.conduct import Rules, conduct
+
+    rules = Rules(options.force, options.resume, options.keep == "best", options.keep_scratch)
+
+    def on_outcome(book: Book, outcome: Outcome) -> None:
+        run = book.run(outcome.name)
+        if run.state == "failed":
+            if options.debug and outcome.trace:
+                common.complain(outcome.trace)
+            common.complain(f"{run.folder}: failed: {run.error}")
+            return
+        done = sum(one.state != "waiting" for one in book)
+        best = ", the best so far" if run.best else ""
+        common.say(options, f"{run.folder}: done{best} ({done} of {len(book.portfolio.runs)})")
+
+    with _executor(options, len(many.jobs)) as executor:
+        book = conduct(output, many, rules, executor, common.listener(options), on_outcome)
+    _print(options, book, output)
+    codes = {0 if run.exit_code is UNSET else run.exit_code for run in book}
+    return codes.pop() if len(codes) == 1 else BAD_INPUT
+
+
+def _executor(options: argparse.Namespace, runs: int) -> Executor:
+    from mapper.portfolio.executor import LocalExecutor
+    from mapper.portfolio.processes import ProcessExecutor
+    from mapper.runtime.monitor import Monitor
+    from mapper.runtime.stopping import Stop
+
+    console = common.stderr_console(options)
+    said: set[str] = set()
+
+    def on_note(name: str, line: str) -> None:
+        if line not in said:  # most of what runs say they all say
+            said.add(line)
+            common.say(options, line)
+
+    if options.workers is not None:
+        return ProcessExecutor(places(options, runs), on_note)
+
+    def make_monitor(log: Path, stop: Stop) -> Monitor:
+        return Monitor(console, options.verbose, log, stop=stop)
+
+    def listener_of(name: str) -> Listener:
+        return common.listener(options)
+
+    return LocalExecutor(make_monitor, listener_of)
+
+
+def _print(options: argparse.Namespace, book: Book, output: Path) -> None:
+    """The table on stdout."""
+    from mapper.portfolio.table import table_of
+
+    result: dict[str, Any] = {**book.to_json(), "output": str(output)}
+    common.emit(options, result, [table_of(book, str(output))])

@@ -1,0 +1,1 @@
+"""Whole runs: one into its folder, or many with a table of what each gave."""

@@ -1,0 +1,101 @@
+"""One whole run, from a request to its folder: what `mapper run` does, once or many times."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from mapper.inputs.listener import Listener
+from mapper.inputs.split import SPLIT
+from mapper.report import make
+from mapper.report.view import make_view
+from mapper.results.loads import Loads
+from mapper.results.output import CONSTRAINTS, LOG, SCRATCH, write_results
+from mapper.results.output_folder import output_folder
+from mapper.runtime.monitor import Monitor
+from mapper.runtime.resume import describe_run
+from mapper.session import MapRequest, Workspace, mapped
+from storage.files import digest, real_path, write_file
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RunTask:
+    """What is to be mapped, and the folder that it ends in.
+
+    request : its network is a path; keep_scratch : coarse levels stay in the folder
+    force : replace an output that is there; resume : go on with an earlier run of the same kind
+    """
+
+    request: MapRequest
+    output: Path
+    keep_scratch: bool = False
+    force: bool = False
+    resume: bool = False
+
+
+class Finished(NamedTuple):
+    """report : report.json; stage : during which it was interrupted, or empty
+    asked : it was asked to end, perhaps when the mapping was complete already
+    """
+
+    report: dict[str, Any]
+    stage: str
+    asked: bool
+
+
+def describe_request(request: MapRequest) -> dict[str, Any]:
+    """What decides the result of a run, and is compared when it is resumed."""
+    source, constraints = request.source, request.constraints
+    run = describe_run(source.network, request.chip, request.settings)
+    run["constraints"] = None if constraints is None else constraints.raw.hex()
+    run["columns"] = None if source.columns is None else asdict(source.columns)
+    run["rates"] = None
+    if isinstance(source.rates, str):
+        run["rates"] = source.rates
+    elif isinstance(source.rates, Path):
+        run["rates"] = digest(source.rates)
+        run["rates duration"] = source.duration
+    if source.weights_are is not None:
+        run["weights are"] = source.weights_are
+    run["split neurons"] = request.split_neurons
+    return run
+
+
+def run_into_folder(
+    task: RunTask, make_monitor: Callable[[Path], Monitor], listener: Listener
+) -> Finished:
+    """Map, and write the output folder, which appears when it is complete.
+
+    make_monitor : gets the path of the log; its `Stop` hears of Ctrl-C
+
+    Raises `DoesNotFitError` if a limit of the chip cannot be kept, and what `output_folder` does.
+    Ctrl-C, once all neurons have cores within the limits, ends it with the best mapping so far;
+    before, it is raised.
+    """
+    request, output = task.request, task.output
+    about = describe_request(request)
+    with output_folder(output, task.force, task.resume, about) as work:
+        folder = work.folder
+        place = Workspace(folder, output, resumed=work.resumed)
+        with (
+            make_monitor(folder / LOG) as monitor,
+            mapped(request, place, monitor, listener) as session,
+        ):
+            mapping, report, relays = session.mapping, session.report, session.relays
+
+        def write() -> None:
+            write_results(folder, report, mapping, request.chip, relays)
+            loads = Loads.of(mapping.traffic)
+            views = [make_view(real_path(output).name, report, loads)]
+            make.write_page(folder / make.PAGE, views)
+            if request.constraints is not None:
+                write_file(folder / CONSTRAINTS, request.constraints.raw)
+            if not task.keep_scratch:  # last: who is killed before goes on behind all steps
+                shutil.rmtree(folder / SCRATCH, ignore_errors=True)
+                (folder / SPLIT).unlink(missing_ok=True)
+
+        monitor.stop.run(write, patient=True)
+    return Finished(report, mapping.interrupted, monitor.stop.asked)

@@ -1,0 +1,63 @@
+"""The runs of a portfolio as a table for the terminal."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import UNSET
+from rich.table import Table
+
+from mapper.portfolio.book import Book, Run
+from mapper.results.tables import columns
+
+COSTS = {  # what runs minimise, by objective
+    "unicast": "hops of packets to synapses",
+    "core": "hops of packets to cores",
+    "multicast": "hops of trees",
+    "cut": "cut weight",
+    "time": "cycles per tick",
+}
+
+
+def table_of(book: Book, title: str) -> Table:
+    """What differs between the runs, what each gave, and which is the best."""
+    varied = _varied(list(book))
+    timed = any(run.figures is not UNSET and run.figures.tick_cycles is not UNSET for run in book)
+    heads = [*(varied or ["run"]), "hops", "cut weight"]
+    heads += [*(["cycles per tick"] if timed else []), "seconds", ""]
+    rows = [
+        [
+            *(str(run.given[name]) for name in varied),
+            *([] if varied else [run.folder]),
+            *_figures(run, timed),
+            _state(run),
+        ]
+        for run in book
+    ]
+    objectives = {run.objective for run in book}
+    judged = COSTS[objectives.pop()] if len(objectives) == 1 else "hops"
+    return columns(f"{title}: best by {judged}", heads, rows)
+
+
+def _varied(runs: list[Run]) -> list[str]:
+    """Names of values that are not the same in all runs."""
+    names = dict.fromkeys(name for run in runs for name in run.given)
+    if len(runs) == 1:
+        return list(names)
+    return [name for name in names if len({repr(run.given.get(name)) for run in runs}) > 1]
+
+
+def _figures(run: Run, timed: bool) -> list[Any]:
+    found = run.figures
+    if found is UNSET:
+        return [None] * (4 if timed else 3)
+    ticks = None if found.tick_cycles is UNSET else found.tick_cycles
+    return [found.hops, found.cut_weight, *([ticks] if timed else []), f"{found.seconds:.1f}"]
+
+
+def _state(run: Run) -> str:
+    if run.best:
+        return "best"
+    if run.state != "done":
+        return run.state
+    return "" if run.kept else "dropped"
