@@ -49,7 +49,7 @@ def random_traffic(rng: np.random.Generator, count: int) -> Iterator[tuple[Chip,
         flows = source.astype(np.int32), target.astype(np.int32), whole
         routes, _ = route_flows(chip, *flows)
         entered = np.bincount(source, whole, chip.cores).astype(np.int64)
-        sent = Sent(loads_of(routes), turns_of(routes), entered.reshape(chip.height, chip.width))
+        sent = Sent(loads_of(routes), turns_of(routes), entered)
         yield chip, sent, Demand.from_flows(Mesh.of(chip), *flows, UNIT)
 
 

@@ -50,19 +50,19 @@ def deliver(
     ----------
     mesh
     created : whole numbers, shape (packets,), 0 or more: cycle of creation, in any order
-    source, target : whole numbers, shape (packets,), nodes
-        Packets that a node creates in the same cycle enter the mesh in the order given.
+    source, target : whole numbers, shape (packets,), cores
+        Packets that a core creates in the same cycle enter the mesh in the order given.
     limit : cycles to simulate at most; without one all are delivered, as the mesh has no deadlock
     advance : called now and then with the cycle that has been reached
 
     Raises
     ------
     ChipError
-        If the arrays do not belong together or a node is outside of the mesh.
+        If the arrays do not belong together or a core is outside of the mesh.
     """
     times = _whole("created", created, NEVER - 1)
-    sources = _whole("source", source, mesh.nodes - 1)
-    targets = _whole("target", target, mesh.nodes - 1)
+    sources = _whole("source", source, mesh.cores - 1)
+    targets = _whole("target", target, mesh.cores - 1)
     if not len(times) == len(sources) == len(targets):
         raise ChipError(
             f"packets: {len(times)} times, {len(sources)} sources and {len(targets)} targets; "
@@ -71,22 +71,22 @@ def deliver(
     if limit is not None and limit < 0:
         raise ChipError(f"limit is {limit}; give a number of cycles, 0 or more")
     order = np.lexsort((times, sources))  # stable
-    stop = np.cumsum(np.bincount(sources, minlength=mesh.nodes))
+    stop = np.cumsum(np.bincount(sources, minlength=mesh.cores))
     feed = Feed(
         at=np.concatenate([[0], stop[:-1]]).astype(np.int64),
         stop=stop.astype(np.int64),
         order=order.astype(np.int64),
         created=times,
-        wanted=targets.astype(np.int32),
+        wanted=mesh.router[targets].astype(np.int32),
         random=np.zeros(0, dtype=np.uint64),
         miss=np.zeros(0),
-        spread=np.zeros(1),
+        spread=np.zeros(2),
         indptr=np.zeros(1, dtype=np.int64),
         choice=np.zeros(0, dtype=np.int32),
         below=np.zeros(0, dtype=np.int64),
         guide=np.zeros(0, dtype=np.int32),
     )
-    run = Run(mesh, feed, new_tally(mesh.nodes, len(times)), (0, NEVER))
+    run = Run(mesh, feed, new_tally(mesh, len(times)), (0, NEVER))
     run.until(NEVER if limit is None else limit, 0, advance)
     return Delivery(run.tally.delivered, link_flits(mesh, run.tally.passed), run.cycle)
 

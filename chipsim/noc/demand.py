@@ -1,9 +1,10 @@
 """Random loads: how often each node creates a packet, and for whom.
 
-In each cycle node v creates a packet with probability ``rate[v]``, whatever the network does: the
+In each cycle core v creates a packet with probability ``rate[v]``, whatever the network does: the
 source queues have no limit (an open loop). A packet goes to a node drawn from all alike with
-probability ``spread``, else to one drawn from the table of v by weight. Every node has a random
-generator of its own, so its packets depend on the seed alone.
+probability ``spread``, else to one drawn from the table of v by weight. Every core has a random
+generator of its own, so its packets depend on the seed alone. Nodes are routers: where cores have
+one each, they are the cores.
 """
 
 from __future__ import annotations
@@ -25,13 +26,14 @@ class Demand:
 
     Attributes
     ----------
-    rate : ndarray[float64], shape (nodes,), packets a cycle
+    rate : ndarray[float64], shape (cores,), packets a cycle
     spread : share of the packets whose target is drawn from all nodes, the own one among them
-    indptr : ndarray[int64], shape (nodes + 1,)
-        Node v owns the entries ``indptr[v]`` to ``indptr[v + 1] - 1`` of the next two.
+    indptr : ndarray[int64], shape (cores + 1,)
+        Core v owns the entries ``indptr[v]`` to ``indptr[v + 1] - 1`` of the next two.
     choice : ndarray[int32], shape (entries,), target
-    below : ndarray[int64], shape (entries,), sum of the weights of its node up to this entry
+    below : ndarray[int64], shape (entries,), sum of the weights of its core up to this entry
     guide : ndarray[int32], shape (entries,), speeds up the search in it
+    nodes : how many there are
     """
 
     rate: FloatArray
@@ -40,6 +42,7 @@ class Demand:
     choice: Int32Array
     below: Int64Array
     guide: Int32Array
+    nodes: int
 
     def __post_init__(self) -> None:
         bad = np.flatnonzero(~((self.rate >= 0) & np.isfinite(self.rate)))
@@ -58,42 +61,44 @@ class Demand:
     def from_flows(
         cls, mesh: Mesh, source: Int32Array, target: Int32Array, weight: Int64Array, unit: float
     ) -> Demand:
-        """The load of flows between nodes, each with ``weight * unit`` packets a cycle.
+        """The load of flows between cores, each with ``weight * unit`` packets a cycle.
 
         source, target, weight : shape (flows,); sources sorted, weights positive
         """
         if len(source) and not (
             (np.diff(source) >= 0).all()
             and source[0] >= 0
-            and source[-1] < mesh.nodes
+            and source[-1] < mesh.cores
             and target.min() >= 0
-            and target.max() < mesh.nodes
+            and target.max() < mesh.cores
             and weight.min() > 0
         ):
             raise ChipError(
                 "load: flows must be sorted by source, with nodes of the mesh and weights above 0"
             )
-        indptr = np.searchsorted(source, np.arange(mesh.nodes + 1)).astype(np.int64)
+        indptr = np.searchsorted(source, np.arange(mesh.cores + 1)).astype(np.int64)
         below = np.cumsum(weight, dtype=np.int64)
         before = np.concatenate([[0], below])[indptr]
         below -= np.repeat(before[:-1], np.diff(indptr))
         rate = np.diff(before) * unit
-        return cls(rate, 0.0, indptr, target.astype(np.int32), below, _guide(indptr, below))
+        choice = (mesh.router[target] if mesh.shared else target).astype(np.int32)
+        return cls(rate, 0.0, indptr, choice, below, _guide(indptr, below), mesh.nodes)
 
     @classmethod
-    def to_one(cls, target: Int32Array, rate: float, spread: float = 0.0) -> Demand:
-        """Every node sends to one other; a share of its packets to all alike.
+    def to_one(cls, mesh: Mesh, target: Int64Array, rate: float, spread: float = 0.0) -> Demand:
+        """Every core sends to one; a share of its packets to all alike.
 
-        target : shape (nodes,); rate : packets a cycle of each node
+        target : shape (cores,); rate : packets a cycle of each core
         """
-        nodes = len(target)
+        cores = mesh.cores
         return cls(
-            np.full(nodes, float(rate)),
+            np.full(cores, float(rate)),
             spread,
-            np.arange(nodes + 1, dtype=np.int64),
-            np.asarray(target, dtype=np.int32),
-            np.ones(nodes, dtype=np.int64),
-            np.zeros(nodes, dtype=np.int32),
+            np.arange(cores + 1, dtype=np.int64),
+            mesh.router[target].astype(np.int32),
+            np.ones(cores, dtype=np.int64),
+            np.zeros(cores, dtype=np.int32),
+            mesh.nodes,
         )
 
     def scaled(self, factor: float) -> Demand:
@@ -119,7 +124,7 @@ class Demand:
             wanted=np.zeros(0, dtype=np.int32),
             random=np.maximum(state, np.uint64(1)),
             miss=miss,
-            spread=np.array([float(self.spread)]),
+            spread=np.array([float(self.spread), float(self.nodes)]),
             indptr=self.indptr,
             choice=self.choice,
             below=self.below,
@@ -147,11 +152,18 @@ class Demand:
         links = np.zeros((4, mesh.height, mesh.width))
         received = np.zeros(mesh.nodes)
         if self.spread:
-            _spread_loads(self.rate * self.spread, links, received)
+            _spread_loads(self._entering(mesh) * self.spread, links, received)
         if self.spread < 1 and len(self.choice):
-            source = np.repeat(np.arange(mesh.nodes), np.diff(self.indptr))
+            source = np.repeat(mesh.router, np.diff(self.indptr))
             _flow_loads(source, self.choice.astype(np.int64), self.flows(), links, received)
         return links, received
+
+    def _entering(self, mesh: Mesh) -> FloatArray:
+        """Packets a cycle into every router, shape (nodes,)."""
+        if not mesh.shared:
+            return self.rate
+        entering: FloatArray = np.bincount(mesh.router, self.rate, mesh.nodes).astype(np.float64)
+        return entering
 
     def busiest(self, mesh: Mesh) -> float:
         """Share of time that the busiest link or node, sending or receiving, is busy: 1 is the
@@ -159,7 +171,7 @@ class Demand:
         links, received = self.expected(mesh)
         if mesh.links is not None:
             links = links * mesh.links.cycles
-        return float(max(links.max(), received.max(), self.rate.max()))
+        return float(max(links.max(), received.max(), self._entering(mesh).max()))
 
 
 def _spread_loads(rate: FloatArray, links: FloatArray, received: FloatArray) -> None:

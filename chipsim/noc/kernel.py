@@ -14,6 +14,7 @@ import numpy as np
 from numba import njit
 
 from chipsim.noc.moves import LOCAL, WHEEL, cross, decide, put, take, wake
+from chipsim.noc.tiles import offer, router_of, sends
 
 NEVER = 2**62
 """Time of a packet that does not come."""
@@ -76,7 +77,7 @@ def _refill(sources, feed, tally, nodes, count, bits, begin, end, t):
     """
     time, flit, bucket, after = sources.time, sources.flit, sources.bucket, sources.after
     at, stop, order, created, wanted = feed.at, feed.stop, feed.order, feed.created, feed.wanted
-    random, miss, spread = feed.random, feed.miss, feed.spread[0]
+    random, miss, spread, targets = feed.random, feed.miss, feed.spread[0], feed.spread[1]
     indptr, choice, below, guide = feed.indptr, feed.choice, feed.below, feed.guide
     offered = tally.offered
     drawn = 0
@@ -104,7 +105,7 @@ def _refill(sources, feed, tally, nodes, count, bits, begin, end, t):
                 spreads = _uniform(x) < spread
             x = _next(x)
             if spreads:
-                target = min(np.int64(_uniform(x) * len(time)), len(time) - 1)
+                target = min(np.int64(_uniform(x) * targets), np.int64(targets) - 1)
             else:
                 low = indptr[v]
                 degree = indptr[v + 1] - low
@@ -186,8 +187,26 @@ def _decide_entries(level, pending, entering, waiting, depth):
     return entries, kept
 
 
+@njit(cache=True, nogil=True)
+def _decide_shared(tiles, level, pending, entering, waiting, depth):
+    """The same where cores share routers: one of each tile enters."""
+    for i in range(waiting):
+        offer(tiles, pending[i])
+    entries = 0
+    kept = 0
+    for i in range(waiting):
+        core = pending[i]
+        if sends(tiles, core, level[5 * router_of(tiles, core) + LOCAL] < depth):
+            entering[entries] = core
+            entries += 1
+        else:
+            pending[kept] = core
+            kept += 1
+    return entries, kept
+
+
 @njit(cache=True, nogil=True, _nrt=False)  # type: ignore[call-overload]
-def _advance(routers, sources, feed, tally, scalars, layout, times):
+def _advance(routers, sources, tiles, feed, tally, scalars, layout, times):
     """Run from cycle scalars[CYCLE] to the pause, or until all is delivered; says whether it is.
 
     layout, times : a `Layout` and `Times` of the run
@@ -214,7 +233,10 @@ def _advance(routers, sources, feed, tally, scalars, layout, times):
             break
         counting = np.int64(begin <= t < end)
         waiting = _wake_sources(time, pending, bucket, after, waiting, t)
-        entries, waiting = _decide_entries(level, pending, entering, waiting, depth)
+        if len(tiles.router) == 0:
+            entries, waiting = _decide_entries(level, pending, entering, waiting, depth)
+        else:
+            entries, waiting = _decide_shared(tiles, level, pending, entering, waiting, depth)
         working = wake(routers, bits, working, t)
         count, working = decide(routers, working, depth, t)
         # Everything is decided; from here on it happens. First flits move, then packets enter.
@@ -239,10 +261,10 @@ def _advance(routers, sources, feed, tally, scalars, layout, times):
                 fifo = 5 * v + ahead[output]
                 due = cross(routers, leaving, t)
             else:
-                v = np.int64(entering[i - count])
-                fifo = 5 * v + LOCAL
-                moving = flit[v]
-                entered[v] += counting
+                core = entering[i - count]
+                fifo = 5 * router_of(tiles, core) + LOCAL
+                moving = flit[core]
+                entered[core] += counting
                 due = t + 1
             working = put(routers, bits, stride, working, fifo, moving, due, t)
         t += 1

@@ -28,21 +28,21 @@ class Load:
 
     Attributes
     ----------
-    nodes, warmup, cycles : size of the mesh, cycles before the window and of the window
+    cores, warmup, cycles : number of cores, cycles before the window and of the window
     drained : cycles behind the window until the last packet of it arrived, or the limit
     packets, delivered : packets created in the window, and those of them that arrived
-    sent, received : ndarray[int64], shape (nodes,)
-        Packets that each node created, and flits that it was delivered, in the window.
+    sent : ndarray[int64], shape (cores,), packets that each core created in the window
+    received : ndarray[int64], shape (nodes,), flits that each router delivered in the window
     links : ndarray[int64], shape (4, height, width)
         Flits on each link in the window, in the form of `chipsim.traffic.links`.
     histogram : ndarray[int64], shape (latencies,), delivered packets by latency in cycles
     latency_sum : sum of the latencies
-    waits : ndarray[int64], shape (nodes,)
+    waits : ndarray[int64], shape (cores,)
         Cycles that the packet at the front of each source queue had waited at the end of the
         window; 0 where the queue was empty.
     """
 
-    nodes: int
+    cores: int
     warmup: int
     cycles: int
     drained: int
@@ -57,13 +57,13 @@ class Load:
 
     @property
     def offered(self) -> float:
-        """Packets created per node and cycle."""
-        return self.packets / (self.nodes * self.cycles)
+        """Packets created per core and cycle."""
+        return self.packets / (self.cores * self.cycles)
 
     @property
     def accepted(self) -> float:
-        """Flits delivered per node and cycle."""
-        return int(self.received.sum()) / (self.nodes * self.cycles)
+        """Flits delivered per core and cycle."""
+        return int(self.received.sum()) / (self.cores * self.cycles)
 
     @property
     def undelivered(self) -> int:
@@ -120,7 +120,7 @@ def measure_load(
     Raises
     ------
     ChipError
-        If the load is not one of this mesh, or a node is to send more than a flit a cycle.
+        If the load is not one of this mesh, or a core is to send more than a flit a cycle.
     """
     drain = DRAIN * cycles if drain is None else drain
     run = new_run(mesh, demand, cycles, warmup, drain, seed)
@@ -140,12 +140,12 @@ def new_run(
         raise ChipError(
             f"cycles {cycles}, warmup {warmup}, drain {drain}: give 1 or more, and twice 0 or more"
         )
-    if len(demand.rate) != mesh.nodes:
+    if len(demand.rate) != mesh.cores or demand.nodes != mesh.nodes:
         raise ChipError(
-            f"load: made for {len(demand.rate)} nodes, the mesh has {mesh.nodes}; "
+            f"load: made for {len(demand.rate)} nodes, the mesh has {mesh.cores}; "
             "use the chip that it was made for"
         )
-    return Run(mesh, demand.feed(seed), new_tally(mesh.nodes), (warmup, warmup + cycles))
+    return Run(mesh, demand.feed(seed), new_tally(mesh), (warmup, warmup + cycles))
 
 
 def result_of(run: Run, waits: Int64Array) -> Load:
@@ -158,7 +158,7 @@ def result_of(run: Run, waits: Int64Array) -> Load:
     _count_rest(run.sources, run.feed, run.tally, run.scalars, run.mesh.node_bits, warmup, end)
     histogram = run.tally.histogram
     return Load(
-        nodes=run.mesh.nodes,
+        cores=run.mesh.cores,
         warmup=warmup,
         cycles=end - warmup,
         drained=run.cycle - end,

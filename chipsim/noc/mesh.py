@@ -12,7 +12,8 @@ from chipsim.chip.model import Chip
 from chipsim.errors import ChipError
 from chipsim.noc.kernel import CYCLE, NEVER, SCALARS, _advance, _start
 from chipsim.noc.moves import EAST, NORTH, SOUTH, WEST, WHEEL, leads
-from chipsim.noc.state import Feed, Layout, Routers, Sources, Tally, Times, Wires
+from chipsim.noc.state import Feed, Layout, Routers, Sources, Tally, Tiles, Times, Wires
+from chipsim.noc.tiles import NOBODY
 from chipsim.protocols import FloatArray, Int64Array
 from chipsim.traffic.machines import link_times
 
@@ -53,7 +54,8 @@ class Mesh:
     """``width`` x ``height`` routers, each of whose five inputs holds ``depth`` flits.
 
     Node = y * width + x, x to the east, y to the south. Links of their own hold the flits that are
-    on their way, so that inputs behind them hold more.
+    on their way, so that inputs behind them hold more. ``tile`` is how many columns and rows of
+    cores share each router; cores are numbered like nodes, over the whole mesh.
 
     Raises
     ------
@@ -65,6 +67,7 @@ class Mesh:
     height: int
     depth: int = DEPTH
     links: Links | None = field(default=None, compare=False, repr=False)
+    tile: tuple[int, int] = (1, 1)
 
     def __post_init__(self) -> None:
         for name in ("width", "height", "depth"):
@@ -87,25 +90,46 @@ class Mesh:
     def of(cls, chip: Chip, depth: int = DEPTH) -> Mesh:
         """The mesh of a chip, or of a machine of chips, with the latency and width of each link.
 
-        Raises `ChipError` for what the simulator does not model: routers that cores share, and the
-        ring of a torus, which may wait for itself for ever.
+        Raises `ChipError` for what the simulator does not model: the ring of a torus, which may
+        wait for itself for ever.
         """
         machine = chip.machine
-        if machine is not None:
-            lacks = {"tiles": machine.tile_size != (1, 1), "a torus": bool(machine.torus)}
-            if found := [name for name, lack in lacks.items() if lack]:
-                raise ChipError(
-                    f"chip {chip.name}: has {' and '.join(found)}, which the simulator of the mesh "
-                    "does not model; report.json has loads, costs and crossings without simulation"
-                )
+        if machine is not None and machine.torus:
+            raise ChipError(
+                f"chip {chip.name}: has a torus, which the simulator of the mesh "
+                "does not model; report.json has loads, costs and crossings without simulation"
+            )
         ways, cycles = link_times(chip)
         alike = bool((ways == 1).all() and (cycles == 1).all())
-        return cls(chip.width, chip.height, depth, None if alike else Links(ways, cycles))
+        tile = (1, 1) if machine is None else machine.tile_size
+        return cls(*chip.routers, depth, None if alike else Links(ways, cycles), tile)
 
     @property
     def nodes(self) -> int:
         """Number of routers."""
         return self.width * self.height
+
+    @property
+    def shared(self) -> bool:
+        """Whether routers have several cores."""
+        return self.tile != (1, 1)
+
+    @property
+    def cores(self) -> int:
+        """Number of cores."""
+        return self.nodes * self.tile[0] * self.tile[1]
+
+    @property
+    def sides(self) -> tuple[int, int]:
+        """Columns and rows of cores."""
+        return self.width * self.tile[0], self.height * self.tile[1]
+
+    @property
+    def router(self) -> Int64Array:
+        """The router of every core, shape (cores,)."""
+        wide, tall = self.tile
+        y, x = np.divmod(np.arange(self.cores), self.sides[0])
+        return y // tall * self.width + x // wide
 
     @property
     def places(self) -> int:
@@ -118,12 +142,12 @@ class Mesh:
         return (self.nodes - 1).bit_length()
 
 
-def new_tally(nodes: int, packets: int = 0) -> Tally:
+def new_tally(mesh: Mesh, packets: int = 0) -> Tally:
     """Nothing counted yet; of a list of packets, none delivered."""
     return Tally(
-        passed=np.zeros(5 * nodes, dtype=np.int64),
-        offered=np.zeros(nodes, dtype=np.int64),
-        entered=np.zeros(nodes, dtype=np.int64),
+        passed=np.zeros(5 * mesh.nodes, dtype=np.int64),
+        offered=np.zeros(mesh.cores, dtype=np.int64),
+        entered=np.zeros(mesh.cores, dtype=np.int64),
         histogram=np.zeros(0, dtype=np.int64),
         delivered=np.full(packets, -1, dtype=np.int64),
     )
@@ -145,6 +169,22 @@ def new_routers(mesh: Mesh, trees: ByteMask | None = None) -> Routers:
         wires=_wires(mesh),
         trees=np.zeros(0, dtype=np.int8) if trees is None else trees,
         ahead=leads(mesh.width),
+    )
+
+
+def new_tiles(mesh: Mesh) -> Tiles:
+    """The first core of every tile is the first to send."""
+    none = np.zeros(0, dtype=np.int32)
+    if not mesh.shared:
+        return Tiles(none, none, none, none, 1)
+    wide, tall = mesh.tile
+    y, x = np.divmod(np.arange(mesh.cores), mesh.sides[0])
+    return Tiles(
+        router=mesh.router.astype(np.int32),
+        place=(y % tall * wide + x % wide).astype(np.int32),
+        turn=np.zeros(mesh.nodes, dtype=np.int32),
+        first=np.full(mesh.nodes, NOBODY, dtype=np.int32),
+        size=wide * tall,
     )
 
 
@@ -200,15 +240,16 @@ class Run:
         self.tally = tally
         self.window = window
         self.scalars = np.zeros(SCALARS, dtype=np.int64)
-        nodes = mesh.nodes
+        cores = mesh.cores
         self.routers = new_routers(mesh)
+        self.tiles = new_tiles(mesh)
         self.sources = Sources(
-            time=np.full(nodes, NEVER, dtype=np.int64),
-            flit=np.zeros(nodes, dtype=np.int64),
-            pending=np.zeros(nodes, dtype=np.int32),
-            entering=np.zeros(nodes, dtype=np.int32),
+            time=np.full(cores, NEVER, dtype=np.int64),
+            flit=np.zeros(cores, dtype=np.int64),
+            pending=np.zeros(cores, dtype=np.int32),
+            entering=np.zeros(cores, dtype=np.int32),
             bucket=np.full(WHEEL, -1, dtype=np.int32),
-            after=np.full(nodes, -1, dtype=np.int32),
+            after=np.full(cores, -1, dtype=np.int32),
         )
         _start(self.sources, feed, tally, self.scalars, mesh.node_bits, *window)
 
@@ -231,6 +272,7 @@ class Run:
                 _advance(
                     self.routers,
                     self.sources,
+                    self.tiles,
                     self.feed,
                     self.tally,
                     self.scalars,

@@ -63,15 +63,33 @@ class Routers(NamedTuple):
     ahead: Int64Array
 
 
+class Tiles(NamedTuple):
+    """Cores that share a router (`chipsim.noc.tiles`); all empty where each has one of its own.
+
+    router, place : ndarray[int32], shape (cores,), router of each core, and its place in the tile
+    turn : ndarray[int32], shape (routers,), place at which the next search for a packet begins
+    first : ndarray[int32], shape (routers,), scratch: the core that sends in this cycle, or -1
+    size : cores of a tile
+    """
+
+    router: Int32Array
+    place: Int32Array
+    turn: Int32Array
+    first: Int32Array
+    size: int
+
+
 class Sources(NamedTuple):
     """The packet at the front of each source queue, and when to look at which.
 
-    time : ndarray[int64], shape (nodes,), cycle of creation, or NEVER
-    flit : ndarray[int64], shape (nodes,), as in `Routers`
-    pending : ndarray[int32], shape (nodes,), nodes whose packet is due come first
-    entering : ndarray[int32], shape (nodes,), scratch
-    bucket : ndarray[int32], shape (WHEEL,), first node that sleeps in a slot, or -1
-    after : ndarray[int32], shape (nodes,), the next one in the same slot, or -1
+    A source is a core. Where cores have routers of their own they are the nodes.
+
+    time : ndarray[int64], shape (cores,), cycle of creation, or NEVER
+    flit : ndarray[int64], shape (cores,), as in `Routers`
+    pending : ndarray[int32], shape (cores,), cores whose packet is due come first
+    entering : ndarray[int32], shape (cores,), scratch
+    bucket : ndarray[int32], shape (WHEEL,), first core that sleeps in a slot, or -1
+    after : ndarray[int32], shape (cores,), the next one in the same slot, or -1
     """
 
     time: Int64Array
@@ -85,15 +103,17 @@ class Sources(NamedTuple):
 class Feed(NamedTuple):
     """Where packets come from: a list of them, or chance; the other half is empty.
 
-    at, stop : ndarray[int64], shape (nodes,), range in `order` of the packets still to come
-    order : ndarray[int64], shape (packets,), packets grouped by node, by time within a node
-    created : ndarray[int64], shape (packets,); wanted : ndarray[int32], shape (packets,), target
+    at, stop : ndarray[int64], shape (cores,), range in `order` of the packets still to come
+    order : ndarray[int64], shape (packets,), packets grouped by core, by time within a core
+    created : ndarray[int64], shape (packets,); wanted : ndarray[int32], shape (packets,), router
+        of the target
 
-    random : ndarray[uint64], shape (nodes,), generators, none 0; no shape of nodes means a list
-    miss : ndarray[float64], shape (nodes,), log(1 - chance of a packet in a cycle)
-    spread : ndarray[float64], shape (1,), share of packets to nodes drawn from all alike
-    indptr : ndarray[int64], shape (nodes + 1,), entries of each node in the next two
-    choice : ndarray[int32], target; below : ndarray[int64], sum of the weights up to it
+    random : ndarray[uint64], shape (cores,), generators, none 0; no shape of cores means a list
+    miss : ndarray[float64], shape (cores,), log(1 - chance of a packet in a cycle)
+    spread : ndarray[float64], shape (2,), share of packets to nodes drawn from all alike, and how
+        many these are
+    indptr : ndarray[int64], shape (cores + 1,), entries of each core in the next two
+    choice : ndarray[int32], target node; below : ndarray[int64], sum of the weights up to it
     guide : ndarray[int32], where to begin the search for a sum; see `kernel._guide`
     """
 
@@ -139,7 +159,7 @@ class Tally(NamedTuple):
     """What is counted, of the cycles and of the packets of the window.
 
     passed : ndarray[int64], shape (5 * nodes,), flits through output o of node v at 5 * v + o
-    offered, entered : ndarray[int64], shape (nodes,), packets created, and accepted by the mesh
+    offered, entered : ndarray[int64], shape (cores,), packets created, and accepted by the mesh
     histogram : ndarray[int64], shape (latencies,), packets by latency; too short is an error
     delivered : ndarray[int64], shape (packets,), cycles of delivery, of a list of packets
     """

@@ -8,6 +8,9 @@ mesh; the receiver takes three packets while it adds the events of the one befor
 
 A head flit asks for one output or, in a tree, for several: each grants it in its own time, and it
 leaves its buffer with the last copy. Such trees of XY routes wait for each other in no circle.
+
+Cores of a tile send in turns (`chipsim.noc.tiles`); what leaves a router for them takes the one
+port, a tree once, when all the cores that it is for can take it.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ import numpy as np
 from numba import njit
 
 from chipsim.noc.moves import LOCAL, cross, decide, put, sleeping, take, wake
+from chipsim.noc.tiles import offer, router_of, sends
 from chipsim.ticks.state import NONE
 
 LATER = 1e18
@@ -53,12 +57,15 @@ def _begin(cores, routes, spikes, costs, begin, end):
 
 
 @njit(cache=True, nogil=True)
-def _work(cores, routes, spikes, costs, level, c, t):
+def _work(cores, routes, spikes, costs, room, c, t):
     """A cycle of the sweep and the sender of a core: what enters the mesh, or NONE; whether
-    something is left to do; and the cycle up to which these two are at work."""
+    something is left to do; and the cycle up to which these two are at work.
+
+    room : whether the router takes a packet of this core
+    """
     entering = NONE
     full = cores.behind[c] != NONE
-    if cores.offered[c] != NONE and cores.offer[c] <= t and level[5 * c + LOCAL] < costs.depth:
+    if room and cores.offered[c] != NONE and cores.offer[c] <= t:
         entering = cores.offered[c]
         cores.offered[c] = cores.behind[c]
         cores.behind[c] = NONE
@@ -109,10 +116,10 @@ def _work(cores, routes, spikes, costs, level, c, t):
 
 
 @njit(cache=True, nogil=True, _nrt=False)  # type: ignore[call-overload]
-def _phase(cores, routes, routers, seen, spikes, host, entering, costs):
+def _phase(cores, routes, routers, tiles, seen, spikes, host, entering, costs):
     """Run until nothing moves any more, from cycle 0: a tick, or the packets of the host before it.
 
-    spikes : of the tick, of which `_begin` knows; host : slots whose packets enter at node 0, one
+    spikes : of the tick, of which `_begin` knows; host : slots whose packets enter at core 0, one
         a cycle, with no core at work
 
     Returns the cycle in which the senders and sweeps, and the one in which the receivers are done.
@@ -120,8 +127,8 @@ def _phase(cores, routes, routers, seen, spikes, host, entering, costs):
     depth, bits = costs.depth, costs.bits
     child, level, ahead = routes.child, routers.level, routers.ahead
     stride = len(routers.flits) // len(level)
-    nodes = len(cores.next)
     is_tree = len(routers.trees) > 0
+    shared = len(tiles.router) > 0
     for link in range(len(routers.wires.free)):
         routers.wires.free[link] = 0.0
     swept, received = 0.0, 0.0
@@ -141,13 +148,20 @@ def _phase(cores, routes, routers, seen, spikes, host, entering, costs):
                 entering[0, 0], entering[0, 1] = 0, row
                 entries, row = 1, row + 1
         else:
-            for c in range(nodes):
+            if shared:
+                for c in range(len(cores.next)):
+                    if cores.offered[c] != NONE and cores.offer[c] <= t:
+                        offer(tiles, c)
+            for c in range(len(cores.next)):
                 idle = cores.looked[c] == NONE and cores.known[c] == NONE
                 idle = idle and cores.read[c] == NONE
                 if idle and cores.queued[c] == 0 and cores.next[c] > t and cores.offered[c] == NONE:
                     goes_on = goes_on or cores.next[c] < LATER
                     continue
-                enters, more, busy = _work(cores, routes, spikes, costs, level, c, t)
+                room = level[5 * router_of(tiles, c) + LOCAL] < depth
+                if shared:
+                    room = sends(tiles, c, room)
+                enters, more, busy = _work(cores, routes, spikes, costs, room, c, t)
                 goes_on = goes_on or more
                 swept = max(swept, busy)
                 if enters != NONE:
@@ -163,28 +177,37 @@ def _phase(cores, routes, routers, seen, spikes, host, entering, costs):
                 port = routers.moves[i] - 5 * leaving
                 v = leaving // 5
                 output = leaving - 5 * v
-                if output == LOCAL and cores.free[v] > t:  # the core does not take it yet
-                    routers.pointer[leaving] = port
-                    continue
+                if output == LOCAL:
+                    fifo = 5 * v + port
+                    moving = routers.flits[fifo * stride + routers.first[fifo]]
+                    at_end = routes.heard[moving] if is_tree else moving >> bits
+                    past = routes.heard[moving + 1] if is_tree else at_end + 1
+                    ready = True
+                    for end in range(at_end, past):
+                        ready = ready and cores.free[routes.core[end]] <= t
+                    if not ready:  # a core does not take it yet
+                        routers.pointer[leaving] = port
+                        continue
                 moving = take(routers, bits, stride, leaving, port, t)
                 seen.passed[leaving] += 1
+                if output == LOCAL:
+                    for end in range(at_end, past):
+                        c, events = routes.core[end], routes.events[end]
+                        begins = max(t + 3.0, cores.ends[c])
+                        cores.free[c] = max(t + 1.0, cores.before[c])  # when that one begins
+                        cores.before[c] = cores.begins[c]
+                        cores.begins[c] = begins
+                        cores.ends[c] = begins + costs.packet_in + events * costs.event
+                        received = max(received, cores.ends[c] + costs.tail)
+                        seen.taken[c] += 1
+                        seen.events[c] += events
+                    continue
                 if is_tree:
                     moving = child[moving, output]
-                if output == LOCAL:
-                    events = moving if is_tree else routes.events[moving >> bits]
-                    begins = max(t + 3.0, cores.ends[v])
-                    cores.free[v] = max(t + 1.0, cores.before[v])  # when that one begins
-                    cores.before[v] = cores.begins[v]
-                    cores.begins[v] = begins
-                    cores.ends[v] = begins + costs.packet_in + events * costs.event
-                    received = max(received, cores.ends[v] + costs.tail)
-                    seen.taken[v] += 1
-                    seen.events[v] += events
-                    continue
                 fifo = 5 * v + ahead[output]
                 due = cross(routers, leaving, t)
             else:
-                fifo = 5 * entering[i - count, 0] + LOCAL
+                fifo = 5 * router_of(tiles, entering[i - count, 0]) + LOCAL
                 moving = entering[i - count, 1]
                 moving = routes.flit[moving] if is_tree else moving << bits | routes.flit[moving]
                 due = t + 1
@@ -195,22 +218,21 @@ def _phase(cores, routes, routers, seen, spikes, host, entering, costs):
 
 
 @njit(cache=True, nogil=True)
-def run_ticks(cores, routes, routers, seen, spikes, ends, host, host_ends, costs):
-    """Run ticks one after the other.
-
-    spikes : ndarray[int64], shape (spikes,), slots that spike, tick by tick, sorted within each
-    ends : ndarray[int64], shape (ticks + 1,), tick k has spikes[ends[k]:ends[k + 1]]
-    host, host_ends : of the slots whose packets the host sends before each tick, alike
-    """
+def run_ticks(cores, routes, routers, tiles, seen, spiking, costs):
+    """Run ticks one after the other; spiking : a `Spiking`"""
+    spikes, ends = spiking.spikes, spiking.ends
+    host, host_ends = spiking.host, spiking.host_ends
     entering = np.zeros((len(cores.next), 2), dtype=np.int64)
     nobody = np.zeros(0, dtype=np.int64)
     for tick in range(len(ends) - 1):
         if host_ends[tick] < host_ends[tick + 1]:
             _begin(cores, routes, spikes, costs, 0, 0)
             sent = host[host_ends[tick] : host_ends[tick + 1]]
-            _phase(cores, routes, routers, seen, spikes, sent, entering, costs)
+            _phase(cores, routes, routers, tiles, seen, spikes, sent, entering, costs)
         swept = _begin(cores, routes, spikes, costs, ends[tick], ends[tick + 1])
-        late, received = _phase(cores, routes, routers, seen, spikes, nobody, entering, costs)
+        late, received = _phase(
+            cores, routes, routers, tiles, seen, spikes, nobody, entering, costs
+        )
         seen.swept[tick] = max(swept, late)
         seen.received[tick] = received
         seen.cycles[tick] = max(1, np.int64(np.ceil(max(swept, late, received))))

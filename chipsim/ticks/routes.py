@@ -23,14 +23,15 @@ def core_routes(
     ----------
     mesh
     origin : shape (slots + inputs,), core of each slot, increasing over the slots of neurons; the
-        inputs behind them are the host's, at node 0
+        inputs behind them are the host's, at core 0
     slots : shape (cores + 1,), as `Routes.first`
     slot, target, events : shape (pairs,), sorted by slot and core, no pair twice: the synaptic
         events that a spike of the slot makes in the core
     """
     indptr = np.searchsorted(slot, np.arange(len(origin) + 1)).astype(np.int64)
     none = np.zeros((0, 5), np.int64)
-    return Routes(slots, indptr, target, events, np.zeros(0, np.int8), none)
+    mask, heard = np.zeros(0, np.int8), np.zeros(0, np.int64)
+    return Routes(slots, indptr, mesh.router[target], target, events, mask, none, heard)
 
 
 def tree_routes(
@@ -39,8 +40,9 @@ def tree_routes(
 ) -> Routes:  # fmt: skip
     """A packet for each slot with a core to reach; what is given is as for `core_routes`."""
     nodes, width = mesh.nodes, mesh.width
-    y0, x0 = np.divmod(origin[slot], width)
-    y1, x1 = np.divmod(target, width)
+    root, end = mesh.router[origin], mesh.router[target]
+    y0, x0 = np.divmod(root[slot], width)
+    y1, x1 = np.divmod(end, width)
     across, down = np.abs(x1 - x0), np.abs(y1 - y0)
     # Every router on the way to every core: first along the row, then along the column.
     length = across + down + 1
@@ -58,11 +60,14 @@ def tree_routes(
     output = np.select([dx > 0, dx < 0, dy > 0], [EAST, WEST, SOUTH], NORTH)
     np.bitwise_or.at(mask, place[leads], 1 << output)
     child[place[leads], output] = place[leads + 1]
-    ends = np.searchsorted(places, slot * nodes + target)
+    ends = np.searchsorted(places, slot * nodes + end)
     mask[ends] |= 1 << LOCAL
-    child[ends, LOCAL] = events
+    order = np.argsort(ends, kind="stable")  # cores of a tile, of one place, side by side
+    heard = np.searchsorted(ends[order], np.arange(len(places) + 1)).astype(np.int64)
     senders = np.unique(slot)
-    roots = np.searchsorted(places, senders * nodes + origin[senders])
+    roots = np.searchsorted(places, senders * nodes + root[senders])
     indptr = np.searchsorted(senders, np.arange(len(origin) + 1)).astype(np.int64)
-    flit = roots.astype(np.int64)
-    return Routes(slots, indptr, flit, np.zeros(len(flit), np.int64), mask.astype(np.int8), child)
+    return Routes(
+        slots, indptr, roots.astype(np.int64), target[order], events[order], mask.astype(np.int8),
+        child, heard,
+    )  # fmt: skip

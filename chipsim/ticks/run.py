@@ -8,10 +8,10 @@ import numpy as np
 
 from chipsim.chip.time import ChipTime
 from chipsim.errors import ChipError
-from chipsim.noc.mesh import Mesh, link_flits, new_routers
+from chipsim.noc.mesh import Mesh, link_flits, new_routers, new_tiles
 from chipsim.protocols import FloatArray, Int64Array
 from chipsim.ticks.kernel import LATER, run_ticks
-from chipsim.ticks.state import NONE, Cores, Costs, Routes, Ticks
+from chipsim.ticks.state import NONE, Cores, Costs, Routes, Spiking, Ticks
 
 _TO_LIST = 9
 """Cycles from the update of a neuron until its packet, at the core, has been looked up: five in
@@ -48,14 +48,16 @@ class TickSimulator:
 
     def __init__(self, mesh: Mesh, time: ChipTime, routes: Routes) -> None:
         self.mesh, self.routes = mesh, routes
-        nodes = mesh.nodes
-        if len(routes.first) != nodes + 1:
-            raise ChipError(f"ticks: neurons of {len(routes.first) - 1} cores for {nodes} routers")
-        self._routers = new_routers(mesh, routes.mask)
-        whole, real = np.zeros((6, nodes), np.int64), np.zeros((6, nodes))
-        nothing = np.full((5, nodes), NONE, np.int64)
+        count = mesh.cores
+        if len(routes.first) != count + 1:
+            raise ChipError(
+                f"ticks: neurons of {len(routes.first) - 1} cores for a mesh of {count}"
+            )
+        self._routers, self._tiles = new_routers(mesh, routes.mask), new_tiles(mesh)
+        whole, real = np.zeros((6, count), np.int64), np.zeros((6, count))
+        nothing = np.full((5, count), NONE, np.int64)
         self._cores = Cores(
-            next=np.full(nodes, LATER), at=whole[0], stop=whole[1], queued=whole[5],
+            next=np.full(count, LATER), at=whole[0], stop=whole[1], queued=whole[5],
             looked=nothing[0], known=nothing[1], row=whole[2], left=whole[3], read=nothing[3],
             offered=nothing[2], offer=real[1], behind=nothing[4], free=real[2], begins=real[4],
             before=real[5], ends=real[3],
@@ -76,14 +78,14 @@ class TickSimulator:
         ends : ndarray[int64], shape (ticks + 1,): tick k has spikes[ends[k]:ends[k + 1]]
         host, host_ends : slots, alike, whose packets the host sends before each tick, in this order
         """
-        nodes, ticks = self.mesh.nodes, len(ends) - 1
-        sent, taken, events = np.zeros((3, nodes), np.int64)
+        ticks = len(ends) - 1
+        sent, taken, events = np.zeros((3, self.mesh.cores), np.int64)
         cycles, swept, received = np.zeros(ticks, np.int64), np.zeros(ticks), np.zeros(ticks)
-        passed = np.zeros(5 * nodes, np.int64)
+        passed = np.zeros(5 * self.mesh.nodes, np.int64)
         seen = Ticks(cycles, swept, received, sent, taken, events, passed)
         run_ticks(
-            self._cores, self.routes, self._routers, seen, spikes, ends, host, host_ends,
-            self._costs,
+            self._cores, self.routes, self._routers, self._tiles, seen,
+            Spiking(spikes, ends, host, host_ends), self._costs,
         )  # fmt: skip
         links = link_flits(self.mesh, passed)
         return TickRun(cycles, swept, received, sent, taken, events, links)

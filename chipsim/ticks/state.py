@@ -17,22 +17,25 @@ class Routes(NamedTuple):
     first : ndarray[int64], shape (cores + 1,), core c has the slots first[c] .. first[c+1] - 1,
         which it updates in this order
     indptr : ndarray[int64], shape (slots + 1,), packets of a slot in `flit` and `events`
-    flit : ndarray[int64], shape (packets,): the core that it goes to; with trees, its root there
-    events : ndarray[int64], shape (packets,): synaptic events that it makes there, without trees
+    flit : ndarray[int64], shape (packets,): the router that it goes to; with trees, its root there
+    core, events : ndarray[int64], shape (ends,): the core that a packet ends in, and the synaptic
+        events that it makes there; of packets to cores, entry by entry those of `flit`
 
     With trees a packet is copied on its way; a place of a tree is a router that it passes:
 
     mask : ndarray[int8], shape (places,), bit o: it leaves by output o; empty without trees
-    child : ndarray[int64], shape (places, 5), the place behind an output; of the local one, the
-        number of synaptic events
+    child : ndarray[int64], shape (places, 5), the place behind an output
+    heard : ndarray[int64], shape (places + 1,), ends of a place, all of which take it in one cycle
     """
 
     first: Int64Array
     indptr: Int64Array
     flit: Int64Array
+    core: Int64Array
     events: Int64Array
     mask: np.ndarray[tuple[int], np.dtype[np.int8]]
     child: np.ndarray[tuple[int, int], np.dtype[np.int64]]
+    heard: Int64Array
 
 
 class Cores(NamedTuple):
@@ -71,6 +74,20 @@ class Cores(NamedTuple):
     ends: FloatArray
 
 
+class Spiking(NamedTuple):
+    """What spikes in each of some ticks.
+
+    spikes : ndarray[int64], shape (spikes,): slots, tick by tick, sorted within each
+    ends : ndarray[int64], shape (ticks + 1,): tick k has spikes[ends[k]:ends[k + 1]]
+    host, host_ends : slots, alike, whose packets the host sends before each tick, in this order
+    """
+
+    spikes: Int64Array
+    ends: Int64Array
+    host: Int64Array
+    host_ends: Int64Array
+
+
 class Ticks(NamedTuple):
     """What is counted.
 
@@ -78,7 +95,7 @@ class Ticks(NamedTuple):
     swept, received : float64, shape (ticks,): cycle in which the last neuron was updated, the last
         event added
     sent, taken, events : int64, shape (cores,), packets that a core sent, took, events of these
-    passed : int64, shape (5 * cores,), flits through output o of router v at 5 * v + o
+    passed : int64, shape (5 * routers,), flits through output o of router v at 5 * v + o
     """
 
     cycles: Int64Array
@@ -95,7 +112,7 @@ class Costs(NamedTuple):
 
     tail : from the end of a packet's list until its last event is in its sum
     depth : flits in the buffer of an input
-    bits : of a flit that name the core that it goes to, without trees
+    bits : of a flit that name the router that it goes to, without trees
     """
 
     neuron: float

@@ -9,21 +9,28 @@ these in one router, and counts for each.
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 import numpy as np
 
 from chipsim.chip.model import Chip
-from chipsim.protocols import Int64Array
+from chipsim.protocols import FloatArray, Int64Array
+
+Summed = TypeVar("Summed", Int64Array, FloatArray)
 
 EAST, WEST, SOUTH, NORTH, LOCAL = range(5)
 """Ways through a router: in the order of `chipsim.traffic.links.DIRECTIONS`, and to or from the
 core."""
 
 
-def legs_of(links: Int64Array, turns: Int64Array, came: Int64Array) -> Int64Array:
+def legs_of(
+    links: Int64Array, turns: Int64Array, came: Int64Array, entered: Int64Array
+) -> Int64Array:
     """Loads by input and output, shape (5, 5, rows, columns).
 
     links, came : shape (4, rows, columns), in the form of `chipsim.traffic.links`, and by the
         router that they lead to, as `entering` has them; turns : as above
+    entered : shape (rows, columns), from the cores
 
     Entry [i, o] is of spikes that come in travelling in direction i (LOCAL: from the core) and go
     out in direction o (LOCAL: to the core). What arrives is what comes in and does not go on, so
@@ -31,6 +38,7 @@ def legs_of(links: Int64Array, turns: Int64Array, came: Int64Array) -> Int64Arra
     """
     legs = np.zeros((5, 5, *links.shape[1:]), np.int64)
     legs[LOCAL, :LOCAL] = turns[:4]
+    legs[LOCAL, LOCAL] = entered - turns[:4].sum(axis=0)  # for other cores of the tile
     legs[EAST, SOUTH], legs[EAST, NORTH], legs[WEST, SOUTH], legs[WEST, NORTH] = turns[4:]
     for way in range(4):
         legs[way, way] = links[way] - legs[:, way].sum(axis=0)
@@ -44,9 +52,9 @@ def entering(links: Int64Array) -> Int64Array:
     return np.stack([np.roll(links[way], *step) for way, step in enumerate(steps)])
 
 
-def of_routers(chip: Chip, values: Int64Array) -> Int64Array:
+def of_routers(chip: Chip, values: Summed) -> Summed:
     """Sums over the cores of each router, shape (rows, columns), of values of shape (cores,)."""
     columns, rows = chip.routers
     tiles = values.reshape(rows, chip.height // rows, columns, chip.width // columns)
-    found: Int64Array = tiles.sum(axis=(1, 3))
+    found: Summed = tiles.sum(axis=(1, 3))
     return found

@@ -21,7 +21,6 @@ from chipsim.noc.demand import Demand
 from chipsim.noc.mesh import DEPTH, Mesh
 from chipsim.traffic.arrays import Traffic, Units, measure
 from chipsim.traffic.latency import Latency, Sent, latency
-from chipsim.traffic.turns import of_routers
 from mapper.errors import MapperError
 from mapper.evaluation.mapped import open_mapped
 from mapper.results.output import MAPPING
@@ -125,8 +124,7 @@ def _offered(chip: Chip, traffic: Traffic, depth: int, tick_cycles: float | None
         tick_cycles = demand.busiest(mesh) / BUSY
     if tick_cycles is not None:
         demand = demand.scaled(1 / tick_cycles)
-    outgoing = of_routers(chip, traffic.profile.outgoing)
-    sent = Sent(traffic.unicast_links, traffic.unicast_turns, outgoing)
+    sent = Sent(traffic.unicast_links, traffic.unicast_turns, traffic.profile.outgoing)
     per_cycle = unit / tick_cycles if tick_cycles else 0.0
 
     def expected(scale: float) -> Latency:

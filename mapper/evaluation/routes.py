@@ -38,7 +38,7 @@ def mapped_routes(
     core : of every neuron; tree : a multicast tree for each spike, not a packet for each core
 
     As many numbers stay in memory as there are pairs of a neuron and a core that it reaches. Host
-    packets are those of the neurons: behind the slots come the same packets once more, from node 0.
+    packets are those of the neurons: behind the slots come the same packets once more, from core 0.
     """
     order = np.argsort(core, kind="stable").astype(np.int64)
     slot = np.empty_like(order)
@@ -54,15 +54,15 @@ def mapped_routes(
         source = np.repeat(np.arange(first, end), np.diff(indptr))
         if attribute is None:
             np.maximum.at(rate, source, weights * network.meta.weight_unit)
-        pairs, made = np.unique(slot[source] * mesh.nodes + core[targets], return_counts=True)
+        pairs, made = np.unique(slot[source] * mesh.cores + core[targets], return_counts=True)
         keys.append(pairs)
         events.append(made)
     key, made = np.concatenate([[], *keys]).astype(np.int64), np.concatenate([[], *events])
     arranged = np.argsort(key, kind="stable")
-    sender, target = np.divmod(key[arranged], mesh.nodes)
+    sender, target = np.divmod(key[arranged], mesh.cores)
     made = made[arranged].astype(np.int64)
     origin = np.r_[core[order].astype(np.int64), np.zeros(order.size, np.int64)]
-    begins = np.searchsorted(core[order], np.arange(mesh.nodes + 1)).astype(np.int64)
+    begins = np.searchsorted(core[order], np.arange(mesh.cores + 1)).astype(np.int64)
     make = tree_routes if tree else core_routes
     routes = make(
         mesh, origin, begins, np.r_[sender, sender + order.size], np.r_[target, target],

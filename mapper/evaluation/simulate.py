@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from chipsim.noc.load import measure_load
+from chipsim.noc.mesh import Mesh
 from chipsim.noc.saturation import TOLERANCE, Saturation, find_saturation
 from chipsim.traffic.links import DIRECTIONS, existing
 from mapper.evaluation.offered_load import Offered, busiest_links
@@ -21,6 +22,8 @@ MODEL = {
     "not_modelled": "the cores: the cycles that they need for a time step, its barrier, bursts",
 }
 """What is simulated and what is not; `model` of the report."""
+TILES = "cores of a tile send in turns, by one port into their router, and are reached by one"
+"""Of machines whose cores share routers."""
 CLOCK = (
     "cycles are those of the mesh alone; a chip needs at least as many per time step, and those of "
     "its cores"
@@ -81,7 +84,7 @@ def simulate(
         )
     links = demand.expected(offered.mesh)[0]
     return {
-        "model": dict(MODEL),
+        "model": MODEL | ({"tiles": TILES} if offered.mesh.shared else {}),
         "depth": offered.mesh.depth,
         "cycles": load.cycles,
         "warmup": load.warmup,
@@ -107,7 +110,7 @@ def simulate(
         "link_load_mean": _mean(existing(load.links)) / load.cycles,
         "links": [
             {
-                "core": y * offered.mesh.width + x,
+                "core": first_core(offered.mesh, x, y),
                 "x": x,
                 "y": y,
                 "direction": DIRECTIONS[d],
@@ -118,6 +121,11 @@ def simulate(
         ],
         "saturation": None if found is None else _saturation(found, offered),
     }
+
+
+def first_core(mesh: Mesh, x: int, y: int) -> int:
+    """The first core of a router."""
+    return y * mesh.tile[1] * mesh.sides[0] + x * mesh.tile[0]
 
 
 def _saturation(found: Saturation, offered: Offered) -> dict[str, Any]:

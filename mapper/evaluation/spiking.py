@@ -80,15 +80,14 @@ class Slots:
             ),
         )  # fmt: skip
 
-    def routes(self, tables: ChipTables, tree: bool) -> Routes:
+    def routes(self, tables: ChipTables, mesh: Mesh, tree: bool) -> Routes:
         """Where the packets go; behind those of the slots the same ones once more, of the host."""
         lists, slots = self.lists, self.neurons.size
-        mesh = Mesh(tables.width, tables.height)
         sender = np.repeat(np.arange(slots), np.diff(lists.route))
         axons = _ends([core.axons.size for core in tables.cores])
         target = np.searchsorted(axons, lists.axon, side="right") - 1
         events = np.diff(lists.synapse)[lists.axon]
-        cores = np.repeat(np.arange(mesh.nodes), np.diff(self.first))
+        cores = np.repeat(np.arange(mesh.cores), np.diff(self.first))
         make = tree_routes if tree else core_routes
         return make(
             mesh, np.r_[cores, np.zeros(slots, np.int64)], self.first,
@@ -164,7 +163,8 @@ def play(
     simulator = None
     if chip.time is not None and chip.delivery != "synapse":
         mesh = Mesh.of(chip, depth)
-        simulator = TickSimulator(mesh, chip.time, slots.routes(tables, chip.delivery == "tree"))
+        routes = slots.routes(tables, mesh, chip.delivery == "tree")
+        simulator = TickSimulator(mesh, chip.time, routes)
     counted = given.before(ticks)
     told, ends = slots.slot[counted.neuron], given.ends(ticks)
     fired: list[Int64] = []

@@ -87,13 +87,14 @@ class Routers:
 
 def latency(
     through: tuple[Int64, Int64], reached: tuple[Int64, Int64], per_cycle: float,
-    service: Floats, hops: Floats,
+    service: Floats, hops: Floats, senders: tuple[Int64, Int64],
 ) -> dict[str, float | str]:  # fmt: skip
     """The metrics of `noc_latency`.
 
     through, reached : what `Routers.ways` says of what is sent, and of packets to each core
     per_cycle : flits in a cycle that 1 is; service : cycles of a flit on each link, hops : of a hop
         over it, both (4, rows, columns); in a simulation both are at least 1
+    senders : router of each core, and packets that leave it for others
     """
     service = np.maximum(service, 1.0)
     ways = np.maximum(np.ceil(hops), 1) + np.ceil(service) - 1
@@ -124,7 +125,19 @@ def latency(
         others = [other for other in range(5) if other != out]
         behind = (flits * (wait + wait**2)[:, None])[:, :, others].sum(axis=2) / free
         total += float((reached[0][:, :, out] * (wait[:, out, None] + behind)).sum())
+    if len(senders[0]) > len(flits):  # cores of a tile wait for each other
+        total += float((reached[1][:, CORE] * _turns(*senders, per_cycle, len(flits))).sum())
     return _named(load_max=most, unloaded=unloaded, mean=unloaded + total / packets)
+
+
+def _turns(router: Int64, packets: Int64, per_cycle: float, routers: int) -> Floats:
+    """Mean waiting for the other cores of each tile."""
+    waits = np.zeros(routers)
+    for at in range(routers):
+        load = packets[router == at] * per_cycle
+        if load.any():
+            waits[at] = (load.sum() - (load**2).sum() / load.sum()) / (2 - 2 * load.sum())
+    return waits
 
 
 def _named(**found: float | str) -> dict[str, float | str]:

@@ -162,7 +162,7 @@ def _metrics(
         if layout is not None:
             links = layout.tables()[2], layout.existing(layout.hop_cycles(hop))
         found |= ticks(chip, walk.did, walk.use["neurons"], loads, (unit, rate_unit), links)
-        if walk.size == (chip["width"], chip["height"]):
+        if chip["delivery"] != "tree" or walk.size == (chip["width"], chip["height"]):
             found |= _latency(walk, chip, (unit, rate_unit), found["tick_cycles"])
     found |= energies(
         chip, walk.did, walk.use["neurons"],
@@ -192,7 +192,9 @@ def _latency(
     through = walk.through[way].ways(links.grid(), walk.through[ends])
     to_cores = {"synapse": walk.links, "core": walk.casts}[ends].grid()
     reached = walk.through[ends].ways(to_cores, walk.through[ends])
-    return latency(through, reached, unit * time["tick"] / cycles, service, hops)
+    cores = np.arange(walk.sent[ends].size)
+    senders = cores if walk.layout is None else walk.layout.router(cores), walk.sent[ends]
+    return latency(through, reached, unit * time["tick"] / cycles, service, hops, senders)
 
 
 def _link_loads(name: str, loads: NDArray[np.int64], unit: float) -> dict[str, float]:
@@ -273,6 +275,7 @@ class _Walk:
             self.size, self.costs = self.layout.routers, Costs(self.layout)
             self.routes = tuple(WalkedLinks(self.layout) for _ in range(3))
             self.links, self.casts, self.trees = self.routes
+        self.sent = {way: np.zeros(cores, np.int64) for way in ("synapse", "core")}
         self.through = {way: Routers(*self.size) for way in ("synapse", "core", "tree")}
         # On a torus there is no such check of routers.
         self.flows = None if self.layout and self.layout.torus else Flows(*self.size)
@@ -309,6 +312,7 @@ class _Walk:
         self.casts.add(core[leaving], reached % cores, rates[leaving - first])
         cast = self._ways(core[leaving], reached % cores)
         self.through["core"].add(*cast, rates[leaving - first])
+        np.add.at(self.sent["core"], core[leaving], rates[leaving - first])
         self.through["tree"].add_trees(leaving, *cast, rates[leaving - first])
         if self.costs is not None:
             self.costs.add_casts(core[leaving], reached % cores, rates[leaving - first])
@@ -335,6 +339,7 @@ class _Walk:
         self.links.add(a, b, weight)
         away = a != b
         self.through["synapse"].add(*self._ways(a[away], b[away]), weight[away])
+        np.add.at(self.sent["synapse"], a[away], weight[away])
         if self.costs is not None:
             self.costs.add(a, b, weight)
         if self.flows is not None:

@@ -14,18 +14,18 @@ def random_packets(
     rng: np.random.Generator, mesh: Mesh, shape: str, count: int, cycles: int
 ) -> list[Packet]:
     """`count` packets of one shape, created at random in `cycles` cycles; in no order."""
-    nodes = mesh.nodes
+    nodes, (width, height) = mesh.cores, mesh.sides
     created = rng.integers(0, cycles, count)
     source = rng.integers(0, nodes, count)
-    y, x = np.divmod(source, mesh.width)
+    y, x = np.divmod(source, width)
     if shape == "hotspot":
         target = np.where(rng.random(count) < 0.5, nodes // 2, rng.integers(0, nodes, count))
     elif shape == "transpose":  # cut off where the mesh is not square
-        target = np.minimum(x, mesh.height - 1) * mesh.width + np.minimum(y, mesh.width - 1)
+        target = np.minimum(x, height - 1) * width + np.minimum(y, width - 1)
     elif shape == "complement":
         target = nodes - 1 - source
     elif shape == "neighbour":
-        target = y * mesh.width + np.minimum(x + 1, mesh.width - 1)
+        target = y * width + np.minimum(x + 1, width - 1)
     elif shape == "self":
         target = source
     else:

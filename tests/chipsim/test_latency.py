@@ -45,7 +45,7 @@ def sent(chip: Chip, source: list[int], target: list[int], weight: list[int]) ->
     flows = np.array(source, np.int32), np.array(target, np.int32), np.array(weight, np.int64)
     routes, _ = route_flows(chip, *flows)
     entered = np.bincount(flows[0], flows[2], chip.cores).astype(np.int64)
-    return Sent(loads_of(routes), turns_of(routes), entered.reshape(chip.height, chip.width))
+    return Sent(loads_of(routes), turns_of(routes), entered)
 
 
 def test_two_flows_that_meet_by_hand() -> None:
@@ -61,6 +61,14 @@ def test_two_flows_that_meet_by_hand() -> None:
     behind = 1 / 4 * 1 / 4 * (1 + 1 / 4) / (1 - 3 / 8 - 1 / 16)
     total = 2 * (2 + behind) + 4 * (4 + 1 / 4) + 4 * (3 + 1 / 4)
     assert found.mean == pytest.approx(total / 10)
+
+
+def test_cores_of_a_tile_wait_for_each_other_by_hand() -> None:
+    # Cores 0 and 1 share a router and send to core 2 beside it, each with a flit in 4 of 16 cycles:
+    # W = 1/4 before the port as above, and nothing behind it. A third flow stays in the tile.
+    chip = Chip("hand", 4, 1, machine=Machine(4, 1, tile=Block(2, 1, 0.0)))
+    assert latency(chip, sent(chip, [0, 1], [2, 2], [4, 4]), 1 / 16) == Latency(0.5, 2.0, 2.25)
+    assert latency(chip, sent(chip, [0], [1], [4]), 1 / 16) == Latency(0.25, 1.0, 1.0)
 
 
 def test_above_the_limit_it_says_simulate() -> None:
@@ -114,6 +122,27 @@ def test_mean_latency_is_that_of_the_simulator(busy: float) -> None:
         errors.append(found.mean / run.latency_mean - 1)
     assert np.abs(errors).max() < 0.03
     assert np.abs(errors).mean() < 0.01
+
+
+@pytest.mark.parametrize("tile", [(2, 2), (3, 1)])
+@pytest.mark.parametrize("busy", [0.1, 0.4, 0.6])
+def test_mean_latency_where_cores_share_routers(tile: tuple[int, int], busy: float) -> None:
+    """Within 3 % each, waiting for the cores of the tile included."""
+    for seed in range(4):
+        rng = np.random.default_rng([seed, 3])
+        width, height = int(rng.integers(2, 7)) * tile[0], int(rng.integers(2, 6)) * tile[1]
+        machine = Machine(width, height, tile=Block(*tile, 0.0))
+        chip = Chip("tiles", width, height, machine=machine)
+        flows = random_flows(rng, chip.cores)
+        source, target = np.array(sorted(flows), np.int32).T
+        weight = np.array([flows[pair] for pair in sorted(flows)], np.int64)
+        all_sent = sent(chip, source.tolist(), target.tolist(), weight.tolist())
+        unit = busy / latency(chip, all_sent, 1.0).load_max * (1 - 1e-9)
+        mesh = Mesh.of(chip)
+        demand = Demand.from_flows(mesh, source, target, weight, unit)
+        assert demand.busiest(mesh) == pytest.approx(busy)
+        run = measure_load(mesh, demand, cycles=12_000, warmup=2000, seed=seed)
+        assert latency(chip, all_sent, unit).mean == pytest.approx(run.latency_mean, rel=0.03)
 
 
 @pytest.mark.parametrize("busy", [0.2, 0.6])

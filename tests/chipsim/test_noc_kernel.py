@@ -34,7 +34,8 @@ def sent(mesh: Mesh, packets: list[Packet], **options: Any) -> Delivery:
 
 def analytic(mesh: Mesh, source: Whole, target: Whole, weight: Whole) -> list[Any]:
     """Link loads of the model that only adds up routes."""
-    chip = Chip("mesh", mesh.width, mesh.height)
+    machine = Machine(*mesh.sides, tile=Block(*mesh.tile, 0.0))
+    chip = Chip("mesh", *mesh.sides, machine=machine)
     flows = source.astype(np.int32), target.astype(np.int32), weight.astype(np.int64)
     return loads_of(route_flows(chip, *flows)[0]).tolist()
 
@@ -56,6 +57,27 @@ def test_every_packet_arrives_when_the_twin_says(seed: int) -> None:
         for y, x in product(range(mesh.height), range(mesh.width)):
             assert found.links[d, y, x] == twin.links[x, y, port]
     assert sum(n for (_, _, port), n in twin.links.items() if port == LOCAL) == len(packets)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_every_packet_arrives_when_the_twin_says_where_cores_share_routers(seed: int) -> None:
+    rng = np.random.default_rng([seed, 2])
+    sides, tile = rng.integers(1, 4, 2), (1 + seed % 3, 1 + seed % 2)
+    mesh = Mesh(int(sides[0]), int(sides[1]), int(rng.integers(1, 6)), tile=tile)
+    if seed % 4 == 0:
+        mesh = replace(mesh, links=random_links(rng, mesh))
+    cycles = int(rng.choice([1, 6, 40, 3000]))
+    packets = random_packets(
+        rng, mesh, SHAPES[seed % len(SHAPES)], int(rng.integers(0, 150)), cycles
+    )
+    found = sent(mesh, packets)
+    slow = {} if mesh.links is None else slow_links(mesh)
+    twin = Twin(mesh.width, mesh.height, mesh.depth, packets, slow, tile)
+    while -1 in twin.delivered:
+        twin.step()
+    assert found.delivered.tolist() == twin.delivered
+    routes = np.array(packets, dtype=np.int64).reshape(-1, 3)[:, 1:].T
+    assert found.links.tolist() == analytic(mesh, *routes, np.ones(len(packets), dtype=np.int64))
 
 
 @pytest.mark.parametrize("seed", range(60))
@@ -129,18 +151,32 @@ def test_many_more_packets_arrive_when_the_twin_says() -> None:
 
 
 @pytest.mark.parametrize(
-    ("width", "height", "depth"), [(3, 3, 4), (3, 3, 1), (1, 1, 1), (1, 7, 2), (7, 1, 3), (4, 2, 2)]
-)
-def test_without_load_a_packet_takes_a_cycle_and_one_for_each_hop(
-    width: int, height: int, depth: int
-) -> None:
-    mesh = Mesh(width, height, depth)
-    pairs = np.array(list(product(range(mesh.nodes), repeat=2)))
+    "mesh",
+    [
+        Mesh(3, 3, 4), Mesh(3, 3, 1), Mesh(1, 1, 1), Mesh(1, 7, 2), Mesh(7, 1, 3), Mesh(4, 2, 2),
+        Mesh(3, 2, 2, tile=(2, 1)), Mesh(2, 3, tile=(3, 2)),
+    ],
+)  # fmt: skip
+def test_without_load_a_packet_takes_a_cycle_and_one_for_each_hop(mesh: Mesh) -> None:
+    pairs = np.array(list(product(range(mesh.cores), repeat=2)))
     created = 7 + 100 * np.arange(len(pairs))
     found = deliver(mesh, created, *pairs.T)
-    (y, to_y), (x, to_x) = (part.T for part in np.divmod(pairs, width))
+    (y, to_y), (x, to_x) = (part.T for part in np.divmod(mesh.router[pairs], mesh.width))
     hops = abs(x - to_x) + abs(y - to_y)
     assert (found.delivered - created).tolist() == (hops + 1).tolist()
+
+
+def test_cores_of_a_tile_take_turns_and_share_the_way_out() -> None:
+    mesh = Mesh(2, 1, tile=(2, 2))  # cores 0, 1, 4, 5 at one router, 2, 3, 6, 7 at the other
+    assert mesh.router.tolist() == [0, 0, 1, 1, 0, 0, 1, 1]
+    # Within a tile a packet passes its router once; to the next, it takes a hop.
+    assert sent(mesh, [(0, 0, 5), (50, 1, 1), (90, 4, 3)]).delivered.tolist() == [1, 51, 92]
+    # Four cores, two packets each: 0, 1, 4, 5 and once more, one a cycle.
+    packets = [(0, core, 7) for core in (0, 1, 4, 5) for _ in range(2)]
+    assert sent(mesh, packets).delivered.tolist() == [2, 6, 3, 7, 4, 8, 5, 9]
+    # Core 1 sent last: the turn is behind it.
+    packets = [(0, 1, 7), (9, 0, 7), (9, 1, 7), (9, 4, 7)]
+    assert sent(mesh, packets).delivered.tolist() == [2, 12, 13, 11]
 
 
 def test_one_flit_a_cycle_leaves_a_node_and_reaches_a_node() -> None:
@@ -183,19 +219,22 @@ def check_order(packets: tuple[Whole, Whole, Whole], delivered: Whole) -> None:
 @pytest.mark.jit
 @pytest.mark.parametrize("depth", [1, 4])
 @pytest.mark.parametrize("load", [0.05, 0.3, 0.45, 1.0])
-def test_nothing_is_lost_duplicated_or_reordered(load: float, depth: int) -> None:
+@pytest.mark.parametrize("tile", [(1, 1), (2, 2)])
+def test_nothing_is_lost_duplicated_or_reordered(
+    load: float, depth: int, tile: tuple[int, int]
+) -> None:
     rng = np.random.default_rng(5)
-    mesh = Mesh(6, 5, depth)
+    mesh = Mesh(6, 5, depth, tile=tile)
     count = 100_000
     created = np.sort(rng.integers(0, int(count / (mesh.nodes * load)), count))
-    source, target = rng.integers(0, mesh.nodes, (2, count))
+    source, target = rng.integers(0, mesh.cores, (2, count))
     found = deliver(mesh, created, source, target)
-    y, x = np.divmod(source, mesh.width)
-    to_y, to_x = np.divmod(target, mesh.width)
+    y, x = np.divmod(mesh.router[source], mesh.width)
+    to_y, to_x = np.divmod(mesh.router[target], mesh.width)
     assert (found.delivered - created >= abs(x - to_x) + abs(y - to_y) + 1).all()
     check_order((created, source, target), found.delivered)
-    # A node receives one flit a cycle at most: no two of its deliveries are the same.
-    arrivals = found.delivered * mesh.nodes + target
+    # A router delivers one flit a cycle at most: no two of its deliveries are the same.
+    arrivals = found.delivered * mesh.nodes + mesh.router[target]
     assert len(np.unique(arrivals)) == count
     weight = np.ones(count, dtype=np.int64)
     assert found.links.tolist() == analytic(mesh, source, target, weight)

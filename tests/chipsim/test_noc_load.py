@@ -39,7 +39,7 @@ def sent_packets(mesh: Mesh, demand: Demand, seed: int, cycles: int) -> np.ndarr
     """The packets of the first cycles, shape (3, packets): drawn one by one, nothing simulated."""
     from chipsim.noc.kernel import _refill
 
-    run = Run(mesh, demand.feed(seed), new_tally(mesh.nodes), (0, cycles))
+    run = Run(mesh, demand.feed(seed), new_tally(mesh), (0, cycles))
     found = []
     for v in range(mesh.nodes):
         while run.sources.time[v] < cycles:
@@ -229,7 +229,7 @@ def test_an_8x8_mesh_saturates_where_others_do(depth: int, reference: float) -> 
 def test_saturated_meshes_do_not_lock_up(width: int, height: int, depth: int) -> None:
     """In 250,000 cycles each of a load of 1 every node goes on receiving, to the very end."""
     mesh = Mesh(width, height, depth)
-    run = Run(mesh, uniform(mesh, 1.0).feed(9), new_tally(mesh.nodes), (0, 250_000))
+    run = Run(mesh, uniform(mesh, 1.0).feed(9), new_tally(mesh), (0, 250_000))
     before = np.zeros(mesh.nodes)
     for part in range(1, 51):
         run.until(5000 * part, 250_000)

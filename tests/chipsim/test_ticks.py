@@ -28,6 +28,8 @@ def ragged(lists: list[list[int]]) -> tuple[np.ndarray, np.ndarray]:
 def test_kernel_and_twin(seed: int, tree: bool) -> None:
     rng = np.random.default_rng([seed, tree])
     mesh = Mesh(*(int(n) for n in rng.integers(1, 5, 2)), depth=int(rng.integers(1, 5)))
+    if seed % 4 == 1:  # cores that share routers
+        mesh = replace(mesh, width=mesh.width // 2 + 1, tile=(1 + seed % 3, 1 + seed % 2))
     slow: dict[tuple[int, int], tuple[int, float]] = {}
     if seed % 3 == 0:  # links that differ
         mesh = replace(mesh, links=random_links(rng, mesh))
@@ -37,11 +39,11 @@ def test_kernel_and_twin(seed: int, tree: bool) -> None:
         *(float(rng.choice([0, 0.25, 1, 1.5, 3])) for _ in range(6)), spike=float(rng.integers(12)),
         barrier=float(rng.integers(1, 6)),
     )  # fmt: skip
-    used = rng.integers(0, 7, mesh.nodes)
-    used[rng.random(mesh.nodes) < 0.2] = 0
+    used = rng.integers(0, 7, mesh.cores)
+    used[rng.random(mesh.cores) < 0.2] = 0
     slots, inputs = int(used.sum()), int(rng.integers(0, 3))
-    origin = np.r_[np.repeat(np.arange(mesh.nodes), used), np.zeros(inputs, np.int64)]
-    reach = rng.random((slots + inputs, mesh.nodes)) < rng.random((slots + inputs, 1)) * 0.8
+    origin = np.r_[np.repeat(np.arange(mesh.cores), used), np.zeros(inputs, np.int64)]
+    reach = rng.random((slots + inputs, mesh.cores)) < rng.random((slots + inputs, 1)) * 0.8
     slot, target = (found.astype(np.int64) for found in np.nonzero(reach))
     events = rng.integers(0, 5, slot.size)
     first = np.r_[0, np.cumsum(used)].astype(np.int64)
@@ -52,8 +54,9 @@ def test_kernel_and_twin(seed: int, tree: bool) -> None:
     for s, c, n in zip(slot.tolist(), target.tolist(), events.tolist(), strict=True):
         goes[s][c] = n
     lists = [[one] * bool(one) if tree else [{c: n} for c, n in one.items()] for one in goes]
-    cores = {c: lists[first[c] : first[c + 1]] for c in range(mesh.nodes)}
-    twin = TwinChip(mesh.width, mesh.height, mesh.depth, time, {**cores, None: lists[slots:]}, slow)
+    cores = {c: lists[first[c] : first[c + 1]] for c in range(mesh.cores)}
+    lists_of = {**cores, None: lists[slots:]}
+    twin = TwinChip(mesh.width, mesh.height, mesh.depth, time, lists_of, slow, mesh.tile)
 
     spikes = [np.flatnonzero(rng.random(slots) < rng.random()).tolist() for _ in range(TICKS)]
     host = [rng.integers(0, inputs, rng.integers(0, 4)).tolist() if inputs else [] for _ in spikes]
@@ -61,7 +64,7 @@ def test_kernel_and_twin(seed: int, tree: bool) -> None:
         *ragged(spikes), *ragged([[slots + one for one in told] for told in host])
     )
     for tick, (now, told) in enumerate(zip(spikes, host, strict=True)):
-        by_core = [[s - first[c] for s in now if origin[s] == c] for c in range(mesh.nodes)]
+        by_core = [[s - first[c] for s in now if origin[s] == c] for c in range(mesh.cores)]
         assert found.cycles[tick] == twin.tick(by_core, told), tick
     links = np.zeros_like(found.links)
     for (v, output), flits in twin.passed.items():
@@ -70,9 +73,9 @@ def test_kernel_and_twin(seed: int, tree: bool) -> None:
     assert np.array_equal(found.links, links)
     all_spikes = np.bincount(np.concatenate([*spikes, *[[slots + o for o in t] for t in host]])
                              .astype(np.int64), minlength=len(origin))  # fmt: skip
-    expected = np.bincount(target, events * all_spikes[slot], mesh.nodes)
+    expected = np.bincount(target, events * all_spikes[slot], mesh.cores)
     assert np.array_equal(found.events, expected)
-    assert np.array_equal(found.taken, np.bincount(target, all_spikes[slot], mesh.nodes))
+    assert np.array_equal(found.taken, np.bincount(target, all_spikes[slot], mesh.cores))
 
 
 def test_runs_go_on_where_they_stopped() -> None:
@@ -91,5 +94,5 @@ def test_runs_go_on_where_they_stopped() -> None:
 
 def test_another_mesh_is_refused() -> None:
     routes = core_routes(Mesh(1, 1), np.zeros(1, np.int64), np.arange(2), *np.zeros((3, 0), int))
-    with pytest.raises(ChipError, match="neurons of 1 cores for 4 routers"):
+    with pytest.raises(ChipError, match="neurons of 1 cores for a mesh of 4"):
         TickSimulator(Mesh(2, 2), ChipTime(), routes)

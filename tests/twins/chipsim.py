@@ -547,7 +547,7 @@ def ticks(
         [(n * unit, hop_cycles(chip, table, e)) for e, n in loads.items()],
         [table[e][1] if table else 1.0 for e in loads],
     )  # fmt: skip
-    if tile(chip) != (1, 1):
+    if chip.delivery == "tree" and tile(chip) != (1, 1):
         return found
     packets = packets_of(chip, core, edges, rates, undirected)[chip.delivery]
     per_cycle = unit / found["tick_cycles"]
@@ -556,7 +556,8 @@ def ticks(
     for link in all_links(chip):
         service[link] = max(1.0, chip.time.link / (table[link][1] if table else 1))
         ways[link] = max(1, ceil(hop_cycles(chip, table, link))) + ceil(service[link]) - 1
-    return found | {"noc_latency": noc_latency(walked, service, ways)}
+    senders = [a for _, a, _ in packets]
+    return found | {"noc_latency": noc_latency(walked, service, ways, senders)}
 
 
 def hop_cycles(chip: Chip, table: dict[Link, tuple[int, float, int]], link: Link) -> float:

@@ -14,11 +14,16 @@ def noc_latency(
     packets: Sequence[tuple[float, list[list[Leg]]]],
     service: Mapping[tuple[Router, str], float],
     ways: Mapping[tuple[Router, str], int],
+    senders: Sequence[int],
 ) -> dict[str, float | str]:
     """The metrics of packets, each with its rate and the route to each of its cores.
 
     service : cycles for which a flit has each link to itself; ways : cycles of its way over each
+    senders : the core of each packet; those that send by one router wait for each other
     """
+    tiles: dict[Router, dict[int, float]] = defaultdict(lambda: defaultdict(float))
+    for (rate, routes), core in zip(packets, senders, strict=True):
+        tiles[routes[0][0][0]][core] += rate
     flits: dict[Leg, float] = defaultdict(float)  # of a tree, once each
     comes: dict[tuple[Router, str], float] = defaultdict(float)
     for rate, routes in packets:
@@ -48,10 +53,16 @@ def noc_latency(
             if (here, came) == (router, way)
         ]
         free[router, way] = 1 - load - sum(heads)
+    turn = {}
+    for router, cores in tiles.items():
+        load = sum(cores.values())
+        same = sum(part**2 for part in cores.values()) / load if load else 0.0
+        turn[router] = (load - same) / (2 * (1 - load)) if len(cores) > 1 and load < 1 else 0.0
     total = hops = waiting = 0.0
     for rate, routes in packets:
         for route in routes:
             total += rate
+            waiting += rate * turn[route[0][0]]
             hops += rate * sum(ways.get((router, out), 0) for router, _, out in route)
             for router, way, out in route:
                 behind = sum(

@@ -12,8 +12,11 @@ It shares no code with `chipsim.noc`. The rules, in full:
 - A link may take a flit `latency` cycles to the next input instead of one, and `cycles` (1 or more)
   until it takes the next flit; fractions add up as long as flits follow each other. It holds the
   flits on their way: as many as follow each other within a latency, but one, beyond the FIFO.
-- A node's packets wait in a queue of any length and enter its local input one a cycle, in order,
-  from the cycle on in which they are created. The local output is always ready.
+- A core's packets wait in a queue of any length and enter the local input of its router one a
+  cycle, in order, from the cycle on in which they are created. The local output is always ready.
+- Cores may share a router, `tile` columns and rows of them, and so its local input: of those whose
+  packet is due one sends in a cycle, the first at or after the turn, row by row, and the turn goes
+  to the next. Cores are numbered row by row over the whole mesh.
 """
 
 from __future__ import annotations
@@ -27,7 +30,7 @@ OPPOSITE = {NORTH: SOUTH, EAST: WEST, SOUTH: NORTH, WEST: EAST}
 STEP = {NORTH: (0, -1), EAST: (1, 0), SOUTH: (0, 1), WEST: (-1, 0)}
 
 Packet = tuple[int, int, int]
-"""Cycle in which it is created, source node, destination node."""
+"""Cycle in which it is created, source core, destination core."""
 
 
 Link = tuple[int, int, int]
@@ -65,9 +68,9 @@ class Twin:
 
     def __init__(
         self, width: int, height: int, depth: int, packets: Iterable[Packet],
-        slow: Mapping[Link, tuple[int, float]] | None = None,
+        slow: Mapping[Link, tuple[int, float]] | None = None, tile: tuple[int, int] = (1, 1),
     ) -> None:  # fmt: skip
-        self.width, self.height, self.depth = width, height, depth
+        self.width, self.height, self.depth, self.tile = width, height, depth, tile
         self.packets = list(packets)
         self.cycle = 0
         self.delivered = [-1] * len(self.packets)
@@ -76,14 +79,37 @@ class Twin:
         self.slow = slow or {}
         self.free = dict.fromkeys(self.links, 0.0)
         self.way: dict[Link, deque[tuple[int, int]]] = {link: deque() for link in self.links}
-        self.waiting: dict[tuple[int, int], deque[int]] = {at: deque() for at in self.routers}
+        cores = width * height * tile[0] * tile[1]
+        self.waiting: list[deque[int]] = [deque() for _ in range(cores)]
+        self.turn = dict.fromkeys(self.routers, 0)
         # The sort is stable: packets of one cycle and node enter in the order given.
         for index in sorted(range(len(self.packets)), key=lambda i: self.packets[i][0]):
-            self.waiting[self.place(self.packets[index][1])].append(index)
+            self.waiting[self.packets[index][1]].append(index)
 
-    def place(self, node: int) -> tuple[int, int]:
-        assert 0 <= node < self.width * self.height
-        return node % self.width, node // self.width
+    def place(self, core: int) -> tuple[int, int]:
+        """The router of a core."""
+        wide, tall = self.tile
+        x, y = core % (self.width * wide) // wide, core // (self.width * wide) // tall
+        assert 0 <= y < self.height
+        return x, y
+
+    def tile_of(self, x: int, y: int) -> list[int]:
+        """Its cores, row by row."""
+        wide, tall = self.tile
+        return [
+            (y * tall + j) * self.width * wide + x * wide + i
+            for j in range(tall)
+            for i in range(wide)
+        ]
+
+    def enters(self, at: tuple[int, int]) -> int | None:
+        """The core whose packet comes into a router in this cycle."""
+        cores = self.tile_of(*at)
+        for step in range(len(cores)):
+            queue = self.waiting[cores[(self.turn[at] + step) % len(cores)]]
+            if queue and self.packets[queue[0]][0] <= self.cycle:
+                return cores[(self.turn[at] + step) % len(cores)]
+        return None
 
     def output_of_head(self, router: Router, port: int) -> int | None:
         """Where the flit at the head of an input wants to go."""
@@ -127,11 +153,9 @@ class Twin:
                     taken = taken and self.free[x, y, output] <= self.cycle
                 (moves if taken else refused).append((router, output, port))
         entering = [
-            at
-            for at, queue in self.waiting.items()
-            if queue
-            and self.packets[queue[0]][0] <= self.cycle
-            and len(self.routers[at].fifo[LOCAL]) < self.depth
+            (at, core)
+            for at, router in self.routers.items()
+            if len(router.fifo[LOCAL]) < self.depth and (core := self.enters(at)) is not None
         ]
 
         for router, output, port in refused:
@@ -151,8 +175,10 @@ class Twin:
                 since = self.free[link]
                 self.free[link] = (since if since > self.cycle - 1 else self.cycle) + cycles
                 self.way[link].append((self.cycle + latency, flit))
-        for at in entering:
-            self.routers[at].fifo[LOCAL].append(self.waiting[at].popleft())
+        for at, core in entering:
+            self.routers[at].fifo[LOCAL].append(self.waiting[core].popleft())
+            cores = self.tile_of(*at)
+            self.turn[at] = (cores.index(core) + 1) % len(cores)
         self.cycle += 1
 
 

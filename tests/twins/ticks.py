@@ -39,16 +39,23 @@ class TwinCore:
 
 
 class TwinChip:
-    """packets : of every neuron of every core, and of the inputs of the host (under None), the
+    """width, height : in routers, of `tile` columns and rows of cores each
+    packets : of every neuron of every core, and of the inputs of the host (under None), the
     packets of a spike: for each a dict of the cores it goes to and its events there"""
 
     def __init__(
         self, width: int, height: int, depth: int, time: ChipTime,
         packets: dict[int | None, list[list[dict[int, int]]]],
         slow: dict[tuple[int, int], tuple[int, float]] | None = None,
+        tile: tuple[int, int] = (1, 1),
     ) -> None:  # fmt: skip
         self.width, self.depth, self.time, self.packets = width, depth, time, packets
-        self.cores = [TwinCore(len(packets.get(c, []))) for c in range(width * height)]
+        wide, tall = tile
+        self.router = [
+            y // tall * width + x // wide for y in range(height * tall) for x in range(width * wide)
+        ]
+        self.cores = [TwinCore(len(packets.get(c, []))) for c in range(len(self.router))]
+        self.sends_next = [0] * (width * height)  # a place in the tile
         self.queues: dict[tuple[int, int], deque[tuple[Flit, set[int]]]] = {
             (v, port): deque() for v in range(width * height) for port in range(5)
         }
@@ -63,9 +70,10 @@ class TwinChip:
         """Where the cores of a flit at a router lie: x first."""
         found: dict[int, dict[int, int]] = {}
         for core, events in flit.events.items():
-            dx, dy = core % self.width - v % self.width, core // self.width - v // self.width
+            to = self.router[core]
+            dx, dy = to % self.width - v % self.width, to // self.width - v // self.width
             way = EAST if dx > 0 else WEST if dx < 0 else SOUTH if dy > 0 else NORTH
-            found.setdefault(LOCAL if core == v else way, {})[core] = events
+            found.setdefault(LOCAL if to == v else way, {})[core] = events
         return found
 
     def tick(self, spikes: list[list[int]], host: list[int]) -> int:
@@ -103,11 +111,12 @@ class TwinChip:
                 if host and len(self.queues[0, LOCAL]) < self.depth:
                     enters.append((0, host.popleft()))
             else:
+                senders = self.senders(t)
                 for c, core in enumerate(self.cores):
-                    flit, busy = self.work(c, core, t)
+                    flit, busy = self.work(c, core, t, c in senders)
                     end = max(end, busy)
                     if flit is not None:
-                        enters.append((c, flit))
+                        enters.append((self.router[c], flit))
             moves = self.decide(t)
             for v, output, port in moves:
                 flit, todo = self.queues[v, port][0]
@@ -117,12 +126,13 @@ class TwinChip:
                     self.queues[v, port].popleft()
                 self.passed[v, output] += 1
                 if output == LOCAL:
-                    core = self.cores[v]
-                    core.free = max(t + 1.0, core.before)
-                    core.before, core.begins = core.begins, max(t + 3.0, core.ends)
-                    core.ends = core.begins + self.time.packet_in + rest[v] * self.time.event
-                    tail = max(0.0, self.time.spike - 9 - self.time.event)
-                    end = max(end, core.ends + tail)
+                    for c, events in rest.items():
+                        core = self.cores[c]
+                        core.free = max(t + 1.0, core.before)
+                        core.before, core.begins = core.begins, max(t + 3.0, core.ends)
+                        core.ends = core.begins + self.time.packet_in + events * self.time.event
+                        tail = max(0.0, self.time.spike - 9 - self.time.event)
+                        end = max(end, core.ends + tail)
                 else:
                     dx, dy = STEPS[output]
                     latency, cycles = self.slow.get((v, output), (1, 1.0))
@@ -142,10 +152,23 @@ class TwinChip:
             if not (host or waiting or moving):
                 return end
 
-    def work(self, c: int, core: TwinCore, t: int) -> tuple[Flit | None, float]:
+    def senders(self, t: int) -> set[int]:
+        """Of each tile whose router has room the core that sends; the turn goes to the next."""
+        found = set()
+        for v in range(len(self.sends_next)):
+            tile = [c for c, at in enumerate(self.router) if at == v]
+            ready = [c for c in tile if self.cores[c].offered and self.cores[c].offer <= t]
+            if ready and len(self.queues[v, LOCAL]) < self.depth:
+                turn = self.sends_next[v]
+                chosen = min(ready, key=lambda c: (tile.index(c) - turn) % len(tile))
+                self.sends_next[v] = (tile.index(chosen) + 1) % len(tile)
+                found.add(chosen)
+        return found
+
+    def work(self, c: int, core: TwinCore, t: int, sends: bool) -> tuple[Flit | None, float]:
         flit, busy = None, 0.0
         full = len(core.offered) == 2
-        if core.offered and core.offer <= t and len(self.queues[c, LOCAL]) < self.depth:
+        if sends:
             flit = core.offered.popleft()
             core.offer = core.offer if core.offer > t - 1 else t
             core.offer += self.time.packet_out if core.offered else 0
@@ -177,14 +200,15 @@ class TwinChip:
 
     def decide(self, t: int) -> list[tuple[int, int, int]]:
         moves = []
-        for v in range(len(self.cores)):
+        for v in range(len(self.sends_next)):
             for output in range(5):
                 asking = [p for p in range(5) if (q := self.queues[v, p]) and output in q[0][1]]
                 if not asking:
                     continue
                 port = min(asking, key=lambda p: (p - self.turn[v, output]) % 5)
                 if output == LOCAL:
-                    ready = self.cores[v].free <= t
+                    ends = self.outputs(v, self.queues[v, port][0][0])[LOCAL]
+                    ready = all(self.cores[c].free <= t for c in ends)
                 else:
                     dx, dy = STEPS[output]
                     there = v + dy * self.width + dx, ACROSS[output]

@@ -69,10 +69,19 @@ def test_routers_and_latency(case: Case, tick: float) -> None:
         assert found == {name: part[name] for name in found}
     cycles = metrics["tick_cycles"]
     stated = mapped_latency(chip, traffic, chip.time, cycles)
-    assert (stated is None) == (chip.routers != (chip.width, chip.height))
+    shared = chip.routers != (chip.width, chip.height)
+    assert (stated is None) == (shared and chip.delivery == "tree")
     if stated is None:
         return
     ends = "synapse" if chip.delivery == "synapse" else "core"
+    senders = np.zeros(chip.cores, np.int64)
+    if ends == "synapse":
+        for (a, _), w in unicast.items():
+            senders[a] += w
+    else:
+        for (s, _), n in zip(reached, rate, strict=True):
+            senders[core[s]] += n
+    routers = steps([(c, c) for c in range(chip.cores)])[0]
     service = np.ones(links[ends].shape)
     hops = service.copy()
     if layout is not None:
@@ -81,7 +90,7 @@ def test_routers_and_latency(case: Case, tick: float) -> None:
     recomputed = latency(
         through[chip.delivery].ways(links[chip.delivery], through[ends]),
         through[ends].ways(links[ends], through[ends]),
-        tick / cycles, service, hops,
+        tick / cycles, service, hops, (routers, senders),
     )  # fmt: skip
     expected = {f"noc_latency.{name}": value for name, value in stated.to_json().items()}
     assert recomputed == pytest.approx(expected, rel=1e-9)

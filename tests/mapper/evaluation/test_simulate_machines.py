@@ -1,0 +1,101 @@
+"""`mapper simulate` of machines whose cores share routers: flits, ticks and spikes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from chipsim.chip.presets import from_fields
+from chipsim.noc.deliver import deliver
+from chipsim.noc.mesh import Mesh
+from chipsim.ticks.run import TickSimulator
+from mapper.evaluation.offered_load import offered_load
+from mapper.evaluation.routes import mapped_routes
+from mapper.results.mapping_file import load_mapping
+from mapper.results.output import read_report
+from mapper.scoring.measure import measure_network
+from storage.store.network import NetworkFile
+from tests.mapper.conftest import Run
+from tests.mapper.helpers import random_network
+
+pytestmark = pytest.mark.jit  # whole commands
+
+NEURONS = 60
+MACHINES = {"tiles": "[tile]\nwidth = 2\nheight = 2\n"}
+CHIP = 'width = 8\nheight = 4\nneurons = 3\ndelivery = "{}"\n[time]\ntick = 0.25\n'
+
+
+@pytest.fixture(params=[(name, way) for name in MACHINES for way in ("synapse", "core", "tree")])
+def out(request: pytest.FixtureRequest, folder: Path, run: Run) -> Path:
+    """A mapping onto a machine that sends a packet per synapse, per core, or a tree."""
+    name, way = request.param
+    random_network(folder / "net.bin", NEURONS, 400)
+    (folder / "chip.toml").write_text(CHIP.format(way) + MACHINES[name])
+    assert run("run", "net.bin", "--chip", "chip.toml", "-o", "out", "-q").code == 0
+    return folder / "out"
+
+
+def test_flits_on_links_are_those_of_the_scorer(out: Path) -> None:
+    """Whatever the chip sends, on the same demand."""
+    report = read_report(out)
+    chip = from_fields(report["chip"])
+    with NetworkFile(out.parent / "net.bin") as network:
+        core = load_mapping(out / "mapping.npz", NEURONS, chip)
+        traffic = measure_network(network, chip, core)
+        mesh = Mesh.of(chip)
+        if chip.delivery == "synapse":
+            pairs = [traffic.pairs.stripe(n) for n in range(traffic.pairs.stripes)]
+            source, target, weight = (np.concatenate(part) for part in zip(*pairs, strict=True))
+            found = deliver(
+                mesh, np.zeros(weight.sum(), np.int64), np.repeat(source, weight),
+                np.repeat(target, weight),
+            )  # fmt: skip
+            assert np.array_equal(found.links, traffic.unicast_links)
+            return
+        mapped = mapped_routes(network, core, mesh, chip.delivery == "tree")
+        offered = offered_load(out, report, network, packets="core", tick_cycles=1e6)
+    assert chip.time is not None
+    # As many ticks as the highest rate; in each all neurons spike whose rate is not below it.
+    rate = mapped.rate[mapped.neurons]
+    slots = [np.flatnonzero(rate > tick) for tick in range(int(rate.max()))]
+    ends = np.cumsum([0, *map(len, slots)])
+    ran = TickSimulator(mesh, chip.time, mapped.routes).run(
+        np.concatenate(slots), ends, np.zeros(0, np.int64), np.zeros(len(ends), np.int64)
+    )
+    activity = traffic.activity
+    assert np.array_equal(ran.events, activity.events)
+    assert np.array_equal(ran.taken, activity.received + activity.local)
+    if chip.delivery == "core":
+        assert np.array_equal(ran.sent, activity.sent + activity.local)
+        assert np.array_equal(ran.links, traffic.core_links)
+        expected = offered.demand.expected(mesh)[0] * 1e6
+        np.testing.assert_allclose(expected, traffic.core_links, rtol=1e-9, atol=1e-6)
+    else:
+        assert np.array_equal(ran.links, traffic.multicast_links)
+
+
+def test_ticks_flits_and_reports(out: Path, run: Run) -> None:
+    found = run("simulate", out, "--cycles", "6000", "--json").json()
+    report: dict[str, Any] = json.loads((out / "report.json").read_text())
+    chip = from_fields(report["chip"])
+    assert report["simulation"] == found
+    assert ("tiles" in found["model"]) == (chip.routers != (chip.width, chip.height))
+    assert found["undelivered"] == 0
+    assert found["latency"]["expected"] == pytest.approx(found["latency"]["mean"], rel=0.05)
+    assert found["saturation"]["load_scale"] > 1
+    columns, rows = chip.routers
+    for link in found["links"]:
+        assert link["x"] < columns and link["y"] < rows
+        assert link["flits_per_cycle"] == pytest.approx(link["expected"], rel=0.3)
+        wide, tall = chip.width // columns, chip.height // rows
+        assert link["core"] == link["y"] * tall * chip.width + link["x"] * wide
+    assert run("verify", out).code == 0
+    if chip.delivery == "synapse":
+        return
+    ticks = run("simulate", out, "--ticks", "200", "--json").json()
+    # The bounds have no shared ports, which this load is too much for.
+    assert ticks["cycles"]["mean"] > 0.9 * report["metrics"]["tick_cycles"]
