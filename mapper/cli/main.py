@@ -20,6 +20,7 @@ from mapper.version import version
 
 COMMANDS = {
     "run": "map a network onto a chip: the whole job",
+    "sweep": "map all combinations of networks, chips and settings",
     "compile": "compile a trained model to programs for the cores",
     "import": "convert a file to a network file",
     "export": "convert a network file, or the traffic of a mapping, to another format",
@@ -40,10 +41,11 @@ COMMANDS = {
 }
 KEPT = {
     "run": "repeat the command with --resume to go on",
+    "sweep": "repeat the command with --resume to go on",
     "warm": "kernels that were compiled are kept",
 }
 """What is left of a command that was interrupted."""
-STAGED = ("run", "place", "compile")
+STAGED = ("run", "sweep", "place", "compile")
 """Commands that work in stages, and can tell of them."""
 
 NEGATIVE = re.compile(r"-((\d[\d_]*\.?\d*|\.\d+)(e[+-]?\d+)?|inf(inity)?|nan)$", re.IGNORECASE)

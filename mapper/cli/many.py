@@ -16,12 +16,26 @@ if TYPE_CHECKING:
     from mapper.portfolio.executor import Executor, Outcome
 
 
+def add_folder(parser: argparse.ArgumentParser, default: str) -> None:
+    """The output folder, and what is done with an earlier one."""
+    parser.add_argument(
+        "-o", "--output", type=Path, metavar="DIR", help=f"output folder (default: {default})"
+    )
+    parser.add_argument("--force", action="store_true", help="replace an existing output folder")
+    parser.add_argument(
+        "--resume", action="store_true", help="resume an interrupted run after its last step"
+    )
+    parser.add_argument(
+        "--keep-scratch", action="store_true", help="keep the scratch database (coarse levels)"
+    )
+
+
 def add_many(group: argparse._ActionsContainer) -> None:
     """`--workers` and `--keep`."""
     group.add_argument(
         "--workers", type=common.positive, metavar="N", help="processes that do runs side by side"
     )
-    group.add_argument("--keep", choices=("all", "best"), metavar="K", help="all (default) or best")
+    group.add_argument("--keep", choices=("all", "best"), metavar="K", help="folders to keep: all (default) or best")
 
 
 def share_of_memory(options: argparse.Namespace, output: Path, runs: int) -> int:

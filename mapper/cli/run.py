@@ -28,18 +28,7 @@ Ctrl-C keeps the best mapping so far; before there is one, --resume goes on.
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = "%(prog)s NET --chip C [options]"
     parser.add_argument("network", type=Path, metavar="NET", help="net.bin, or a file to import")
-    parser.add_argument(
-        "-o", "--output", type=Path, metavar="DIR", help="output folder (default: NAME-mapping)"
-    )
-    parser.add_argument("--force", action="store_true", help="replace an existing output folder")
-    parser.add_argument(
-        "--resume", action="store_true", help="resume an interrupted run after its last step"
-    )
-    parser.add_argument(
-        "--keep-scratch",
-        action="store_true",
-        help="keep the scratch database (coarse levels)",
-    )
+    many.add_folder(parser, "NAME-mapping")
     common.add_constraints(parser)
     common.add_split(parser)
     common.add_columns(parser)

@@ -21,6 +21,7 @@ from mapper.portfolio.figures import figures_of
 from mapper.portfolio.run import RunTask, describe_request
 from mapper.results.output import read_report
 from mapper.results.output_folder import is_complete, partial_folder
+from mapper.runtime.callbacks import ignore
 from mapper.session import MapRequest
 from storage.errors import StorageWarning
 from storage.files import real_path, write_error, writing
@@ -46,10 +47,12 @@ class Many(NamedTuple):
     """Runs to do.
 
     request : what they have in common, or what is varied, by name; compared when they are resumed
+    on_change : gets the table whenever it has changed
     """
 
     request: dict[str, Any]
     jobs: list[Job]
+    on_change: Callable[[Book], None] = ignore
 
 
 class Rules(NamedTuple):
@@ -92,7 +95,7 @@ def conduct(
         for outcome in failed:
             book.take(outcome)
             on_outcome(book, outcome)
-        _settle(book, rules.keep_best)
+        _settle(book, rules.keep_best, many.on_change)
         waiting = {run.folder for run in book if run.state != "done"}
         tasks = [
             RunTask(request, path / name, rules.keep_scratch, resume=True)
@@ -101,7 +104,7 @@ def conduct(
         ]
         for outcome in executor.outcomes(tasks):
             book.take(outcome)
-            _settle(book, rules.keep_best)
+            _settle(book, rules.keep_best, many.on_change)
             on_outcome(book, outcome)
         if all(run.state == "done" for run in book):
             shutil.rmtree(path / IMPORTED, ignore_errors=True)
@@ -237,13 +240,14 @@ def _adopt(book: Book) -> None:
             book.forget(run)
 
 
-def _settle(book: Book, keep_best: bool) -> None:
+def _settle(book: Book, keep_best: bool, on_change: Callable[[Book], None]) -> None:
     """Choose the best, tell the table, link it, and drop what is not kept."""
     book.choose()
     for run in book:
         if keep_best and run.state == "done" and not run.best:
             run.kept = False
     book.write()
+    on_change(book)
     if len(book.groups()) == 1:
         _link_best(book)
     for run in book:

@@ -396,7 +396,7 @@ def test_an_interrupted_run_ends_with_130_and_leaves_what_resume_needs(
 def test_an_interrupt_while_results_are_written_leaves_nothing_under_the_final_name(
     network: Path, run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mapper.results.output.write_results", interrupted)
+    monkeypatch.setattr("mapper.portfolio.run.write_results", interrupted)
     assert run("run", network, *CHIP, "-o", "out").code == 130
     assert sorted(path.name for path in folder.iterdir()) == ["net.bin", "out.partial"]
 

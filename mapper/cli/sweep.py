@@ -1,0 +1,45 @@
+"""`mapper sweep`: runs of all combinations of networks, chips and settings."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from mapper.cli import many
+from mapper.cli import options as common
+
+EPILOG = """\
+examples:
+  mapper sweep tries.toml --workers 2
+  mapper sweep tries.toml --keep best --resume
+
+tries.toml:
+  network = "net.bin"
+  chip = ["16x16", "loihi"]
+  preset = ["fast", "default"]
+  seed = "1..4"
+
+Each key has a value or a list of values: network, chip, any setting (`mapper
+docs settings`), limits of a core, rates. Every combination is a run, and a row
+of sweep.csv in the output folder. `mapper docs portfolio` lists the keys.
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.usage = "%(prog)s FILE [options]"
+    parser.add_argument("file", type=Path, metavar="FILE", help="lists of values, in TOML")
+    many.add_folder(parser, "NAME-sweep")
+    many.add_many(parser)
+    common.add_effort(parser, seed=False)
+
+
+def run(options: argparse.Namespace) -> int:
+    from mapper.portfolio.sweep import Share, sweep_jobs
+    from mapper.portfolio.sweep_file import read_sweep
+
+    sweep = read_sweep(options.file)
+    output = options.output or Path(f"{options.file.stem}-sweep")
+    runs = len(sweep.combinations())
+    share = Share(many.share_of_threads(options, runs), many.share_of_memory(options, output, runs))
+    jobs = sweep_jobs(sweep, share, ("mapper", *options.arguments))
+    return many.do_many(options, output, jobs)

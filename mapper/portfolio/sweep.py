@@ -1,0 +1,130 @@
+"""A sweep: the runs of all combinations in a file, and sweep.csv with a row for each."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
+from typing import Any, NamedTuple
+
+import msgspec
+from msgspec import UNSET
+
+from chipsim.chip.presets import parse_chip
+from mapper.errors import MapperError, as_mapper_errors
+from mapper.inputs.source import RATES_WORDS, Source
+from mapper.limits.constraints import ConstraintFile
+from mapper.portfolio.book import Book
+from mapper.portfolio.conduct import Job, Many
+from mapper.portfolio.figures import Figures
+from mapper.portfolio.sweep_file import LIMITS, Sweep
+from mapper.session import MapRequest
+from mapper.settings import SETTINGS, preset
+from mapper.version import version
+from storage.files import write_file
+
+TABLE = "sweep.csv"
+
+
+class Share(NamedTuple):
+    """What a run may take where the file says nothing; memory in bytes."""
+
+    threads: int
+    memory: int
+
+
+def sweep_jobs(sweep: Sweep, share: Share, command: tuple[str, ...] = ()) -> Many:
+    """The runs of a sweep.
+
+    Raises `MapperError` with the key for a file that is not there, and the values for settings that
+    do not go together.
+    """
+
+    @cache
+    def source_of(network: str, rates: str | None, weights_are: str | None) -> Source:
+        path = sweep.place_of(network)
+        if not path.is_file():
+            raise MapperError(f"{sweep.path}: network: {path} is no file; name a network file")
+        given: Any = rates if rates in (None, *RATES_WORDS) else sweep.place_of(rates)
+        return Source(path, rates=given, weights_are=weights_are)
+
+    @cache
+    def constraints_of(name: str) -> ConstraintFile:
+        return ConstraintFile.read(sweep.place_of(name))
+
+    combinations = sweep.combinations()
+    digits = len(str(len(combinations)))
+    jobs = []
+    for number, given in enumerate(combinations, 1):
+        with as_mapper_errors():
+            request = MapRequest(
+                source_of(given["network"], given.get("rates"), given.get("weights_are")),
+                _chip(sweep, given),
+                _settings(sweep, given, share),
+                constraints_of(given["constraints"]) if "constraints" in given else None,
+                given.get("split_neurons", False),
+                command,
+            )
+        jobs.append(Job(f"run-{number:0{digits}}", given, request))
+    request_of_all = {"version": version(), "memory_bytes": share.memory, **sweep.lists}
+    return Many(request_of_all, jobs, _table_of(jobs))
+
+
+def _chip(sweep: Sweep, given: dict[str, Any]) -> Any:
+    name = given["chip"]
+    if name.strip().lower().endswith((".toml", ".yaml", ".yml")):
+        name = str(sweep.place_of(name))
+    limits = {LIMITS[key]: value for key, value in given.items() if key in LIMITS}
+    return replace(parse_chip(name), npu=None, host=None).with_limits(**limits)
+
+
+def _settings(sweep: Sweep, given: dict[str, Any], share: Share) -> Any:
+    chosen = {key: value for key, value in given.items() if key in SETTINGS and key != "preset"}
+    taken = {"threads": share.threads, "memory_bytes": given.get("memory", share.memory)}
+    try:
+        return preset(given.get("preset", "default"), **taken | chosen)
+    except MapperError as error:
+        told = {key: given[key] for key in ("preset", "method", "objective") if key in given}
+        values = ", ".join(f"{key} {value}" for key, value in told.items())
+        raise MapperError(f"{sweep.path}: {values}: {error}") from error
+
+
+def _table_of(jobs: list[Job]) -> Callable[[Book], None]:
+    """What writes sweep.csv beside the table of runs."""
+
+    def write(book: Book) -> None:
+        write_file(book.folder / TABLE, csv_text(jobs, book).encode())
+
+    return write
+
+
+def csv_text(jobs: list[Job], book: Book) -> str:
+    """A row for each run: what it was given, all settings, its figures, and how it ended."""
+    beside = dict.fromkeys(key for job in jobs for key in job.given if key not in SETTINGS)
+    figures = [each.name for each in msgspec.structs.fields(Figures)]
+    ends = ("state", "exit_code", "error", "best", "kept")
+    text = io.StringIO()
+    rows = csv.writer(text, lineterminator="\n")
+    rows.writerow(["folder", *beside, *SETTINGS, *figures, *ends])
+    for job in jobs:
+        run = book.run(job.name)
+        settings = job.request.settings.to_json()
+        found = {} if run.figures is UNSET else msgspec.to_builtins(run.figures)
+        end = {name: getattr(run, name) for name in ends}
+        if run.state == "done":
+            end["exit_code"] = 0
+        rows.writerow(
+            [run.folder, *(_cell(job.given.get(name)) for name in beside)]
+            + [_cell(settings[name]) for name in SETTINGS]
+            + [_cell(found.get(name)) for name in figures]
+            + [_cell(value) for value in end.values()]
+        )
+    return text.getvalue()
+
+
+def _cell(value: Any) -> str:
+    if value is None or value is UNSET:
+        return ""
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,0 +1,142 @@
+"""The file of a sweep: lists of values by key, all combinations of which are runs.
+
+::
+
+    network = "net.bin"          # or a list; relative to the folder of this file
+    chip = ["16x16", "loihi"]
+    seed = "1..4"
+    preset = ["fast", "default"]
+    starts = [2, 8]              # any setting
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from difflib import get_close_matches
+from itertools import product
+from math import prod
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from chipsim.chip.toml_text import parse_toml, read_toml_bytes
+from mapper.errors import MapperError, UsageError, shown
+from mapper.portfolio.seeds import MOST_RUNS, parse_seeds
+from mapper.runtime.resources import parse_bytes
+from mapper.settings import SETTINGS
+
+LIMITS = {
+    "neurons_per_core": "neurons",
+    "synapses_per_core": "synapses",
+    "axons_per_core": "axons_in",
+    "axons_out_per_core": "axons_out",
+}
+"""Limits of a core that a sweep may vary, and what `Chip.with_limits` calls them."""
+
+
+class Sweep(NamedTuple):
+    """path : of the file; lists : the values of each key, in its order"""
+
+    path: Path
+    lists: dict[str, list[Any]]
+
+    def combinations(self) -> list[dict[str, Any]]:
+        """The values of each run by key; the last key varies fastest."""
+        return [
+            dict(zip(self.lists, values, strict=True)) for values in product(*self.lists.values())
+        ]
+
+    def place_of(self, name: str) -> Path:
+        """A file that the sweep names: relative to the sweep's own folder."""
+        return self.path.parent / name
+
+
+def read_sweep(path: Path) -> Sweep:
+    """Read a file; raises `MapperError` with one line that names the key and what is allowed."""
+    try:
+        content = parse_toml(read_toml_bytes(path))
+    except OSError as error:
+        raise MapperError(f"{path}: cannot read: {error.strerror or error}") from error
+    except ValueError as error:
+        raise MapperError(f"{path}: {error}") from error
+    lists: dict[str, list[Any]] = {}
+    for key, value in content.items():
+        name = key.replace("-", "_").lower()
+        if name not in KEYS:
+            near = get_close_matches(name, KEYS, n=1)
+            hint = f"did you mean {near[0]}?" if near else "`mapper docs portfolio` lists the keys"
+            raise MapperError(f"{path}: there is no key {shown(key)}; {hint}")
+        if name in lists:
+            raise MapperError(f"{path}: {name} is there twice; give it once")
+        try:
+            lists[name] = _values(name, value)
+        except (UsageError, ValueError) as error:
+            raise MapperError(f"{path}: {key}: {error}") from error
+    for name in ("network", "chip"):
+        if name not in lists:
+            raise MapperError(f'{path}: has no {name}; give one as {name} = "{EXAMPLES[name]}"')
+    if (count := prod(map(len, lists.values()))) > MOST_RUNS:
+        raise MapperError(f"{path}: is {count:,} runs; give at most {MOST_RUNS:,}")
+    return Sweep(path, lists)
+
+
+def _values(name: str, given: Any) -> list[Any]:
+    if name == "seed" and isinstance(given, str):
+        return list(parse_seeds(given))
+    every = given if isinstance(given, list) else [given]
+    if not every:
+        raise UsageError("is an empty list; give a value, or leave the key out")
+    found: list[Any] = []
+    for one in every:
+        value = KEYS[name](one)
+        if value in found:
+            raise UsageError(f"{shown(value)} is given twice; give it once")
+        found.append(value)
+    return found
+
+
+def _text(words: str) -> Callable[[Any], str]:
+    def read(value: Any) -> str:
+        if not isinstance(value, str) or not value or "\0" in value:
+            raise UsageError(f"{shown(value)} is not {words}")
+        return value
+
+    return read
+
+
+def _flag(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise UsageError(f"{shown(value)} is not true or false")
+    return value
+
+
+def _limit(value: Any) -> int:
+    if type(value) is not int or not 1 <= value < 1 << 63:
+        raise UsageError(f"{shown(value)} is not a whole number of 1 or more")
+    return value
+
+
+def _kind(value: Any) -> str:
+    if value not in ("rate", "synapse"):
+        raise UsageError(f"{shown(value)} is not known; choose from rate, synapse")
+    return str(value)
+
+
+def _memory(value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, str | int):
+        raise UsageError(f'{shown(value)} is not a size; write "1GiB" or "512M"')
+    return parse_bytes(str(value))
+
+
+EXAMPLES = {"network": "net.bin", "chip": "16x16"}
+KEYS: dict[str, Callable[[Any], Any]] = {
+    "network": _text("the path of a network"),
+    "chip": _text("WIDTHxHEIGHT, a preset, or the path of a chip file"),
+    **dict.fromkeys(LIMITS, _limit),
+    "rates": _text('the path of a file, "uniform" or "weights"'),
+    "weights_are": _kind,
+    "constraints": _text("the path of a TOML file"),
+    "split_neurons": _flag,
+    "memory": _memory,
+    **{name: setting.check for name, setting in SETTINGS.items() if name != "memory_bytes"},
+}
+"""What a file may vary, and what reads a value; raises `UsageError` or `ValueError`."""
