@@ -35,7 +35,12 @@ def add_many(group: argparse._ActionsContainer) -> None:
     group.add_argument(
         "--workers", type=common.positive, metavar="N", help="processes that do runs side by side"
     )
-    group.add_argument("--keep", choices=("all", "best"), metavar="K", help="folders to keep: all (default) or best")
+    group.add_argument(
+        "--keep",
+        choices=("all", "best"),
+        metavar="K",
+        help="folders to keep: all (default) or best",
+    )
 
 
 def share_of_memory(options: argparse.Namespace, output: Path, runs: int) -> int:

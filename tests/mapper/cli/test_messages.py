@@ -59,7 +59,7 @@ def test_unknown_arguments_show_the_usage_of_their_command(command: str, run: Ru
         ),
         (
             "fly",
-            "mapper: error: argument COMMAND: 'fly' is not known; choose from run, sweep, compile, ",
+            "mapper: error: argument COMMAND: 'fly' is not known; choose from run, sweep, ",
         ),
         ("generate cube net.bin", "argument KIND: 'cube' is not known; choose from "),
     ],
