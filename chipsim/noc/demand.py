@@ -152,10 +152,12 @@ class Demand:
         links = np.zeros((4, mesh.height, mesh.width))
         received = np.zeros(mesh.nodes)
         if self.spread:
-            _spread_loads(self._entering(mesh) * self.spread, links, received)
+            _spread_loads(mesh, self._entering(mesh) * self.spread, links, received)
         if self.spread < 1 and len(self.choice):
             source = np.repeat(mesh.router, np.diff(self.indptr))
-            _flow_loads(source, self.choice.astype(np.int64), self.flows(), links, received)
+            choice = self.choice.astype(np.int64)
+            _flow_loads(mesh, source, choice, self.flows(), links)
+            received += np.bincount(choice, self.flows(), minlength=mesh.nodes)
         return links, received
 
     def _entering(self, mesh: Mesh) -> FloatArray:
@@ -174,39 +176,58 @@ class Demand:
         return float(max(links.max(), received.max(), self._entering(mesh).max()))
 
 
-def _spread_loads(rate: FloatArray, links: FloatArray, received: FloatArray) -> None:
+def _spread_loads(mesh: Mesh, rate: FloatArray, links: FloatArray, received: FloatArray) -> None:
     """Add the loads of packets to all nodes alike.
 
     rate : shape (nodes,); links : shape (4, height, width); received : shape (nodes,)
     """
     _, height, width = links.shape
+    received += rate.sum() / rate.size
     sent = rate.reshape(height, width)
+    turning = np.repeat(sent.sum(axis=1, keepdims=True) / width, width, axis=1)
+    if mesh.ways is not None:
+        nodes = np.arange(rate.size)
+        y, x = np.divmod(nodes, width)
+        row, column = np.repeat(nodes, width), np.repeat(nodes, height)
+        to_x, to_y = np.tile(np.arange(width), rate.size), np.tile(np.arange(height), rate.size)
+        _flow_loads(mesh, row, y[row] * width + to_x, rate[row] / width, links)
+        down = turning.ravel()[column] / height
+        _flow_loads(mesh, column, to_y * width + x[column], down, links)
+        return
     x, y = np.arange(width), np.arange(height)[:, None]
     links[0] += np.cumsum(sent, axis=1) * (width - 1 - x) / width
     links[1] += np.cumsum(sent[:, ::-1], axis=1)[:, ::-1] * x / width
-    turning = np.repeat(sent.sum(axis=1, keepdims=True) / width, width, axis=1)
     links[2] += np.cumsum(turning, axis=0) * (height - 1 - y) / height
     links[3] += np.cumsum(turning[::-1], axis=0)[::-1] * y / height
-    received += rate.sum() / rate.size
 
 
 def _flow_loads(
-    source: Int64Array,
-    target: Int64Array,
-    flow: FloatArray,
-    links: FloatArray,
-    received: FloatArray,
+    mesh: Mesh, source: Int64Array, target: Int64Array, flow: FloatArray, links: FloatArray
 ) -> None:
-    """Add the loads of flows under XY routing; arrays of shape (flows,), the last two as above."""
-    _, height, width = links.shape
+    """Add the loads of flows under XY routing; arrays of shape (flows,), the last one as above."""
+    height, width = mesh.height, mesh.width
     y, x = np.divmod(source, width)
-    to_y, to_x = np.divmod(target, width)
+    to_x = target % width
+    dx, dy = mesh.steps(source, target)
     steps = np.zeros((4, height + 1, width + 1))
-    across = (np.minimum(x, to_x) + (to_x < x), np.maximum(x, to_x) + (to_x < x))
-    down = (np.minimum(y, to_y) + (to_y < y), np.maximum(y, to_y) + (to_y < y))
-    for sign, along, below in ((1, across[0], down[0]), (-1, across[1], down[1])):
-        np.add.at(steps, ((to_x < x).astype(np.int64), y, along), sign * flow)
-        np.add.at(steps, (2 + (to_y < y), below, to_x), sign * flow)
+    rows = _straight(x, dx, width)
+    columns = _straight(y, dy, height)
+    for sign, end in ((1, 0), (-1, 1)):
+        for part in range(1 if mesh.ways is None else 2):
+            np.add.at(steps, ((dx < 0).astype(np.int64), y, rows[part][end]), sign * flow)
+            np.add.at(steps, (2 + (dy < 0), columns[part][end], to_x), sign * flow)
     links[:2] += np.cumsum(steps[:2, :-1, :-1], axis=2)
     links[2:] += np.cumsum(steps[2:, :-1, :-1], axis=1)
-    received += np.bincount(target, flow, minlength=len(received))
+
+
+def _straight(
+    start: Int64Array, steps: Int64Array, length: int
+) -> tuple[tuple[Int64Array, Int64Array], tuple[Int64Array, Int64Array]]:
+    """First link and the one behind the last of ways along an axis, and of what of them is round
+    the end."""
+    first = np.where(steps < 0, start + steps + 1, start)
+    past = np.where(steps < 0, start + 1, start + steps)
+    before, after = first < 0, past > length
+    begins = np.where(before, first + length, 0)
+    ends = np.where(before, length, np.where(after, past - length, 0))
+    return (np.maximum(first, 0), np.minimum(past, length)), (begins, ends)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from chipsim.noc.moves import LOCAL, WHEEL, cross, decide, put, take, wake
+from chipsim.noc.moves import LOCAL, WHEEL, cross, decide, next_fifo, put, take, wake
 from chipsim.noc.tiles import offer, router_of, sends
 
 NEVER = 2**62
@@ -220,7 +220,6 @@ def _advance(routers, sources, tiles, feed, tally, scalars, layout, times):
     pending, entering = sources.pending, sources.entering
     passed, entered = tally.passed, tally.entered
     histogram, delivered = tally.histogram, tally.delivered
-    ahead = routers.ahead
     is_list = len(feed.random) == 0
     t, working, waiting = scalars[CYCLE], scalars[ACTIVE], scalars[PENDING]
     behind, drawn = scalars[BEHIND], scalars[DRAWN]
@@ -258,7 +257,7 @@ def _advance(routers, sources, tiles, feed, tally, scalars, layout, times):
                         latency += t - what
                         arrived += 1
                     continue
-                fifo = 5 * v + ahead[output]
+                fifo = next_fifo(routers, v, output)
                 due = cross(routers, leaving, t)
             else:
                 core = entering[i - count]

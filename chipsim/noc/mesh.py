@@ -11,11 +11,12 @@ import numpy as np
 from chipsim.chip.model import Chip
 from chipsim.errors import ChipError
 from chipsim.noc.kernel import CYCLE, NEVER, SCALARS, _advance, _start
-from chipsim.noc.moves import EAST, NORTH, SOUTH, WEST, WHEEL, leads
-from chipsim.noc.state import Feed, Layout, Routers, Sources, Tally, Tiles, Times, Wires
+from chipsim.noc.moves import EAST, LOCAL, NORTH, SOUTH, WEST, WHEEL, leads
+from chipsim.noc.state import Feed, Layout, Rings, Routers, Sources, Tally, Tiles, Times, Wires
 from chipsim.noc.tiles import NOBODY
 from chipsim.protocols import FloatArray, Int64Array
 from chipsim.traffic.machines import link_times
+from chipsim.traffic.routes import Routes, way
 
 OUTPUTS = (EAST, WEST, SOUTH, NORTH)
 """In the order of `chipsim.traffic.links.DIRECTIONS`."""
@@ -49,13 +50,38 @@ class Links(NamedTuple):
         return held
 
 
+class Ways(NamedTuple):
+    """Steps from one column of routers to another on a torus, and from one row to another.
+
+    x, y : int64, shape (width, width) and (height, height), negative westwards and northwards
+    axes : those that are rings: "x", "y" or "xy"
+    """
+
+    x: Int64Array
+    y: Int64Array
+    axes: str
+
+    @classmethod
+    def of(cls, chip: Chip) -> Ways | None:
+        """Those that the scorer takes, or None without a torus."""
+        if chip.machine is None or not chip.machine.torus:
+            return None
+        routes = Routes.of(chip)
+        x, y = (
+            np.array([[way(a, b, at, around) for b in range(len(at))] for a in range(len(at))])
+            for at, around in ((routes.x, routes.round_x), (routes.y, routes.round_y))
+        )
+        return cls(x.astype(np.int64), y.astype(np.int64), chip.machine.torus)
+
+
 @dataclass(frozen=True, slots=True)
 class Mesh:
     """``width`` x ``height`` routers, each of whose five inputs holds ``depth`` flits.
 
     Node = y * width + x, x to the east, y to the south. Links of their own hold the flits that are
     on their way, so that inputs behind them hold more. ``tile`` is how many columns and rows of
-    cores share each router; cores are numbered like nodes, over the whole mesh.
+    cores share each router; cores are numbered like nodes, over the whole mesh. ``ways`` are those
+    of a torus.
 
     Raises
     ------
@@ -68,6 +94,7 @@ class Mesh:
     depth: int = DEPTH
     links: Links | None = field(default=None, compare=False, repr=False)
     tile: tuple[int, int] = (1, 1)
+    ways: Ways | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         for name in ("width", "height", "depth"):
@@ -80,6 +107,11 @@ class Mesh:
                 f"mesh: a flit takes {int(self.links.latency.max())} cycles on a link; the "
                 f"simulator has up to {WHEEL - 1}: give links more bandwidth or less latency"
             )
+        if self.ways is not None and self.depth < 2:
+            raise ChipError(
+                "mesh: depth is 1; a torus needs buffers of 2 flits or more, so that a place in "
+                "each of its rings stays free"
+            )
         if 5 * self.nodes * self.places > MAX_SLOTS:
             raise ChipError(
                 f"mesh: FIFOs of {self.depth} flits in {self.width}x{self.height} routers are more "
@@ -88,21 +120,13 @@ class Mesh:
 
     @classmethod
     def of(cls, chip: Chip, depth: int = DEPTH) -> Mesh:
-        """The mesh of a chip, or of a machine of chips, with the latency and width of each link.
-
-        Raises `ChipError` for what the simulator does not model: the ring of a torus, which may
-        wait for itself for ever.
-        """
+        """The mesh of a chip, or of a machine of chips, with the latency and width of each link."""
         machine = chip.machine
-        if machine is not None and machine.torus:
-            raise ChipError(
-                f"chip {chip.name}: has a torus, which the simulator of the mesh "
-                "does not model; report.json has loads, costs and crossings without simulation"
-            )
         ways, cycles = link_times(chip)
         alike = bool((ways == 1).all() and (cycles == 1).all())
         tile = (1, 1) if machine is None else machine.tile_size
-        return cls(*chip.routers, depth, None if alike else Links(ways, cycles), tile)
+        links = None if alike else Links(ways, cycles)
+        return cls(*chip.routers, depth, links, tile, Ways.of(chip))
 
     @property
     def nodes(self) -> int:
@@ -113,6 +137,18 @@ class Mesh:
     def shared(self) -> bool:
         """Whether routers have several cores."""
         return self.tile != (1, 1)
+
+    @property
+    def torus(self) -> str:
+        """Axes on which the last router is beside the first."""
+        return "" if self.ways is None else self.ways.axes
+
+    def steps(self, source: Int64Array, target: Int64Array) -> tuple[Int64Array, Int64Array]:
+        """Columns and rows from routers to others, negative westwards and northwards."""
+        (y, x), (to_y, to_x) = (np.divmod(each, self.width) for each in (source, target))
+        if self.ways is None:
+            return to_x - x, to_y - y
+        return self.ways.x[x, to_x], self.ways.y[y, to_y]
 
     @property
     def cores(self) -> int:
@@ -169,7 +205,42 @@ def new_routers(mesh: Mesh, trees: ByteMask | None = None) -> Routers:
         wires=_wires(mesh),
         trees=np.zeros(0, dtype=np.int8) if trees is None else trees,
         ahead=leads(mesh.width),
+        rings=_rings(mesh),
     )
+
+
+def _rings(mesh: Mesh) -> Rings:
+    """Of a torus; empty arrays elsewhere."""
+    if mesh.ways is None:
+        none = np.zeros(0, dtype=np.int64)
+        grid = np.zeros((0, 0), dtype=np.int8)
+        return Rings(none.astype(np.int32), grid, grid, none, none)
+    inputs = 31  # five bits
+    enters = np.zeros(5, dtype=np.int64)
+    for axis, both in (("x", (EAST, WEST)), ("y", (SOUTH, NORTH))):
+        if axis in mesh.ways.axes:
+            for output, other in (both, both[::-1]):
+                enters[output] = inputs & ~(1 << other)  # all but those that come straight on
+    return Rings(
+        row=(np.arange(mesh.nodes) // mesh.width).astype(np.int32),
+        east=np.sign(mesh.ways.x).astype(np.int8),
+        south=np.sign(mesh.ways.y).astype(np.int8),
+        leads=_into(mesh).ravel(),
+        enters=enters,
+    )
+
+
+def _into(mesh: Mesh) -> Int64Array:
+    """The FIFO that each output leads to, shape (nodes, 5); round the end where links end."""
+    y, x = np.divmod(np.arange(mesh.nodes), mesh.width)
+    found = np.empty((mesh.nodes, 5), dtype=np.int64)
+    for output, other, dx, dy in (
+        (NORTH, SOUTH, 0, -1), (EAST, WEST, 1, 0), (SOUTH, NORTH, 0, 1), (WEST, EAST, -1, 0),
+        (LOCAL, 0, 0, 0),
+    ):  # fmt: skip
+        there = (y + dy) % mesh.height * mesh.width + (x + dx) % mesh.width
+        found[:, output] = 5 * there + other
+    return found
 
 
 def new_tiles(mesh: Mesh) -> Tiles:
@@ -199,9 +270,7 @@ def _wires(mesh: Mesh) -> Wires:
     for direction, port in enumerate(OUTPUTS):
         latency[:, port] = mesh.links.latency[direction].ravel()
         cycles[:, port] = mesh.links.cycles[direction].ravel()
-        into = 5 * np.arange(mesh.nodes) + leads(mesh.width)[port]
-        inside = (into >= 0) & (into < room.size)  # the others would leave the mesh
-        room[into[inside]] += mesh.links.held[direction].ravel()[inside].astype(np.int32)
+        room[_into(mesh)[:, port]] += mesh.links.held[direction].ravel().astype(np.int32)
     return Wires(
         latency=latency.ravel(),
         cycles=cycles.ravel(),

@@ -13,6 +13,13 @@ head may ask for several outputs: each grants it in its own time, and it leaves 
 Links may differ (`chipsim.noc.mesh.Links`). A flit is in the buffer behind a link from when it
 leaves, but cannot be at the head before it is due; until then the buffer sleeps in a timing wheel.
 A link that takes several cycles for a flit is not free meanwhile.
+
+On a torus the flits of a ring could fill it and wait for each other for ever. So each ring keeps a
+bubble (Puente et al., J. Parallel and Distributed Computing 61(9), 2001): a flit that comes into a
+ring, from a core or from its row, moves only if the buffer behind has room for two; one that is in
+the ring needs room for one. An output does not offer flits that may not come in, so that these hold
+up none of its ring. Columns wait for no row, so trees drain, too: a copy that takes the last place
+of a ring leaves its own as soon as its other copies are gone.
 """
 
 from __future__ import annotations
@@ -68,6 +75,24 @@ def route(column, v, target):
 
 
 @njit(cache=True, nogil=True, inline="always")
+def round_route(routers, v, target):
+    """The same on a torus, the shorter way round."""
+    rings, column = routers.rings, routers.column
+    across = np.int64(rings.east[column[v], column[target]])
+    down = np.int64(rings.south[rings.row[v], rings.row[target]])
+    return np.int64(_ROUTE[3 * across + down + 4])
+
+
+@njit(cache=True, nogil=True, inline="always")
+def next_fifo(routers, v, output):
+    """The FIFO that an output of a node leads to."""
+    fifo = 5 * v + routers.ahead[output]
+    if len(routers.rings.leads) > 0:
+        fifo = routers.rings.leads[5 * v + output]
+    return fifo
+
+
+@njit(cache=True, nogil=True, inline="always")
 def asks(routers, bits, v, port, flit):
     """The requests of a flit at the head of an input: bit 5 * output + input.
 
@@ -75,7 +100,12 @@ def asks(routers, bits, v, port, flit):
     """
     trees = routers.trees
     if len(trees) == 0:
-        found = 1 << (5 * route(routers.column, v, flit & ((1 << bits) - 1)) + port)
+        target = flit & ((1 << bits) - 1)
+        if len(routers.rings.row) == 0:
+            output = route(routers.column, v, target)
+        else:
+            output = round_route(routers, v, target)
+        found = 1 << (5 * output + port)
     else:
         found = 0
         for output in range(5):
@@ -112,8 +142,9 @@ def decide(routers, working, depth, t):
     """
     level, request, pointer = routers.level, routers.request, routers.pointer
     active, listed, moves = routers.active, routers.listed, routers.moves
-    wires, ahead = routers.wires, routers.ahead
+    wires, rings = routers.wires, routers.rings
     uneven = len(wires.bucket) > 0
+    ringed = len(rings.row) > 0
     count = 0
     kept = 0
     nodes = len(request)
@@ -130,8 +161,14 @@ def decide(routers, working, depth, t):
             output = np.int64(_OUTPUT[(asking & -asking) % 37])
             mask = (asking >> (5 * output)) & _INPUTS
             asking ^= mask << (5 * output)
+            there = next_fifo(routers, v, output)
+            if ringed and rings.enters[output] != 0:
+                room = np.int64(wires.room[there]) if uneven else np.int64(depth)
+                if level[there] + 1 >= room:
+                    mask &= ~rings.enters[output]
+                    if mask == 0:
+                        continue
             port = _GRANT[pointer[5 * v + output], mask]
-            there = 5 * v + ahead[output]
             ready = output == LOCAL or level[there] < depth
             if uneven and output != LOCAL:
                 ready = level[there] < wires.room[there] and wires.free[5 * v + output] <= t

@@ -31,6 +31,23 @@ class Wires(NamedTuple):
     after: Int32Array
 
 
+class Rings(NamedTuple):
+    """A torus; all empty where there is none.
+
+    row : ndarray[int32], shape (nodes,), y of each
+    east, south : ndarray[int8], shape (columns, columns) and (rows, rows): sign of the way from one
+        to another
+    leads : ndarray[int64], shape (5 * nodes,), the FIFO that an output leads to
+    enters : ndarray[int64], shape (5,), inputs whose flits come into a ring by an output, as bits
+    """
+
+    row: Int32Array
+    east: np.ndarray[tuple[int, int], np.dtype[np.int8]]
+    south: np.ndarray[tuple[int, int], np.dtype[np.int8]]
+    leads: Int64Array
+    enters: Int64Array
+
+
 class Routers(NamedTuple):
     """State of all routers. Input p of node v is FIFO 5 * v + p.
 
@@ -46,7 +63,9 @@ class Routers(NamedTuple):
     wires : links that differ
     trees : ndarray[int8], by place of a tree, the bits of the outputs that it leaves by; empty
         where flits name their targets
-    ahead : ndarray[int64], shape (5,), from FIFO 0 of a node to the FIFO that an output leads to
+    ahead : ndarray[int64], shape (5,), from FIFO 0 of a node to the FIFO that an output leads to,
+        where that is not round a torus
+    rings : of a torus
     """
 
     column: Int32Array
@@ -61,6 +80,7 @@ class Routers(NamedTuple):
     wires: Wires
     trees: np.ndarray[tuple[int], np.dtype[np.int8]]
     ahead: Int64Array
+    rings: Rings
 
 
 class Tiles(NamedTuple):

@@ -13,7 +13,7 @@ import numpy as np
 from numba import njit
 
 from chipsim.noc.kernel import NEVER
-from chipsim.noc.moves import LOCAL, cross, decide, put, sleeping, take, wake
+from chipsim.noc.moves import LOCAL, cross, decide, next_fifo, put, sleeping, take, wake
 from chipsim.npu.mesh_core import STORE_UNIT, STORING, _receive, _store_address, _work
 from chipsim.npu.mesh_flit import _pack
 from chipsim.npu.mesh_host import _choose, _next_of_host, _to_host
@@ -102,7 +102,7 @@ def _advance_chip(steps, cores, hosts, nodes, routers, seen, sizes, pause):
     """Run from scalars[CYCLE] to the pause, or until nothing more can happen, or a fault; returns
     whether it goes on."""
     depth, bits = sizes.depth, sizes.bits
-    level, ahead = routers.level, routers.ahead
+    level = routers.level
     stride = len(routers.flits) // len(level)
     passed, scalars = nodes.passed, seen.scalars
     mask = (1 << bits) - 1
@@ -146,7 +146,7 @@ def _advance_chip(steps, cores, hosts, nodes, routers, seen, sizes, pause):
                         c = nodes.core[v]
                         _receive(steps, cores, sizes, c, kind, stream, moving // TOP, t)
                     continue
-                fifo = 5 * v + ahead[output]
+                fifo = next_fifo(routers, v, output)
                 due = cross(routers, leaving, t)
             else:
                 v = nodes.entering[i - count]

@@ -18,7 +18,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from chipsim.noc.moves import LOCAL, cross, decide, put, sleeping, take, wake
+from chipsim.noc.moves import LOCAL, cross, decide, next_fifo, put, sleeping, take, wake
 from chipsim.noc.tiles import offer, router_of, sends
 from chipsim.ticks.state import NONE
 
@@ -125,7 +125,7 @@ def _phase(cores, routes, routers, tiles, seen, spikes, host, entering, costs):
     Returns the cycle in which the senders and sweeps, and the one in which the receivers are done.
     """
     depth, bits = costs.depth, costs.bits
-    child, level, ahead = routes.child, routers.level, routers.ahead
+    child, level = routes.child, routers.level
     stride = len(routers.flits) // len(level)
     is_tree = len(routers.trees) > 0
     shared = len(tiles.router) > 0
@@ -204,7 +204,7 @@ def _phase(cores, routes, routers, tiles, seen, spikes, host, entering, costs):
                     continue
                 if is_tree:
                     moving = child[moving, output]
-                fifo = 5 * v + ahead[output]
+                fifo = next_fifo(routers, v, output)
                 due = cross(routers, leaving, t)
             else:
                 fifo = 5 * router_of(tiles, entering[i - count, 0]) + LOCAL

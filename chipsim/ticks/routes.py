@@ -1,6 +1,7 @@
 """Where the packets of each neuron go: one to each core that it has synapses in, or one in a tree.
 
-Trees are those of the multicast metrics: the XY routes of a neuron to its cores, each link once.
+Trees are those of the multicast metrics: the XY routes of a neuron to its cores, each link once, on
+a torus the shorter way round.
 """
 
 from __future__ import annotations
@@ -42,22 +43,22 @@ def tree_routes(
     nodes, width = mesh.nodes, mesh.width
     root, end = mesh.router[origin], mesh.router[target]
     y0, x0 = np.divmod(root[slot], width)
-    y1, x1 = np.divmod(end, width)
-    across, down = np.abs(x1 - x0), np.abs(y1 - y0)
+    dx, dy = mesh.steps(root[slot], end)
+    across, down = np.abs(dx), np.abs(dy)
     # Every router on the way to every core: first along the row, then along the column.
     length = across + down + 1
     pair = np.repeat(np.arange(len(slot)), length)
     step = np.arange(len(pair)) - np.repeat(np.cumsum(length) - length, length)
     along = np.minimum(step, across[pair])
-    x = x0[pair] + np.sign(x1 - x0)[pair] * along
-    y = y0[pair] + np.sign(y1 - y0)[pair] * (step - along)
+    x = (x0[pair] + np.sign(dx)[pair] * along) % width
+    y = (y0[pair] + np.sign(dy)[pair] * (step - along)) % mesh.height
     key = slot[pair] * nodes + y * width + x
     places, place = np.unique(key, return_inverse=True)
     mask = np.zeros(len(places), np.int64)
     child = np.full((len(places), 5), NONE, np.int64)
     leads = np.flatnonzero(step[1:] > 0)  # from a router on the way to the next
-    dx, dy = np.diff(x)[leads], np.diff(y)[leads]
-    output = np.select([dx > 0, dx < 0, dy > 0], [EAST, WEST, SOUTH], NORTH)
+    on, row = pair[leads], step[leads] < across[pair[leads]]
+    output = np.where(row, np.where(dx[on] > 0, EAST, WEST), np.where(dy[on] > 0, SOUTH, NORTH))
     np.bitwise_or.at(mask, place[leads], 1 << output)
     child[place[leads], output] = place[leads + 1]
     ends = np.searchsorted(places, slot * nodes + end)

@@ -107,7 +107,7 @@ def simulate(
             "max": load.latency_max,
             "expected": offered.latency(request.scale).mean if load.packets else None,
         },
-        "link_load_mean": _mean(existing(load.links)) / load.cycles,
+        "link_load_mean": _mean(existing(load.links, offered.mesh.torus)) / load.cycles,
         "links": [
             {
                 "core": first_core(offered.mesh, x, y),

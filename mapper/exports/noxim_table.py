@@ -22,14 +22,18 @@ LINES = 1 << 16
 def save_noxim(offered: Offered, scale: float, destination: Path) -> int:
     """Write the table at a load scale; returns the number of pairs. It appears when complete.
 
-    Raises `MapperError` if a node would send more than a packet a cycle, or cores share routers,
-    `WriteError` if the file can't be written.
+    Raises `MapperError` if a node would send more than a packet a cycle, or cores share routers or
+    are on a torus, `WriteError` if the file can't be written.
     """
     demand, mesh = offered.scaled(scale), offered.mesh
     if mesh.shared:
         raise MapperError(
             "the cores of a tile share a router; a Noxim table has one for each core: "
             "`mapper simulate` runs this machine"
+        )
+    if mesh.torus:
+        raise MapperError(
+            "the chip is a torus; Noxim has routers in a mesh: `mapper simulate` runs this machine"
         )
     ticks = "-" if offered.tick_cycles is None else f"{offered.tick_cycles / scale:.9g}"
     with PartialFile(destination) as file:

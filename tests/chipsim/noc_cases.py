@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from chipsim.chip.machine import Block, Machine, Torus
+from chipsim.chip.model import Chip
 from chipsim.noc.mesh import Links, Mesh
 from tests.twins.noc import EAST, NORTH, SOUTH, WEST, Link, Packet
 
@@ -40,6 +42,13 @@ def random_links(rng: np.random.Generator, mesh: Mesh) -> Links:
     shape = 4, mesh.height, mesh.width
     latency = np.where(rng.random(shape) < 0.5, 1, rng.integers(1, 12, shape))
     return Links(latency.astype(np.int64), rng.choice([1.0, 1.0, 1.0, 1.5, 2.25, 4.0], shape))
+
+
+def torus_of(width: int, height: int, torus: Torus, tile: tuple[int, int], depth: int) -> Mesh:
+    """Routers with rings, of tiles perhaps, whose steps all cost the same."""
+    sides = width * tile[0], height * tile[1]
+    machine = Machine(*sides, torus, tile=Block(*tile, 0.0))
+    return Mesh.of(Chip("torus", *sides, machine=machine), depth)
 
 
 def slow_links(mesh: Mesh) -> dict[Link, tuple[int, float]]:

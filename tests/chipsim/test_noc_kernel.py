@@ -5,20 +5,21 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import replace
 from itertools import product
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from chipsim.chip.machine import Block, Machine
+from chipsim.chip.machine import Block, Machine, Torus
 from chipsim.chip.model import Chip
 from chipsim.errors import ChipError
 from chipsim.noc.deliver import Delivery, deliver
+from chipsim.noc.demand import Demand
 from chipsim.noc.kernel import NEVER, _next, _uniform
-from chipsim.noc.mesh import MAX_SLOTS, Links, Mesh
+from chipsim.noc.mesh import MAX_SLOTS, Links, Mesh, Run, new_tally
 from chipsim.traffic.links import loads_of, route_flows
-from tests.chipsim.noc_cases import SHAPES, random_links, random_packets, slow_links
+from tests.chipsim.noc_cases import SHAPES, random_links, random_packets, slow_links, torus_of
 from tests.twins.noc import EAST, LOCAL, NORTH, SOUTH, WEST, Packet, Twin, simulate
 
 # Random numbers are modulo 2^64; with the JIT off numpy warns of that.
@@ -34,7 +35,7 @@ def sent(mesh: Mesh, packets: list[Packet], **options: Any) -> Delivery:
 
 def analytic(mesh: Mesh, source: Whole, target: Whole, weight: Whole) -> list[Any]:
     """Link loads of the model that only adds up routes."""
-    machine = Machine(*mesh.sides, tile=Block(*mesh.tile, 0.0))
+    machine = Machine(*mesh.sides, mesh.torus, tile=Block(*mesh.tile, 0.0))
     chip = Chip("mesh", *mesh.sides, machine=machine)
     flows = source.astype(np.int32), target.astype(np.int32), weight.astype(np.int64)
     return loads_of(route_flows(chip, *flows)[0]).tolist()
@@ -78,6 +79,78 @@ def test_every_packet_arrives_when_the_twin_says_where_cores_share_routers(seed:
     assert found.delivered.tolist() == twin.delivered
     routes = np.array(packets, dtype=np.int64).reshape(-1, 3)[:, 1:].T
     assert found.links.tolist() == analytic(mesh, *routes, np.ones(len(packets), dtype=np.int64))
+
+
+@pytest.mark.parametrize("seed", range(90))
+def test_every_packet_arrives_when_the_twin_says_on_a_torus(seed: int) -> None:
+    rng = np.random.default_rng([seed, 4])
+    sides, tile = rng.integers(1, 7, 2), ((1, 1), (1, 1), (2, 1))[seed % 3]
+    torus = cast(Torus, ("xy", "x", "xy", "y")[seed % 4])
+    mesh = torus_of(int(sides[0]), int(sides[1]), torus, tile, int(rng.integers(2, 5)))
+    if seed % 5 == 0:
+        mesh = replace(mesh, links=random_links(rng, mesh))
+    cycles = int(rng.choice([1, 6, 40, 3000]))
+    packets = random_packets(
+        rng, mesh, SHAPES[seed % len(SHAPES)], int(rng.integers(0, 250)), cycles
+    )
+    found = sent(mesh, packets)
+    slow = {} if mesh.links is None else slow_links(mesh)
+    twin = Twin(mesh.width, mesh.height, mesh.depth, packets, slow, tile, torus)
+    while -1 in twin.delivered:
+        twin.step()
+    assert found.delivered.tolist() == twin.delivered
+    routes = np.array(packets, dtype=np.int64).reshape(-1, 3)[:, 1:].T
+    assert found.links.tolist() == analytic(mesh, *routes, np.ones(len(packets), dtype=np.int64))
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_flits_on_a_torus_of_unequal_steps_go_as_the_scorer_says(seed: int) -> None:
+    """The shorter way round is that by cost, which the ends of chips make."""
+    rng = np.random.default_rng([seed, 5])
+    width, height = 2 * int(rng.integers(1, 5)), 3 * int(rng.integers(1, 3))
+    cost = (float(rng.choice([0.0, 1.0, 2.5])), float(rng.choice([0.0, 1.0, 3.0])))
+    ends = Block(2, 3, float(rng.choice([0.0, 5.0])), float(rng.choice([1.0, 0.4])))
+    machine = Machine(width, height, "xy", cost, chip=ends, tile=Block(2, 1, 0.0))
+    chip = Chip("torus", width, height, machine=machine)
+    source, target = rng.integers(0, chip.cores, (2, 200))
+    found = deliver(Mesh.of(chip), rng.integers(0, 90, 200), source, target)
+    assert found.delivered.min() >= 0
+    flows = source.astype(np.int32), target.astype(np.int32), np.ones(200, np.int64)
+    assert np.array_equal(found.links, loads_of(route_flows(chip, *flows)[0]))
+
+
+@pytest.mark.jit
+@pytest.mark.parametrize("depth", [2, 4])
+@pytest.mark.parametrize("sides", [(8, 1), (1, 5), (5, 5), (3, 2), (2, 2)])
+def test_full_rings_do_not_lock_up(sides: tuple[int, int], depth: int) -> None:
+    """In 100,000 cycles of a load of 1, half of it straight across the rings, all go on."""
+    mesh = torus_of(*sides, "xy", (1, 1), depth)
+    across = (np.arange(mesh.nodes) + mesh.width // 2 + mesh.nodes // 2) % mesh.nodes
+    demand = Demand.to_one(mesh, across, 1.0, 0.5)
+    run = Run(mesh, demand.feed(9), new_tally(mesh), (0, 100_000))
+    before = np.zeros(mesh.nodes)
+    for part in range(1, 21):
+        run.until(5000 * part, 100_000)
+        received = run.tally.passed.reshape(-1, 5)[:, LOCAL].copy()
+        assert (received - before > 100).all()
+        before = received
+
+
+def test_without_its_bubble_a_ring_locks_up() -> None:
+    """Eight routers that all send three steps on, and any flit may come into their ring."""
+    mesh = torus_of(8, 1, "x", (1, 1), 2)
+    demand = Demand.to_one(mesh, (np.arange(8) + 3) % 8, 1.0, 0.0)
+    counts = []
+    for bubble in (True, False):
+        run = Run(mesh, demand.feed(9), new_tally(mesh), (0, 10_000))
+        if not bubble:
+            run.routers.rings.enters[:] = 0
+        run.until(5000, 10_000)
+        before = run.tally.passed.copy()
+        run.until(10_000, 10_000)
+        counts.append(int((run.tally.passed - before).sum()))
+    assert counts[0] > 5000 * mesh.nodes // 2
+    assert counts[1] == 0
 
 
 @pytest.mark.parametrize("seed", range(60))
@@ -154,7 +227,8 @@ def test_many_more_packets_arrive_when_the_twin_says() -> None:
     "mesh",
     [
         Mesh(3, 3, 4), Mesh(3, 3, 1), Mesh(1, 1, 1), Mesh(1, 7, 2), Mesh(7, 1, 3), Mesh(4, 2, 2),
-        Mesh(3, 2, 2, tile=(2, 1)), Mesh(2, 3, tile=(3, 2)),
+        Mesh(3, 2, 2, tile=(2, 1)), Mesh(2, 3, tile=(3, 2)), torus_of(5, 4, "xy", (1, 1), 2),
+        torus_of(3, 5, "y", (1, 2), 4),
     ],
 )  # fmt: skip
 def test_without_load_a_packet_takes_a_cycle_and_one_for_each_hop(mesh: Mesh) -> None:
@@ -162,7 +236,12 @@ def test_without_load_a_packet_takes_a_cycle_and_one_for_each_hop(mesh: Mesh) ->
     created = 7 + 100 * np.arange(len(pairs))
     found = deliver(mesh, created, *pairs.T)
     (y, to_y), (x, to_x) = (part.T for part in np.divmod(mesh.router[pairs], mesh.width))
-    hops = abs(x - to_x) + abs(y - to_y)
+    across, down = abs(x - to_x), abs(y - to_y)
+    if "x" in mesh.torus:
+        across = np.minimum(across, mesh.width - across)
+    if "y" in mesh.torus:
+        down = np.minimum(down, mesh.height - down)
+    hops = across + down
     assert (found.delivered - created).tolist() == (hops + 1).tolist()
 
 

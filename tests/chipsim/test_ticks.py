@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import cast
 
 import numpy as np
 import pytest
 
+from chipsim.chip.machine import Torus
 from chipsim.chip.time import ChipTime
 from chipsim.errors import ChipError
 from chipsim.noc.mesh import Mesh
 from chipsim.ticks.routes import core_routes, tree_routes
 from chipsim.ticks.run import TickSimulator
-from tests.chipsim.noc_cases import random_links, slow_links
+from tests.chipsim.noc_cases import random_links, slow_links, torus_of
 from tests.twins.ticks import TwinChip
 
 TICKS = 6
@@ -28,6 +30,11 @@ def ragged(lists: list[list[int]]) -> tuple[np.ndarray, np.ndarray]:
 def test_kernel_and_twin(seed: int, tree: bool) -> None:
     rng = np.random.default_rng([seed, tree])
     mesh = Mesh(*(int(n) for n in rng.integers(1, 5, 2)), depth=int(rng.integers(1, 5)))
+    torus = ""
+    if seed % 4 == 2:
+        torus = ("xy", "x", "y")[seed % 3]
+        sides, tile = (int(rng.integers(1, 7)), int(rng.integers(1, 5))), (1 + seed % 8 // 4, 1)
+        mesh = torus_of(*sides, cast(Torus, torus), tile, mesh.depth + 1)
     if seed % 4 == 1:  # cores that share routers
         mesh = replace(mesh, width=mesh.width // 2 + 1, tile=(1 + seed % 3, 1 + seed % 2))
     slow: dict[tuple[int, int], tuple[int, float]] = {}
@@ -56,7 +63,7 @@ def test_kernel_and_twin(seed: int, tree: bool) -> None:
     lists = [[one] * bool(one) if tree else [{c: n} for c, n in one.items()] for one in goes]
     cores = {c: lists[first[c] : first[c + 1]] for c in range(mesh.cores)}
     lists_of = {**cores, None: lists[slots:]}
-    twin = TwinChip(mesh.width, mesh.height, mesh.depth, time, lists_of, slow, mesh.tile)
+    twin = TwinChip(mesh.width, mesh.height, mesh.depth, time, lists_of, slow, mesh.tile, torus)
 
     spikes = [np.flatnonzero(rng.random(slots) < rng.random()).tolist() for _ in range(TICKS)]
     host = [rng.integers(0, inputs, rng.integers(0, 4)).tolist() if inputs else [] for _ in spikes]

@@ -12,6 +12,9 @@ It shares no code with `chipsim.noc`. The rules, in full:
 - A link may take a flit `latency` cycles to the next input instead of one, and `cycles` (1 or more)
   until it takes the next flit; fractions add up as long as flits follow each other. It holds the
   flits on their way: as many as follow each other within a latency, but one, beyond the FIFO.
+- On a torus routes take the shorter way round by steps, of two ways alike the one not round the
+  end. A flit that comes into a ring (from its core, or turning) is offered, and moves, only if the
+  input behind has room for two.
 - A core's packets wait in a queue of any length and enter the local input of its router one a
   cycle, in order, from the cycle on in which they are created. The local output is always ready.
 - Cores may share a router, `tile` columns and rows of them, and so its local input: of those whose
@@ -37,12 +40,15 @@ Link = tuple[int, int, int]
 """Router x, y, and the port that the link leaves it by."""
 
 
-def route(x: int, y: int, to_x: int, to_y: int) -> int:
-    """The output that a flit takes at router (x, y)."""
+def route(x: int, y: int, to_x: int, to_y: int, around: tuple[int, int] = (0, 0)) -> int:
+    """The output that a flit takes at router (x, y).
+
+    around : routers of a row and of a column, where these are rings
+    """
     if to_x != x:
-        return EAST if to_x > x else WEST
+        return EAST if (to_x > x) != (around[0] and 2 * abs(to_x - x) > around[0]) else WEST
     if to_y != y:
-        return SOUTH if to_y > y else NORTH
+        return SOUTH if (to_y > y) != (around[1] and 2 * abs(to_y - y) > around[1]) else NORTH
     return LOCAL
 
 
@@ -69,7 +75,9 @@ class Twin:
     def __init__(
         self, width: int, height: int, depth: int, packets: Iterable[Packet],
         slow: Mapping[Link, tuple[int, float]] | None = None, tile: tuple[int, int] = (1, 1),
+        torus: str = "",
     ) -> None:  # fmt: skip
+        self.around = width if "x" in torus else 0, height if "y" in torus else 0
         self.width, self.height, self.depth, self.tile = width, height, depth, tile
         self.packets = list(packets)
         self.cycle = 0
@@ -116,7 +124,24 @@ class Twin:
         if not router.fifo[port]:
             return None
         to_x, to_y = self.place(self.packets[router.fifo[port][0]][2])
-        return route(router.x, router.y, to_x, to_y)
+        return route(router.x, router.y, to_x, to_y, self.around)
+
+    def there(self, x: int, y: int, output: int) -> deque[int]:
+        """The FIFO behind an output."""
+        to_x, to_y = (x + STEP[output][0]) % self.width, (y + STEP[output][1]) % self.height
+        return self.routers[to_x, to_y].fifo[OPPOSITE[output]]
+
+    def room(self, x: int, y: int, output: int) -> int:
+        """Flits that there is room for behind an output."""
+        latency, cycles = self.slow.get((x, y, output), (1, 1.0))
+        held = len(self.there(x, y, output)) + len(self.way[x, y, output])
+        return self.depth + math.ceil(latency / cycles) - 1 - held
+
+    def may_come(self, router: Router, port: int, output: int) -> bool:
+        """Whether an output may offer what is at an input: its ring keeps a place free."""
+        ring = output != LOCAL and self.around[0 if output in (EAST, WEST) else 1] > 0
+        straight = output != LOCAL and port == OPPOSITE[output]
+        return not ring or straight or self.room(router.x, router.y, output) >= 2
 
     def grant(self, router: Router, output: int) -> int | None:
         """The input whose head an output offers in this cycle."""
@@ -124,7 +149,7 @@ class Twin:
             return router.locked[output]
         for step in range(5):
             port = (router.pointer[output] + step) % 5
-            if self.output_of_head(router, port) == output:
+            if self.output_of_head(router, port) == output and self.may_come(router, port, output):
                 return port
         return None
 
@@ -132,9 +157,7 @@ class Twin:
         """One cycle: everything is decided on the state before it, then everything changes."""
         for (x, y, port), coming in self.way.items():
             while coming and coming[0][0] <= self.cycle:
-                dx, dy = STEP[port]
-                there = self.routers[x + dx, y + dy].fifo[OPPOSITE[port]]
-                there.append(coming.popleft()[1])
+                self.there(x, y, port).append(coming.popleft()[1])
         moves: list[tuple[Router, int, int]] = []
         refused: list[tuple[Router, int, int]] = []
         for (x, y), router in self.routers.items():
@@ -145,12 +168,7 @@ class Twin:
                 if output == LOCAL:
                     taken = True
                 else:
-                    dx, dy = STEP[output]
-                    there = self.routers[x + dx, y + dy].fifo[OPPOSITE[output]]
-                    latency, cycles = self.slow.get((x, y, output), (1, 1.0))
-                    held = len(there) + len(self.way[x, y, output])
-                    taken = held < self.depth + math.ceil(latency / cycles) - 1
-                    taken = taken and self.free[x, y, output] <= self.cycle
+                    taken = self.room(x, y, output) > 0 and self.free[x, y, output] <= self.cycle
                 (moves if taken else refused).append((router, output, port))
         entering = [
             (at, core)

@@ -47,8 +47,9 @@ class TwinChip:
         self, width: int, height: int, depth: int, time: ChipTime,
         packets: dict[int | None, list[list[dict[int, int]]]],
         slow: dict[tuple[int, int], tuple[int, float]] | None = None,
-        tile: tuple[int, int] = (1, 1),
+        tile: tuple[int, int] = (1, 1), torus: str = "",
     ) -> None:  # fmt: skip
+        self.height, self.torus = height, torus
         self.width, self.depth, self.time, self.packets = width, depth, time, packets
         wide, tall = tile
         self.router = [
@@ -72,6 +73,10 @@ class TwinChip:
         for core, events in flit.events.items():
             to = self.router[core]
             dx, dy = to % self.width - v % self.width, to // self.width - v // self.width
+            if "x" in self.torus and 2 * abs(dx) > self.width:
+                dx = -dx
+            if "y" in self.torus and 2 * abs(dy) > self.height:
+                dy = -dy
             way = EAST if dx > 0 else WEST if dx < 0 else SOUTH if dy > 0 else NORTH
             found.setdefault(LOCAL if to == v else way, {})[core] = events
         return found
@@ -134,11 +139,10 @@ class TwinChip:
                         tail = max(0.0, self.time.spike - 9 - self.time.event)
                         end = max(end, core.ends + tail)
                 else:
-                    dx, dy = STEPS[output]
                     latency, cycles = self.slow.get((v, output), (1, 1.0))
                     since = self.free[v, output]
                     self.free[v, output] = (since if since > t - 1 else t) + cycles
-                    there = v + dy * self.width + dx, ACROSS[output]
+                    there = self.there(v, output)
                     self.way[there].append((t + latency, Flit(rest)))
             for v, flit in enters:
                 self.queues[v, LOCAL].append((flit, set(self.outputs(v, flit))))
@@ -151,6 +155,19 @@ class TwinChip:
             moving = any(self.queues.values()) or any(self.way.values())
             if not (host or waiting or moving):
                 return end
+
+    def there(self, v: int, output: int) -> tuple[int, int]:
+        """The queue behind an output."""
+        dx, dy = STEPS[output]
+        x, y = (v % self.width + dx) % self.width, (v // self.width + dy) % self.height
+        return y * self.width + x, ACROSS[output]
+
+    def room(self, v: int, output: int) -> int:
+        """Packets that there is room for behind an output."""
+        there = self.there(v, output)
+        latency, cycles = self.slow.get((v, output), (1, 1.0))
+        room = self.depth + math.ceil(latency / cycles) - 1
+        return room - len(self.queues[there]) - len(self.way[there])
 
     def senders(self, t: int) -> set[int]:
         """Of each tile whose router has room the core that sends; the turn goes to the next."""
@@ -203,6 +220,9 @@ class TwinChip:
         for v in range(len(self.sends_next)):
             for output in range(5):
                 asking = [p for p in range(5) if (q := self.queues[v, p]) and output in q[0][1]]
+                axis = "x" if output in (EAST, WEST) else "y"
+                if output != LOCAL and axis in self.torus and self.room(v, output) < 2:
+                    asking = [p for p in asking if p == ACROSS[output]]  # those in the ring
                 if not asking:
                     continue
                 port = min(asking, key=lambda p: (p - self.turn[v, output]) % 5)
@@ -210,12 +230,7 @@ class TwinChip:
                     ends = self.outputs(v, self.queues[v, port][0][0])[LOCAL]
                     ready = all(self.cores[c].free <= t for c in ends)
                 else:
-                    dx, dy = STEPS[output]
-                    there = v + dy * self.width + dx, ACROSS[output]
-                    latency, cycles = self.slow.get((v, output), (1, 1.0))
-                    room = self.depth + math.ceil(latency / cycles) - 1
-                    ready = len(self.queues[there]) + len(self.way[there]) < room
-                    ready = ready and self.free[v, output] <= t
+                    ready = self.room(v, output) > 0 and self.free[v, output] <= t
                 if ready:
                     moves.append((v, output, port))
                 self.turn[v, output] = (port + 1) % 5 if ready else port

@@ -25,8 +25,12 @@ from tests.mapper.helpers import random_network
 pytestmark = pytest.mark.jit  # whole commands
 
 NEURONS = 60
-MACHINES = {"tiles": "[tile]\nwidth = 2\nheight = 2\n"}
-CHIP = 'width = 8\nheight = 4\nneurons = 3\ndelivery = "{}"\n[time]\ntick = 0.25\n'
+MACHINES = {
+    "tiles": ("", "[tile]\nwidth = 2\nheight = 2\n"),
+    "torus": ('torus = "xy"\n', ""),
+    "torus of tiles": ('torus = "x"\n', "[tile]\nwidth = 2\nheight = 1\n"),
+}
+CHIP = 'width = 8\nheight = 4\nneurons = 3\n{}delivery = "{}"\n[time]\ntick = 0.25\n{}'
 
 
 @pytest.fixture(params=[(name, way) for name in MACHINES for way in ("synapse", "core", "tree")])
@@ -34,7 +38,7 @@ def out(request: pytest.FixtureRequest, folder: Path, run: Run) -> Path:
     """A mapping onto a machine that sends a packet per synapse, per core, or a tree."""
     name, way = request.param
     random_network(folder / "net.bin", NEURONS, 400)
-    (folder / "chip.toml").write_text(CHIP.format(way) + MACHINES[name])
+    (folder / "chip.toml").write_text(CHIP.format(MACHINES[name][0], way, MACHINES[name][1]))
     assert run("run", "net.bin", "--chip", "chip.toml", "-o", "out", "-q").code == 0
     return folder / "out"
 
