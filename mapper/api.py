@@ -52,6 +52,7 @@ def map_network(
     weights_are: str | None = None,
     progress: Progress | None = None,
     workdir: str | os.PathLike[str] | None = None,
+    workers: Any = None,
     **method: Any,
 ) -> NetworkMapping:
     """Map a network onto a chip, as `mapper run` does; the same input gives the same mapping.
@@ -88,6 +89,9 @@ def map_network(
         for `KeyboardInterrupt`, which is taken as Ctrl-C
     workdir : folder for temporary files; None takes the system's. A network that had no file takes
         space there, without a name, as long as its mapping is in use
+    workers : processes that look at a network which is streamed: how many to start here, the
+        address of a Dask scheduler, its file, or a `distributed.Client`, which stays open. The
+        mapping is the same as without
     method : numbers that the preset would choose, by the names of `mapper.settings.Settings`
 
     Ctrl-C ends the run as soon as the kernel at work has ended. Once all neurons have cores within
@@ -103,6 +107,7 @@ def map_network(
     MapperError
         Base of both, for all other input that is wrong. A message is one line.
     """
+    from mapper.fleet.start import check_workers
     from mapper.limits.constraints import ConstraintFile
     from mapper.runtime.arguments import check_arguments
     from mapper.runtime.resources import all_cores, default_memory
@@ -127,7 +132,9 @@ def map_network(
         )
         constraint_file = None if constraints is None else ConstraintFile.read(Path(constraints))
         source = _source(network, neurons, sizes, rates, columns, weights_are)
-        request = MapRequest(source, cores, settings, constraint_file, split_neurons)
+        request = MapRequest(
+            source, cores, settings, constraint_file, split_neurons, (), check_workers(workers)
+        )
         folder = Path(tempfile.mkdtemp(prefix="mapper-", dir=workdir))
         try:
             return _map(request, folder, progress)

@@ -28,6 +28,7 @@ from chipsim.chip.model import Chip
 from chipsim.traffic.arrays import Traffic
 from chipsim.traffic.metrics import summarise
 from mapper.errors import DoesNotFitError, UsageError
+from mapper.fleet.workers import Workers
 from mapper.graph.contraction import contract
 from mapper.graph.csr import Subgraph
 from mapper.hypergraph.tick_refinement import require_time
@@ -69,11 +70,13 @@ def map_network(
     monitor: Monitor,
     constraints: Constraints | None = None,
     plan: Plan | None = None,
+    workers: Workers | None = None,
 ) -> Mapping:
     """Map a stored network (step 1) onto a chip.
 
     constraints : neurons that are pinned to a core or kept together
     plan : of the memory, if it has been made already
+    workers : look at the rows of the network, if the plan streams them (`looked_at_here`)
     Raises `DoesNotFitError` if a limit of the chip cannot be kept. Ctrl-C, once all neurons have
     cores within the limits, ends it with the best mapping so far; before, it is raised.
     """
@@ -110,7 +113,7 @@ def map_network(
             )
             run = Run(
                 network, graph, chip, constraints, job, combined, settings, plan,
-                Checkpoint(scratch), scratch, monitor, team,
+                Checkpoint(scratch), scratch, monitor, team, workers,
             )  # fmt: skip
             if not run.plan.nets_held:  # these move neurons by hops, between cores as full as now
                 run = replace(run, combined=run.spread(combined))
@@ -154,6 +157,17 @@ def map_network(
     if monitor.stop.asked and not stage:
         stage = monitor.at_work["name"]
     return Mapping(core, summarise(whole, traffic), traffic, stage)
+
+
+def looked_at_here(settings: Settings, plan: Plan, constrained: bool) -> str:
+    """Why no workers look at the rows of a network; nothing if they may."""
+    if settings.method == "classic":
+        return "the preset classic has one process"
+    if plan.nets_held:
+        return f"with {settings.objective} its nets are held in memory"
+    if plan.levels or plan.held:
+        return "the network is held in memory"
+    return "what is pinned or kept together is looked at here" if constrained else ""
 
 
 def _map_items(run: Run, method: Method) -> NDArray[np.int32]:

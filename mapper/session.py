@@ -12,12 +12,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from chipsim.chip.model import Chip
+from mapper.fleet.start import start_workers
 from mapper.inputs.listener import Listener
 from mapper.inputs.source import Effort, Source, open_source
 from mapper.inputs.split import split_network
 from mapper.limits.constraints import ConstraintFile, read_constraints
 from mapper.limits.relays import RelayNeurons
-from mapper.pipeline import map_network
+from mapper.pipeline import looked_at_here, map_network
 from mapper.results.mapping import Mapping
 from mapper.results.output import SCRATCH, make_report, scratch_in
 from mapper.results.output_folder import IMPORTED
@@ -37,6 +38,8 @@ class MapRequest:
     constraints : neurons that are pinned or kept together
     split_neurons : spread synapses that are more than a core holds over relay neurons
     command : words of the command line, for the report
+    workers : processes to start, the address of a Dask scheduler, its file, or a client; None for
+        the threads of this process
     """
 
     source: Source
@@ -45,6 +48,7 @@ class MapRequest:
     constraints: ConstraintFile | None = None
     split_neurons: bool = False
     command: tuple[str, ...] = ()
+    workers: Any = None
 
     @property
     def effort(self) -> Effort:
@@ -114,7 +118,16 @@ def mapped(
         works = works_of_run(settings, plan, chip, constraints is not None)
         with monitor.untimed():
             listener.compile(works, settings.threads)
-        mapping = map_network(network, chip, settings, scratch, monitor, constraints, plan)
+        workers = None
+        if request.workers is not None:
+            here = looked_at_here(settings, plan, constraints is not None)
+            if here:
+                listener.note(f"note: --workers is not used: {here}")
+            else:
+                workers = held.enter_context(
+                    start_workers(request.workers, settings.threads, place.folder)
+                )
+        mapping = map_network(network, chip, settings, scratch, monitor, constraints, plan, workers)
         imported = original.path.parent == place.folder
         path = original.path
         if imported and place.output is not None:
@@ -123,6 +136,8 @@ def mapped(
             original, path, chip, request.settings, mapping, monitor, relays, request.command
         )
         report["resources"]["resumed"] = place.resumed
+        if workers is not None:
+            report["workers"] = workers.facts()
         given = request.source.network
         if imported and isinstance(given, Path):
             report["network"]["imported_from"] = str(real_path(given))

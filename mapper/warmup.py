@@ -142,13 +142,15 @@ def forget_kernels() -> None:
 
     for package in (mapper, storage, chipsim):
         for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
-            if found.name.endswith("__main__"):
-                continue
+            name = found.name.rsplit(".", 1)[-1]
+            source = Path(getattr(found.module_finder, "path", "")) / f"{name}.py"
+            if not source.is_file() or b"njit" not in source.read_bytes():
+                continue  # what has no kernels may need packages that are not there
             module = import_module(found.name)
             stats = [getattr(value, "stats", None) for value in vars(module).values()]
             folders = {getattr(stat, "cache_path", None) for stat in stats}
             for folder in filter(None, folders):
-                for file in Path(folder).glob(f"{found.name.rsplit('.', 1)[-1]}.*.nb?"):
+                for file in Path(folder).glob(f"{name}.*.nb?"):
                     file.unlink(missing_ok=True)
 
 

@@ -30,11 +30,15 @@ def add_folder(parser: argparse.ArgumentParser, default: str) -> None:
     )
 
 
-def add_many(group: argparse._ActionsContainer) -> None:
-    """`--workers` and `--keep`."""
+def add_workers(group: argparse._ActionsContainer) -> None:
+    """Processes that do whole runs."""
     group.add_argument(
         "--workers", type=common.positive, metavar="N", help="processes that do runs side by side"
     )
+
+
+def add_keep(group: argparse._ActionsContainer) -> None:
+    """Which runs stay."""
     group.add_argument(
         "--keep",
         choices=("all", "best"),

@@ -37,6 +37,16 @@ def size(text: str) -> int:
         raise argparse.ArgumentTypeError(str(error)) from error
 
 
+def workers(text: str) -> int | str:
+    """Processes, an address, or a file."""
+    from mapper.fleet.start import parse_workers
+
+    try:
+        return parse_workers(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+
+
 def positive(text: str) -> int:
     """A whole number, 1 or more."""
     return _whole(text, 1, 1 << 63)

@@ -45,11 +45,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     tuning.add_room(method)
     tuning.add_settings(method, old=tuning.OLD)
     common.add_effort(method)
+    method.add_argument(
+        "--workers",
+        type=common.workers,
+        metavar="W",
+        help="N processes, or Dask: tcp://HOST:PORT, FILE.json",
+    )
     method.add_argument("--seeds", metavar="A..B", help="a run for each seed: 1..8, or 1,4,9")
-    many.add_many(method)
+    many.add_keep(method)
 
 
 def run(options: argparse.Namespace) -> int:
+    from dataclasses import replace
+
     from mapper.portfolio.run import RunTask, run_into_folder
     from mapper.results.output import read_report
     from mapper.results.output_folder import is_complete, partial_folder
@@ -59,9 +67,8 @@ def run(options: argparse.Namespace) -> int:
 
     if options.seeds is not None:
         return _run_seeds(options)
-    for name in ("workers", "keep"):
-        if getattr(options, name) is not None:
-            raise UsageError(f"--{name} is for many runs; give --seeds, or leave it out")
+    if options.keep is not None:
+        raise UsageError("--keep is for many runs; give --seeds, or leave it out")
     output = options.output or Path(f"{_stem(options.network)}-mapping")
     chip = common.chip_of(options)
     _require_outside(options.network, output)
@@ -79,7 +86,7 @@ def run(options: argparse.Namespace) -> int:
         common.say(options, f"{output}: is complete already")
         return _print_results(options, report, output)
     tuning.tell_unread(options, settings)
-    request = _request(options, chip, settings)
+    request = replace(_request(options, chip, settings), workers=options.workers)
     task = RunTask(request, output, options.keep_scratch, options.force, options.resume)
     stop = Stop(GRACE)
 
@@ -105,6 +112,8 @@ def _run_seeds(options: argparse.Namespace) -> int:
     seeds = parse_seeds(options.seeds)
     if options.seed:
         raise UsageError("--seed and --seeds are both given; give one")
+    if isinstance(options.workers, str):
+        raise UsageError("--workers names a scheduler; with --seeds, give a number of processes")
     output = options.output or Path(f"{_stem(options.network)}-portfolio")
     chip = common.chip_of(options)
     _require_outside(options.network, output)

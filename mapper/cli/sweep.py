@@ -29,7 +29,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = "%(prog)s FILE [options]"
     parser.add_argument("file", type=Path, metavar="FILE", help="lists of values, in TOML")
     many.add_folder(parser, "NAME-sweep")
-    many.add_many(parser)
+    many.add_workers(parser)
+    many.add_keep(parser)
     common.add_effort(parser, seed=False)
 
 

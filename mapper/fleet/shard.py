@@ -34,7 +34,8 @@ class State(NamedTuple):
     part : ndarray[int32], shape (vertices,), the label of every vertex: its cluster, part or core
     loads : ndarray[int64], shape (labels,), the sizes of the vertices of each label added up; of
         no labels where no work asks for it
-    sizes : ndarray[int64], shape (vertices,), of the vertices; of none where no work asks for it
+    sizes : ndarray[int64], shape (vertices,), of the vertices; of none where no work asks for it,
+        nor for the loads
     constants : what else works look at; it stays as it is until the next state
     """
 
@@ -42,6 +43,11 @@ class State(NamedTuple):
     loads: NDArray[np.int64] = NONE
     sizes: NDArray[np.int64] = NONE
     constants: tuple[Any, ...] = ()
+
+    @classmethod
+    def none(cls) -> State:
+        """Of no vertices."""
+        return cls(np.empty(0, np.int32))
 
 
 class Shard:
@@ -52,7 +58,7 @@ class Shard:
 
     def __init__(self, rows: Rows) -> None:
         self.rows = rows
-        self.state = State(np.empty(0, np.int32))
+        self.state = State.none()
         self._pools: dict[tuple[Any, ...], WorkspacePool[Any]] = {}
 
     def begin(self, state: State) -> None:

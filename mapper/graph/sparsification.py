@@ -42,14 +42,14 @@ class ThinnedGraph(Graph):
 
     def __init__(self, graph: Graph, threshold: int, connections: int) -> None:
         """connections : about how many are left."""
-        self._graph = graph
-        self._threshold = threshold
+        self.whole = graph
+        self.threshold = threshold
         self.vertices = graph.vertices
         self.connections = connections
         self.block_size = graph.block_size
 
     def vertex_sizes(self) -> NDArray[np.int64]:
-        return self._graph.vertex_sizes()
+        return self.whole.vertex_sizes()
 
     def read_block(self, index: int) -> Block:
         first, _ = self.block_bounds(index)
@@ -58,9 +58,9 @@ class ThinnedGraph(Graph):
 
     def read_undirected(self, index: int) -> Csr:
         first, _ = self.block_bounds(index)
-        lists = self._graph.read_undirected(index)
+        lists = self.whole.read_undirected(index)
         kept = tuple(map(np.empty_like, lists))
-        used = _thin(Chunk(first, *lists), self._threshold, SEED, *kept)
+        used = _thin(Chunk(first, *lists), self.threshold, SEED, *kept)
         return kept[0], kept[1][:used], kept[2][:used]
 
 

@@ -9,6 +9,7 @@ are not convex, and those on the way to the minima are looked at.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -177,6 +178,11 @@ def _best_hops(chunk, core, sizes, grid, block_weights, sums, table):
     return found, paid, everything
 
 
+def _sums(width: int, height: int) -> Sums:
+    """Work space for a mesh."""
+    return Sums(*(np.zeros(length, np.int64) for length in (width, height, width, height)))
+
+
 class SeekHops(Seeker):
     """The core from which a vertex has the fewest hops to its neighbours; parts are core ids."""
 
@@ -186,9 +192,8 @@ class SeekHops(Seeker):
         """sizes : of the vertices; fixed : ndarray[bool], shape (vertices,), those that stay where
         they are
         """
-        lengths = 2 * (mesh.width, mesh.height)
         self._sizes, self._fixed, self._grid = sizes, fixed, mesh.grid
-        self._workspaces = WorkspacePool(lambda: Sums(*(np.zeros(n, np.int64) for n in lengths)))
+        self._workspaces = WorkspacePool(partial(_sums, mesh.width, mesh.height))
 
     def seek(
         self, chunk: Chunk, part: NDArray[np.int32], block_weights: NDArray[np.int64]

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chipsim.chip.model import Chip
+from mapper.fleet.workers import Workers
 from mapper.graph.csr import Subgraph
 from mapper.hop_refinement.mesh import Mesh
 from mapper.limits.axons import ATTEMPTS, Job, partition_within_limits
@@ -39,6 +40,7 @@ class Run:
 
     graph : the network, with what is to stay together as one vertex: the items
     combined : sizes of the items and the capacity of a core, for the limits that add up
+    workers : look at the rows of the network where the plan streams them; None for the team
     """
 
     network: NetworkFile
@@ -53,6 +55,7 @@ class Run:
     scratch: Scratch
     monitor: Monitor
     team: ThreadTeam
+    workers: Workers | None = None
 
     @property
     def context(self) -> Context:

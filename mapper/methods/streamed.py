@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from mapper.graph.csr import Subgraph
 from mapper.graph.groups import group_traffic
+from mapper.graph.network_rows import WorkedRows
 from mapper.graph.rows import Rows, weight_shift
 from mapper.graph.sparsification import thin
 from mapper.hop_refinement.mesh import Mesh
@@ -25,6 +26,7 @@ from mapper.partitioning.streamed import Task, balanced, numbered, open_rows, pa
 from mapper.runtime.callbacks import OnMapping, ignore
 from mapper.runtime.checkpoint import Arrays, Checkpoint
 from mapper.scoring.stage_costs import StageCosts
+from storage.graph import Graph
 
 
 class Streamed(Method):
@@ -36,12 +38,21 @@ class Streamed(Method):
         shift = weight_shift(meta.total_weight, meta.synapses)
         with run.monitor.stage("read"):
             seen = thin(run.graph, run.settings.degree, shift, run.team)
-            rows = open_rows(seen, shift, run.plan.held, run.scratch, run.monitor, run.team)
+            rows = self._open(seen, shift)
         self._combined = run.combined
         self._take(rows.with_sizes(run.combined.sizes))
         faithful = shift == 0 and seen is run.graph
         nets = costs_of(run.settings.objective)
         self.costs = StageCosts(run.monitor, run.team, rows, faithful=faithful, nets=nets)
+
+    def _open(self, seen: Graph, shift: int) -> Rows:
+        """The rows of a graph, those of workers if there are any."""
+        run = self._run
+        if run.workers is not None:
+            run.monitor.expect(seen.connections)
+            run.monitor.note(f"{seen.connections:,} connections to look at")
+            return WorkedRows(seen, shift, run.workers, run.monitor)
+        return open_rows(seen, shift, run.plan.held, run.scratch, run.monitor, run.team)
 
     def _take(self, rows: Rows) -> None:
         """Work with these rows, on no levels yet."""

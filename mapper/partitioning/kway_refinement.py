@@ -13,13 +13,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
 from mapper.fleet.fleet import fleet_of
-from mapper.fleet.shard import Shard, State
+from mapper.fleet.shard import Shard, State, by_label
 from mapper.graph.affinity import sum_by_part
 from mapper.graph.csr import Chunk
 from mapper.graph.rows import Rows
@@ -157,7 +158,7 @@ class Moves:
 
 
 class Seeker(ABC):
-    """Tells where vertices are best off."""
+    """Tells where vertices are best off; goes to other processes as part of a state."""
 
     @abstractmethod
     def seek(
@@ -173,9 +174,7 @@ class SeekCut(Seeker):
     """The part that a vertex is connected to most."""
 
     def __init__(self, parts: int) -> None:
-        self._workspaces = WorkspacePool(
-            lambda: (np.zeros(parts, np.int32), np.empty(parts, np.int32))
-        )
+        self._workspaces = WorkspacePool(partial(by_label, parts, np.int32))
 
     def seek(
         self, chunk: Chunk, part: NDArray[np.int32], block_weights: NDArray[np.int64]
@@ -229,7 +228,7 @@ def refine_round(
     np.add.at(block_weights, part, rows.sizes)
 
     fleet = fleet_of(rows, team)
-    fleet.begin(State(part, block_weights, constants=(seeker,)))
+    fleet.begin(State(part, block_weights, rows.sizes, (seeker,)))
     moved = outside = everything = 0
     order = rng.permutation(rows.chunks)
     step = max(LEAST_CHUNKS, -(-order.size // ROUNDS))

@@ -230,6 +230,26 @@ class Sample(Open):
     enough_memory: Measured
 
 
+class WorkedStage(Open):
+    """What workers did in a stage: seconds of the driver, and bytes that were sent."""
+
+    name: str
+    seconds: Amount
+    bytes_to: Whole
+    bytes_from: Whole
+
+
+class WorkersUsed(Open):
+    """Processes that looked at the network for the run."""
+
+    count: Whole
+    hosts: list[str]
+    threads: Whole
+    peak_rss_bytes: list[Whole]
+    replaced: Whole
+    stages: list[WorkedStage]
+
+
 class Report(Struct):
     """The report of a run; it may hold more keys."""
 
@@ -248,3 +268,4 @@ class Report(Struct):
     ticks: Ticks | UnsetType = UNSET
     interrupted: str | UnsetType = UNSET
     sample: Sample | UnsetType = UNSET
+    workers: WorkersUsed | UnsetType = UNSET

@@ -64,11 +64,17 @@ class ThreadTeam(Closing):
 
 
 class WorkspacePool(Generic[Thing]):
-    """Work space that threads borrow and give back; never more of it than threads at work."""
+    """Work space that threads borrow and give back; never more of it than threads at work.
+
+    A copy for another process has none yet.
+    """
 
     def __init__(self, make: Callable[[], Thing]) -> None:
         self._make = make
         self._free: list[Thing] = []
+
+    def __reduce__(self) -> tuple[type[WorkspacePool[Thing]], tuple[Callable[[], Thing]]]:
+        return type(self), (self._make,)
 
     @contextmanager
     def borrow(self) -> Iterator[Thing]:

@@ -130,6 +130,14 @@ class _Packed:
         return self._take(unit, count), int(np.iinfo(unit).max), extra
 
 
+def unpack(raw: bytes) -> NDArray[np.int32]:
+    """What `pack` was given."""
+    main, escape, extra = _Packed(raw).next()
+    values = np.empty(main.size, np.int32)
+    _unpack(main, escape, extra, values)
+    return values
+
+
 def pack_lists(
     indptr: NDArray[np.int64], ids: NDArray[np.int32], weights: NDArray[np.int32]
 ) -> bytes:
@@ -224,3 +232,20 @@ def write_packed(
     about = {"vertices": vertices, "entries": entries, "block_size": block_size}
     scratch.put_json(f"{name}/rows", about)  # last: without it the rows do not exist
     return PackedRows(scratch, name)
+
+
+class RowCache:
+    """Neighbour lists that are kept in scratch once they have been read, block by block."""
+
+    def __init__(self, scratch: Scratch, name: str, read: Callable[[int], Lists]) -> None:
+        """read : gives block i where it is not kept yet; called by several threads."""
+        self._scratch, self._name, self._read = scratch, name, read
+
+    def read(self, index: int) -> Lists:
+        """Block `index`; by any number of threads."""
+        key = _key(self._name, index)
+        if key in self._scratch:
+            return unpack_lists(self._scratch.get(key))
+        lists = self._read(index)
+        self._scratch.put_compressed([(key, compress(pack_lists(*lists), FAST))])
+        return lists

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from mapper.fleet.fleet import Fleet, LocalFleet, Vertices
+from mapper.fleet.ledger import Ledger, updated
 from mapper.fleet.shard import Shard, State
 from mapper.graph.csr import Chunk
 from mapper.graph.groups import group_traffic
@@ -27,7 +28,9 @@ from mapper.partitioning.label_propagation import number_clusters, propagate, st
 from mapper.partitioning.multilevel_bisection import BisectionEffort
 from mapper.partitioning.recursive_splitting import Splitting, split_parts
 from mapper.runtime.callbacks import Advance, ignore
+from mapper.runtime.monitor import Monitor
 from mapper.runtime.threads import ThreadTeam
+from storage.scratch.scratch import Scratch
 from tests.mapper.helpers import grid_graph, random_graph, random_parts
 
 
@@ -55,21 +58,29 @@ class ScatteredFleet:
 
     def __init__(self, rows: Rows, owner: Sequence[int], seed: int) -> None:
         self._owner = owner
+        self._ledger = Ledger()
         self._rng = np.random.default_rng(seed)
         self._shards = [
             Shard(OwnRows(rows, {chunk for chunk, one in enumerate(owner) if one == mine}))
             for mine in range(max(owner, default=0) + 1)
         ]
+        self._versions = [0 for _ in self._shards]
 
     def begin(self, state: State) -> None:
-        self._state = state
-        for shard in self._shards:
-            shard.begin(state._replace(part=state.part.copy(), loads=state.loads.copy()))
+        self._ledger.begin(state)
 
     def settled(self, vertices: Vertices) -> None:
-        for shard in self._shards:
-            shard.state.part[vertices] = self._state.part[vertices]
-            shard.state.loads[:] = self._state.loads
+        self._ledger.settled(vertices)
+
+    def _catch_up(self, owner: int) -> Shard:
+        """The shard of an owner, which now knows what it was not told before."""
+        shard, update = self._shards[owner], self._ledger.since(self._versions[owner])
+        if update is not None:
+            self._versions[owner] = update.version
+            state = updated(shard.state, update)
+            if update.whole is not None:
+                shard.begin(state)
+        return shard
 
     def _done(
         self, work: Callable[..., Any], chunks: Sequence[int], *arguments: Any
@@ -78,7 +89,7 @@ class ScatteredFleet:
         found = {}
         for place in self._rng.permutation(len(chunks)).tolist():
             index = chunks[place]
-            found[place] = self._shards[self._owner[index]].do(work, index, *arguments)
+            found[place] = self._catch_up(self._owner[index]).do(work, index, *arguments)
         return found
 
     def each(
@@ -123,18 +134,45 @@ class ScatteredFleet:
         return np.sum(totals, axis=0, dtype=np.int64)
 
 
-def local(rows: Rows, team: ThreadTeam) -> Fleet:
-    return LocalFleet(rows, team)
+FleetOver = Callable[[Rows, ThreadTeam], Fleet]
 
 
-def scattered(rows: Rows, _: ThreadTeam) -> Fleet:
-    return ScatteredFleet(rows, [(7 * chunk) % 3 for chunk in range(rows.chunks)], 5)
+class GridRows(NamedTuple):
+    """The rows of these tests, as workers open them."""
+
+    def open(self, _: Scratch) -> Rows:
+        graph = grid_graph(12, 9, block_size=7)
+        return StreamedRows(graph, graph.vertex_sizes(), 0)
 
 
-@pytest.fixture(params=[local, scattered])
-def fleet_over(request: pytest.FixtureRequest) -> Callable[[Rows, ThreadTeam], Fleet]:
+@pytest.fixture
+def local() -> FleetOver:
+    return LocalFleet
+
+
+@pytest.fixture
+def scattered() -> FleetOver:
+    def over(rows: Rows, _: ThreadTeam) -> Fleet:
+        return ScatteredFleet(rows, [(7 * chunk) % 3 for chunk in range(rows.chunks)], 5)
+
+    return over
+
+
+@pytest.fixture
+def on_workers(two_workers: Any) -> FleetOver:
+    """Of the rows of these tests alone, whatever is asked for."""
+
+    def over(rows: Rows, _: ThreadTeam) -> Fleet:
+        found: Fleet = two_workers.fleet(GridRows(), rows.chunks, rows.entries, Monitor())
+        return found
+
+    return over
+
+
+@pytest.fixture(params=["local", "scattered", pytest.param("on_workers", marks=pytest.mark.jit)])
+def fleet_over(request: pytest.FixtureRequest) -> FleetOver:
     """Makes a fleet over rows; whoever writes another adds it here."""
-    made: Callable[[Rows, ThreadTeam], Fleet] = request.param
+    made: FleetOver = request.getfixturevalue(request.param)
     return made
 
 
@@ -155,13 +193,10 @@ def add_degrees(_: Shard, chunk: Chunk, total: NDArray[np.int64], factor: int) -
     total[1, 0] += chunk.vertices
 
 
-FleetOver = Callable[[Rows, ThreadTeam], Fleet]
-
-
 @pytest.fixture
-def rows() -> Rows:
-    graph = grid_graph(12, 9, block_size=7)
-    return StreamedRows(graph, graph.vertex_sizes(), 0)
+def rows(tmp_path: Path) -> Iterator[Rows]:
+    with Scratch(tmp_path / "scratch") as scratch:
+        yield GridRows().open(scratch)
 
 
 def test_results_come_in_the_order_of_the_chunks(fleet_over: FleetOver, rows: Rows) -> None:
@@ -202,16 +237,17 @@ def test_sums_are_of_all_chunks(fleet_over: FleetOver, rows: Rows, most: int | N
 
 def test_all_see_what_was_settled(fleet_over: FleetOver, rows: Rows) -> None:
     part = np.arange(108, dtype=np.int32) % 4
-    loads = np.array([3, 1, 4, 1])
+    sizes = np.arange(108) % 5
+    loads = np.bincount(part, weights=sizes, minlength=7).astype(np.int64)
     with ThreadTeam(2) as team:
         fleet = fleet_over(rows, team)
         for vertices in (np.array([3, 50, 107], np.int32), slice(20, 31)):
-            fleet.begin(State(part, loads, constants=("stays",)))
+            fleet.begin(State(part, loads, sizes, ("stays",)))
             assert list(fleet.each(seen, [0, 9])) == 2 * [
                 (part.tolist(), loads.tolist(), ("stays",))
             ]
             part[vertices] += 1
-            loads += 5
+            loads[:] = np.bincount(part, weights=sizes, minlength=7)
             fleet.settled(vertices)
             every = list(fleet.each(seen, range(rows.chunks)))
             assert every == rows.chunks * [(part.tolist(), loads.tolist(), ("stays",))]

@@ -1,0 +1,120 @@
+"""What lives on a worker: its rows, a copy of the state, and threads.
+
+Nothing here is all there is of anything: rows are read again from the store where another worker
+takes over, and the driver has the state.
+"""
+
+from __future__ import annotations
+
+import socket
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numba
+import numpy as np
+
+from mapper.fleet.fleet import LocalFleet
+from mapper.fleet.ledger import Update, updated
+from mapper.fleet.shard import State
+from mapper.fleet.workers import RowSource
+from mapper.runtime.resources import peak_rss_bytes
+from mapper.runtime.threads import ThreadTeam
+from mapper.version import version
+from storage.scratch.scratch import Scratch
+
+
+class Answer(NamedTuple):
+    """What a worker says: a value, or the error that came out. Other errors are its end."""
+
+    value: Any
+    error: Exception | None = None
+
+
+class About(NamedTuple):
+    """Who a worker is: versions must be those of the driver."""
+
+    host: str
+    versions: tuple[tuple[str, str], ...]
+    peak_rss_bytes: int
+
+
+def about() -> About:
+    """Who this process is."""
+    versions = (("mapper", version()), ("numpy", np.__version__), ("numba", numba.__version__))
+    return About(socket.gethostname(), versions, peak_rss_bytes())
+
+
+class Owner:
+    """Rows of some shards, kept in a folder of its own; one for each worker."""
+
+    def __init__(self, source: RowSource, threads: int, folder: str) -> None:
+        """folder : on a local disk."""
+        self._version = 0
+        self._state = State.none()
+        self._team = ThreadTeam(threads)
+        self._folder = tempfile.TemporaryDirectory(prefix="mapper-", dir=folder)
+        self._scratch = Scratch(Path(self._folder.name) / "scratch", lasting=False)
+        self._source = source
+        self._fleet: LocalFleet | None = None
+
+    def open(self) -> Answer:
+        """Open the rows."""
+        try:
+            self._fleet = LocalFleet(self._source.open(self._scratch), self._team)
+        except Exception as error:
+            return Answer(None, error)
+        return Answer(None)
+
+    def update(self, update: Update) -> Answer:
+        """Come to a version of the state; of what has come before nothing is done twice."""
+        if update.version > self._version:
+            whole = update.whole is not None
+            self._state = updated(self._state, update)
+            self._version = update.version
+            if whole and self._fleet is not None:
+                self._fleet.begin(self._state)
+        return Answer(None)
+
+    def each(
+        self, update: Update | None, work: Callable[..., Any], chunks: Sequence[int],
+        arguments: tuple[Any, ...],
+    ) -> Answer:  # fmt: skip
+        """Results of chunks, and the entries of each."""
+
+        def made(fleet: LocalFleet) -> Any:
+            entries: list[int] = []
+            found = list(fleet.each(work, chunks, *arguments, advance=entries.append))
+            return found, entries
+
+        return self._answer(update, made)
+
+    def sum(
+        self, update: Update | None, work: Callable[..., None], chunks: Sequence[int],
+        arguments: tuple[Any, ...], shape: tuple[int, ...], most: int | None,
+    ) -> Answer:  # fmt: skip
+        """A total, and the entries of each chunk."""
+
+        def made(fleet: LocalFleet) -> Any:
+            entries: list[int] = []
+            total = fleet.sum(work, chunks, shape, *arguments, most=most, advance=entries.append)
+            return total, entries
+
+        return self._answer(update, made)
+
+    def _answer(self, update: Update | None, make: Callable[[LocalFleet], Any]) -> Answer:
+        try:
+            if update is not None:
+                self.update(update)
+            assert self._fleet is not None, "opened before anything else"
+            return Answer(make(self._fleet))
+        except Exception as error:
+            return Answer(None, error)
+
+    def close(self) -> Answer:
+        """Leave nothing behind; tells who it was."""
+        self._team.close()
+        self._scratch.close()
+        self._folder.cleanup()
+        return Answer(about())

@@ -1,0 +1,50 @@
+"""Shards: runs of consecutive chunks, which follow from the graph alone, and who owns them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+SHARD_ENTRIES = 1 << 23  # of the rows of a shard, about; of an owner in one window
+LEAST_SHARDS = 256  # where there are as many chunks, so that owners have about the same
+MOST_SHARDS = 1 << 16
+
+
+class Shards:
+    """The cut of the chunks of a graph into shards, and the owner of each.
+
+    At first owner i of w has every w-th shard from the i-th on, so that a pass in the order of
+    the chunks keeps all of them at work.
+    """
+
+    def __init__(self, chunks: int, entries: int, owners: int) -> None:
+        self._window = max(1, SHARD_ENTRIES * chunks // max(1, entries))
+        self.size = max(1, min(self._window, chunks // LEAST_SHARDS), -(-chunks // MOST_SHARDS))
+        self.count = -(-chunks // self.size)
+        self._owner = [shard % owners for shard in range(self.count)]
+
+    def of(self, chunk: int) -> int:
+        """The shard that a chunk belongs to."""
+        return chunk // self.size
+
+    def owner(self, chunk: int) -> int:
+        """Who has the rows of a chunk."""
+        return self._owner[self.of(chunk)]
+
+    def give_away(self, owner: int, others: Sequence[int]) -> None:
+        """Share the shards of an owner out to others."""
+        mine = [shard for shard, one in enumerate(self._owner) if one == owner]
+        for place, shard in enumerate(mine):
+            self._owner[shard] = others[place % len(others)]
+
+    def by_owner(self, chunks: Sequence[int], places: Sequence[int]) -> dict[int, list[int]]:
+        """Places of chunks in a list, by the owner of the chunk."""
+        found: dict[int, list[int]] = {}
+        for place in places:
+            found.setdefault(self.owner(chunks[place]), []).append(place)
+        return found
+
+    def windows(self, chunks: Sequence[int], owners: int) -> Iterator[range]:
+        """Places in a list of chunks, as many at a time as hold so much for each owner."""
+        step = self._window * owners
+        for low in range(0, len(chunks), step):
+            yield range(low, min(low + step, len(chunks)))

@@ -1,0 +1,57 @@
+"""Which workers a run has: the words of `--workers`, and the engine, if it is installed."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mapper.errors import UsageError, shown
+from storage.extras import DISTRIBUTION
+
+if TYPE_CHECKING:
+    from mapper.fleet.dask import DaskWorkers
+
+MOST = 1024  # processes on one machine
+WORDS = (
+    "give a number of processes, the address of a Dask scheduler (tcp://host:port), or its file "
+    "(.json)"
+)
+
+
+def parse_workers(text: str) -> int | str:
+    """What `--workers` names; raises `ValueError` with what it may be."""
+    if text.isdecimal() and len(text) < 10 and 1 <= int(text) <= MOST:
+        return int(text)
+    if "://" in text:
+        return text
+    if text.endswith(".json"):
+        if not Path(text).is_file():
+            raise ValueError(f"{text}: there is no such file; a scheduler writes it")
+        return text
+    raise ValueError(f"{shown(text)} names no workers; {WORDS}")
+
+
+def check_workers(given: Any) -> Any:
+    """What is given from Python: the same, or a client of Dask; raises `UsageError`."""
+    if given is None or type(given).__name__ == "Client":
+        return given
+    try:
+        return parse_workers(str(given) if isinstance(given, str | int) else "")
+    except ValueError as error:
+        raise UsageError(f"workers: {error}") from error
+
+
+def start_workers(where: Any, threads: int, folder: Path) -> AbstractContextManager[DaskWorkers]:
+    """Workers of a run, see `DaskWorkers`; raises `UsageError` if they cannot be had."""
+    try:
+        engine = import_module("mapper.fleet.dask")
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in ("dask", "distributed"):
+            raise
+        raise UsageError(
+            f"--workers needs the extra distributed: pip install '{DISTRIBUTION}[distributed]'"
+        ) from error
+    found: AbstractContextManager[DaskWorkers] = engine.DaskWorkers(where, threads, folder)
+    return found

@@ -1,0 +1,112 @@
+"""Rows of a stored network as workers have them: read from the store once, then from scratch."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mapper.errors import UsageError
+from mapper.fleet.shard import Shard
+from mapper.fleet.workers import Workers
+from mapper.graph.csr import Chunk
+from mapper.graph.rows import COPY, Rows, StreamedRows
+from mapper.graph.sparsification import ThinnedGraph
+from mapper.runtime.monitor import Monitor
+from storage.graph import Graph
+from storage.scratch.packed import Lists, RowCache
+from storage.scratch.scratch import Scratch
+from storage.store.network import NetworkFile
+
+
+class NetworkRows(NamedTuple):
+    """Which rows: a network, by its path, and how it is seen.
+
+    size : bytes of the file
+    shift : of the weights, see `mapper.graph.rows.weight_shift`
+    threshold, connections : of the sample, see `ThinnedGraph`; 1 for all connections
+    """
+
+    path: Path
+    size: int
+    shift: int
+    threshold: int
+    connections: int
+
+    def open(self, scratch: Scratch) -> CachedRows:
+        """The rows; a worker calls this.
+
+        Raises `UsageError` if it does not see the file or sees another, `StorageError` if that is
+        damaged.
+        """
+        host = socket.gethostname()
+        if not self.path.is_file():
+            raise UsageError(
+                f"{self.path}: the worker on {host} does not see it; put it where all workers do"
+            )
+        if self.path.stat().st_size != self.size:
+            raise UsageError(
+                f"{self.path}: on {host} that is another file; put one where all workers see it"
+            )
+        graph: Graph = NetworkFile(self.path)
+        if self.threshold > 1:
+            graph = ThinnedGraph(graph, self.threshold, self.connections)
+        return CachedRows(graph, self.shift, scratch)
+
+
+class CachedRows(Rows):
+    """Rows that are copied to scratch when they are read for the first time.
+
+    Their sizes are those of the state that works look at.
+    """
+
+    def __init__(self, graph: Graph, shift: int, scratch: Scratch) -> None:
+        self._sizes = np.broadcast_to(np.int64(0), (graph.vertices,))  # of no memory
+        self._streamed = StreamedRows(graph, self._sizes, shift)
+        self.entries = graph.connections
+        self._cache = RowCache(scratch, COPY, self._lists)
+
+    def _lists(self, index: int) -> Lists:
+        chunk = self._streamed.read(index)
+        return chunk.indptr, chunk.ids, chunk.weights
+
+    @property
+    def chunks(self) -> int:
+        return self._streamed.chunks
+
+    def degrees(self) -> NDArray[np.int32]:
+        return self._streamed.degrees()
+
+    def read(self, index: int) -> Chunk:
+        return Chunk(index * self._streamed.block_size, *self._cache.read(index))
+
+
+class WorkedRows(StreamedRows):
+    """Rows that workers look at; the driver reads them from the network where it must."""
+
+    def __init__(self, graph: Graph, shift: int, workers: Workers, monitor: Monitor) -> None:
+        """Let workers copy the rows; shift : see `mapper.graph.rows.weight_shift`."""
+        super().__init__(graph, graph.vertex_sizes(), shift)
+        network, threshold = graph, 1
+        if isinstance(graph, ThinnedGraph):
+            network, threshold = graph.whole, graph.threshold
+        assert isinstance(network, NetworkFile), "what is put together stays at the driver"
+        path = network.path.absolute()
+        source = NetworkRows(path, path.stat().st_size, shift, threshold, graph.connections)
+        self.fleet = workers.fleet(source, self.chunks, self.entries, monitor)
+        self._degrees = np.empty(self.vertices, np.int32)
+        every = range(self.chunks)
+        for first, degrees in self.fleet.each(degrees_of, every, advance=monitor.advance):
+            self._degrees[first : first + degrees.size] = degrees
+        self.entries = int(self._degrees.sum(dtype=np.int64))  # pairs both ways are one entry
+
+    def degrees(self) -> NDArray[np.int32]:
+        return self._degrees
+
+
+def degrees_of(_: Shard, chunk: Chunk) -> tuple[int, NDArray[np.int32]]:
+    """The first vertex of a chunk, and the length of each row."""
+    return chunk.first, np.diff(chunk.indptr).astype(np.int32)
