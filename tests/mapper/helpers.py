@@ -19,7 +19,9 @@ Links = list[list[tuple[int, int]]]
 Csr = tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int64]]
 
 PROGRAM = """
+import signal
 import sys
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a background shell has it ignored
 import mapper.warmup
 nothing = mapper.warmup.Compiled(0, [], 0, 0.0)
 mapper.warmup.compile_kernels = lambda *arguments, **named: nothing

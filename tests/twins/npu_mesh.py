@@ -470,9 +470,9 @@ class Twin:
                 assert core is not None
                 core.accept(source)
             self.asks[len(self.flits)] = source == STREAMING
-            nodes = [y * width + x for x, y in (place, flit.target)]
-            self.mesh.waiting[place].append(len(self.flits))
-            self.mesh.packets.append((now, *nodes))
+            source_node, target_node = (y * width + x for x, y in (place, flit.target))
+            self.mesh.waiting[source_node].append(len(self.flits))
+            self.mesh.packets.append((now, source_node, target_node))
             self.mesh.delivered.append(-1)
             self.flits.append(flit)
         flying = [at for at, cycle in enumerate(self.mesh.delivered) if cycle < 0]

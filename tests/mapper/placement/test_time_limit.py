@@ -48,15 +48,8 @@ def test_a_limit_is_kept(kind: str, limit: float) -> None:
     assert hop_cost(groups, x, y, axes) < share * hop_cost(groups, columns, rows, axes)
 
 
-INTERRUPTIBLE = f"""
-import signal
-signal.signal(signal.SIGINT, signal.default_int_handler)  # a background shell has it ignored
-{PROGRAM}
-"""
-
-
 def command(folder: Path, *more: str) -> list[str]:
-    program = [sys.executable, "-c", INTERRUPTIBLE]
+    program = [sys.executable, "-c", PROGRAM]
     made = [*program, "generate", "group-cnn", "--size", "64", "--shuffle", "net.bin", "-q"]
     subprocess.run(made, check=True, cwd=folder, capture_output=True)
     return [*program, "place", "net.bin", "--chip", "64x64", "--preset", "strong", *more]

@@ -201,7 +201,6 @@ def test_what_is_refused(fails: Callable[..., str], run: Run, network: Path) -> 
     line = ("run", network, *FAST)
     assert fails(*line, "--seeds", "3..1", code=2).endswith("3..1 is empty; give 1..3")
     assert fails(*line, "--seeds", "1,2", "--seed", "4", code=2).endswith("both given; give one")
-    assert "give --seeds" in fails(*line, "--workers", "2", code=2)
     assert "give --seeds" in fails(*line, "--keep", "best", code=2)
     assert fails("run", "no.bin", *FAST, "--seeds", "1,2") == (
         "no.bin: cannot read: No such file or directory"
@@ -219,7 +218,9 @@ def test_what_is_refused(fails: Callable[..., str], run: Run, network: Path) -> 
     assert said == "two/portfolio.json: lacks tool; start anew with --force"
     bad = run(*line, "--seeds", "1,2", "--workers", "0")
     assert bad.code == 2
-    assert "'0' is not a whole number of 1 or more" in bad.err
+    assert "'0' names no workers; give a number of processes" in bad.err
+    line = (*line, "--seeds", "1,2", "--workers", "tcp://127.0.0.1:1")
+    assert fails(*line, code=2).endswith("names a scheduler; with --seeds, give a number of processes")
 
 
 def test_force_begins_anew(run: Run, network: Path) -> None:
