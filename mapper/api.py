@@ -107,7 +107,7 @@ def map_network(
     MapperError
         Base of both, for all other input that is wrong. A message is one line.
     """
-    from mapper.fleet.start import check_workers
+    from mapper.fleet.start import ask_workers
     from mapper.limits.constraints import ConstraintFile
     from mapper.runtime.arguments import check_arguments
     from mapper.runtime.resources import all_cores, default_memory
@@ -132,9 +132,8 @@ def map_network(
         )
         constraint_file = None if constraints is None else ConstraintFile.read(Path(constraints))
         source = _source(network, neurons, sizes, rates, columns, weights_are)
-        request = MapRequest(
-            source, cores, settings, constraint_file, split_neurons, (), check_workers(workers)
-        )
+        asked = ask_workers(workers, settings.threads)
+        request = MapRequest(source, cores, settings, constraint_file, split_neurons, (), asked)
         folder = Path(tempfile.mkdtemp(prefix="mapper-", dir=workdir))
         try:
             return _map(request, folder, progress)

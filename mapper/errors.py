@@ -36,6 +36,10 @@ class CannotResumeError(MapperError):
     """What was left of an earlier run belongs to another network or other settings."""
 
 
+class ResumableError(MapperError):
+    """What works for the run is gone; the steps that it has finished stay for --resume."""
+
+
 @contextmanager
 def as_mapper_errors() -> Iterator[None]:
     """Errors of files, networks and chips become a `MapperError` with the same line."""

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from chipsim.chip.model import Chip
 from mapper.fleet.start import start_workers
+from mapper.fleet.workers import Asked
 from mapper.inputs.listener import Listener
 from mapper.inputs.source import Effort, Source, open_source
 from mapper.inputs.split import split_network
@@ -38,8 +39,7 @@ class MapRequest:
     constraints : neurons that are pinned or kept together
     split_neurons : spread synapses that are more than a core holds over relay neurons
     command : words of the command line, for the report
-    workers : processes to start, the address of a Dask scheduler, its file, or a client; None for
-        the threads of this process
+    workers : look at a network that is streamed; None for the threads of this process
     """
 
     source: Source
@@ -48,7 +48,7 @@ class MapRequest:
     constraints: ConstraintFile | None = None
     split_neurons: bool = False
     command: tuple[str, ...] = ()
-    workers: Any = None
+    workers: Asked | None = None
 
     @property
     def effort(self) -> Effort:
@@ -124,9 +124,7 @@ def mapped(
             if here:
                 listener.note(f"note: --workers is not used: {here}")
             else:
-                workers = held.enter_context(
-                    start_workers(request.workers, settings.threads, place.folder)
-                )
+                workers = held.enter_context(start_workers(request.workers, place.folder / SCRATCH))
         mapping = map_network(network, chip, settings, scratch, monitor, constraints, plan, workers)
         imported = original.path.parent == place.folder
         path = original.path

@@ -51,6 +51,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="W",
         help="N processes, or Dask: tcp://HOST:PORT, FILE.json",
     )
+    method.add_argument(
+        "--worker-threads",
+        type=common.positive,
+        metavar="N",
+        help="of each worker (default: a share of --threads)",
+    )
+    method.add_argument(
+        "--worker-memory",
+        type=common.size,
+        metavar="SIZE",
+        help="of each worker; one that takes more is started again",
+    )
+    method.add_argument(
+        "--patience",
+        type=common.seconds,
+        metavar="SECONDS",
+        help="wait so long without any worker (default: 600)",
+    )
     method.add_argument("--seeds", metavar="A..B", help="a run for each seed: 1..8, or 1,4,9")
     many.add_keep(method)
 
@@ -58,6 +76,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     from dataclasses import replace
 
+    from mapper.fleet.start import ask_workers
     from mapper.portfolio.run import RunTask, run_into_folder
     from mapper.results.output import read_report
     from mapper.results.output_folder import is_complete, partial_folder
@@ -86,7 +105,11 @@ def run(options: argparse.Namespace) -> int:
         common.say(options, f"{output}: is complete already")
         return _print_results(options, report, output)
     tuning.tell_unread(options, settings)
-    request = replace(_request(options, chip, settings), workers=options.workers)
+    workers = ask_workers(
+        options.workers, settings.threads, options.worker_threads, options.worker_memory,
+        options.patience,
+    )  # fmt: skip
+    request = replace(_request(options, chip, settings), workers=workers)
     task = RunTask(request, output, options.keep_scratch, options.force, options.resume)
     stop = Stop(GRACE)
 
@@ -112,6 +135,11 @@ def _run_seeds(options: argparse.Namespace) -> int:
     seeds = parse_seeds(options.seeds)
     if options.seed:
         raise UsageError("--seed and --seeds are both given; give one")
+    if (options.worker_threads, options.worker_memory, options.patience) != (None, None, None):
+        raise UsageError(
+            "--worker-threads, --worker-memory and --patience are of workers that share one run; "
+            "with --seeds, leave them out"
+        )
     if isinstance(options.workers, str):
         raise UsageError("--workers names a scheduler; with --seeds, give a number of processes")
     output = options.output or Path(f"{_stem(options.network)}-portfolio")

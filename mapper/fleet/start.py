@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mapper.errors import UsageError, shown
+from mapper.fleet.workers import PATIENCE, Asked
 from storage.extras import DISTRIBUTION
 
 if TYPE_CHECKING:
@@ -43,7 +44,34 @@ def check_workers(given: Any) -> Any:
         raise UsageError(f"workers: {error}") from error
 
 
-def start_workers(where: Any, threads: int, folder: Path) -> AbstractContextManager[DaskWorkers]:
+def ask_workers(
+    given: Any,
+    threads: int,
+    each: int | None = None,
+    memory: int | None = None,
+    patience: float | None = None,
+) -> Asked | None:
+    """Workers as they are asked for; None if they are not.
+
+    threads : of all that are started together, unless `each` says it of one
+
+    Raises `UsageError` for what cannot be asked of workers that are there already.
+    """
+    where = check_workers(given)
+    named = [name for name, value in (("--worker-threads", each), ("--worker-memory", memory))
+             if value is not None]  # fmt: skip
+    if named and not isinstance(where, int):
+        raise UsageError(f"{named[0]} is of workers that are started: give --workers a number")
+    if where is None:
+        if patience is not None:
+            raise UsageError("--patience is with workers; give --workers, too, or leave it out")
+        return None
+    if each is None:
+        each = max(1, threads // where) if isinstance(where, int) else 1
+    return Asked(where, each, memory, patience or PATIENCE)
+
+
+def start_workers(asked: Asked, folder: Path) -> AbstractContextManager[DaskWorkers]:
     """Workers of a run, see `DaskWorkers`; raises `UsageError` if they cannot be had."""
     try:
         engine = import_module("mapper.fleet.dask")
@@ -53,5 +81,5 @@ def start_workers(where: Any, threads: int, folder: Path) -> AbstractContextMana
         raise UsageError(
             f"--workers needs the extra distributed: pip install '{DISTRIBUTION}[distributed]'"
         ) from error
-    found: AbstractContextManager[DaskWorkers] = engine.DaskWorkers(where, threads, folder)
+    found: AbstractContextManager[DaskWorkers] = engine.DaskWorkers(asked, folder)
     return found

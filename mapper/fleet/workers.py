@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from mapper.fleet.fleet import Fleet
 from mapper.runtime.monitor import Monitor
@@ -10,6 +10,24 @@ from mapper.runtime.monitor import Monitor
 if TYPE_CHECKING:
     from mapper.graph.rows import Rows
     from storage.scratch.scratch import Scratch
+
+
+PATIENCE = 600.0
+
+
+class Asked(NamedTuple):
+    """Which workers a run is to have.
+
+    where : how many processes, the address of a scheduler, its file, or a client, which stays the
+        caller's
+    threads, memory : of each worker that is started; bytes, None for what the machine has
+    patience : seconds that a run waits without any worker
+    """
+
+    where: Any
+    threads: int = 1
+    memory: int | None = None
+    patience: float = PATIENCE
 
 
 class RowSource(Protocol):

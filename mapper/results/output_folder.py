@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from mapper.errors import CannotResumeError, MapperError
+from mapper.errors import CannotResumeError, MapperError, ResumableError
 from mapper.runtime.resume import RUN, take_up
 from storage.errors import LockedError, StorageError, StorageWarning
 from storage.exchange import exchange, sync_folder
@@ -66,8 +66,8 @@ def output_folder(
 ) -> Iterator[Work]:
     """A folder to fill, which becomes `path` when the block ends without an error.
 
-    Ctrl-C leaves PATH.partial as it is, and so does a killed process; with `resume` it is taken up
-    again, else removed. An error removes it.
+    Ctrl-C leaves PATH.partial as it is, and so does a killed process, or a `ResumableError`; with
+    `resume` it is taken up again, else removed. Any other error removes it.
 
     force : replace an output that is there
     run : what decides the result; it is kept, and compared when a run is resumed
@@ -102,7 +102,7 @@ def output_folder(
                 _finish(target, partial)
             except OSError as error:
                 raise write_error(path, error) from error
-        except (KeyboardInterrupt, CannotResumeError):
+        except (KeyboardInterrupt, CannotResumeError, ResumableError):
             raise
         except BaseException:
             _remove(partial)

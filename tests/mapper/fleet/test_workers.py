@@ -1,77 +1,21 @@
-"""Runs on workers give the bytes of a run without, also where workers are killed on the way."""
+"""Runs on workers give the bytes of a run without; see `test_failures` for those that are lost."""
 
 from __future__ import annotations
 
-import os
-import signal
 import subprocess
 import sys
-from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
-from chipsim.chip.model import Chip
 from mapper.errors import UsageError
 from mapper.fleet.start import check_workers, parse_workers, start_workers
+from mapper.fleet.workers import Asked
 from mapper.graph.network_rows import NetworkRows
-from mapper.pipeline import looked_at_here, map_network
-from mapper.results.output import scratch_in
-from mapper.runtime.memory_plan import make_plan
 from mapper.runtime.monitor import Monitor
-from mapper.settings import preset
-from storage.store.network import NetworkFile
-from tests.mapper.helpers import PROGRAM, random_network, write_network
-
-SMALL_BLOCKS = {"block_vertices": 64, "bisection_repeats": 2, "smoothing": 4}
-CHIP = Chip("small", 6, 6, neurons=32)
-
-Mapped = Callable[..., np.ndarray]
-
-
-@pytest.fixture
-def network(tmp_path: Path) -> Path:
-    """A sheet of 25 by 24 neurons with neighbours and a few far ones."""
-    rng = np.random.default_rng(3)
-    v = np.arange(600)
-    steps = rng.integers(-3, 4, (9, 600, 2))
-    near = [
-        ((v % 25 + dx) % 25) + 25 * ((v // 25 + dy) % 24) for dx, dy in steps.transpose(0, 2, 1)
-    ]
-    far = rng.integers(0, 600, 600)
-    source, target = np.tile(v, 10), np.concatenate([*near, far])
-    kept = source != target
-    return write_network(
-        tmp_path / "net.bin",
-        np.c_[source, target][kept],
-        600,
-        rng.integers(1, 9, int(kept.sum())),
-        sizes=rng.integers(1, 3, 600).tolist(),
-        block_size=32,
-    )
-
-
-@pytest.fixture
-def mapped(network: Path, tmp_path: Path) -> Mapped:
-    """Maps the network, as if it did not fit the memory, by whoever is given."""
-    made = iter(range(100))
-
-    def run(workers: Any = None, monitor: Monitor | None = None, **changes: Any) -> np.ndarray:
-        settings = preset("default", memory_bytes=1 << 30, **{**SMALL_BLOCKS, **changes})
-        with (
-            monitor or Monitor() as heard,
-            NetworkFile(network) as opened,
-            scratch_in(tmp_path / f"scratch-{next(made)}") as scratch,
-        ):
-            plan = replace(make_plan(opened, CHIP, settings), held=False, levels=False)
-            assert not looked_at_here(settings, plan, False)
-            found = map_network(opened, CHIP, settings, scratch, heard, plan=plan, workers=workers)
-        return found.core
-
-    return run
+from tests.mapper.fleet.conftest import Mapped
+from tests.mapper.helpers import PROGRAM, random_network
 
 
 @pytest.mark.jit
@@ -96,48 +40,15 @@ def test_any_number_of_workers_gives_the_same_mapping(
 ) -> None:
     pytest.importorskip("distributed")
     expected = mapped()
-    with start_workers(count, count, tmp_path) as workers:
+    with start_workers(Asked(count), tmp_path) as workers:
         assert mapped(workers).tolist() == expected.tolist()
-
-
-class Killer(Monitor):
-    """Kills a worker when a stage has looked at a share of what it expects."""
-
-    def __init__(self, stage: str, process: int) -> None:
-        super().__init__(on_progress=self._heard)
-        self._victim: tuple[str, int] | None = (stage, process)
-
-    def _heard(self, stage: str, share: float) -> None:
-        if self._victim is not None and stage == self._victim[0] and share > 0:
-            os.kill(self._victim[1], signal.SIGKILL)
-            self._victim = None
-
-    @property
-    def done(self) -> bool:
-        """Whether it has killed."""
-        return self._victim is None
-
-
-@pytest.mark.jit
-@pytest.mark.parametrize("stage", ["coarsen", "split blocks", "uncoarsen and refine"])
-def test_a_killed_worker_changes_nothing(mapped: Mapped, stage: str, tmp_path: Path) -> None:
-    pytest.importorskip("distributed")
-    expected = mapped()
-    with start_workers(2, 2, tmp_path) as workers:
-        processes = workers.client.run(os.getpid)
-        killer = Killer(stage, min(processes.values()))
-        assert mapped(workers, killer).tolist() == expected.tolist()
-        assert killer.done
-        facts = workers.facts()
-        assert facts["replaced"] == 1
-        assert facts["count"] == 2
 
 
 def test_an_address_that_nobody_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("distributed")
     monkeypatch.setattr("mapper.fleet.dask.ANSWERS_WITHIN", 0.5)
     with pytest.raises(UsageError, match=r"^--workers tcp://127.0.0.1:1: no scheduler answers"):
-        start_workers("tcp://127.0.0.1:1", 1, tmp_path)
+        start_workers(Asked("tcp://127.0.0.1:1"), tmp_path)
 
 
 @pytest.mark.jit
@@ -200,7 +111,7 @@ def test_without_the_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setitem(sys.modules, "dask", None)
     monkeypatch.delitem(sys.modules, "mapper.fleet.dask", raising=False)
     with pytest.raises(UsageError, match=r"^--workers needs the extra distributed: pip install '"):
-        start_workers(2, 2, tmp_path)
+        start_workers(Asked(2), tmp_path)
 
 
 @pytest.mark.jit
