@@ -220,7 +220,9 @@ def test_what_is_refused(fails: Callable[..., str], run: Run, network: Path) -> 
     assert bad.code == 2
     assert "'0' names no workers; give a number of processes" in bad.err
     line = (*line, "--seeds", "1,2", "--workers", "tcp://127.0.0.1:1")
-    assert fails(*line, code=2).endswith("names a scheduler; with --seeds, give a number of processes")
+    assert fails(*line, code=2).endswith(
+        "names a scheduler; with --seeds, give a number of processes"
+    )
 
 
 def test_force_begins_anew(run: Run, network: Path) -> None:
