@@ -17,6 +17,7 @@ from storage.graph import Block, Csr, Graph
 from storage.parallel import map_ordered
 from storage.store.archive import ArchiveReader
 from storage.store.codec import decode_block, decode_lists, decode_numbers
+from storage.store.index import numbered
 from storage.store.meta import MEMBER, NetworkMeta, most_meta_bytes
 from storage.store.weights import Synapses, decode_weights
 
@@ -24,16 +25,19 @@ SIZE, RATE, ID = "size", "rate", "id"  # attributes with a meaning of their own
 POPULATION = "population"  # what tells neurons apart that are called alike
 
 
+BLOCKS, WEIGHTS = "blocks/", "weights/"  # members of each block
+
+
 def block_member(index: int) -> str:
-    return f"blocks/{index:08d}"
+    return numbered(BLOCKS, index)
 
 
 def weights_member(index: int) -> str:
-    return f"weights/{index:08d}"
+    return numbered(WEIGHTS, index)
 
 
 def attribute_member(name: str, index: int) -> str:
-    return f"attributes/{name}/{index:08d}"
+    return numbered(f"attributes/{name}/", index)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +63,11 @@ class NetworkFile(Graph, Closing):
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._archive = ArchiveReader(path)
+        self._archive = ArchiveReader(path, (BLOCKS, WEIGHTS))
         try:
             if MEMBER not in self._archive:
                 raise CorruptError(f"{path}: a zip archive without {MEMBER}, not a network")
-            most = most_meta_bytes(self._archive.packed_bytes(MEMBER))
+            most = most_meta_bytes(self._archive.find(MEMBER).packed)
             self.meta = NetworkMeta.from_json(self._archive.read(MEMBER, most), str(path))
             self.vertices = self.meta.neurons
             self.connections = self.meta.connections
@@ -79,17 +83,13 @@ class NetworkFile(Graph, Closing):
 
         A block of few bytes may say that it inflates to gigabytes.
         """
-        if self.block_count > len(self._archive.names()):  # the first that is missing will do
-            last = block_member(self.block_count - 1)
-            raise CorruptError(f"{self.path}: member {last} is missing; make the network again")
-        for index in range(self.block_count):
-            first, last_vertex = self.block_bounds(index)
-            self._archive.require_size(
-                block_member(index), *self.meta.block_bytes(last_vertex - first)
-            )
-            if self.meta.synaptic is not None:
-                most = self.meta.synaptic.largest_bytes
-                self._archive.require_size(weights_member(index), 2, most)
+        whole, rest = divmod(self.vertices, self.block_size)
+        self._archive.require_sizes(BLOCKS, whole, *self.meta.block_bytes(self.block_size))
+        if rest:
+            self._archive.require_size(block_member(whole), *self.meta.block_bytes(rest))
+        if self.meta.synaptic is not None:
+            most = self.meta.synaptic.largest_bytes
+            self._archive.require_sizes(WEIGHTS, self.block_count, 2, most)
 
     def read_block(self, index: int) -> Block:
         first, last = self.block_bounds(index)
@@ -186,7 +186,7 @@ class NetworkFile(Graph, Closing):
 
     def stored_bytes(self) -> int:
         """Compressed bytes of all blocks of connections."""
-        return self._archive.stored_bytes("blocks/")
+        return self._archive.packed_bytes(BLOCKS)
 
     def close(self) -> None:
         self._archive.close()

@@ -1,0 +1,28 @@
+"""The directory of a zip archive as Python's `zipfile` reads it, an object for each member."""
+
+from __future__ import annotations
+
+import zipfile
+from pathlib import Path
+
+from storage.store.index import Member
+
+
+def members(path: Path) -> dict[str, Member] | str:
+    """All members by name, or why there are none."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            found = {}
+            for info in archive.infolist():
+                coding = "utf-8" if info.flag_bits & 0x800 else "cp437"
+                found[info.orig_filename] = Member(
+                    info.orig_filename.encode(coding),
+                    min(info.header_offset, 2**62),
+                    min(info.compress_size, 2**62),
+                    min(info.file_size, 2**62),
+                    info.CRC,
+                    min(info.compress_type, 255),
+                )
+            return found
+    except (zipfile.BadZipFile, NotImplementedError, ValueError) as error:
+        return str(error)
