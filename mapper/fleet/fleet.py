@@ -20,6 +20,10 @@ from mapper.runtime.threads import ThreadTeam, WorkspacePool
 if TYPE_CHECKING:
     from mapper.graph.rows import Rows
 
+WORTH_A_THREAD = (
+    8192  # entries of a chunk; threads hand over smaller ones for longer than they work
+)
+
 Int64 = NDArray[np.int64]
 Vertices = NDArray[np.int32] | slice
 """Some vertices, or a range of them."""
@@ -80,7 +84,8 @@ class LocalFleet:
 
     def __init__(self, rows: Rows, team: ThreadTeam) -> None:
         self._shard = Shard(rows)
-        self._team = team
+        shared = rows.entries >= WORTH_A_THREAD * rows.chunks
+        self._team = team if shared else ThreadTeam(1, team.stop)
 
     def begin(self, state: State) -> None:
         self._shard.begin(state)

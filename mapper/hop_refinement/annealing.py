@@ -18,6 +18,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from chipsim.chip.machine import STRAIGHT
+from mapper.graph.by_label import by_label
 from mapper.graph.rows import HeldRows
 from mapper.hop_refinement.mesh import CUT, Mesh, _apart
 from mapper.runtime.random import accepted, next_random
@@ -170,15 +171,11 @@ def anneal_mapping(
         return core.copy()
     core = core.copy()
     block_weights = np.bincount(core, weights=rows.sizes, minlength=cores).astype(np.int64)
-    order = np.argsort(core, kind="stable")
-    if fixed is not None:
-        order = order[~fixed[order]]
-    count = np.bincount(core[order], minlength=cores)
-    place = np.full(n, -1, np.int64)
-    place[order] = np.arange(order.size) - np.repeat(np.cumsum(count) - count, count)
+    by_core = by_label(core, cores, fixed)
+    count, order = np.diff(by_core.start), by_core.members
     members = np.full((cores, int(count.max()) + SPARE), -1, np.int32)
-    members[core[order], place[order]] = order
-    lists, grid = Lists(members, count, place), mesh.grid
+    members[core[order], by_core.place[order]] = order
+    lists, grid = Lists(members, count, by_core.place.astype(np.int64)), mesh.grid
     strength = float(rows.weights.sum(dtype=np.int64)) / n
     state = np.random.default_rng([seed, n]).integers(1, 1 << 62, 1).astype(np.uint64)
     each = cooling.count(n)

@@ -17,13 +17,15 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from mapper.graph.by_label import ByLabel, by_label
 from mapper.graph.csr import Csr
 from mapper.hop_refinement.mesh import Mesh, _apart
 from mapper.partitioning.two_way_fm import new_queues, two_way_fm
 from mapper.runtime.threads import ThreadTeam
 
 LARGEST = np.int64(2**31 - 1)
-BUNCHES = 8  # of pairs, for each thread
+BUNCHES = 8  # of pairs, for each thread, at most
+WORTH_A_CALL = 2048  # vertices of a bunch, about: fewer are done before the next call begins
 
 Int64 = NDArray[np.int64]
 Int32 = NDArray[np.int32]
@@ -41,18 +43,6 @@ class Batch(NamedTuple):
     degree: Int32
     ids: Int32
     weights: Int32
-
-
-class ByCore(NamedTuple):
-    """Vertices by core.
-
-    members, start : vertices, and where those of each core begin
-    rank : place among them, -1 for vertices that are not to move and so are none of them
-    """
-
-    members: Int64
-    start: Int64
-    rank: Int32
 
 
 @njit(cache=True, nogil=True)
@@ -121,8 +111,9 @@ def _exchange(pairs, by_core, batch, sizes, core, grid, passes, side, side_start
 
 
 @njit(cache=True, nogil=True)
-def _settle(pairs, members, start, core, side, side_start):
+def _settle(pairs, by_core, core, side, side_start):
     """Give the vertices of all pairs the core of their side; returns how many moved."""
+    members, start, _ = by_core
     moved = 0
     for p in range(pairs.shape[0]):
         at = side_start[p]
@@ -160,23 +151,15 @@ def pairwise_fm_round(
         pairs = sets[k][batch.cores[sets[k]].all(axis=1)]
         if not pairs.size:
             continue
-        members = np.argsort(core, kind="stable")
-        if fixed is not None:
-            members = members[~fixed[members]]
-        start = np.zeros(mesh.capacities.size + 1, np.int64)
-        np.cumsum(np.bincount(core[members], minlength=mesh.capacities.size), out=start[1:])
-        rank = np.full(core.size, -1, np.int32)
-        rank[members] = np.arange(members.size) - np.repeat(start[:-1], np.diff(start))
-        counts = np.diff(start)[pairs].sum(axis=1)
+        by_core = by_label(core, mesh.capacities.size, fixed)
+        counts = np.diff(by_core.start)[pairs].sum(axis=1)
         side_start = np.append(0, np.cumsum(counts))
         side = np.empty(side_start[-1], np.uint8)
-
-        by_core = ByCore(members, start, rank)
 
         def work(
             bunch: Int64,
             pairs: Int64 = pairs,
-            by_core: ByCore = by_core,
+            by_core: ByLabel = by_core,
             batch: Batch = batch,
             side: NDArray[np.uint8] = side,
             starts: Int64 = side_start,
@@ -184,7 +167,8 @@ def pairwise_fm_round(
             some, at = pairs[bunch], starts[bunch]
             return int(_exchange(some, by_core, batch, sizes, core, grid, passes, side, at))
 
-        bunches = np.array_split(np.arange(pairs.shape[0]), BUNCHES * team.threads)
+        most = max(team.threads, int(side_start[-1]) // WORTH_A_CALL)
+        bunches = np.array_split(np.arange(pairs.shape[0]), min(BUNCHES * team.threads, most))
         won += sum(team.map(work, [bunch for bunch in bunches if bunch.size]))
-        moved += int(_settle(pairs, members, start, core, side, side_start))
+        moved += int(_settle(pairs, by_core, core, side, side_start))
     return moved, won

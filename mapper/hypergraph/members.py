@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
+from mapper.graph.by_label import by_label
 from mapper.hypergraph.hypergraph import Int32, Int64
 
 
@@ -21,13 +22,10 @@ class Members(NamedTuple):
 
 def members_of(core: Int32, cores: int, spare: int) -> Members:
     """Those of a mapping; a core has places for so many vertices more than the fullest has."""
-    n = core.size
-    count = np.bincount(core, minlength=cores).astype(np.int64)
-    order = np.argsort(core, kind="stable")
-    place = np.empty(n, np.int64)
-    place[order] = np.arange(n) - np.repeat(np.cumsum(count) - count, count)
+    by_core = by_label(core, cores)
+    count, place = np.diff(by_core.start), by_core.place.astype(np.int64)
     members = np.full((cores, int(count.max()) + spare), -1, np.int32)
-    members[core, place] = np.arange(n)
+    members[core, place] = np.arange(core.size)
     return Members(members, count, place)
 
 

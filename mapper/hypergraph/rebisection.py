@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numba import njit
 
+from mapper.graph.by_label import by_label
 from mapper.hypergraph.bisection import Effort, bisect
 from mapper.hypergraph.hypergraph import Hypergraph, Int32, Int64, connectivity, make_hypergraph
 from mapper.runtime.threads import ThreadTeam
@@ -116,13 +117,14 @@ def rebisect_pairs(
         pairs = _matching(np.where(tried, 0, shared), rng)
         if not pairs:
             break
-        order = np.argsort(part, kind="stable")
-        begin = np.searchsorted(part[order], np.arange(parts + 1))
+        order, begin, _ = by_label(part, parts)
 
         def work(
-            pair: tuple[int, int], order: Int64 = order, begin: Int64 = begin, index: int = index
+            pair: tuple[int, int], order: Int32 = order, begin: Int64 = begin, index: int = index
         ) -> tuple[int, Int64]:
-            members = np.concatenate([order[begin[k] : begin[k + 1]] for k in pair])
+            members = np.concatenate([order[begin[k] : begin[k + 1]] for k in pair]).astype(
+                np.int64
+            )
             return _cut(
                 graph, members, part, pair, capacities, effort.bisection, [seed, index, *pair]
             )

@@ -12,6 +12,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from mapper.graph.by_label import by_label
 from mapper.limits.exchange import Lists, Net, Search, Targets, _fill_table, _relieve
 from mapper.limits.use import (
     AXONS_IN,
@@ -100,9 +101,8 @@ class Items:
 
     def members(self) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
         """Where the neurons of each item start, and the neurons."""
-        start = np.zeros(self.count + 1, np.int64)
-        np.cumsum(np.bincount(self.item, minlength=self.count), out=start[1:])
-        return start, np.argsort(self.item, kind="stable").astype(np.int32)
+        members, start, _ = by_label(self.item, self.count)
+        return start, members
 
 
 @dataclass(frozen=True, slots=True)

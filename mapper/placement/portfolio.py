@@ -34,6 +34,7 @@ from storage.parallel import map_ordered
 FEW = 2048  # groups below which the work of the annealing shrinks with them
 STANDARD = 4096  # groups; for more the work of the annealing grows with this power of them
 GROWTH = 0.65
+LONG = 20e6  # nanoseconds of an annealing from which several are done side by side
 SMALL = 1100  # groups up to which several annealings are run, from these start temperatures
 TEMPERATURES = (0.4, 0.8, 0.2, 0.8)
 MOST = 1000.0  # proposals per group and temperature, then
@@ -168,6 +169,8 @@ def _annealings(
             schedule = replace(schedule, rounds=10, start=0.05, near=0.1)
         yield from _annealed(problem, [(found[0], AnnealingPlacer(schedule))], rng)
         return
+    # threads of shorter ones wait for each other's Python longer than they save
+    threads = problem.threads if schedule.work > LONG else 1
     waves = max(2, repeats // len(TEMPERATURES))
     for wave in range(waves):  # the best three in turn, then the best of all that
         ranked = sorted(found, key=lambda one: one.cost)[: 3 if wave < waves - 1 else 1]
@@ -178,7 +181,7 @@ def _annealings(
             )
             for k, temperature in enumerate(TEMPERATURES)
         ]
-        for placed in _annealed(problem, tasks, rng):
+        for placed in _annealed(problem, tasks, rng, threads):
             found.append(placed)
             yield placed
 
@@ -199,15 +202,17 @@ def _work(problem: Problem, spend: Effort) -> float:
 
 
 def _annealed(
-    problem: Problem, tasks: list[tuple[Placed, Placer]], rng: np.random.Generator
+    problem: Problem,
+    tasks: list[tuple[Placed, Placer]],
+    rng: np.random.Generator,
+    threads: int = 1,
 ) -> Iterator[Placed]:
-    """Placers side by side if the graph is small, one after the other if it is not."""
+    """Placers, so many side by side."""
     rngs = rng.spawn(len(tasks))
 
     def run(number: int) -> list[Placed]:
         start, placer = tasks[number]
         return list(placer.place(problem, start, rngs[number]))
 
-    side_by_side = problem.size <= SMALL
-    for made in map_ordered(run, range(len(tasks)), problem.threads if side_by_side else 1):
+    for made in map_ordered(run, range(len(tasks)), threads):
         yield from made

@@ -39,6 +39,7 @@ LARGE = 1 << 17  # groups above which the plane is enough, and vectors are less 
 BYTES = 40  # for each connection, at most
 COARSEST = 64  # groups; small enough for a dense solver in any library to stay on one thread
 VECTORS = 4  # that span the rotations
+SINGLE = 1024  # groups up to which threads would wait for each other's Python
 SEARCHED = 512  # groups from which more than a plane is searched
 GUARD = 3  # vectors more, so that the wanted ones converge fast
 DEGREE = 16  # of the Chebyshev filter
@@ -229,7 +230,7 @@ def place_by_spectrum(
                 places = pull_together(sketch, few, *places, rounds, clock)
             return hops_of(sketch.csr, *places, splits.axes)
 
-        costs = list(map_ordered(cost, turns, threads))
+        costs = list(map_ordered(cost, turns, threads if sketch.size > SINGLE else 1))
         return [turns[k] for k in np.argsort(costs, kind="stable")]
 
     turns = list(rotations(vectors.shape[1], rng))

@@ -335,6 +335,8 @@ def _round(
 def total_cost(traffic: Traffic, spot: NDArray[np.int32], axes: Axes) -> float:
     """Twice the cost of connections and background."""
     cost = float(hops_of(traffic.csr, spot[:, 0], spot[:, 1], axes))
+    if not traffic.mass.any():
+        return cost
     background = background_of(traffic.mass, spot, axes)
     for axis, costs in enumerate((background.columns, background.rows)):
         cost += float((costs[spot[:, axis]] * traffic.mass).sum())

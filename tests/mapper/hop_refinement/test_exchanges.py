@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 from mapper.graph.affinity import favourites
+from mapper.graph.by_label import ByLabel, by_label
 from mapper.graph.rows import HeldRows, StreamedRows
 from mapper.hop_refinement.batches import batches
 from mapper.hop_refinement.mesh import DIAGONAL, NEAR, Mesh
 from mapper.hop_refinement.multilevel import pairwise_fm
 from mapper.hop_refinement.pairwise_fm import (
     Batch,
-    ByCore,
     _exchange,
     _pair_graph,
     _settle,
@@ -43,12 +43,16 @@ from tests.twins import hop_refinement as twin
 from tests.twins.machine import random_plane
 
 
-def members_of(core: np.ndarray, cores: int, fixed: np.ndarray) -> ByCore:
-    members = np.array([v for c in range(cores) for v in np.flatnonzero((core == c) & ~fixed)], int)
-    start = np.append(0, np.cumsum(np.bincount(core[~fixed], minlength=cores)))
-    rank = np.full(core.size, -1, np.int32)
-    rank[members] = np.arange(members.size) - start[core[members]]
-    return ByCore(members, start, rank)
+def members_of(core: np.ndarray, cores: int, fixed: np.ndarray) -> ByLabel:
+    lists = [np.flatnonzero((core == c) & ~fixed) for c in range(cores)]
+    members = np.concatenate(lists).astype(np.int32)
+    start = np.append(0, np.cumsum([one.size for one in lists]))
+    place = np.full(core.size, -1, np.int32)
+    for one in lists:
+        place[one] = np.arange(one.size)
+    found = by_label(core, cores, fixed)
+    assert [one.tolist() for one in found] == [members.tolist(), start.tolist(), place.tolist()]
+    return found
 
 
 @CASES
@@ -76,7 +80,7 @@ def test_exchange_of_one_pair(case: Case, seed: int) -> None:
         one, first = np.array([[a, b]]), np.zeros(1, np.int64)
         won = _exchange(one, by_core, batch, rows.sizes, core, mesh.grid, 2, side, first)
         assert core.tolist() == old.tolist()
-        moved = _settle(one, by_core.members, by_core.start, core, side, first)
+        moved = _settle(one, by_core, core, side, first)
         assert moved == np.count_nonzero(core != old)
         assert won == before - twin.all_hops(links, core.tolist(), width, plane) >= 0
         assert (load_of(rows, core, mesh) <= mesh.capacities).all()
