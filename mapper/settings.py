@@ -221,6 +221,13 @@ class Settings:
         "streamed", "partitions tried on the coarsest level; the best is kept",
         2, (1, 1000), "partitions", strong=16,
     )
+    level_tries: int = _whole(
+        "streamed", "random starts of each bisection of the coarsest level; half as many where it "
+        "is bisected with the mesh", 16, (1, 64), "starts", fast=4,
+    )
+    level_fm_passes: int = _whole(
+        "streamed", "FM passes in each of them", 3, (0, 100), "passes", fast=2,
+    )
     hop_passes: int = _whole(
         "streamed", "passes that move single neurons to cores with fewer hops",
         2, (0, 1000), "passes", fast=1, strong=3,

@@ -22,7 +22,6 @@ from mapper.hop_refinement.mesh import Mesh
 from mapper.partitioning.multilevel_bisection import BisectionEffort, bisect_graph
 from mapper.partitioning.recursive_splitting import split_limits
 
-EFFORT = BisectionEffort(tries=8, passes=3, smoothing=0)
 LARGEST = np.int64(2**31 - 1)
 
 Int64 = NDArray[np.int64]
@@ -111,7 +110,7 @@ class _Region:
 
 
 def place_by_dual_recursive_bipartitioning(
-    rows: HeldRows, mesh: Mesh, seed: int
+    rows: HeldRows, mesh: Mesh, effort: BisectionEffort, seed: int
 ) -> NDArray[np.int32]:
     """The core of every vertex; cores may be filled a little beyond their capacity.
 
@@ -143,7 +142,7 @@ def place_by_dual_recursive_bipartitioning(
             target, most0, most1 = split_limits(size, sum(counts), counts[0], capacity)
             side = np.zeros(members.size, np.uint8)
             if members.size > 1:
-                bisect_graph(graph, target, most0, most1, EFFORT, state, side)
+                bisect_graph(graph, target, most0, most1, effort, state, side)
             regions[number] = halves[0]
             regions.append(halves[1])
             behind = side == 1

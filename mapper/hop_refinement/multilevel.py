@@ -36,8 +36,9 @@ COARSEST = 60  # vertices of a core on the coarsest level: fewer cannot be balan
 LARGEST = 6  # clusters that a core has room for at least
 STALLED = 0.95  # share of the vertices that a level keeps at most
 STARTS_ENTRIES = 800_000  # entries of the coarsest level times starts
-FIRST = BisectionEffort(16, 3, 0)
+BISECTION = BisectionEffort(tries=16, passes=3, smoothing=0)
 PASSES = 2  # in which single vertices move, on each level
+UNANNEALED = 3  # the same where nothing else but exchanges follows
 FM_PASSES = 2  # of each exchange
 SETTLED = 20  # exchanges end when one saves less than one in so many hops that the first saved
 
@@ -88,6 +89,7 @@ class Effort:
     rounds : of exchanges on each level, at most
     cooling : of annealing on every level that is held, before the exchanges
     chains : annealings side by side, of which the best stays
+    bisection : of the coarsest level; with half as many tries where it is bisected with the mesh
     """
 
     gathered: int
@@ -95,6 +97,7 @@ class Effort:
     rounds: int
     cooling: Cooling | None = None
     chains: int = 1
+    bisection: BisectionEffort = BISECTION
 
 
 def coarsen(rows: Rows, cores: int, capacity: int, seed: int, team: ThreadTeam) -> Levels:
@@ -128,7 +131,7 @@ def first_parts(
         with ThreadTeam(1, team.stop) as alone:
             whole = np.zeros(rows.vertices, np.int32)
             cores = np.array([parts], np.int64)
-            how = Splitting(1, capacity, FIRST, (seed + index) % 2**31)
+            how = Splitting(1, capacity, effort.bisection, (seed + index) % 2**31)
             part, _ = split_parts(rows, whole, cores, how, effort.gathered, alone)
             pairwise_fm(rows, part, mesh, effort.rounds, effort.gathered, seed + index, alone)
             return *objective_key(rows, part, mesh, alone), part
@@ -218,7 +221,7 @@ def _refined(
             anneal_mapping(rows, core, mesh, effort.cooling, seed + depth, fixed, team.stop)
         )
     for start in starts:
-        for index in range(PASSES):
+        for index in range(PASSES if effort.cooling else UNANNEALED):
             refine_round(
                 rows, start, mesh.capacities, np.zeros_like(mesh.capacities), seed + depth, index,
                 team, seeker=_seeker(rows, mesh, fixed),
@@ -243,11 +246,26 @@ def refine_levels(
     core : of the vertices of the coarsest level; on_level : gets each level with what it ends with
     """
     top = Levels([levels.coarsest], [])
-    starts = [core]
-    if mesh.most != CUT and isinstance(levels.coarsest, HeldRows):
-        starts.append(place_by_dual_recursive_bipartitioning(levels.coarsest, mesh, seed))
-    found = [uncoarsen(top, start, mesh, effort, seed, team) for start in starts]
-    core = min(found, key=lambda one: objective_key(levels.coarsest, one, mesh, team))
+    rows = levels.coarsest
+
+    def given(team: ThreadTeam) -> Int32:
+        return uncoarsen(top, core, mesh, effort, seed, team)
+
+    def bisected(team: ThreadTeam) -> Int32:
+        assert isinstance(rows, HeldRows)
+        half = effort.bisection._replace(tries=(effort.bisection.tries + 1) // 2)
+        start = place_by_dual_recursive_bipartitioning(rows, mesh, half, seed)
+        return uncoarsen(top, start, mesh, effort, seed, team)
+
+    def start(how: Callable[[ThreadTeam], Int32]) -> Int32:
+        with ThreadTeam(1, team.stop) as alone:
+            return how(alone)
+
+    if mesh.most != CUT and isinstance(rows, HeldRows):
+        found = team.map(start, (given, bisected))
+        core = min(found, key=lambda one: objective_key(rows, one, mesh, team))
+    else:
+        core = given(team)
     on_level(levels.coarsest, core)
     if not levels.clusters:
         return core

@@ -20,7 +20,7 @@ from mapper.hop_refinement.batches import batches, pairwise_fm_batches
 from mapper.hop_refinement.gains import SeekHops
 from mapper.hop_refinement.hop_cost import hop_cost
 from mapper.hop_refinement.mesh import CUT, Mesh
-from mapper.hop_refinement.multilevel import SETTLED, Effort, Levels, refine_levels
+from mapper.hop_refinement.multilevel import BISECTION, SETTLED, Effort, Levels, refine_levels
 from mapper.hop_refinement.partners import pairs_of
 from mapper.hop_refinement.v_cycle import refine_by_chains
 from mapper.partitioning.kway_refinement import refine_round
@@ -59,7 +59,8 @@ def level_effort(settings: Settings, plan: Plan, entries: int, proposals: int) -
     proposals = min(proposals, max(LEAST_PROPOSALS, settings.anneal_budget // max(1, entries)))
     cooling = Cooling(proposals) if proposals else None
     rounds = max(1, settings.exchanges // FOR_A_LEVEL)
-    return Effort(plan.gathered, HELD_BYTES * plan.sampled, rounds, cooling, plan.chains)
+    bisection = BISECTION._replace(tries=settings.level_tries, passes=settings.level_fm_passes)
+    return Effort(plan.gathered, HELD_BYTES * plan.sampled, rounds, cooling, plan.chains, bisection)
 
 
 def refine_mapping(

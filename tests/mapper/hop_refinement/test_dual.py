@@ -11,10 +11,13 @@ from mapper.hop_refinement.dual_recursive import (
     place_by_dual_recursive_bipartitioning,
 )
 from mapper.hop_refinement.mesh import Mesh
+from mapper.partitioning.multilevel_bisection import BisectionEffort
 from tests.mapper.helpers import adjacency, grid_graph, lists_of, random_graph, rows_of
 from tests.seeds import seeds
 from tests.twins import hop_refinement as twin
 from tests.twins.machine import random_plane
+
+EFFORT = BisectionEffort(8, 3, 0)
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -57,9 +60,11 @@ def test_only_usable_cores_are_used(seed: int) -> None:
     capacity = int(rows.sizes.sum()) // np.count_nonzero(usable) + 4
     axes = random_plane(seed, width, height).axes
     mesh = Mesh(width, height, np.where(usable, capacity, 0), coordinates=axes)
-    core = place_by_dual_recursive_bipartitioning(rows, mesh, seed)
+    core = place_by_dual_recursive_bipartitioning(rows, mesh, EFFORT, seed)
     assert usable[core].all()
-    assert core.tolist() == place_by_dual_recursive_bipartitioning(rows, mesh, seed).tolist()
+    assert (
+        core.tolist() == place_by_dual_recursive_bipartitioning(rows, mesh, EFFORT, seed).tolist()
+    )
 
 
 @pytest.mark.jit
@@ -71,7 +76,7 @@ def test_a_sheet_lies_flat() -> None:
     found = [
         twin.all_hops(
             lists_of(graph),
-            place_by_dual_recursive_bipartitioning(rows_of(graph), mesh, seed).tolist(),
+            place_by_dual_recursive_bipartitioning(rows_of(graph), mesh, EFFORT, seed).tolist(),
             cores,
         )
         for seed in range(5)
