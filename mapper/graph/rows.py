@@ -37,10 +37,12 @@ class Rows(ABC):
     """A symmetric graph with sized vertices and int32 weights.
 
     entries : entries of all rows together; those of a graph seen through a sample only about
+    at_hand : whether all are in memory
     fleet : who looks at them; None for the threads that a pass is given
     """
 
     entries: int
+    at_hand: bool = False
     fleet: Fleet | None = None
     _sizes: NDArray[np.int64]
 
@@ -75,6 +77,8 @@ class Rows(ABC):
 
 class HeldRows(Rows):
     """All rows in memory: 8 bytes an entry."""
+
+    at_hand = True
 
     def __init__(
         self,

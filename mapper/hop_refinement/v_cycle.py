@@ -52,6 +52,7 @@ class InnerRows(Rows):
         self._rows, self._core = rows, core
         self._sizes = rows.sizes
         self.entries = rows.entries  # at most
+        self.at_hand = rows.at_hand
 
     @property
     def chunks(self) -> int:

@@ -24,12 +24,11 @@ from mapper.fleet.shard import Shard, State, by_label
 from mapper.graph.affinity import sum_by_part
 from mapper.graph.csr import Chunk
 from mapper.graph.rows import Rows
+from mapper.partitioning.pass_steps import steps_of
 from mapper.runtime.callbacks import Advance, ignore
 from mapper.runtime.threads import ThreadTeam, WorkspacePool
 
-ROUNDS = 24  # times in a pass that moves take effect; fewer at once leave longer waits for slack
 SWAPS_TRIED = 16  # waiting vertices that are looked at for a partner
-LEAST_CHUNKS = 4  # looked at between; more than threads, so that none waits for long
 
 
 @njit(cache=True, nogil=True)
@@ -214,7 +213,8 @@ def refine_round(
     advance: Advance = ignore,
     seeker: Seeker | None = None,
 ) -> Round:
-    """Look at all vertices once, chunks in random order; `part` changes in place.
+    """Look at all vertices once; `part` changes in place. Of gains alike the first looked at wins:
+    of rows that are not at hand the lowest vertex of a step.
 
     part : ndarray[int32], shape (vertices,); capacities, floor : ndarray[int64], shape
     (parts,), what each part may hold at most, and what moves must leave in it at least
@@ -230,15 +230,13 @@ def refine_round(
     fleet = fleet_of(rows, team)
     fleet.begin(State(part, block_weights, rows.sizes, (seeker,)))
     moved = outside = everything = 0
-    order = rng.permutation(rows.chunks)
-    step = max(LEAST_CHUNKS, -(-order.size // ROUNDS))
-    for start in range(0, order.size, step):
-        found = list(fleet.each(seek, order[start : start + step].tolist(), advance=advance))
+    for some in steps_of(rows, seed, index, rng):
+        found = list(fleet.each(seek, some, advance=advance))
         table = np.hstack([moves.table for moves in found])
         ranked = np.argsort(-table[2], kind="stable")
         moved += move_in_order(ranked, table, rows.sizes, part, block_weights, capacities, floor)
         fleet.settled(table[0])
-        for some in found:
-            outside += some.outside
-            everything += some.everything
+        for moves in found:
+            outside += moves.outside
+            everything += moves.everything
     return Round(moved, outside, everything)

@@ -20,11 +20,12 @@ from mapper.fleet.shard import Shard, State, by_label
 from mapper.graph.affinity import sum_by_part
 from mapper.graph.csr import Chunk
 from mapper.graph.rows import Rows
+from mapper.partitioning.pass_steps import steps_of
 from mapper.runtime.callbacks import Advance, ignore
 from mapper.runtime.random import mixed
 from mapper.runtime.threads import ThreadTeam
 
-ROUND_CHUNKS = 16  # chunks that see the same frozen state; many, so that threads rarely wait
+ROUND_CHUNKS = 16  # of rows at hand that see the same frozen state; so threads rarely wait
 
 
 class Labels(NamedTuple):
@@ -174,7 +175,7 @@ def propagate(
     team: ThreadTeam,
     advance: Advance = ignore,
 ) -> int:
-    """One round of label propagation over all vertices, chunks in random order; returns moves."""
+    """One round of label propagation over all vertices; returns moves."""
     n = rows.vertices
     rng = np.random.default_rng([seed, index])
     salt = int(rng.integers(2**62))
@@ -182,9 +183,8 @@ def propagate(
     fleet = fleet_of(rows, team)
     fleet.begin(State(labels.cluster, labels.size, rows.sizes))
     moves = 0
-    order = rng.permutation(rows.chunks)
-    for stamp, start in enumerate(range(0, order.size, ROUND_CHUNKS)):
-        some = order[start : start + ROUND_CHUNKS].tolist()
+    steps = steps_of(rows, seed, index, rng, ROUND_CHUNKS)
+    for stamp, some in enumerate(steps):
         found = list(fleet.each(wish, some, limit, salt, advance=advance))
         for first, target, favourite in found:
             last = first + target.size

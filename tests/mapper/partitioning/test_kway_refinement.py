@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from mapper.graph.rows import Rows, StreamedRows
-from mapper.partitioning import kway_refinement as kway
+from mapper.partitioning import pass_steps
 from mapper.partitioning.kway_refinement import _best_moves, move_in_order, refine_round
 from mapper.runtime.threads import ThreadTeam
 from storage.store.memory import MemoryGraph
@@ -198,8 +198,8 @@ def test_outside_is_the_cut_where_nothing_may_move(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(20))
 def test_one_vertex_at_a_time_never_worsens(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """With nothing moved unseen, the cut falls by each gain."""
-    monkeypatch.setattr(kway, "ROUNDS", 10**6)
-    monkeypatch.setattr(kway, "LEAST_CHUNKS", 1)
+    monkeypatch.setattr(pass_steps, "STEPS", 10**6)
+    monkeypatch.setattr(pass_steps, "LEAST_CHUNKS", 1)
     rng = np.random.default_rng(seed)
     graph = random_graph(rng, 30, block_size=1)
     part, load = random_parts(rng, graph, 4)
