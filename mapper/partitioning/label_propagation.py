@@ -2,9 +2,9 @@
 
 Meyerhenke, Sanders and Schulz (SEA 2014): every vertex joins the cluster that it is connected to
 most, as long as that cluster stays below a limit. Akhremtsev, Sanders and Schulz (arXiv
-1404.4887) do it from disk with O(vertices) memory, as here. Chunks of a round are looked at by
-all threads against the same frozen clusters; their moves then take effect in order. The result
-depends on the rounds, not on the threads.
+1404.4887) do it from disk with O(vertices) memory, as here. Chunks of a step are looked at by
+all threads against the same frozen clusters; what they wish for then takes effect. The result
+depends on the steps, not on the threads.
 """
 
 from __future__ import annotations
@@ -21,22 +21,12 @@ from mapper.graph.affinity import sum_by_part
 from mapper.graph.csr import Chunk
 from mapper.graph.rows import Rows
 from mapper.partitioning.pass_steps import steps_of
+from mapper.partitioning.wishes import Labels, join_in_order, join_together
 from mapper.runtime.callbacks import Advance, ignore
 from mapper.runtime.random import mixed
 from mapper.runtime.threads import ThreadTeam
 
 ROUND_CHUNKS = 16  # of rows at hand that see the same frozen state; so threads rarely wait
-
-
-class Labels(NamedTuple):
-    """Clusters while they grow: label per vertex, size per label, and the last favourites.
-
-    favourite : of all vertices, or of those of the chunk that is looked at
-    """
-
-    cluster: NDArray[np.int32]
-    size: NDArray[np.int64]
-    favourite: NDArray[np.int32]
 
 
 @njit(cache=True, nogil=True)
@@ -75,33 +65,10 @@ def _propose(chunk, sizes, labels, limit, seed, affinity, connected, target):
 
 
 @njit(cache=True, nogil=True)
-def _join(first, last, sizes, labels, limit, target, joined, stamp):
-    """Let the vertices first .. last-1 move to their targets, in order; returns how many did.
-
-    target : of these vertices
-    Two single vertices often choose each other: once another vertex has joined v's cluster in this
-    round (`joined` holds the round's stamp), v stays where it is.
-    """
-    cluster, cluster_sizes, _ = labels
-    moved = 0
-    for v in range(first, last):
-        own, to = cluster[v], target[v - first]
-        if to == own or cluster_sizes[to] == 0 or cluster_sizes[to] + sizes[v] > limit:
-            continue
-        if joined[own] == stamp and cluster_sizes[own] > sizes[v]:
-            continue
-        cluster_sizes[own] -= sizes[v]
-        cluster_sizes[to] += sizes[v]
-        cluster[v] = to
-        joined[to] = stamp
-        moved += 1
-    return moved
-
-
-@njit(cache=True, nogil=True)
 def _match_two_hop(sizes, labels, limit, waiting):
     """Join single vertices that like the same cluster (or nothing) pairwise or in groups.
 
+    Vertices that like the same one meet in ascending order; those of others are none of theirs.
     waiting : scratch, shape (vertices + 1,), filled with -1; last place for those without any
     """
     cluster, cluster_sizes, favourite = labels.cluster, labels.size, labels.favourite
@@ -149,21 +116,28 @@ def start_clusters(rows: Rows) -> Labels:
 
 
 class Wishes(NamedTuple):
-    """What the vertices of a chunk wish for, and their favourites; see `_propose`."""
+    """What the vertices of a chunk wish for, and their favourites; see `_propose`.
 
+    vertices, targets : those that wish for another cluster than their own, ascending, and which
+    first, favourite : the first vertex, and the favourites of all
+    """
+
+    vertices: NDArray[np.int32]
+    targets: NDArray[np.int32]
     first: int
-    target: NDArray[np.int32]
     favourite: NDArray[np.int32]
 
 
 def wish(shard: Shard, chunk: Chunk, limit: int, salt: int) -> Wishes:
     """The clusters that the vertices of a chunk wish for."""
     cluster, held, sizes, _ = shard.state
-    found = Wishes(chunk.first, *np.empty((2, chunk.vertices), np.int32))
-    labels = Labels(cluster, held, found.favourite)
+    target, favourite = np.empty((2, chunk.vertices), np.int32)
+    labels = Labels(cluster, held, favourite)
     with shard.borrow(by_label, held.size, np.int32) as (affinity, connected):
-        _propose(chunk, sizes, labels, limit, salt, affinity, connected, found.target)
-    return found
+        _propose(chunk, sizes, labels, limit, salt, affinity, connected, target)
+    wishing = np.flatnonzero(target != cluster[chunk.first : chunk.first + chunk.vertices])
+    vertices = (wishing + chunk.first).astype(np.int32)
+    return Wishes(vertices, target[wishing], chunk.first, favourite)
 
 
 def propagate(
@@ -175,23 +149,29 @@ def propagate(
     team: ThreadTeam,
     advance: Advance = ignore,
 ) -> int:
-    """One round of label propagation over all vertices; returns moves."""
+    """One round of label propagation over all vertices; returns moves.
+
+    The wishes of a step are settled in order where the rows are at hand, else together
+    (`mapper.partitioning.wishes`).
+    """
     n = rows.vertices
     rng = np.random.default_rng([seed, index])
     salt = int(rng.integers(2**62))
-    joined = np.full(n, -1, np.int32)
+    joined = np.full(n, -1, np.int32) if rows.at_hand else np.zeros(n, np.bool_)
     fleet = fleet_of(rows, team)
     fleet.begin(State(labels.cluster, labels.size, rows.sizes))
     moves = 0
-    steps = steps_of(rows, seed, index, rng, ROUND_CHUNKS)
-    for stamp, some in enumerate(steps):
+    for stamp, some in enumerate(steps_of(rows, seed, index, rng, ROUND_CHUNKS)):
         found = list(fleet.each(wish, some, limit, salt, advance=advance))
-        for first, target, favourite in found:
-            last = first + target.size
-            labels.favourite[first:last] = favourite
-            moves += _join(first, last, rows.sizes, labels, limit, target, joined, stamp)
-        for first, target, _ in found:
-            fleet.settled(slice(first, first + target.size))
+        for one in found:
+            labels.favourite[one.first : one.first + one.favourite.size] = one.favourite
+        vertices = np.concatenate([one.vertices for one in found])
+        targets = np.concatenate([one.targets for one in found])
+        if rows.at_hand:
+            moves += join_in_order(vertices, targets, rows.sizes, labels, limit, joined, stamp)
+        else:
+            moves += join_together(vertices, targets, rows.sizes, labels, limit, salt, joined)
+        fleet.settled(vertices)
     return moves
 
 

@@ -87,6 +87,34 @@ def join(
     return moved
 
 
+def join_together(
+    wishes: dict[int, int],
+    sizes: Sequence[int],
+    cluster: list[int],
+    held: list[int],
+    limit: int,
+    salt: int,
+) -> int:
+    """Grants by label, each from the state before the step; wishes : vertex to label."""
+    granted: dict[int, int] = {}
+    for label in set(wishes.values()):
+        left = limit - held[label] if held[label] else -1
+        for v in sorted(v for v, to in wishes.items() if to == label):
+            if sizes[v] <= left:
+                left -= sizes[v]
+                granted[v] = label
+    gave, before = set(granted.values()), list(cluster)
+    rank = {label: mix(label, 0, salt) for label in range(len(held))}
+    moves = {
+        v: to for v, to in granted.items() if before[v] not in gave or rank[before[v]] <= rank[to]
+    }
+    for v, to in moves.items():
+        held[before[v]] -= sizes[v]
+        held[to] += sizes[v]
+        cluster[v] = to
+    return len(moves)
+
+
 def match_two_hop(
     sizes: Sequence[int],
     cluster: list[int],

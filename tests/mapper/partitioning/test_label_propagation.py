@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from mapper.graph.rows import HeldRows, Rows, StreamedRows
 from mapper.partitioning.label_propagation import (
-    Labels,
-    _join,
     _match_two_hop,
     _propose,
     cluster_vertices,
     propagate,
     start_clusters,
 )
+from mapper.partitioning.wishes import Labels, join_in_order, join_together
 from mapper.runtime.threads import ThreadTeam
 from tests.mapper.helpers import adjacency, grid_graph, random_graph, random_parts, rows_of
 from tests.twins import streamed as naive
@@ -42,13 +45,93 @@ def test_propose_and_join(seed: int) -> None:
             for v, links in enumerate(adjacency(*chunk[1:]), chunk.first):
                 expected = naive.propose(v, links, sizes, cluster, held, limit, salt)
                 assert (target[v], favourite[v]) == expected
-        for first, last in ((0, n // 2), (n // 2, n)):
-            moved = _join(first, last, rows.sizes, labels, limit, target[first:], joined, stamp)
+        for some in np.array_split(np.flatnonzero(target != cluster).astype(np.int32), 2):
+            moved = join_in_order(some, target[some], rows.sizes, labels, limit, joined, stamp)
             assert moved == naive.join(
-                range(first, last), sizes, cluster, held, limit, target.tolist(), twin_joined
+                some.tolist(), sizes, cluster, held, limit, target.tolist(), twin_joined
             )
         assert labels.cluster.tolist() == cluster
         assert labels.size.tolist() == held
+
+
+class Step(NamedTuple):
+    """Labels, and a step of wishes: vertex and label."""
+
+    sizes: list[int]
+    cluster: list[int]
+    wishes: list[tuple[int, int]]
+    limit: int
+    salt: int
+
+
+@st.composite
+def some_steps(draw: st.DrawFn) -> Step:
+    """Labels are those of one of their vertices, wishes are for labels of others, in any order."""
+    n = draw(st.integers(2, 24))
+    sizes = draw(st.lists(st.integers(0, 3), min_size=n, max_size=n))
+    cluster = draw(st.lists(st.integers(0, n - 1), min_size=n, max_size=n))
+    if draw(st.booleans()):  # all single
+        cluster = list(range(n))
+    wanted = draw(st.lists(st.integers(0, n - 1), min_size=n, max_size=n))
+    wishing = draw(st.permutations(range(n)))[: draw(st.integers(0, n))]
+    wishes = [(v, wanted[v]) for v in wishing if wanted[v] != cluster[v]]
+    return Step(sizes, cluster, wishes, draw(st.integers(1, 12)), draw(st.integers(0, 2**62)))
+
+
+def settled(step: Step) -> tuple[np.ndarray, np.ndarray, int]:
+    """Clusters, what they hold, and moves, once the wishes are settled together."""
+    n, sizes = len(step.sizes), np.array(step.sizes)
+    held = np.bincount(step.cluster, weights=sizes, minlength=n).astype(np.int64)
+    labels = Labels(np.array(step.cluster, np.int32), held, np.empty(0, np.int32))
+    vertices, targets = np.array(sorted(step.wishes), np.int32).reshape(-1, 2).T.copy()
+    joined = np.zeros(n, np.bool_)
+    moved = join_together(vertices, targets, sizes, labels, step.limit, step.salt, joined)
+    assert not joined.any()
+    return labels.cluster, held, int(moved)
+
+
+@settings(deadline=None)  # the first call compiles
+@given(some_steps())
+def test_wishes_are_settled_together(step: Step) -> None:
+    """As the twin does it, which sees the wishes in any order."""
+    before = np.bincount(step.cluster, weights=step.sizes, minlength=len(step.sizes))
+    held, cluster = before.astype(int).tolist(), list(step.cluster)
+    moved = naive.join_together(dict(step.wishes), step.sizes, cluster, held, step.limit, step.salt)
+    found = settled(step)
+    assert (found[0].tolist(), found[1].tolist(), found[2]) == (cluster, held, moved)
+
+
+@settings(deadline=None)  # the first call compiles
+@given(some_steps())
+def test_together_no_cluster_grows_above_the_limit(step: Step) -> None:
+    cluster, held, moved = settled(step)
+    sizes = np.array(step.sizes)
+    before = np.bincount(step.cluster, weights=sizes, minlength=sizes.size)
+    assert held.tolist() == np.bincount(cluster, weights=sizes, minlength=sizes.size).tolist()
+    assert (held <= np.maximum(before, step.limit)).all()
+    wished = dict(step.wishes)
+    changed = np.flatnonzero(cluster != step.cluster)
+    assert all(cluster[v] == wished[v] for v in changed)
+    assert changed.size == moved
+
+
+@settings(deadline=None)  # the first call compiles
+@given(some_steps())
+def test_together_no_two_single_vertices_change_places(step: Step) -> None:
+    cluster, _, _ = settled(step)
+    members = np.bincount(step.cluster, minlength=cluster.size)
+    for v, to in step.wishes:
+        for u, back in step.wishes:
+            alone = members[step.cluster[v]] == members[step.cluster[u]] == 1
+            if alone and to == step.cluster[u] and back == step.cluster[v]:
+                assert (cluster[v], cluster[u]) != (to, back)
+
+
+def test_of_two_that_choose_each_other_one_stays_by_the_salt() -> None:
+    found = {
+        tuple(settled(Step([1, 1], [0, 1], [(0, 1), (1, 0)], 2, salt))[0]) for salt in range(9)
+    }
+    assert found == {(0, 0), (1, 1)}
 
 
 @pytest.mark.parametrize("seed", range(40))
