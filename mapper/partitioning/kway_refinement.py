@@ -2,8 +2,10 @@
 
 Size-constrained label propagation on parts, with one addition: a vertex whose best part is full
 waits for slack there, and takes it as soon as another vertex leaves. In a partition with hardly
-any slack such chains of moves are most of what can be gained. Chunks of a round are looked at by
+any slack such chains of moves are most of what can be gained. Chunks of a step are looked at by
 all threads against the same frozen parts; the moves then take effect together, best gain first.
+Where rows are not at hand, that is one step behind: the moves of step s + 1 are found in the parts
+after step s - 1, so that others may look on while step s is settled.
 
 Where a vertex is best off is told by a `Seeker`: the one here goes by the cut, that of
 `mapper.hop_refinement.gains` by the distance to its neighbours.
@@ -12,6 +14,7 @@ Where a vertex is best off is told by a `Seeker`: the one here goes by the cut, 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import deque
 from dataclasses import dataclass
 from functools import partial
 
@@ -28,6 +31,7 @@ from mapper.partitioning.pass_steps import steps_of
 from mapper.runtime.callbacks import Advance, ignore
 from mapper.runtime.threads import ThreadTeam, WorkspacePool
 
+BEHIND = 1  # steps that are looked at before the moves of one take effect, of rows not at hand
 SWAPS_TRIED = 16  # waiting vertices that are looked at for a partner
 
 
@@ -230,8 +234,13 @@ def refine_round(
     fleet = fleet_of(rows, team)
     fleet.begin(State(part, block_weights, rows.sizes, (seeker,)))
     moved = outside = everything = 0
-    for some in steps_of(rows, seed, index, rng):
-        found = list(fleet.each(seek, some, advance=advance))
+    behind = 0 if rows.at_hand else BEHIND
+    looked: deque[list[Moves]] = deque()
+    for some in [*steps_of(rows, seed, index, rng), *([[]] * behind)]:
+        looked.append(list(fleet.each(seek, some, advance=advance)))
+        if len(looked) <= behind:
+            continue
+        found = looked.popleft()
         table = np.hstack([moves.table for moves in found])
         ranked = np.argsort(-table[2], kind="stable")
         moved += move_in_order(ranked, table, rows.sizes, part, block_weights, capacities, floor)

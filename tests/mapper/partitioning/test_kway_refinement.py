@@ -7,9 +7,17 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
+from mapper.graph.csr import Chunk
 from mapper.graph.rows import Rows, StreamedRows
 from mapper.partitioning import pass_steps
-from mapper.partitioning.kway_refinement import _best_moves, move_in_order, refine_round
+from mapper.partitioning.kway_refinement import (
+    Moves,
+    SeekCut,
+    _best_moves,
+    move_in_order,
+    refine_round,
+)
+from mapper.partitioning.pass_steps import steps_of
 from mapper.runtime.threads import ThreadTeam
 from storage.store.memory import MemoryGraph
 from tests.mapper.helpers import (
@@ -203,13 +211,59 @@ def test_one_vertex_at_a_time_never_worsens(seed: int, monkeypatch: pytest.Monke
     rng = np.random.default_rng(seed)
     graph = random_graph(rng, 30, block_size=1)
     part, load = random_parts(rng, graph, 4)
-    rows, lists = StreamedRows(graph, graph.vertex_sizes(), 0), lists_of(graph)
+    rows, lists = rows_of(graph), lists_of(graph)
+    assert rows.chunks == rows.vertices
     room, floor = np.full(4, int(load.max()) + 1), np.zeros(4, np.int64)
     with ThreadTeam(2) as team:
         for index in range(5):
             before = cut(lists, part.tolist())
             done = refine_round(rows, part, room, floor, seed, index, team)
             assert cut(lists, part.tolist()) <= before - done.moves
+
+
+class Watched(SeekCut):
+    """Takes down the parts that chunks see, by their first vertex."""
+
+    def __init__(self, parts: int) -> None:
+        super().__init__(parts)
+        self.seen: dict[int, tuple[list[int], list[int]]] = {}
+
+    def seek(self, chunk: Chunk, part: np.ndarray, block_weights: np.ndarray) -> Moves:
+        self.seen[chunk.first] = part.tolist(), block_weights.tolist()
+        return super().seek(chunk, part, block_weights)
+
+
+@pytest.mark.parametrize("behind", [0, 1])
+@pytest.mark.parametrize("seed", range(12))
+def test_moves_of_streamed_rows_are_settled_one_step_behind(seed: int, behind: int) -> None:
+    """Step s sees the parts after step s - 2 there, after step s - 1 where rows are at hand."""
+    rng = np.random.default_rng(seed)
+    graph = random_graph(rng, 160, block_size=4)
+    part, load = random_parts(rng, graph, 4)
+    room, floor = load + 2, np.zeros(4, np.int64)
+    rows: Rows = StreamedRows(graph, graph.vertex_sizes(), 0) if behind else rows_of(graph)
+    own, held, lists = part.tolist(), load.tolist(), links_of(rows)
+    sizes, firsts = rows.sizes.tolist(), [rows.read(index).first for index in range(rows.chunks)]
+    seeker, found, looked = Watched(4), part.copy(), []
+    with ThreadTeam(2) as team:
+        done = refine_round(rows, found, room, floor, seed, 3, team, seeker=seeker)
+    steps = steps_of(rows, seed, 3, np.random.default_rng([seed, 3]))
+    assert len(steps) > 5
+    moved = 0
+    for some in [*steps, *([[]] * behind)]:
+        moves = []
+        for index in some:
+            assert seeker.seen[firsts[index]] == (own, held)
+            last = firsts[index] + rows.read(index).vertices
+            links = lists[firsts[index] : last]
+            moves += naive.best_moves(firsts[index], links, own, held)[0]
+        # of gains alike that of the lowest vertex, or of the first that was looked at
+        looked.append(sorted(moves, key=lambda move: (-move[2], behind * move[0])))
+        if len(looked) > behind:
+            moved += naive.move_in_order(
+                looked.pop(0), sizes, own, held, room.tolist(), floor.tolist()
+            )
+    assert (done.moves, found.tolist()) == (moved, own)
 
 
 def test_halves_of_a_grid_are_put_right_with_room_for_one() -> None:
