@@ -186,8 +186,10 @@ def _source(
     weights_are: str | None,
 ) -> Source:
     """The network as it was given; raises `UsageError` for arguments that are of other networks."""
-    from mapper.inputs.source import RATES_WORDS, Source, is_network_name
+    from mapper.inputs.source import RATES_WORDS, Source
+    from storage.address import path_of
     from storage.formats.columns import name_columns
+    from storage.store.network import is_network_name
 
     if neurons is not None and not isinstance(network, tuple | list):
         raise UsageError("neurons is for a network of edge arrays only; leave it out")
@@ -199,7 +201,7 @@ def _source(
         raise UsageError(f'weights_are is {weights_are!r}; give "rate" or "synapse"')
     chosen = None
     if isinstance(network, str | os.PathLike):
-        network = Path(network)
+        network = path_of(network)
         if columns is not None and is_network_name(network):
             raise UsageError(f"{network}: is a network file; columns are those of a table")
         try:

@@ -44,10 +44,12 @@ class ResumableError(MapperError):
 def as_mapper_errors() -> Iterator[None]:
     """Errors of files, networks and chips become a `MapperError` with the same line."""
     from chipsim.errors import ChipError
-    from storage.errors import StorageError
+    from storage.errors import MissingExtraError, StorageError
 
     try:
         yield
+    except MissingExtraError as error:
+        raise UsageError(str(error)) from error
     except (StorageError, ChipError) as error:
         raise MapperError(str(error)) from error
     except OSError as error:
@@ -59,12 +61,14 @@ def known_error(error: Exception) -> tuple[str, int] | None:
     """Message and exit code of an error that a user can do something about."""
     from chipsim.errors import ChipError
     from hw.errors import HwError, NotBuiltError
-    from storage.errors import MemoryShortError, StorageError
+    from storage.errors import MemoryShortError, MissingExtraError, StorageError
 
     if isinstance(error, MapperError):
         return str(error), error.exit_code
     if isinstance(error, MemoryShortError | NotBuiltError):
         return str(error), DOES_NOT_FIT
+    if isinstance(error, MissingExtraError):
+        return str(error), USAGE
     if isinstance(error, StorageError | ChipError | HwError):
         return str(error), BAD_INPUT
     if isinstance(error, OSError):

@@ -37,3 +37,7 @@ def write_error(path: Path, error: OSError) -> WriteError:
 
 class MemoryShortError(StorageError):
     """What is to be read does not fit the memory that it may use; says how much would do."""
+
+
+class MissingExtraError(StorageError):
+    """What is asked for needs a package that is not installed; says which extra has it."""

@@ -6,7 +6,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from storage.errors import BadInputError
+from storage.errors import BadInputError, MissingExtraError
 
 DISTRIBUTION = "neuromapper"
 """Its name on the package index; `mapper` there is another project."""
@@ -24,4 +24,16 @@ def require(package: str, extra: str, path: Path, what: str) -> Any:
         name = package.partition(".")[0]
         raise BadInputError(
             f"{path}: {what} need {name}; pip install '{DISTRIBUTION}[{extra}]'"
+        ) from error
+
+
+def require_extra(package: str, extra: str, where: Path, what: str) -> Any:
+    """The same where not a file but the command line asks for it: `MissingExtraError`."""
+    try:
+        return import_module(package)
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != package:
+            raise
+        raise MissingExtraError(
+            f"{where}: {what} need the extra {extra}: pip install '{DISTRIBUTION}[{extra}]'"
         ) from error

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
+from storage.address import RemotePath
 from storage.closing import Closing
 from storage.errors import BadInputError, WriteError
 from storage.errors import write_error as write_error
@@ -51,8 +52,10 @@ def open_input(path: Path) -> BinaryIO:
 def real_path(path: Path) -> Path:
     """The absolute path without links, as far as they lead anywhere.
 
-    Of links in a circle `Path.resolve` raises an error of its own.
+    Of links in a circle `Path.resolve` raises an error of its own. An address is its own.
     """
+    if isinstance(path, RemotePath):
+        return path
     return Path(os.path.realpath(path))
 
 

@@ -21,6 +21,8 @@ REASONS = {
     "hw.npu.loading.contents_flits": "for users of hw (docs/npu.md)",
     "hw.npu.loading.frames_flit": "for users of hw (docs/npu.md)",
     "hw.npu.socket.SocketedNode": "for users of hw (docs/core.md)",
+    "storage.blobs.blob.BlobFile.readable": "what `zipfile` asks a file",
+    "storage.blobs.blob.BlobFile.seekable": "what `zipfile` asks a file",
     **dict.fromkeys(
         (
             "mapper.exports.tables_file.TablesHead.load_port",

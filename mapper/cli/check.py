@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import asdict
-from pathlib import Path
 
 from mapper.cli import options as common
 from mapper.cli import tuning
 from mapper.errors import DOES_NOT_FIT
+from storage.address import path_of
 
 EPILOG = """\
 examples:
@@ -24,7 +24,7 @@ axon from it. What does not fit by these bounds cannot be mapped at all.
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = "%(prog)s NET --chip C [options]"
-    parser.add_argument("network", type=Path, metavar="NET", help="net.bin, or a file to import")
+    parser.add_argument("network", type=path_of, metavar="NET", help="net.bin, or a file to import")
     common.add_chip(parser)
     common.add_constraints(parser)
     common.add_split(parser)

@@ -13,6 +13,7 @@ from mapper.cli.neurons import add_neurons
 from mapper.cli.numbers import above_zero
 from mapper.cli.simulate import add_units
 from mapper.exports import EXPORTS as MAPPINGS
+from storage.address import path_of
 from storage.formats import EXPORTS as NETWORKS
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ extension of DST names:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "network", type=Path, metavar="NET|DIR", help="network file or output folder to read"
+        "network", type=path_of, metavar="NET|DIR", help="network file or output folder to read"
     )
     parser.add_argument("destination", type=Path, metavar="DST", help="file to write")
     parser.add_argument("--format", metavar="F", help="format of DST (default: by its extension)")
@@ -53,7 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--network",
         dest="moved",
-        type=Path,
+        type=path_of,
         metavar="NET",
         help="the network of DIR, if it was moved",
     )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from mapper.cli import options as common
 from mapper.cli.formats import list_formats
+from storage.address import path_of
 from storage.formats import FORMATS
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ all other formats are traffic, or with --weights-are synapse weights, too.
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("source", type=Path, metavar="SRC", help="file to read")
+    parser.add_argument("source", type=path_of, metavar="SRC", help="file to read")
     parser.add_argument("network", type=Path, metavar="NET", help="network file to write")
     parser.add_argument(
         "--format", metavar="F", help="format of SRC (default: by its content and name)"
@@ -86,8 +87,8 @@ def _import(options: argparse.Namespace, source: Source, destination: Path) -> N
 
 def _import_rated(options: argparse.Namespace, source: Source) -> NetworkMeta:
     """Convert the file, unless it is a network, and write the network with rates."""
-    from mapper.inputs.source import give_rates, is_network_name
-    from storage.store.network import NetworkFile
+    from mapper.inputs.source import give_rates
+    from storage.store.network import NetworkFile, is_network_name
 
     effort = common.effort_of(options)
     if is_network_name(options.source):

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from mapper.cli import options as common
 from mapper.errors import MapperError
+from storage.address import RemotePath, path_of
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -27,7 +27,7 @@ SHOWN = 40  # populations in the table; all are in the JSON
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("path", type=Path, metavar="NET|DIR|NPC",
+    parser.add_argument("path", type=path_of, metavar="NET|DIR|NPC",
                         help="network file, output folder, program or macro records")  # fmt: skip
 
 
@@ -42,15 +42,15 @@ def run(options: argparse.Namespace) -> int:
         common.emit(options, *found)
         return 0
     from mapper.compiler.contents import is_program, is_records
-    from mapper.inputs.source import is_network_name
     from mapper.results.tables import columns, facts, size
     from storage.formats import recognise
-    from storage.store.network import POPULATION, NetworkFile
+    from storage.store.network import POPULATION, NetworkFile, is_network_name
     from storage.store.traffic import describe, describe_weights, traffic_of
 
-    if is_program(options.path):
+    local = not isinstance(options.path, RemotePath)  # only networks are read from stores
+    if local and is_program(options.path):
         return _program(options)
-    if is_records(options.path):
+    if local and is_records(options.path):
         return _records(options)
     if not is_network_name(options.path):
         importer = recognise(options.path)

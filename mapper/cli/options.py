@@ -350,7 +350,8 @@ def fraction_bar(options: argparse.Namespace, text: str) -> Iterator[Callable[[f
 
 def source_of(options: argparse.Namespace, path: Path) -> Source:
     """The network that the command line names, with what it says of columns and rates."""
-    from mapper.inputs.source import Source, is_network_name
+    from mapper.inputs.source import Source
+    from storage.store.network import is_network_name
 
     rates = getattr(options, "rates", None)  # most commands have no such options
     duration = getattr(options, "rates_duration", None)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mapper.cli import options as common
+from storage.address import path_of
 
 if TYPE_CHECKING:
     from chipsim.chip.model import Chip
@@ -45,7 +46,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help=f"the page; default: report.html in DIR, of two {COMPARISON} here",
     )
-    parser.add_argument("--network", type=Path, metavar="NET", help="the network, if it was moved")
+    parser.add_argument(
+        "--network", type=path_of, metavar="NET", help="the network, if it was moved"
+    )
     common.add_effort(parser, seed=False)
 
 

@@ -10,6 +10,7 @@ from mapper.cli import many, tuning
 from mapper.cli import options as common
 from mapper.errors import INTERRUPTED, MapperError, UsageError
 from mapper.settings import OBJECTIVES, Settings
+from storage.address import path_of
 
 if TYPE_CHECKING:
     from chipsim.chip.model import Chip
@@ -27,7 +28,7 @@ Ctrl-C keeps the best mapping so far; before there is one, --resume goes on.
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = "%(prog)s NET --chip C [options]"
-    parser.add_argument("network", type=Path, metavar="NET", help="net.bin, or a file to import")
+    parser.add_argument("network", type=path_of, metavar="NET", help="net.bin, or a file to import")
     many.add_folder(parser, "NAME-mapping")
     common.add_constraints(parser)
     common.add_split(parser)

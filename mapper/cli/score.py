@@ -7,6 +7,7 @@ from pathlib import Path
 
 from mapper.cli import options as common
 from mapper.errors import BAD_INPUT
+from storage.address import path_of
 
 EPILOG = """\
 examples:
@@ -21,7 +22,7 @@ SHOWN = 5
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("network", type=Path, metavar="NET", help="net.bin, or a file to import")
+    parser.add_argument("network", type=path_of, metavar="NET", help="net.bin, or a file to import")
     parser.add_argument("mapping", type=Path, metavar="MAPPING", help="npz or csv")
     common.add_chip(parser)
     common.add_columns(parser)

@@ -12,6 +12,7 @@ from mapper.cli.neurons import add_neurons
 from mapper.cli.numbers import above_zero
 from mapper.errors import UsageError
 from mapper.exports.base import NEURON_OPTIONS, WIDTHS
+from storage.address import path_of
 
 MEASURED = 10_000  # cycles of the mesh, if nothing else is said
 EPILOG = """\
@@ -72,7 +73,7 @@ per unit of time at which the mesh still keeps up.
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("path", type=Path, metavar="DIR", help="output folder of run or compile")
     parser.add_argument(
-        "--network", type=Path, metavar="NET", help="the network of DIR, if it was moved"
+        "--network", type=path_of, metavar="NET", help="the network of DIR, if it was moved"
     )
     samples = parser.add_argument_group("compiled models")
     samples.add_argument("--input", type=Path, metavar="DATA",

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from mapper.cli import options as common
+from storage.address import path_of
 
 EPILOG = """\
 examples:
@@ -18,9 +19,11 @@ examples:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("path", type=Path, metavar="NET|DIR", help="network file or output folder")
     parser.add_argument(
-        "--network", type=Path, metavar="NET", help="the network of DIR, if it was moved"
+        "path", type=path_of, metavar="NET|DIR", help="network file or output folder"
+    )
+    parser.add_argument(
+        "--network", type=path_of, metavar="NET", help="the network of DIR, if it was moved"
     )
 
 

@@ -23,8 +23,9 @@ from numpy.typing import NDArray
 from mapper.errors import CheckFailedError
 from mapper.evaluation.verify_numbers import decode_varints
 from mapper.evaluation.verify_weights import WeightCheck, has_weights
+from storage.blobs.blob import BlobFile
+from storage.blobs.opening import open_blob
 from storage.errors import BadInputError
-from storage.files import require_file
 from storage.jsontext import parse_json, shown
 
 LARGEST_ID = 2**31 - 2  # docs/format.md: a network has at most 2^31 - 1 vertices
@@ -159,11 +160,13 @@ class SlowReader:
     def __init__(self, path: Path) -> None:
         self.path = path
         try:
-            require_file(path)
-            self._zip = zipfile.ZipFile(path)
+            self._file = BlobFile(open_blob(path))
         except BadInputError as error:
             raise CheckFailedError(str(error)) from error
+        try:
+            self._zip = zipfile.ZipFile(self._file)
         except (zipfile.BadZipFile, OSError, ValueError, RuntimeError) as error:
+            self._file.close()
             raise CheckFailedError(f"{path}: not a network file: {error}") from error
         try:
             self.meta: dict[str, Any] = self._read_meta()
@@ -268,6 +271,7 @@ class SlowReader:
 
     def close(self) -> None:
         self._zip.close()
+        self._file.close()
 
 
 def _mixed(*columns: NDArray[np.int64]) -> int:

@@ -25,13 +25,13 @@ from storage.store.network import NetworkFile
 class NetworkRows(NamedTuple):
     """Which rows: a network, by its path, and how it is seen.
 
-    size : bytes of the file
+    identity : of the file, see `NetworkFile`
     shift : of the weights, see `mapper.graph.rows.weight_shift`
     threshold, connections : of the sample, see `ThinnedGraph`; 1 for all connections
     """
 
     path: Path
-    size: int
+    identity: tuple[int, int]
     shift: int
     threshold: int
     connections: int
@@ -47,11 +47,13 @@ class NetworkRows(NamedTuple):
             raise UsageError(
                 f"{self.path}: the worker on {host} does not see it; put it where all workers do"
             )
-        if self.path.stat().st_size != self.size:
+        network = NetworkFile(self.path)
+        if network.identity != self.identity:
+            network.close()
             raise UsageError(
                 f"{self.path}: on {host} that is another file; put one where all workers see it"
             )
-        graph: Graph = NetworkFile(self.path)
+        graph: Graph = network
         if self.threshold > 1:
             graph = ThinnedGraph(graph, self.threshold, self.connections)
         return CachedRows(graph, self.shift, scratch)
@@ -95,7 +97,7 @@ class WorkedRows(StreamedRows):
             network, threshold = graph.whole, graph.threshold
         assert isinstance(network, NetworkFile), "what is put together stays at the driver"
         path = network.path.absolute()
-        source = NetworkRows(path, path.stat().st_size, shift, threshold, graph.connections)
+        source = NetworkRows(path, network.identity, shift, threshold, graph.connections)
         self.fleet = workers.fleet(source, self.chunks, self.entries, monitor)
         self._degrees = np.empty(self.vertices, np.int32)
         every = range(self.chunks)

@@ -21,8 +21,9 @@ from numpy.typing import ArrayLike
 from mapper.errors import MapperError, UsageError
 from mapper.inputs.listener import Listener
 from mapper.results.output_folder import IMPORTED
+from storage.blobs.readahead import buffer_of
 from storage.files import writing
-from storage.store.network import NetworkFile
+from storage.store.network import NetworkFile, is_network_name
 from storage.store.traffic import UNIFORM, WEIGHTS, describe, traffic_of
 
 if TYPE_CHECKING:
@@ -94,16 +95,6 @@ def is_nir(network: Any) -> bool:
     """Whether an object is a NIR graph."""
     nir = sys.modules.get("nir")  # whoever made such a graph has imported the package
     return nir is not None and isinstance(network, nir.NIRGraph)
-
-
-def is_network_name(path: Path) -> bool:
-    """Whether a file is to be opened as a network file rather than imported."""
-    if path.suffix.lower() == ".bin":
-        return True
-    if path.suffix.lower() == ".npz" or not path.is_file():
-        return False
-    with path.open("rb") as file:
-        return file.read(2) == b"PK"
 
 
 @contextmanager
@@ -181,7 +172,7 @@ def _open_plain(
     if isinstance(network, Path) and network.is_dir():
         raise UsageError(f"{network}: is a folder; name a network file")
     if isinstance(network, Path) and is_network_name(network):
-        with NetworkFile(network) as opened:
+        with NetworkFile(network, buffer_of(effort.memory)) as opened:
             require_weights(source.word, opened)
             yield opened
         return

@@ -23,6 +23,7 @@ from mapper.errors import MapperError, UsageError, shown
 from mapper.portfolio.seeds import MOST_RUNS, parse_seeds
 from mapper.runtime.resources import parse_bytes
 from mapper.settings import SETTINGS
+from storage.address import RemotePath, path_of
 
 LIMITS = {
     "neurons_per_core": "neurons",
@@ -46,8 +47,9 @@ class Sweep(NamedTuple):
         ]
 
     def place_of(self, name: str) -> Path:
-        """A file that the sweep names: relative to the sweep's own folder."""
-        return self.path.parent / name
+        """A file that the sweep names: relative to the sweep's own folder, or an address."""
+        path = path_of(name)
+        return path if isinstance(path, RemotePath) else self.path.parent / path
 
 
 def read_sweep(path: Path) -> Sweep:

@@ -24,6 +24,7 @@ from mapper.runtime.memory_plan import enough_memory
 from mapper.runtime.monitor import Monitor
 from mapper.settings import Settings
 from mapper.version import version
+from storage.address import path_of
 from storage.errors import BadInputError, StorageWarning
 from storage.files import read_input, real_path, write_file
 from storage.formats.losses import WEIGHTS_MISSING, WEIGHTS_NEGATIVE
@@ -50,7 +51,7 @@ def scratch_in(folder: Path) -> Iterator[Scratch]:
 
 def network_of(folder: Path, moved: Path | None, report: dict[str, Any]) -> Path:
     """The network of an output folder: the one given, else where it was, else in the folder."""
-    network = moved or Path(report["network"]["path"])
+    network = moved or path_of(report["network"]["path"])
     beside = folder / IMPORTED  # a folder that was moved takes its network along
     return beside if not network.exists() and beside.exists() else network
 
@@ -60,6 +61,7 @@ def network_facts(network: NetworkFile, path: Path) -> dict[str, Any]:
     meta = network.meta
     return {
         "path": str(real_path(path)),
+        **dict(zip(("bytes", "checksum"), network.identity, strict=True)),
         "neurons": meta.neurons,
         "synapses": meta.synapses,
         "synapses_read": meta.synapses_read,

@@ -35,6 +35,8 @@ class Network(Open):
     path: Path
     neurons: Whole
     synapses: Whole
+    bytes: Whole | UnsetType = UNSET
+    checksum: Whole | UnsetType = UNSET
     imported_from: Path | UnsetType = UNSET
     traffic: TrafficSource | UnsetType | None = UNSET
     columns: Open | UnsetType = UNSET

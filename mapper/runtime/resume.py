@@ -15,20 +15,33 @@ from mapper.version import version
 from storage.errors import BadInputError, StorageWarning
 from storage.files import real_path, write_file
 
+NETWORK_KEYS = ("network bytes", "network checksum")  # of a network file, see its `identity`
 RUN = "run.json"  # in the folder of a run at work: what it was started with
 
 
 def describe_run(network: Path, chip: Chip, settings: Settings) -> dict[str, Any]:
     """What decides the result of a run; the number of threads does not."""
-    status = network.stat()
     asked = {name: value for name, value in settings.to_json().items() if name != "threads"}
     return {
         "version": version(),
+        **_describe_network(network),
+        "chip": chip.to_json(),
+        **asked,
+    }
+
+
+def _describe_network(network: Path) -> dict[str, Any]:
+    """What tells a network from others: of a network file it is the same wherever that lies."""
+    from storage.store.network import NetworkFile, is_network_name
+
+    if is_network_name(network):
+        with NetworkFile(network) as opened:
+            return dict(zip(NETWORK_KEYS, opened.identity, strict=True))
+    status = network.stat()
+    return {
         "network": str(real_path(network)),
         "network size": status.st_size,
         "network changed": status.st_mtime_ns,
-        "chip": chip.to_json(),
-        **asked,
     }
 
 
@@ -67,8 +80,11 @@ def require_same(report: dict[str, Any], output: Path, run: dict[str, Any]) -> N
     report : its report.json; run : see `describe_run`. The memory is not compared, for what is free
     changes.
     """
-    network = report["network"].get("imported_from") or report["network"]["path"]
-    earlier = {**report["settings"], "network": network, "chip": report["chip"]}
+    network, earlier = report["network"], {**report["settings"], "chip": report["chip"]}
+    if "imported_from" in network:
+        earlier["network"] = network["imported_from"]
+    elif "bytes" in network:  # reports of earlier versions lack it
+        earlier |= dict(zip(NETWORK_KEYS, (network["bytes"], network["checksum"]), strict=True))
     now = json.loads(json.dumps(run))
     for name in now.keys() & earlier.keys() - {"memory_bytes", "threads"}:
         if earlier[name] != now[name]:

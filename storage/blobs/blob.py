@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import os
 from abc import abstractmethod
 from pathlib import Path
+from typing import Any
 
 from storage.closing import Closing
 from storage.files import read_error, require_file
@@ -59,6 +61,38 @@ class FileBlob(Blob):
             self._descriptor = -1
 
 
-def open_blob(path: Path) -> Blob:
-    """What a path names; raises `BadInputError` if it cannot be read."""
-    return FileBlob(path)
+class BlobFile(io.RawIOBase):
+    """A blob as a file that is read from any place, for what knows files only."""
+
+    def __init__(self, blob: Blob) -> None:
+        """blob : is closed with the file"""
+        self._blob = blob
+        self._at = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        place = (
+            offset + {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self._blob.size}[whence]
+        )
+        if place < 0:
+            raise OSError("a place before the start")
+        self._at = place
+        return place
+
+    def tell(self) -> int:
+        return self._at
+
+    def readinto(self, buffer: Any) -> int:
+        data = self._blob.read(self._at, len(buffer))
+        buffer[: len(data)] = data
+        self._at += len(data)
+        return len(data)
+
+    def close(self) -> None:
+        self._blob.close()
+        super().close()

@@ -17,7 +17,8 @@ from pathlib import Path
 
 from isal import igzip_lib, isal_zlib
 
-from storage.blobs.blob import open_blob
+from storage.blobs.opening import open_blob
+from storage.blobs.readahead import DEFAULT_BUFFER
 from storage.closing import Closing
 from storage.errors import CorruptError
 from storage.files import PartialFile
@@ -137,13 +138,15 @@ class ArchiveWriter(Closing):
 class ArchiveReader(Closing):
     """Members of a zip archive by name; every read checks headers, length and CRC-32."""
 
-    def __init__(self, path: Path, prefixes: Sequence[str] = ()) -> None:
-        """prefixes : of members that are numbered through
+    def __init__(
+        self, path: Path, prefixes: Sequence[str] = (), buffer: int = DEFAULT_BUFFER
+    ) -> None:
+        """prefixes : of members that are numbered through; buffer : see `open_blob`
 
         Raises `CorruptError` for what is no complete zip archive.
         """
         self.path = path
-        self._blob = open_blob(path)
+        self._blob = open_blob(path, buffer)
         try:
             self._index = ArchiveIndex(self._blob, prefixes)
         except BaseException:
@@ -159,6 +162,11 @@ class ArchiveReader(Closing):
     def names(self) -> Iterator[str]:
         """Of all members."""
         return self._index.names()
+
+    @property
+    def size(self) -> int:
+        """Bytes of the whole archive."""
+        return self._blob.size
 
     def find(self, name: str) -> Member:
         """Where a member is; raises `CorruptError` if it is missing."""

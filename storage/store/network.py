@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from storage.address import RemotePath
+from storage.blobs.readahead import DEFAULT_BUFFER
 from storage.closing import Closing
 from storage.errors import CorruptError
 from storage.graph import Block, Csr, Graph
@@ -58,12 +60,23 @@ class Attribute:
         return self.stored if self.unit == 1.0 else self.stored * self.unit
 
 
+def is_network_name(path: Path) -> bool:
+    """Whether a file is to be opened as a network file rather than imported; so is any address."""
+    if path.suffix.lower() == ".bin" or isinstance(path, RemotePath):
+        return True
+    if path.suffix.lower() == ".npz" or not path.is_file():
+        return False
+    with path.open("rb") as file:
+        return file.read(2) == b"PK"
+
+
 class NetworkFile(Graph, Closing):
     """An open network file. Blocks are read at random, by any number of threads."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, buffer: int = DEFAULT_BUFFER) -> None:
+        """path : may be an address; buffer : bytes that may be read ahead from there."""
         self.path = path
-        self._archive = ArchiveReader(path, (BLOCKS, WEIGHTS))
+        self._archive = ArchiveReader(path, (BLOCKS, WEIGHTS), buffer)
         try:
             if MEMBER not in self._archive:
                 raise CorruptError(f"{path}: a zip archive without {MEMBER}, not a network")
@@ -183,6 +196,11 @@ class NetworkFile(Graph, Closing):
         """Raise `CorruptError` if any byte that counts differs from what was written."""
         for _ in map_ordered(self._archive.read, self._archive.names(), threads):
             pass
+
+    @property
+    def identity(self) -> tuple[int, int]:
+        """Bytes of the file, and the CRC-32 of `meta.json`: the same wherever it lies."""
+        return self._archive.size, self._archive.find(MEMBER).crc
 
     def stored_bytes(self) -> int:
         """Compressed bytes of all blocks of connections."""

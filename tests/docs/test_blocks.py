@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
 from tests.docs.blocks import DOCS, Reader, blocks, execute, loose, require_quoted
+from tests.objects import s3_server
 
 PAGES = [DOCS / "tutorial.md", *sorted((DOCS / "howto").glob("*.md"))]
 ALSO_PYTHON = [DOCS / "core.md", DOCS / "simulator.md"]
 NEEDS = {
     "import-nir": "nir",
+    "object-store": "obstore",
     "compile": "onnx",
     "import-onnx": "onnx",
     "import-sonata": "h5py",
@@ -24,10 +27,11 @@ LANGUAGES = {"sh", "console", "python", "toml", "text"}
 
 @pytest.mark.jit
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_a_page_can_be_followed(page: Path, folder: Path) -> None:
+def test_a_page_can_be_followed(page: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if page.stem in NEEDS:
         pytest.importorskip(NEEDS[page.stem])
-    assert Reader().follow(page)
+    with s3_server(monkeypatch) if page.stem == "object-store" else nullcontext():
+        assert Reader().follow(page)
 
 
 @pytest.mark.jit

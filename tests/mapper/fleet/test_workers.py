@@ -66,10 +66,10 @@ def test_workers_of_another_version(two_workers: Any, monkeypatch: pytest.Monkey
 
 @pytest.mark.jit
 def test_a_network_that_workers_do_not_see(two_workers: Any, tmp_path: Path) -> None:
-    source = NetworkRows(tmp_path / "nowhere.bin", 30, 0, 1, 10)
+    source = NetworkRows(tmp_path / "nowhere.bin", (30, 0), 0, 1, 10)
     with pytest.raises(UsageError, match=r"nowhere.bin: the worker on .* does not see it"):
         two_workers.fleet(source, 3, 30, Monitor())
-    source.path.write_bytes(b"another")
+    random_network(source.path, 10, 20)
     with pytest.raises(UsageError, match=r"nowhere.bin: on .* that is another file"):
         two_workers.fleet(source, 3, 30, Monitor())
 

@@ -1,0 +1,114 @@
+"""Objects in stores (S3, Google Cloud, Azure, any web server) as bytes that are read in ranges.
+
+The package `obstore` of the extra `remote` speaks with stores; it takes credentials, regions and
+endpoints from the environment, as the tools of the stores do.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from typing import Any
+
+from storage.address import RemotePath
+from storage.blobs.blob import Blob
+from storage.blobs.readahead import DEFAULT_BUFFER, ReadAhead
+from storage.errors import BadInputError
+from storage.extras import require_extra
+
+TAIL = 1 << 18  # bytes at the end that come with the size: where archives have their directory
+_RETRIES = {
+    "max_retries": 1,
+    "backoff": {
+        "init_backoff": timedelta(seconds=0.2), "max_backoff": timedelta(seconds=2), "base": 2,
+    },
+    "retry_timeout": timedelta(seconds=30),
+}  # fmt: skip
+_TIMES = {"connect_timeout": "10s", "timeout": "120s", "allow_http": True}
+_MISSING = (FileNotFoundError,)  # what obstore raises is one
+_REASON = re.compile(r'(?:message|error): "([^"]{1,200})"|<Message>([^<]{1,200})</Message>')
+
+
+class RemoteBlob(Blob):
+    """An object, read in ranges; one that fails is asked for again, once."""
+
+    path: RemotePath
+
+    def __init__(self, path: RemotePath, buffer: int = DEFAULT_BUFFER) -> None:
+        """buffer : bytes that may be read ahead
+
+        Raises `MissingExtraError` without the extra `remote`, `BadInputError` if the object cannot
+        be read.
+        """
+        self.path = path
+        self._obstore = require_extra("obstore", "remote", path, "addresses of objects")
+        self._errors = self._obstore.exceptions
+        folder, _, self._key = path.url.rpartition("/")
+        try:
+            self._store = self._obstore.store.from_url(
+                folder, client_options=_TIMES, retry_config=_RETRIES
+            )
+        except (self._errors.BaseError, ValueError) as error:
+            raise BadInputError(
+                f"{path}: is no address of an object: {_first_of(error)}"
+            ) from error
+        self._tail = b""
+        self.size, self._tail = self._twice(self._open)
+        self._ahead = ReadAhead(self._range, self.size, buffer)
+
+    def read(self, start: int, size: int) -> bytes:
+        at = start - (self.size - len(self._tail))
+        if at >= 0:
+            return self._tail[at : at + size]
+        return self._ahead.read(start, size)
+
+    def _open(self) -> tuple[int, bytes]:
+        """Size, and the last bytes."""
+        found = self._obstore.get(self._store, self._key, options={"range": {"suffix": TAIL}})
+        return int(found.meta["size"]), bytes(found.bytes())
+
+    def _range(self, start: int, size: int) -> bytes:
+        def get() -> bytes:
+            end = start + size
+            return bytes(self._obstore.get_range(self._store, self._key, start=start, end=end))
+
+        found: bytes = self._twice(get)
+        return found
+
+    def _twice(self, work: Any) -> Any:
+        errors = self._errors
+        refused = (errors.PermissionDeniedError, errors.UnauthenticatedError)
+        try:
+            return work()
+        except (*_MISSING, *refused) as error:
+            raise self._refused(error) from error
+        except (errors.BaseError, OSError):
+            try:
+                return work()
+            except (errors.BaseError, OSError) as error:
+                raise self._refused(error) from error
+
+    def _refused(self, error: Exception) -> BadInputError:
+        errors = self._errors
+        if isinstance(error, _MISSING):
+            return BadInputError(f"{self.path}: there is no such object; check bucket and key")
+        if isinstance(error, errors.PermissionDeniedError | errors.UnauthenticatedError):
+            return BadInputError(
+                f"{self.path}: the store refuses to read it; check credentials, region and rights"
+            )
+        return BadInputError(
+            f"{self.path}: cannot read: {_first_of(error)}; check address, endpoint and network"
+        )
+
+    def close(self) -> None:
+        if hasattr(self, "_ahead"):
+            self._ahead.close()
+
+
+def _first_of(error: Exception) -> str:
+    """What a store says, in some words: its errors are pages of nested causes."""
+    text = str(error)
+    if found := _REASON.search(text):
+        return found[1] or found[2]
+    line = text.strip().partition("\n")[0]
+    return line if len(line) <= 160 else f"{line[:157]}..."

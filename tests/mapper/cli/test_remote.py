@@ -1,0 +1,140 @@
+"""Commands with networks in a store of objects: what they give for the file."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from mapper.api import map_network
+from mapper.cli import main as cli
+from tests.mapper.conftest import Run
+from tests.mapper.helpers import random_network
+from tests.objects import put, s3_server
+
+pytestmark = [pytest.mark.jit, pytest.mark.filterwarnings("default")]  # of moto
+
+ADDRESS = "s3://lab/some/net.bin"
+RUN = ("--chip", "8x8", "--neurons-per-core", "20", "--memory", "256MiB", "--preset", "fast",
+       "--level-budget", "0")  # fmt: skip
+
+
+@pytest.fixture
+def network(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A network, which is also in a bucket."""
+    path = random_network(folder / "net.bin", 1200, 9000)
+    with s3_server(monkeypatch) as endpoint:
+        put(f"{endpoint}/lab/some/net.bin", path.read_bytes())
+        yield path
+
+
+def test_every_command(network: Path, folder: Path, run: Run) -> None:
+    def both(*words: str | Path) -> None:
+        told = []
+        for name in (str(network), ADDRESS):
+            ended = run(*(name if word == "NET" else word for word in words), "--json")
+            assert ended.code == 0, ended.err
+            told.append(json.loads(ended.out.replace(name, "NET")))
+            told[-1].get("resources", {}).clear()
+            for key in ("stages", "seconds"):
+                told[-1].pop(key, None)
+        assert told[0].keys() == told[1].keys()
+        for key in ("metrics", "neurons", "synapses", "memory"):
+            assert told[0].get(key) == told[1].get(key)
+
+    both("info", "NET")
+    both("verify", "NET")
+    both("check", "NET", "--chip", "8x8")
+    for name, output in ((str(network), "file"), (ADDRESS, "object")):
+        assert run("run", name, *RUN, "-o", output).code == 0
+    for name in ("mapping.npz", "traffic.npz"):
+        assert (folder / "file" / name).read_bytes() == (folder / "object" / name).read_bytes()
+    report = json.loads((folder / "object" / "report.json").read_bytes())
+    assert report["network"]["path"] == ADDRESS
+    network.unlink()
+    for words in (
+        ("score", ADDRESS, "object/mapping.npz", "--chip", "8x8"),
+        ("verify", "object"),
+        ("verify", "file", "--network", ADDRESS),
+        ("report", "object"),
+        ("export", ADDRESS, "net.csv"),
+        ("export", "object", "mapping.csv"),
+        ("import", ADDRESS, "rated.bin", "--rates", "uniform"),
+        ("simulate", "object"),
+    ):
+        ended = run(*words)
+        assert ended.code == 0, (words, ended.err)
+
+
+def test_from_python(network: Path) -> None:
+    mappings = [map_network(name, "8x8", preset="fast").core for name in (network, ADDRESS)]
+    assert (mappings[0] == mappings[1]).all()
+
+
+def test_resumed_where_the_network_has_moved(network: Path, folder: Path, run: Run) -> None:
+    """It is known by its length and checksum."""
+    assert run("run", ADDRESS, *RUN, "-o", "out").code == 0
+    other = shutil.move(network, folder / "moved.bin")
+    again = run("run", other, *RUN, "-o", "out", "--resume")
+    assert (again.code, "is complete already" in again.err) == (0, True)
+    random_network(folder / "other.bin", 1200, 9001)
+    again = run("run", "other.bin", *RUN, "-o", "out", "--resume")
+    assert (again.code, "made with network" in again.err) == (1, True)
+
+
+def test_refused(network: Path, fails: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> None:
+    for words in (
+        ("info", "NET"),
+        ("verify", "NET"),
+        ("run", "NET", *RUN),
+        ("export", "NET", "a.csv"),
+    ):
+        told = fails(*("s3://lab/none.bin" if word == "NET" else word for word in words))
+        assert "s3://lab/none.bin: there is no such object; check bucket and key" in told
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
+    assert "cannot read" in fails("info", ADDRESS)
+
+    def missing(name: str) -> None:
+        raise ModuleNotFoundError(name=name)
+
+    monkeypatch.setattr("storage.extras.import_module", missing)
+    told = fails("check", ADDRESS, "--chip", "4x4", code=2)
+    assert told.endswith("need the extra remote: pip install 'neuromapper[remote]'")
+    with pytest.raises(Exception, match="need the extra remote"):
+        map_network(ADDRESS, "4x4")
+
+
+def test_nothing_is_loaded_without_an_address(network: Path) -> None:
+    import subprocess
+    import sys
+
+    code = "import sys; import mapper; from mapper.cli.main import main; main(sys.argv[1:]); "
+    code += "sys.exit('obstore' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code, "info", str(network)], check=False)
+    assert done.returncode == 0
+
+
+def test_workers_read_it(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And the driver, of a network that does not fit its memory."""
+    pytest.importorskip("distributed")
+    sheet = "generate cortex net.bin --side 200 --fanout 60 --seed 1"
+    assert cli.main(sheet.split()) == 0
+    how = "--chip 13x13 --memory 280MiB --set level-budget=1000000 -q --json"
+    with s3_server(monkeypatch) as endpoint:
+        put(f"{endpoint}/lab/some/net.bin", (folder / "net.bin").read_bytes())
+        for output, name, *more in (
+            ("file", "net.bin"), ("object", ADDRESS), ("workers", ADDRESS, "--workers", "2"),
+        ):  # fmt: skip
+            assert cli.main(["run", name, *how.split(), "-o", output, *more]) == 0
+    reports = [
+        json.loads((folder / each / "report.json").read_bytes())
+        for each in ("file", "object", "workers")
+    ]
+    for each in ("object", "workers"):
+        for name in ("mapping.npz", "traffic.npz"):
+            assert (folder / each / name).read_bytes() == (folder / "file" / name).read_bytes()
+    assert "workers" in reports[2]
+    assert reports[1]["metrics"] == reports[0]["metrics"]

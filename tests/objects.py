@@ -1,0 +1,130 @@
+"""Stores of objects in the process of the tests: an S3 server, and a web server that may fail."""
+
+from __future__ import annotations
+
+import re
+import threading
+import urllib.request
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+
+BUCKET = "lab"
+
+
+@contextmanager
+def s3_server(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """An S3 server with an empty bucket, to which the environment leads; gives its address."""
+    server = pytest.importorskip("moto.server").ThreadedMotoServer("127.0.0.1", 0, verbose=False)
+    pytest.importorskip("obstore")
+    server.start()
+    try:
+        host, port = server.get_host_and_port()
+        endpoint = f"http://{host}:{port}"
+        for name, value in {
+            "AWS_ENDPOINT_URL": endpoint,
+            "AWS_ALLOW_HTTP": "true",
+            "AWS_ACCESS_KEY_ID": "one",
+            "AWS_SECRET_ACCESS_KEY": "two",
+            "AWS_REGION": "us-east-1",
+        }.items():
+            monkeypatch.setenv(name, value)
+        reset = f"{endpoint}/moto-api/reset"  # what earlier tests left is in the process
+        urllib.request.urlopen(urllib.request.Request(reset, method="POST")).close()
+        put(f"{endpoint}/{BUCKET}", b"")
+        yield endpoint
+    finally:
+        server.stop()
+
+
+def put(url: str, data: bytes) -> None:
+    """Make a bucket or an object."""
+    kind = {"Content-Type": "application/octet-stream"}
+    urllib.request.urlopen(urllib.request.Request(url, data, kind, method="PUT")).close()
+
+
+class WebServer(ThreadingHTTPServer):
+    """Serves `objects` in ranges.
+
+    failures : status codes, 0 for a connection that breaks, with which the next requests are
+        answered; ranges : (start, size) of those that were read; most : requests at a time
+    """
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.objects: dict[str, bytes] = {}
+        self.failures: list[int] = []
+        self.ranges: list[tuple[int, int]] = []
+        self.most = self.busy = 0
+        self.lock = threading.Lock()
+        self.asked: Counter[str] = Counter()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_address[1]}"
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: WebServer
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self) -> None:
+        server = self.server
+        with server.lock:
+            server.asked[self.path] += 1
+            server.busy += 1
+            server.most = max(server.most, server.busy)
+            failure = server.failures.pop(0) if server.failures else None
+        try:
+            self._answer(failure)
+        finally:
+            with server.lock:
+                server.busy -= 1
+
+    def _answer(self, failure: int | None) -> None:
+        data = self.server.objects.get(self.path)
+        if failure == 0:
+            self.close_connection = True
+            self.connection.close()
+            return
+        if failure is not None or data is None:
+            self.send_response(404 if failure is None else failure)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+            return
+        found = re.fullmatch(r"bytes=(\d*)-(\d*)", self.headers.get("Range", "bytes=0-"))
+        assert found
+        if found[1]:
+            start, end = int(found[1]), min(int(found[2] or len(data) - 1) + 1, len(data))
+        else:
+            start, end = max(0, len(data) - int(found[2])), len(data)
+        with self.server.lock:
+            self.server.ranges.append((start, end - start))
+        self.send_response(206)
+        self.send_header("Content-Length", str(end - start))
+        self.send_header("Content-Range", f"bytes {start}-{end - 1}/{len(data)}")
+        self.send_header("Last-Modified", "Mon, 23 Nov 2026 09:00:00 GMT")
+        self.end_headers()
+        self.wfile.write(data[start:end])
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+@contextmanager
+def web_server() -> Iterator[WebServer]:
+    """A `WebServer` that runs in a thread."""
+    with WebServer() as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.02,))
+        thread.start()
+        try:
+            yield server
+        finally:
+            server.shutdown()
+            thread.join()

@@ -1,0 +1,209 @@
+"""Objects of stores as bytes: ranges, reading ahead, failures; networks in them."""
+
+from __future__ import annotations
+
+import pickle
+import random
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from storage.address import RemotePath, path_of
+from storage.blobs import readahead
+from storage.blobs.readahead import BEHIND, IN_FLIGHT, ReadAhead
+from storage.errors import BadInputError, CorruptError, MissingExtraError
+from storage.parallel import map_ordered
+from storage.store.network import NetworkFile
+from storage.store.writer import NetworkWriter
+from tests.objects import WebServer, put, s3_server, web_server
+from tests.storage.strategies import random_edges
+from tests.twins import storage as naive
+
+
+@pytest.fixture
+def web() -> Iterator[WebServer]:
+    pytest.importorskip("obstore")
+    with web_server() as server:
+        yield server
+
+
+@pytest.fixture
+def network(tmp_path: Path) -> Path:
+    path = tmp_path / "net.bin"
+    with NetworkWriter(path, 300, block_size=7) as writer:
+        writer.add(*naive.columns(random_edges(300, 9000, 5)))
+        writer.finish()
+    return path
+
+
+def test_addresses() -> None:
+    for text in ("s3://lab/a/net.bin", "https://host:80/net.bin", "gs://b/x", "az://c/d e/ü"):
+        path = path_of(text)
+        assert isinstance(path, RemotePath)
+        assert str(path) == text == str(pickle.loads(pickle.dumps(path)))
+        assert path.absolute() == path
+        assert path.is_file()
+        assert not path.is_dir()
+    assert path_of("S3://lab/net.bin") == path_of("s3://lab/net.bin")
+    assert str(path_of("s3://lab/a/net.bin").parent / "b") == "s3://lab/a/b"
+    assert path_of("s3://lab/a/net.bin").name == "net.bin"
+    for text in ("s3:/lab/net.bin", "ftp://lab/net.bin", "s3://lab", "net.bin", "/a/b"):
+        assert not isinstance(path_of(text), RemotePath)
+    assert path_of(Path("a")) == Path("a")
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.binary(max_size=400),
+    st.integers(1, 40),
+    st.lists(st.tuples(st.integers(0, 420), st.integers(0, 90)), max_size=30),
+)
+def test_any_ranges(data: bytes, page: int, ranges: list[tuple[int, int]]) -> None:
+    with ReadAhead(lambda start, size: data[start : start + size], len(data), 1) as ahead:
+        ahead.page = page
+        for start, size in ranges:
+            assert ahead.read(start, size) == data[start : start + size]
+            assert len(ahead._pages) <= IN_FLIGHT + BEHIND + -(-size // page) + 1
+
+
+@pytest.mark.parametrize("threads", [1, 4])
+def test_from_front_to_back(threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pages are fetched once each, several at a time; twice in two passes."""
+    monkeypatch.setattr(readahead, "SMALLEST_PAGE", 100)
+    data = random.Random(1).randbytes(9950)
+    fetched: list[int] = []
+    lock = threading.Lock()
+
+    def fetch(start: int, size: int) -> bytes:
+        with lock:
+            fetched.append(start)
+        assert size <= 100
+        return data[start : start + size]
+
+    with ReadAhead(fetch, len(data), 1) as ahead:
+        for _ in range(2):
+            pieces = map_ordered(lambda at: ahead.read(at, 30), range(0, len(data), 30), threads)
+            assert b"".join(pieces) == data
+            assert len(ahead._pages) <= IN_FLIGHT + BEHIND
+    assert len(fetched) <= 2 * 100 + 20
+
+
+def test_what_is_read_at_random_is_read_alone() -> None:
+    data = random.Random(1).randbytes(1 << 16)
+    fetched: list[tuple[int, int]] = []
+
+    def fetch(start: int, size: int) -> bytes:
+        fetched.append((start, size))
+        return data[start : start + size]
+
+    with ReadAhead(fetch, len(data), 1) as ahead:
+        ahead.page = 100
+        wanted = [(at, 50) for at in range(60000, 1000, -1000)]
+        for start, size in wanted:
+            assert ahead.read(start, size) == data[start : start + size]
+    assert fetched == wanted
+
+
+def contents(path: Path, threads: int = 1) -> object:
+    with NetworkFile(path) as net:
+        return net.meta, net.identity, naive.flatten(net.blocks(threads=threads))
+
+
+@pytest.mark.filterwarnings("default")  # of moto
+def test_s3(network: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = contents(network)
+    with s3_server(monkeypatch) as endpoint:
+        put(f"{endpoint}/lab/some/net.bin", network.read_bytes())
+        assert contents(path_of("s3://lab/some/net.bin"), 2) == expected
+        for key in ("lab/none.bin", "other/net.bin"):
+            with pytest.raises(BadInputError, match=f"^s3://{key}: there is no such object; check"):
+                NetworkFile(path_of(f"s3://{key}"))
+        put(f"{endpoint}/lab/text", b"just text")
+        with pytest.raises(CorruptError, match=r"^s3://lab/text: not a complete zip archive"):
+            NetworkFile(path_of("s3://lab/text"))
+        # without the signature of a user the server lets nobody in
+        with pytest.raises(BadInputError, match="the store refuses to read it; check credentials"):
+            NetworkFile(path_of(f"{endpoint}/lab/some/net.bin"))
+
+
+def test_a_web_server(network: Path, web: WebServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ranges of pages, several at a time, and no byte twice in a pass but those of the tail."""
+    monkeypatch.setattr("storage.blobs.remote.TAIL", 100)
+    monkeypatch.setattr(readahead, "SMALLEST_PAGE", 1 << 10)
+    monkeypatch.setattr(readahead, "LARGEST_PAGE", 1 << 10)
+    web.objects["/a/net.bin"] = network.read_bytes()
+    assert contents(path_of(f"{web.url}/a/net.bin"), 2) == contents(network)
+    assert max(size for _, size in web.ranges) <= 1 << 12  # the directory, in one piece
+    assert 1 < web.most <= IN_FLIGHT + 1
+    size = network.stat().st_size
+    assert sum(read for _, read in web.ranges) < 2 * size + (1 << 13)
+
+
+@pytest.mark.parametrize("failure", [500, 503, 0])
+def test_a_range_that_fails_once(failure: int, network: Path, web: WebServer) -> None:
+    web.objects["/net.bin"] = network.read_bytes()
+    for place in range(2):
+        web.failures = [failure]
+        with NetworkFile(path_of(f"{web.url}/net.bin")) as net:
+            if place:
+                web.failures = [failure]
+                net._archive._blob._tail = b""  # type: ignore[attr-defined]
+            assert naive.flatten(net.blocks(threads=2)) == contents(network)[2]  # type: ignore[index]
+        assert not web.failures
+
+
+def test_ranges_that_keep_failing(network: Path, web: WebServer) -> None:
+    web.objects["/net.bin"] = network.read_bytes()
+    path = path_of(f"{web.url}/net.bin")
+    web.failures = [500] * 50
+    with pytest.raises(BadInputError, match=r"net\.bin: cannot read: .*; check address") as told:
+        NetworkFile(path)
+    assert "\n" not in str(told.value)
+    assert 0 < len(web.failures) < 50
+    web.failures = []
+    with pytest.raises(BadInputError, match="there is no such object"):
+        NetworkFile(path_of(f"{web.url}/none"))
+    web.failures = [403] * 9
+    with pytest.raises(BadInputError, match="the store refuses to read it"):
+        NetworkFile(path)
+
+
+def test_nobody_answers() -> None:
+    pytest.importorskip("obstore")
+    with pytest.raises(
+        BadInputError, match=r"^http://127.0.0.1:1/a/net.bin: cannot read: "
+    ) as told:
+        NetworkFile(path_of("http://127.0.0.1:1/a/net.bin"))
+    assert "\n" not in str(told.value)
+
+
+def test_damage(network: Path, web: WebServer) -> None:
+    """The error of the file, with the address."""
+    path = path_of(f"{web.url}/net.bin")
+    good = network.read_bytes()
+    for place in range(0, len(good), 997):
+        damaged = bytearray(good)
+        damaged[place] ^= 0xFF
+        network.write_bytes(damaged)
+        web.objects["/net.bin"] = bytes(damaged)
+        told = []
+        for each in (network, path):
+            try:
+                told.append(str(contents(each)))
+            except CorruptError as error:
+                told.append(str(error).removeprefix(str(each)))
+        assert told[0] == told[1]
+
+
+def test_without_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(name: str) -> None:
+        raise ModuleNotFoundError(name=name)
+
+    monkeypatch.setattr("storage.extras.import_module", missing)
+    match = r"^s3://lab/net.bin: .* need the extra remote: pip install 'neuromapper\[remote\]'$"
+    with pytest.raises(MissingExtraError, match=match):
+        NetworkFile(path_of("s3://lab/net.bin"))
