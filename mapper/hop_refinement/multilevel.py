@@ -17,12 +17,12 @@ from numpy.typing import NDArray
 from mapper.graph.rows import HeldRows, Rows
 from mapper.graph.sampled_contraction import contract_sampled
 from mapper.hop_refinement.annealing import Cooling, anneal_mapping
-from mapper.hop_refinement.batches import batches, pairwise_fm_batches
 from mapper.hop_refinement.dual_recursive import place_by_dual_recursive_bipartitioning
 from mapper.hop_refinement.gains import SeekHops
 from mapper.hop_refinement.hop_cost import hop_cost
 from mapper.hop_refinement.mesh import CUT, Mesh
 from mapper.hop_refinement.partners import pairs_of
+from mapper.hop_refinement.tiles import exchange_in_tiles, tiles_of
 from mapper.partitioning.kway_refinement import SeekCut, Seeker, refine_round
 from mapper.partitioning.label_propagation import cluster_vertices
 from mapper.partitioning.multilevel_bisection import BisectionEffort
@@ -85,7 +85,7 @@ class Levels:
 class Effort:
     """What refinement on levels may use.
 
-    gathered : bytes for batches of rows that are not held; coarse : for those of a coarse level
+    gathered : bytes for rows of tiles that are not held; coarse : for those of a coarse level
     rounds : of exchanges on each level, at most
     cooling : of annealing on every level that is held, before the exchanges
     chains : annealings side by side, of which the best stays
@@ -163,16 +163,14 @@ def pairwise_fm(
 ) -> int:
     """Exchanges between cores until they hardly pay; `core` changes in place, hops are returned.
 
-    memory : bytes for batches of rows that are not held
+    memory : bytes for rows of tiles that are not held
     """
     saved = first = 0
     for index in range(rounds):
         rng = np.random.default_rng([seed, index])
         sets = pairs_of(rows, core, mesh, True, team)
-        some = batches(rows, core, mesh, memory, index % 2 == 1, team)
-        _, won = pairwise_fm_batches(
-            some, mesh, core, rows.sizes, sets, FM_PASSES, rng, team, fixed
-        )
+        some = tiles_of(rows, core, mesh, memory, index % 2 == 1, team)
+        _, won = exchange_in_tiles(some, mesh, core, rows.sizes, sets, FM_PASSES, rng, team, fixed)
         saved += won
         first = first or won
         if won * SETTLED <= first:

@@ -10,8 +10,8 @@ all others.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numba import njit
@@ -125,8 +125,19 @@ def _settle(pairs, by_core, core, side, side_start):
     return moved
 
 
+class Batches(Protocol):
+    """Cores that exchange vertices, and their rows."""
+
+    @property
+    def cores(self) -> NDArray[np.bool_]:
+        """Which cores, shape (cores of the chip,)."""
+
+    def batches(self, pairs: Int64, core: Int32) -> Iterator[tuple[slice, Batch]]:
+        """Places in a list of pairs, in order, and a batch with the cores of these."""
+
+
 def pairwise_fm_round(
-    batch: Batch,
+    some: Batches,
     mesh: Mesh,
     core: Int32,
     sizes: Int64,
@@ -136,7 +147,7 @@ def pairwise_fm_round(
     team: ThreadTeam,
     fixed: NDArray[np.bool_] | None = None,
 ) -> tuple[int, int]:
-    """All pairs of cores of a batch once; `core` changes in place.
+    """All pairs of some cores once; `core` changes in place.
 
     core : ndarray[int32], shape (vertices,), core id; sizes : of the vertices
     sets : of pairs of cores, those of a set share none
@@ -148,7 +159,7 @@ def pairwise_fm_round(
     moved = won = 0
     grid = mesh.grid
     for k in rng.permutation(len(sets)):
-        pairs = sets[k][batch.cores[sets[k]].all(axis=1)]
+        pairs = sets[k][some.cores[sets[k]].all(axis=1)]
         if not pairs.size:
             continue
         by_core = by_label(core, mesh.capacities.size, fixed)
@@ -156,19 +167,25 @@ def pairwise_fm_round(
         side_start = np.append(0, np.cumsum(counts))
         side = np.empty(side_start[-1], np.uint8)
 
-        def work(
-            bunch: Int64,
-            pairs: Int64 = pairs,
-            by_core: ByLabel = by_core,
-            batch: Batch = batch,
-            side: NDArray[np.uint8] = side,
-            starts: Int64 = side_start,
-        ) -> int:
-            some, at = pairs[bunch], starts[bunch]
-            return int(_exchange(some, by_core, batch, sizes, core, grid, passes, side, at))
+        for places, batch in some.batches(pairs, core):
+            starts = side_start[places.start : places.stop + 1]
 
-        most = max(team.threads, int(side_start[-1]) // WORTH_A_CALL)
-        bunches = np.array_split(np.arange(pairs.shape[0]), min(BUNCHES * team.threads, most))
-        won += sum(team.map(work, [bunch for bunch in bunches if bunch.size]))
+            def work(
+                bunch: Int64,
+                pairs: Int64 = pairs[places],
+                by_core: ByLabel = by_core,
+                batch: Batch = batch,
+                side: NDArray[np.uint8] = side,
+                starts: Int64 = starts,
+            ) -> int:
+                at = starts[bunch]
+                return int(
+                    _exchange(pairs[bunch], by_core, batch, sizes, core, grid, passes, side, at)
+                )
+
+            count = places.stop - places.start
+            most = max(team.threads, int(starts[-1] - starts[0]) // WORTH_A_CALL)
+            bunches = np.array_split(np.arange(count), min(BUNCHES * team.threads, most))
+            won += sum(team.map(work, [bunch for bunch in bunches if bunch.size]))
         moved += int(_settle(pairs, by_core, core, side, side_start))
     return moved, won

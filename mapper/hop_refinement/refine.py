@@ -1,9 +1,9 @@
 """Refinement of a mapping: single vertices move and change places between cores, to save hops.
 
 First every vertex may move to the core where it is best off, streamed, a few passes; then pairs of
-cores exchange vertices, as many at a time as have their rows in memory; then V-cycles. Where there
-are levels, they come before the V-cycles instead. The same for a partition whose parts have no
-places yet, where hops are the weight of the cut.
+cores exchange vertices, tile by tile; then V-cycles. Where there are levels, they come before the
+V-cycles instead. The same for a partition whose parts have no places yet, where hops are the weight
+of the cut.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from numpy.typing import NDArray
 
 from mapper.graph.rows import Rows
 from mapper.hop_refinement.annealing import Cooling
-from mapper.hop_refinement.batches import batches, pairwise_fm_batches
 from mapper.hop_refinement.gains import SeekHops
 from mapper.hop_refinement.hop_cost import hop_cost
 from mapper.hop_refinement.mesh import CUT, Mesh
 from mapper.hop_refinement.multilevel import BISECTION, SETTLED, Effort, Levels, refine_levels
 from mapper.hop_refinement.partners import pairs_of
+from mapper.hop_refinement.tiles import exchange_in_tiles, tiles_of
 from mapper.hop_refinement.v_cycle import refine_by_chains
 from mapper.partitioning.kway_refinement import refine_round
 from mapper.runtime.callbacks import OnMapping, ignore
@@ -145,8 +145,8 @@ def refine_mapping(
         ) -> tuple[NDArray[np.int32], int]:
             rng = np.random.default_rng([settings.seed_of(9), index])
             sets = pairs_of(rows, core, mesh, rounds >= WORTH_A_CORNER, team)
-            some = batches(rows, core, mesh, plan.gathered, index % 2 == 1, team, monitor.advance)
-            moved, saved = pairwise_fm_batches(
+            some = tiles_of(rows, core, mesh, plan.gathered, index % 2 == 1, team, monitor.advance)
+            moved, saved = exchange_in_tiles(
                 some, mesh, core, rows.sizes, sets, 1, rng, team, fixed
             )
             monitor.note(f"exchange {index + 1}: {moved:,} moves")

@@ -7,11 +7,13 @@ from collections import Counter
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from mapper.graph.affinity import favourites
 from mapper.graph.by_label import ByLabel, by_label
-from mapper.graph.rows import HeldRows, StreamedRows
-from mapper.hop_refinement.batches import batches
+from mapper.graph.rows import HeldRows, Rows, StreamedRows
+from mapper.hop_refinement import tiles
 from mapper.hop_refinement.mesh import DIAGONAL, NEAR, Mesh
 from mapper.hop_refinement.multilevel import pairwise_fm
 from mapper.hop_refinement.pairwise_fm import (
@@ -22,6 +24,7 @@ from mapper.hop_refinement.pairwise_fm import (
     pairwise_fm_round,
 )
 from mapper.hop_refinement.partners import PARTNERS, _colour, pairs_of, partners
+from mapper.hop_refinement.tiles import exchange_in_tiles, tile_of_cores, tiles_of
 from mapper.hop_refinement.v_cycle import refine_by_v_cycle
 from mapper.runtime.threads import ThreadTeam
 from tests.mapper.helpers import adjacency, grid_graph, lists_of, rows_of
@@ -116,28 +119,130 @@ def test_pairs_of_a_mesh(seed: int) -> None:
     assert Counter(found) == Counter(expected)
 
 
-@pytest.mark.parametrize("turned", [False, True])
 @pytest.mark.parametrize("memory", [0, 200, 1 << 20])
-def test_batches_hold_each_core_once_with_all_rows(memory: int, turned: bool) -> None:
+def test_a_tile_gives_the_rows_of_all_pairs(memory: int) -> None:
     graph, core, mesh = random_case(3, faulty=False)
     links = lists_of(graph)
     for rows in (rows_of(graph), StreamedRows(graph, graph.vertex_sizes(), 0)):
-        seen = np.zeros(mesh.capacities.size, np.int64)
+        needs = np.bincount(core, weights=rows.degrees(), minlength=mesh.capacities.size)
         visited: list[int] = []
         with ThreadTeam(2) as team:
-            for batch in batches(rows, core, mesh, memory, turned, team, visited.append):
-                seen += batch.cores
-                assert batch.degree.tolist() == rows.degrees().tolist()
-                for v in np.flatnonzero(batch.cores[core]):
-                    row = slice(batch.offset[v], batch.offset[v] + batch.degree[v])
-                    pairs = zip(batch.ids[row].tolist(), batch.weights[row].tolist(), strict=True)
-                    assert list(pairs) == links[v]
-                if not isinstance(rows, HeldRows) and np.count_nonzero(batch.cores) > 1:
-                    held = np.bincount(core, weights=rows.degrees(), minlength=seen.size)
-                    assert 8 * held[batch.cores].sum() <= max(memory, 8 * held.max())
-        used = np.bincount(core, minlength=seen.size) > 0
-        assert (seen[used] == 1).all()
-        assert sum(visited) >= rows.entries
+            colours = tiles_of(rows, core, mesh, memory, False, team, visited.append)
+            ((tile,), *others) = colours
+            assert tile.cores.all()
+            assert not any(others)
+            for pairs in mesh.pairs(NEAR):
+                at = 0
+                for places, batch in tile.batches(pairs, core):
+                    assert (places.start, batch.cores[pairs[places]].all()) == (at, True)
+                    at = places.stop
+                    assert batch.degree.tolist() == rows.degrees().tolist()
+                    for v in np.flatnonzero(batch.cores[core]):
+                        row = slice(batch.offset[v], batch.offset[v] + batch.degree[v])
+                        found = batch.ids[row].tolist(), batch.weights[row].tolist()
+                        assert list(zip(*found, strict=True)) == links[v]
+                    if not isinstance(rows, HeldRows) and places.stop - places.start > 1:
+                        assert 8 * needs[batch.cores].sum() <= memory
+                assert at == len(pairs)
+        assert sum(visited) % rows.entries == 0
+        assert visited
+
+
+@given(
+    st.integers(1, 12), st.integers(1, 12), st.booleans(), st.integers(1, 60), st.integers(0, 99)
+)
+def test_tiles_of_cores(width: int, height: int, turned: bool, most: int, seed: int) -> None:
+    """Rectangles that keep to the limit unless they are single cores; colours keep them apart."""
+    needs = np.random.default_rng(seed).integers(0, 9, width * height)
+    tile, colour = tile_of_cores(needs, width, turned, most)
+    y, x = np.divmod(np.arange(tile.size), width)
+    for one in range(colour.size):
+        mine = tile == one
+        if mine.any():
+            sides = np.ptp(x[mine]) + 1, np.ptp(y[mine]) + 1
+            assert sides[0] * sides[1] == np.count_nonzero(mine)
+            assert needs[mine].sum() <= most or sides == (1, 1)
+    for dx, dy in itertools.product((-1, 0, 1), repeat=2):
+        inside = (x + dx >= 0) & (x + dx < width) & (y + dy >= 0) & (y + dy < height)
+        beside = tile[((y + dy) * width + x + dx)[inside]]
+        mine = tile[inside]
+        assert (colour[beside] != colour[mine])[beside != mine].all()
+    if needs.sum() <= most:
+        assert not tile.any()
+
+
+@pytest.mark.parametrize("small", [False, True])
+@pytest.mark.parametrize("seed", SEEDS)
+def test_exchanges_in_tiles(seed: int, small: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Memory and threads decide nothing, nor does the order of tiles; one tile is as if held."""
+    graph, core, mesh = random_case(seed, faulty=False)
+    if small:
+        monkeypatch.setattr(tiles, "TILE_ENTRIES", 40)
+    found: list[list[int]] = []
+    streamed = StreamedRows(graph, graph.vertex_sizes(), 0)
+    for memory, threads in ((0, 1), (300, 2), (1 << 20, 3), (1 << 20, 1)):
+        own, rng = core.copy(), np.random.default_rng(seed)
+        with ThreadTeam(threads) as team:
+            sets = pairs_of(streamed, own, mesh, True, team)
+            colours = tiles_of(streamed, own, mesh, memory, bool(seed % 2), team)
+            exchange_in_tiles(colours, mesh, own, streamed.sizes, sets, 1, rng, team)
+        assert (load_of(streamed, own, mesh) <= np.maximum(mesh.capacities, 0)).all()
+        found.append(own.tolist())
+    assert all(one == found[0] for one in found)
+    if not small:
+        assert sum(map(len, colours)) == bool(streamed.entries)
+        rows, own, rng = rows_of(graph), core.copy(), np.random.default_rng(seed)
+        with ThreadTeam(1) as team:
+            colours = tiles_of(rows, own, mesh, 0, False, team)
+            exchange_in_tiles(colours, mesh, own, rows.sizes, sets, 1, rng, team)
+        assert own.tolist() == found[0]
+
+
+def thrown_about(cores: int, share: float) -> tuple[Rows, np.ndarray, Mesh]:
+    """A sheet on a mesh, 4 x 4 vertices for each core, some of which have changed places."""
+    side, rng = 4 * cores, np.random.default_rng(1)
+    v = np.arange(side * side)
+    core = ((v // side // 4) * cores + v % side // 4).astype(np.int32)
+    thrown = rng.choice(v, int(share * v.size), replace=False)
+    core[thrown] = core[rng.permutation(thrown)]
+    graph = grid_graph(side, side)
+    mesh = Mesh(cores, cores, np.full(cores**2, 17))
+    return StreamedRows(graph, graph.vertex_sizes(), 0), core, mesh
+
+
+def test_tiles_of_a_colour_see_the_same_mapping(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tile alone moves what it moves beside the others of its colour."""
+    rows, core, mesh = thrown_about(6, 0.2)
+    monkeypatch.setattr(tiles, "TILE_ENTRIES", 300)
+    with ThreadTeam(1) as team:
+        sets = pairs_of(rows, core, mesh, True, team)
+        colours = tiles_of(rows, core, mesh, 1 << 20, False, team)
+        assert [len(colour) for colour in colours] == [4, 2, 2, 1]
+        together, rng = core.copy(), np.random.default_rng(1)
+        exchange_in_tiles(colours[:1], mesh, together, rows.sizes, sets, 1, rng, team)
+        draws = np.random.default_rng(1).integers(2**62, size=4).tolist()
+        for tile, draw in zip(colours[0], draws, strict=True):
+            own, rng = core.copy(), np.random.default_rng(draw)
+            pairwise_fm_round(tile, mesh, own, rows.sizes, sets, 1, rng, team)
+            mine = tile.cores[core]
+            assert own[mine].tolist() == together[mine].tolist()
+            assert own[~mine].tolist() == core[~mine].tolist()
+            assert (own != core).any()
+
+
+@pytest.mark.parametrize(("memory", "reads"), [(1 << 20, 1), (9000, 3), (2400, 9)])
+def test_tiles_that_fit_are_read_together(
+    memory: int, reads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows, core, mesh = thrown_about(6, 0.0)
+    monkeypatch.setattr(tiles, "TILE_ENTRIES", 300)
+    visited: list[int] = []
+    with ThreadTeam(1) as team:
+        sets = pairs_of(rows, core, mesh, True, team)
+        colours = tiles_of(rows, core, mesh, memory, False, team, visited.append)
+        rng = np.random.default_rng(0)
+        exchange_in_tiles(colours, mesh, core, rows.sizes, sets, 1, rng, team)
+    assert sum(visited) == reads * rows.entries
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -210,10 +315,10 @@ def test_rounds_keep_to_the_room(case: Case, seed: int, threads: int) -> None:
     for count in (1, threads):
         with ThreadTeam(count) as team:
             found = core.copy()
-            for batch in batches(rows, found, mesh, 0, False, team, lambda done: None):
-                rng = np.random.default_rng(seed)
-                sets = pairs_of(rows, found, mesh, True, team)
-                pairwise_fm_round(batch, mesh, found, rows.sizes, sets, 1, rng, team, fixed)
+            rng = np.random.default_rng(seed)
+            sets = pairs_of(rows, found, mesh, True, team)
+            colours = tiles_of(rows, found, mesh, 0, False, team)
+            exchange_in_tiles(colours, mesh, found, rows.sizes, sets, 1, rng, team, fixed)
             found = refine_by_v_cycle(rows, found, mesh, EFFORT, seed, team, fixed)
         assert (found[fixed] == core[fixed]).all()
         assert (load_of(rows, found, mesh) <= mesh.capacities).all()

@@ -1,0 +1,231 @@
+"""Exchanges between cores in tiles, whose vertices have their rows in memory as far as that allows.
+
+Tiles are rectangles of cores with at most 2^24 entries. Those of one colour of four, none beside
+another, see the same mapping, so that they may be worked on anywhere; what the next colour sees has
+their moves. Memory decides only how often rows are read: those of as many tiles as fit are gathered
+at a time; where those of one tile do not fit, those of as many pairs of a set as do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from mapper.graph.rows import HeldRows, Rows
+from mapper.hop_refinement.mesh import Mesh
+from mapper.hop_refinement.pairwise_fm import Batch, pairwise_fm_round
+from mapper.runtime.callbacks import Advance, ignore
+from mapper.runtime.threads import ThreadTeam
+
+ROW_BYTES = 8  # of an entry: id and weight
+TILE_ENTRIES = 1 << 24  # of the rows of a tile at most, 128 MiB, unless it is one core
+COLOURS = 4
+
+Int32 = NDArray[np.int32]
+Int64 = NDArray[np.int64]
+
+
+@njit(cache=True, nogil=True)
+def _gather_rows(chunk, core, wanted, offset, out_ids, out_weights):
+    """Copy the rows of the vertices on wanted cores to their places."""
+    first, indptr, ids, weights = chunk
+    for i in range(indptr.size - 1):
+        v = first + i
+        if not wanted[core[v]]:
+            continue
+        length = indptr[i + 1] - indptr[i]
+        out_ids[offset[v] : offset[v] + length] = ids[indptr[i] : indptr[i + 1]]
+        out_weights[offset[v] : offset[v] + length] = weights[indptr[i] : indptr[i + 1]]
+
+
+class Gatherer:
+    """Gathers rows of the vertices on some cores; what it gave before is overwritten.
+
+    most : entries of rows that fit the memory
+    """
+
+    def __init__(self, rows: Rows, most: int, team: ThreadTeam, advance: Advance) -> None:
+        self._rows, self._team, self._advance = rows, team, advance
+        self.most = most
+        self._degree = rows.degrees()
+        self._ids, self._weights = np.empty(0, np.int32), np.empty(0, np.int32)
+
+    def gather(self, wanted: NDArray[np.bool_], core: Int32) -> Batch:
+        """The rows of the vertices on the cores that are wanted."""
+        rows, degree = self._rows, self._degree
+        if isinstance(rows, HeldRows):
+            self._advance(rows.entries)
+            return Batch(wanted, rows.indptr[:-1], degree, rows.ids, rows.weights)
+        lengths = np.where(wanted[core], degree, 0)
+        offset = np.cumsum(lengths, dtype=np.int64) - lengths
+        total = int(lengths.sum(dtype=np.int64))
+        if self._ids.size < total:  # at once what is needed at most: not used, it takes no memory
+            size = max(total, min(self.most, rows.entries))
+            self._ids, self._weights = np.empty(size, np.int32), np.empty(size, np.int32)
+        ids, weights = self._ids, self._weights
+
+        def copy(index: int) -> int:
+            chunk = rows.read(index)
+            _gather_rows(chunk, core, wanted, offset, ids, weights)
+            return int(chunk.indptr[-1] - chunk.indptr[0])
+
+        for entries in self._team.stream(copy, range(rows.chunks)):
+            self._advance(entries)
+        return Batch(wanted, offset, degree, ids, weights)
+
+    def needs(self, core: Int32, cores: int) -> Int64:
+        """Entries of the rows of the vertices on each core."""
+        return np.bincount(core, weights=self._degree, minlength=cores).astype(np.int64)
+
+
+@dataclass
+class Group:
+    """Tiles that follow each other, whose rows are in memory together.
+
+    cores : of all of them; batch : their rows, once one of them has asked
+    """
+
+    cores: NDArray[np.bool_]
+    batch: Batch | None = None
+
+
+@dataclass(frozen=True)
+class Tile:
+    """Cores that exchange vertices among themselves.
+
+    cores : ndarray[bool], shape (cores of the chip,)
+    group : None if the rows of the tile do not fit the memory; a pair of cores whose rows do not
+        is alone
+    """
+
+    cores: NDArray[np.bool_]
+    gatherer: Gatherer
+    group: Group | None
+
+    def batches(self, pairs: Int64, core: Int32) -> Iterator[tuple[slice, Batch]]:
+        """Places in a list of pairs of cores of the tile, and rows of the vertices on these.
+
+        core : of every vertex; since the last call vertices may have moved within tiles
+        """
+        if self.group is not None:
+            if self.group.batch is None:
+                self.group.batch = self.gatherer.gather(self.group.cores, core)
+            yield slice(0, len(pairs)), self.group.batch
+            return
+        entries = self.gatherer.needs(core, self.cores.size)[pairs].sum(axis=1)
+        at = 0
+        while at < len(pairs):
+            total = np.cumsum(entries[at:])
+            stop = at + max(1, int(np.searchsorted(total, self.gatherer.most, side="right")))
+            wanted = np.zeros_like(self.cores)
+            wanted[pairs[at:stop]] = True
+            yield slice(at, stop), self.gatherer.gather(wanted, core)
+            at = stop
+
+
+def tiles_of(
+    rows: Rows,
+    core: Int32,
+    mesh: Mesh,
+    memory: int,
+    turned: bool,
+    team: ThreadTeam,
+    advance: Advance = ignore,
+) -> list[list[Tile]]:
+    """The tiles of each colour; a single one with all cores where rows are held.
+
+    memory : bytes for rows that are not held
+    turned : tiles begin in the middle of others, so that other cores come together
+    """
+    cores, most = mesh.width * mesh.height, memory // ROW_BYTES
+    gatherer = Gatherer(rows, most, team, advance)
+    if isinstance(rows, HeldRows):
+        every = np.ones(cores, np.bool_)
+        return [[Tile(every, gatherer, Group(every))]]
+    needs = gatherer.needs(core, cores)
+    tile, colour = tile_of_cores(needs, mesh.width, turned, TILE_ENTRIES)
+    entries = np.bincount(tile, weights=needs, minlength=colour.size).astype(np.int64)
+    found: list[list[Tile]] = []
+    group, left = Group(np.zeros(cores, np.bool_)), most
+    for one in range(COLOURS):
+        found.append([])
+        for index in np.flatnonzero((colour == one) & (entries > 0)).tolist():
+            mine = tile == index
+            if entries[index] > left:
+                group, left = Group(np.zeros(cores, np.bool_)), most
+            fits = entries[index] <= most
+            if fits:
+                group.cores |= mine
+                left -= int(entries[index])
+            found[-1].append(Tile(mine, gatherer, group if fits else None))
+    return found
+
+
+def tile_of_cores(needs: Int64, width: int, turned: bool, most: int) -> tuple[Int64, Int64]:
+    """The tile of each core, and the colour of each tile.
+
+    needs : entries of the rows of each core, by rows of the mesh of some width
+    most : that the cores of a tile may need, unless it is one core
+
+    The sides of the mesh are cut into as many parts as it takes, the longer parts first.
+    """
+    height = needs.size // width
+    y, x = np.divmod(np.arange(needs.size), width)
+    across = down = 1
+    while True:
+        column, row = _part(x, width, across, turned), _part(y, height, down, turned)
+        columns = int(column.max()) + 1
+        tile = row * columns + column
+        held = np.bincount(tile, weights=needs)
+        if held.max() <= most or (across, down) == (width, height):
+            break
+        if across < width and width * down >= height * across:
+            across += 1
+        else:
+            down += 1
+    place = np.arange(held.size)
+    return tile, place // columns % 2 * 2 + place % columns % 2
+
+
+def _part(x: Int64, length: int, parts: int, turned: bool) -> Int64:
+    """Which part of a length something is in; turned : parts begin half of one earlier."""
+    half = length if turned and 1 < parts < length else 0
+    return (2 * x * parts + half) // (2 * length)
+
+
+def exchange_in_tiles(
+    colours: Sequence[Sequence[Tile]],
+    mesh: Mesh,
+    core: Int32,
+    sizes: Int64,
+    sets: Sequence[Int64],
+    passes: int,
+    rng: np.random.Generator,
+    team: ThreadTeam,
+    fixed: NDArray[np.bool_] | None = None,
+) -> tuple[int, int]:
+    """All pairs of cores once, as far as both are in one tile; `core` changes in place.
+
+    colours : see `tiles_of`; the others : see `pairwise_fm_round`
+
+    Returns the moves, and about the hops that they saved.
+    """
+    moved = saved = 0
+    alone = sum(map(len, colours)) == 1
+    for colour in colours:
+        draws = rng.integers(2**62, size=0 if alone else len(colour)).tolist()
+        changed: list[tuple[Int64, Int32]] = []
+        for at, tile in enumerate(colour):
+            own = core if alone else core.copy()
+            rng_of = rng if alone else np.random.default_rng(draws[at])
+            found = pairwise_fm_round(tile, mesh, own, sizes, sets, passes, rng_of, team, fixed)
+            moved, saved = moved + found[0], saved + found[1]
+            vertices = np.flatnonzero(own != core)
+            changed.append((vertices, own[vertices]))
+        for vertices, cores in changed:
+            core[vertices] = cores
+    return moved, saved
