@@ -41,3 +41,7 @@ class MemoryShortError(StorageError):
 
 class MissingExtraError(StorageError):
     """What is asked for needs a package that is not installed; says which extra has it."""
+
+
+class MissingObjectError(BadInputError):
+    """A store has no such object."""

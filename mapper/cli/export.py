@@ -88,9 +88,11 @@ def _takers(option: str) -> str:
 def run(options: argparse.Namespace) -> int:
     from mapper.results.output_folder import find_folder
     from mapper.results.tables import facts
+    from storage.store.sharded import is_sharded
 
     result = {"path": str(options.destination)}
-    exported = _mapping if find_folder(options.network).is_dir() else _network
+    folder = find_folder(options.network).is_dir() and not is_sharded(options.network)
+    exported = _mapping if folder else _network
     with common.lock_output(options.destination):
         result |= exported(options)
     result["bytes"] = options.destination.stat().st_size

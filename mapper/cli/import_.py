@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from mapper.cli import options as common
 from mapper.cli.formats import list_formats
-from storage.address import path_of
+from storage.address import RemotePath, path_of
 from storage.formats import FORMATS
 
 if TYPE_CHECKING:
@@ -25,13 +25,16 @@ examples:
   mapper import circuit_config.json net.bin --rates spikes.h5 --rates-duration 3
   mapper import net.bin rated.bin --rates rates.csv
   mapper import model.nir net.bin --rates weights
+  mapper import net.bin net.shards --files 16
+  mapper import s3://lab/net.shards net.bin
 
 The format is found by content and file name:
 {list_formats(FORMATS.values())}
 
 Sparse ids are compacted in increasing order and kept as the attribute `id`;
 names, in order of appearance; ids of populations, population by population.
-SRC may be a network file if it is to get rates.
+SRC may be a network file if it is to get rates or to be cut into files, and
+a network in several files, or in a store, of which one file is made.
 
 The network file holds the traffic of each synapse, and may hold its weight
 beside it. NIR, ONNX and SONATA have weights of synapses but no firing rates:
@@ -49,6 +52,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     common.add_columns(parser)
     parser.add_argument(
+        "--files", type=common.positive, metavar="N", help="write a folder NET of N files"
+    )
+    parser.add_argument(
         "--nodes", type=Path, metavar="FILE", help="SONATA nodes file, if SRC is its edges file"
     )
     common.add_rates(parser)
@@ -62,10 +68,7 @@ def run(options: argparse.Namespace) -> int:
     common.require_format(options.format, FORMATS)
     source = common.source_of(options, options.source)
     with common.lock_output(options.network):
-        if source.wants_rates:
-            meta = _import_rated(options, source)
-        else:
-            meta = _import(options, source, options.network)
+        meta = _import_cut(options, source) if options.files else _made(options, source)
     result = {"path": str(options.network), **asdict(meta)}
     shown = ("neurons", "synapses", "synapses_read", "undirected", "total_size")
     rows = [(name.replace("_", " "), result[name]) for name in shown]
@@ -74,6 +77,47 @@ def run(options: argparse.Namespace) -> int:
     rows.append(("attributes", ", ".join(meta.attributes) or "none"))
     common.emit(options, result, [facts(str(options.network), rows)])
     return 0
+
+
+def _made(options: argparse.Namespace, source: Source, whole: Path | None = None) -> NetworkMeta:
+    """Write one network file: `whole`, or the one that is asked for."""
+    destination = whole or options.network
+    if source.wants_rates:
+        return _import_rated(options, source, destination)
+    apart = options.source.is_dir() or isinstance(options.source, RemotePath)
+    if source.is_network_file and apart:
+        return _join(options, destination)
+    return _import(options, source, destination)
+
+
+def _join(options: argparse.Namespace, destination: Path) -> NetworkMeta:
+    """One file of a network that is in a store, or in several."""
+    from storage.store.network import NetworkFile
+    from storage.store.sharded import write_joined
+
+    with NetworkFile(options.source) as network:
+        write_joined(network, destination, common.effort_of(options).threads)
+        return network.meta
+
+
+def _import_cut(options: argparse.Namespace, source: Source) -> NetworkMeta:
+    """A folder of several files, of a network or of what is to be imported first."""
+    from storage.store.network import NetworkFile
+    from storage.store.sharded import write_sharded
+
+    # always this name, which the lock guards: what a killed process left is written over
+    whole = options.network.with_name(f".{options.network.name}.whole")
+    ready = source.is_network_file and not source.wants_rates
+    try:
+        if not ready:
+            _made(options, source, whole)
+        with NetworkFile(options.source if ready else whole) as network:
+            write_sharded(
+                network, options.network, options.files, common.effort_of(options).threads
+            )
+            return network.meta
+    finally:
+        whole.unlink(missing_ok=True)
 
 
 def _import(options: argparse.Namespace, source: Source, destination: Path) -> NetworkMeta:
@@ -85,7 +129,7 @@ def _import(options: argparse.Namespace, source: Source, destination: Path) -> N
     return import_source(source, destination, effort, listener, options.format, extra)
 
 
-def _import_rated(options: argparse.Namespace, source: Source) -> NetworkMeta:
+def _import_rated(options: argparse.Namespace, source: Source, destination: Path) -> NetworkMeta:
     """Convert the file, unless it is a network, and write the network with rates."""
     from mapper.inputs.source import give_rates
     from storage.store.network import NetworkFile, is_network_name
@@ -93,12 +137,12 @@ def _import_rated(options: argparse.Namespace, source: Source) -> NetworkMeta:
     effort = common.effort_of(options)
     if is_network_name(options.source):
         with NetworkFile(options.source) as network:
-            return give_rates(source, network, options.network, effort)
+            return give_rates(source, network, destination, effort)
     # always this name, which the lock guards: what a killed process left is written over
-    unrated = options.network.with_name(f".{options.network.name}.unrated")
+    unrated = destination.with_name(f".{destination.name}.unrated")
     try:
         _import(options, source, unrated)
         with NetworkFile(unrated) as network:
-            return give_rates(source, network, options.network, effort)
+            return give_rates(source, network, destination, effort)
     finally:
         unrated.unlink(missing_ok=True)

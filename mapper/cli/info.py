@@ -34,8 +34,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     from mapper.compiler.manifest import is_compiled
     from mapper.results.output_folder import find_folder, read_folder
+    from storage.store.sharded import is_sharded
 
-    if find_folder(options.path).is_dir():
+    if find_folder(options.path).is_dir() and not is_sharded(options.path):
         if is_compiled(options.path):
             return _compiled(options)
         found = read_folder(options.path, lambda: _folder(options))
@@ -47,7 +48,9 @@ def run(options: argparse.Namespace) -> int:
     from storage.store.network import POPULATION, NetworkFile, is_network_name
     from storage.store.traffic import describe, describe_weights, traffic_of
 
-    local = not isinstance(options.path, RemotePath)  # only networks are read from stores
+    local = options.path.is_file() and not isinstance(
+        options.path, RemotePath
+    )  # only networks are read from stores
     if local and is_program(options.path):
         return _program(options)
     if local and is_records(options.path):

@@ -34,10 +34,11 @@ def run(options: argparse.Namespace) -> int:
     from mapper.evaluation.verify import verify_network
     from mapper.results.output_folder import find_folder, read_folder
     from mapper.results.tables import facts
+    from storage.store.sharded import is_sharded
 
     find_folder(options.path)
-    if not options.path.is_dir():
-        if options.path.is_file():
+    if not options.path.is_dir() or is_sharded(options.path):
+        if options.path.exists():
             common.compile_kernels(options, "verify")
         found = verify_network(options.path)
         result = {"path": str(options.path), "valid": True, **found}
@@ -64,7 +65,7 @@ def _verify_folder(options: argparse.Namespace) -> tuple[Path, dict[str, Any]]:
 
     report = read_report(options.path)
     network = network_of(options.path, options.network, report)
-    if network.is_file():
+    if network.exists():
         common.compile_kernels(options, "verify")
     verify_network(network)
     return network, verify_mapping(options.path, report, network)

@@ -21,11 +21,9 @@ from numba import njit
 from numpy.typing import NDArray
 
 from mapper.errors import CheckFailedError
+from mapper.evaluation.verify_members import ZipMembers
 from mapper.evaluation.verify_numbers import decode_varints
 from mapper.evaluation.verify_weights import WeightCheck, has_weights
-from storage.blobs.blob import BlobFile
-from storage.blobs.opening import open_blob
-from storage.errors import BadInputError
 from storage.jsontext import parse_json, shown
 
 LARGEST_ID = 2**31 - 2  # docs/format.md: a network has at most 2^31 - 1 vertices
@@ -159,15 +157,7 @@ class SlowReader:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        try:
-            self._file = BlobFile(open_blob(path))
-        except BadInputError as error:
-            raise CheckFailedError(str(error)) from error
-        try:
-            self._zip = zipfile.ZipFile(self._file)
-        except (zipfile.BadZipFile, OSError, ValueError, RuntimeError) as error:
-            self._file.close()
-            raise CheckFailedError(f"{path}: not a network file: {error}") from error
+        self._members = ZipMembers(path)
         try:
             self.meta: dict[str, Any] = self._read_meta()
             self.neurons: int = self.meta["neurons"]
@@ -176,12 +166,15 @@ class SlowReader:
             raise
 
     def _read_meta(self) -> dict[str, Any]:
-        packed = self._zip.NameToInfo.get("meta.json")
-        if packed is None:
-            raise CheckFailedError(f"{self.path}: not a network file: it has no meta.json")
-        try:
+        raw = self._members.described
+        if raw is None:
+            if "meta.json" not in self.members():
+                raise CheckFailedError(f"{self.path}: not a network file: it has no meta.json")
             # deflate packs names of neurons 20 times smaller at best
-            meta = parse_json(self.read("meta.json", 0, (4 << 20) + 64 * packed.compress_size))
+            most = (4 << 20) + 64 * self._members.about("meta.json").compress_size
+            raw = self.read("meta.json", 0, most)
+        try:
+            meta = parse_json(raw)
         except ValueError as error:
             raise CheckFailedError(f"{self.path}: meta.json is not sound JSON ({error})") from error
         try:
@@ -193,7 +186,7 @@ class SlowReader:
     def read(self, member: str, least: int, most: int) -> bytes:
         """A member that can have `least` to `most` bytes: no other is inflated."""
         try:
-            about = self._zip.getinfo(member)
+            about = self._members.about(member)
             if about.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
                 raise CheckFailedError(f"{self.path}: {member} is neither deflated nor stored")
             if not least <= about.file_size <= most:
@@ -201,13 +194,13 @@ class SlowReader:
                     f"{self.path}: {member} has {about.file_size} bytes, it can have {least} to "
                     f"{most}"
                 )
-            return self._zip.read(about)
+            return self._members.read(member)
         except (KeyError, zipfile.BadZipFile, zlib.error, OSError, EOFError, RuntimeError) as error:
             # RuntimeError: a damaged directory asks for a password or an unknown method
             raise CheckFailedError(f"{self.path}: {member}: {error}") from error
 
     def members(self) -> list[str]:
-        return self._zip.namelist()
+        return self._members.names()
 
     def _real(self, name: str, step: int) -> NDArray[np.float64]:
         raw = b""
@@ -270,8 +263,7 @@ class SlowReader:
             yield Connections(*table[:rows].T)
 
     def close(self) -> None:
-        self._zip.close()
-        self._file.close()
+        self._members.close()
 
 
 def _mixed(*columns: NDArray[np.int64]) -> int:

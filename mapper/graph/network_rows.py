@@ -43,7 +43,7 @@ class NetworkRows(NamedTuple):
         damaged.
         """
         host = socket.gethostname()
-        if not self.path.is_file():
+        if not self.path.exists():
             raise UsageError(
                 f"{self.path}: the worker on {host} does not see it; put it where all workers do"
             )

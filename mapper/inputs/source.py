@@ -169,7 +169,7 @@ def _open_plain(
         require_weights(source.word, network)
         yield network
         return
-    if isinstance(network, Path) and network.is_dir():
+    if isinstance(network, Path) and network.is_dir() and not is_network_name(network):
         raise UsageError(f"{network}: is a folder; name a network file")
     if isinstance(network, Path) and is_network_name(network):
         with NetworkFile(network, buffer_of(effort.memory)) as opened:

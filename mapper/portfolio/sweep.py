@@ -24,6 +24,7 @@ from mapper.session import MapRequest
 from mapper.settings import SETTINGS, preset
 from mapper.version import version
 from storage.files import write_file
+from storage.store.network import is_network_name
 
 TABLE = "sweep.csv"
 
@@ -45,7 +46,7 @@ def sweep_jobs(sweep: Sweep, share: Share, command: tuple[str, ...] = ()) -> Man
     @cache
     def source_of(network: str, rates: str | None, weights_are: str | None) -> Source:
         path = sweep.place_of(network)
-        if not path.is_file():
+        if not path.is_file() and not is_network_name(path):
             raise MapperError(f"{sweep.path}: network: {path} is no file; name a network file")
         given: Any = rates if rates in (None, *RATES_WORDS) else sweep.place_of(rates)
         return Source(path, rates=given, weights_are=weights_are)

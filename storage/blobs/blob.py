@@ -29,25 +29,42 @@ class Blob(Closing):
         Raises `BadInputError` if they cannot be had.
         """
 
+    def forget(self) -> None:
+        """Let go of what was read ahead, if anything was."""
+
 
 class FileBlob(Blob):
     """A regular file."""
 
-    def __init__(self, path: Path) -> None:
-        """Raises `BadInputError` for what is none, or cannot be read."""
+    def __init__(self, path: Path, keep: bool = True) -> None:
+        """keep : it stays open between reads, as few files may
+
+        Raises `BadInputError` for what is no file, or cannot be read.
+        """
         self.path = path
-        require_file(path)
+        self.size = require_file(path)
+        self._descriptor = self._open() if keep else -1
+
+    def _open(self) -> int:
         try:
-            self._descriptor = os.open(path, os.O_RDONLY)
+            return os.open(self.path, os.O_RDONLY)
         except OSError as error:
-            raise read_error(path, error) from error
-        self.size = os.fstat(self._descriptor).st_size
+            raise read_error(self.path, error) from error
 
     def read(self, start: int, size: int) -> bytes:
+        if self._descriptor >= 0:
+            return self._read(self._descriptor, start, size)
+        descriptor = self._open()
         try:
-            data = os.pread(self._descriptor, size, start)
+            return self._read(descriptor, start, size)
+        finally:
+            os.close(descriptor)
+
+    def _read(self, descriptor: int, start: int, size: int) -> bytes:
+        try:
+            data = os.pread(descriptor, size, start)
             while len(data) < size:  # one call reads 2 GiB at most
-                more = os.pread(self._descriptor, size - len(data), start + len(data))
+                more = os.pread(descriptor, size - len(data), start + len(data))
                 if not more:
                     break
                 data += more

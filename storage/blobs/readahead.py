@@ -76,6 +76,11 @@ class ReadAhead(Closing):
             del self._pages[number]  # whoever waits for it has it
         return found
 
+    def forget(self) -> None:
+        """Let go of what was read ahead."""
+        with self._lock:
+            self._pages.clear()
+
     def close(self) -> None:
         with self._lock:
             for page in self._pages.values():

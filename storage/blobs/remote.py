@@ -13,7 +13,7 @@ from typing import Any
 from storage.address import RemotePath
 from storage.blobs.blob import Blob
 from storage.blobs.readahead import DEFAULT_BUFFER, ReadAhead
-from storage.errors import BadInputError
+from storage.errors import BadInputError, MissingObjectError
 from storage.extras import require_extra
 
 TAIL = 1 << 18  # bytes at the end that come with the size: where archives have their directory
@@ -91,7 +91,8 @@ class RemoteBlob(Blob):
     def _refused(self, error: Exception) -> BadInputError:
         errors = self._errors
         if isinstance(error, _MISSING):
-            return BadInputError(f"{self.path}: there is no such object; check bucket and key")
+            what = "there is no such object; check bucket and key"
+            return MissingObjectError(f"{self.path}: {what}")
         if isinstance(error, errors.PermissionDeniedError | errors.UnauthenticatedError):
             return BadInputError(
                 f"{self.path}: the store refuses to read it; check credentials, region and rights"
@@ -99,6 +100,9 @@ class RemoteBlob(Blob):
         return BadInputError(
             f"{self.path}: cannot read: {_first_of(error)}; check address, endpoint and network"
         )
+
+    def forget(self) -> None:
+        self._ahead.forget()
 
     def close(self) -> None:
         if hasattr(self, "_ahead"):

@@ -139,14 +139,19 @@ class ArchiveReader(Closing):
     """Members of a zip archive by name; every read checks headers, length and CRC-32."""
 
     def __init__(
-        self, path: Path, prefixes: Sequence[str] = (), buffer: int = DEFAULT_BUFFER
+        self,
+        path: Path,
+        prefixes: Sequence[str] = (),
+        buffer: int = DEFAULT_BUFFER,
+        *,
+        keep: bool = True,
     ) -> None:
-        """prefixes : of members that are numbered through; buffer : see `open_blob`
+        """prefixes : of members that are numbered through; buffer, keep : see `open_blob`
 
         Raises `CorruptError` for what is no complete zip archive.
         """
         self.path = path
-        self._blob = open_blob(path, buffer)
+        self._blob = open_blob(path, buffer, keep=keep)
         try:
             self._index = ArchiveIndex(self._blob, prefixes)
         except BaseException:
@@ -184,10 +189,10 @@ class ArchiveReader(Closing):
                 "make the network again"
             )
 
-    def require_sizes(self, prefix: str, count: int, least: int, most: int) -> None:
-        """The same of the members with the numbers below `count`; prefix : one of `prefixes`."""
-        wrong = self._index.first_wrong(prefix, count, least, most)
-        if wrong < count:
+    def require_sizes(self, prefix: str, numbers: range, least: int, most: int) -> None:
+        """The same of members that are numbered; prefix : one of `prefixes`."""
+        wrong = self._index.first_wrong(prefix, numbers, least, most)
+        if wrong is not None:
             self.require_size(numbered(prefix, wrong), least, most)
 
     def read(self, name: str, most: int | None = None) -> bytes:
@@ -254,6 +259,10 @@ class ArchiveReader(Closing):
         if not inflater.eof:
             raise CorruptError(f"{where}: damaged; make the network again")
         return raw
+
+    def forget(self) -> None:
+        """Let go of what was read ahead."""
+        self._blob.forget()
 
     def close(self) -> None:
         self._blob.close()

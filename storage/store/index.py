@@ -64,7 +64,7 @@ class Member(NamedTuple):
 
 
 class Series:
-    """Members PREFIX00000000, PREFIX00000001, ..., ascending, those of sizes below 4 GiB."""
+    """Members PREFIX00000000, PREFIX00000001, ..., from any number on, of sizes below 4 GiB."""
 
     def __init__(self, prefix: str, parts: list[_Table]) -> None:
         self.prefix = prefix
@@ -75,7 +75,8 @@ class Series:
             last = np.append(np.diff(numbers[order]) > 0, True)  # of equal names the last counts
             order = order[last]
             numbers = numbers[order]
-        dense = not numbers.size or numbers[-1] == numbers.size - 1
+        self._first = int(numbers[0]) if numbers.size else 0
+        dense = not numbers.size or numbers[-1] - self._first == numbers.size - 1
         self._numbers = None if dense else numbers
 
         def column(arrays: Iterable[NDArray[_Kind]]) -> NDArray[_Kind]:
@@ -94,13 +95,16 @@ class Series:
     def place(self, number: int) -> int:
         """Where the arrays have a number; -1 if there is none."""
         if self._numbers is None:
-            return number if number < len(self) else -1
+            at = number - self._first
+            return at if 0 <= at < len(self) else -1
         at = int(np.searchsorted(self._numbers, number))
         return at if at < len(self) and self._numbers[at] == number else -1
 
     def names(self) -> Iterator[str]:
         """Of all members."""
-        numbers = range(len(self)) if self._numbers is None else self._numbers
+        numbers = self._numbers
+        if numbers is None:
+            numbers = np.arange(self._first, self._first + len(self), dtype=np.int32)
         for number in numbers:
             yield numbered(self.prefix, int(number))
 
@@ -167,19 +171,22 @@ class ArchiveIndex:
             int(series.crc[at]), int(series.method[at]),
         )  # fmt: skip
 
-    def first_wrong(self, prefix: str, count: int, least: int, most: int) -> int:
-        """The first of the numbers below `count` that is missing, or of a size that is not within
-        `least` .. `most` bytes; `count` if there is none."""
-        sizes = self._series[prefix].size
-        dense = self._series[prefix].place(count - 1) == count - 1
-        wrong = np.flatnonzero((sizes[:count] < least) | (sizes[:count] > most))
-        if dense:
-            return int(wrong[0]) if wrong.size else count
-        for number in range(count):  # some are missing, or in the dictionary
+    def first_wrong(self, prefix: str, numbers: range, least: int, most: int) -> int | None:
+        """The first of the numbers that is missing, or of a size that is not within `least` ..
+        `most` bytes."""
+        if not numbers:
+            return None
+        series = self._series[prefix]
+        first, last = series.place(numbers[0]), series.place(numbers[-1])
+        if first >= 0 and last - first == len(numbers) - 1:  # all are there
+            sizes = series.size[first : last + 1]
+            wrong = np.flatnonzero((sizes < least) | (sizes > most))
+            return numbers[int(wrong[0])] if wrong.size else None
+        for number in numbers:  # some are missing, or in the dictionary
             member = self.find(numbered(prefix, number))
             if member is None or not least <= member.size <= most:
                 return number
-        return count
+        return None
 
     def packed_bytes(self, prefix: str) -> int:
         """Bytes in the archive of all members whose name starts so."""

@@ -17,17 +17,14 @@ from storage.closing import Closing
 from storage.errors import CorruptError
 from storage.graph import Block, Csr, Graph
 from storage.parallel import map_ordered
-from storage.store.archive import ArchiveReader
 from storage.store.codec import decode_block, decode_lists, decode_numbers
 from storage.store.index import numbered
 from storage.store.meta import MEMBER, NetworkMeta, most_meta_bytes
+from storage.store.sharded import BLOCKS, WEIGHTS, is_sharded, open_members
 from storage.store.weights import Synapses, decode_weights
 
 SIZE, RATE, ID = "size", "rate", "id"  # attributes with a meaning of their own
 POPULATION = "population"  # what tells neurons apart that are called alike
-
-
-BLOCKS, WEIGHTS = "blocks/", "weights/"  # members of each block
 
 
 def block_member(index: int) -> str:
@@ -61,9 +58,14 @@ class Attribute:
 
 
 def is_network_name(path: Path) -> bool:
-    """Whether a file is to be opened as a network file rather than imported; so is any address."""
+    """Whether a file is to be opened as a network file rather than imported; so is any address.
+
+    A folder is one if it has the description of a network in several files.
+    """
     if path.suffix.lower() == ".bin" or isinstance(path, RemotePath):
         return True
+    if path.is_dir():
+        return is_sharded(path)
     if path.suffix.lower() == ".npz" or not path.is_file():
         return False
     with path.open("rb") as file:
@@ -74,9 +76,10 @@ class NetworkFile(Graph, Closing):
     """An open network file. Blocks are read at random, by any number of threads."""
 
     def __init__(self, path: Path, buffer: int = DEFAULT_BUFFER) -> None:
-        """path : may be an address; buffer : bytes that may be read ahead from there."""
+        """path : of a file, or a folder of several, or the address of either; buffer : bytes that
+        may be read ahead from there"""
         self.path = path
-        self._archive = ArchiveReader(path, (BLOCKS, WEIGHTS), buffer)
+        self._archive = open_members(path, buffer)
         try:
             if MEMBER not in self._archive:
                 raise CorruptError(f"{path}: a zip archive without {MEMBER}, not a network")
@@ -97,12 +100,12 @@ class NetworkFile(Graph, Closing):
         A block of few bytes may say that it inflates to gigabytes.
         """
         whole, rest = divmod(self.vertices, self.block_size)
-        self._archive.require_sizes(BLOCKS, whole, *self.meta.block_bytes(self.block_size))
+        self._archive.require_sizes(BLOCKS, range(whole), *self.meta.block_bytes(self.block_size))
         if rest:
             self._archive.require_size(block_member(whole), *self.meta.block_bytes(rest))
         if self.meta.synaptic is not None:
             most = self.meta.synaptic.largest_bytes
-            self._archive.require_sizes(WEIGHTS, self.block_count, 2, most)
+            self._archive.require_sizes(WEIGHTS, range(self.block_count), 2, most)
 
     def read_block(self, index: int) -> Block:
         first, last = self.block_bounds(index)
@@ -201,6 +204,10 @@ class NetworkFile(Graph, Closing):
     def identity(self) -> tuple[int, int]:
         """Bytes of the file, and the CRC-32 of `meta.json`: the same wherever it lies."""
         return self._archive.size, self._archive.find(MEMBER).crc
+
+    def member(self, name: str) -> bytes:
+        """The bytes of a member; raises `CorruptError` if it is missing or damaged."""
+        return self._archive.read(name)
 
     def stored_bytes(self) -> int:
         """Compressed bytes of all blocks of connections."""

@@ -18,7 +18,7 @@ from storage.graph import Block
 from storage.parallel import map_ordered
 from storage.quantise import UnitFinder, to_units
 from storage.sorting.sorter import MAX_TOTAL
-from storage.store.archive import ArchiveReader, ArchiveWriter, Packed, pack
+from storage.store.archive import ArchiveWriter, Packed, pack
 from storage.store.codec import encode_block, encode_numbers
 from storage.store.meta import MEMBER, AttributeMeta, NetworkMeta
 from storage.store.network import RATE, NetworkFile, attribute_member, block_member, weights_member
@@ -77,7 +77,7 @@ def write_rated(
         return pack(block_member(index), raw), int(block.weights.sum()), len(raw)
 
     weight = largest = 0
-    with ArchiveWriter(destination) as archive, ArchiveReader(network.path) as old:
+    with ArchiveWriter(destination) as archive:
         for member, own, length in map_ordered(rated, range(network.block_count), threads):
             archive.add(member)
             weight, largest = weight + own, max(largest, length)
@@ -85,10 +85,10 @@ def write_rated(
         chunks = range(-(-network.vertices // step))
         for name in network.meta.attributes:
             for member_name in (attribute_member(name, i) for i in chunks if name != RATE):
-                archive.add(pack(member_name, bytes(old.read(member_name))))
+                archive.add(pack(member_name, network.member(member_name)))
         if network.meta.synaptic is not None:
             for member_name in map(weights_member, range(network.block_count)):
-                archive.add(pack(member_name, bytes(old.read(member_name))))
+                archive.add(pack(member_name, network.member(member_name)))
         for i in chunks:
             raw = encode_numbers(stored[i * step : (i + 1) * step])
             archive.add(pack(attribute_member(RATE, i), raw))

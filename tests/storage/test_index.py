@@ -144,19 +144,24 @@ def test_records_across_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         assert found(path) == expected
 
 
-def test_first_that_is_wrong(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("kept", "first"),
+    [([0, 1, 2, 3], None), ([1, 0, 2, 9], 3), ([3, 1], 0), ([], 0), ([2, 3, 4], 0)],
+)
+def test_first_that_is_wrong(kept: list[int], first: int | None, tmp_path: Path) -> None:
     path = tmp_path / "a.zip"
-    for kept, first in (([0, 1, 2, 3], 4), ([1, 0, 2, 9], 3), ([3, 1], 0), ([], 0)):
-        with ArchiveWriter(path) as writer:
-            for i in kept:
-                writer.add(Packed(f"blocks/{i:08d}", b"", 10 + i, 0))
-            writer.commit()
-        with FileBlob(path) as blob:
-            index = ArchiveIndex(blob, PREFIXES)
-            assert index.first_wrong("blocks/", 4, 0, 99) == first
-            assert index.first_wrong("blocks/", 4, 0, 11) == min(first, 2)
-            assert index.first_wrong("blocks/", 4, 11, 99) == 0
-            assert index.first_wrong("blocks/", 0, 11, 99) == 0
+    with ArchiveWriter(path) as writer:
+        for i in kept:
+            writer.add(Packed(f"blocks/{i:08d}", b"", 10 + i, 0))
+        writer.commit()
+    with FileBlob(path) as blob:
+        index = ArchiveIndex(blob, PREFIXES)
+    for start in range(5):
+        for least, most in ((0, 99), (0, 11), (11, 99)):
+            wrong = [i for i in range(start, 4) if i not in kept or not least <= 10 + i <= most]
+            numbers = range(start, 4)
+            assert index.first_wrong("blocks/", numbers, least, most) == min(wrong, default=None)
+    assert index.first_wrong("blocks/", range(4), 0, 99) == first
 
 
 def test_a_member_takes_some_bytes(tmp_path: Path) -> None:

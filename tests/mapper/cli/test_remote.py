@@ -138,3 +138,38 @@ def test_workers_read_it(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             assert (folder / each / name).read_bytes() == (folder / "file" / name).read_bytes()
     assert "workers" in reports[2]
     assert reports[1]["metrics"] == reports[0]["metrics"]
+
+
+def test_networks_in_several_files(folder: Path, run: Run, fails: Callable[..., str]) -> None:
+    """From any source, taken by every command, with the results of the one file."""
+    network = random_network(folder / "net.bin", 1200, 9000, block_size=64)
+    again = network.read_bytes()
+    assert run("import", "net.bin", "net.shards", "--files", "4").code == 0
+    assert len(list((folder / "net.shards").iterdir())) == 5
+    assert run("import", "net.shards", "back.bin").code == 0
+    assert (folder / "back.bin").read_bytes() == again
+    for name in ("net.bin", "net.shards"):
+        assert run("run", name, *RUN, "-o", f"{name}-out").code == 0
+    mappings = [
+        (folder / f"{each}-out/mapping.npz").read_bytes() for each in ("net.bin", "net.shards")
+    ]
+    assert mappings[0] == mappings[1]
+    network.unlink()
+    for words in (
+        ("info", "net.shards"), ("verify", "net.shards"), ("verify", "net.shards-out"),
+        ("check", "net.shards", "--chip", "8x8"), ("export", "net.shards", "net.csv"),
+        ("score", "net.shards", "net.bin-out/mapping.npz", "--chip", "8x8"),
+        ("import", "net.shards", "rated.bin", "--rates", "uniform"),
+        ("import", "net.shards", "rated.shards", "--rates", "uniform", "--files", "3"),
+        ("import", "net.csv", "other.shards", "--files", "2"), ("info", "other.shards"),
+        ("run", "net.shards", *RUN, "-o", "net.shards-out", "--resume"),
+        ("report", "net.shards-out"), ("simulate", "net.shards-out"),
+    ):  # fmt: skip
+        ended = run(*words)
+        assert ended.code == 0, (words, ended.err)
+    assert "is not empty" in fails("import", "net.shards", "other.shards", "--files", "2")
+    (folder / "net.shards" / "part-00002.bin").unlink()
+    for words in (("info", "net.shards"), ("verify", "net.shards"), ("run", "net.shards", *RUN)):
+        assert "part-00002.bin: cannot read: No such file" in fails(*words)
+    (folder / "net.shards" / "network.json").unlink()
+    assert "is a folder; name a network file" in fails("run", "net.shards", *RUN, code=2)

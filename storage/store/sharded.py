@@ -1,0 +1,268 @@
+"""A network in several files: a folder, or a prefix of a store, with `network.json`.
+
+`network.json` is the `meta.json` of a network file with a list of files. Each of these is a zip
+archive with the members of a range of blocks, by the names that they have in a network file
+(docs/format.md).
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from bisect import bisect_right
+from collections.abc import Iterator
+from pathlib import Path
+from threading import Lock
+from typing import TYPE_CHECKING
+
+import msgspec
+from isal import isal_zlib
+
+from storage.address import RemotePath
+from storage.blobs.opening import open_blob
+from storage.closing import Closing
+from storage.errors import CorruptError, MissingObjectError, WriteError
+from storage.files import write_file, writing
+from storage.jsontext import parse_json, shown
+from storage.parallel import map_ordered
+from storage.store.archive import ArchiveReader, ArchiveWriter, pack
+from storage.store.index import DIGITS, Member, numbered
+from storage.store.meta import MEMBER, Count
+from storage.typed import Whole, convert
+
+if TYPE_CHECKING:
+    from storage.store.network import NetworkFile
+
+DESCRIPTION = "network.json"
+BLOCKS, WEIGHTS = "blocks/", "weights/"  # members of each block
+FILES_HELD = 128  # open at a time, at most: of more, each is opened to read a block
+_MOST = 1 << 30  # bytes of the description
+_OPENING = 8  # files at a time
+
+
+class Part(msgspec.Struct):
+    """A file of a network: `blocks` blocks from number `first` on."""
+
+    file: str
+    first: Whole
+    blocks: Count
+
+
+class _Layout(msgspec.Struct):
+    """What a description says of files."""
+
+    files: list[Part]
+    neurons: Count
+    block_size: Count
+    attribute_block_size: Count
+
+    def check(self) -> None:
+        """Raise `ValueError` unless each block is in one file."""
+        at = 0
+        for part in self.files:
+            if part.file in ("", ".", "..") or "/" in part.file or "\0" in part.file:
+                raise ValueError(f"{shown(part.file)} is no name of a file beside it")
+            if part.first != at:
+                raise ValueError(f"{part.file} begins with block {part.first}, {at} is next")
+            at += part.blocks
+        if at != -(-self.neurons // self.block_size):
+            count = -(-self.neurons // self.block_size)
+            raise ValueError(f"its files have {at} blocks, the network has {count}")
+        if len({part.file for part in self.files}) != len(self.files):
+            raise ValueError("names a file twice")
+
+    def block_of(self, name: str) -> int | None:
+        """The block with which a member lies; None for what is no member of a network."""
+        kind, number = name[:-DIGITS], name[-DIGITS:]
+        if not (number.isascii() and number.isdecimal()):
+            return None
+        if kind in (BLOCKS, WEIGHTS):
+            return int(number)
+        if kind.startswith("attributes/"):
+            return int(number) * self.attribute_block_size // self.block_size
+        return None
+
+
+class ShardedReader(Closing):
+    """Members by name, as an `ArchiveReader` has them, from the files of a folder."""
+
+    def __init__(self, path: Path, buffer: int) -> None:
+        """Raises `CorruptError` if the description is damaged, `BadInputError` if a file is not
+        there."""
+        self.path = path
+        place = path / DESCRIPTION
+        with open_blob(place) as blob:
+            if blob.size > _MOST:
+                raise CorruptError(
+                    f"{place}: has {blob.size} bytes, too many to describe a network"
+                )
+            self._raw = blob.read(0, blob.size)
+        try:
+            self._layout = convert(parse_json(self._raw), _Layout)
+            self._layout.check()
+        except ValueError as error:
+            raise CorruptError(f"{place}: {error}; make the network again") from error
+        self._files: list[ArchiveReader] = []
+        keep = len(self._layout.files) <= FILES_HELD
+
+        def opened(part: Part) -> ArchiveReader:
+            return ArchiveReader(path / part.file, (BLOCKS, WEIGHTS), buffer // 2, keep=keep)
+
+        try:
+            for one in map_ordered(opened, self._layout.files, _OPENING):
+                self._files.append(one)
+        except BaseException:
+            self.close()
+            raise
+        self._firsts = [part.first for part in self._layout.files]
+        self._recent: list[int] = []  # files that may have read ahead
+        self._lock = Lock()
+
+    def __contains__(self, name: str) -> bool:
+        where = self._where(name)
+        return name == MEMBER or (where >= 0 and name in self._files[where])
+
+    def _where(self, name: str) -> int:
+        block = self._layout.block_of(name)
+        return -1 if block is None else bisect_right(self._firsts, block) - 1
+
+    def _file(self, name: str) -> ArchiveReader:
+        where = self._where(name)
+        if where < 0:
+            raise CorruptError(f"{self.path}: member {name} is missing; make the network again")
+        return self._files[where]
+
+    def names(self) -> Iterator[str]:
+        """Of all members."""
+        yield MEMBER
+        for file in self._files:
+            yield from file.names()
+
+    def find(self, name: str) -> Member:
+        """Where in its file a member is; raises `CorruptError` if it is missing."""
+        if name == MEMBER:
+            size, crc = len(self._raw), isal_zlib.crc32(self._raw)
+            return Member(name.encode(), 0, size, size, crc, 0)
+        return self._file(name).find(name)
+
+    @property
+    def size(self) -> int:
+        """Bytes of all files."""
+        return len(self._raw) + sum(file.size for file in self._files)
+
+    def require_size(self, name: str, least: int, most: int) -> None:
+        """Raise `CorruptError` unless a member is there and has as many bytes as it may."""
+        self._file(name).require_size(name, least, most)
+
+    def require_sizes(self, prefix: str, numbers: range, least: int, most: int) -> None:
+        """The same of members that are numbered as blocks are."""
+        for part, file in zip(self._layout.files, self._files, strict=True):
+            mine = range(
+                max(part.first, numbers.start), min(part.first + part.blocks, numbers.stop)
+            )
+            file.require_sizes(prefix, mine, least, most)
+
+    def read(self, name: str, most: int | None = None) -> bytes:
+        """The member's bytes, inflated and checked. Safe to call from several threads."""
+        if name == MEMBER:
+            return self._raw
+        where = self._where(name)
+        file = self._file(name)
+        with self._lock:
+            if where not in self._recent:
+                self._recent.append(where)
+                if len(self._recent) > 2:
+                    self._files[self._recent.pop(0)].forget()
+        return file.read(name, most)
+
+    def packed_bytes(self, prefix: str) -> int:
+        """Bytes in the files of all members whose name starts with `prefix`."""
+        return sum(file.packed_bytes(prefix) for file in self._files)
+
+    def close(self) -> None:
+        for file in self._files:
+            file.close()
+
+
+def is_sharded(path: Path) -> bool:
+    """Whether a folder, or what has the address, is a network in several files."""
+    if not isinstance(path, RemotePath):
+        return (path / DESCRIPTION).is_file()
+    if path.suffix == ".bin":
+        return False
+    try:
+        open_blob(path / DESCRIPTION).close()
+    except MissingObjectError:
+        return False
+    return True
+
+
+def open_members(path: Path, buffer: int) -> ArchiveReader | ShardedReader:
+    """The members of a network, in one file or several."""
+    if is_sharded(path):
+        return ShardedReader(path, buffer)
+    return ArchiveReader(path, (BLOCKS, WEIGHTS), buffer)
+
+
+def write_sharded(network: NetworkFile, folder: Path, count: int, threads: int = 1) -> None:
+    """Write a network as a folder of `count` files, or of as many as it has blocks.
+
+    The description comes last: without it the folder is no network. Raises `WriteError` for a
+    folder that holds anything.
+    """
+    blocks, meta = network.block_count, network.meta
+    count = min(count, blocks)
+    with writing(folder):
+        folder.mkdir(exist_ok=True)
+        if any(folder.iterdir()):
+            raise WriteError(f"{folder}: is not empty; choose another place, or remove it")
+    bounds = [blocks * i // count for i in range(count + 1)]
+    layout = _Layout(
+        [
+            Part(f"part-{i:05d}.bin", bounds[i], bounds[i + 1] - bounds[i]) for i in range(count)
+        ],
+        meta.neurons, meta.block_size, meta.attribute_block_size,
+    )  # fmt: skip
+    try:
+        members = _members_of(network)
+        owned: list[list[str]] = [[] for _ in layout.files]
+        for name in members:
+            block = layout.block_of(name)
+            assert block is not None
+            owned[bisect_right(bounds, block) - 1].append(name)
+        for part, names in zip(layout.files, owned, strict=True):
+            _write_members(network, folder / part.file, names, threads)
+        said = json.loads(meta.to_json()) | {"files": msgspec.to_builtins(layout.files)}
+        write_file(folder / DESCRIPTION, json.dumps(said, indent=1).encode())
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+
+
+def write_joined(network: NetworkFile, path: Path, threads: int = 1) -> None:
+    """Write a network as one file: the very bytes of the one that it was cut from, if mapper was
+    its writer."""
+    _write_members(network, path, list(_members_of(network)), threads, network.meta.to_json())
+
+
+def _members_of(network: NetworkFile) -> Iterator[str]:
+    """All members but the description, in the order in which they are written."""
+    meta, blocks = network.meta, range(network.block_count)
+    yield from (numbered(BLOCKS, i) for i in blocks)
+    if meta.synaptic is not None:
+        yield from (numbered(WEIGHTS, i) for i in blocks)
+    for name in meta.attributes:
+        for i in range(-(-meta.neurons // meta.attribute_block_size)):
+            yield numbered(f"attributes/{name}/", i)
+
+
+def _write_members(
+    network: NetworkFile, path: Path, names: list[str], threads: int, meta: bytes | None = None
+) -> None:
+    with ArchiveWriter(path) as archive:
+        packed = map_ordered(lambda name: pack(name, network.member(name)), names, threads)
+        for one in packed:
+            archive.add(one)
+        if meta is not None:
+            archive.add(pack(MEMBER, meta))
+        archive.commit()
