@@ -17,7 +17,7 @@ IN_FLIGHT = 8
 LARGEST_PAGE, SMALLEST_PAGE = 16 << 20, 1 << 18  # bytes
 BEHIND = 2  # pages that threads may still be reading
 DEFAULT_BUFFER = 64 << 20
-SHARE = 32  # this part of the memory of a run may be pages
+SHARE = 64  # this part of the memory of a run may be pages, and about as much what makes them
 
 
 def buffer_of(memory: int) -> int:
@@ -32,11 +32,11 @@ class ReadAhead(Closing):
     size : bytes in all; buffer : bytes that pages may take, besides what is asked for
     """
 
-    def __init__(self, fetch: Callable[[int, int], bytes], size: int, buffer: int) -> None:
+    def __init__(self, fetch: Callable[[int, int], memoryview], size: int, buffer: int) -> None:
         self._fetch = fetch
         self._size = size
         self.page = max(SMALLEST_PAGE, min(LARGEST_PAGE, buffer // (IN_FLIGHT + BEHIND)))
-        self._pages: dict[int, Future[bytes]] = {}
+        self._pages: dict[int, Future[memoryview]] = {}
         self._next = 0  # page that is read next if all goes on
         self._lock = Lock()
         self._pool: ThreadPoolExecutor | None = None
@@ -54,12 +54,16 @@ class ReadAhead(Closing):
             if pages is None:
                 self._next = last + 1
         if pages is None:
-            return self._fetch(start, size)
-        data = b"".join([each.result() for each in pages]) if last > first else pages[0].result()
+            return bytes(self._fetch(start, size))
         at = start - first * self.page
-        return data[at : at + size]
+        parts = []
+        for page in pages:
+            parts.append(page.result()[at : at + size])
+            size -= len(parts[-1])
+            at = 0
+        return b"".join(parts)
 
-    def _ahead(self, first: int, last: int) -> list[Future[bytes]]:
+    def _ahead(self, first: int, last: int) -> list[Future[memoryview]]:
         """Pages from the first to the last, with those behind them on their way."""
         if self._pool is None:
             self._pool = ThreadPoolExecutor(IN_FLIGHT)

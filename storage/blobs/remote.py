@@ -67,12 +67,12 @@ class RemoteBlob(Blob):
         found = self._obstore.get(self._store, self._key, options={"range": {"suffix": TAIL}})
         return int(found.meta["size"]), bytes(found.bytes())
 
-    def _range(self, start: int, size: int) -> bytes:
-        def get() -> bytes:
+    def _range(self, start: int, size: int) -> memoryview:
+        def get() -> memoryview:  # of what the store's client has: a copy would be as large
             end = start + size
-            return bytes(self._obstore.get_range(self._store, self._key, start=start, end=end))
+            return memoryview(self._obstore.get_range(self._store, self._key, start=start, end=end))
 
-        found: bytes = self._twice(get)
+        found: memoryview = self._twice(get)
         return found
 
     def _twice(self, work: Any) -> Any:

@@ -63,7 +63,8 @@ def test_addresses() -> None:
     st.lists(st.tuples(st.integers(0, 420), st.integers(0, 90)), max_size=30),
 )
 def test_any_ranges(data: bytes, page: int, ranges: list[tuple[int, int]]) -> None:
-    with ReadAhead(lambda start, size: data[start : start + size], len(data), 1) as ahead:
+    view = memoryview(data)
+    with ReadAhead(lambda start, size: view[start : start + size], len(data), 1) as ahead:
         ahead.page = page
         for start, size in ranges:
             assert ahead.read(start, size) == data[start : start + size]
@@ -78,11 +79,11 @@ def test_from_front_to_back(threads: int, monkeypatch: pytest.MonkeyPatch) -> No
     fetched: list[int] = []
     lock = threading.Lock()
 
-    def fetch(start: int, size: int) -> bytes:
+    def fetch(start: int, size: int) -> memoryview:
         with lock:
             fetched.append(start)
         assert size <= 100
-        return data[start : start + size]
+        return memoryview(data)[start : start + size]
 
     with ReadAhead(fetch, len(data), 1) as ahead:
         for _ in range(2):
@@ -96,9 +97,9 @@ def test_what_is_read_at_random_is_read_alone() -> None:
     data = random.Random(1).randbytes(1 << 16)
     fetched: list[tuple[int, int]] = []
 
-    def fetch(start: int, size: int) -> bytes:
+    def fetch(start: int, size: int) -> memoryview:
         fetched.append((start, size))
-        return data[start : start + size]
+        return memoryview(data)[start : start + size]
 
     with ReadAhead(fetch, len(data), 1) as ahead:
         ahead.page = 100
