@@ -46,7 +46,7 @@ def sweep_jobs(sweep: Sweep, share: Share, command: tuple[str, ...] = ()) -> Man
     @cache
     def source_of(network: str, rates: str | None, weights_are: str | None) -> Source:
         path = sweep.place_of(network)
-        if not path.is_file() and not is_network_name(path):
+        if not path.is_file() and not (path.is_dir() and is_network_name(path)):
             raise MapperError(f"{sweep.path}: network: {path} is no file; name a network file")
         given: Any = rates if rates in (None, *RATES_WORDS) else sweep.place_of(rates)
         return Source(path, rates=given, weights_are=weights_are)
