@@ -165,8 +165,8 @@ def add_units(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--packets",
         choices=("synapse", "core"),
-        help="a flit for each spike and synapse, as the unicast metrics count (the default), or "
-        "for each spike and other core that it reaches",
+        help="a flit for each spike and synapse, as the unicast metrics count, or for each spike "
+        "and other core that it reaches (default: what the chip sends)",
     )
 
 
@@ -212,7 +212,6 @@ def _simulate(options: argparse.Namespace) -> int:
     request = SimulationRequest(
         cycles, warmup, options.load_scale, options.seed, not options.no_saturation
     )
-    packets = options.packets or "synapse"
     with NetworkFile(network_of(options.path, options.network, report)) as network:
         common.compile_kernels(options, "simulate")
         offered = offered_load(
@@ -220,13 +219,13 @@ def _simulate(options: argparse.Namespace) -> int:
             report,
             network,
             depth=options.depth,
-            packets=packets,
+            packets=options.packets,
             tick_cycles=options.tick_cycles,
             threads=common.threads_of(options),
             memory=common.memory_of(options),
         )
     with common.fraction_bar(options, "simulating") as progress:
-        found = {"packets_per": packets, **simulate(offered, request, progress)}
+        found = {"packets_per": offered.packets, **simulate(offered, request, progress)}
     report["simulation"] = found
     write_file(options.path / REPORT, (json.dumps(report, indent=1) + "\n").encode())
     mesh = f"{offered.mesh.width}x{offered.mesh.height}, {offered.mesh.depth} flits an input"
@@ -290,6 +289,8 @@ def _tell_model(options: argparse.Namespace, report: dict[str, Any], found: dict
     if not found["packets"]:
         return
     common.say(options, f"note: {CLOCK}")
+    if report["chip"].get("delivery") == "tree" and options.packets is None:
+        common.say(options, "note: trees do not branch in the mesh alone: a flit for each core")
     if not are_spikes(traffic_in(report)):
         source = describe(traffic_in(report))
         common.say(options, f"note: traffic is taken as packets per unit of time ({source})")

@@ -39,6 +39,7 @@ class Offered:
     """The load of a mapped network.
 
     mesh : routers
+    packets : what a spike is a flit for, "synapse" or "core"
     demand : flits a cycle at load scale 1
     tick_cycles : cycles that a unit of time lasts at load scale 1; None if there is no traffic and
         the user did not say
@@ -48,6 +49,7 @@ class Offered:
     """
 
     mesh: Mesh
+    packets: str
     demand: Demand
     tick_cycles: float | None
     rate: float
@@ -87,7 +89,7 @@ def offered_load(
     network: NetworkFile,
     *,
     depth: int = DEPTH,
-    packets: str = "synapse",
+    packets: str | None = None,
     tick_cycles: float | None = None,
     threads: int = 1,
     memory: int = 1 << 28,
@@ -101,19 +103,23 @@ def offered_load(
     network : the network that was mapped
     depth : flits in an input of a router
     packets : "synapse": a flit for each spike and synapse, what the unicast metrics count; "core":
-        one for each spike and other core with a target, which fans out there
+        one for each spike and other core with a target, which fans out there; None: what the chip
+        sends, of trees that branch a flit for each core
     tick_cycles : cycles that a unit of time lasts; None: so many that the busiest link or node has
         `BUSY` flits a cycle
     memory : bytes for sorting; scratch : folder for temporary files, None for the system's
     """
     chip = from_fields(report["chip"], f"{folder}: chip of the report")
+    packets = packets or ("synapse" if chip.delivery == "synapse" else "core")
     path = folder / MAPPING
     with open_mapped(network, path, chip, memory // 4, threads, scratch) as (whole, core):
         traffic = _measure(whole, chip, core, packets, threads, scratch)
-    return _offered(chip, traffic, depth, tick_cycles)
+    return _offered(chip, traffic, packets, depth, tick_cycles)
 
 
-def _offered(chip: Chip, traffic: Traffic, depth: int, tick_cycles: float | None) -> Offered:
+def _offered(
+    chip: Chip, traffic: Traffic, packets: str, depth: int, tick_cycles: float | None
+) -> Offered:
     mesh = Mesh.of(chip, depth)
     source, target, weight = _between_cores(traffic)
     unit = traffic.weight_unit
@@ -130,7 +136,7 @@ def _offered(chip: Chip, traffic: Traffic, depth: int, tick_cycles: float | None
     def expected(scale: float) -> Latency:
         return latency(chip, sent, per_cycle * scale)
 
-    return Offered(mesh, demand, tick_cycles, total, own, expected)
+    return Offered(mesh, packets, demand, tick_cycles, total, own, expected)
 
 
 def _between_cores(traffic: Traffic) -> Measure:

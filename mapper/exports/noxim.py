@@ -19,7 +19,7 @@ def save(run: MappedRun, destination: Path, options: dict[str, Any]) -> dict[str
         run.folder,
         run.report,
         run.network,
-        packets=options.get("packets", "synapse"),
+        packets=options.get("packets"),
         tick_cycles=options.get("tick_cycles"),
     )
     scale = options.get("load_scale", 1.0)

@@ -182,6 +182,26 @@ def test_units_and_scales(out: Path, run: Run) -> None:
     assert other["tick_cycles"] != ticks
 
 
+@pytest.mark.parametrize("delivery", ["synapse", "core", "tree"])
+def test_without_packets_it_is_what_the_chip_sends(delivery: str, folder: Path, run: Run) -> None:
+    write_network(folder / "net.bin", [(0, 1), (0, 2), (1, 3), (0, 3)], 4, [1, 1, 1, 1])
+    Path("chip.toml").write_text(f'width = 2\nheight = 1\nneurons = 2\ndelivery = "{delivery}"\n')
+    assert run("run", "net.bin", "--chip", "chip.toml", "-o", "out", "-q").code == 0
+    save_mapping(folder / "out/mapping.npz", np.array([0, 0, 1, 1], np.int32), Chip("c", 2, 1))
+    found = run("simulate", "out", *SHORT, "--json")
+    told = found.json()
+    assert told["packets_per"] == ("synapse" if delivery == "synapse" else "core")
+    assert told["flits_per_tick"] == (3 if delivery == "synapse" else 2)
+    assert ("trees do not branch" in found.err) == (delivery == "tree")
+    assert (
+        run("simulate", "out", *SHORT, "--packets", "synapse", "--json").json()["flits_per_tick"]
+        == 3
+    )
+    assert run("export", "out", "a.noxim", "--tick-cycles", "10").code == 0
+    pir = float(Path("a.noxim").read_text().split()[-1])
+    assert pir == pytest.approx(told["flits_per_tick"] / 10)
+
+
 def test_a_load_above_saturation_is_told(folder: Path, run: Run) -> None:
     """Four cores in a row whose spikes all go to the last: its port has a flit a cycle, no more."""
     edges = [(0, 3), (1, 3), (2, 3)]
