@@ -25,7 +25,7 @@ from mapper.results.output import SCRATCH, make_report, scratch_in
 from mapper.results.output_folder import IMPORTED
 from mapper.runtime.memory_plan import enough_memory, make_plan
 from mapper.runtime.monitor import Monitor
-from mapper.settings import Settings
+from mapper.settings import HOPS, Settings
 from mapper.warmup import works_of_run
 from storage.files import real_path
 from storage.scratch.scratch import Scratch
@@ -105,6 +105,11 @@ def mapped(
         if request.split_neurons:
             network, relays = held.enter_context(
                 split_network(original, chip, effort, listener, place.folder, place.resumed)
+            )
+        if request.settings.objective == "hops" and settings.objective != HOPS[chip.delivery]:
+            listener.note(
+                "note: the preset classic, as published, minimizes hops of a packet for each "
+                f"synapse, not of what the chip sends (delivery = {chip.delivery!r})"
             )
         scratch = held.enter_context(_scratch(place))
         plan = make_plan(network, chip, settings)

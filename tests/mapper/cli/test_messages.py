@@ -114,6 +114,15 @@ def test_run_says_which_page_to_open(run: Run, network: Path) -> None:
     assert ["open", "in", "a", "browser", str(Path("out/report.html"))] in lines
 
 
+def test_classic_says_that_it_minimizes_other_hops(run: Run, network: Path) -> None:
+    Path("chip.toml").write_text('width = 2\nheight = 2\ndelivery = "core"\n')
+    words = ("run", network, "--preset", "classic", "--force", "-o", "out", "--chip")
+    note = "minimizes hops of a packet for each synapse, not of what the chip sends"
+    assert note in run(*words, "chip.toml").err
+    assert note not in run(*words, "2x2").err
+    assert note not in run(*words, "chip.toml", "--objective", "unicast").err
+
+
 @pytest.mark.skipif(os.name == "nt", reason="pipes close in another way")
 def test_a_closed_pipe_is_no_bad_input() -> None:
     for words in (("chips",), ("chips", "--json"), ("docs", "method")):
