@@ -106,7 +106,7 @@ def time_from_table(values: object) -> ChipTime:
 def time_lines(time: ChipTime | None) -> list[str]:
     """The table as TOML; a chip without times has those of the hardware here as comments."""
     shown = asdict(time or ChipTime())
-    lines = ["", "[time]" if time else "# [time]  # no cycles are published; those of hw/ are:"]
+    lines = ["", "[time]" if time else "# [time]  # no cycles are cited; those of hw/ are:"]
     for key, meaning in time_meanings().items():
         lines.append(f"{'' if time else '# '}{f'{key} = {shown[key]!r}':<26}  # {meaning}")
     return lines
