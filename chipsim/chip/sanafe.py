@@ -4,7 +4,8 @@ Its tiles are numbered column by column, and so they are laid out here: tile t i
 t // height, row t % height of the mesh. Cores of a tile share a router, and are a block of cores as
 square as their number allows, core c in its column c % width. A message for each destination core
 is sent, so ``delivery`` is "core". A hop costs what the tile says, and routers nothing by
-themselves. What a chip file has no place for is counted in the notes of the chip.
+themselves. Its files have to name every energy: one of 0 counts as not known. What a chip file has
+no place for is counted in the notes of the chip.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from chipsim.chip.energy import ChipEnergy
+from chipsim.chip.energy import ChipEnergy, energy_from_table
 from chipsim.chip.machine import Block, Machine
 from chipsim.chip.model import MAX_CORES, Chip
 from chipsim.chip.provenance import Provenance, Source, numbers
@@ -30,13 +31,13 @@ _SIDES = ("east", "west", "north", "south")
 class Core(NamedTuple):
     """A core of the file.
 
-    many : of them in a tile; neurons : that it holds; energy : of what it does
+    many : of them in a tile; neurons : that it holds; energy : of what it does, None: not known
     left_out : what it says that a chip here has no place for, each with a number
     """
 
     many: int
     neurons: int
-    energy: ChipEnergy
+    energy: ChipEnergy | None
     left_out: dict[str, float]
 
 
@@ -77,8 +78,10 @@ def chip_of_architecture(raw: bytes, name: str) -> Chip:
         neurons=min(core.neurons for core in cores),
         unavailable=tuple(_missing(tiles, height, columns, (across, down))),
         delivery="core",
-        energy_router=0.0, energy_link=_by_axis(first.energies), energy_unit="pJ",
-        latency_router=0.0, latency_link=_by_axis(first.times), latency_unit="ns",
+        energy_router=0.0, energy_link=_by_axis(first.energies),
+        energy_unit="pJ" if any(first.energies) else "relative",
+        latency_router=0.0, latency_link=_by_axis(first.times),
+        latency_unit="ns" if any(first.times) else "relative",
         energy=cores[0].energy,
     )  # fmt: skip
     if size > 1:
@@ -89,7 +92,7 @@ def chip_of_architecture(raw: bytes, name: str) -> Chip:
     stated = numbers(chip.to_json())
     given = ("width", "height", "neurons", "energy_link", "latency_link", "energy.event",
              "energy.neuron", "energy.packet_out", "energy.packet_in")  # fmt: skip
-    sources = tuple(Source(key, stated[key], about) for key in given if key in stated)
+    sources = tuple(Source(key, stated[key], about) for key in given if stated.get(key))
     return replace(chip, origin=Provenance(about, notes, sources))
 
 
@@ -147,15 +150,18 @@ def _core(entry: Mapping[str, Any], where: str) -> Core:
         "pJ of dendrites (energy_update): not counted": spent("dendrite", "energy_update"),
         "pJ of an update that is not of every neuron in each tick: here it is": update,
     }
+    parts = {
+        "event": energy("synapse", "energy_process_spike"),
+        "neuron": float(f"{access + update:.12g}"),
+        "packet_out": energy("axon_out", "energy_message_out"),
+        "packet_in": energy("axon_in", "energy_message_in"),
+    }
+    known = {part: value for part, value in parts.items() if value}
+    left_out["energies of what cores do that are 0: not known"] = len(parts) - len(known)
     return Core(
         _count(entry, where),
         _whole(attributes, "max_neurons_supported", where),
-        ChipEnergy(
-            event=energy("synapse", "energy_process_spike"),
-            neuron=float(f"{access + update:.12g}"),
-            packet_out=energy("axon_out", "energy_message_out"),
-            packet_in=energy("axon_in", "energy_message_in"),
-        ),
+        energy_from_table(known) if known else None,
         left_out,
     )
 
@@ -173,6 +179,8 @@ def _notes(tiles: list[Tile], attributes: Mapping[str, Any], columns: int) -> tu
             sum(of[k] != of[k + 1] for of in (first.energies, first.times) for k in (0, 2))
         ),
     }
+    none = [what for what in (first.energies, first.times) if not any(what)]
+    found["costs of hops (energies, times) that are 0: not known"] = len(none)
     unlike = [(tile, other) for tile in tiles for other in tile.cores]
     found["cores with other energies than the first: its energies count"] = sum(
         tile.many * other.many for tile, other in unlike if other.energy != core.energy

@@ -128,7 +128,25 @@ def test_truenorth_of_its_authors(tmp_path: Path) -> None:
         tmp_path,
     )  # fmt: skip
     assert (chip.width, chip.height, chip.neurons, chip.machine) == (64, 64, 256, None)
-    assert (chip.energy_link, chip.latency_link, notes(chip)) == (0.0, 0.0, "")
+    assert (chip.energy_link, chip.latency_link) == (0.0, 0.0)
+    assert (chip.energy_unit, chip.latency_unit) == ("relative", "relative")
+    assert chip.energy == ChipEnergy(packet_in=0.5)
+    assert notes(chip).splitlines() == [
+        "left out: 2 costs of hops (energies, times) that are 0: not known",
+        "left out: 3 energies of what cores do that are 0: not known",
+    ]
+    assert chip.origin is not None
+    assert {"width", "energy.packet_in"} <= {source.key for source in chip.origin.sources}
+    assert not {"energy_link", "energy.event"} & {source.key for source in chip.origin.sources}
+
+
+def test_energies_that_nobody_knows(tmp_path: Path) -> None:
+    nothing = {"out": 0.0, "in": 0, "somas": [soma("s", 0.0, 0.0, 0.0)]}
+    chip = chip_of(
+        architecture(synapses=[unit("s", model="x", energy_process_spike=0)], **nothing), tmp_path
+    )
+    assert (chip.energy, chip.energy_link, chip.energy_unit) == (None, (3.0, 4.0), "pJ")
+    assert "left out: 4 energies of what cores do that are 0: not known" in notes(chip)
 
 
 def test_the_example_of_its_authors(tmp_path: Path) -> None:

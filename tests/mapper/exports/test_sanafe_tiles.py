@@ -41,10 +41,7 @@ def test_what_is_written_is_read_back(chip: Chip, tmp_path: Path) -> None:
         (chip.latency_router, chip.link_latencies, back.link_latencies),
     ):
         assert found == pytest.approx([router + link for link in links])
-    known = ChipEnergy(event=0.0) if chip.energy is None else chip.energy
-    assert back.energy is not None
-    for part in ("event", "neuron", "packet_out", "packet_in"):
-        assert getattr(back.energy, part) == (getattr(known, part) or 0.0)
+    assert back.energy == chip.energy
     again = architecture(back, 2)
     assert again.split("architecture:")[1] == architecture(chip, 2).split("architecture:")[1]
 
