@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from mapper.graph.by_label import ByLabel, by_label
 from mapper.graph.csr import Csr
 from mapper.hop_refinement.mesh import Mesh, _apart
-from mapper.partitioning.two_way_fm import new_queues, two_way_fm
+from mapper.partitioning.two_way_fm import PATIENT, new_queues, two_way_fm
 from mapper.runtime.threads import ThreadTeam
 
 LARGEST = np.int64(2**31 - 1)
@@ -105,7 +105,7 @@ def _exchange(pairs, by_core, batch, sizes, core, grid, passes, side, side_start
         for i in range(n):
             mine[i] = 0 if i < of_a else 1
         won += two_way_fm(
-            graph, grid.capacities[a], grid.capacities[b], passes, mine, new_queues(n)
+            graph, grid.capacities[a], grid.capacities[b], passes, mine, new_queues(n), PATIENT
         )
     return won
 

@@ -17,7 +17,10 @@ from numpy.typing import NDArray
 
 from mapper.graph.affinity import sum_by_part
 from mapper.graph.csr import Csr
+from mapper.partitioning.sampled_smoothing import smooth_by_sample
 from mapper.partitioning.two_way_fm import (
+    HASTY,
+    PATIENT,
     _cost_and_excess,
     _grow,
     _smooth,
@@ -172,8 +175,8 @@ def bisect_graph(graph, target, most0, most1, effort, state, side):
         # from a random vertex: what spreads from there turns into the Fiedler vector
         x = np.zeros(n, np.float32)
         x[next_random(state) % np.int64(n)] = 1.0
-        _smooth(graph, target, 2 * smoothing, x, side)
-        two_way_fm(graph, most0, most1, passes, side, queues)
+        smooth_by_sample(graph, target, 2 * smoothing, x, side)
+        two_way_fm(graph, most0, most1, passes, side, queues, HASTY)
         return
     # levels lie behind one another in the same arrays; v_at and e_at say where each starts
     all_indptr = np.empty(2 * n + 64, np.int64)
@@ -244,7 +247,7 @@ def bisect_graph(graph, target, most0, most1, effort, state, side):
         if level == levels - 1:
             for _ in range(max(1, min(tries, TRIED_ENTRIES // max(1, e1 - e0)))):
                 _grow(now, target, most0, trial, queues, state)
-                two_way_fm(now, most0, most1, passes, trial, queues)
+                two_way_fm(now, most0, most1, passes, trial, queues, PATIENT)
                 cut, excess = _cost_and_excess(now, most0, most1, trial)
                 if excess < best_excess or (excess == best_excess and cut < best_cut):
                     best_cut = cut
@@ -254,14 +257,14 @@ def bisect_graph(graph, target, most0, most1, effort, state, side):
             for v in range(m):
                 finer[v] = side[clusters[v0 + v]]
             _copy(m, finer, side)
-            two_way_fm(now, most0, most1, passes, side, queues)
+            two_way_fm(now, most0, most1, passes, side, queues, PATIENT)
     if smoothing > 0 and n > 8:
         cut, excess = _cost_and_excess(graph, most0, most1, side)
         x = np.empty(n, np.float32)
         for v in range(n):
             x[v] = 1.0 if side[v] == 0 else -1.0
         _smooth(graph, target, smoothing, x, trial)
-        two_way_fm(graph, most0, most1, passes, trial, queues)
+        two_way_fm(graph, most0, most1, passes, trial, queues, PATIENT)
         new_cut, new_excess = _cost_and_excess(graph, most0, most1, trial)
         if new_excess < excess or (new_excess == excess and new_cut <= PREFER_SMOOTH * cut):
             _copy(n, trial, side)

@@ -17,6 +17,9 @@ from mapper.graph.heap import remove, sift_down, sift_up
 from mapper.runtime.random import next_random
 
 RUN = 16  # values that are sorted by insertion
+PATIENT = 8  # FM gives a pass up after moves of one in so many vertices that brought nothing
+HASTY = 32  # where the sides are good already
+LEAST_MOVES = 32  # before a pass is given up
 
 
 class Queues(NamedTuple):
@@ -195,12 +198,13 @@ def _cost_and_excess(graph, most0, most1, side):
 
 
 @njit(cache=True, nogil=True)
-def two_way_fm(graph, most0, most1, passes, side, queues):
+def two_way_fm(graph, most0, most1, passes, side, queues, haste):
     """Two-way FM: single moves, best first, each vertex once a pass; back to the best prefix.
 
     A side that is over its limit must give next. So a vertex may go where there is no slack for it
     if another can come back: without any slack all moves are such exchanges.
 
+    haste : PATIENT or HASTY
     Returns by how much the cost of the sides has fallen; getting below the limits may raise it.
     """
     indptr, ids, weights, sizes, bias = graph
@@ -210,7 +214,7 @@ def two_way_fm(graph, most0, most1, passes, side, queues):
     for v in range(n):
         place[v] = -1
     most = np.array([most0, most1])
-    patience = max(32, n // 8)
+    patience = max(LEAST_MOVES, n // haste)
     for _ in range(passes):
         length = np.zeros(2, np.int64)
         block_weights = np.zeros(2, np.int64)

@@ -72,6 +72,35 @@ def averaged(adjacency: Adjacency, x: Sequence[float], steps: int) -> list[float
     return x
 
 
+def sampled(
+    adjacency: Adjacency, x: Sequence[float], steps: int, seen: int, centred: int
+) -> list[float]:
+    """`averaged` over `seen` connections of each vertex, evenly spaced in its row.
+
+    The mean is taken out, and the largest value made 1, after every `centred` steps and at the end.
+    """
+    rows = [
+        [links[i * len(links) // seen] for i in range(seen)] if links else [] for links in adjacency
+    ]
+    x = list(x)
+
+    def centre() -> list[float]:
+        degree = [sum(w for _, w in row) for row in rows]
+        mean = sum(a * d for a, d in zip(x, degree, strict=True)) / max(sum(degree), 1)
+        largest = max(1e-30, *(abs(a - mean) for a in x))
+        return [(a - mean) / largest for a in x]
+
+    for done in range(1, steps + 1):
+        x = [
+            (0.8 * sum(w * x[u] for u, w in row) / total if total else 0.0) + 0.2 * x[v]
+            for v, row in enumerate(rows)
+            for total in [sum(w for _, w in row)]
+        ]
+        if done % centred == 0:
+            x = centre()
+    return centre()
+
+
 def halved(x: Sequence[float], sizes: Sequence[int], target: int) -> list[int]:
     """Side 0 for the largest values: each vertex of which at least half fits below the target."""
     side, held = [1] * len(x), 0
@@ -93,6 +122,7 @@ def fm(
     passes: int,
     side: Sequence[int],
     bias: Sequence[int],
+    haste: int = 8,
 ) -> list[int]:
     """Sides after some passes; all costs are computed anew for every move."""
     side = list(side)
@@ -106,7 +136,7 @@ def fm(
         free = set(range(n))
         best, best_side, gain = (excess(sizes, most, side), 0), list(side), 0
         since_best = moves_kept = moved = 0
-        while since_best < max(32, n // 8):
+        while since_best < max(32, n // haste):
             held = [sum(sizes[v] for v in range(n) if side[v] == t) for t in (0, 1)]
             first = {}
             for t in (0, 1):

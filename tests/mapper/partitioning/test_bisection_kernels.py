@@ -23,7 +23,10 @@ from mapper.partitioning.recursive_splitting import (
     split_block,
     split_limits,
 )
+from mapper.partitioning.sampled_smoothing import CENTRED, SEEN, WHOLE, smooth_by_sample
 from mapper.partitioning.two_way_fm import (
+    HASTY,
+    PATIENT,
     _cost_and_excess,
     _falling,
     _grow,
@@ -149,6 +152,45 @@ def test_smoothing_finds_the_bridge_between_two_cliques() -> None:
     assert side.tolist() == [0] * 10 + [1] * 10
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_smooth_by_sample(seed: int) -> None:
+    """Most steps see some connections of each vertex, the last quarter sees all."""
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(60, 90))
+    rows = rows_of(random_graph(rng, n, largest=20, sizes=3, mean_degree=50))
+    assert rows.entries > 2 * SEEN * n
+    links = links_of(rows)
+    start = rng.choice([-1.0, 1.0], n)
+    x, side = start.astype(np.float32), np.empty(n, np.uint8)
+    steps, target = int(rng.integers(0, 14)), int(rng.integers(0, rows.sizes.sum() + 1))
+    smooth_by_sample(csr(rows), target, steps, x, side)
+    whole = (steps + WHOLE - 1) // WHOLE
+    expected = twin.sampled(links, start.tolist(), steps - whole, SEEN, CENTRED)
+    assert np.allclose(x, twin.averaged(links, expected, whole), atol=1e-4)
+    assert side.tolist() == twin.halved(x.tolist(), rows.sizes.tolist(), target)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_sparse_graph_is_smoothed_whole(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    rows = rows_of(random_graph(rng, 50, mean_degree=6))
+    x = rng.random(50).astype(np.float32)
+    same, side, other = x.copy(), np.empty(50, np.uint8), np.empty(50, np.uint8)
+    smooth_by_sample(csr(rows), 25, 9, x, side)
+    _smooth(csr(rows), 25, 9, same, other)
+    assert (x.tolist(), side.tolist()) == (same.tolist(), other.tolist())
+
+
+def test_sampled_steps_find_the_bridge_between_two_cliques() -> None:
+    pairs = [(50 * k + i, 50 * k + j) for k in range(2) for i in range(50) for j in range(i)]
+    source, target = np.array([*pairs, (0, 50)]).T
+    rows = rows_of(MemoryGraph.from_edges(100, source, target, undirected=True))
+    x, side = np.zeros(100, np.float32), np.empty(100, np.uint8)
+    x[3] = 1
+    smooth_by_sample(csr(rows), 50, 24, x, side)
+    assert side.tolist() == [0] * 50 + [1] * 50
+
+
 @pytest.mark.parametrize("seed", SEEDS)
 def test_cost_and_excess(seed: int) -> None:
     rng = np.random.default_rng(seed)
@@ -178,10 +220,24 @@ def test_fm(seed: int) -> None:
         links_of(rows), rows.sizes.tolist(), (most0, most1), 2, side.tolist(), bias.tolist()
     )
     before = _cost_and_excess(csr(rows, bias), most0, most1, side)[0]
-    gain = two_way_fm(csr(rows, bias), most0, most1, 2, side, new_queues(n))
+    gain = two_way_fm(csr(rows, bias), most0, most1, 2, side, new_queues(n), PATIENT)
     assert side.tolist() == expected
     after = _cost_and_excess(csr(rows, bias), most0, most1, side)[0]
     assert gain == before - after
+
+
+@pytest.mark.parametrize("haste", [PATIENT, HASTY])
+@pytest.mark.parametrize("seed", range(3))
+def test_fm_of_a_large_graph_gives_up_sooner_in_haste(seed: int, haste: int) -> None:
+    rng = np.random.default_rng(seed)
+    n = 400  # 50 moves or 32
+    rows = rows_of(heavy_graph(rng, n))
+    side = rng.integers(0, 2, n).astype(np.uint8)
+    expected = twin.fm(
+        links_of(rows), rows.sizes.tolist(), (n, n), 1, side.tolist(), [0] * n, haste
+    )
+    two_way_fm(csr(rows), n, n, 1, side, new_queues(n), haste)
+    assert side.tolist() == expected
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -195,7 +251,7 @@ def test_fm_never_worsens(seed: int) -> None:
     most0, most1 = (rows.sizes.sum() // 2 + rng.integers(-3, 6, 2)).tolist()
     cut, excess = _cost_and_excess(csr(rows), most0, most1, side)
     for _ in range(3):
-        two_way_fm(csr(rows), most0, most1, 1, side, new_queues(n))
+        two_way_fm(csr(rows), most0, most1, 1, side, new_queues(n), PATIENT)
         new_cut, new_excess = _cost_and_excess(csr(rows), most0, most1, side)
         assert (new_excess, new_cut) <= (excess, cut)
         cut, excess = new_cut, new_excess
@@ -208,7 +264,7 @@ def test_fm_empties_a_side_that_is_overfull(seed: int) -> None:
     rows = rows_of(random_graph(rng, n))
     side = np.zeros(n, np.uint8)
     most = (n // 2, n - n // 2)
-    two_way_fm(csr(rows), *most, 1, side, new_queues(n))
+    two_way_fm(csr(rows), *most, 1, side, new_queues(n), PATIENT)
     assert np.bincount(side, minlength=2).tolist() == list(most)
 
 
@@ -216,7 +272,7 @@ def test_fm_exchanges_vertices_where_there_is_no_slack() -> None:
     """Two pairs that were torn apart: any single move would overfill a side."""
     rows = rows_of(MemoryGraph.from_edges(4, [0, 1], [2, 3], [7, 7], undirected=True))
     side = np.array([0, 0, 1, 1], np.uint8)
-    gain = two_way_fm(csr(rows), 2, 2, 1, side, new_queues(4))
+    gain = two_way_fm(csr(rows), 2, 2, 1, side, new_queues(4), PATIENT)
     assert gain == 14
     assert side[0] == side[2] != side[1] == side[3]
 
