@@ -101,14 +101,20 @@ class WorkedRows(StreamedRows):
         self.fleet = workers.fleet(source, self.chunks, self.entries, monitor)
         self._degrees = np.empty(self.vertices, np.int32)
         every = range(self.chunks)
-        for first, degrees in self.fleet.each(degrees_of, every, advance=monitor.advance):
+        self._heaviest = 0
+        for first, degrees, most in self.fleet.each(degrees_of, every, advance=monitor.advance):
             self._degrees[first : first + degrees.size] = degrees
+            self._heaviest = max(self._heaviest, most)
         self.entries = int(self._degrees.sum(dtype=np.int64))  # pairs both ways are one entry
+
+    @property
+    def heaviest(self) -> int:
+        return self._heaviest
 
     def degrees(self) -> NDArray[np.int32]:
         return self._degrees
 
 
-def degrees_of(_: Shard, chunk: Chunk) -> tuple[int, NDArray[np.int32]]:
-    """The first vertex of a chunk, and the length of each row."""
-    return chunk.first, np.diff(chunk.indptr).astype(np.int32)
+def degrees_of(_: Shard, chunk: Chunk) -> tuple[int, NDArray[np.int32], int]:
+    """The first vertex of a chunk, the length of each row, and the largest weight."""
+    return chunk.first, np.diff(chunk.indptr).astype(np.int32), int(chunk.weights.max(initial=0))

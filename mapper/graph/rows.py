@@ -58,6 +58,11 @@ class Rows(ABC):
         return other
 
     @property
+    def heaviest(self) -> int:
+        """No weight is above this."""
+        return int(ROW_LIMIT)
+
+    @property
     def vertices(self) -> int:
         return self._sizes.size
 
@@ -101,6 +106,10 @@ class HeldRows(Rows):
 
     def degrees(self) -> NDArray[np.int32]:
         return np.diff(self.indptr).astype(np.int32)
+
+    @property
+    def heaviest(self) -> int:
+        return int(self.weights.max(initial=0))
 
     @property
     def whole(self) -> Chunk:
@@ -169,6 +178,10 @@ class CopiedRows(Rows):
     @property
     def chunks(self) -> int:
         return self._packed.block_count
+
+    @property
+    def heaviest(self) -> int:
+        return self._packed.heaviest
 
     def degrees(self) -> NDArray[np.int32]:
         return self._packed.degrees()

@@ -7,7 +7,7 @@ asked for. All of that happens by one thread for each part, all threads at work.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit
@@ -17,12 +17,12 @@ from mapper.fleet.fleet import fleet_of
 from mapper.fleet.shard import Shard, State, entries_of
 from mapper.graph.csr import Chunk, Csr
 from mapper.graph.rows import Rows
-from mapper.graph.sampled_contraction import scatter_rows
 from mapper.partitioning.multilevel_bisection import BisectionEffort, bisect_graph
 from mapper.runtime.callbacks import Advance, ignore
 from mapper.runtime.threads import ThreadTeam
 
-GATHERED_BYTES = 8  # of an entry: id and weight
+NEAR = 1 << 16  # vertices of a part whose places in it take two bytes
+LIGHT = 1 << 8  # weights below take one byte
 
 
 @njit(cache=True, nogil=True)
@@ -163,9 +163,33 @@ def split_block(
     return count
 
 
+class Gathered(NamedTuple):
+    """Rows within their parts, one behind the other, in as few bytes as they need.
+
+    near, far : places in the part, ndarray[uint16] and ndarray[int32]; one of the two is empty
+    light, heavy : weights, ndarray[uint8] and ndarray[int32]; one of the two is empty
+    """
+
+    near: NDArray[np.uint16]
+    far: NDArray[np.int32]
+    light: NDArray[np.uint8]
+    heavy: NDArray[np.int32]
+
+    @classmethod
+    def empty(cls, entries: int, near: bool, light: bool) -> Gathered:
+        """Room for so many entries."""
+        return cls(
+            np.empty(entries if near else 0, np.uint16),
+            np.empty(0 if near else entries, np.int32),
+            np.empty(entries if light else 0, np.uint8),
+            np.empty(0 if light else entries, np.int32),
+        )
+
+
 @njit(cache=True, nogil=True)
-def _take(members, offset, used, ids, weights, sizes):
+def _take(members, offset, used, rows, sizes):
     """The graph inside a block, from the gathered rows of its vertices."""
+    near, far, light, heavy = rows
     indptr = np.empty(members.size + 1, np.int64)
     indptr[0] = 0
     for i in range(members.size):
@@ -173,11 +197,20 @@ def _take(members, offset, used, ids, weights, sizes):
     own_ids = np.empty(indptr[-1], np.int32)
     own_weights = np.empty(indptr[-1], np.int32)
     for i in range(members.size):
-        e = offset[members[i]]
-        for at in range(indptr[i], indptr[i + 1]):
-            own_ids[at] = ids[e]
-            own_weights[at] = weights[e]
-            e += 1
+        first = offset[members[i]]
+        low, count = indptr[i], indptr[i + 1] - indptr[i]
+        if near.size > 0:
+            for e in range(count):
+                own_ids[low + e] = near[first + e]
+        else:
+            for e in range(count):
+                own_ids[low + e] = far[first + e]
+        if light.size > 0:
+            for e in range(count):
+                own_weights[low + e] = light[first + e]
+        else:
+            for e in range(count):
+                own_weights[low + e] = heavy[first + e]
     bias = np.zeros(members.size, np.int64)
     return Csr(indptr, own_ids, own_weights, sizes[members], bias)
 
@@ -194,21 +227,27 @@ def _batches(at_part: NDArray[np.int64], entries: int) -> list[tuple[int, int]]:
 
 
 class Inner(NamedTuple):
-    """Rows of a chunk within their parts: lengths, ids by rank, and weights; see `_gather`."""
+    """Rows of a chunk within their parts: lengths, places in the part, and weights."""
 
-    first: int
     used: NDArray[np.int32]
-    ids: NDArray[np.int32]
-    weights: NDArray[np.int32]
+    ids: NDArray[Any]
+    weights: NDArray[Any]
 
 
-def gather(shard: Shard, chunk: Chunk, low: int, high: int) -> Inner:
-    """Rows of a chunk within parts low .. high-1."""
+def gather(shard: Shard, chunk: Chunk, low: int, high: int, near: bool, light: bool) -> Inner:
+    """Rows of a chunk within parts low .. high-1.
+
+    near, light : places take two bytes, weights take one, see `Gathered`; else both take four
+    """
     part, _, _, (rank,) = shard.state
     used = np.empty(chunk.vertices, np.int32)
     ids, weights = np.empty((2, entries_of(chunk)), np.int32)
     count = _gather(chunk, part, low, high, rank, used, ids, weights)
-    return Inner(chunk.first, used, ids[:count], weights[:count])
+    return Inner(
+        used,
+        ids[:count].astype(np.uint16 if near else np.int32),
+        weights[:count].astype(np.uint8 if light else np.int32),
+    )
 
 
 def split_parts(
@@ -235,11 +274,10 @@ def split_parts(
     rank = np.empty(n, np.int32)
     rank[members] = np.arange(n) - np.repeat(start[:-1], np.diff(start))
 
-    # A row gets room for all its entries: those that leave the part are never written, and pages
-    # that are never touched cost nothing.
     before = np.zeros(n + 1, np.int64)
     np.cumsum(rows.degrees()[members], out=before[1:])
-    at_part = before[start]
+    at_part = before[start]  # entries of all earlier parts, those to other parts among them
+    del before
 
     offset, used = np.zeros(n, np.int64), np.zeros(n, np.int32)
     piece = np.zeros(n, np.int32)
@@ -247,17 +285,19 @@ def split_parts(
     np.cumsum(cores, out=piece_start[1:])
     piece_cores = np.zeros(int(piece_start[-1]), np.int64)
     pieces = np.ones(parts, np.int64)
-    batches = _batches(at_part, memory // GATHERED_BYTES)
+    near = bool(np.diff(start).max() <= NEAR)
+    light = rows.heaviest < LIGHT
+    batches = _batches(at_part, memory // ((2 if near else 4) + (1 if light else 4)))
+    # More than there will be: pages that are never touched cost nothing.
     longest = max((int(at_part[high] - at_part[low]) for low, high in batches), default=0)
-    ids, weights = np.empty(longest, np.int32), np.empty(longest, np.int32)
+    gathered = Gathered.empty(longest, near, light)
+    ids, weights = (
+        gathered.near if near else gathered.far,
+        gathered.light if light else gathered.heavy,
+    )
 
     fleet = fleet_of(rows, team)
     fleet.begin(State(part, constants=(rank,)))
-
-    def take(found: Inner) -> None:
-        mine = slice(found.first, found.first + found.used.size)
-        used[mine] = found.used
-        scatter_rows(found.used, offset[mine], found.ids, found.weights, ids, weights)
 
     def split(blocks: NDArray[np.int64]) -> None:
         for b in blocks.tolist():
@@ -268,16 +308,23 @@ def split_parts(
             own_piece = np.empty(mine.size, np.int32)
             own_cores = piece_cores[piece_start[b] : piece_start[b + 1]]
             own_cores[0] = cores[b]
-            block = _take(mine, offset, used, ids, weights, rows.sizes)
+            block = _take(mine, offset, used, gathered, rows.sizes)
             own = how._replace(seed=how.seed + b)
             pieces[b] = split_block(block, own, own_piece, own_cores)
             piece[mine] = own_piece
 
     for low, high in batches:
-        mine = members[start[low] : start[high]]
-        offset[mine] = before[start[low] : start[high]] - at_part[low]
-
-        fleet.store(gather, take, range(rows.chunks), low, high, advance=advance)
+        at = first = 0
+        for found in fleet.each(
+            gather, range(rows.chunks), low, high, near, light, advance=advance
+        ):
+            end, last = at + found.ids.size, first + found.used.size
+            ids[at:end], weights[at:end] = found.ids, found.weights
+            used[first:last] = found.used
+            np.cumsum(found.used[:-1], out=offset[first + 1 : last])
+            offset[first] = 0
+            offset[first:last] += at
+            at, first = end, last
         # the largest first, so that threads end together; small ones in bunches
         work = np.diff(at_part[low : high + 1])
         order = low + np.argsort(-work, kind="stable")

@@ -167,6 +167,7 @@ class PackedRows:
     """Neighbour lists of all vertices, kept in scratch block by block; see `write_packed`.
 
     vertices, entries : in all; block_size : vertices of a block, the last may have fewer
+    heaviest : the largest weight
     """
 
     def __init__(self, scratch: Scratch, name: str) -> None:
@@ -175,6 +176,7 @@ class PackedRows:
         self.vertices = int(about["vertices"])
         self.entries = int(about["entries"])
         self.block_size = int(about["block_size"])
+        self.heaviest = int(about["heaviest"])
         self._scratch = scratch
         self._name = name
 
@@ -218,18 +220,23 @@ def write_packed(
     advance : called with the entries of each block
     """
     degrees = np.empty(vertices, np.int32)
+    blocks = range(-(-vertices // block_size))
+    heaviest = np.zeros(len(blocks), np.int32)
 
     def packed(index: int) -> tuple[str, bytes]:
         indptr, ids, weights = read(index)
         degrees[index * block_size :][: indptr.size - 1] = np.diff(indptr)
+        heaviest[index] = weights.max(initial=0)
         advance(ids.size)
         return _key(name, index), compress(pack_lists(indptr, ids, weights), FAST)
 
-    blocks = range(-(-vertices // block_size))
     scratch.put_compressed(map_ordered(packed, blocks, threads))
     scratch.put_array(f"{name}/degrees", degrees)
     entries = int(degrees.sum(dtype=np.int64))
-    about = {"vertices": vertices, "entries": entries, "block_size": block_size}
+    about = {
+        "vertices": vertices, "entries": entries, "block_size": block_size,
+        "heaviest": int(heaviest.max(initial=0)),
+    }  # fmt: skip
     scratch.put_json(f"{name}/rows", about)  # last: without it the rows do not exist
     return PackedRows(scratch, name)
 

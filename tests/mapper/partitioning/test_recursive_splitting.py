@@ -7,9 +7,11 @@ import pytest
 
 from mapper.graph.rows import Rows, StreamedRows
 from mapper.graph.sampled_contraction import scatter_rows
+from mapper.partitioning import recursive_splitting as splitting
 from mapper.partitioning.multilevel_bisection import BisectionEffort
 from mapper.partitioning.recursive_splitting import Splitting, _gather, split_parts
 from mapper.runtime.threads import ThreadTeam
+from storage.store.memory import MemoryGraph
 from tests.mapper.helpers import (
     grid_graph,
     links_of,
@@ -97,6 +99,38 @@ def test_memory_and_threads_change_nothing(seed: int) -> None:
                 assert passes >= rows.entries
     streamed = StreamedRows(graph, graph.vertex_sizes(), 0)
     assert split(streamed, part, cores, stop, 300, 2)[0].tolist() == new.tolist()
+
+
+@pytest.mark.parametrize("name", ["NEAR", "LIGHT"])
+@pytest.mark.parametrize("seed", range(4))
+def test_the_bytes_of_gathered_rows_change_nothing(
+    seed: int, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Places in a part of up to 65,536 vertices, and weights below 256, take fewer bytes."""
+    rng = np.random.default_rng(seed)
+    rows = rows_of(graph := random_graph(rng, 200, largest=99, block_size=17))
+    part, _ = random_parts(rng, graph, 3)
+    assert rows.heaviest == rows.weights.max() < splitting.LIGHT
+    new = split(rows, part, np.array([4, 1, 6]), 1)
+    monkeypatch.setattr(splitting, name, 0)
+    again = split(rows, part, np.array([4, 1, 6]), 1, memory=3000)
+    assert again[0].tolist() == new[0].tolist()
+    assert again[1] == new[1]
+
+
+@pytest.mark.parametrize("largest", [255, 256, 10**6])
+def test_heavy_weights_are_gathered_as_they_are(largest: int) -> None:
+    """Two halves that hold together by heavy connections, across two parts."""
+    n = 40
+    pairs = [(20 * k + i, 20 * k + i + 1) for k in range(2) for i in range(19)]
+    source, target = np.array([*pairs, *((i, 20 + i) for i in range(20))]).T
+    weight = np.array([largest] * len(pairs) + [largest - 1] * 20)
+    graph = MemoryGraph.from_edges(n, source, target, weight, undirected=True)
+    new, _, _ = split(rows_of(graph), np.zeros(n, np.int32), np.array([2]), 1, capacity=20)
+    halves = [set(np.flatnonzero(new == k).tolist()) for k in range(2)]
+    assert sum(map(len, halves)) == n
+    links = links_of(rows_of(graph))
+    assert cut(links, new.tolist()) <= 2 * largest
 
 
 @pytest.mark.parametrize("seed", range(20))
