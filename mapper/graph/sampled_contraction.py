@@ -71,19 +71,24 @@ def _count(chunk, cluster, threshold, seed, degree):
 
 
 @njit(cache=True, nogil=True)
-def _write(chunk, cluster, threshold, seed, out_ids, out_weights):
-    """The connections that `_count` counts, row by row: cluster and weight; returns how many."""
+def _write(chunk, cluster, threshold, seed, lengths, out_ids, out_weights):
+    """The connections that `_count` counts, row by row: cluster and weight; returns how many.
+
+    lengths : of the rows, filled
+    """
     first, indptr, ids, weights = chunk
     at = 0
     for i in range(indptr.size - 1):
         v = first + i
         own = cluster[v]
+        before = at
         for e in range(indptr[i], indptr[i + 1]):
             other = cluster[np.uint32(ids[e])]
             if other != own and _kept(v, ids[e], weights[e], threshold, seed):
                 out_ids[at] = other
                 out_weights[at] = max(weights[e], threshold)
                 at += 1
+        lengths[i] = at - before
     return at
 
 
@@ -184,10 +189,13 @@ def threshold_of(counts: NDArray[np.int64], entries: int) -> int:
 
 
 class Sampled(NamedTuple):
-    """Rows of the vertices of a chunk, one behind the other, ids those of clusters."""
+    """Rows of the vertices of a chunk, one behind the other, ids those of clusters.
+
+    lengths : of the rows, shape (vertices,)
+    """
 
     first: int
-    vertices: int
+    lengths: NDArray[np.int32]
     ids: NDArray[np.int32]
     weights: NDArray[np.int32]
 
@@ -203,9 +211,10 @@ def count_sample(
 
 def sample_rows(shard: Shard, chunk: Chunk, threshold: int, seed: int) -> Sampled:
     """The connections of a chunk that the sample keeps."""
+    lengths = np.empty(chunk.vertices, np.int32)
     ids, weights = np.empty((2, entries_of(chunk)), np.int32)
-    kept = _write(chunk, shard.state.part, threshold, seed, ids, weights)
-    return Sampled(chunk.first, chunk.vertices, ids[:kept], weights[:kept])
+    kept = _write(chunk, shard.state.part, threshold, seed, lengths, ids, weights)
+    return Sampled(chunk.first, lengths, ids[:kept].copy(), weights[:kept].copy())
 
 
 def contract_sampled(
@@ -219,14 +228,23 @@ def contract_sampled(
 ) -> HeldRows:
     """The graph of clusters, in memory, from a sample with the given threshold.
 
+    Rows at hand are looked at twice; from others, which take longer to read, the sample is taken
+    at once and lies in memory twice while it is put in order.
+
     cluster : ndarray[int32], shape (vertices,), 0 .. count-1
     """
     fleet = fleet_of(rows, team)
     fleet.begin(State(cluster))
     degree = np.empty(rows.vertices, np.int64)
     every = range(rows.chunks)
-    for first, some in fleet.each(count_sample, every, threshold, seed, advance=advance):
-        degree[first : first + some.size] = some
+    taken: list[Sampled] = []
+    if rows.at_hand:
+        for first, some in fleet.each(count_sample, every, threshold, seed, advance=advance):
+            degree[first : first + some.size] = some
+    else:
+        taken += fleet.each(sample_rows, every, threshold, seed, advance=advance)
+        for one in taken:
+            degree[one.first : one.first + one.lengths.size] = one.lengths
     order = np.argsort(cluster, kind="stable")
     before = np.zeros(rows.vertices + 1, np.int64)
     np.cumsum(degree[order], out=before[1:])
@@ -239,10 +257,14 @@ def contract_sampled(
     ids, weights = np.empty(start[-1], np.int32), np.empty(start[-1], np.int32)
 
     def take(found: Sampled) -> None:
-        mine = slice(found.first, found.first + found.vertices)
-        scatter_rows(degree[mine], offset[mine], found.ids, found.weights, ids, weights)
+        mine = slice(found.first, found.first + found.lengths.size)
+        scatter_rows(found.lengths, offset[mine], found.ids, found.weights, ids, weights)
 
-    fleet.store(sample_rows, take, every, threshold, seed, advance=advance)
+    if rows.at_hand:
+        fleet.store(sample_rows, take, every, threshold, seed, advance=advance)
+    else:
+        taken.reverse()
+        team.map(lambda _: take(taken.pop()), range(len(taken)))
     return _finish(rows, cluster, count, start, ids, weights, team)
 
 

@@ -162,7 +162,7 @@ def _blocks(
         bisection=BisectionEffort(settings.bisection_repeats, 3, 0),
     )
     seed = settings.seed_of(3)
-    monitor.expect(2 * rows.entries)
+    monitor.expect(rows.entries)
     wanted = min(effort.degree * count, plan.sampled)
     threshold = sampling_threshold(rows, wanted, team, monitor.advance)
     coarse = contract_sampled(rows, cluster, count, threshold, seed, team, monitor.advance)
