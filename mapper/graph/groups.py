@@ -57,25 +57,33 @@ def _sum_by_group(chunk, order, part, threshold, affinity, connected, keys, sums
 
 
 @njit(cache=True, nogil=True)
-def _add_rows(chunk, part, matrix):
-    """Add a chunk's connections to higher groups to the matrix of traffic between groups.
+def _add_rows(chunk, part, groups, upper):
+    """Add a chunk's connections to higher groups to the upper half of a matrix.
 
-    What the diagonal holds then is of no use: all connections to lower groups count there, since
-    that is quicker than to ask. So half of the matrix is never touched, nor in memory.
+    upper : row by row from the diagonal on, see `upper_row`. What the diagonal holds then is of no
+        use: all connections to lower groups count there, since that is quicker than to ask.
     """
     first, indptr, ids, weights = chunk
     for i in range(indptr.size - 1):
         row = ids[indptr[i] : indptr[i + 1]]
         row_weights = weights[indptr[i] : indptr[i + 1]]
-        own = np.uint32(part[first + i])
-        sums = matrix[own]  # one vertex stays in one row: it fits the cache
+        own = np.int64(part[first + i])
+        start = own * (2 * groups - own + 1) // 2
+        sums = upper[start : start + groups - own]  # a vertex stays in one row: it fits the cache
         for e in range(row.size):
-            sums[max(own, np.uint32(part[np.uint32(row[e])]))] += row_weights[e]
+            to = max(own, np.int64(part[np.uint32(row[e])]))
+            sums[np.uint32(to - own)] += row_weights[e]
 
 
-def add_traffic(shard: Shard, chunk: Chunk, matrix: NDArray[np.int64]) -> None:
+def upper_row(upper: NDArray[np.int64], groups: int, own: int) -> NDArray[np.int64]:
+    """The sums of a row behind the diagonal."""
+    start = own * (2 * groups - own + 1) // 2
+    return upper[start + 1 : start + groups - own]
+
+
+def add_traffic(shard: Shard, chunk: Chunk, upper: NDArray[np.int64], groups: int) -> None:
     """Add the traffic of a chunk to the upper half of a matrix."""
-    _add_rows(chunk, shard.state.part, matrix)
+    _add_rows(chunk, shard.state.part, groups, upper)
 
 
 def sum_traffic(
@@ -133,24 +141,30 @@ def _by_matrix(
     """Traffic by matrices, at most `most` of them, each used by one thread at a time."""
     fleet = fleet_of(rows, team)
     fleet.begin(State(part))
-    total = fleet.sum(add_traffic, range(rows.chunks), (parts, parts), most=most, advance=advance)
-    return _mirrored(total)
+    shape = (parts * (parts + 1) // 2,)
+    every = range(rows.chunks)
+    upper = fleet.sum(add_traffic, every, shape, parts, most=most, advance=advance)
+    return _mirrored(upper, parts)
 
 
-def _mirrored(total: NDArray[np.int64]) -> Pairs:
-    """All pairs with traffic, from the sums above the diagonal: rows are symmetric."""
-    groups = total.shape[0]
-    number = np.uint16 if groups <= 1 << 16 else np.int32  # which is sorted in a fourth of the time
-    found = [np.flatnonzero(row[i + 1 :]) + i + 1 for i, row in enumerate(total)]
-    low = np.repeat(np.arange(groups).astype(number), [ids.size for ids in found])
-    high = np.concatenate(found).astype(number)
-    weight = total[low, high]
-    order = np.argsort(high, kind="stable")  # of each high one the low ones stay ascending
-    source = np.concatenate([high[order], low])
-    by_source = np.argsort(source, kind="stable")
-    target = np.concatenate([low[order], high])[by_source]
-    weights = np.concatenate([weight[order], weight])[by_source]
-    return source[by_source].astype(np.int32), target.astype(np.int32), weights
+def _mirrored(upper: NDArray[np.int64], groups: int) -> Pairs:
+    """All pairs with traffic, by source and target, from those above the diagonal."""
+    count = np.zeros(groups, np.int64)
+    for own in range(groups):
+        higher = np.flatnonzero(upper_row(upper, groups, own)) + (own + 1)
+        count[own] += higher.size
+        count[higher] += 1
+    at = np.cumsum(count) - count
+    target, weight = np.empty(int(count.sum()), np.int32), np.empty(int(count.sum()), np.int64)
+    for own in range(groups):  # by now the lower ones of this group are there, in order
+        row = upper_row(upper, groups, own)
+        found = np.flatnonzero(row)
+        higher = found + (own + 1)
+        mine = slice(at[own], at[own] + found.size)
+        target[mine], weight[mine] = higher, row[found]
+        target[at[higher]], weight[at[higher]] = own, row[found]
+        at[higher] += 1
+    return np.repeat(np.arange(groups, dtype=np.int32), count), target, weight
 
 
 def _by_pairs(

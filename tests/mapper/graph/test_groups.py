@@ -14,6 +14,7 @@ from mapper.graph.groups import (
     _add_rows,
     _sum_by_group,
     group_traffic,
+    upper_row,
 )
 from mapper.graph.rows import StreamedRows
 from mapper.runtime.threads import ThreadTeam
@@ -39,7 +40,8 @@ def test_kernels(seed: int) -> None:
     graph = random_graph(rng, n)
     part, _ = random_parts(rng, graph, groups)
     rows, threshold = rows_of(graph), int(rng.integers(1, 6))
-    by_pairs, matrix = np.zeros(groups * groups, np.int64), np.zeros((groups, groups), np.int64)
+    by_pairs = np.zeros(groups * groups, np.int64)
+    upper = np.zeros(groups * (groups + 1) // 2, np.int64)
     pull, touched = np.zeros(groups, np.int64), np.empty(groups, np.int32)
     for index in range(rows.chunks):
         chunk = rows.read(index)
@@ -50,16 +52,17 @@ def test_kernels(seed: int) -> None:
         assert not pull.any()
         assert (np.diff(keys[:found]) > 0).all()
         by_pairs[keys[:found]] += sums[:found]
-        _add_rows(chunk, part, matrix)
+        _add_rows(chunk, part, groups, upper)
     lists, parts = lists_of(graph), part.tolist()
     sample = [
         [(u, max(w, threshold)) for u, w in links if naive.kept(v, u, w, threshold, 0)]
         for v, links in enumerate(lists)
     ]
     assert by_pairs.reshape(groups, groups).tolist() == naive.group_traffic(sample, parts, groups)
-    assert not np.tril(matrix, -1).any()
-    upper = np.triu(matrix, 1)
-    assert (upper + upper.T).tolist() == naive.group_traffic(lists, parts, groups)
+    matrix = np.zeros((groups, groups), np.int64)
+    for own in range(groups):
+        matrix[own, own + 1 :] = upper_row(upper, groups, own)
+    assert (matrix + matrix.T).tolist() == naive.group_traffic(lists, parts, groups)
 
 
 @pytest.mark.parametrize("matrix", [True, False], ids=["matrix", "pairs"])
