@@ -32,7 +32,7 @@ from mapper.runtime.threads import ThreadTeam, WorkspacePool
 FINE = 1 << 11  # weights below have a bin of their own; above, each octave has half as many
 BINS = FINE + 20 * FINE // 2
 LOOKED_AT = 64  # chunks from which the weights of all are estimated
-MAX_ROW = 2**30  # weights of a coarse row add up to less; see `_finish`
+MAX_ROW = 2**30  # weights of a coarse row add up to less; see `row_shift`
 
 
 @njit(cache=True, nogil=True)
@@ -268,6 +268,29 @@ def contract_sampled(
     return _finish(rows, cluster, count, start, ids, weights, team)
 
 
+def thinned(rows: HeldRows, threshold: int, seed: int, team: ThreadTeam) -> HeldRows:
+    """The same vertices with a sample of their connections, which have no parallel ones."""
+    fleet = fleet_of(rows, team)
+    fleet.begin(State(np.arange(rows.vertices, dtype=np.int32)))
+    taken = list(fleet.each(sample_rows, range(rows.chunks), threshold, seed))
+    indptr = np.zeros(rows.vertices + 1, np.int64)
+    np.cumsum(np.concatenate([one.lengths for one in taken]), out=indptr[1:])
+    ids = np.concatenate([one.ids for one in taken])
+    weights = np.concatenate([one.weights for one in taken])
+    del taken
+    sums = np.zeros(weights.size + 1, np.int64)
+    np.cumsum(weights, out=sums[1:])
+    shift = row_shift(int(np.diff(sums[indptr]).max(initial=0)))
+    if shift:
+        weights = np.maximum(weights >> shift, 1)
+    return HeldRows(indptr, ids, weights, rows.sizes)
+
+
+def row_shift(largest: int) -> int:
+    """Bits by which all weights are shifted right; largest : sum of the weights of a row."""
+    return max(0, (largest // MAX_ROW).bit_length())
+
+
 def _finish(
     rows: Rows,
     cluster: NDArray[np.int32],
@@ -287,7 +310,7 @@ def _finish(
     cuts = np.searchsorted(start, np.linspace(0, start[-1], 65)[1:-1])
     ends = np.unique(np.concatenate([[0], np.minimum(cuts, count), [count]])).tolist()
     largest = max(team.map(add_up, list(pairwise(ends))), default=0)
-    shift = max(0, (largest // MAX_ROW).bit_length())
+    shift = row_shift(largest)
     indptr = np.empty(count + 1, np.int64)
     _close_up(start, used, ids, weights, shift, indptr)
     sizes = np.zeros(count, np.int64)

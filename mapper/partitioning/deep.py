@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mapper.graph.rows import HeldRows
-from mapper.graph.sampled_contraction import contract_sampled, sampling_threshold
+from mapper.graph.sampled_contraction import contract_sampled, sampling_threshold, thinned
 from mapper.partitioning.kway_refinement import refine_round
 from mapper.partitioning.label_propagation import cluster_vertices
 from mapper.partitioning.multilevel_bisection import BisectionEffort
@@ -56,12 +56,10 @@ def coarsen_in_memory(
         cluster, count = cluster_vertices(rows, limit, effort.cluster_rounds, seed + depth, team)
         if count > 0.95 * rows.vertices:
             break
-        threshold = 1
-        coarse = contract_sampled(rows, cluster, count, threshold, seed + depth, team)
+        coarse = contract_sampled(rows, cluster, count, 1, seed + depth, team)
         if coarse.entries > effort.degree * count:
             threshold = sampling_threshold(coarse, effort.degree * count, team)
-            same = np.arange(count, dtype=np.int32)
-            coarse = contract_sampled(coarse, same, count, threshold, seed + depth, team)
+            coarse = thinned(coarse, threshold, seed + depth, team)
         levels.append(coarse)
         clusters.append(cluster)
         rows = coarse

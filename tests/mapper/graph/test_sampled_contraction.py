@@ -21,6 +21,7 @@ from mapper.graph.sampled_contraction import (
     contract_sampled,
     sampling_threshold,
     scatter_rows,
+    thinned,
     threshold_of,
 )
 from mapper.runtime.threads import ThreadTeam
@@ -147,6 +148,23 @@ def test_contraction_of_everything_is_exact(seed: int) -> None:
             assert coarse.sizes.tolist() == sizes
             assert coarse.entries == len(expected)
             assert sum(visited) == (2 if given.at_hand else 1) * rows.entries
+
+
+@pytest.mark.parametrize("largest", [9, 2**29])
+@pytest.mark.parametrize("seed", range(8))
+def test_thinned_rows_are_those_of_a_contraction_of_single_vertices(
+    seed: int, largest: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(1, 80))
+    rows = rows_of(random_graph(rng, n, largest=largest, sizes=3))
+    threshold = int(rng.integers(1, largest + 1))
+    with ThreadTeam(int(rng.integers(1, 4))) as team:
+        same = np.arange(n, dtype=np.int32)
+        expected = contract_sampled(rows, same, n, threshold, seed, team)
+        found = thinned(rows, threshold, seed, team)
+    for name in ("indptr", "ids", "weights", "sizes"):
+        assert getattr(found, name).tolist() == getattr(expected, name).tolist()
 
 
 @pytest.mark.jit
