@@ -90,7 +90,7 @@ class Streamed(Method):
             rows = self._levels.coarsest
             run.monitor.expect(rows.entries)
             return part, group_traffic(
-                rows, part, parts, run.plan.grouped, run.scratch.path, run.team, run.monitor.advance
+                rows, part, parts, run.plan.summed, run.scratch.path, run.team, run.monitor.advance
             )
 
     def placed(self, part: Int32, groups: Subgraph, x: Int32, y: Int32) -> None:

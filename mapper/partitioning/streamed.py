@@ -3,9 +3,10 @@
 A semi-external form of the deep multilevel method, with memory of O(vertices) and fixed buffers:
 
 1. Clusters by label propagation on the network itself, a few passes.
-2. A sample of the connections between clusters, in memory; deep multilevel partitioning of that
-   into blocks of about 8,192 neurons. Clusters are mistaken now and then, a long-range connection
-   being as good as a local one to a lone neuron, but few mistakes survive in parts that large.
+2. A sample of the connections between clusters, in memory, after more levels of clusters where
+   memory does not hold enough of it; deep multilevel partitioning of that into blocks of about
+   8,192 neurons. Clusters are mistaken now and then, a long-range connection being as good as a
+   local one to a lone neuron, but few mistakes survive in parts that large.
 3. Refinement of the blocks on the network, a few passes.
 4. Each block is cut into cores in memory, from its inner connections alone.
 5. Refinement of the cores on the network, a few passes.
@@ -16,7 +17,7 @@ the decoding in every pass.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +26,7 @@ from mapper.graph.rows import Rows, StreamedRows, copied, hold
 from mapper.graph.sampled_contraction import contract_sampled, sampling_threshold
 from mapper.partitioning.deep import DeepEffort, block_bounds, partition_in_memory
 from mapper.partitioning.kway_refinement import refine_round
-from mapper.partitioning.label_propagation import number_clusters, propagate, start_clusters
+from mapper.partitioning.levels import Level, cluster_rows, clustered_enough, sample_at
 from mapper.partitioning.multilevel_bisection import BisectionEffort
 from mapper.partitioning.rebalance import balance, enforce_capacity
 from mapper.partitioning.recursive_splitting import Splitting, split_parts
@@ -33,7 +34,7 @@ from mapper.runtime.checkpoint import Arrays
 from mapper.runtime.context import Context
 from mapper.runtime.memory_plan import FILL
 from mapper.runtime.monitor import Monitor
-from mapper.runtime.sample import sample_of
+from mapper.runtime.sample import Sample
 from mapper.runtime.threads import ThreadTeam
 from storage.graph import Graph
 from storage.scratch.scratch import Scratch
@@ -79,16 +80,18 @@ def partition_streamed(task: Task, context: Context) -> tuple[NDArray[np.int32],
     monitor.level(rows.vertices, rows.entries // 2)
     if stop < task.wanted:
         with monitor.stage("coarsen"):  # step 2
-            cluster = _cluster(rows, context)
+            limit = max(1, int(CLUSTER * rows.sizes.sum() / rows.vertices))
+            cluster = cluster_rows(rows, limit, settings.seed_of(2), "cluster", context)
         with monitor.stage("initial partition"):  # step 3
             blocks = steps.run_once("blocks", lambda: _blocks(task, stop, cluster, context))
-            clusters = int(cluster.max()) + 1
-            monitor.sample = sample_of(clusters, settings.coarse_degree, plan.sampled, rows.entries)
-            monitor.note(f"{monitor.sample.per_cluster:.2g} sampled connections a cluster")
+            del cluster
+            monitor.sample = Sample(*blocks["sample"].tolist())
+            monitor.note(f"{monitor.sample.shown} sampled connections a cluster")
             monitor.observer.on_partition(blocks["part"])
         with monitor.stage("refine blocks"):
             part, cores = blocks["part"], blocks["cores"]
-            monitor.level(*blocks["level"].tolist())
+            for vertices, connections in blocks["level"].reshape(-1, 2).tolist():
+                monitor.level(vertices, connections)
             largest = int(rows.sizes.max())
             bounds = block_bounds(cores, int(rows.sizes.sum()), task.capacity, largest)
             part = _refine(task, part, *bounds, settings.block_passes, 4, context)
@@ -129,49 +132,42 @@ def numbered(part: NDArray[np.int32], most: int) -> tuple[NDArray[np.int32], int
     return number[part].astype(np.int32), int(used.sum())
 
 
-def _cluster(rows: Rows, context: Context) -> NDArray[np.int32]:
-    """Cluster of every vertex, after a few rounds of label propagation."""
-    settings, _, steps, monitor, team = context
-    limit = max(1, int(CLUSTER * rows.sizes.sum() / rows.vertices))
-
-    def cluster() -> Arrays:
-        labels = start_clusters(rows)
-        monitor.expect(settings.cluster_rounds * rows.entries)
-        for index in range(settings.cluster_rounds):
-            moves = propagate(
-                rows, labels, limit, settings.seed_of(2), index, team, monitor.advance
-            )
-            monitor.note(f"round {index + 1}: {moves:,} of {rows.vertices:,} vertices moved")
-        return {"cluster": number_clusters(rows, labels, limit)[0]}
-
-    return steps.run_once("cluster", cluster)["cluster"]
-
-
 def _blocks(
     task: Task,
     stop: int,
     cluster: NDArray[np.int32],
     context: Context,
 ) -> Arrays:
-    """Blocks of at most `stop` cores, from a sample of the connections between clusters."""
+    """Blocks of at most `stop` cores, from a sample of the connections between clusters.
+
+    Arrays of a step: level : vertices and connections of each level; sample : see `Sample`
+    """
     settings, plan, _, monitor, team = context
-    rows, count = task.rows, int(cluster.max()) + 1
     effort = DeepEffort(
         cluster_rounds=settings.cluster_rounds,
         degree=settings.coarse_degree,
         bisection=BisectionEffort(settings.bisection_repeats, 3, 0),
     )
     seed = settings.seed_of(3)
-    monitor.expect(rows.entries)
-    wanted = min(effort.degree * count, plan.sampled)
-    threshold = sampling_threshold(rows, wanted, team, monitor.advance)
-    coarse = contract_sampled(rows, cluster, count, threshold, seed, team, monitor.advance)
+    network = Level(task.rows, cluster, int(cluster.max()) + 1)
+    with clustered_enough(network, CLUSTER, -(-task.wanted // stop), context) as level:
+        sample = sample_at(level, context)
+        monitor.expect(level.rows.entries)
+        threshold = sampling_threshold(level.rows, sample.kept, team, monitor.advance)
+        coarse = contract_sampled(
+            level.rows, level.cluster, level.clusters, threshold, seed, team, monitor.advance
+        )
     part, cores = partition_in_memory(
         coarse, task.wanted, stop, task.capacity, effort, seed, plan.gathered // 2, team
     )
     monitor.note(f"{cores.size:,} blocks")
-    level = np.array([coarse.vertices, coarse.entries // 2], np.int64)
-    return {"part": part[cluster], "cores": cores, "level": level}
+    made = [*level.made, (coarse.vertices, coarse.entries // 2)]
+    return {
+        "part": level.of_network(part),
+        "cores": cores,
+        "level": np.array(made, np.int64).ravel(),
+        "sample": np.array(astuple(sample), np.int64),
+    }
 
 
 def _refine(

@@ -230,6 +230,7 @@ class Sample(Open):
     connections: Whole
     per_cluster: Amount
     enough_memory: Measured
+    levels: Whole | UnsetType = UNSET
 
 
 class WorkedStage(Open):

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from numpy.typing import NDArray
@@ -43,6 +46,15 @@ class Checkpoint:
         self._scratch.put_json(key, sorted(arrays))  # last: now the step counts as done
         self._scratch.sync()
         return arrays
+
+    @contextmanager
+    def spare(self) -> Iterator[Scratch]:
+        """Scratch beside the steps, for what is quick to make again; it goes with the context."""
+        with (
+            tempfile.TemporaryDirectory(prefix="spare-", dir=self._scratch.path) as folder,
+            Scratch(Path(folder) / "scratch", lasting=False) as made,
+        ):
+            yield made
 
     def _key(self, name: str) -> str:
         return f"steps/{self._prefix}{name}"

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from chipsim.chip.model import Chip
 from mapper.errors import DoesNotFitError
-from mapper.runtime.sample import CLUSTERED, ENOUGH, Sample, sample_of
+from mapper.runtime.sample import ENOUGH, Sample, levels_of
 from mapper.settings import BY_NETS, MOST_MEMORY, Settings
 from storage.sorting.sorter import BYTES_PER_ENTRY
 from storage.store.network import NetworkFile
@@ -31,6 +31,8 @@ NEURON_BYTES = {  # arrays of one entry a neuron that are alive together
     "refine by hops": 80,
     "score": 24,
 }
+IDLE_BYTES = 40  # of a neuron in "refine by hops" of networks too large for it
+ABOVE_BYTES = 44  # of a neuron in "initial partition" where there are more levels of clusters
 LIMITS_BYTES = 90  # of a neuron while axons are counted and vertices exchanged
 AXON_BYTES = 28  # of a synapse while vertices are exchanged: in a row, and in a table of pairs
 CHAINS = 2  # annealings side by side in a V-cycle, whatever the number of threads
@@ -47,16 +49,18 @@ STREAMED_NET_BYTES = 56  # of a neuron, where nets are streamed
 THREADS_SHARE = 8  # this part of the memory is for what each thread has to itself
 MATRIX_BYTES = 8  # of two groups, where the traffic of all pairs is summed in a matrix
 LEAST_MATRICES = 3  # one for each of two threads, and one to work with
-GROUP_BYTES = 48  # of a kept connection of groups: keys, sums and runs of both
+GROUP_BYTES = 32  # of a kept connection of groups: as arrays, and packed in runs before
 PAIR_BYTES = 8  # of two groups with traffic, while traffic is measured
 PLACER_BYTES = 28  # of the same while groups are placed
 CORE_BYTES = 280  # of a core and thread while traffic is measured
+SAMPLE_BYTES = 24  # of a connection of a sample: all levels, and what is added up to make them
 SCRATCH_BYTES = 3.6  # of a connection in a zstd block, ids in random order
 ROW_BYTES = 6.2  # of a connection in a file of rows, in any order; half of it in natural order
 REFINED_BY = {
     "multicast": "refine by trees", "core": "refine by packets", "time": "refine by time",
 }  # fmt: skip
 """The stage in which neurons move where nets are held, by objective."""
+RECORD_BYTES = 10  # of a connection between clusters while it is sorted on disk
 FILL = 0.97  # of the capacity that cores have on average
 STEP_BYTES = 24  # of a neuron in the steps that are kept for `--resume`, compressed
 REFINED_BYTES = 2.5  # of the same for each step of refinement by hops
@@ -76,7 +80,10 @@ class Plan:
         some targets of each, to refine by time
     held : the whole network is held in memory instead of streamed from scratch
     sampled : connections between clusters that are kept; gathered : bytes for rows of blocks
-    grouped : bytes for sums of the traffic between groups
+    sampled_above : the same where clusters are clustered again, `mapper.partitioning.levels`
+    contracted : bytes for the sort of connections between clusters then
+    grouped : bytes for sums of the traffic between groups, and for limits
+    summed : bytes for the former in the stage "groups"
     threads : those asked for, or as many as the memory has room for
     levels : the whole mapping is made on levels in memory
     cycles : V-cycles; chains : of them side by side
@@ -98,6 +105,9 @@ class Plan:
     nets_held: bool = False
     packets_held: bool = False
     sample: Sample | None = None
+    sampled_above: int = 0
+    contracted: int = 0
+    summed: int = 0
 
     @property
     def memory(self) -> int:
@@ -196,17 +206,26 @@ def _plan_streamed(network: NetworkFile, chip: Chip, settings: Settings) -> Plan
     # A sample is there twice while it is added up, and its levels and gathered rows lie beside it.
     left = max(free - rows, 0)
     sampled = max(1 << 16, min(m, left // (4 * HELD_BYTES)))
-    gathered = max(1 << 22, min(HELD_BYTES * m, left * 3 // 4))
+    shared = memory - interpreter - most - rows
+    # No connections are visited, even if half of them are the other direction of another.
+    idle = "limits" not in neurons and not cycles and m // 2 > settings.hop_budget
+    gathering = [size for name, size in neurons.items() if name != "refine by hops" or not idle]
+    gathered = max(1 << 22, min(HELD_BYTES * m, (shared - max(gathering)) * 3 // 4))
+    # Where clusters are clustered again, all of that lies in scratch but for the clusters.
+    above = max(shared - ABOVE_BYTES * n, 0)
+    sampled_above = max(1 << 16, min(m, above // SAMPLE_BYTES))
+    contracted = max(1 << 22, above * 3 // 4)
     parts = _most_parts(network, chip)
     grouped = max(1 << 24, left * 3 // 4)
+    summed = max(1 << 24, (shared - neurons["groups"]) * 7 // 8)
     matrix = MATRIX_BYTES * max(1, parts * parts)
-    if grouped // matrix >= LEAST_MATRICES:
-        sums = matrix * min(threads + 1, grouped // matrix)
+    if summed // matrix >= LEAST_MATRICES:
+        sums = matrix * min(threads + 1, summed // matrix)
     else:
-        sums = min(grouped, GROUP_BYTES * m)
-    pairs = min(m, parts * parts, grouped // PLACER_BYTES)
+        sums = min(summed, GROUP_BYTES * m)
+    pairs = min(m, parts * parts, summed // PLACER_BYTES)
     stages = {name: base + rows + size for name, size in neurons.items()}
-    stages["initial partition"] += 4 * HELD_BYTES * min(sampled, settings.coarse_degree * n)
+    stages["initial partition"] += SAMPLE_BYTES * min(sampled, settings.coarse_degree * n)
     stages["split blocks"] += gathered
     # A level of a V-cycle, and what is added up to make the next; one chain has room for a sample.
     level = LEVEL_BYTES * m
@@ -217,6 +236,8 @@ def _plan_streamed(network: NetworkFile, chip: Chip, settings: Settings) -> Plan
         chains * LEVEL_BYTES * min(m, sampled) + (chains - 1) * chained if cycles else 0,
         0 if held else gathered,
     ) + (level if levels else 0)
+    if idle:
+        stages["refine by hops"] = base + rows + IDLE_BYTES * n
     stages["groups"] += sums
     if "limits" in stages:
         stages["limits"] += min(grouped, AXON_BYTES * network.connections // 2)
@@ -226,8 +247,13 @@ def _plan_streamed(network: NetworkFile, chip: Chip, settings: Settings) -> Plan
     stages["placement"] += level if levels else 0
     stages["score"] += PAIR_BYTES * pairs + CORE_BYTES * chip.cores * threads
     refined = settings.hop_passes + settings.exchanges + cycles
-    one_block = max(1, parts * settings.block_vertices // max(1, n)) >= parts
-    sample = sample_of(max(1, int(n / CLUSTERED)), settings.coarse_degree, sampled, m)
+    stop = max(1, parts * settings.block_vertices // max(1, n))
+    samples = levels_of(n, m, settings.coarse_degree, (sampled, sampled_above), -(-parts // stop))
+    contractions = [] if levels or stop >= parts else [sample.whole for sample in samples[1:]]
+    if contractions:
+        kept = SAMPLE_BYTES * samples[-1].kept
+        contracted = min(contracted, BYTES_PER_ENTRY * contractions[0])
+        stages["initial partition"] = base + rows + ABOVE_BYTES * n + max(kept, contracted)
     if chip.synapse_limit is not None:
         stages["check"] = base + 40 * n
     packets_held = False
@@ -261,8 +287,12 @@ def _plan_streamed(network: NetworkFile, chip: Chip, settings: Settings) -> Plan
     return Plan(
         memory,
         stages,
-        int((0 if held else ROW_BYTES * m) + (STEP_BYTES + REFINED_BYTES * refined) * n),
-        0,
+        int(
+            (0 if held else ROW_BYTES * m)
+            + ROW_BYTES * sum(contractions[:2])
+            + (STEP_BYTES + REFINED_BYTES * refined) * n
+        ),
+        RECORD_BYTES * max(contractions, default=0),
         held,
         sampled,
         gathered,
@@ -272,7 +302,10 @@ def _plan_streamed(network: NetworkFile, chip: Chip, settings: Settings) -> Plan
         cycles,
         chains,
         packets_held=packets_held,
-        sample=None if levels or one_block else sample,
+        sample=None if levels or stop >= parts else samples[-1],
+        sampled_above=sampled_above,
+        contracted=contracted,
+        summed=summed,
     )
 
 

@@ -2,7 +2,9 @@
 
 Large networks are cut into blocks from what the memory holds of the connections between clusters of
 neurons. On 292,331 clusters of a cortex of a million neurons the mapping is as good with 20 of them
-for each cluster as with 64; with 5 it has 11 hops per spike instead of 6.4.
+for each cluster as with 64; with 5 it has 11 hops per spike instead of 6.4. Where memory does not
+hold 20, clusters are clustered again (`mapper.partitioning.levels`) until it holds 50, for on
+28,067 clusters of the same network 21 are too few: 6.67 hops per spike, with 52 it is 6.40.
 """
 
 from __future__ import annotations
@@ -11,7 +13,13 @@ from dataclasses import dataclass
 from typing import Any
 
 ENOUGH = 20  # connections that the sample keeps for each cluster: with fewer quality falls
+ENOUGH_ABOVE = 50  # the same where clusters were clustered again
 CLUSTERED = 3.6  # neurons of a cluster, measured
+CLUSTERED_AGAIN = 3.2  # clusters of a cluster of the next level, measured
+KEPT = 64  # connections of each cluster that a level in scratch has, about
+CLUSTERS_OF_BLOCK = 32  # at least, so that blocks can have about the same size
+CLUSTERS_SLACK = 1.6  # clusters that there are for each that would be full
+LEAST_SHRINK = 0.95  # a level of more clusters than this share of the one before is the last
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,15 +28,23 @@ class Sample:
 
     clusters : of neurons; kept : connections that the sample has, about; whole : that there are, at
     most
+    levels : between the neurons and these clusters
     """
 
     clusters: int
     kept: int
     whole: int
+    levels: int = 0
 
     @property
     def per_cluster(self) -> float:
         return self.kept / max(1, self.clusters)
+
+    @property
+    def shown(self) -> str:
+        """Connections for each cluster, for people."""
+        each = self.per_cluster
+        return f"{each:,.0f}" if each >= 100 else f"{each:.2g}"
 
     @property
     def thin(self) -> bool:
@@ -38,6 +54,7 @@ class Sample:
     def facts(self, enough: int | None) -> dict[str, Any]:
         """The `sample` of report.json; enough : bytes, of `memory_plan.enough_memory`."""
         return {
+            "levels": self.levels,
             "clusters": self.clusters,
             "connections": self.kept,
             "per_cluster": round(self.per_cluster, 2),
@@ -46,9 +63,10 @@ class Sample:
 
     def describe(self, enough: int | None) -> str:
         """A sentence about it; enough : as in `facts`."""
+        more = f"{self.levels} more level{'s' if self.levels > 1 else ''} of clusters"
         found = (
-            f"the first cut sees about {self.per_cluster:.2g} connections for each cluster of "
-            "neurons"
+            f"the first cut sees about {self.shown} connections for each cluster of "
+            f"neurons{f', after {more}' if self.levels else ''}"
         )
         if not self.thin:
             return found
@@ -60,10 +78,37 @@ class Sample:
         return f"{found}; with fewer than {ENOUGH} the mapping gets much worse: give {what} or more"
 
 
-def sample_of(clusters: int, degree: int, capacity: int, entries: int) -> Sample:
+def sample_of(clusters: int, degree: int, capacity: int, entries: int, levels: int = 0) -> Sample:
     """The sample of a network.
 
     degree : connections that are wanted for each cluster; capacity : that the memory has space for
-    entries : connections of the network
+    entries : connections of the network, or of the last level
     """
-    return Sample(clusters, min(degree * clusters, capacity, entries), entries)
+    return Sample(clusters, min(degree * clusters, capacity, entries), entries, levels)
+
+
+def suffices(sample: Sample, degree: int) -> bool:
+    """Whether clusters need not be clustered again; degree : as in `sample_of`."""
+    enough = ENOUGH_ABOVE if sample.levels else ENOUGH
+    return sample.kept >= min(sample.whole, min(enough, degree) * sample.clusters)
+
+
+def levels_of(
+    neurons: int, entries: int, degree: int, capacities: tuple[int, int], blocks: int
+) -> list[Sample]:
+    """What the memory has of each level that a run is likely to make; of the last the sample.
+
+    entries, degree : as in `sample_of`; capacities : of the first level, and of those above
+    blocks : into which the network will be cut
+    """
+    clusters = max(1, int(neurons / CLUSTERED))
+    found = [sample_of(clusters, degree, capacities[0], entries)]
+    fewest = CLUSTERS_OF_BLOCK * blocks * CLUSTERS_SLACK
+    while not suffices(found[-1], degree):
+        fewer = max(int(clusters / CLUSTERED_AGAIN), int(fewest))
+        if fewer > LEAST_SHRINK * clusters:
+            break
+        entries = min(entries, KEPT * clusters)
+        clusters = fewer
+        found.append(sample_of(clusters, degree, capacities[1], entries, len(found)))
+    return found

@@ -16,7 +16,8 @@ save 40 % of the bytes in natural order, and take 4.8 ns to read.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
@@ -205,6 +206,51 @@ def _key(name: str, index: int) -> str:
     return f"{name}/packed/{index:08d}"
 
 
+class PackedBlock(NamedTuple):
+    """The lists of a block as they are kept.
+
+    degrees : ndarray[int32], their lengths; heaviest : the largest weight
+    """
+
+    number: int
+    degrees: NDArray[np.int32]
+    heaviest: int
+    packed: bytes
+
+
+def pack_block(
+    number: int, indptr: NDArray[np.int64], ids: NDArray[np.int32], weights: NDArray[np.int32]
+) -> PackedBlock:
+    """Block `number`; ids increasing in each list, weights not negative."""
+    degrees = np.diff(indptr).astype(np.int32)
+    packed = compress(pack_lists(indptr, ids, weights), FAST)
+    return PackedBlock(number, degrees, int(weights.max(initial=0)), packed)
+
+
+def keep_packed(
+    scratch: Scratch, name: str, vertices: int, block_size: int, blocks: Iterable[PackedBlock]
+) -> PackedRows:
+    """Keep all blocks of neighbour lists, in any order; returns them opened for reading."""
+    degrees = np.empty(vertices, np.int32)
+    heaviest = [0]
+
+    def items() -> Iterable[tuple[str, bytes]]:
+        for block in blocks:
+            heaviest.append(block.heaviest)
+            degrees[block.number * block_size :][: block.degrees.size] = block.degrees
+            yield _key(name, block.number), block.packed
+
+    scratch.put_compressed(items())
+    scratch.put_array(f"{name}/degrees", degrees)
+    entries = int(degrees.sum(dtype=np.int64))
+    about = {
+        "vertices": vertices, "entries": entries, "block_size": block_size,
+        "heaviest": max(heaviest),
+    }  # fmt: skip
+    scratch.put_json(f"{name}/rows", about)  # last: without it the rows do not exist
+    return PackedRows(scratch, name)
+
+
 def write_packed(
     scratch: Scratch,
     name: str,
@@ -219,26 +265,14 @@ def write_packed(
     read : gives block i, for 0 <= i < ceil(vertices / block_size); called by several threads
     advance : called with the entries of each block
     """
-    degrees = np.empty(vertices, np.int32)
+
+    def packed(index: int) -> PackedBlock:
+        lists = read(index)
+        advance(lists[1].size)
+        return pack_block(index, *lists)
+
     blocks = range(-(-vertices // block_size))
-    heaviest = np.zeros(len(blocks), np.int32)
-
-    def packed(index: int) -> tuple[str, bytes]:
-        indptr, ids, weights = read(index)
-        degrees[index * block_size :][: indptr.size - 1] = np.diff(indptr)
-        heaviest[index] = weights.max(initial=0)
-        advance(ids.size)
-        return _key(name, index), compress(pack_lists(indptr, ids, weights), FAST)
-
-    scratch.put_compressed(map_ordered(packed, blocks, threads))
-    scratch.put_array(f"{name}/degrees", degrees)
-    entries = int(degrees.sum(dtype=np.int64))
-    about = {
-        "vertices": vertices, "entries": entries, "block_size": block_size,
-        "heaviest": int(heaviest.max(initial=0)),
-    }  # fmt: skip
-    scratch.put_json(f"{name}/rows", about)  # last: without it the rows do not exist
-    return PackedRows(scratch, name)
+    return keep_packed(scratch, name, vertices, block_size, map_ordered(packed, blocks, threads))
 
 
 class RowCache:

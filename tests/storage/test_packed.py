@@ -19,7 +19,9 @@ from storage.scratch.packed import (
     _large,
     _unpack,
     _unpack_gaps,
+    keep_packed,
     pack,
+    pack_block,
     pack_lists,
     unpack_lists,
     write_packed,
@@ -143,6 +145,15 @@ def test_rows_come_back_from_scratch(
         assert found.degrees().dtype == np.int32
         read = [row for index in range(found.block_count) for row in rows_of(found.read(index))]
     assert read == made
+
+
+def test_blocks_may_come_in_any_order(tmp_path: Path) -> None:
+    blocks = [pack_block(index, *lists_of(MADE[2 * index : 2 * index + 2])) for index in range(2)]
+    with Scratch(tmp_path / "scratch") as scratch:
+        found = keep_packed(scratch, "rows", 4, 2, blocks[::-1])
+        read = [row for index in range(found.block_count) for row in rows_of(found.read(index))]
+        assert read == MADE[:4]
+        assert found.degrees().tolist() == [len(row) for row in MADE[:4]]
 
 
 def test_a_write_that_was_broken_off_leaves_no_rows(tmp_path: Path) -> None:

@@ -63,7 +63,13 @@ def mapped(network: Path, tmp_path: Path) -> Mapped:
     """Maps the network, as if it did not fit the memory, by whoever is given."""
     made = iter(range(100))
 
-    def run(workers: Any = None, monitor: Monitor | None = None, **changes: Any) -> np.ndarray:
+    def run(
+        workers: Any = None,
+        monitor: Monitor | None = None,
+        shares: dict[str, int] | None = None,
+        **changes: Any,
+    ) -> np.ndarray:
+        """shares : of the memory, where they are others than planned."""
         settings = preset("default", memory_bytes=1 << 30, **{**SMALL_BLOCKS, **changes})
         with (
             monitor or Monitor() as heard,
@@ -71,6 +77,7 @@ def mapped(network: Path, tmp_path: Path) -> Mapped:
             scratch_in(tmp_path / f"scratch-{next(made)}") as scratch,
         ):
             plan = replace(make_plan(opened, CHIP, settings), held=False, levels=False)
+            plan = replace(plan, **(shares or {}))
             assert not looked_at_here(settings, plan, False)
             found = map_network(opened, CHIP, settings, scratch, heard, plan=plan, workers=workers)
         return found.core

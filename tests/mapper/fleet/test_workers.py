@@ -34,6 +34,26 @@ def test_two_workers_give_the_same_mapping(
 
 
 @pytest.mark.jit
+@pytest.mark.parametrize(("above", "levels"), [(1 << 20, 1), (1500, 2)])
+def test_more_levels_of_clusters_are_the_same(
+    mapped: Mapped, two_workers: Any, above: int, levels: int, tmp_path: Path
+) -> None:
+    """The driver looks at all but the network itself, and says so."""
+    shares = {"sampled": 100, "sampled_above": above, "contracted": 1 << 16}
+    changes = {"block_vertices": 200, "threads": 2}
+    expected = mapped(shares=shares, **changes)
+    log = tmp_path / "run.log"
+    heard = Monitor(log=log)
+    found = mapped(two_workers, heard, shares, **changes)
+    assert found.tolist() == expected.tolist()
+    assert heard.sample is not None
+    assert heard.sample.levels == levels
+    said = [line for line in log.read_text().splitlines() if "levels are looked at here" in line]
+    assert len(said) == 1
+    assert "level 1 in scratch" in said[0]
+
+
+@pytest.mark.jit
 @pytest.mark.parametrize("count", [1, 3])
 def test_any_number_of_workers_gives_the_same_mapping(
     mapped: Mapped, count: int, tmp_path: Path

@@ -96,3 +96,16 @@ def test_a_step_counts_once_all_its_arrays_are_kept(
     with Scratch(tmp_path / "scratch") as scratch:
         same(Checkpoint(scratch).run_once("blocks", work), KEPT)
     assert work.calls == 1
+
+
+def test_spare_scratch_goes_with_its_context(tmp_path: Path) -> None:
+    with Scratch(tmp_path / "s") as scratch:
+        steps = Checkpoint(scratch)
+        with steps.spare() as one, steps.nested("inner").spare() as other:
+            one.put("a", b"1")
+            assert "a" not in other
+            assert one.path.parent.parent == scratch.path
+        assert [path.name for path in scratch.path.iterdir()] == ["records"]
+        with pytest.raises(KeyboardInterrupt), steps.spare():
+            raise KeyboardInterrupt
+        assert [path.name for path in scratch.path.iterdir()] == ["records"]

@@ -25,11 +25,17 @@ SMALL = Plan(300 << 20, {"coarsen": 200 << 20, "score": 301 << 20}, 0, 0, False,
 MEMORY = [1 << 28, 3 << 27, 1 << 29, 1 << 30, 1 << 33, 1 << 40]
 
 
+def scaled(network: NetworkFile, scale: int) -> None:
+    """Let a network seem so many times as large."""
+    network.vertices *= scale
+    network.connections *= scale
+    network.meta = replace(network.meta, total_size=network.vertices)
+
+
 def planned(path: Path, chip: Chip, scale: int = 1, name: str = "default", **changes: Any) -> Plan:
     """The plan for a network `scale` times as large as the one at `path`."""
     with NetworkFile(path) as network:
-        network.vertices *= scale
-        network.connections *= scale
+        scaled(network, scale)
         return make_plan(network, chip, preset(name, **changes))
 
 
@@ -144,26 +150,61 @@ def test_small_networks_are_cut_from_all_they_have(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("memory", "scale", "per_cluster"),
-    [(128 << 30, 1_000_000, 4.5), (16 << 30, 100_000, 7.7), (2 << 30, 10_000, 9.9)],
+    ("memory", "scale", "levels"),
+    [(128 << 30, 1_000_000, 2), (16 << 30, 100_000, 1), (2 << 30, 10_000, 1)],
 )
-def test_a_thin_sample_is_told_with_the_memory_that_is_enough(
-    memory: int, scale: int, per_cluster: float, path: Path
+def test_levels_are_made_until_enough_of_the_network_fits(
+    memory: int, scale: int, levels: int, path: Path
 ) -> None:
-    sample = planned(path, WIDE, scale, memory_bytes=memory).sample
+    """With one level there would be 4.5, 7.7 and 9.9 connections for each cluster."""
+    found = planned(path, WIDE, scale, memory_bytes=memory)
+    assert not found.shortage
+    sample = found.sample
+    assert sample is not None
+    assert sample.levels == levels
+    assert sample.kept >= min(sample.whole, 50 * sample.clusters)
+    assert not sample.thin
+    flat = planned(path, WIDE, scale, memory_bytes=8 * memory)
+    assert flat.sample is not None
+    assert flat.sample.levels == 0
+    assert found.scratch > flat.scratch  # levels lie there
+    assert found.sorting > flat.sorting == 0
+
+
+@pytest.mark.parametrize("fanout", [10, 100, 1000])
+@pytest.mark.parametrize("neurons", [10**6, 10**7, 10**8, 10**9])
+@pytest.mark.parametrize("name", ["fast", "default"])
+def test_eighty_bytes_a_neuron_and_a_gibibyte_are_enough(
+    name: str, neurons: int, fanout: int, path: Path
+) -> None:
+    chip = Chip("w", side := int((neurons / 250) ** 0.5) + 1, side, neurons=264)
+    with NetworkFile(path) as network:
+        scaled(network, neurons // network.vertices)
+        network.connections = 2 * fanout * neurons
+        plan = make_plan(
+            network, chip, preset(name, memory_bytes=80 * neurons + (1 << 30), threads=2)
+        )
+    assert not plan.shortage
+    assert plan.sample is not None
+    assert plan.sample.kept >= min(plan.sample.whole, 20 * plan.sample.clusters)
+
+
+def test_a_thin_sample_is_told_with_the_memory_that_is_enough(path: Path) -> None:
+    """Blocks so small that clusters cannot get larger."""
+    memory, scale, small = 3 << 29, 10_000, {"block_vertices": 100}
+    chip = Chip("w", 2000, 2000, neurons=100)
+    sample = planned(path, chip, scale, memory_bytes=memory, **small).sample
     assert sample is not None
     assert sample.thin
-    assert sample.per_cluster == pytest.approx(per_cluster, rel=0.3)
     with NetworkFile(path) as network:
-        network.vertices *= scale
-        network.connections *= scale
-        settings = preset("default", memory_bytes=memory)
-        enough = enough_memory(network, WIDE, settings)
+        scaled(network, scale)
+        settings = preset("default", memory_bytes=memory, **small)
+        enough = enough_memory(network, chip, settings)
         assert enough is not None
-        assert enough_memory(network, WIDE, replace(settings, coarse_degree=19)) is None
+        assert enough_memory(network, chip, replace(settings, coarse_degree=19)) is None
     assert f"give --memory {-(-enough >> 20)}MiB or more" in sample.describe(enough)
     for much, thin in ((enough, False), (enough * 100 // 106, True)):
-        found = planned(path, WIDE, scale, memory_bytes=much).sample
+        found = planned(path, chip, scale, memory_bytes=much, **small).sample
         assert found is not None
         assert found.thin == thin
 
@@ -180,8 +221,17 @@ def test_what_is_said_of_a_sample() -> None:
     )
     assert thin.describe(None).endswith(": give --set coarse-degree=20 or more")
     assert thin.facts(7) == {
-        "clusters": 1000, "connections": 5000, "per_cluster": 5.0, "enough_memory": 7,
-    }  # fmt: skip
+        "levels": 0,
+        "clusters": 1000,
+        "connections": 5000,
+        "per_cluster": 5.0,
+        "enough_memory": 7,
+    }
+    for levels, words in ((1, "1 more level of"), (2, "2 more levels of")):
+        assert Sample(1000, 100_000, 10**6, levels).describe(None) == (
+            "the first cut sees about 100 connections for each cluster of neurons, after "
+            f"{words} clusters"
+        )
 
 
 @pytest.mark.jit
@@ -259,7 +309,13 @@ def test_threads_decide_nothing_but_their_own_number(
     assert found[0] == 1
     assert found == sorted(found)
     assert all(plan.threads <= asked for plan, asked in zip(plans, (1, 2, 7, 500), strict=True))
-    shared = {(p.held, p.sampled, p.gathered, p.grouped, p.scratch, p.sorting) for p in plans}
+    shared = {
+        (
+            p.held, p.sampled, p.sampled_above, p.gathered, p.grouped, p.summed, p.scratch,
+            p.sorting, p.sample,
+        )
+        for p in plans
+    }  # fmt: skip
     assert len(shared) == 1
 
 

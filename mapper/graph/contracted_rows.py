@@ -1,0 +1,102 @@
+"""Contraction into scratch: the graph of clusters where memory does not hold even a sample of it.
+
+Pairs of clusters go through the external sort (`storage.sorting`), which adds up equal ones. So
+rows are ascending in their ids, and depend neither on the order in which chunks come nor on who
+looked at them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mapper.fleet.fleet import fleet_of
+from mapper.fleet.shard import Shard, State
+from mapper.graph.csr import Chunk
+from mapper.graph.rows import CopiedRows, Rows
+from mapper.graph.sampled_contraction import row_shift, sample_rows
+from mapper.runtime.callbacks import Advance, ignore
+from mapper.runtime.threads import ThreadTeam
+from storage.graph import Block, choose_block_size
+from storage.scratch.packed import PackedBlock, PackedRows, keep_packed, pack_block
+from storage.scratch.scratch import Scratch
+from storage.sorting.sorter import ConnectionSorter
+
+NAME = "contracted"  # in scratch
+MOST_WEIGHT = 2**31 - 1  # of a connection
+
+
+class ContractedRows(CopiedRows):
+    """Rows of clusters in scratch; weights are shifted so that those of a row stay small."""
+
+    def __init__(self, packed: PackedRows, sizes: NDArray[np.int64], shift: int) -> None:
+        super().__init__(packed, sizes)
+        self._shift = shift
+
+    def read(self, index: int) -> Chunk:
+        chunk = super().read(index)
+        if self._shift:
+            chunk = chunk._replace(weights=np.maximum(chunk.weights >> self._shift, 1))
+        return chunk
+
+
+class SampledPairs(NamedTuple):
+    """Connections between clusters, each named once: low < high."""
+
+    low: NDArray[np.int32]
+    high: NDArray[np.int32]
+    weights: NDArray[np.int32]
+
+
+def sample_pairs(shard: Shard, chunk: Chunk, threshold: int, seed: int) -> SampledPairs:
+    """The connections of a chunk that the sample keeps, those to clusters above their own."""
+    cluster = shard.state.part[chunk.first : chunk.first + chunk.vertices]
+    _, lengths, ids, weights = sample_rows(shard, chunk, threshold, seed)
+    own = np.repeat(cluster, lengths)
+    up = own < ids
+    return SampledPairs(own[up], ids[up], weights[up])
+
+
+def contract_to_scratch(
+    rows: Rows,
+    cluster: NDArray[np.int32],
+    count: int,
+    sample: tuple[int, int],
+    scratch: Scratch,
+    memory: int,
+    team: ThreadTeam,
+    advance: Advance = ignore,
+) -> ContractedRows:
+    """The graph of clusters in a scratch of its own, from a sample.
+
+    cluster : ndarray[int32], shape (vertices,), 0 .. count-1
+    sample : threshold and seed, see `mapper.graph.sampled_contraction`
+    memory : bytes for the sort
+    """
+    sizes = np.zeros(count, np.int64)
+    np.add.at(sizes, cluster, rows.sizes)
+    fleet = fleet_of(rows, team)
+    fleet.begin(State(cluster))
+    heaviest = [0]  # of the rows of each block
+    with ConnectionSorter(count, scratch.path, memory, team.threads) as sorter:
+        for found in fleet.each(sample_pairs, range(rows.chunks), *sample, advance=advance):
+            sorter.add_edges(*found, undirected=True)
+        block_size = choose_block_size(count, sorter.entries)
+
+        def packed(block: Block, _: int) -> PackedBlock:
+            weights = np.minimum(block.weights, MOST_WEIGHT)
+            sums = np.concatenate([[0], np.cumsum(weights)])[block.indptr]
+            heaviest.append(int(np.diff(sums).max(initial=0)))
+            number = block.first // block_size
+            return pack_block(number, block.indptr, block.ids, weights.astype(np.int32))
+
+        def blocks() -> Iterator[PackedBlock]:
+            for block in sorter.map_blocks(packed, block_size):
+                team.stop.check()
+                yield block
+
+        kept = keep_packed(scratch, NAME, count, block_size, blocks())
+    return ContractedRows(kept, sizes, row_shift(max(heaviest)))

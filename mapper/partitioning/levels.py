@@ -1,0 +1,120 @@
+"""More levels of clusters, in scratch, until enough connections of each fit the memory.
+
+With too few connections for each cluster the first cut does not see the network
+(`mapper.runtime.sample`). So what memory does not hold is contracted into scratch and clustered
+again: little memory costs time, not quality. Every level is a sample of the one before it, and is
+looked at as the network is, step by step. Rows of a level go when the next one is there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mapper.graph.contracted_rows import contract_to_scratch
+from mapper.graph.rows import Rows
+from mapper.graph.sampled_contraction import sampling_threshold
+from mapper.partitioning.label_propagation import number_clusters, propagate, start_clusters
+from mapper.runtime.checkpoint import Arrays
+from mapper.runtime.context import Context
+from mapper.runtime.sample import (
+    CLUSTERS_OF_BLOCK,
+    KEPT,
+    LEAST_SHRINK,
+    Sample,
+    sample_of,
+    suffices,
+)
+
+
+class Level(NamedTuple):
+    """A graph and its clusters.
+
+    cluster : ndarray[int32], shape (vertices of the rows,), 0 .. clusters - 1
+    below : ndarray[int32], the vertex of the rows for every vertex of the network; None if these
+        are the same
+    made : vertices and connections of each level between the network and the clusters
+    """
+
+    rows: Rows
+    cluster: NDArray[np.int32]
+    clusters: int
+    below: NDArray[np.int32] | None = None
+    made: tuple[tuple[int, int], ...] = ()
+
+    def of_network(self, values: NDArray[np.int32]) -> NDArray[np.int32]:
+        """Values of the clusters as those of the vertices of the network."""
+        found: NDArray[np.int32] = values[self.cluster]
+        return found if self.below is None else found[self.below]
+
+
+def sample_at(level: Level, context: Context) -> Sample:
+    """What memory holds of the connections between the clusters of a level."""
+    settings, plan, *_ = context
+    capacity = plan.sampled_above if level.made else plan.sampled
+    levels, entries = len(level.made), level.rows.entries
+    return sample_of(level.clusters, settings.coarse_degree, capacity, entries, levels)
+
+
+def cluster_rows(
+    rows: Rows, limit: int, seed: int, name: str, context: Context
+) -> NDArray[np.int32]:
+    """Cluster of every vertex after a few rounds of label propagation: a step of this name.
+
+    limit : size of a cluster, unless a single vertex is larger
+    """
+    settings, _, steps, monitor, team = context
+
+    def cluster() -> Arrays:
+        labels = start_clusters(rows)
+        monitor.expect(settings.cluster_rounds * rows.entries)
+        for index in range(settings.cluster_rounds):
+            moves = propagate(rows, labels, limit, seed, index, team, monitor.advance)
+            monitor.note(f"round {index + 1}: {moves:,} of {rows.vertices:,} vertices moved")
+        return {"cluster": number_clusters(rows, labels, limit)[0]}
+
+    return steps.run_once(name, cluster)["cluster"]
+
+
+@contextmanager
+def clustered_enough(level: Level, growth: int, blocks: int, context: Context) -> Iterator[Level]:
+    """The level of whose clusters memory holds enough connections, or the last one there can be.
+
+    level : the network and its clusters
+    growth : most vertices of mean size in a cluster; blocks : into which the network will be cut
+    """
+    settings, plan, steps, monitor, team = context
+    size = int(level.rows.sizes.sum())
+    with ExitStack() as held:
+        while not suffices(sample_at(level, context), settings.coarse_degree):
+            limit = min(growth * size // level.clusters, size // (CLUSTERS_OF_BLOCK * blocks))
+            if limit * level.clusters <= size:
+                break  # a mean one is as large as a cluster may be
+            depth = len(level.made) + 1
+            monitor.expect(2 * level.rows.entries)
+            threshold = sampling_threshold(level.rows, KEPT * level.clusters, team, monitor.advance)
+            sample = threshold, settings.seed_of(3) + depth
+            with ExitStack() as fresh:
+                rows = contract_to_scratch(
+                    level.rows, level.cluster, level.clusters, sample,
+                    fresh.enter_context(steps.spare()), plan.contracted, team, monitor.advance,
+                )  # fmt: skip
+                held.close()  # the level before
+                held.push(fresh.pop_all())
+            here = "" if level.rows.fleet is None else "; levels are looked at here, not by workers"
+            monitor.note(
+                f"level {depth} in scratch: {rows.vertices:,} clusters, {rows.entries // 2:,} "
+                f"connections between them{here}"
+            )
+            seed = settings.seed_of(2) + depth
+            cluster = cluster_rows(rows, limit, seed, f"cluster {depth}", context)
+            made = (*level.made, (rows.vertices, rows.entries // 2))
+            below = level.of_network(np.arange(rows.vertices, dtype=np.int32))
+            level = Level(rows, cluster, int(cluster.max()) + 1, below, made)
+            if level.clusters > LEAST_SHRINK * rows.vertices:
+                break
+        yield level
