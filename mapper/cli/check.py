@@ -41,6 +41,7 @@ def run(options: argparse.Namespace) -> int:
     from mapper.limits.constraints import read_constraints
     from mapper.results.tables import columns, planned
     from mapper.runtime.memory_plan import enough_memory, make_plan
+    from mapper.runtime.time_plan import processor_seconds
 
     settings = tuning.settings_of(options)
     chip, file = common.chip_of(options), common.constraints_of(options)
@@ -56,6 +57,7 @@ def run(options: argparse.Namespace) -> int:
             job = make_job(network, chip, common.threads_of(options), constraints)
             constraints.require_fit(chip, job.load.sizes, job.fans)
         plan = make_plan(network, chip, settings)
+        seconds = processor_seconds(network, chip, settings, plan)
         sample, enough = plan.sample, None
         if sample is not None and sample.thin:
             enough = enough_memory(network, chip, settings)
@@ -68,6 +70,7 @@ def run(options: argparse.Namespace) -> int:
         "run": {
             **asdict(plan),
             "memory": plan.memory,
+            "processor_seconds": seconds,
             "sample": None if sample is None else sample.facts(enough),
         },
         "split": None if relays is None else relays.facts(),
@@ -78,7 +81,7 @@ def run(options: argparse.Namespace) -> int:
     ]
     heads = ("limit", "needed", "available", "largest vertex", "per core", "fits")
     table = columns(f"{options.network.name} on {chip.name}", heads, rows)
-    common.emit(options, result, [table, planned(plan)])
+    common.emit(options, result, [table, planned(plan, seconds)])
     if sample is not None:
         common.say(options, f"note: {sample.describe(enough)}")
     if plan.shortage:

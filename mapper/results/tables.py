@@ -275,15 +275,26 @@ def levels(entries: Sequence[Mapping[str, Any]]) -> Table:
     return columns("levels", ("level", "vertices", "connections", "cut weight"), rows)
 
 
-def planned(plan: Plan) -> Table:
-    """What each stage of a run will need at most."""
-    rows = [(name, size(need), f"{need / plan.budget:.0%}") for name, need in plan.stages.items()]
+def planned(plan: Plan, seconds: Mapping[str, float] | None = None) -> Table:
+    """What each stage of a run will need at most; seconds : processor time, if that is known."""
+    rows: list[tuple[Any, ...]] = [
+        (name, size(need), f"{need / plan.budget:.0%}") for name, need in plan.stages.items()
+    ]
     title = (
         f"Memory plan (budget {size(plan.budget)}): network "
         f"{'kept in RAM' if plan.held else 'streamed from disk'}, "
         f"{size(plan.scratch + plan.sorting)} scratch"
     )
-    return columns(title, ("stage", "peak memory", "share of budget"), rows)
+    if plan.sample is not None:
+        more = f" on {plan.sample.levels + 1} levels" if plan.sample.levels else ""
+        title += f",\nclusters{more} with {plan.sample.shown} connections each for the first cut"
+    heads = ["stage", "peak memory", "share of budget"]
+    if seconds is not None:
+        title += f",\nabout {number(round(sum(seconds.values())))} s of processor time"
+        heads.append("processor time, s")
+        read = [] if "read" in plan.stages else [("read", "", "")]
+        rows = [(*row, seconds.get(row[0], "")) for row in read + rows]
+    return columns(title, heads, rows)
 
 
 def stages(entries: Sequence[Mapping[str, Any]]) -> Table:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import shutil
 from dataclasses import dataclass, replace
+from math import exp
 from pathlib import Path
 
 from chipsim.chip.model import Chip
@@ -55,12 +56,14 @@ PLACER_BYTES = 28  # of the same while groups are placed
 CORE_BYTES = 280  # of a core and thread while traffic is measured
 SAMPLE_BYTES = 24  # of a connection of a sample: all levels, and what is added up to make them
 SCRATCH_BYTES = 3.6  # of a connection in a zstd block, ids in random order
-ROW_BYTES = 6.2  # of a connection in a file of rows, in any order; half of it in natural order
+SMALL_WEIGHT = 50  # a mean one: hardly any of them is beyond a byte
+CHECKED_BYTES = 0.2  # of a connection there: degrees, heads, and what does not fit a unit
+LEVEL_ROW_BYTES = 3.4  # of a connection of a level in a file of rows
 REFINED_BY = {
     "multicast": "refine by trees", "core": "refine by packets", "time": "refine by time",
 }  # fmt: skip
 """The stage in which neurons move where nets are held, by objective."""
-RECORD_BYTES = 10  # of a connection between clusters while it is sorted on disk
+RECORD_BYTES = 5.5  # of a connection between clusters while it is sorted on disk
 FILL = 0.97  # of the capacity that cores have on average
 STEP_BYTES = 24  # of a neuron in the steps that are kept for `--resume`, compressed
 REFINED_BYTES = 2.5  # of the same for each step of refinement by hops
@@ -82,6 +85,7 @@ class Plan:
     sampled : connections between clusters that are kept; gathered : bytes for rows of blocks
     sampled_above : the same where clusters are clustered again, `mapper.partitioning.levels`
     contracted : bytes for the sort of connections between clusters then
+    contractions : connections that are kept for each level in scratch, at most
     grouped : bytes for sums of the traffic between groups, and for limits
     summed : bytes for the former in the stage "groups"
     threads : those asked for, or as many as the memory has room for
@@ -107,6 +111,7 @@ class Plan:
     sample: Sample | None = None
     sampled_above: int = 0
     contracted: int = 0
+    contractions: tuple[int, ...] = ()
     summed: int = 0
 
     @property
@@ -215,7 +220,7 @@ def _plan_streamed(network: NetworkFile, chip: Chip, settings: Settings) -> Plan
     above = max(shared - ABOVE_BYTES * n, 0)
     sampled_above = max(1 << 16, min(m, above // SAMPLE_BYTES))
     contracted = max(1 << 22, above * 3 // 4)
-    parts = _most_parts(network, chip)
+    parts = most_parts(network, chip)
     grouped = max(1 << 24, left * 3 // 4)
     summed = max(1 << 24, (shared - neurons["groups"]) * 7 // 8)
     matrix = MATRIX_BYTES * max(1, parts * parts)
@@ -249,7 +254,7 @@ def _plan_streamed(network: NetworkFile, chip: Chip, settings: Settings) -> Plan
     refined = settings.hop_passes + settings.exchanges + cycles
     stop = max(1, parts * settings.block_vertices // max(1, n))
     samples = levels_of(n, m, settings.coarse_degree, (sampled, sampled_above), -(-parts // stop))
-    contractions = [] if levels or stop >= parts else [sample.whole for sample in samples[1:]]
+    contractions = () if levels or stop >= parts else tuple(one.whole for one in samples[1:])
     if contractions:
         kept = SAMPLE_BYTES * samples[-1].kept
         contracted = min(contracted, BYTES_PER_ENTRY * contractions[0])
@@ -288,11 +293,11 @@ def _plan_streamed(network: NetworkFile, chip: Chip, settings: Settings) -> Plan
         memory,
         stages,
         int(
-            (0 if held else ROW_BYTES * m)
-            + ROW_BYTES * sum(contractions[:2])
+            (0 if held else _row_bytes(network) * m)
+            + LEVEL_ROW_BYTES * sum(contractions[:2])
             + (STEP_BYTES + REFINED_BYTES * refined) * n
         ),
-        RECORD_BYTES * max(contractions, default=0),
+        max(0, int(RECORD_BYTES * max(contractions, default=0)) - contracted * 3 // 8),
         held,
         sampled,
         gathered,
@@ -305,11 +310,24 @@ def _plan_streamed(network: NetworkFile, chip: Chip, settings: Settings) -> Plan
         sample=None if levels or stop >= parts else samples[-1],
         sampled_above=sampled_above,
         contracted=contracted,
+        contractions=contractions,
         summed=summed,
     )
 
 
-def _most_parts(network: NetworkFile, chip: Chip) -> int:
+def _row_bytes(network: NetworkFile) -> float:
+    """Of a connection in a file of rows (`storage.scratch.packed`), ids in random order.
+
+    Differences of ids are as those of random ones; what does not fit their unit follows in four
+    bytes. Where weights are large they are shifted to about eight bits, which is two bytes.
+    """
+    gap = network.vertices**2 / max(1, network.connections)
+    beyond = exp(-(2**16) / max(gap, 1.0))
+    weight = network.meta.total_weight / max(1, network.meta.synapses)
+    return min(2 + 4 * beyond, 4.0) + (1 if weight < SMALL_WEIGHT else 2) + CHECKED_BYTES
+
+
+def most_parts(network: NetworkFile, chip: Chip) -> int:
     """Cores that a mapping may use; how many axons ask for is not known before it is made."""
     cores = max(1, chip.usable_count)
     if chip.axons_in is not None or chip.out_limit is not None:
