@@ -68,22 +68,22 @@ def _nets(path: Path) -> None:
     path.write_text("\n".join(lines) + "\n")
 
 
-# A text is what `mapper generate` gets.
+# A text is what `mapper generate` gets. The networks are those that the manifest began with.
 NETWORKS: dict[str, str | Callable[[Path], None]] = {
-    "sheet.bin": "cortex --side 40 --fanout 24 --sigma 3 --seed 1",
-    "shuffled.bin": "cortex --side 36 --fanout 30 --sigma 2.5 --shuffle --seed 2",
-    "random.bin": "cortex --side 28 --fanout 12 --long-range 1 --seed 3",
-    "layers.bin": "layered --layers 20x20x2,10x10x6,5x5x12,1x1x10 --seed 4",
-    "dense.bin": "layered --layers 8x8x3,1x1x120,1x1x120,1x1x10 --seed 5",
-    "microcircuit.bin": "microcircuit --scale 0.015 --seed 6",
+    "sheet.bin": "cortex --side 40 --fanout 24 --sigma 3 --draws 1 --seed 1",
+    "shuffled.bin": "cortex --side 36 --fanout 30 --sigma 2.5 --shuffle --draws 1 --seed 2",
+    "random.bin": "cortex --side 28 --fanout 12 --long-range 1 --draws 1 --seed 3",
+    "layers.bin": "layered --layers 20x20x2,10x10x6,5x5x12,1x1x10 --draws 1 --seed 4",
+    "dense.bin": "layered --layers 8x8x3,1x1x120,1x1x120,1x1x10 --draws 1 --seed 5",
+    "microcircuit.bin": "microcircuit --scale 0.015 --draws 1 --seed 6",
     "named.csv": _csv,
     "hubs.txt": _hubs,
     "grid.graph": _grid,
     "nets.hgr": _nets,
 }
 GROUPS: dict[str, str | Callable[[Path], None]] = {
-    "group-dnn.bin": "group-dnn --size 7 --seed 1",
-    "group-cnn.bin": "group-cnn --size 10 --seed 2",
+    "group-dnn.bin": "group-dnn --size 7 --draws 1 --seed 1",
+    "group-cnn.bin": "group-cnn --size 10 --draws 1 --seed 2",
 }
 CHIPS = {
     "sheet.bin": "--chip 6x6 --neurons-per-core 52",

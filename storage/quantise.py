@@ -32,6 +32,8 @@ class UnitFinder:
         """Take note of a chunk; raises `BadInputError` for NaN, infinite or negative values."""
         if not values.size:
             return
+        if not any(values.strides):  # one value for all
+            values = values[:1]
         lowest, highest = values.min(), values.max()  # NaN passes through min and max
         for end in (lowest, highest):
             if not np.isfinite(end):
@@ -49,6 +51,11 @@ class UnitFinder:
                 if np.all(np.abs(scaled - np.rint(scaled)) <= ROUNDING * scaled):
                     break
             self._decimals += 1
+
+    def join(self, other: UnitFinder) -> None:
+        """Take note of all that another one has seen."""
+        self._largest = max(self._largest, other._largest)
+        self._decimals = max(self._decimals, other._decimals)
 
     def unit(self) -> float:
         """Value of one stored unit: 1, 0.1 .. 10^-6, or a power of two."""

@@ -21,7 +21,7 @@ examples:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    from storage.generate import KINDS
+    from storage.generate import KINDS, VERSIONS
 
     kinds = parser.add_subparsers(dest="kind", metavar="KIND", required=True)
     for name, spec in KINDS.items():
@@ -39,6 +39,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                 help=text if required else f"{text} (default: {field.default})",
             )
         sub.add_argument("--shuffle", action="store_true", help="rename ids at random")
+        sub.add_argument(
+            "--draws",
+            type=int,
+            choices=VERSIONS,
+            default=max(VERSIONS),
+            help="2: all threads draw random numbers; 1: one does, as earlier versions did, whose "
+            "networks it makes (default: %(default)s)",
+        )
         common.add_effort(sub)
         # the options that every command has are also taken behind KIND
         shared = sub.add_argument_group("common options")
@@ -70,6 +78,7 @@ def run(options: argparse.Namespace) -> int:
             options.network,
             options.seed,
             options.shuffle,
+            draws=options.draws,
             memory=common.memory_of(options) // 2,
             threads=common.threads_of(options),
             progress=progress,

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from storage.generate.base import NetworkSpec, Progress, generate
 from storage.generate.cortex import Cortex
+from storage.generate.draws import VERSIONS, Draws
 from storage.generate.grouped import GroupCnn, GroupDnn
 from storage.generate.layered import Layered
 from storage.generate.microcircuit import Microcircuit
@@ -24,7 +25,9 @@ KINDS: dict[str, type[NetworkSpec]] = {
 
 __all__ = [
     "KINDS",
+    "VERSIONS",
     "Cortex",
+    "Draws",
     "GroupCnn",
     "GroupDnn",
     "Layered",

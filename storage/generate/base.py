@@ -1,8 +1,8 @@
 """What every kind of synthetic network has in common, and the way it becomes a file.
 
-The random numbers of each purpose come from a stream of their own, derived from the seed alone.
-So the network does not depend on how its edges are cut into chunks, nor on whether its ids are
-shuffled. One thread draws them; what comes after, all but the drawing, is done by the others.
+The random numbers of each purpose come from streams of their own, derived from the seed alone
+(`draws`). So the network does not depend on the threads that draw it, on the memory they have,
+nor on whether its ids are shuffled.
 """
 
 from __future__ import annotations
@@ -17,15 +17,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from storage.errors import BadInputError
+from storage.generate.draws import VERSIONS, Draws
 
 if TYPE_CHECKING:
     from storage.store.meta import NetworkMeta
 
-CHUNK = 1 << 18  # edges a chunk; a few arrays of this length stay in the cache of a core
 MAX_NEURONS = 2**31 - 1
 
-Weight = NDArray[np.int64] | NDArray[np.float64]
-Edges = tuple[NDArray[np.int64], NDArray[np.int64], Weight]
+Ids = NDArray[np.signedinteger[Any]]
+Weight = NDArray[np.signedinteger[Any]] | NDArray[np.float64]
+Edges = tuple[Ids, Ids, Weight]
+Part = Callable[[], Edges]
 Attributes = dict[str, tuple[NDArray[Any], list[str] | None]]
 Progress = Callable[[float], None]
 
@@ -33,8 +35,7 @@ Progress = Callable[[float], None]
 class NetworkSpec(Protocol):
     """The settings of one synthetic network: a frozen dataclass that checks itself.
 
-    `edges` and `attributes` give the same answer for generators made from the same seed; they
-    never advance `rng`, only derive streams from it, so that one may be passed to both.
+    `edges` and `attributes` give the same answer for the same draws.
     """
 
     kind: ClassVar[str]
@@ -48,20 +49,14 @@ class NetworkSpec(Protocol):
     def synapses(self) -> int:
         """Synapses that `edges` gives in total, at most: the measure of progress."""
 
-    def edges(self, rng: np.random.Generator) -> Iterator[Edges]:
-        """Chunks of (source, target, weight), each array of shape (edges,)."""
+    def edges(self, draws: Draws) -> Iterator[Part]:
+        """What makes the edges, at most `draws.CHUNK` at a time: (source, target, weight), each
+        array of shape (edges,). Any thread may call any of them, if chunks of draws have streams
+        of their own; else they have to be called in order.
+        """
 
-    def attributes(self, rng: np.random.Generator) -> Attributes:
+    def attributes(self, draws: Draws) -> Attributes:
         """Vertex attributes by name: values of shape (neurons,), and their labels or None."""
-
-
-def stream(rng: np.random.Generator, purpose: int) -> np.random.Generator:
-    """The generator of one purpose: depends on the seed of `rng`, not on what was drawn."""
-    seed = rng.bit_generator.seed_seq
-    if not isinstance(seed, np.random.SeedSequence):
-        raise BadInputError("the random generator has no seed sequence; use numpy's default_rng")
-    key = (*seed.spawn_key, purpose)
-    return np.random.default_rng(np.random.SeedSequence(seed.entropy, spawn_key=key))
 
 
 def require(good: bool, kind: str, name: str, value: object, wanted: str) -> None:
@@ -83,44 +78,36 @@ def require_size(kind: str, neurons: int) -> None:
         )
 
 
-def ranges(count: int, step: int = 0) -> Iterator[tuple[int, int]]:
-    """(first, last + 1) of consecutive chunks of ``0 .. count-1``; `step` 0 is `CHUNK`."""
-    step = step or CHUNK
-    for first in range(0, count, step):
-        yield first, min(first + step, count)
-
-
-def spike_rates(rng: np.random.Generator, neurons: int, mean: float) -> NDArray[np.int64]:
-    """1 + floor(Exp(mean)) per neuron, shape (neurons,)."""
-    return 1 + rng.exponential(mean, neurons).astype(np.int64)
-
-
-_NETWORK, _NAMES = 0, 1
-
-
 def generate(
     spec: NetworkSpec,
     path: Path,
     seed: int = 0,
     shuffle: bool = False,
     *,
+    draws: int = max(VERSIONS),
     memory: int | None = None,
     threads: int | None = None,
     progress: Progress | None = None,
 ) -> NetworkMeta:
-    """Write the network of `spec` to `path`; the same arguments give the same bytes.
+    """Write the network of `spec` to `path`; the same arguments give the same bytes, whatever the
+    memory and the number of threads.
 
     shuffle : rename ids at random; the network and its attributes stay the same otherwise
-    memory : bytes for all that grows with the network; the writer's default if None
+    draws : 2 has a stream of random numbers for each `draws.CHUNK` of a purpose, which all
+        threads draw from; 1 has one of a purpose, and makes the networks of earlier versions
+    memory : bytes for all that grows with the synapses; the writer's default if None
     progress : called with the fraction of the edges made so far, 0 .. 1
+    Raises `BadInputError` for a seed below 0 or draws of another version.
     """
     from storage.store.writer import DEFAULT_MEMORY, NetworkWriter
 
-    if seed < 0:
-        raise BadInputError(f"seed is {seed}; it must be a whole number >= 0")
-    root = np.random.default_rng(seed)
-    network = stream(root, _NETWORK)
-    names = stream(root, _NAMES).permutation(spec.neurons) if shuffle else None
+    drawn = Draws(seed, draws)
+    names = drawn.names(spec.neurons) if shuffle else None
+
+    def made(part: Part) -> Edges:
+        source, target, weight = part()
+        return (source, target, weight) if names is None else (names[source], names[target], weight)
+
     with NetworkWriter(
         path,
         spec.neurons,
@@ -128,18 +115,17 @@ def generate(
         threads=threads,
     ) as writer:
         done, total = 0, max(spec.synapses, 1)
-        for source, target, weight in spec.edges(network):
-            done += source.size
-            if names is not None:
-                source, target = names[source], names[target]
-            writer.add(source, target, weight)
+        for count in writer.add_made(spec.edges(drawn), made, in_order=not drawn.by_chunk):
+            done += count
             if progress is not None:
                 progress(min(done / total, 1.0))
-        for name, (values, labels) in spec.attributes(network).items():
+        for name, (values, labels) in spec.attributes(drawn).items():
             if names is not None:
                 renamed = np.empty_like(values)
                 renamed[names] = values
                 values = renamed
             writer.set_attribute(name, values, labels)
-        made = {"generator": spec.kind, **asdict(spec), "seed": seed, "shuffle": shuffle}
-        return writer.finish(made)
+        said = {"generator": spec.kind, **asdict(spec), "seed": seed, "shuffle": shuffle}
+        if drawn.by_chunk:
+            said["draws"] = draws
+        return writer.finish(said)

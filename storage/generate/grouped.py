@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import ClassVar
 
 import numpy as np
 
-from storage.generate.base import Attributes, Edges, ranges, require, require_size, stream
+from storage.generate.base import Attributes, Edges, Part, require, require_size
+from storage.generate.draws import Draws, ranges
 
 REACH = 4  # a convolutional group feeds groups j .. j + 3 of the next layer
 _WEIGHT = 0
@@ -41,23 +43,26 @@ class _Grouped:
     def synapses(self) -> int:
         return (self.size - 2) * self.size * self._fanout
 
-    def edges(self, rng: np.random.Generator) -> Iterator[Edges]:
+    def edges(self, draws: Draws) -> Iterator[Part]:
         """In order of the source, then of the target."""
-        weights = stream(rng, _WEIGHT)
-        offset = self._first_target
-        for first, last in ranges(self.synapses):
-            source, slot = np.divmod(np.arange(first, last), self._fanout)
-            layer, group = np.divmod(source, self.size)
-            into = offset * group + slot
-            inside = into < self.size
-            target = (layer + 1) * self.size + into
-            yield source[inside], target[inside], weights.random(int(inside.sum()))
+        weights = draws.stream(_WEIGHT)
+        for chunk, (first, last) in enumerate(ranges(self.synapses)):
+            yield partial(self._chunk, first, last, weights.of(chunk))
+
+    def _chunk(self, first: int, last: int, weights: np.random.Generator) -> Edges:
+        """Those of slots first .. last-1 that lead to a group."""
+        source, slot = np.divmod(np.arange(first, last), self._fanout)
+        layer, group = np.divmod(source, self.size)
+        into = self._first_target * group + slot
+        inside = into < self.size
+        target = (layer + 1) * self.size + into
+        return source[inside], target[inside], weights.random(int(inside.sum()))
 
     @property
     def _first_target(self) -> int:
         return 0
 
-    def attributes(self, rng: np.random.Generator) -> Attributes:
+    def attributes(self, draws: Draws) -> Attributes:
         """`layer`: the layer of the group; `group`: its place in the layer."""
         layer, group = np.divmod(np.arange(self.neurons), self.size)
         return {"layer": (layer, None), "group": (group, None)}

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import pairwise
 from typing import ClassVar, NamedTuple
 
@@ -12,18 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from storage.errors import BadInputError
-from storage.generate.base import (
-    Attributes,
-    Edges,
-    ranges,
-    require,
-    require_size,
-    spike_rates,
-    stream,
-)
+from storage.generate.base import Attributes, Edges, Part, require, require_size
+from storage.generate.draws import Draws, ranges, spike_rates
 
 MEAN_RATE = 4.0
 _RATES = 0
+
+Pairs = tuple[NDArray[np.int64], NDArray[np.int64]]
 
 
 class Shape(NamedTuple):
@@ -107,29 +103,33 @@ class Layered:
         rows, columns = min(self.kernel, before.height), min(self.kernel, before.width)
         return rows * columns * before.channels
 
-    def edges(self, rng: np.random.Generator) -> Iterator[Edges]:
+    def edges(self, draws: Draws) -> Iterator[Part]:
         """Layer by layer, in order of the target."""
-        rates = spike_rates(stream(rng, _RATES), self.neurons, MEAN_RATE)
+        rates = spike_rates(draws.stream(_RATES), self.neurons, MEAN_RATE)
         start = 0
         for before, after in pairwise(self.shapes):
             pairs = self._dense if after.dense else self._windows
-            for source, target in pairs(before, after):
-                source += start
-                target += start + before.neurons
-                yield source, target, rates[source]
+            for first, last in ranges(self._slots(before, after) * after.neurons):
+                found = partial(pairs, before, after, first, last)
+                yield partial(self._placed, found, start, start + before.neurons, rates)
             start += before.neurons
 
     @staticmethod
-    def _dense(
-        before: Shape, after: Shape
-    ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
-        for first, last in ranges(before.neurons * after.neurons):
-            target, source = np.divmod(np.arange(first, last), before.neurons)
-            yield source, target
+    def _placed(
+        pairs: Callable[[], Pairs], sources: int, targets: int, rates: NDArray[np.int32]
+    ) -> Edges:
+        """Pairs within two layers as edges; sources, targets : first neuron of either layer"""
+        source, target = pairs()
+        source += sources
+        target += targets
+        return source, target, rates[source]
 
-    def _windows(
-        self, before: Shape, after: Shape
-    ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+    @staticmethod
+    def _dense(before: Shape, after: Shape, first: int, last: int) -> Pairs:
+        target, source = np.divmod(np.arange(first, last), before.neurons)
+        return source, target
+
+    def _windows(self, before: Shape, after: Shape, first: int, last: int) -> Pairs:
         """Every (target, row, column, channel) of whole windows, less what lies outside."""
         top = window_starts(before.height, after.height, self.kernel)
         left = window_starts(before.width, after.width, self.kernel)
@@ -137,29 +137,30 @@ class Layered:
         rows, columns = min(self.kernel, before.height), min(self.kernel, before.width)
         low_row = np.maximum(top, 0) if rows < self.kernel else top
         low_column = np.maximum(left, 0) if columns < self.kernel else left
-        for first, last in ranges(self._slots(before, after) * after.neurons):
-            rest, channel = np.divmod(np.arange(first, last), before.channels)
-            rest, column = np.divmod(rest, columns)
-            target, row = np.divmod(rest, rows)
-            position = target // after.channels
-            y, x = np.divmod(position, after.width)
-            row += low_row[y]
-            column += low_column[x]
-            inside = (row >= 0) & (row < np.minimum(top[y] + self.kernel, before.height))
-            inside &= (column >= 0) & (column < np.minimum(left[x] + self.kernel, before.width))
-            source = (row * before.width + column) * before.channels + channel
-            yield source[inside], target[inside]
+        rest, channel = np.divmod(np.arange(first, last), before.channels)
+        rest, column = np.divmod(rest, columns)
+        target, row = np.divmod(rest, rows)
+        position = target // after.channels
+        y, x = np.divmod(position, after.width)
+        row += low_row[y]
+        column += low_column[x]
+        inside = (row >= 0) & (row < np.minimum(top[y] + self.kernel, before.height))
+        inside &= (column >= 0) & (column < np.minimum(left[x] + self.kernel, before.width))
+        source = (row * before.width + column) * before.channels + channel
+        return source[inside], target[inside]
 
-    def attributes(self, rng: np.random.Generator) -> Attributes:
+    def attributes(self, draws: Draws) -> Attributes:
         """`rate`, `layer` (labels such as "layer0 32x32x3"), and `x`, `y` in the own layer."""
         layer, x, y = [], [], []
         for index, shape in enumerate(self.shapes):
-            row, column = np.divmod(np.arange(shape.height * shape.width), shape.width)
-            layer.append(np.full(shape.neurons, index))
+            row, column = np.divmod(
+                np.arange(shape.height * shape.width, dtype=np.int32), shape.width
+            )
+            layer.append(np.full(shape.neurons, index, np.int32))
             x.append(np.repeat(column, shape.channels))
             y.append(np.repeat(row, shape.channels))
         labels = [f"layer{i} {s.height}x{s.width}x{s.channels}" for i, s in enumerate(self.shapes)]
-        rates = spike_rates(stream(rng, _RATES), self.neurons, MEAN_RATE)
+        rates = spike_rates(draws.stream(_RATES), self.neurons, MEAN_RATE)
         return {
             "rate": (rates, None),
             "layer": (np.concatenate(layer), labels),

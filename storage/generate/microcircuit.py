@@ -8,12 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import partial
+from itertools import count
 from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from storage.generate.base import Attributes, Edges, ranges, require, require_size, stream
+from storage.generate.base import Attributes, Edges, Part, require, require_size
+from storage.generate.draws import Draws, ranges
 
 POPULATIONS = ("L2/3E", "L2/3I", "L4E", "L4I", "L5E", "L5I", "L6E", "L6I")
 NEURONS = (20683, 5834, 21915, 5479, 4850, 1065, 14395, 2948)
@@ -74,19 +77,32 @@ class Microcircuit:
     def synapses(self) -> int:
         return int(self.counts.sum())
 
-    def edges(self, rng: np.random.Generator) -> Iterator[Edges]:
+    def edges(self, draws: Draws) -> Iterator[Part]:
         """Population by population, targets outermost."""
-        sources, targets = stream(rng, _SOURCE), stream(rng, _TARGET)
-        sizes, counts = self.sizes, self.counts
-        starts = np.append(0, np.cumsum(sizes))
+        sources, targets = draws.stream(_SOURCE), draws.stream(_TARGET)
+        counts, chunks = self.counts, count()
         for into, onto in np.ndindex(8, 8):
             for first, last in ranges(int(counts[into, onto])):
-                count = last - first
-                source = sources.integers(starts[onto], starts[onto + 1], count)
-                target = targets.integers(starts[into], starts[into + 1], count)
-                yield source, target, np.full(count, RATES[onto])
+                chunk = next(chunks)
+                ends = sources.of(chunk), targets.of(chunk)
+                yield partial(self._chunk, (onto, into), last - first, *ends)
 
-    def attributes(self, rng: np.random.Generator) -> Attributes:
+    def _chunk(
+        self,
+        populations: tuple[int, int],
+        synapses: int,
+        sources: np.random.Generator,
+        targets: np.random.Generator,
+    ) -> Edges:
+        """So many synapses from one population to another."""
+        starts = np.append(0, np.cumsum(self.sizes))
+        source, target = (
+            drawn.integers(starts[population], starts[population + 1], synapses)
+            for drawn, population in zip((sources, targets), populations, strict=True)
+        )
+        return source, target, np.broadcast_to(np.float64(RATES[populations[0]]), synapses)
+
+    def attributes(self, draws: Draws) -> Attributes:
         """`population` with its labels, and `rate` in Hz."""
         population = np.repeat(np.arange(8), self.sizes)
         return {

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,16 +23,19 @@ from storage.closing import Closing
 from storage.errors import BadInputError
 from storage.graph import MAX_VERTICES, Block
 from storage.parallel import map_ordered
+from storage.sorting.filling import Edges, Filling
 from storage.sorting.ranges import range_blocks
 from storage.sorting.runs import DIRECTED, IN, OUT, UNDIRECTED, Buffer, Run, RunStore
 
 BYTES_PER_ENTRY = 64  # of a connection while its block is sorted, merged and encoded
 BYTES_PER_EDGE = 48  # of an edge in a buffer and while it becomes a run, weights of 8 bytes apart
+PART_BYTES = 24 << 20  # of some hundred thousand edges while they are made
 LARGEST_BUFFER = 1 << 22  # edges
 SMALLEST_BUFFER = 512
 RANGE_ENTRIES = 1 << 17  # a range of blocks is at least about that large, where blocks are small
 MAX_TOTAL = 2.0**62
 
+Part = TypeVar("Part")
 Result = TypeVar("Result")
 
 
@@ -87,7 +90,7 @@ class ConnectionSorter(Closing):
         self._store = RunStore(vertices, folder, memory * 3 // 8, signed)
         self._pool = ThreadPoolExecutor(threads) if threads > 1 else None
         self._pending: deque[Future[tuple[Run, int, float]]] = deque()
-        self._buffer: Buffer | None = None
+        self._filling = Filling(self._capacity, self._submit)
         self._entries = 0
         self._total = 0.0
 
@@ -133,39 +136,46 @@ class ConnectionSorter(Closing):
         weight: NDArray[np.integer] | NDArray[np.floating],
         mode: int,
     ) -> None:
-        kind: Any = np.float64 if np.issubdtype(weight.dtype, np.floating) else np.int64
-        done = 0
-        while done < source.size:
-            buffer = self._buffer
-            if buffer is None or buffer.weight.dtype != kind:
-                self._submit()
-                ids = np.empty((2, self._capacity), np.int32)
-                buffer = Buffer(ids[0], ids[1], np.empty(self._capacity, kind), [])
-                self._buffer = buffer
-            at = buffer.parts[-1][1] if buffer.parts else 0
-            end = min(at + source.size - done, buffer.source.size)
-            part = slice(done, done + end - at)
-            buffer.source[at:end] = source[part]
-            buffer.target[at:end] = target[part]
-            buffer.weight[at:end] = weight[part]
-            if buffer.parts and buffer.parts[-1][2] == mode:
-                at = buffer.parts.pop()[0]
-            buffer.parts.append((at, end, mode))
-            done = part.stop
-            if end == buffer.source.size:
-                self._submit()
+        self._filling.add(source, target, weight, mode)
 
-    def _submit(self) -> None:
+    def add_made(
+        self,
+        parts: Iterable[Part],
+        work: Callable[[Part], tuple[Edges, Result]],
+        undirected: bool,
+    ) -> Iterator[Result]:
+        """Add the edges of all parts, at both of their ends: the first of what `work` gives.
+
+        `work` is called by as many threads as there are, which make runs of its edges, too.
+        Yields the second of what it gives, in the order of the parts.
+        """
+        mode = UNDIRECTED if undirected else DIRECTED
+        made: list[tuple[Run, int, float]] = []
+        idle: list[Filling] = []  # each thread takes one and puts it back
+
+        def fill(part: Part) -> Result:
+            edges, result = work(part)
+            try:
+                filling = idle.pop()
+            except IndexError:
+                filling = Filling(self._capacity, lambda full: made.append(self._store.make(full)))
+            filling.add(*edges, mode)
+            idle.append(filling)
+            return result
+
+        threads = max(1, min(self._threads, self._at_work // PART_BYTES))
+        yield from map_ordered(fill, parts, threads)
+        for _ in map_ordered(Filling.flush, idle, threads):
+            pass
+        for each in made:
+            self._take(each)
+
+    def _submit(self, buffer: Buffer) -> None:
         """Let the edges of the buffer become a run."""
-        buffer, self._buffer = self._buffer, None
-        if buffer is None:
-            return
-        used = buffer.parts[-1][1]
-        whole = Buffer(buffer.source, buffer.target, buffer.weight[:used], buffer.parts)
         if self._pool is None:
-            self._take(self._store.make(whole))
+            self._take(self._store.make(buffer))
             return
-        self._pending.append(self._pool.submit(self._store.make, whole))
+        self._pending.append(self._pool.submit(self._store.make, buffer))
         if len(self._pending) > self._threads:
             self._take(self._pending.popleft().result())
 
@@ -176,7 +186,7 @@ class ConnectionSorter(Closing):
         self._total += total
 
     def _flush(self) -> None:
-        self._submit()
+        self._filling.flush()
         while self._pending:
             self._take(self._pending.popleft().result())
 
@@ -253,5 +263,5 @@ class ConnectionSorter(Closing):
         if self._pool is not None:
             self._pool.shutdown(wait=True, cancel_futures=True)
         self._pending.clear()
-        self._buffer = None
+        self._filling.forget()
         self._store.close()

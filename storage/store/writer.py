@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,7 @@ from storage.sorting.sorter import MAX_TOTAL, ConnectionSorter
 from storage.sorting.weights import Weights, WeightSorter
 from storage.store.archive import ArchiveWriter, Packed, pack
 from storage.store.codec import encode_block, encode_numbers
+from storage.store.given import Given, GivenEdges, Ids, Numbers, check_edges
 from storage.store.meta import (
     MEMBER,
     WEIGHTED_VERSION,
@@ -43,9 +44,7 @@ ATTRIBUTE_BLOCK = 1 << 16
 DEFAULT_MEMORY = 256 << 20
 
 Stored = Callable[[int, int], NDArray[np.int64]]  # values of a range of neurons
-_Ids = NDArray[np.integer]
-_Numbers = NDArray[np.integer] | NDArray[np.floating]
-_Edges = tuple[_Ids, _Ids, NDArray[np.integer] | NDArray[np.floating]]
+Part = TypeVar("Part")
 
 
 class NetworkWriter(Closing):
@@ -93,8 +92,7 @@ class NetworkWriter(Closing):
         self._block_size = block_size
         self._attributes: dict[str, tuple[Stored, AttributeMeta]] = {}
         self._real: dict[str, NDArray[np.float64]] = {}
-        self._units = UnitFinder()
-        self._read = self._self_loops = 0
+        self._given = Given()
         self._weights = weights
         self._archive = ArchiveWriter(path)
         folder = path.absolute().parent
@@ -125,6 +123,30 @@ class NetworkWriter(Closing):
         if kept is not None:
             self._sorter.add_edges(*kept, self._undirected)
 
+    def add_made(
+        self, parts: Iterable[Part], make: Callable[[Part], GivenEdges], *, in_order: bool = False
+    ) -> Iterator[int]:
+        """Add what `make` gives for each of the parts; yields how many synapses each has.
+
+        make : gives some hundred thousand synapses as `add` takes them, is called by any of the
+            writer's threads, several at a time, but for `in_order`
+        """
+        if in_order or self._synaptic is not None:
+            for part in parts:
+                edges = make(part)
+                self.add(*edges)
+                yield edges[0].size
+            return
+
+        def made(part: Part) -> tuple[GivenEdges, Given]:
+            edges, given = make(part), Given()
+            check_edges(self.neurons, *edges)
+            return given.kept(*edges), given
+
+        for given in self._sorter.add_made(parts, made, self._undirected):
+            self._given.join(given)
+            yield given.read
+
     def add_listed(
         self,
         owner: NDArray[np.integer],
@@ -140,7 +162,7 @@ class NetworkWriter(Closing):
             raise ValueError("only an undirected network lists edges at both ends")
         kept = self._checked(owner, other, weight, both=False)
         if kept is not None:
-            self._read -= int(np.count_nonzero(kept[0] > kept[1]))
+            self._given.read -= int(np.count_nonzero(kept[0] > kept[1]))
             self._sorter.add(kept[0], kept[1], 0, kept[2])
 
     def _checked(
@@ -149,42 +171,29 @@ class NetworkWriter(Closing):
         target: NDArray[np.integer],
         weight: NDArray[np.integer] | NDArray[np.floating] | None,
         both: bool,
-    ) -> _Edges | None:
+    ) -> GivenEdges | None:
         """The edges but for self-loops with their traffic, counted; None if there are none.
 
         both : whether synaptic weights are kept in both directions
         """
         if weight is None:
             weight = np.broadcast_to(np.int64(1), source.shape)
-        if not source.shape == target.shape == weight.shape:
-            counts = f"{source.size} sources, {target.size} targets and {weight.size} weights"
-            raise BadInputError(f"{counts}: a synapse has one of each")
+        check_edges(self.neurons, source, target, weight)
         if not source.size:
             return None
-        for ids in (source, target):
-            low, high = int(ids.min()), int(ids.max())
-            if low < 0 or high >= self.neurons:
-                wrong = low if low < 0 else high
-                raise BadInputError(f"id {wrong} is outside 0..{self.neurons - 1}")
         loops = source == target
         if self._synaptic is not None:
             weight = self._add_weights(source, target, weight, both, loops)
-        self._units.observe(weight, "weight")
-        self._read += source.size
-        if loops.any():
-            self._self_loops += int(np.count_nonzero(loops))
-            keep = ~loops
-            return source[keep], target[keep], weight[keep]
-        return source, target, weight
+        return self._given.kept(source, target, weight, loops)
 
     def _add_weights(
         self,
-        source: _Ids,
-        target: _Ids,
-        weight: _Numbers,
+        source: Ids,
+        target: Ids,
+        weight: Numbers,
         both: bool,
         loops: NDArray[np.bool_],
-    ) -> _Numbers:
+    ) -> Numbers:
         """Keep synaptic weights; returns the traffic of these synapses.
 
         both : whether they are kept in both directions; loops : which are self-loops
@@ -243,7 +252,7 @@ class NetworkWriter(Closing):
                 raise BadInputError(f"attribute {name!r} spans more than 63 bits; scale it down")
             if name == SIZE and values.sum(dtype=np.float64) >= MAX_TOTAL:
                 raise BadInputError("the sum of all sizes is beyond 2^62; scale them down")
-            step, stored = 1.0, values.astype(np.int64, copy=False)
+            step, stored = 1.0, values  # as narrow as they are
         else:
             finder = UnitFinder()
             finder.observe(values if name == RATE else np.abs(values), f"attribute {name!r}")
@@ -255,7 +264,8 @@ class NetworkWriter(Closing):
         if labels is not None and not 0 <= stored.min() <= stored.max() < len(labels):
             raise BadInputError(f"attribute {name!r} counts beyond its {len(labels)} labels")
         about = AttributeMeta(step * unit, offset, list(labels) if labels is not None else None)
-        self._attributes[name] = (lambda first, last: stored[first:last] - offset), about
+        whole: NDArray[Any] = stored
+        self._attributes[name] = lambda a, b: whole[a:b].astype(np.int64) - offset, about
 
     def set_attribute_parts(
         self, name: str, largest: int, read: Stored, labels: Sequence[str] | None = None
@@ -280,7 +290,7 @@ class NetworkWriter(Closing):
         if follow and RATE not in self._attributes:
             self.set_attribute(RATE, np.ones(self.neurons, np.int64))
             said |= uniform()
-        unit = self._attributes[RATE][1].unit if follow else self._units.unit()
+        unit = self._attributes[RATE][1].unit if follow else self._given.units.unit()
         block_size = self._block_size or choose_block_size(self.neurons, self._sorter.entries)
         totals = _Totals()
         asked = RATE in self._attributes and TRAFFIC not in said  # do weights follow the rates?
@@ -288,7 +298,11 @@ class NetworkWriter(Closing):
         if asked or follow:
             stored, about = self._attributes[RATE]
             rates = stored(0, self.neurons), about.unit
-        if follow and rates is not None and float(rates[0].max()) * self._read * 2 >= MAX_TOTAL:
+        if (
+            follow
+            and rates is not None
+            and float(rates[0].max()) * self._given.read * 2 >= MAX_TOTAL
+        ):
             raise BadInputError("the traffic adds up beyond 2^62; scale rates down")
 
         def packed(block: Block, clamped: int) -> tuple[Packed, tuple[int, int, int, int, bool]]:
@@ -348,9 +362,9 @@ class NetworkWriter(Closing):
         return NetworkMeta(
             neurons=self.neurons,
             synapses=synapses,
-            synapses_read=self._read,
-            self_loops=self._self_loops,
-            repeated=self._read - self._self_loops - synapses,
+            synapses_read=self._given.read,
+            self_loops=self._given.self_loops,
+            repeated=self._given.read - self._given.self_loops - synapses,
             connections=totals.connections,
             undirected=self._undirected,
             weights_are_rates=self._weights_are_rates,

@@ -87,7 +87,7 @@ class NetCase:
             block_size=self.block_size,
             threads=self.threads,
         ) as writer:
-            writer._sorter._capacity = self.capacity
+            writer._sorter._capacity = writer._sorter._filling._capacity = self.capacity
             for chunk in chunks:
                 writer.add(*columns(chunk))
             return writer.finish()

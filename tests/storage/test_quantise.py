@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from fractions import Fraction
 from typing import Any
@@ -97,6 +98,20 @@ def test_real_numbers(values: list[float], cut: int) -> None:
 )
 def test_units(chunks: list[Any], unit: float) -> None:
     assert unit_of(*chunks) == unit
+
+
+def test_what_several_have_seen() -> None:
+    """It does not matter who sees which values; one value for all is looked at once."""
+    chunks = [[1.0, 2.5], [0.125, 7.0], [3.0], np.broadcast_to(np.float64(0.01), 9)]
+    for order in itertools.permutations(chunks):
+        whole = UnitFinder()
+        for chunk in order:
+            own = UnitFinder()
+            own.observe(np.asarray(chunk), "value")
+            whole.join(own)
+        assert whole.unit() == unit_of(*chunks) == 1e-3
+    with pytest.raises(BadInputError, match=r"-1\.0 is negative"):
+        UnitFinder().observe(np.broadcast_to(np.float64(-1), 9), "value")
 
 
 def test_clamped() -> None:

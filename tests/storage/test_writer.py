@@ -90,6 +90,45 @@ def test_error_while_finishing(
     assert destination.read_bytes() == OLD
 
 
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("undirected", [False, True])
+def test_edges_made_by_threads(threads: int, undirected: bool, tmp_path: Path) -> None:
+    """The same file as if they were added in order, self-loops and units counted alike."""
+    rng = np.random.default_rng(5)
+    sizes = ((0, 0), (700, 1), (1, 0), (300, 2), (2000, 0), (50, 1))
+    parts = [
+        (*rng.integers(0, 40, (2, size)), rng.integers(0, 900, size) / 10**digits)
+        for size, digits in sizes
+    ]
+    found = []
+    for name in ("plain", "made"):
+        with NetworkWriter(
+            tmp_path / name, 40, undirected=undirected, threads=threads, memory=1 << 28
+        ) as writer:
+            writer._sorter._capacity = 512
+            if name == "plain":
+                for part in parts:
+                    writer.add(*part)
+            else:
+                counts = list(writer.add_made(range(len(parts)), parts.__getitem__))
+                assert counts == [source.size for source, _, _ in parts]
+            found.append(writer.finish())
+    assert found[0] == found[1]
+    assert found[0].self_loops > 0
+    assert found[0].weight_unit == 0.01
+    assert (tmp_path / "plain").read_bytes() == (tmp_path / "made").read_bytes()
+
+
+@pytest.mark.parametrize("in_order", [False, True])
+def test_error_of_a_thread_that_makes_edges(in_order: bool, destination: Path) -> None:
+    def make(part: int) -> tuple[Any, Any, Any]:
+        return np.array([0]), np.array([part]), np.array([1])
+
+    with NetworkWriter(destination, 4, threads=2) as writer:  # noqa: SIM117
+        with pytest.raises(BadInputError, match=r"id 7 is outside 0\.\.3"):
+            list(writer.add_made([1, 7, 2], make, in_order=in_order))
+
+
 def test_never_finished(destination: Path) -> None:
     with NetworkWriter(destination, 300, memory=1) as writer:
         fill(writer)

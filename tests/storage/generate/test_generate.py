@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -12,13 +14,16 @@ import pytest
 from storage.errors import BadInputError
 from storage.generate import (
     KINDS,
+    VERSIONS,
     Cortex,
+    Draws,
     GroupCnn,
     GroupDnn,
     Layered,
     Microcircuit,
     NetworkSpec,
-    base,
+    cortex,
+    draws,
     generate,
 )
 from storage.generate.layered import window_starts
@@ -35,8 +40,13 @@ SMALL: list[NetworkSpec] = [
 small = pytest.mark.parametrize("spec", SMALL, ids=lambda spec: spec.kind)
 
 
-def all_edges(spec: NetworkSpec, seed: int = 3) -> tuple[Array, Array, Array]:
-    chunks = list(spec.edges(np.random.default_rng(seed)))
+version = pytest.mark.parametrize("version", VERSIONS)
+
+
+def all_edges(
+    spec: NetworkSpec, seed: int = 3, version: int = max(VERSIONS)
+) -> tuple[Array, Array, Array]:
+    chunks = [part() for part in spec.edges(Draws(seed, version))]
     source, target, weight = (np.concatenate(part) for part in zip(*chunks, strict=True))
     return source, target, weight
 
@@ -56,8 +66,8 @@ def contents(path: Path) -> tuple[dict[tuple[int, int], int], dict[str, list[int
 @small
 def test_edges_are_well_formed(spec: NetworkSpec) -> None:
     source, target, weight = all_edges(spec)
-    assert source.dtype == target.dtype == np.int64
-    assert weight.dtype in (np.int64, np.float64)
+    assert np.issubdtype(source.dtype, np.integer)
+    assert np.issubdtype(target.dtype, np.integer)
     assert min(source.min(), target.min()) >= 0
     assert max(source.max(), target.max()) < spec.neurons
     assert 0 < source.size <= spec.synapses
@@ -65,29 +75,88 @@ def test_edges_are_well_formed(spec: NetworkSpec) -> None:
 
 
 @small
-def test_chunks_do_not_matter(spec: NetworkSpec, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = all_edges(spec)
-    monkeypatch.setattr(base, "CHUNK", 7)
-    chunks = list(spec.edges(np.random.default_rng(3)))
+def test_chunks_do_not_matter_to_one_stream(
+    spec: NetworkSpec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = all_edges(spec, version=1)
+    monkeypatch.setattr(draws, "CHUNK", 7)
+    chunks = [part() for part in spec.edges(Draws(3, 1))]
     assert max(source.size for source, _, _ in chunks) <= 7
-    for one, other in zip(whole, all_edges(spec), strict=True):
+    for one, other in zip(whole, all_edges(spec, version=1), strict=True):
         np.testing.assert_array_equal(one, other)
 
 
 @small
-def test_seed_decides(spec: NetworkSpec, tmp_path: Path) -> None:
+def test_chunks_are_drawn_in_any_order(spec: NetworkSpec, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(draws, "CHUNK", 7)
+    whole = all_edges(spec)
+    last_first = [part() for part in reversed(list(spec.edges(Draws(3))))]
+    for one, chunks in zip(whole, zip(*last_first, strict=True), strict=True):
+        np.testing.assert_array_equal(one, np.concatenate(chunks[::-1]))
+
+
+def test_streams_are_apart() -> None:
+    """Each chunk of each purpose of each seed has numbers of its own, the same every time."""
+
+    def numbers(seed: int, purpose: int, chunk: int) -> tuple[int, ...]:
+        return tuple(Draws(seed).stream(purpose).of(chunk).integers(0, 1 << 62, 4).tolist())
+
+    keys = list(np.ndindex(3, 3, 5))
+    assert len({number for key in keys for number in numbers(*key)}) == 4 * len(keys)
+    assert numbers(1, 2, 3) == numbers(1, 2, 3)
+    # Philox by its definition: key of seed and purpose, chunk in the upper word of the counter
+    key = np.random.SeedSequence(1, spawn_key=(0, 2)).generate_state(2, np.uint64)
+    plain = np.random.Philox(key=key, counter=np.array([0, 0, 0, 3], np.uint64))
+    expected = np.random.Generator(plain).integers(0, 1 << 62, 4)
+    assert numbers(1, 2, 3) == tuple(expected.tolist())
+
+
+@version
+@small
+def test_seed_decides(
+    spec: NetworkSpec, version: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(draws, "CHUNK", 16)  # several for each thread
     files = {name: tmp_path / name for name in "abc"}
-    generate(spec, files["a"], seed=1, threads=1)
-    meta = generate(spec, files["b"], seed=1, memory=1 << 16, threads=2)
-    generate(spec, files["c"], seed=2)
+    generate(spec, files["a"], seed=1, draws=version, threads=1)
+    meta = generate(spec, files["b"], seed=1, draws=version, memory=1 << 28, threads=2)
     assert files["a"].read_bytes() == files["b"].read_bytes()
+    generate(spec, files["b"], seed=1, draws=version, memory=1 << 16, threads=2)
+    assert files["a"].read_bytes() == files["b"].read_bytes()
+    generate(spec, files["c"], seed=2, draws=version)
     assert contents(files["a"]) != contents(files["c"])
     assert meta.neurons == spec.neurons
     provenance = meta.provenance
     assert (provenance["generator"], provenance["seed"], provenance["shuffle"]) == (
         spec.kind, 1, False,
     )  # fmt: skip
+    assert provenance.get("draws") == (None if version == 1 else version)
     assert KINDS[spec.kind] is type(spec)
+
+
+EARLIER = {  # of the SHA-256 of the edges of seed 1, before there were others
+    "cortex": "0eb12dfd952e1d2f",
+    "layered": "d9478e4a875e7319",
+    "microcircuit": "3e381075cf3ff7e7",
+    "group-dnn": "c7ee8247c6438d2c",
+    "group-cnn": "4c437d16b1076db4",
+}
+
+
+@small
+def test_networks_of_earlier_versions(spec: NetworkSpec, tmp_path: Path) -> None:
+    """`--draws 1` makes them, whatever the version of the default."""
+    generate(spec, tmp_path / "a", seed=1, draws=1)
+    text = json.dumps(sorted(contents(tmp_path / "a")[0].items()))
+    assert hashlib.sha256(text.encode()).hexdigest()[:16] == EARLIER[spec.kind]
+
+
+def test_coordinates_of_either_width(monkeypatch: pytest.MonkeyPatch) -> None:
+    spec = Cortex(side=11, fanout=6, sigma=30.0, long_range=0.2)
+    found = all_edges(spec)
+    monkeypatch.setattr(cortex, "NARROW", 0)
+    for one, other in zip(found, all_edges(spec), strict=True):
+        np.testing.assert_array_equal(one, other)
 
 
 @small
@@ -96,8 +165,7 @@ def test_shuffle_renames(spec: NetworkSpec, tmp_path: Path) -> None:
     meta = generate(spec, tmp_path / "b", seed=5, shuffle=True)
     assert meta.provenance["shuffle"]
     (edges, values), (renamed, moved) = contents(tmp_path / "a"), contents(tmp_path / "b")
-    streams = base.stream(np.random.default_rng(5), 1)
-    names = streams.permutation(spec.neurons).tolist()
+    names = Draws(5).names(spec.neurons).tolist()
     assert sorted(names) == list(range(spec.neurons)) != names
     assert {(names[u], names[v]): w for (u, v), w in edges.items()} == renamed
     for name, column in values.items():
@@ -110,6 +178,8 @@ def test_progress(tmp_path: Path) -> None:
     assert seen[-1] == 1.0
     with pytest.raises(BadInputError, match="seed is -1"):
         generate(GroupDnn(size=4), tmp_path / "b", seed=-1)
+    with pytest.raises(BadInputError, match="draws is 3"):
+        generate(GroupDnn(size=4), tmp_path / "b", draws=3)
     assert [path.name for path in tmp_path.iterdir()] == ["a"]
 
 
@@ -138,7 +208,7 @@ def test_cortex_self_targets_go_on() -> None:
 
 
 def test_cortex_coordinates() -> None:
-    values = Cortex(side=3, fanout=1).attributes(np.random.default_rng(0))
+    values = Cortex(side=3, fanout=1).attributes(Draws(0))
     assert values["x"][0].tolist() == [0, 1, 2] * 3
     assert values["y"][0].tolist() == [0, 0, 0, 1, 1, 1, 2, 2, 2]
 
@@ -172,7 +242,7 @@ def test_layered_windows(kernel: int, shapes: list[tuple[int, int, int]]) -> Non
     expected = naive_layered(shapes, kernel)
     assert source.size == len(expected) <= spec.synapses
     assert set(zip(source.tolist(), target.tolist(), strict=True)) == expected
-    attributes = spec.attributes(np.random.default_rng(3))
+    attributes = spec.attributes(Draws(3))
     np.testing.assert_array_equal(weight, attributes["rate"][0][source])
     assert attributes["layer"][1] == [f"layer{i} {h}x{w}x{c}" for i, (h, w, c) in enumerate(shapes)]
 
@@ -184,7 +254,7 @@ def test_window_starts() -> None:
 
 
 def test_layered_rates() -> None:
-    rate = Layered("50x50x4,1x1x1").attributes(np.random.default_rng(1))["rate"][0]
+    rate = Layered("50x50x4,1x1x1").attributes(Draws(1))["rate"][0]
     assert rate.min() == 1
     assert rate.mean() == pytest.approx(1 + 1 / np.expm1(1 / 4), rel=0.03)
 
@@ -201,7 +271,7 @@ def test_microcircuit_counts() -> None:
     onto = np.searchsorted(starts, source, side="right") - 1
     np.add.at(found, (into, onto), 1)
     np.testing.assert_array_equal(found, spec.counts)
-    values = spec.attributes(np.random.default_rng(3))
+    values = spec.attributes(Draws(3))
     assert values["population"][1][0] == "L2/3E"
     np.testing.assert_array_equal(values["population"][0][source], onto)
     np.testing.assert_array_equal(values["rate"][0][source], weight)

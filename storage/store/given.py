@@ -1,0 +1,59 @@
+"""Synapses as they are given: checked, counted, and without self-loops."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from storage.errors import BadInputError
+from storage.quantise import UnitFinder
+
+Ids = NDArray[np.integer]
+Numbers = NDArray[np.integer] | NDArray[np.floating]
+GivenEdges = tuple[Ids, Ids, Numbers]
+
+
+def check_edges(neurons: int, source: Ids, target: Ids, weight: NDArray[Any]) -> None:
+    """Raise `BadInputError` for arrays of several lengths, or ids outside 0 .. neurons-1."""
+    if not source.shape == target.shape == weight.shape:
+        counts = f"{source.size} sources, {target.size} targets and {weight.size} weights"
+        raise BadInputError(f"{counts}: a synapse has one of each")
+    for ids in (source, target) if source.size else ():
+        low, high = int(ids.min()), int(ids.max())
+        if low < 0 or high >= neurons:
+            wrong = low if low < 0 else high
+            raise BadInputError(f"id {wrong} is outside 0..{neurons - 1}")
+
+
+class Given:
+    """What is known of synapses given so far: how many, self-loops, what holds their weights."""
+
+    def __init__(self) -> None:
+        self.read = self.self_loops = 0
+        self.units = UnitFinder()
+
+    def kept(
+        self, source: Ids, target: Ids, weight: Numbers, loops: NDArray[np.bool_] | None = None
+    ) -> GivenEdges:
+        """The edges but for self-loops with their traffic, counted.
+
+        loops : which are self-loops, if that is known
+        """
+        if loops is None:
+            loops = source == target
+        self.units.observe(weight, "weight")
+        self.read += source.size
+        count = int(np.count_nonzero(loops))
+        if count:
+            self.self_loops += count
+            keep = ~loops
+            return source[keep], target[keep], weight[keep]
+        return source, target, weight
+
+    def join(self, other: Given) -> None:
+        """Add what is known of others."""
+        self.read += other.read
+        self.self_loops += other.self_loops
+        self.units.join(other.units)
