@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from chipsim.traffic.pairs import PairSums
 from mapper.fleet.fleet import fleet_of
 from mapper.fleet.shard import Shard, State, by_label, entries_of
+from mapper.graph.by_label import sums_by_label
 from mapper.graph.csr import Chunk, Subgraph
 from mapper.graph.rows import Rows
 from mapper.graph.sampled_contraction import _kept, sampling_threshold
@@ -122,8 +123,7 @@ def group_traffic(
         source, target, weight = _by_pairs(rows, part, parts, memory, scratch, team, advance)
     indptr = np.zeros(parts + 1, np.int64)
     np.cumsum(np.bincount(source, minlength=parts), out=indptr[1:])
-    sizes = np.zeros(parts, np.int64)
-    np.add.at(sizes, part, rows.sizes)
+    sizes = sums_by_label(part, rows.sizes, parts)
     return Subgraph(indptr, target, weight, sizes, np.arange(parts, dtype=np.int64))
 
 

@@ -15,6 +15,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from mapper.graph.by_label import sums_by_label
 from mapper.graph.rows import HeldRows, Rows
 from mapper.hop_refinement.mesh import Mesh
 from mapper.hop_refinement.pairwise_fm import Batch, pairwise_fm_round
@@ -53,6 +54,7 @@ class Gatherer:
         self.most = most
         self._degree = rows.degrees()
         self._ids, self._weights = np.empty(0, np.int32), np.empty(0, np.int32)
+        self._offset = np.empty(0, np.int64)  # one for all: groups of tiles keep their batch
 
     def gather(self, wanted: NDArray[np.bool_], core: Int32) -> Batch:
         """The rows of the vertices on the cores that are wanted."""
@@ -60,9 +62,13 @@ class Gatherer:
         if isinstance(rows, HeldRows):
             self._advance(rows.entries)
             return Batch(wanted, rows.indptr[:-1], degree, rows.ids, rows.weights)
-        lengths = np.where(wanted[core], degree, 0)
-        offset = np.cumsum(lengths, dtype=np.int64) - lengths
+        lengths = np.where(wanted[core], degree, np.int32(0))
+        if not self._offset.size:
+            self._offset = np.empty(rows.vertices, np.int64)
+        offset = np.cumsum(lengths, dtype=np.int64, out=self._offset)
+        offset -= lengths
         total = int(lengths.sum(dtype=np.int64))
+        del lengths
         if self._ids.size < total:  # at once what is needed at most: not used, it takes no memory
             size = max(total, min(self.most, rows.entries))
             self._ids, self._weights = np.empty(size, np.int32), np.empty(size, np.int32)
@@ -79,7 +85,7 @@ class Gatherer:
 
     def needs(self, core: Int32, cores: int) -> Int64:
         """Entries of the rows of the vertices on each core."""
-        return np.bincount(core, weights=self._degree, minlength=cores).astype(np.int64)
+        return sums_by_label(core, self._degree, cores)
 
 
 @dataclass

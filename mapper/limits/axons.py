@@ -71,6 +71,8 @@ class Job:
     @property
     def axon_limited(self) -> bool:
         """Whether a core could be above a limit on axons, whatever it holds."""
+        if (self.load.limits[[AXONS_IN, AXONS_OUT]] == NO_LIMIT).all():
+            return False
         most_in = np.count_nonzero(self.fans.out)
         if self.load.copies:
             most_out = int(np.clip(self.fans.out, 1, self.cores).sum())

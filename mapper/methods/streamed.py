@@ -43,7 +43,7 @@ class Streamed(Method):
         self._take(rows.with_sizes(run.combined.sizes))
         faithful = shift == 0 and seen is run.graph
         nets = costs_of(run.settings.objective)
-        self.costs = StageCosts(run.monitor, run.team, rows, faithful=faithful, nets=nets)
+        self.costs = StageCosts(run.monitor, run.team, self._rows, faithful=faithful, nets=nets)
 
     def _open(self, seen: Graph, shift: int) -> Rows:
         """The rows of a graph, those of workers if there are any."""

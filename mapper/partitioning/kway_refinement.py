@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from mapper.fleet.fleet import fleet_of
 from mapper.fleet.shard import Shard, State, by_label
 from mapper.graph.affinity import sum_by_part
+from mapper.graph.by_label import sums_by_label
 from mapper.graph.csr import Chunk
 from mapper.graph.rows import Rows
 from mapper.partitioning.pass_steps import steps_of
@@ -228,8 +229,7 @@ def refine_round(
     """
     seeker = seeker or SeekCut(capacities.size)
     rng = np.random.default_rng([seed, index])
-    block_weights = np.zeros(capacities.size, np.int64)
-    np.add.at(block_weights, part, rows.sizes)
+    block_weights = sums_by_label(part, rows.sizes, capacities.size)
 
     fleet = fleet_of(rows, team)
     fleet.begin(State(part, block_weights, rows.sizes, (seeker,)))

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from mapper.fleet.fleet import fleet_of
 from mapper.fleet.shard import Shard, State, entries_of
+from mapper.graph.by_label import by_label, sums_by_label
 from mapper.graph.csr import Chunk, Csr
 from mapper.graph.rows import Rows
 from mapper.partitioning.multilevel_bisection import BisectionEffort, bisect_graph
@@ -268,16 +269,9 @@ def split_parts(
     Returns the new part of every vertex and the cores of the new parts.
     """
     n, parts = rows.vertices, cores.size
-    members = np.argsort(part, kind="stable")
-    start = np.zeros(parts + 1, np.int64)
-    np.cumsum(np.bincount(part, minlength=parts), out=start[1:])
-    rank = np.empty(n, np.int32)
-    rank[members] = np.arange(n) - np.repeat(start[:-1], np.diff(start))
-
-    before = np.zeros(n + 1, np.int64)
-    np.cumsum(rows.degrees()[members], out=before[1:])
-    at_part = before[start]  # entries of all earlier parts, those to other parts among them
-    del before
+    members, start, rank = by_label(part, parts)
+    # Entries of all earlier parts, those to other parts among them.
+    at_part = np.append(0, np.cumsum(sums_by_label(part, rows.degrees(), parts)))
 
     offset, used = np.zeros(n, np.int64), np.zeros(n, np.int32)
     piece = np.zeros(n, np.int32)
@@ -336,4 +330,5 @@ def split_parts(
     new_cores = np.concatenate(
         [piece_cores[piece_start[b] : piece_start[b] + pieces[b]] for b in range(parts)]
     )
-    return (base[part] + piece).astype(np.int32), new_cores
+    piece += base.astype(np.int32)[part]
+    return piece, new_cores

@@ -22,6 +22,7 @@ from dataclasses import astuple, dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from mapper.graph.by_label import sums_by_label
 from mapper.graph.rows import Rows, StreamedRows, copied, hold
 from mapper.graph.sampled_contraction import contract_sampled, sampling_threshold
 from mapper.partitioning.deep import DeepEffort, block_bounds, partition_in_memory
@@ -88,6 +89,7 @@ def partition_streamed(task: Task, context: Context) -> tuple[NDArray[np.int32],
             monitor.sample = Sample(*blocks["sample"].tolist())
             monitor.note(f"{monitor.sample.shown} sampled connections a cluster")
             monitor.observer.on_partition(blocks["part"])
+            del cluster
         with monitor.stage("refine blocks"):
             part, cores = blocks["part"], blocks["cores"]
             for vertices, connections in blocks["level"].reshape(-1, 2).tolist():
@@ -128,8 +130,8 @@ def partition_streamed(task: Task, context: Context) -> tuple[NDArray[np.int32],
 def numbered(part: NDArray[np.int32], most: int) -> tuple[NDArray[np.int32], int]:
     """Parts numbered without gaps, and how many there are; `most` : above all numbers."""
     used = np.bincount(part, minlength=most) > 0
-    number = np.cumsum(used) - 1
-    return number[part].astype(np.int32), int(used.sum())
+    number = np.cumsum(used, dtype=np.int32) - np.int32(1)
+    return number[part], int(used.sum())
 
 
 def _blocks(
@@ -209,17 +211,16 @@ def balanced(
     Raises `DoesNotFitError` if no way was found.
     """
     sizes = task.rows.sizes
-    cores, number = np.flatnonzero(usable), np.cumsum(usable) - 1
-    part = number[core].astype(np.int32)
-    block_weights = np.zeros(cores.size, np.int64)
-    np.add.at(block_weights, part, sizes)
+    cores = np.flatnonzero(usable).astype(np.int32)
+    block_weights = sums_by_label(core, sizes, usable.size)[cores]
     if block_weights.max() <= task.capacity:
         return core
+    part = (np.cumsum(usable, dtype=np.int32) - np.int32(1))[core]
     if task.strict:
         enforce_capacity(task.graph, sizes, part, block_weights, task.capacity, threads)
     else:
         balance(task.graph, sizes, part, block_weights, task.capacity, threads)
-    return cores[part].astype(np.int32)
+    return cores[part]
 
 
 def open_rows(

@@ -27,9 +27,9 @@ NEURON_BYTES = {  # arrays of one entry a neuron that are alive together
     "coarsen": 44,
     "initial partition": 64,
     "refine blocks": 28,
-    "split blocks": 64,
+    "split blocks": 52,
     "groups": 24,
-    "refine by hops": 80,
+    "refine by hops": 64,
     "score": 24,
 }
 IDLE_BYTES = 40  # of a neuron in "refine by hops" of networks too large for it
@@ -41,7 +41,8 @@ LEVEL_BYTES = 20  # of a connection: all levels, and what is added up to make th
 CHAIN_NEURON_BYTES = 64  # of a neuron in a V-cycle
 PACKET_WORK = 4  # looks at a pin that a V-cycle by packets to cores takes of the same budget
 WORTH_A_CYCLE = 4  # looks at all connections that the budget of refinement has for it
-NEURON_BYTES_PER_THREAD = 8  # scratch of label propagation
+WISHING_BYTES = 32  # of a neuron during a round of label propagation
+NEURON_BYTES_PER_THREAD = 8  # scratch of that
 MOST_THREADS = 64
 NET_BYTES = 56  # of a pin: the hypergraph, its coarse levels, its slots, and sorting them
 THIN_PINS = 16  # of a net of which some targets stand for all, in large networks
@@ -193,11 +194,12 @@ def _plan_streamed(network: NetworkFile, chip: Chip, settings: Settings) -> Plan
     memory is shared out decides the result, which is the same for any number of them."""
     n, memory = network.vertices, settings.memory_bytes
     m = min(network.connections, settings.degree * n)
-    for_each = _block_bytes(network) + NEURON_BYTES_PER_THREAD * n
+    block = _block_bytes(network)
+    for_each = block + NEURON_BYTES_PER_THREAD * n
     most = min(max(memory // THREADS_SHARE, 2 * for_each), MOST_THREADS * for_each)
     threads = max(1, min(settings.threads, most // max(for_each, 1)))
     interpreter = _interpreter(network)
-    base = interpreter + threads * for_each
+    base = interpreter + threads * block
     neurons = {name: size * n for name, size in NEURON_BYTES.items()}
     cycles = settings.cycles if m * WORTH_A_CYCLE <= settings.hop_budget else 0
     chained = CHAIN_NEURON_BYTES * n if cycles else 0
@@ -231,6 +233,9 @@ def _plan_streamed(network: NetworkFile, chip: Chip, settings: Settings) -> Plan
     pairs = min(m, parts * parts, summed // PLACER_BYTES)
     stages = {name: base + rows + size for name, size in neurons.items()}
     stages["initial partition"] += SAMPLE_BYTES * min(sampled, settings.coarse_degree * n)
+    # where there are wishes nothing is numbered yet, see `number_clusters`
+    wishing = WISHING_BYTES + threads * NEURON_BYTES_PER_THREAD
+    stages["coarsen"] = max(stages["coarsen"], base + rows + wishing * n)
     stages["split blocks"] += gathered
     # A level of a V-cycle, and what is added up to make the next; one chain has room for a sample.
     level = LEVEL_BYTES * m

@@ -29,7 +29,7 @@ WRITE_EVERY = 8 << 20  # bytes that are written at a time
 _DTYPES = {"int32": np.int32, "int64": np.int64}
 
 
-def compress(raw: bytes, level: int = 1) -> bytes:
+def compress(raw: bytes | memoryview, level: int = 1) -> bytes:
     """A zstd frame with a checksum; for what is read two or three times at most, level 1 does."""
     return zstandard.ZstdCompressor(level=level, write_checksum=True).compress(raw)
 
@@ -81,7 +81,12 @@ class Scratch(Closing):
         if array.dtype.name not in _DTYPES or array.ndim != 1:
             raise ValueError(f"{name}: {array.dtype} of {array.ndim} dimensions cannot be kept")
         dtype = json.dumps(array.dtype.name).encode()
-        self._write([(f"{name}/dtype", compress(dtype)), (name, compress(array.tobytes()))])
+        self._write(
+            [
+                (f"{name}/dtype", compress(dtype)),
+                (name, compress(np.ascontiguousarray(array).data)),
+            ]
+        )
 
     def get_array(self, name: str) -> NDArray[Any]:
         return np.frombuffer(self.get(name), _DTYPES[self.get_json(f"{name}/dtype")]).copy()

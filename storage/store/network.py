@@ -177,7 +177,8 @@ class NetworkFile(Graph, Closing):
             raise CorruptError(f"{self.path}: attribute {name!r} counts beyond its labels")
         if not math.isfinite(float(stored.max(initial=0)) * about.unit):
             raise CorruptError(f"{self.path}: attribute {name!r} goes beyond 1e308; scale it down")
-        return Attribute(stored + about.offset, about.unit, about.labels)
+        stored += about.offset
+        return Attribute(stored, about.unit, about.labels)
 
     def _real(self, name: str) -> NDArray[np.float64]:
         values = np.empty(self.vertices)

@@ -94,6 +94,22 @@ def test_a_plan_never_leaves_its_budget_where_less_memory_was_enough(name: str, 
             fits = plan.memory <= memory
 
 
+@pytest.mark.parametrize("name", ["fast", "default"])
+def test_hundred_million_neurons_fit_eighty_bytes_each(name: str, path: Path) -> None:
+    """And a GiB; with two threads as with any number, since there is no memory for more."""
+    n = 10**8
+    for fanout in (10, 50):
+        with NetworkFile(path) as network:
+            network.vertices, network.connections = n, 2 * fanout * n
+            meta = replace(network.meta, neurons=n, synapses=fanout * n, total_size=n)
+            network.meta = replace(meta, largest_block_bytes=3 << 20)
+            chip = Chip("large", 640, 640, neurons=264)
+            settings = preset(name, memory_bytes=80 * n + (1 << 30), threads=16)
+            plan = make_plan(network, chip, settings)
+        assert not plan.shortage
+        assert plan.threads >= 2
+
+
 def test_names_of_neurons_count(path: Path) -> None:
     """They are in memory whatever a stage does; few of them are lost in what Python takes."""
 
