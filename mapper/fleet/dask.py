@@ -18,7 +18,7 @@ from distributed import Client, LocalCluster
 
 from mapper.errors import ResumableError, UsageError
 from mapper.fleet.owner import Owner, about
-from mapper.fleet.remote import LostError, RemoteFleet, result_of
+from mapper.fleet.remote import LostError, RemoteFleet, new_account, result_of
 from mapper.fleet.workers import Asked, RowSource
 from mapper.runtime.monitor import Monitor
 from storage.closing import Closing
@@ -60,7 +60,7 @@ class DaskWorkers(Closing):
         except BaseException:
             self._held.close()
             raise
-        self.seconds: dict[str, dict[str, float]] = {}
+        self.stages: dict[str, dict[str, float]] = {}
         self.lost: list[str] = []
         self._fleets: list[RemoteFleet] = []
         self._peaks: dict[str, int] = {}
@@ -180,8 +180,8 @@ class DaskWorkers(Closing):
         return owner
 
     def account(self, stage: str, **amounts: float) -> None:
-        """Add seconds and bytes to a stage."""
-        sums = self.seconds.setdefault(stage, {"seconds": 0.0, "bytes_to": 0, "bytes_from": 0})
+        """Add to what a stage has taken, see `new_account`."""
+        sums = self.stages.setdefault(stage, new_account())
         for name, amount in amounts.items():
             sums[name] += amount
 
@@ -201,7 +201,7 @@ class DaskWorkers(Closing):
             "replaced": len(self.lost),
             "stages": [
                 {"name": name, **{key: round(value, 4) for key, value in sums.items()}}
-                for name, sums in self.seconds.items()
+                for name, sums in self.stages.items()
             ],
         }
 

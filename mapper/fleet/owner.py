@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import socket
 import tempfile
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,6 +18,7 @@ import numpy as np
 
 from mapper.fleet.fleet import LocalFleet
 from mapper.fleet.ledger import Update, updated
+from mapper.fleet.sent import to_send, total_to_send
 from mapper.fleet.shard import State
 from mapper.fleet.workers import RowSource
 from mapper.runtime.resources import peak_rss_bytes
@@ -26,10 +28,14 @@ from storage.scratch.scratch import Scratch
 
 
 class Answer(NamedTuple):
-    """What a worker says: a value, or the error that came out. Other errors are its end."""
+    """What a worker says: a value, or the error that came out. Other errors are its end.
+
+    cpu_seconds : processor time that this took
+    """
 
     value: Any
     error: Exception | None = None
+    cpu_seconds: float = 0.0
 
 
 class About(NamedTuple):
@@ -86,7 +92,7 @@ class Owner:
         def made(fleet: LocalFleet) -> Any:
             entries: list[int] = []
             found = list(fleet.each(work, chunks, *arguments, advance=entries.append))
-            return found, entries
+            return to_send(found), entries
 
         return self._answer(update, made)
 
@@ -99,16 +105,17 @@ class Owner:
         def made(fleet: LocalFleet) -> Any:
             entries: list[int] = []
             total = fleet.sum(work, chunks, shape, *arguments, most=most, advance=entries.append)
-            return total, entries
+            return total_to_send(total), entries
 
         return self._answer(update, made)
 
     def _answer(self, update: Update | None, make: Callable[[LocalFleet], Any]) -> Answer:
+        start = time.process_time()
         try:
             if update is not None:
                 self.update(update)
             assert self._fleet is not None, "opened before anything else"
-            return Answer(make(self._fleet))
+            return Answer(make(self._fleet), cpu_seconds=time.process_time() - start)
         except Exception as error:
             return Answer(None, error)
 

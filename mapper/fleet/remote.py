@@ -21,6 +21,7 @@ from mapper.errors import ResumableError
 from mapper.fleet.fleet import Vertices
 from mapper.fleet.ledger import Ledger
 from mapper.fleet.owner import Answer
+from mapper.fleet.sent import received
 from mapper.fleet.shard import Result, State, Work
 from mapper.fleet.shards import Shards
 from mapper.fleet.workers import RowSource
@@ -31,6 +32,15 @@ COMES_BACK_WITHIN = 60.0  # seconds in which a lost worker is replaced by the cl
 LOOKS_EVERY = 2.0  # seconds between two questions whether a worker that is silent is there
 CLOSES_WITHIN = 15.0  # seconds that a worker has to leave nothing behind
 TIMES = 3  # workers that a shard may lose
+
+
+def new_account() -> dict[str, float]:
+    """What workers have done in a stage, before it begins.
+
+    calls : of all of them together; seconds : that the driver waited for these
+    cpu_seconds : processor time of the workers; bytes_to, bytes_from : sent to and by them
+    """
+    return {"calls": 0, "seconds": 0.0, "cpu_seconds": 0.0, "bytes_to": 0, "bytes_from": 0}
 
 
 class LostError(Exception):
@@ -57,7 +67,7 @@ class Engine(Protocol):
         """
 
     def account(self, stage: str, **amounts: float) -> None:
-        """Add `seconds`, `bytes_to` and `bytes_from` to those of a stage."""
+        """Add to what a stage has taken: see `new_account`."""
 
 
 class RemoteFleet:
@@ -95,7 +105,7 @@ class RemoteFleet:
     ) -> Iterator[Result]:
         for found in self._windows("each", chunks, work, arguments):
             ordered: dict[int, tuple[Result, int]] = {}
-            for places, (results, entries) in found:
+            for places, (results, entries) in received(found):
                 ordered.update(zip(places, zip(results, entries, strict=True), strict=True))
             for place in sorted(ordered):
                 result, count = ordered.pop(place)
@@ -125,7 +135,7 @@ class RemoteFleet:
         total = np.zeros(shape, np.int64)
         for _, (some, entries) in self._call("sum", chunks, range(len(chunks)), work, arguments,
                                              shape, most):  # fmt: skip
-            total += some
+            total += received(some)
             for count in entries:
                 advance(count)
         return total
@@ -172,13 +182,14 @@ class RemoteFleet:
                 self._known[index] = version
                 if answer.error is not None:
                     raise answer.error
-                self._engine.account(stage, bytes_from=nbytes(answer.value))
+                got = nbytes(answer.value)
+                self._engine.account(stage, bytes_from=got, cpu_seconds=answer.cpu_seconds)
                 done.append((mine, answer.value))
             for index in lost:  # before anything is given to one of them
                 self._owners[index] = None
             for index in lost:
                 self._replace(index)
-        self._engine.account(stage, seconds=time.perf_counter() - started)
+        self._engine.account(stage, seconds=time.perf_counter() - started, calls=1)
         return done
 
     def _start(self, index: int, method: str, *arguments: Any) -> Any:

@@ -233,11 +233,13 @@ class Sample(Open):
     levels: Whole | UnsetType = UNSET
 
 
-class WorkedStage(Open):
-    """What workers did in a stage: seconds of the driver, and bytes that were sent."""
+class WorkedStage(Open, kw_only=True):
+    """What workers did in a stage: seconds that the driver waited for them, and bytes sent."""
 
     name: str
+    calls: Whole | UnsetType = UNSET
     seconds: Amount
+    cpu_seconds: Amount | UnsetType = UNSET
     bytes_to: Whole
     bytes_from: Whole
 

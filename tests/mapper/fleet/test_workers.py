@@ -7,13 +7,17 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from mapper.errors import UsageError
+from mapper.fleet.shard import Shard, State
 from mapper.fleet.start import check_workers, parse_workers, start_workers
 from mapper.fleet.workers import Asked
+from mapper.graph.csr import Chunk
 from mapper.graph.network_rows import NetworkRows
 from mapper.runtime.monitor import Monitor
+from storage.store.network import NetworkFile
 from tests.mapper.fleet.conftest import Mapped
 from tests.mapper.helpers import PROGRAM, random_network
 
@@ -30,7 +34,55 @@ def test_two_workers_give_the_same_mapping(
     at = {stage["name"]: stage for stage in facts["stages"]}
     assert {"read", "coarsen", "refine blocks", "split blocks", "groups"} <= set(at)
     assert at["coarsen"]["bytes_to"] > 0
+    assert at["coarsen"]["calls"] > 1
+    assert at["coarsen"]["cpu_seconds"] > 0
     assert at["coarsen"]["bytes_from"] > 600
+
+
+def labels_of(shard: Shard, chunk: Chunk, count: int) -> np.ndarray:
+    """As many numbers for each chunk."""
+    return np.random.default_rng(chunk.first).integers(-9, 2**31 - 9, count).astype(np.int32)
+
+
+def count_writes(start: bool) -> int:
+    """Bytes that this process has written to connections of the engine; since the start of it."""
+    from distributed.comm import tcp
+
+    if start:
+        plain = tcp.TCP.write
+
+        async def write(comm: Any, *given: Any, **named: Any) -> int:
+            moved: int = await plain(comm, *given, **named)
+            tcp.TCP.written = getattr(tcp.TCP, "written", 0) + moved
+            return moved
+
+        write.plain = plain
+        tcp.TCP.written, tcp.TCP.write = 0, write
+        return 0
+    tcp.TCP.write = tcp.TCP.write.plain
+    return int(tcp.TCP.written)
+
+
+@pytest.mark.jit
+def test_counted_bytes_are_those_that_connections_move(two_workers: Any, network: Path) -> None:
+    with NetworkFile(network) as opened:
+        source = NetworkRows(network, opened.identity, 0, 1, opened.connections)
+        fleet = two_workers.fleet(source, opened.block_count, opened.connections, Monitor())
+        chunks = range(opened.block_count)
+    two_workers.stages.clear()
+    count_writes(True)
+    two_workers.client.run(count_writes, True)
+    part = np.random.default_rng(1).integers(0, 2**20, 10**6).astype(np.int32)
+    fleet.begin(State(part))
+    list(fleet.each(labels_of, chunks, 100_000))
+    part[::3] += 1
+    fleet.settled(slice(0, part.size))
+    list(fleet.each(labels_of, chunks, 100))
+    moved = count_writes(False), sum(two_workers.client.run(count_writes, False).values())
+    (found,) = two_workers.stages.values()
+    assert found["calls"] == 2
+    assert 0.9 < found["bytes_to"] / moved[0] < 1.1
+    assert 0.9 < found["bytes_from"] / moved[1] < 1.1
 
 
 @pytest.mark.jit
@@ -96,14 +148,22 @@ def test_a_network_that_workers_do_not_see(two_workers: Any, tmp_path: Path) -> 
 
 @pytest.mark.parametrize(
     ("text", "found"),
-    [("4", 4), ("tcp://node:8786", "tcp://node:8786"), ("tls://a:1", "tls://a:1")],
+    [
+        ("4", 4),
+        ("tcp://node:8786", "tcp://node:8786"),
+        ("tls://a:1", "tls://a:1"),
+        
+        
+    ],
 )
 def test_words(text: str, found: object) -> None:
     assert parse_workers(text) == found
     assert check_workers(text) == found
 
 
-@pytest.mark.parametrize("text", ["", "0", "-1", "2.5", "many", "slurm:4", "9" * 20, "1025"])
+@pytest.mark.parametrize(
+    "text", ["", "0", "-1", "2.5", "many", "slurm:4", "9" * 20, "1025"]
+)
 def test_words_that_name_no_workers(text: str) -> None:
     with pytest.raises(ValueError, match="names no workers; give a number of processes"):
         parse_workers(text)

@@ -1,0 +1,111 @@
+"""What works have found, as it goes from workers to the driver: whole numbers in few bytes.
+
+Numbers are sent less their least one, or as the gaps between them where they ascend, packed as in
+`storage.scratch.packed`; of sums that are mostly zero, the others alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields, is_dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from storage.scratch.packed import pack, unpack
+
+FEW = 64  # numbers are sent as they are
+SPARSE = 16  # of so many sums one is not zero: those alone take little memory beside all
+LARGEST = 2**31 - 1  # that can be packed
+
+
+class Packed(NamedTuple):
+    """A list of whole numbers; ascending : `data` has the gaps between them.
+
+    least : is added to each; of ascending ones the first gap is from there
+    """
+
+    data: bytes
+    dtype: str
+    least: int
+    ascending: bool
+
+    def unpacked(self) -> NDArray[Any]:
+        values = unpack(self.data)
+        if self.ascending:
+            values = np.cumsum(values, dtype=np.int64)
+        if self.least == 0 and values.dtype == self.dtype:
+            return values
+        return (values + np.int64(self.least)).astype(self.dtype)
+
+
+class PackedLists(NamedTuple):
+    """An array of two dimensions: its rows."""
+
+    rows: tuple[Any, ...]
+
+    def unpacked(self) -> NDArray[Any]:
+        return np.stack([received(row) for row in self.rows])
+
+
+class Sparse(NamedTuple):
+    """An array of which most is zero: places of the others, in order, and these."""
+
+    shape: tuple[int, ...]
+    places: Any
+    values: Any
+
+    def unpacked(self) -> NDArray[np.int64]:
+        found = np.zeros(self.shape, np.int64)
+        found.ravel()[received(self.places)] = received(self.values)
+        return found
+
+
+def to_send(value: Any) -> Any:
+    """The same with its arrays packed, in whatever tuples, lists and dataclasses they are."""
+    if isinstance(value, np.ndarray):
+        return _packed(value)
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return type(value)(*map(to_send, value))
+    if isinstance(value, tuple | list):
+        return type(value)(map(to_send, value))
+    if is_dataclass(value) and not isinstance(value, type):
+        return replace(value, **{f.name: to_send(getattr(value, f.name)) for f in fields(value)})
+    return value
+
+
+def total_to_send(total: NDArray[np.int64]) -> Any:
+    """A sum, of which only what is not zero is sent if that is less."""
+    if SPARSE * np.count_nonzero(total) <= total.size:
+        places = np.flatnonzero(total)
+        return Sparse(total.shape, _packed(places), _packed(total.ravel()[places]))
+    return to_send(total)
+
+
+def received(value: Any) -> Any:
+    """What was given to `to_send` or `total_to_send`."""
+    if isinstance(value, Packed | PackedLists | Sparse):
+        return value.unpacked()
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return type(value)(*map(received, value))
+    if isinstance(value, tuple | list):
+        return type(value)(map(received, value))
+    if is_dataclass(value) and not isinstance(value, type):
+        return replace(value, **{f.name: received(getattr(value, f.name)) for f in fields(value)})
+    return value
+
+
+def _packed(array: NDArray[Any]) -> Any:
+    if array.dtype not in (np.int32, np.int64) or array.size < FEW or array.ndim > 2:
+        return array
+    if array.ndim == 2:
+        return PackedLists(tuple(map(_packed, array)))
+    least, most = int(array.min()), int(array.max())
+    if most - least > LARGEST:
+        return array
+    values = np.ascontiguousarray(array if least == 0 else array - array.dtype.type(least))
+    values = values.astype(np.int32, copy=False)
+    ascending = bool((values[1:] >= values[:-1]).all())
+    if ascending:
+        values = np.diff(values, prepend=np.int32(0))
+    return Packed(pack(values), array.dtype.str, least, ascending)
