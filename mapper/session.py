@@ -26,7 +26,7 @@ from mapper.results.output_folder import IMPORTED
 from mapper.runtime.memory_plan import enough_memory, make_plan
 from mapper.runtime.monitor import Monitor
 from mapper.settings import HOPS, Settings
-from mapper.warmup import works_of_run
+from mapper.warmup import compile_kernels, works_of_run
 from storage.files import real_path
 from storage.scratch.scratch import Scratch
 from storage.store.network import NetworkFile
@@ -129,7 +129,14 @@ def mapped(
             if here:
                 listener.note(f"note: --workers is not used: {here}")
             else:
-                workers = held.enter_context(start_workers(request.workers, place.folder / SCRATCH))
+                folder = place.folder / SCRATCH
+                workers = held.enter_context(
+                    start_workers(request.workers, folder, monitor.stop.check)
+                )
+                if workers.note:
+                    listener.note(workers.note)
+                with monitor.untimed():
+                    workers.prepare(compile_kernels, works, workers.threads())
         mapping = map_network(network, chip, settings, scratch, monitor, constraints, plan, workers)
         imported = original.path.parent == place.folder
         path = original.path

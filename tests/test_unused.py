@@ -16,6 +16,13 @@ from tests.test_structure import PACKAGES, ROOT, modules
 
 # Names that nothing in the code names, and why they stay.
 REASONS = {
+    **dict.fromkeys(
+        (
+            "mapper.fleet.last_client.dask_setup",
+            "mapper.fleet.last_client.LastClient.remove_client",
+        ),
+        "called by the engine's scheduler",
+    ),
     "mapper.portfolio.processes.work": "what processes of runs begin with",
     "hw.npu.assembly.assemble": "undoes disassemble, for programs written by hand",
     "hw.npu.loading.contents_flits": "for users of hw (docs/npu.md)",

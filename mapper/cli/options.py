@@ -47,6 +47,22 @@ def workers(text: str) -> int | str:
         raise argparse.ArgumentTypeError(str(error)) from error
 
 
+def add_worker_size(group: argparse._ActionsContainer) -> None:
+    """What each of `--workers` has."""
+    group.add_argument(
+        "--worker-threads",
+        type=positive,
+        metavar="N",
+        help="of each worker (default: a share of --threads)",
+    )
+    group.add_argument(
+        "--worker-memory",
+        type=size,
+        metavar="SIZE",
+        help="of each worker; one that takes more is started again",
+    )
+
+
 def positive(text: str) -> int:
     """A whole number, 1 or more."""
     return _whole(text, 1, 1 << 63)

@@ -50,20 +50,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--workers",
         type=common.workers,
         metavar="W",
-        help="N processes, or Dask: tcp://HOST:PORT, FILE.json",
+        help="N processes, Dask's tcp://HOST:PORT or FILE.json, jobs as slurm:N, or srun",
     )
-    method.add_argument(
-        "--worker-threads",
-        type=common.positive,
-        metavar="N",
-        help="of each worker (default: a share of --threads)",
-    )
-    method.add_argument(
-        "--worker-memory",
-        type=common.size,
-        metavar="SIZE",
-        help="of each worker; one that takes more is started again",
-    )
+    common.add_worker_size(method)
     method.add_argument(
         "--patience",
         type=common.seconds,
@@ -75,15 +64,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from dataclasses import replace
-
-    from mapper.fleet.start import ask_workers
-    from mapper.portfolio.run import RunTask, run_into_folder
-    from mapper.results.output import read_report
-    from mapper.results.output_folder import is_complete, partial_folder
-    from mapper.runtime.monitor import Monitor
-    from mapper.runtime.resume import describe_run, planned_memory, require_same
-    from mapper.runtime.stopping import GRACE, Stop
+    from mapper.fleet.slurm_step import slurm_step
+    from mapper.fleet.start import SRUN, ending
+    from mapper.results.output_folder import partial_folder
+    from mapper.runtime.resume import planned_memory
 
     if options.seeds is not None:
         return _run_seeds(options)
@@ -94,6 +78,26 @@ def run(options: argparse.Namespace) -> int:
     _require_outside(options.network, output)
     if options.resume and options.memory is None:
         options.memory = planned_memory(partial_folder(output))
+    if options.workers == SRUN:
+        options.workers = slurm_step(output)
+        if not options.workers.drives:
+            options.workers.serve(options.worker_threads, options.worker_memory)
+    with ending(options.workers):
+        return _run_one(options, chip, output)
+
+
+def _run_one(options: argparse.Namespace, chip: Chip, output: Path) -> int:
+    """One run, in this process or with workers."""
+    from dataclasses import replace
+
+    from mapper.fleet.start import ask_workers
+    from mapper.portfolio.run import RunTask, run_into_folder
+    from mapper.results.output import read_report
+    from mapper.results.output_folder import is_complete
+    from mapper.runtime.monitor import Monitor
+    from mapper.runtime.resume import describe_run, require_same
+    from mapper.runtime.stopping import GRACE, Stop
+
     settings = tuning.settings_of(options)
     console = common.stderr_console(options)
     try:

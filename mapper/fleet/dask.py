@@ -1,5 +1,6 @@
-"""Workers of a Dask cluster; the only module that knows the engine.
+"""Workers of a Dask cluster.
 
+This module, `mapper.fleet.clusters` and `mapper.fleet.last_client` alone know the engine.
 Each has one actor, an `Owner`; see `mapper.fleet.remote` for what becomes of the shards of one that
 is lost.
 """
@@ -8,54 +9,52 @@ from __future__ import annotations
 
 import logging
 import shutil
+import socket
+import time
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
 import dask
-from distributed import Client, LocalCluster
+from distributed import Client
 
 from mapper.errors import ResumableError, UsageError
-from mapper.fleet.owner import Owner, about
+from mapper.fleet.clusters import COMES_WITHIN, batch_cluster, local_cluster, submit
+from mapper.fleet.engine_settings import KEEP, MALLOC, SETTINGS
+from mapper.fleet.owner import About, Owner, about
 from mapper.fleet.remote import LostError, RemoteFleet, new_account, result_of
-from mapper.fleet.workers import Asked, RowSource
+from mapper.fleet.slurm_step import SlurmStep
+from mapper.fleet.workers import Asked, RowSource, batch_jobs
+from mapper.runtime.callbacks import ignore
 from mapper.runtime.monitor import Monitor
 from storage.closing import Closing
 
-HERE = "127.0.0.1"  # nobody else is to talk to processes of this machine
 ANSWERS_WITHIN = 15  # seconds in which a scheduler answers, and has a worker
+LOOKS_EVERY = 0.2  # seconds between two looks at who has come
 FOLDER = "workers"  # of rows of workers that are started
-KEEP = 1 << 28  # bytes of a free block that a process keeps: blocks of rows come again at once
-
-SETTINGS = {
-    "distributed.nanny.pre-spawn-environ.MALLOC_TRIM_THRESHOLD_": KEEP,
-    "distributed.nanny.pre-spawn-environ.MALLOC_MMAP_THRESHOLD_": KEEP,
-    "distributed.comm.compression": False,  # what is sent is packed
-    "distributed.worker.memory.target": False,  # mapper plans its memory itself
-    "distributed.worker.memory.spill": False,
-    "distributed.worker.memory.pause": False,
-    "distributed.worker.memory.terminate": 0.95,
-    "distributed.scheduler.worker-ttl": "30s",
-    "distributed.admin.tick.limit": "1h",  # kernels are long; nobody need hear of it
-}
+LOGS = "worker-logs"  # of jobs
 
 
 class DaskWorkers(Closing):
-    """Workers that this process starts, or that are there already; see `Workers`."""
+    """Workers that this process starts, or that are there already; see `Workers`.
 
-    def __init__(self, asked: Asked, folder: Path) -> None:
+    note : what is to be said of them; may be empty
+    """
+
+    def __init__(self, asked: Asked, folder: Path, check: Callable[[], None] = ignore) -> None:
         """Start workers, or go to those that there are.
 
         folder : for the rows of workers that are started
+        check : is called while workers are waited for
 
         Raises `UsageError` if nobody answers, or another version does.
         """
         self._held = ExitStack()
-        self._folder = ""
-        self.patience = asked.patience
+        self._folder, self._check = "", check
+        self.patience, self.note = asked.patience, ""
         try:
-            self.client = self._connect(asked, folder / FOLDER)
+            self.client = self._connect(asked, folder)
             self._require_same()
         except BaseException:
             self._held.close()
@@ -70,15 +69,23 @@ class DaskWorkers(Closing):
         if isinstance(where, Client):
             return where
         if isinstance(where, int):
-            return self._started(where, asked, folder)
+            return self._started(where, asked, folder / FOLDER)
+        if isinstance(where, SlurmStep):
+            return self._of_step(where)
+        job = batch_jobs(where)
+        if job is not None:
+            return self._submitted(*job, asked, folder)
+        given = {"scheduler_file": where} if where.endswith(".json") else {"address": where}
+        return self._client(where, **given)
+
+    def _client(self, shown: str, **given: Any) -> Client:
         try:
-            given = {"scheduler_file": where} if where.endswith(".json") else {"address": where}
             client = Client(
                 **given, timeout=ANSWERS_WITHIN, direct_to_workers=True, set_as_default=False
             )
         except (OSError, ValueError) as error:  # a timeout is an OSError
             raise UsageError(
-                f"--workers {where}: no scheduler answers there; start one with `dask scheduler`"
+                f"--workers {shown}: no scheduler answers there; start one with `dask scheduler`"
             ) from error
         self._hush()
         self._held.callback(_quietly, client.close)
@@ -99,16 +106,53 @@ class DaskWorkers(Closing):
         self._folder = str(folder)
         folder.mkdir(parents=True)
         self._held.enter_context(dask.config.set({**SETTINGS, "temporary-directory": str(folder)}))
-        cluster = LocalCluster(
-            n_workers=count, threads_per_worker=asked.threads, processes=True,
-            host=HERE, dashboard_address=f"{HERE}:0", worker_dashboard_address=f"{HERE}:0",
-            silence_logs=logging.CRITICAL,
-            local_directory=str(folder), memory_limit=asked.memory or _machine_memory(),
-        )  # fmt: skip
+        return self._client_of(local_cluster(count, asked, folder))
+
+    def _client_of(self, cluster: Any) -> Client:
         self._held.callback(_quietly, cluster.close)
         client = Client(cluster, direct_to_workers=True, set_as_default=False)
         self._held.callback(_quietly, client.close)
         return client
+
+    def _submitted(self, system: str, count: int, asked: Asked, folder: Path) -> Client:
+        """A client of jobs that are submitted here, and end with this process."""
+        self._held.enter_context(dask.config.set({**SETTINGS, "temporary-directory": str(folder)}))
+        cluster = batch_cluster(system, asked, folder / LOGS)
+        client = self._client_of(cluster)
+        self._hush()
+        submit(cluster, system, count)
+        there = self._wait_for(client, count, asked.patience)
+        if not there:
+            raise UsageError(
+                f"--workers {system}:{count}: no job has begun within {asked.patience:g} s; give "
+                "more --patience, or another queue"
+            )
+        if there < count:
+            self.note = f"note: --workers: {there} of {count} jobs have come; the run goes on"
+        return client
+
+    def _of_step(self, step: SlurmStep) -> Client:
+        """A client of the processes that srun has started beside this one."""
+        until = time.monotonic() + COMES_WITHIN
+        while not step.file.exists() and time.monotonic() < until:
+            self._check()
+            time.sleep(LOOKS_EVERY)
+        client = self._client("srun", scheduler_file=str(step.file))
+        step.reached = True  # and so it ends when this client has gone: `last_client`
+        there = self._wait_for(client, step.workers, COMES_WITHIN)
+        if there < step.workers:
+            self.note = f"note: --workers: {there} of {step.workers} workers have come"
+        return client
+
+    def _wait_for(self, client: Client, count: int, seconds: float) -> int:
+        """How many workers there are, once there are so many or the time is up."""
+        until = time.monotonic() + seconds
+        while True:
+            self._check()
+            there = len(self._known_to(client))
+            if there >= count or time.monotonic() > until:
+                return there
+            time.sleep(LOOKS_EVERY)
 
     def _require_same(self) -> None:
         """Raise `UsageError` if there are no workers, or those of another version."""
@@ -134,23 +178,53 @@ class DaskWorkers(Closing):
                         "install the same version"
                     )
         self._hosts = {address: other.host for address, other in found.items()}
+        self.note = self.note or self._odd_settings(found)
+
+    def _odd_settings(self, found: dict[str, About]) -> str:
+        """A note if workers that others have started lack settings that make them fast."""
+        odd = sorted({other.host for other in found.values() if not other.keeps_memory})
+        if not odd:
+            return ""
+        return (
+            f"note: --workers: slow on {', '.join(odd)}: every block of memory is fetched again; "
+            f"start them with {' '.join(f'{name}={KEEP}' for name in MALLOC)}"
+        )
+
+    def prepare(self, work: Callable[..., Any], *arguments: Any) -> None:
+        """Do this on one worker of each host but this one, before anything else."""
+        one = {host: address for address, host in sorted(self._hosts.items(), reverse=True)}
+        one.pop(socket.gethostname(), None)
+        if one:
+            with suppress(OSError, RuntimeError):  # who is lost is replaced later
+                self.client.run(work, *arguments, workers=sorted(one.values()))
+
+    def threads(self) -> int:
+        """The most that any has."""
+        return max(int(one["nthreads"]) for one in self.workers().values())
+
+    def limits(self) -> list[tuple[str, int]]:
+        """Host of each worker, and bytes of memory that it may take; 0 if nobody says."""
+        return [
+            (self._hosts.get(address, address), int(about_it.get("memory_limit") or 0))
+            for address, about_it in sorted(self.workers().items())
+        ]
 
     def workers(self) -> dict[str, Any]:
         """What the scheduler knows of each worker, by address; raises `ResumableError`."""
-        client = self.client
+        return self._known_to(self.client)
+
+    def _known_to(self, client: Client) -> dict[str, Any]:
+        gone = ResumableError(
+            f"--workers: the scheduler at {client.scheduler.address} is gone; start another "
+            "and go on with --resume"
+        )
         try:
             if client.status == "running":  # not the client's own copy, which names no workers
                 identity = client.sync(client.scheduler.identity, n_workers=-1)
                 return dict(identity["workers"])
         except (OSError, RuntimeError) as error:
-            raise self._headless() from error
-        raise self._headless()
-
-    def _headless(self) -> ResumableError:
-        return ResumableError(
-            f"--workers: the scheduler at {self.client.scheduler.address} is gone; start another "
-            "and go on with --resume"
-        )
+            raise gone from error
+        raise gone
 
     def addresses(self) -> list[str]:
         return sorted(self.workers())
@@ -209,12 +283,6 @@ class DaskWorkers(Closing):
         for fleet in self._fleets:
             fleet.close()
         self._held.close()
-
-
-def _machine_memory() -> int:
-    import psutil
-
-    return int(psutil.virtual_memory().total)
 
 
 def _quietly(close: Callable[[], None]) -> None:

@@ -6,6 +6,7 @@ takes over, and the driver has the state.
 
 from __future__ import annotations
 
+import os
 import socket
 import tempfile
 import time
@@ -16,6 +17,7 @@ from typing import Any, NamedTuple
 import numba
 import numpy as np
 
+from mapper.fleet.engine_settings import KEEP, MALLOC
 from mapper.fleet.fleet import LocalFleet
 from mapper.fleet.ledger import Update, updated
 from mapper.fleet.sent import to_send, total_to_send
@@ -39,17 +41,24 @@ class Answer(NamedTuple):
 
 
 class About(NamedTuple):
-    """Who a worker is: versions must be those of the driver."""
+    """Who a worker is: versions must be those of the driver.
+
+    keeps_memory : whether its allocator keeps large blocks that are free
+    """
 
     host: str
     versions: tuple[tuple[str, str], ...]
     peak_rss_bytes: int
+    keeps_memory: bool
 
 
 def about() -> About:
     """Who this process is."""
     versions = (("mapper", version()), ("numpy", np.__version__), ("numba", numba.__version__))
-    return About(socket.gethostname(), versions, peak_rss_bytes())
+    keeps = all(os.environ.get(name, "").isdecimal() for name in MALLOC) and all(
+        int(os.environ[name]) >= KEEP for name in MALLOC
+    )
+    return About(socket.gethostname(), versions, peak_rss_bytes(), keeps)
 
 
 class Owner:

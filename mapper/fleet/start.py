@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mapper.errors import UsageError, shown
-from mapper.fleet.workers import PATIENCE, Asked
+from mapper.fleet.slurm_step import SlurmStep
+from mapper.fleet.workers import PATIENCE, SYSTEMS, Asked, batch_jobs
+from mapper.runtime.callbacks import ignore
 from storage.extras import DISTRIBUTION
 
 if TYPE_CHECKING:
@@ -16,16 +19,17 @@ if TYPE_CHECKING:
 
 MOST = 1024  # processes on one machine
 WORDS = (
-    "give a number of processes, the address of a Dask scheduler (tcp://host:port), or its file "
-    "(.json)"
+    "give a number of processes, the address of a Dask scheduler (tcp://host:port), its file "
+    f"(.json), srun, or jobs of a batch system: {', '.join(f'{name}:N' for name in SYSTEMS)}"
 )
+SRUN = "srun"
 
 
 def parse_workers(text: str) -> int | str:
     """What `--workers` names; raises `ValueError` with what it may be."""
     if text.isdecimal() and len(text) < 10 and 1 <= int(text) <= MOST:
         return int(text)
-    if "://" in text:
+    if "://" in text or text == SRUN or batch_jobs(text) is not None:
         return text
     if text.endswith(".json"):
         if not Path(text).is_file():
@@ -36,8 +40,10 @@ def parse_workers(text: str) -> int | str:
 
 def check_workers(given: Any) -> Any:
     """What is given from Python: the same, or a client of Dask; raises `UsageError`."""
-    if given is None or type(given).__name__ == "Client":
+    if given is None or isinstance(given, SlurmStep) or type(given).__name__ == "Client":
         return given
+    if given == SRUN:
+        raise UsageError("workers: srun is of the command line; give the scheduler's file")
     try:
         return parse_workers(str(given) if isinstance(given, str | int) else "")
     except ValueError as error:
@@ -60,18 +66,25 @@ def ask_workers(
     where = check_workers(given)
     named = [name for name, value in (("--worker-threads", each), ("--worker-memory", memory))
              if value is not None]  # fmt: skip
-    if named and not isinstance(where, int):
-        raise UsageError(f"{named[0]} is of workers that are started: give --workers a number")
+    started = isinstance(where, int | SlurmStep) or (
+        isinstance(where, str) and batch_jobs(where) is not None
+    )
+    if named and not started:
+        raise UsageError(
+            f"{named[0]} is of workers that are started: give --workers a number, or jobs"
+        )
     if where is None:
         if patience is not None:
             raise UsageError("--patience is with workers; give --workers, too, or leave it out")
         return None
-    if each is None:
-        each = max(1, threads // where) if isinstance(where, int) else 1
+    if each is None and isinstance(where, int):
+        each = max(1, threads // where)
     return Asked(where, each, memory, patience or PATIENCE)
 
 
-def start_workers(asked: Asked, folder: Path) -> AbstractContextManager[DaskWorkers]:
+def start_workers(
+    asked: Asked, folder: Path, check: Callable[[], None] = ignore
+) -> AbstractContextManager[DaskWorkers]:
     """Workers of a run, see `DaskWorkers`; raises `UsageError` if they cannot be had."""
     try:
         engine = import_module("mapper.fleet.dask")
@@ -81,5 +94,20 @@ def start_workers(asked: Asked, folder: Path) -> AbstractContextManager[DaskWork
         raise UsageError(
             f"--workers needs the extra distributed: pip install '{DISTRIBUTION}[distributed]'"
         ) from error
-    found: AbstractContextManager[DaskWorkers] = engine.DaskWorkers(asked, folder)
+    found: AbstractContextManager[DaskWorkers] = engine.DaskWorkers(asked, folder, check)
     return found
+
+
+@contextmanager
+def ending(workers: Any) -> Iterator[None]:
+    """The other processes of a `SlurmStep` end with what is done here; of others this is nothing.
+
+    They may be there for nothing, as where the command line is wrong: then they are sought first.
+    """
+    try:
+        yield
+    finally:
+        if isinstance(workers, SlurmStep) and not workers.reached:
+            from mapper.fleet.clusters import shut_down
+
+            shut_down(workers.file, workers.workers)

@@ -13,19 +13,29 @@ if TYPE_CHECKING:
 
 
 PATIENCE = 600.0
+SYSTEMS = ("slurm", "pbs", "lsf", "sge", "oar", "htcondor")
+
+
+def batch_jobs(where: str) -> tuple[str, int] | None:
+    """The batch system and number of jobs that `SYSTEM:N` names; None if it is something else."""
+    system, colon, count = where.partition(":")
+    if colon and system in SYSTEMS and count.isdecimal() and len(count) < 10 and int(count):
+        return system, int(count)
+    return None
 
 
 class Asked(NamedTuple):
     """Which workers a run is to have.
 
-    where : how many processes, the address of a scheduler, its file, or a client, which stays the
-        caller's
-    threads, memory : of each worker that is started; bytes, None for what the machine has
+    where : how many processes, the address of a scheduler, its file, jobs as SYSTEM:N, a
+        `SlurmStep`, or a client, which stays the caller's
+    threads, memory : of each worker that is started; bytes, None for what the machine has, or what
+        the batch system is configured for
     patience : seconds that a run waits without any worker
     """
 
     where: Any
-    threads: int = 1
+    threads: int | None = 1
     memory: int | None = None
     patience: float = PATIENCE
 

@@ -152,8 +152,8 @@ def test_a_network_that_workers_do_not_see(two_workers: Any, tmp_path: Path) -> 
         ("4", 4),
         ("tcp://node:8786", "tcp://node:8786"),
         ("tls://a:1", "tls://a:1"),
-        
-        
+        ("slurm:4", "slurm:4"),
+        ("htcondor:16", "htcondor:16"),
     ],
 )
 def test_words(text: str, found: object) -> None:
@@ -162,7 +162,7 @@ def test_words(text: str, found: object) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "0", "-1", "2.5", "many", "slurm:4", "9" * 20, "1025"]
+    "text", ["", "0", "-1", "2.5", "many", "slurm:0", "slurm:", "lfs:4", "9" * 20, "1025"]
 )
 def test_words_that_name_no_workers(text: str) -> None:
     with pytest.raises(ValueError, match="names no workers; give a number of processes"):
