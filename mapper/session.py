@@ -25,6 +25,7 @@ from mapper.results.output import SCRATCH, make_report, scratch_in
 from mapper.results.output_folder import IMPORTED
 from mapper.runtime.memory_plan import enough_memory, make_plan
 from mapper.runtime.monitor import Monitor
+from mapper.runtime.worker_plan import plan_workers
 from mapper.settings import HOPS, Settings
 from mapper.warmup import compile_kernels, works_of_run
 from storage.files import real_path
@@ -133,10 +134,12 @@ def mapped(
                 workers = held.enter_context(
                     start_workers(request.workers, folder, monitor.stop.check)
                 )
+                limits, threads = workers.limits(), workers.threads()
+                plan_workers(network, chip, settings, plan, len(limits), threads).require(limits)
                 if workers.note:
                     listener.note(workers.note)
                 with monitor.untimed():
-                    workers.prepare(compile_kernels, works, workers.threads())
+                    workers.prepare(compile_kernels, works, threads)
         mapping = map_network(network, chip, settings, scratch, monitor, constraints, plan, workers)
         imported = original.path.parent == place.folder
         path = original.path

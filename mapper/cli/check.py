@@ -4,11 +4,20 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import asdict
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mapper.cli import options as common
 from mapper.cli import tuning
-from mapper.errors import DOES_NOT_FIT
+from mapper.errors import DOES_NOT_FIT, UsageError
 from storage.address import path_of
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from chipsim.chip.model import Chip
+    from mapper.runtime.memory_plan import Plan
+    from mapper.settings import Settings
+    from storage.store.network import NetworkFile
 
 EPILOG = """\
 examples:
@@ -33,6 +42,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     tuning.add_settings(parser)
     common.add_columns(parser)
     common.add_effort(parser, seed=False)
+    group = parser.add_argument_group("workers, as `mapper run --workers` has them")
+    group.add_argument(
+        "--workers", type=common.positive, metavar="N", help="what N workers need, and send"
+    )
+    common.add_worker_size(group)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -43,6 +57,8 @@ def run(options: argparse.Namespace) -> int:
     from mapper.runtime.memory_plan import enough_memory, make_plan
     from mapper.runtime.time_plan import processor_seconds
 
+    if options.workers is None and (options.worker_threads, options.worker_memory) != (None, None):
+        raise UsageError("--worker-threads and --worker-memory are of workers: give --workers N")
     settings = tuning.settings_of(options)
     chip, file = common.chip_of(options), common.constraints_of(options)
     with (
@@ -61,9 +77,10 @@ def run(options: argparse.Namespace) -> int:
         sample, enough = plan.sample, None
         if sample is not None and sample.thin:
             enough = enough_memory(network, chip, settings)
+        works = _Workers.of(options, network, chip, settings, plan, file is not None)
     fits = all(demand.fits for demand in found)
     result = {
-        "fits": fits and not plan.shortage,
+        "fits": fits and not plan.shortage and not works.shortage,
         "demands": [
             {**asdict(d), "fits": d.fits, "lacking": max(0, d.needed - d.available)} for d in found
         ],
@@ -74,6 +91,7 @@ def run(options: argparse.Namespace) -> int:
             "sample": None if sample is None else sample.facts(enough),
         },
         "split": None if relays is None else relays.facts(),
+        "workers": works.facts,
     }
     rows = [
         (d.limit, d.needed, d.available, d.largest, d.per_core, "yes" if d.fits else "NO")
@@ -81,13 +99,55 @@ def run(options: argparse.Namespace) -> int:
     ]
     heads = ("limit", "needed", "available", "largest vertex", "per core", "fits")
     table = columns(f"{options.network.name} on {chip.name}", heads, rows)
-    common.emit(options, result, [table, planned(plan, seconds)])
+    common.emit(options, result, [table, planned(plan, seconds), *works.tables])
+    if works.unused:
+        common.say(options, f"note: --workers is not used: {works.unused}")
     if sample is not None:
         common.say(options, f"note: {sample.describe(enough)}")
     if plan.shortage:
         common.complain(f"does not fit: {plan.shortage}")
         fits = False
+    if works.shortage:
+        common.complain(f"does not fit: {works.shortage}")
+        fits = False
     for demand in found:
         if not demand.fits:
             common.complain(f"does not fit: {demand}")
     return 0 if fits else DOES_NOT_FIT
+
+
+class _Workers(NamedTuple):
+    """What is to be said of workers.
+
+    unused : why a run would not use any; facts : for JSON, None if there is nothing to tell
+    """
+
+    shortage: str = ""
+    unused: str = ""
+    facts: dict[str, Any] | None = None
+    tables: tuple[Table, ...] = ()
+
+    @classmethod
+    def of(
+        cls,
+        options: argparse.Namespace,
+        network: NetworkFile,
+        chip: Chip,
+        settings: Settings,
+        plan: Plan,
+        constrained: bool,
+    ) -> _Workers:
+        from mapper.pipeline import looked_at_here
+        from mapper.results.tables import worker_plan
+        from mapper.runtime.worker_plan import plan_workers
+
+        count, given = options.workers, options.worker_memory
+        if count is None:
+            return cls()
+        unused = looked_at_here(settings.resolved(chip.delivery), plan, constrained)
+        if unused:
+            return cls(unused=unused)
+        threads = options.worker_threads or max(1, common.threads_of(options) // count)
+        found = plan_workers(network, chip, settings, plan, count, threads)
+        shortage = "" if given is None else found.shortage(given)
+        return cls(shortage, "", found.facts(given), (worker_plan(found, given),))

@@ -12,6 +12,7 @@ _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 if TYPE_CHECKING:
     from mapper.runtime.memory_plan import Plan
+    from mapper.runtime.worker_plan import WorkerPlan
 
 
 def number(value: Any) -> str:
@@ -295,6 +296,19 @@ def planned(plan: Plan, seconds: Mapping[str, float] | None = None) -> Table:
         read = [] if "read" in plan.stages else [("read", "", "")]
         rows = [(*row, seconds.get(row[0], "")) for row in read + rows]
     return columns(title, heads, rows)
+
+
+def worker_plan(plan: WorkerPlan, given: int | None) -> Table:
+    """What workers need, and what they send; given : bytes of memory of each, if that is known."""
+    of_given = "" if given is None else f" of {size(given)}"
+    title = (
+        f"{plan.count} workers of {plan.threads} threads: {size(plan.memory)}{of_given} memory and "
+        f"{size(plan.disk)} disk each, the driver {size(plan.driver)}"
+    )
+    rows = [(name, size(to), size(back)) for name, (to, back) in plan.sent.items()]
+    to, back = (sum(sent[way] for sent in plan.sent.values()) for way in (0, 1))
+    rows.append(("all", size(to), size(back)))
+    return columns(title, ("stage", "sent to workers", "sent by workers"), rows)
 
 
 def stages(entries: Sequence[Mapping[str, Any]]) -> Table:

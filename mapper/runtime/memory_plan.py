@@ -174,7 +174,7 @@ def enough_memory(network: NetworkFile, chip: Chip, settings: Settings) -> int |
     return memory
 
 
-def _block_bytes(network: NetworkFile) -> int:
+def block_bytes(network: NetworkFile) -> int:
     """A block at work: a connection takes two bytes of it at least, usually three."""
     return BLOCK_BYTES * min(network.connections, network.meta.largest_block_bytes // 2)
 
@@ -194,7 +194,7 @@ def _plan_streamed(network: NetworkFile, chip: Chip, settings: Settings) -> Plan
     memory is shared out decides the result, which is the same for any number of them."""
     n, memory = network.vertices, settings.memory_bytes
     m = min(network.connections, settings.degree * n)
-    block = _block_bytes(network)
+    block = block_bytes(network)
     for_each = block + NEURON_BYTES_PER_THREAD * n
     most = min(max(memory // THREADS_SHARE, 2 * for_each), MOST_THREADS * for_each)
     threads = max(1, min(settings.threads, most // max(for_each, 1)))
@@ -298,7 +298,7 @@ def _plan_streamed(network: NetworkFile, chip: Chip, settings: Settings) -> Plan
         memory,
         stages,
         int(
-            (0 if held else _row_bytes(network) * m)
+            (0 if held else row_bytes(network) * m)
             + LEVEL_ROW_BYTES * sum(contractions[:2])
             + (STEP_BYTES + REFINED_BYTES * refined) * n
         ),
@@ -320,7 +320,7 @@ def _plan_streamed(network: NetworkFile, chip: Chip, settings: Settings) -> Plan
     )
 
 
-def _row_bytes(network: NetworkFile) -> float:
+def row_bytes(network: NetworkFile) -> float:
     """Of a connection in a file of rows (`storage.scratch.packed`), ids in random order.
 
     Differences of ids are as those of random ones; what does not fit their unit follows in four
@@ -347,7 +347,7 @@ def _plan_classic(network: NetworkFile, settings: Settings) -> Plan:
     """Coarsening by pairs with a limit of 1/15 of a core leaves a few tenths of the connections
     for the coarsest graph, which is held in memory whatever the budget."""
     n, m = network.vertices, network.connections
-    base = _interpreter(network) + 3 * settings.threads * _block_bytes(network)
+    base = _interpreter(network) + 3 * settings.threads * block_bytes(network)
     budget = settings.memory_bytes // 4
     sort = min(budget, BYTES_PER_ENTRY * m)
     coarsest = int(3 * CLASSIC_CSR * CLASSIC_SHRINK**4 * m)

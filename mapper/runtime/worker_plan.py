@@ -1,0 +1,151 @@
+"""What workers will need, and what goes through the network, before a run starts.
+
+Bytes are counted from what the code sends and holds, and compared with measured ones
+(scripts/bench_workers.py).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from chipsim.chip.model import Chip
+from mapper.errors import DoesNotFitError
+from mapper.runtime.memory_plan import (
+    LEAST_MATRICES,
+    MATRIX_BYTES,
+    NEURON_BYTES_PER_THREAD,
+    Plan,
+    block_bytes,
+    megabytes,
+    most_parts,
+    row_bytes,
+)
+from mapper.runtime.sample import CLUSTERED
+from mapper.settings import Settings
+from storage.store.network import NetworkFile
+
+INTERPRETER = 280 << 20  # resident: Python, the engine, the compiled kernels, and their libraries
+TERMINATE = 0.95  # of its memory, above which a worker is ended
+SHARD_ENTRIES = 1 << 23  # whose results a worker holds at a time
+RESULT_BYTES = 11  # of an entry in results, as found and packed
+NEURON_BYTES = {  # of a worker: arrays of one entry a neuron, as they come and as they are
+    "read": 4,
+    "coarsen": 4 + 8 + 8 + 8,  # labels, loads and sizes, and the packed ones they come in
+    "initial partition": 8,
+    "refine blocks": 4 + 8 + 8,
+    "split blocks": 12,  # parts and ranks, the latter not packed
+    "uncoarsen and refine": 4 + 8 + 8,
+    "groups": 8,
+    "refine by hops": 4 + 8 + 8,
+}
+TO_EACH = {  # bytes of a neuron to each worker: a whole state or more, and what changes
+    "coarsen": 3 * (4 + 1) + 5 * 0.84,
+    "initial partition": 4,
+    "refine blocks": 3 * 2 + 4 * 0.2,
+    "split blocks": 2 + 4,
+    "uncoarsen and refine": 2 * 4 + 4 * 0.31,
+    "groups": 2,
+    "refine by hops": 2 * 4 + 4 * 0.31,
+}
+FROM_ALL = {  # bytes of a neuron from all workers: wishes, tables of moves, degrees
+    "read": 1,
+    "coarsen": 3 * 4 + 5 * 0.89,
+    "initial partition": 1,
+    "refine blocks": 8 * 0.25,
+    "split blocks": 2,
+    "uncoarsen and refine": 8 * 0.3,
+    "groups": 0,
+    "refine by hops": 8 * 0.3,
+}
+INNER = 0.57  # entries of rows that stay in their block, where ids are in natural order
+ENTRY = 3.2  # packed bytes of an entry that is sent
+PAIR = 6.0  # packed bytes of two groups with traffic
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerPlan:
+    """Workers of a run.
+
+    count, threads : how many workers, and threads of each
+    memory : bytes that each needs, with what it takes to run at all; driver : that the driver plans
+        with; disk : that each needs on average, for its rows
+    sent : bytes by stage: to all workers, and from them
+    """
+
+    count: int
+    threads: int
+    memory: int
+    driver: int
+    disk: int
+    sent: dict[str, tuple[int, int]]
+
+    def shortage(self, given: int, host: str = "") -> str:
+        """What a worker with so many bytes of memory is short of; empty if it is not."""
+        if self.memory <= given * TERMINATE:
+            return ""
+        need, where = int(self.memory / TERMINATE), f" on {host}" if host else ""
+        return (
+            f"each worker needs {megabytes(need)}, one{where} has {megabytes(given)} "
+            f"({megabytes(need - given)} short); give --worker-memory {-(-need // (1 << 20))}MiB"
+            + (", or fewer --worker-threads" if self.threads > 1 else "")
+        )
+
+    def require(self, limits: list[tuple[str, int]]) -> None:
+        """Raise `DoesNotFitError` if a worker has too little memory.
+
+        limits : host and bytes of each worker, 0 where nobody says
+        """
+        for host, given in limits:
+            if given and (short := self.shortage(given, host)):
+                raise DoesNotFitError(f"--workers: {short}")
+
+    def facts(self, given: int | None) -> dict[str, object]:
+        """For JSON; given : bytes of a worker, if they are known."""
+        return {
+            "count": self.count,
+            "threads": self.threads,
+            "memory": self.memory,
+            "given": given,
+            "driver": self.driver,
+            "disk": self.disk,
+            "stages": [
+                {"name": name, "bytes_to": to, "bytes_from": back}
+                for name, (to, back) in self.sent.items()
+            ],
+        }
+
+
+def plan_workers(
+    network: NetworkFile, chip: Chip, settings: Settings, plan: Plan, count: int, threads: int
+) -> WorkerPlan:
+    """The plan of workers for a run that streams its network; plan : of the driver."""
+    settings = settings.resolved(chip.delivery)
+    n = network.vertices
+    m = min(network.connections, settings.degree * n)
+    parts = most_parts(network, chip)
+    at_work = threads * block_bytes(network)
+    window = RESULT_BYTES * min(SHARD_ENTRIES, m)
+    scratch = threads * NEURON_BYTES_PER_THREAD * n
+    names = [name for name in NEURON_BYTES if name == "read" or name in plan.stages]
+    names += [] if "uncoarsen and refine" in names else ["uncoarsen and refine"]
+    matrix = MATRIX_BYTES * parts * parts
+    summed = LEAST_MATRICES * matrix <= plan.grouped  # else pairs come chunk by chunk
+    totals = matrix * threads + matrix // 4
+    stages = {name: NEURON_BYTES[name] * n + at_work + window for name in names}
+    stages["coarsen"] += scratch
+    if summed:
+        stages["groups"] += totals - window
+    sent = {}
+    clusters = n / CLUSTERED
+    extra = {
+        "initial partition": ENTRY * min(plan.sampled, settings.coarse_degree * clusters, m),
+        "split blocks": INNER * ENTRY * m,
+        "groups": PAIR * min(parts * parts, m) * (count if summed else 1),
+    }
+    for name in names:
+        to, back = TO_EACH.get(name, 0.0) * n * count, FROM_ALL[name] * n + extra.get(name, 0.0)
+        sent[name] = (int(to), int(back))
+    return WorkerPlan(
+        count, threads, INTERPRETER + max(stages.values()), plan.memory, int(row_bytes(network) * m / count),
+        sent,
+    )  # fmt: skip

@@ -1,0 +1,103 @@
+"""What workers will need, as it is planned, told by `check`, and required by `run`."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from chipsim.chip.model import Chip
+from mapper.errors import DoesNotFitError
+from mapper.runtime.memory_plan import make_plan
+from mapper.runtime.worker_plan import WorkerPlan, plan_workers
+from mapper.settings import preset
+from storage.store.network import NetworkFile
+from tests.mapper.conftest import Run
+from tests.mapper.helpers import random_network
+
+CHIP = Chip("small", 40, 40, neurons=32)
+
+
+def planned(folder: Path, count: int = 2, threads: int = 1, n: int = 2000) -> WorkerPlan:
+    path = folder / f"net-{n}.bin"
+    if not path.exists():
+        random_network(path, n, 20 * n)
+    settings = preset("default", memory_bytes=1 << 30)
+    with NetworkFile(path) as network:
+        plan = replace(make_plan(network, CHIP, settings), held=False, levels=False)
+        return plan_workers(network, CHIP, settings, plan, count, threads)
+
+
+def test_more_of_anything_needs_more(tmp_path: Path) -> None:
+    one = planned(tmp_path)
+    assert planned(tmp_path, threads=8).memory > one.memory
+    assert planned(tmp_path, n=20_000).memory > one.memory
+    assert planned(tmp_path, count=4).memory == one.memory
+    assert planned(tmp_path, count=4).disk == one.disk // 2
+    for name, (to, back) in planned(tmp_path, count=4).sent.items():
+        assert abs(to - 2 * one.sent[name][0]) <= 2
+        assert back >= one.sent[name][1]
+
+
+def test_workers_that_are_too_small(tmp_path: Path) -> None:
+    plan = planned(tmp_path, threads=2)
+    enough = int(plan.memory / 0.95) + 1
+    plan.require([("here", enough), ("elsewhere", 0)])
+    with pytest.raises(DoesNotFitError) as raised:
+        plan.require([("here", enough), ("there", enough - (1 << 20))])
+    text = str(raised.value)
+    assert text.startswith("--workers: each worker needs ")
+    assert "one on there has " in text
+    assert text.endswith("MiB, or fewer --worker-threads")
+    given = int(text.rpartition("--worker-memory ")[2].partition("MiB")[0]) << 20
+    plan.require([("there", given)])
+
+
+@pytest.fixture
+def streamed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The command for a network that is streamed."""
+    path = random_network(tmp_path / "net.bin", 2000, 40_000)
+
+    def plan(*given: Any) -> Any:
+        return replace(make_plan(*given), held=False, levels=False)
+
+    monkeypatch.setattr("mapper.runtime.memory_plan.make_plan", plan)
+    chip = ["--chip", "40x40", "--neurons-per-core", "32", "--memory", "1GiB"]
+    return ["check", str(path), *chip]
+
+
+def test_check_tells_what_workers_need(streamed: list[str], run: Run) -> None:
+    words = ("--workers", "3", "--worker-threads", "2", "--worker-memory", "2GiB")
+    found = run(*streamed, *words, "--json")
+    assert found.code == 0, found.err
+    told = json.loads(found.out)["workers"]
+    assert (told["count"], told["threads"], told["given"]) == (3, 2, 2 << 30)
+    assert 200 << 20 < told["memory"] < 1 << 30
+    assert {"read", "coarsen", "split blocks"} <= {stage["name"] for stage in told["stages"]}
+    shown = run(*streamed, *words)
+    assert "3 workers of 2 threads" in " ".join(shown.out.split())
+
+
+def test_check_refuses_workers_that_are_too_small(streamed: list[str], run: Run) -> None:
+    found = run(*streamed, "--workers", "2", "--worker-memory", "256MiB")
+    assert found.code == 3
+    line = found.err.splitlines()[-1]
+    assert line.startswith("does not fit: each worker needs ")
+
+
+def test_check_says_that_no_workers_are_used(run: Run, tmp_path: Path) -> None:
+    random_network(tmp_path / "net.bin", 40, 100)
+    found = run("check", str(tmp_path / "net.bin"), "--chip", "3x3", "--workers", "2", "--json")
+    assert found.code == 0
+    assert "note: --workers is not used: the network is held in memory" in found.err
+    assert json.loads(found.out)["workers"] is None
+
+
+def test_sizes_without_workers(run: Run, tmp_path: Path) -> None:
+    random_network(tmp_path / "net.bin", 40, 100)
+    found = run("check", str(tmp_path / "net.bin"), "--chip", "3x3", "--worker-memory", "2GiB")
+    assert found.code == 2
+    assert "are of workers: give --workers N" in found.err
