@@ -1,0 +1,397 @@
+"""`mapper run --workers`: processor time, memory, bytes and lost workers, against one process.
+
+    python scripts/bench_workers.py --work /tmp/workers                   # all parts, two cores
+    python scripts/bench_workers.py --work /tmp/workers --parts cost --sides 1024
+    python scripts/bench_workers.py --work /tmp/workers --model           # of clusters, computed
+    python scripts/bench_workers.py --work DIR --scaling srun:4 srun:16   # in a SLURM allocation
+
+Parts:
+
+* cost: two workers of one thread beside one process of two, in turn. Processor time is that of all
+  processes of the run. What they take to start and to load kernels is taken off by a small network:
+  the ratio is of what is above it. The mappings must have the same bytes.
+* kill: a worker is killed in each stage, once it has begun; the same bytes, and the seconds more.
+* step: a call of both workers with nothing to do.
+* seeds: `run --seeds 1..8 --workers 2` against eight runs one after the other.
+* model: the cost of an entry, a neuron and a step, measured on one network, and from these the
+  times of networks that do not fit this machine (`bench_workers_model.py`).
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import psutil
+from bench_common import Process, machine, mapper, need, run, say
+from bench_workers_model import Constants, print_model
+
+from mapper.results.tables import size
+
+MIB = 1 << 20
+SMALL = 200  # the side of a network whose run takes little more than to start
+LEAST_WORKER = 448  # MiB
+KILLED_AT = 512
+SEEDS_AT = 316
+SEEDS = 8
+CALLS = 300  # of the workers with nothing to do
+MEMORY = {SMALL: 256, SEEDS_AT: 320, KILLED_AT: 512, 1024: 1024, 2048: 2048, 3163: 3072}
+BARS = {"cost 1024": 1.4, "cost 2048": 1.3, "wall": 1.35, "step ms": 10.0, "seeds": 0.6, "kill": 15}
+PARTS = ("cost", "kill", "step", "seeds", "model")
+Rows = list[tuple[str, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """A run: how its processes went, the hash of its mapping, and its report."""
+
+    process: Process
+    mapping: str
+    report: dict[str, Any]
+
+    @property
+    def workers(self) -> dict[str, Any]:
+        """What is known of them; raises `SystemExit` if there were none."""
+        if "workers" not in self.report:
+            raise SystemExit("a run with --workers has had none: its network is too small")
+        found: dict[str, Any] = self.report["workers"]
+        return found
+
+
+class Bench:
+    """Runs on generated networks, which a folder keeps."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        self.options = options
+        self.folder: Path = options.work
+
+    def network(self, side: int, shuffled: bool = False) -> Path:
+        path = self.folder / f"cortex-{side}-{'shuffled' if shuffled else 'natural'}.bin"
+        if not path.exists():
+            say(f"making {path.name}")
+            reach = "6" if side <= 512 else "12"
+            words = ["--side", str(side), "--fanout", "50", "--sigma", reach, "--seed", "1"]
+            words += ["--long-range", "0.1", *(["--shuffle"] if shuffled else [])]
+            need(mapper("generate", "cortex", *words, str(path), "-q"))
+        return path
+
+    def command(self, side: int, *words: str, shuffled: bool = False) -> list[str]:
+        """A run that streams, whose result does not depend on `words` but for the seed."""
+        cores = -(-side // 16)
+        return mapper(
+            "run", str(self.network(side, shuffled)), "--chip", f"{cores}x{cores}",
+            "--neurons-per-core", "264", "--memory", f"{memory_of(side)}MiB", "--set",
+            "level-budget=1000", "--force", "-q", *words,
+        )  # fmt: skip
+
+    def run(
+        self, side: int, *words: str, shuffled: bool = False, before: Sequence[str] = ()
+    ) -> Ran:
+        """before : words before the command"""
+        output = self.folder / "result"
+        command = [*self.command(side, *words, shuffled=shuffled), "-o", str(output)]
+        process = run([*before, *command])
+        if process.failed:
+            raise SystemExit(f"side {side}, {' '.join(words)}: {process.failed}")
+        return taken(output, process)
+
+    @cached_property
+    def pairs(self) -> dict[int, list[tuple[Ran, Ran]]]:
+        """Runs without and with workers, in turn, by side; those of the small network first."""
+        found: dict[int, list[tuple[Ran, Ran]]] = {}
+        for side in (SMALL, *self.options.sides):
+            self.network(side)
+        for side in (SMALL, *self.options.sides):
+            self.run(SMALL, *two_workers(SMALL))  # compiles, if that is to be done
+            for _ in range(self.options.repeat):
+                one = self.run(side, "--threads", "2")
+                two = self.run(side, *two_workers(side))
+                found.setdefault(side, []).append((one, two))
+                if one.mapping != two.mapping:
+                    raise SystemExit(f"side {side}: the mapping is another one with workers")
+                cpu = f"{one.process.cpu_seconds:.1f} s, {two.process.cpu_seconds:.1f} s with"
+                say(f"side {side}: {cpu} workers, processor time")
+        return found
+
+
+def memory_of(side: int) -> int:
+    """MiB with which a sheet is streamed and its blocks see enough of it."""
+    return MEMORY.get(side, max(256, 1024 * side * side // 1024**2))
+
+
+def worker_memory(side: int) -> int:
+    """MiB of a worker: half of what the driver plans with, but what Python and the engine take."""
+    return max(memory_of(side) // 2, LEAST_WORKER)
+
+
+def two_workers(side: int) -> tuple[str, ...]:
+    half = worker_memory(side)
+    return (
+        "--threads", "2", "--workers", "2", "--worker-threads", "1",
+        "--worker-memory", f"{half}MiB",
+    )  # fmt: skip
+
+
+def taken(output: Path, process: Process) -> Ran:
+    """What a run has left behind, which is removed."""
+    digest = hashlib.sha256((output / "mapping.npz").read_bytes()).hexdigest()
+    report = json.loads((output / "report.json").read_text())
+    shutil.rmtree(output)
+    return Ran(process, digest, report)
+
+
+def verdict(value: float, bar: float | None) -> str:
+    if bar is None:
+        return ""
+    return f"<= {bar:g}: {'yes' if value <= bar else 'NO'}"
+
+
+def middle(values: Sequence[float]) -> float:
+    return sorted(values)[len(values) // 2]
+
+
+# Cost: processor time, wall time, memory, bytes
+
+
+def cost(bench: Bench) -> Iterator[Rows]:
+    start = [middle([ran.process.cpu_seconds for ran in some]) for some in zip(
+        *bench.pairs[SMALL], strict=True)]  # fmt: skip
+    wall = [middle([ran.process.seconds for ran in some]) for some in zip(
+        *bench.pairs[SMALL], strict=True)]  # fmt: skip
+    rows: Rows = [("side", "what", "one process", "2 workers", "ratio", "bar")]
+    rows.append(
+        (str(SMALL), "CPU s, taken off", *(f"{one:.1f}" for one in start), "", "")
+    )  # fmt: skip
+    for side in bench.options.sides:
+        pairs = bench.pairs[side]
+        ratio = middle([
+            (two.process.cpu_seconds - start[1]) / (one.process.cpu_seconds - start[0])
+            for one, two in pairs
+        ])  # fmt: skip
+        one, two = pairs[0]
+        bar = BARS.get(f"cost {side}")
+        rows.append((
+            str(side), "CPU s", f"{one.process.cpu_seconds:.1f}", f"{two.process.cpu_seconds:.1f}",
+            f"{ratio:.2f}", verdict(ratio, bar),
+        ))  # fmt: skip
+        ratio = middle([
+            (two.process.seconds - wall[1]) / (one.process.seconds - wall[0]) for one, two in pairs
+        ])  # fmt: skip
+        bar = BARS["wall"] if side == 2048 else None
+        rows.append((
+            str(side), "wall s", f"{one.process.seconds:.1f}", f"{two.process.seconds:.1f}",
+            f"{ratio:.2f}", verdict(ratio, bar),
+        ))  # fmt: skip
+        driver = max(two.report["resources"]["peak_rss_bytes"] for _, two in pairs)
+        alone = max(one.report["resources"]["peak_rss_bytes"] for one, _ in pairs)
+        asked = memory_of(side) * MIB
+        rows.append((
+            str(side), "driver, peak", size(alone), size(driver), f"{driver / asked:.2f}",
+            verdict(driver / asked, 1.0),
+        ))  # fmt: skip
+        peak = max(max(two.workers["peak_rss_bytes"]) for _, two in pairs)
+        asked = worker_memory(side) * MIB
+        rows.append((
+            str(side), "worker, peak", "", size(peak), f"{peak / asked:.2f}",
+            verdict(peak / asked, 1.0),
+        ))  # fmt: skip
+    yield rows
+    for side in bench.options.sides:
+        yield bytes_by_stage(side, bench.pairs[side][0][1])
+
+
+def bytes_by_stage(side: int, ran: Ran) -> Rows:
+    """Bytes of each stage in units of the neurons, to a worker and from all; what it waited."""
+    n, found = ran.report["network"]["neurons"], ran.workers
+    rows: Rows = [(f"side {side}", "calls", "waited s", "CPU s", "to a worker / n", "from all / n")]
+    for stage in found["stages"]:
+        rows.append((
+            stage["name"], str(stage["calls"]), f"{stage['seconds']:.2f}",
+            f"{stage['cpu_seconds']:.2f}", f"{stage['bytes_to'] / found['count'] / n:.2f}",
+            f"{stage['bytes_from'] / n:.2f}",
+        ))  # fmt: skip
+    to, back = (
+        sum(stage[name] for stage in found["stages"]) for name in ("bytes_to", "bytes_from")
+    )
+    rows.append(("all", "", "", "", f"{to / found['count'] / n:.2f}", f"{back / n:.2f}"))
+    return rows
+
+
+# Kill: a worker in each stage
+
+
+def kill(bench: Bench) -> Iterator[Rows]:
+    whole = bench.run(KILLED_AT, *two_workers(KILLED_AT))
+    rows: Rows = [(f"killed, side {KILLED_AT}", "same bytes", "replaced", "seconds more", "bar")]
+    lengths = {stage["name"]: stage["seconds"] for stage in whole.report["stages"]}
+    names = list(lengths)
+    for stage in [one["name"] for one in whole.workers["stages"] if one["name"] in lengths]:
+        before = names[: names.index(stage)]
+        output = bench.folder / "killed"
+        log = bench.folder / "killed.partial" / "run.log"
+        shutil.rmtree(log.parent, ignore_errors=True)
+        command = [*bench.command(KILLED_AT, *two_workers(KILLED_AT)), "-o", str(output)]
+        started = time.perf_counter()
+        child = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+        done = kill_in(child, log, before[-1] if before else "", lengths[stage] / 4)
+        code = child.wait()
+        seconds = time.perf_counter() - started
+        if code:
+            raise SystemExit(f"a worker was killed in {stage!r}: exit code {code}")
+        ran = taken(output, Process(seconds, 0.0, 0, 0, "", None))
+        more = seconds - whole.process.seconds
+        same = "yes" if ran.mapping == whole.mapping else "NO"
+        replaced = ran.workers["replaced"] if done else "not killed"
+        rows.append((stage, same, f"{replaced}", f"{more:.1f}", verdict(more, BARS["kill"])))
+        say(" | ".join(rows[-1]))
+    yield rows
+
+
+def kill_in(child: subprocess.Popen[bytes], log: Path, before: str, wait: float) -> bool:
+    """Kill a worker of a run some seconds after the stage `before` has ended."""
+    while child.poll() is None:
+        with suppress(OSError):
+            text = log.read_text()
+            ended = f" {before}: " in text and " s CPU" in text.partition(f" {before}: ")[2]
+            if ended or not before:
+                break
+        time.sleep(0.02)
+    time.sleep(wait)
+    with suppress(psutil.Error):
+        for process in psutil.Process(child.pid).children(recursive=True):
+            if "spawn_main" in " ".join(process.cmdline()):
+                os.kill(process.pid, signal.SIGKILL)
+                return True
+    return False
+
+
+# Step, and seeds
+
+
+def step_milliseconds(bench: Bench) -> float:
+    """A call of two workers that do nothing, in milliseconds."""
+    from bench_workers_steps import milliseconds_of_a_step
+
+    return milliseconds_of_a_step(bench.network(SMALL), bench.folder, CALLS)
+
+
+def step(bench: Bench) -> Iterator[Rows]:
+    took = step_milliseconds(bench)
+    yield [
+        ("step of 2 workers", "ms", "bar"),
+        ("nothing to do", f"{took:.1f}", verdict(took, BARS["step ms"])),
+    ]
+
+
+def seeds(bench: Bench) -> Iterator[Rows]:
+    bench.run(SEEDS_AT, "--threads", "2")
+    started = time.perf_counter()
+    found = [bench.run(SEEDS_AT, "--threads", "2", "--seed", str(1 + k)) for k in range(SEEDS)]
+    alone = time.perf_counter() - started, sum(ran.process.cpu_seconds for ran in found)
+    output = bench.folder / "seeds"
+    words = ("--seeds", f"1..{SEEDS}", "--workers", "2", "--threads", "1", "-o", str(output))
+    together = run(bench.command(SEEDS_AT, *words))
+    if together.failed:
+        raise SystemExit(f"--seeds: {together.failed}")
+    for seed, ran in enumerate(found, 1):
+        path = output / f"seed-{seed}" / "mapping.npz"
+        if hashlib.sha256(path.read_bytes()).hexdigest() != ran.mapping:
+            raise SystemExit(f"seed {seed}: the mapping is another one among others")
+    shutil.rmtree(output)
+    ratio = together.seconds / alone[0]
+    yield [
+        (f"{SEEDS} seeds, side {SEEDS_AT}", "in sequence", "2 workers", "ratio", "bar"),
+        ("wall s", f"{alone[0]:.1f}", f"{together.seconds:.1f}", f"{ratio:.2f}",
+         verdict(ratio, BARS["seeds"])),
+        ("CPU s", f"{alone[1]:.1f}", f"{together.cpu_seconds:.1f}",
+         f"{together.cpu_seconds / alone[1]:.2f}", ""),
+    ]  # fmt: skip
+
+
+# Model, and scaling
+
+
+def model(bench: Bench) -> Iterator[Rows]:
+    side = bench.options.sides[0]
+    took = step_milliseconds(bench)
+    found = {}
+    for shuffled in (False, True):
+        words = {"shuffled": shuffled}
+        one = bench.run(side, "--threads", "2", **words)
+        two = bench.run(side, *two_workers(side), **words)
+        name = "shuffled" if shuffled else "natural"
+        found[name] = Constants.of(one.report, two.report, took)
+    yield print_model(found)
+
+
+def scaling(bench: Bench) -> Iterator[Rows]:
+    """Runs of each side with each kind of workers that is asked for."""
+    heads = ("side", "--workers", "workers", "threads", "wall s", "speed-up", "efficiency", "same")
+    rows: Rows = [heads]
+    for side in bench.options.sides:
+        first: Ran | None = None
+        for words in bench.options.scaling:
+            kind, _, count = words.partition(":")
+            before = ["srun", "-n", str(int(count) + 2)] if kind == "srun" else []
+            ran = bench.run(side, "--workers", kind if before else words, before=before)
+            first = first or ran
+            faster = first.process.seconds / ran.process.seconds
+            ideal = ran.workers["threads"] / first.workers["threads"]
+            rows.append((
+                str(side), words, str(ran.workers["count"]), str(ran.workers["threads"]),
+                f"{ran.process.seconds:.1f}", f"{faster:.2f}", f"{faster / ideal:.2f}",
+                "yes" if ran.mapping == first.mapping else "NO",
+            ))  # fmt: skip
+            say(" | ".join(rows[-1]))
+    yield rows
+
+
+def show(rows: Rows) -> None:
+    print("| " + " | ".join(rows[0]) + " |")
+    print("|" + "---|" * len(rows[0]))
+    for row in rows[1:]:
+        print("| " + " | ".join(row) + " |")
+    print(flush=True)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    add = parser.add_argument
+    add("--work", type=Path, required=True, help="folder for networks and results")
+    add("--parts", nargs="+", choices=PARTS, default=PARTS)
+    add("--sides", type=int, nargs="+", default=[1024, 2048], help="of the sheets of cost")
+    add("--repeat", type=int, default=1, help="medians of so many runs")
+    add("--model", action="store_true", help="the same as --parts model")
+    add("--scaling", nargs="+", metavar="W", help="--workers, or srun:N; a run with each, no parts")
+    options = parser.parse_args()
+    options.work = options.work.resolve()
+    options.work.mkdir(parents=True, exist_ok=True)
+    about = machine()
+    print(f"{about['cpu']}, {about['cores']} cores, {size(about['memory_bytes'])}\n", flush=True)
+    bench, found = Bench(options), []
+    makers = {"cost": cost, "kill": kill, "step": step, "seeds": seeds, "model": model}
+    chosen = [scaling] if options.scaling else [
+        makers[name] for name in (["model"] if options.model else options.parts)
+    ]  # fmt: skip
+    for maker in chosen:
+        for rows in maker(bench):
+            show(rows)
+            found += rows
+    return 1 if any("NO" in cell.split() for row in found for cell in row) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,106 @@
+"""Times on clusters from constants of this machine, for `bench_workers.py --model`.
+
+Passes over rows cost by the entry, what the driver settles costs by the neuron, and so do the
+bytes that go to each worker and come from all. Larger networks miss caches more often, and driver
+and workers do not wait for each other here: the figures are computed ones.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+AT_WORKERS = 8  # cores, each as slow as 1.5 of those measured
+SLOWER = 1.5
+LAB, CLUSTER = (0.125e9, 0.5e9), (1.25e9, 10e9)  # bytes a second: of the network, of shared files
+NETWORKS = (
+    ("1e8, 1e10, lab", 1e8, 1e10, LAB, (("natural", 8), ("shuffled", 8))),
+    ("1e9, 1e11", 1e9, 1e11, CLUSTER, (
+        ("natural", 16), ("natural", 64), ("natural", 256), ("shuffled", 64))),
+    ("1e9, 1e12", 1e9, 1e12, CLUSTER, (("natural", 16), ("natural", 64), ("natural", 256))),
+)  # fmt: skip
+HEADS = (
+    "network", "ids", "one machine, s", "workers", "read", "passes", "driver", "network", "steps",
+    "s", "efficiency",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Constants:
+    """Of one network, measured.
+
+    read, look : seconds of processor time an entry: the first look, and all the others
+    settle : of the driver, a neuron; file : bytes of the network, an entry
+    to, back : bytes a neuron that go to each worker, and come from all
+    calls : of workers in a run; call : seconds of one that two workers have nothing to do in
+    """
+
+    read: float
+    look: float
+    settle: float
+    file: float
+    to: float
+    back: float
+    calls: int
+    call: float
+
+    @classmethod
+    def of(cls, alone: dict[str, Any], worked: dict[str, Any], milliseconds: float) -> Constants:
+        """From the reports of a run without and of one with workers."""
+        network, used = worked["network"], worked["workers"]
+        n, entries = network["neurons"], 2 * network["synapses"]
+        stages = {stage["name"]: stage for stage in used["stages"]}
+        first = stages.pop("read")["cpu_seconds"]
+        look = sum(stage["cpu_seconds"] for stage in stages.values())
+        look += sum(one["cpu_seconds"] for one in alone["stages"] if one["name"] == "score")
+        settle = sum(
+            one["cpu_seconds"] for one in worked["stages"] if one["name"] not in ("read", "score")
+        )
+        sent = sum(stage["bytes_to"] for stage in used["stages"]) / used["count"]
+        got = sum(stage["bytes_from"] for stage in used["stages"])
+        calls = sum(stage["calls"] for stage in used["stages"])
+        size = network["bytes"] / entries
+        return cls(
+            first / entries, look / entries, settle / n, size, sent / n, got / n, calls,
+            milliseconds / 1000,
+        )  # fmt: skip
+
+    def seconds(
+        self, n: float, synapses: float, speeds: tuple[float, float], workers: int
+    ) -> list[float]:
+        """Reading, passes, driver, network, steps."""
+        network, shared = speeds
+        entries, cores = 2 * synapses, workers * AT_WORKERS
+        return [
+            max(SLOWER * self.read * entries / cores, self.file * entries / shared),
+            SLOWER * self.look * entries / cores,
+            SLOWER * self.settle * n,
+            n * (self.to * workers + self.back) / network,
+            self.calls * self.call * workers / 2,
+        ]
+
+    def alone(self, n: float, synapses: float) -> float:
+        """Seconds of one machine, without workers."""
+        entries = 2 * synapses
+        return SLOWER * ((self.read + self.look) * entries / AT_WORKERS + self.settle * n)
+
+
+def print_model(found: dict[str, Constants]) -> list[tuple[str, ...]]:
+    """Rows of the table of computed times; the constants come before."""
+    for ids, one in found.items():
+        print(
+            f"{ids}: reading {1e9 * one.read:.0f} ns and passes {1e9 * one.look:.0f} ns an entry, "
+            f"driver {1e9 * one.settle:.0f} ns a neuron, {one.to:.1f} B a neuron to each worker, "
+            f"{one.back:.1f} B from all, {one.calls} calls of {1000 * one.call:.1f} ms\n"
+        )
+    rows = [HEADS]
+    for name, n, synapses, speeds, cases in NETWORKS:
+        for ids, workers in cases:
+            one = found[ids]
+            parts = one.seconds(n, synapses, speeds, workers)
+            alone, total = one.alone(n, synapses), sum(parts)
+            rows.append((
+                name, ids, f"{alone:,.0f}", str(workers), *(f"{part:,.0f}" for part in parts),
+                f"{total:,.0f}", f"{alone / workers / total:.2f}",
+            ))  # fmt: skip
+    return rows

@@ -1,0 +1,35 @@
+"""What a call of workers costs that have nothing to do, for `bench_workers.py`."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+from mapper.fleet.shard import State
+from mapper.fleet.start import start_workers
+from mapper.fleet.workers import Asked
+from mapper.graph.network_rows import NetworkRows
+from mapper.runtime.monitor import Monitor
+from storage.store.network import NetworkFile
+
+
+def nothing(*_: Any) -> None:
+    """A work that does nothing."""
+
+
+def milliseconds_of_a_step(path: Path, folder: Path, calls: int) -> float:
+    """The median call of two workers, each with a chunk, whose rows it has by then."""
+    with NetworkFile(path) as network:
+        source = NetworkRows(path, network.identity, 0, 1, network.connections)
+        chunks, entries = network.block_count, network.connections
+    took = []
+    with start_workers(Asked(2), folder) as workers, Monitor() as monitor:
+        fleet = workers.fleet(source, chunks, entries, monitor)
+        fleet.begin(State.none())
+        for _ in range(calls):
+            start = time.perf_counter()
+            list(fleet.each(nothing, range(2)))
+            took.append(time.perf_counter() - start)
+        workers.close()
+    return 1000 * sorted(took)[calls // 2]
