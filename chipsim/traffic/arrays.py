@@ -20,7 +20,7 @@ from chipsim.traffic.links import Totals, loads_of, turns_of
 from chipsim.traffic.machines import Costs
 from chipsim.traffic.pairs import PairTable
 from chipsim.traffic.profile import Profile
-from chipsim.traffic.sweep import SUM_LIMIT, Sweep
+from chipsim.traffic.sweep import SUM_LIMIT, Sweep, Swept
 from chipsim.workers import map_ordered
 
 _Integer = TypeVar("_Integer", np.int32, np.int64)
@@ -98,6 +98,7 @@ def measure(
     units: Units = UNITS,
     threads: int = 1,
     scratch: Path | None = None,
+    swept: Iterable[Swept] = (),
 ) -> Traffic:
     """Stream ``blocks`` once and gather all loads.
 
@@ -126,6 +127,8 @@ def measure(
     scratch
         Folder for temporary files, used where the core pairs would take hundreds of megabytes;
         None keeps them in memory.
+    swept
+        What other processes have gathered of blocks that are not among ``blocks``.
 
     Raises
     ------
@@ -141,6 +144,8 @@ def measure(
         _add_source(sweep, blocks, threads)
     else:
         _exhaust(map_ordered(sweep.add, blocks, threads))
+    for part in swept:
+        sweep.join(part)
     if sweep.vertices != len(core):
         raise ChipError(
             f"the blocks hold {sweep.vertices} vertices, the mapping {len(core)} neurons; "

@@ -62,7 +62,10 @@ class PairSums:
         if not len(keys):
             return
         data = np.empty(_ENTRY_BYTES * len(keys), dtype=np.uint8)
-        run = Run(data[: _encode(keys, sums, data)].copy(), len(keys))
+        self.add_run(Run(data[: _encode(keys, sums, data)].copy(), len(keys)))
+
+    def add_run(self, run: Run) -> None:
+        """Add what others have summed, see `PairTable.run`."""
         while (other := self._partner(run)) is not None:
             run = self._merged(other, run)
 
@@ -105,17 +108,19 @@ class PairTable:
     """The core pairs with traffic, sorted by source and then target.
 
     Traffic within a core is there too, with source = target. ``len()`` is the number of pairs.
+
+    run : the same as one string, for other processes
     """
 
     def __init__(self, cores: int, run: Run) -> None:
         self._cores = cores
-        self._run = run
+        self.run = run
         starts = np.zeros((run.count // STRIPE_PAIRS + 2, 3), dtype=np.int64)
         used = _cut(run.data, cores, STRIPE_PAIRS, starts)
         self._starts = starts[: used + 1]
 
     def __len__(self) -> int:
-        return self._run.count
+        return self.run.count
 
     @property
     def stripes(self) -> int:
@@ -140,7 +145,7 @@ class PairTable:
         source = np.empty(count, dtype=np.int32)
         target = np.empty(count, dtype=np.int32)
         weight = np.empty(count, dtype=np.int64)
-        _decode(self._run.data, at, key, self._cores, source, target, weight)
+        _decode(self.run.data, at, key, self._cores, source, target, weight)
         return source, target, weight
 
 

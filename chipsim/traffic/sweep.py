@@ -14,8 +14,10 @@ for each thread, plus the core pairs with traffic.
 
 from __future__ import annotations
 
+from dataclasses import fields
 from pathlib import Path
 from threading import Lock
+from typing import NamedTuple
 
 import numpy as np
 
@@ -25,7 +27,7 @@ from chipsim.errors import ChipError
 from chipsim.protocols import Int32Array, Int64Array, SynapseBlock
 from chipsim.traffic.activity import Activity
 from chipsim.traffic.links import new_differences
-from chipsim.traffic.pairs import PairSums
+from chipsim.traffic.pairs import PairSums, Run
 from chipsim.traffic.routes import Routes
 from chipsim.traffic.sweep_kernel import (
     AXONS,
@@ -47,6 +49,24 @@ _FAULTS = {
     2: "a target is not a neuron; verify the network",
     3: "a weight is negative; weights are traffic, 0 or more",
 }
+
+
+class Swept(NamedTuple):
+    """What a sweep over some blocks has gathered, as other processes send it.
+
+    columns : ndarray[int64], shape (cores, 3): synapses, axons in, axons out
+    activity : ndarray[int64], shape (cores, 5), as of `Activity.add`
+    sums : connectivity, unicast hops, cost of packets to cores, vertices
+    about : sums that are watched, in float64: of weights, and of links of trees
+    """
+
+    columns: Int64Array
+    activity: Int64Array
+    core_links: Int64Array
+    tree_links: Int64Array
+    pairs: Run
+    sums: tuple[int, int, int, int]
+    about: tuple[float, float]
 
 
 class Sweep:
@@ -138,6 +158,44 @@ class Sweep:
             self.tree_links += tally.arrays.tree_links
             self.activity.add(tally.arrays.activity)
         self._idle.clear()
+
+    def swept(self) -> Swept:
+        """What was gathered, once it is complete."""
+        self.finish()
+        usage, activity = self.usage, self.activity
+        return Swept(
+            np.stack([usage.synapses, usage.axons_in, usage.axons_out], axis=1),
+            np.stack([getattr(activity, field.name) for field in fields(activity)], axis=1),
+            self.core_links,
+            self.tree_links,
+            self.pairs.table().run,
+            (self.connectivity, self.unicast_hops, self.core_cost, self.vertices),
+            (self._weight, self._tree_hops),
+        )
+
+    def join(self, other: Swept) -> None:
+        """Add what was gathered of other blocks; ChipError if a sum would exceed 2^62."""
+        for mine, more in zip(
+            (self.usage.synapses, self.usage.axons_in, self.usage.axons_out),
+            other.columns.T,
+            strict=True,
+        ):
+            mine += more
+        self.activity.add(other.activity)
+        self.core_links += other.core_links
+        self.tree_links += other.tree_links
+        self.pairs.add_run(other.pairs)
+        connectivity, unicast_hops, core_cost, vertices = other.sums
+        self.connectivity += connectivity
+        self.unicast_hops += unicast_hops
+        self.core_cost += core_cost
+        self.vertices += vertices
+        self._weight += other.about[0]
+        self._tree_hops += other.about[1]
+        if self._weight >= SUM_LIMIT:
+            raise ChipError("weights add up to over 2^62; use a coarser weight unit")
+        if self._tree_hops >= SUM_LIMIT:
+            raise ChipError("multicast: rate * links exceeds 2^62; use a coarser rate unit")
 
     def _check(
         self, first: int, indptr: Int64Array, targets: Int32Array, weights: Int64Array

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from chipsim.chip.model import Chip
+    from mapper.fleet.ranges import Ranges
     from mapper.inputs.listener import Listener
     from mapper.inputs.source import Effort, Source
     from mapper.limits.constraints import ConstraintFile
@@ -45,6 +46,33 @@ def workers(text: str) -> int | str:
         return parse_workers(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from error
+
+
+WORKERS = "N processes, Dask's tcp://HOST:PORT or FILE.json, jobs as slurm:N"
+
+
+def add_workers(group: argparse._ActionsContainer, more: str = "") -> None:
+    """Who looks at the network."""
+    group.add_argument("--workers", type=workers, metavar="W", help=WORKERS + more)
+
+
+@contextmanager
+def ranges_of(options: argparse.Namespace) -> Iterator[Ranges | None]:
+    """Workers that look at the blocks of a network, if they are asked for."""
+    import tempfile
+
+    from mapper.fleet.start import SRUN, ask_workers, start_workers
+
+    if options.workers == SRUN:
+        raise UsageError("--workers srun is for `mapper run`; give the scheduler's file")
+    asked = ask_workers(options.workers, 1, getattr(options, "worker_threads", None))
+    if asked is None:
+        yield None
+        return
+    with tempfile.TemporaryDirectory() as folder, start_workers(asked, Path(folder)) as found:
+        if found.note:
+            say(options, found.note)
+        yield found.ranges
 
 
 def add_worker_size(group: argparse._ActionsContainer) -> None:

@@ -46,12 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     tuning.add_room(method)
     tuning.add_settings(method, old=tuning.OLD)
     common.add_effort(method)
-    method.add_argument(
-        "--workers",
-        type=common.workers,
-        metavar="W",
-        help="N processes, Dask's tcp://HOST:PORT or FILE.json, jobs as slurm:N, or srun",
-    )
+    common.add_workers(method, ", or srun")
     common.add_worker_size(method)
     method.add_argument(
         "--patience",

@@ -13,6 +13,7 @@ EPILOG = """\
 examples:
   mapper score net.bin result/mapping.npz --chip 16x16
   mapper score net.bin theirs.csv --chip loihi64 --json
+  mapper score /lustre/net.bin result/mapping.npz --chip 64x64 --workers slurm:16
 
 A csv file has one core id a line, or lines `neuron,core`. A mapping over a
 limit of the chip is scored all the same; the violations are listed and the
@@ -28,6 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     common.add_columns(parser)
     common.add_rates(parser)
     common.add_effort(parser, seed=False)
+    common.add_workers(parser)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -43,7 +45,11 @@ def run(options: argparse.Namespace) -> int:
         memory = common.memory_of(options) // 4
         with open_mapped(network, options.mapping, chip, memory, threads) as (whole, core):
             common.compile_kernels(options, "score")
-            traffic = measure_network(whole, chip, core, threads)
+            if whole is not network and options.workers is not None:
+                common.say(options, "note: --workers is not used: split neurons are scored here")
+                options.workers = None
+            with common.ranges_of(options) as ranges:
+                traffic = measure_network(whole, chip, core, threads, ranges=ranges)
         about = network_facts(network, options.network)
     broken = violations(chip, traffic.usage)
     metrics = summarise(chip, traffic)

@@ -15,6 +15,7 @@ examples:
   mapper verify result
   mapper verify out       (of compile: addresses and tokens of the programs)
   mapper verify result --network moved/net.bin
+  mapper verify /lustre/result --workers slurm:16
 """
 
 
@@ -25,6 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--network", type=path_of, metavar="NET", help="the network of DIR, if it was moved"
     )
+    common.add_workers(parser)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -32,6 +34,7 @@ def run(options: argparse.Namespace) -> int:
     from mapper.compiler.manifest import read_folder as read_compiled
     from mapper.compiler.verify import verify_compiled
     from mapper.evaluation.verify import verify_network
+    from mapper.fleet.ranges import all_at_once
     from mapper.results.output_folder import find_folder, read_folder
     from mapper.results.tables import facts
     from storage.store.sharded import is_sharded
@@ -40,7 +43,8 @@ def run(options: argparse.Namespace) -> int:
     if not options.path.is_dir() or is_sharded(options.path):
         if options.path.exists():
             common.compile_kernels(options, "verify")
-        found = verify_network(options.path)
+        with common.ranges_of(options) as ranges:
+            found = verify_network(_named(options, options.path), ranges or all_at_once)
         result = {"path": str(options.path), "valid": True, **found}
         common.emit(options, result, [facts(f"{options.path}: valid network", found)])
         return 0
@@ -57,15 +61,24 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
+def _named(options: argparse.Namespace, path: Path) -> Path:
+    """A path as workers in other folders know it, too."""
+    return path if options.workers is None else path.absolute()
+
+
 def _verify_folder(options: argparse.Namespace) -> tuple[Path, dict[str, Any]]:
     """The network of a mapping, and what was recomputed of both."""
     from mapper.evaluation.verify import verify_network
     from mapper.evaluation.verify_mapping import verify_mapping
+    from mapper.fleet.ranges import all_at_once
     from mapper.results.output import network_of, read_report
 
     report = read_report(options.path)
     network = network_of(options.path, options.network, report)
     if network.exists():
         common.compile_kernels(options, "verify")
-    verify_network(network)
-    return network, verify_mapping(options.path, report, network)
+    network = _named(options, network)
+    with common.ranges_of(options) as ranges:
+        each = ranges or all_at_once
+        verify_network(network, each)
+        return network, verify_mapping(options.path, report, network, each)

@@ -14,7 +14,7 @@ import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit
@@ -24,6 +24,7 @@ from mapper.errors import CheckFailedError
 from mapper.evaluation.verify_members import ZipMembers
 from mapper.evaluation.verify_numbers import decode_varints
 from mapper.evaluation.verify_weights import WeightCheck, has_weights
+from mapper.fleet.ranges import Ranges, all_at_once
 from storage.jsontext import parse_json, shown
 
 LARGEST_ID = 2**31 - 2  # docs/format.md: a network has at most 2^31 - 1 vertices
@@ -238,10 +239,15 @@ class SlowReader:
             return self.attribute("size")
         return np.ones(self.neurons, np.int64)
 
-    def connections(self) -> Iterator[Connections]:
-        """Block by block."""
+    @property
+    def blocks(self) -> int:
+        return -(-self.neurons // int(self.meta["block_size"]))
+
+    def connections(self, blocks: range | None = None) -> Iterator[Connections]:
+        """Block by block; blocks : some of them."""
         step = self.meta["block_size"]
-        for index, first in enumerate(range(0, self.neurons, step)):
+        for index in range(self.blocks) if blocks is None else blocks:
+            first = index * step
             member = f"blocks/{index:08d}"
             here = min(step, self.neurons - first)
             # of a vertex there is a count, of a connection a flag and three numbers at most
@@ -277,15 +283,30 @@ def _mixed(*columns: NDArray[np.int64]) -> int:
     return int(state.sum(dtype=np.uint64))
 
 
-def verify_network(path: Path) -> dict[str, Any]:
-    """Check everything that docs/format.md promises; returns counts. Raises `CheckFailedError`."""
+class Sums(NamedTuple):
+    """What is added up of the records of some blocks.
+
+    forward, backward : hashes of the synapses as both of their ends list them
+    longest : bytes of the longest block
+    """
+
+    entries: int
+    weight: int
+    forward: int
+    backward: int
+    longest: int
+    weights: WeightCheck
+
+
+def sum_blocks(blocks: range, path: Path) -> Sums:
+    """Read some blocks; raises `CheckFailedError` for what is wrong in one of them."""
     reader = SlowReader(path)
     try:
         meta, n = reader.meta, reader.neurons
         entries = weight = forward = backward = 0
-        weights = WeightCheck(path, meta, reader.read)
-        for index, part in enumerate(reader.connections()):
-            weights.add(index, int(np.count_nonzero(part.incoming == 0)))
+        weights = WeightCheck(path, meta)
+        for index, part in zip(blocks, reader.connections(blocks), strict=True):
+            weights.add(index, int(np.count_nonzero(part.incoming == 0)), reader.read)
             if part.other.size and (part.other.min() < 0 or part.other.max() >= n):
                 raise CheckFailedError(f"{path}: a connection leads beyond vertex {n - 1}")
             step = np.diff(part.other)
@@ -308,6 +329,26 @@ def verify_network(path: Path) -> dict[str, Any]:
             backward += _mixed(*(column[~ahead] for column in swapped))
             entries += part.owner.size
             weight += int(part.weight.sum())
+        return Sums(entries, weight, forward, backward, reader.longest, weights)
+    finally:
+        reader.close()
+
+
+def verify_network(path: Path, ranges: Ranges = all_at_once) -> dict[str, Any]:
+    """Check everything that docs/format.md promises; returns counts. Raises `CheckFailedError`.
+
+    ranges : who reads the blocks, see `mapper.fleet.ranges`
+    """
+    reader = SlowReader(path)
+    try:
+        meta, n = reader.meta, reader.neurons
+        entries = weight = forward = backward = longest = 0
+        weights = WeightCheck(path, meta)
+        for part in ranges(sum_blocks, reader.blocks, path):
+            entries, weight = entries + part.entries, weight + part.weight
+            forward, backward = forward + part.forward, backward + part.backward
+            longest = max(longest, part.longest)
+            weights.join(part.weights)
         if (forward - backward) % 2**64:
             raise CheckFailedError(f"{path}: a synapse is not listed alike at both of its ends")
         found = {
@@ -315,7 +356,7 @@ def verify_network(path: Path) -> dict[str, Any]:
             "synapses": entries // 2,
             "total_weight": weight // 2,
             "total_size": int(reader.sizes().sum()),
-            "largest_block_bytes": reader.longest,
+            "largest_block_bytes": longest,
         }
         for name, value in found.items():
             if meta[name] != value:

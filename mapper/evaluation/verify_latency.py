@@ -59,6 +59,11 @@ class Routers:
         _, first = np.unique(owner, return_index=True)
         np.add.at(self.entered, source[first], rate[first])
 
+    def join(self, other: Routers) -> None:
+        """Add other packets."""
+        self._count += other._count
+        self.entered += other.entered
+
     def _comes(self, links: Int64) -> Int64:
         """Loads of links, by the router that they lead to: shape (4, routers)."""
         right, left, down, up = links

@@ -216,6 +216,10 @@ class WalkedLinks:
             used = np.unique(np.concatenate(seen))
             np.add.at(self._loads.reshape(-1), used % size, rate[used // size])
 
+    def join(self, other: WalkedLinks) -> None:
+        """Add the loads by other spikes."""
+        self._loads += other._loads
+
     def _walk(self, source: Int64, target: Int64) -> list[tuple[Int64, Int64]]:
         """Which routes take a step, and over which link, step by step: the row first."""
         columns, rows = self._layout.routers
@@ -274,6 +278,14 @@ class Costs:
     def add_casts(self, a: Int64, b: Int64, rate: Int64) -> None:
         """Packets from core to core."""
         self.casts += int((self._layout.cost(a, b) * rate).sum())
+
+    def join(self, other: Costs) -> None:
+        """Add other spikes and packets."""
+        self.total += other.total
+        self.casts += other.casts
+        self.farthest = max(self.farthest, other.farthest)
+        for part in self.cut:
+            self.cut[part] += other.cut[part]
 
     def metrics(
         self, links: tuple[WalkedLinks, ...], weight: int,

@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 
 from chipsim.chip.presets import from_fields
 from mapper.errors import CheckFailedError
-from mapper.evaluation.verify import Connections, SlowReader
+from mapper.evaluation.verify import SlowReader
 from mapper.evaluation.verify_energy import Packets, energies, link_costs
-from mapper.evaluation.verify_latency import Routers, Steps, latency
-from mapper.evaluation.verify_machine import Costs, Layout, WalkedLinks
+from mapper.evaluation.verify_latency import latency
 from mapper.evaluation.verify_split import SplitReader, check_counts, read_table, require_arrays
-from mapper.evaluation.verify_ticks import Activity, ticks
-from mapper.evaluation.verify_traffic import Flows, Links
+from mapper.evaluation.verify_ticks import ticks
+from mapper.evaluation.verify_walk import Walk, walk_blocks
+from mapper.fleet.ranges import Ranges, all_at_once
 from mapper.limits.constraints import ConstraintFile, broken, constraints_in
 from storage.jsontext import shown
 
@@ -33,12 +33,15 @@ _PARTS = (
 TOLERANCE = 1e-9  # relative, between sums of floats in another order
 
 
-def verify_mapping(folder: Path, report: dict[str, Any], network: Path) -> dict[str, Any]:
+def verify_mapping(
+    folder: Path, report: dict[str, Any], network: Path, ranges: Ranges = all_at_once
+) -> dict[str, Any]:
     """Recompute limits and metrics; raises `CheckFailedError` at the first difference.
 
     Metrics that would take hours (`Flows.router_loads`) are named as `not_recomputed` instead.
 
     folder : output folder of a run, report : its report.json, network : the network file
+    ranges : who reads the blocks of a network without relay neurons
     """
     chip = from_fields(report["chip"], f"{folder}: chip of the report").to_json()
     cores = chip["width"] * chip["height"]
@@ -57,14 +60,21 @@ def verify_mapping(folder: Path, report: dict[str, Any], network: Path) -> dict[
         table = read_table(folder / "mapping.npz", reader.neurons)
         check_counts(folder, report.get("split"), table)
         if table is None:
-            walk = _Walk(reader, core, chip)
+            walk = Walk(core, chip)
+            walk.use_cores(reader.sizes())
+            packed = core.astype(np.int32)
+            for part in ranges(walk_blocks, reader.blocks, network, packed, chip):
+                walk.join(part)
         else:
             if table.core.min() < 0 or table.core.max() >= cores:
                 raise CheckFailedError(
                     f"{folder}: a core id of a relay neuron is outside 0..{cores - 1}"
                 )
             core = np.concatenate([core, table.core])
-            walk = _Walk(SplitReader(reader, table, folder), core, chip)
+            split = SplitReader(reader, table, folder)
+            walk = Walk(core, chip)
+            walk.use_cores(split.sizes())
+            walk.follow(split, split.connections())
         unit = reader.meta["weight_unit"]
         rate_unit = reader.meta["attributes"].get("rate", {"unit": unit})["unit"]
     finally:
@@ -112,7 +122,7 @@ def _nested(metrics: dict[str, Any]) -> dict[str, Any]:
 
 
 def _metrics(
-    walk: _Walk, chip: dict[str, Any], core: NDArray[np.int64], unit: float, rate_unit: float
+    walk: Walk, chip: dict[str, Any], core: NDArray[np.int64], unit: float, rate_unit: float
 ) -> dict[str, int | float | str]:
     """The metrics of the report that are recomputed, in real units."""
     used = np.unique(core)
@@ -177,7 +187,7 @@ def _metrics(
 
 
 def _latency(
-    walk: _Walk, chip: dict[str, Any], units: tuple[float, float], cycles: Any
+    walk: Walk, chip: dict[str, Any], units: tuple[float, float], cycles: Any
 ) -> dict[str, float | str]:
     """The latency of what the chip sends, spread over ticks of so many cycles."""
     time, way = chip["time"], chip.get("delivery", "synapse")
@@ -207,9 +217,6 @@ def _link_loads(name: str, loads: NDArray[np.int64], unit: float) -> dict[str, f
     }
 
 
-_LIMITS = ("neurons", "synapses", "axons_in", "axons_out")
-
-
 def _memory(chip: dict[str, Any], use: dict[str, NDArray[np.int64]]) -> NDArray[np.int64]:
     """Bits of the memory for synapses that each core uses."""
     synapse = chip["weight_bits"] + chip["index_bits"]
@@ -235,123 +242,6 @@ def _read_cores(path: Path, chip: dict[str, Any]) -> NDArray[np.int64]:
             f"{path}: core is {core.dtype} of shape {core.shape}, not a list of ids"
         )
     return core.astype(np.int64)
-
-
-class _Walk:
-    """One pass over all synapses: what they use of every core, and where their spikes go.
-
-    did : what the cores do
-    links, casts, trees : loads of links by packets to synapses, to cores, and multicast
-    through : where the same enter and leave routers, and turn in them
-    flows : between pairs of cores
-    steps : hops east-west, and north-south; latest : the longest way of a spike
-    """
-
-    def __init__(
-        self, reader: SlowReader | SplitReader, core: NDArray[np.int64], chip: dict[str, Any]
-    ) -> None:
-        cores = chip["width"] * chip["height"]
-        self.use = {name: np.zeros(cores, np.int64) for name in _LIMITS}
-        np.add.at(self.use["neurons"], core, reader.sizes())
-        if chip.get("single_target"):  # each neuron itself, and then its copies
-            np.add.at(self.use["axons_out"], core, 1)
-        self.did = Activity(cores)
-        self.weight = self.cut = self.hops = self.farthest = self.connectivity = 0
-        self.rated_hops = 0
-        self.steps, self.latest = np.zeros(2, np.int64), 0.0
-        self._times = np.array(link_costs(chip, "latency")) + chip["latency_router"]
-        self._chip = chip
-        self._core, self._cores = core, cores
-        self.layout = Layout.of(chip)
-        self.size = chip["width"], chip["height"]
-        self.costs: Costs | None = None
-        self.routes: tuple[WalkedLinks, ...] = ()
-        self.links: Links | WalkedLinks
-        self.casts: Links | WalkedLinks
-        self.trees: Links | WalkedLinks
-        if self.layout is None:
-            self.links, self.casts, self.trees = (Links(*self.size) for _ in range(3))
-        else:
-            self.size, self.costs = self.layout.routers, Costs(self.layout)
-            self.routes = tuple(WalkedLinks(self.layout) for _ in range(3))
-            self.links, self.casts, self.trees = self.routes
-        self.sent = {way: np.zeros(cores, np.int64) for way in ("synapse", "core")}
-        self.through = {way: Routers(*self.size) for way in ("synapse", "core", "tree")}
-        # On a torus there is no such check of routers.
-        self.flows = None if self.layout and self.layout.torus else Flows(*self.size)
-        rate = reader.attribute("rate") if "rate" in reader.meta["attributes"] else None
-        for part in reader.connections():
-            if part.owner.size:  # a block of neurons may be without any
-                self._add(part, rate, reader.meta["undirected"])
-
-    def _add(self, part: Connections, rate: NDArray[np.int64] | None, undirected: bool) -> None:
-        core, cores, width = self._core, self._cores, self._chip["width"]
-        ahead = part.incoming == 0
-        source, target, weight = part.owner[ahead], part.other[ahead], part.weight[ahead]
-        np.add.at(self.use["synapses"], core[target], 1)
-        reached = np.unique(source * cores + core[target])
-        np.add.at(self.use["axons_in"], reached % cores, 1)
-        pairs = reached
-        reached = reached[core[reached // cores] != reached % cores]
-        leaving = reached // cores
-        if self._chip.get("single_target"):
-            sources, cores_of = np.unique(pairs // cores, return_counts=True)
-            np.add.at(self.use["axons_out"], core[sources], cores_of - 1)
-        else:
-            np.add.at(self.use["axons_out"], core[leaving], 1)
-        first, last = int(part.owner.min()), int(part.owner.max())
-        if rate is None:  # the largest weight of the outgoing synapses
-            rates = np.zeros(last - first + 1, np.int64)
-            np.maximum.at(rates, source - first, weight)
-        else:
-            rates = rate[first : last + 1]
-        self.did.add(
-            core, pairs, rates[pairs // cores - first], core[target], rates[source - first]
-        )
-        self.connectivity += int(rates[leaving - first].sum())
-        self.casts.add(core[leaving], reached % cores, rates[leaving - first])
-        cast = self._ways(core[leaving], reached % cores)
-        self.through["core"].add(*cast, rates[leaving - first])
-        np.add.at(self.sent["core"], core[leaving], rates[leaving - first])
-        self.through["tree"].add_trees(leaving, *cast, rates[leaving - first])
-        if self.costs is not None:
-            self.costs.add_casts(core[leaving], reached % cores, rates[leaving - first])
-        self.trees.add_trees(core[first : last + 1], leaving - first, reached % cores, rates)
-        a, b = core[source], core[target]
-        if self.layout is None:
-            steps = np.abs(np.array([a % width - b % width, a // width - b // width]))
-        else:
-            steps = np.abs(np.array(self.layout.ways(a, b)))
-        distance = steps.sum(axis=0)
-        self.rated_hops += int((rates[source - first] * distance).sum())
-        if undirected:
-            once = source < target
-            source, target, weight = source[once], target[once], weight[once]
-            a, b, steps, distance = a[once], b[once], steps[:, once], distance[once]
-        self.weight += int(weight.sum())
-        self.cut += int(weight[a != b].sum())
-        self.hops += int((weight * distance).sum())
-        self.steps += (weight * steps).sum(axis=1)
-        ways = self._chip["latency_router"] + self._times @ steps[:, (weight > 0) & (a != b)]
-        self.latest = max(self.latest, float(ways.max(initial=0.0)))
-        self.farthest = max(self.farthest, int(distance[weight > 0].max(initial=0)))
-        np.add.at(self.did.weight, a, weight)
-        self.links.add(a, b, weight)
-        away = a != b
-        self.through["synapse"].add(*self._ways(a[away], b[away]), weight[away])
-        np.add.at(self.sent["synapse"], a[away], weight[away])
-        if self.costs is not None:
-            self.costs.add(a, b, weight)
-        if self.flows is not None:
-            at = self.layout.router if self.layout else np.asarray
-            self.flows.add(at(a), at(b), weight, a != b)
-
-    def _ways(self, a: NDArray[np.int64], b: NDArray[np.int64]) -> Steps:
-        """The routers of cores, and the steps between these along rows and columns."""
-        if self.layout is not None:
-            return self.layout.router(a), self.layout.router(b), *self.layout.ways(a, b)
-        (ya, xa), (yb, xb) = (np.divmod(core, self._chip["width"]) for core in (a, b))
-        return a, b, xb - xa, yb - ya
 
 
 def _check_constraints(

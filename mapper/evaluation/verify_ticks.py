@@ -35,6 +35,11 @@ class Activity:
         np.add.at(self.spikes, here[~own][first], rates[~own][first])
         np.add.at(self.events, targets, reaching)
 
+    def join(self, other: Activity) -> None:
+        """Add what the synapses of other neurons do."""
+        for mine, more in zip(vars(self).values(), vars(other).values(), strict=True):
+            mine += more
+
 
 def ticks(
     chip: dict[str, Any], did: Activity, neurons: NDArray[np.int64],

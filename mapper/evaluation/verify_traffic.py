@@ -71,6 +71,10 @@ class Links:
             np.add.at(ahead, (low[goes], x[goes]), weight[goes])
             np.add.at(ahead, (high[goes], x[goes]), -weight[goes])
 
+    def join(self, other: Links) -> None:
+        """Add the loads by other spikes."""
+        self._steps += other._steps
+
     def grid(self) -> Int64:
         """Load of the links that leave each router: right, left, down, up."""
         along = self._steps[:2].cumsum(axis=2), self._steps[2:].cumsum(axis=1)
@@ -101,6 +105,12 @@ class Flows:
         self._waiting.append((target[away] * self._cores + source[away], weight[away]))
         if sum(pairs.size for pairs, _ in self._waiting) > MERGE:
             self._merge()
+
+    def join(self, other: Flows) -> None:
+        """Add other spikes."""
+        other._merge()
+        self._waiting.append((other._pairs, other._weights))
+        self._merge()
 
     def _merge(self) -> None:
         pairs = np.concatenate([self._pairs, *(pairs for pairs, _ in self._waiting)])

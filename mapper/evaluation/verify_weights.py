@@ -38,17 +38,16 @@ def _values(raw: bytes, kind: int, count: int, where: str) -> NDArray[np.float64
 class WeightCheck:
     """Reads all members of weights, block by block, and compares their sums with meta.json."""
 
-    def __init__(
-        self, path: Path, meta: dict[str, Any], read: Callable[[str, int, int], bytes]
-    ) -> None:
-        """read : gives a member that can have so many bytes"""
-        self._path, self._meta, self._read = path, meta, read
+    def __init__(self, path: Path, meta: dict[str, Any]) -> None:
+        self._path, self._meta = path, meta
         self._found = {"self_loops": 0, "negative": 0, "zeros": 0, "largest_bytes": 0}
         self._ends: list[float] = []
         self._loops_read = 0
 
-    def add(self, index: int, outgoing: int) -> None:
+    def add(self, index: int, outgoing: int, read: Callable[[str, int, int], bytes]) -> None:
         """The weights of a block of so many outgoing connections.
+
+        read : gives a member that can have so many bytes
 
         Raises `CheckFailedError` for what docs/format.md rules out.
         """
@@ -56,7 +55,7 @@ class WeightCheck:
             return
         name = f"weights/{index:08d}"
         where = f"{self._path}: {name}"
-        raw = self._read(name, 2, 20 * (self._meta["connections"] + 2**31))
+        raw = read(name, 2, 20 * (self._meta["connections"] + 2**31))
         data = np.frombuffer(raw, np.uint8)
         last = np.flatnonzero(data[1:] < 128) + 2  # behind each number, if it were one
         loops = int(decode_varints(raw[1 : int(last[0])], where)[0]) if last.size else -1
@@ -75,6 +74,15 @@ class WeightCheck:
         self._found["zeros"] += int(np.count_nonzero(values == 0))
         self._found["largest_bytes"] = max(self._found["largest_bytes"], len(raw))
         self._ends += [float(values.min()), float(values.max())] if values.size else []
+
+    def join(self, other: WeightCheck) -> None:
+        """Add the weights of other blocks."""
+        largest = max(one._found["largest_bytes"] for one in (self, other))
+        for name, count in other._found.items():
+            self._found[name] += count
+        self._found["largest_bytes"] = largest
+        self._ends += other._ends
+        self._loops_read += other._loops_read
 
     def finish(self) -> None:
         """Compare with what meta.json says."""

@@ -11,21 +11,24 @@ import logging
 import shutil
 import socket
 import time
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import dask
-from distributed import Client
+import numpy as np
+from distributed import CancelledError, Client, KilledWorker
 
-from mapper.errors import ResumableError, UsageError
+from mapper.errors import MapperError, ResumableError, UsageError
 from mapper.fleet.clusters import COMES_WITHIN, batch_cluster, local_cluster, submit
 from mapper.fleet.engine_settings import KEEP, MALLOC, SETTINGS
 from mapper.fleet.owner import About, Owner, about
 from mapper.fleet.remote import LostError, RemoteFleet, new_account, result_of
 from mapper.fleet.slurm_step import SlurmStep
-from mapper.fleet.workers import Asked, RowSource, batch_jobs
+from mapper.fleet.workers import Asked, RowSource, batch_jobs, require_seen
 from mapper.runtime.callbacks import ignore
 from mapper.runtime.monitor import Monitor
 from storage.closing import Closing
@@ -34,6 +37,7 @@ ANSWERS_WITHIN = 15  # seconds in which a scheduler answers, and has a worker
 LOOKS_EVERY = 0.2  # seconds between two looks at who has come
 FOLDER = "workers"  # of rows of workers that are started
 LOGS = "worker-logs"  # of jobs
+TASKS = 4  # ranges of blocks for each thread
 
 
 class DaskWorkers(Closing):
@@ -214,10 +218,7 @@ class DaskWorkers(Closing):
         return self._known_to(self.client)
 
     def _known_to(self, client: Client) -> dict[str, Any]:
-        gone = ResumableError(
-            f"--workers: the scheduler at {client.scheduler.address} is gone; start another "
-            "and go on with --resume"
-        )
+        gone = self._gone(client)
         try:
             if client.status == "running":  # not the client's own copy, which names no workers
                 identity = client.sync(client.scheduler.identity, n_workers=-1)
@@ -225,6 +226,12 @@ class DaskWorkers(Closing):
         except (OSError, RuntimeError) as error:
             raise gone from error
         raise gone
+
+    def _gone(self, client: Client) -> ResumableError:
+        return ResumableError(
+            f"--workers: the scheduler at {client.scheduler.address} is gone; start another "
+            "and go on with --resume"
+        )
 
     def addresses(self) -> list[str]:
         return sorted(self.workers())
@@ -252,6 +259,46 @@ class DaskWorkers(Closing):
         if answer.error is not None:
             raise answer.error
         return owner
+
+    def ranges(self, work: Callable[..., Any], count: int, *arguments: Any) -> Iterator[Any]:
+        """What `work(range, *arguments)` gives of ranges that have 0 .. count-1, in their order.
+
+        A range whose worker is lost is done by another, three times; raises what a work raises.
+        """
+        for path in arguments:
+            if isinstance(path, Path):
+                self.client.run(require_seen, path)
+        pieces = TASKS * sum(int(one["nthreads"]) for one in self.workers().values())
+        ends = np.linspace(0, count, min(max(1, count), pieces) + 1).astype(int).tolist()
+        with self.client.as_current(), warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # that mappings are large
+            futures = [
+                self.client.submit(work, range(low, high), *arguments, pure=False, retries=0)
+                for low, high in pairwise(ends)
+            ]
+        try:
+            while futures:
+                yield self._result(futures.pop(0))
+        finally:
+            _quietly(lambda: self.client.cancel(futures, force=True))
+
+    def _result(self, future: Any) -> Any:
+        """What a task gives; the engine does it again where its worker is lost."""
+        while True:
+            self._check()
+            try:
+                return future.result(timeout=1.0)
+            except TimeoutError:
+                if future.status == "error":
+                    raise
+                self.workers()  # or the scheduler is gone
+            except KilledWorker as error:
+                raise MapperError(
+                    f"--workers: {error.allowed_failures} workers were lost at the same blocks, "
+                    f"the last at {error.last_worker.address}; give workers more memory"
+                ) from error
+            except CancelledError as error:
+                raise self._gone(self.client) from error
 
     def account(self, stage: str, **amounts: float) -> None:
         """Add to what a stage has taken, see `new_account`."""

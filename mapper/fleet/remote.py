@@ -246,12 +246,16 @@ def result_of(
     future : of a call; None if it could not be made
     """
     looked = time.monotonic()
+    ended = False
     while future is not None:
         try:
             return future.result(timeout=1.0)
         except TimeoutError as error:
-            if future.done():
+            if ended:  # and that is what it gives
                 raise LostError(address) from error
+            ended = future.done()  # it may have come a moment later
+            if ended:
+                continue
             check()
             if time.monotonic() - looked > LOOKS_EVERY:
                 if address not in engine.addresses():  # though its connection may stay open

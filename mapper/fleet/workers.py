@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import socket
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from mapper.errors import UsageError
 from mapper.fleet.fleet import Fleet
 from mapper.runtime.monitor import Monitor
 
@@ -38,6 +41,15 @@ class Asked(NamedTuple):
     threads: int | None = 1
     memory: int | None = None
     patience: float = PATIENCE
+
+
+def require_seen(path: Path) -> None:
+    """Raise `UsageError` if this process, a worker, does not see a network."""
+    if not path.exists():
+        raise UsageError(
+            f"{path}: the worker on {socket.gethostname()} does not see it; put it where all "
+            "workers do"
+        )
 
 
 class RowSource(Protocol):

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from mapper.errors import UsageError
 from mapper.fleet.shard import Shard
-from mapper.fleet.workers import Workers
+from mapper.fleet.workers import Workers, require_seen
 from mapper.graph.csr import Chunk
 from mapper.graph.rows import COPY, Rows, StreamedRows
 from mapper.graph.sparsification import ThinnedGraph
@@ -42,16 +42,13 @@ class NetworkRows(NamedTuple):
         Raises `UsageError` if it does not see the file or sees another, `StorageError` if that is
         damaged.
         """
-        host = socket.gethostname()
-        if not self.path.exists():
-            raise UsageError(
-                f"{self.path}: the worker on {host} does not see it; put it where all workers do"
-            )
+        require_seen(self.path)
         network = NetworkFile(self.path)
         if network.identity != self.identity:
             network.close()
             raise UsageError(
-                f"{self.path}: on {host} that is another file; put one where all workers see it"
+                f"{self.path}: on {socket.gethostname()} that is another file; put one where all "
+                "workers see it"
             )
         graph: Graph = network
         if self.threshold > 1:
