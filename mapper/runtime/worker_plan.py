@@ -145,7 +145,5 @@ def plan_workers(
     for name in names:
         to, back = TO_EACH.get(name, 0.0) * n * count, FROM_ALL[name] * n + extra.get(name, 0.0)
         sent[name] = (int(to), int(back))
-    return WorkerPlan(
-        count, threads, INTERPRETER + max(stages.values()), plan.memory, int(row_bytes(network) * m / count),
-        sent,
-    )  # fmt: skip
+    rows = int(row_bytes(network) * m / count)
+    return WorkerPlan(count, threads, INTERPRETER + max(stages.values()), plan.memory, rows, sent)
