@@ -35,8 +35,7 @@ FEW = 2048  # groups below which the work of the annealing shrinks with them
 STANDARD = 4096  # groups; for more the work of the annealing grows with this power of them
 GROWTH = 0.65
 LONG = 20e6  # nanoseconds of an annealing from which several are done side by side
-SMALL = 1100  # groups up to which several annealings are run, from these start temperatures
-TEMPERATURES = (0.4, 0.8, 0.2, 0.8)
+SMALL = 1100  # groups up to which several annealings are run
 MOST = 1000.0  # proposals per group and temperature, then
 MANY = 16384  # groups above which coarse ones are placed first
 HOPELESS = 2  # times the cost of the cheapest start: not worth a try
@@ -50,7 +49,7 @@ class Effort:
     least : the same for the smallest graphs
     search : of rotations of the eigenvectors
     tried : starts that get a short annealing before one is chosen
-    repeats : annealings of a small graph
+    repeats : annealings of a small graph, in waves from these start temperatures; rounds : of each
     start : first temperature of the long annealing, in strengths
     sweeps : exchanges of places within classes
     cut : groups up to which bisection with terminal propagation makes a start, too
@@ -63,11 +62,18 @@ class Effort:
     repeats: int
     start: float
     sweeps: int
+    temperatures: tuple[float, ...] = (0.4, 0.8, 0.2, 0.8)
+    rounds: int = 40
     cut: int = 0
 
 
 EFFORTS = {
-    "fast": Effort(0.4e9, 0.05e9, Search(0, 1, 10), tried=1, repeats=4, start=0.2, sweeps=1),
+    # Of 64 and 256 groups, eight annealings of 40 rounds cost three times as much, most of it in
+    # Python between them, and end no lower.
+    "fast": Effort(
+        0.4e9, 0.02e9, Search(0, 1, 6, plane=4), tried=1, repeats=2, start=0.2, sweeps=1,
+        temperatures=(0.2,), rounds=16,
+    ),
     "default": Effort(0.8e9, 0.12e9, Search(0, 2, 10), tried=2, repeats=8, start=0.3, sweeps=1),
     "strong": Effort(
         12e9, 4e9, Search(16, 4, 20), tried=4, repeats=32, start=0.5, sweeps=3, cut=STANDARD
@@ -171,15 +177,16 @@ def _annealings(
         return
     # threads of shorter ones wait for each other's Python longer than they save
     threads = problem.threads if schedule.work > LONG else 1
-    waves = max(2, repeats // len(TEMPERATURES))
+    waves = max(2, repeats // len(spend.temperatures))
+    schedule = replace(schedule, rounds=spend.rounds, most=MOST)
     for wave in range(waves):  # the best three in turn, then the best of all that
         ranked = sorted(found, key=lambda one: one.cost)[: 3 if wave < waves - 1 else 1]
         tasks: list[tuple[Placed, Placer]] = [
             (
                 ranked[k % len(ranked)],
-                AnnealingPlacer(replace(schedule, start=temperature, most=MOST), threads=1),
+                AnnealingPlacer(replace(schedule, start=temperature), threads=1),
             )
-            for k, temperature in enumerate(TEMPERATURES)
+            for k, temperature in enumerate(spend.temperatures)
         ]
         for placed in _annealed(problem, tasks, rng, threads):
             found.append(placed)

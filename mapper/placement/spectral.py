@@ -183,9 +183,14 @@ def _sketch(
     return Traffic(*csr, np.zeros(len(vectors))), vectors
 
 
-def rotations(vectors: int, rng: np.random.Generator) -> Iterator[NDArray[np.float64]]:
-    """Matrices that turn the vectors into two coordinates, each shape (vectors, 2)."""
-    for angle in np.arange(PLANE) * np.pi / PLANE:
+def rotations(
+    vectors: int, rng: np.random.Generator, plane: int = PLANE
+) -> Iterator[NDArray[np.float64]]:
+    """Matrices that turn the vectors into two coordinates, each shape (vectors, 2).
+
+    plane : of these, the first so many turn the first two vectors only
+    """
+    for angle in np.arange(plane) * np.pi / plane:
         turn = np.zeros((vectors, 2))
         turn[0] = np.cos(angle), -np.sin(angle)
         if vectors > 1:
@@ -233,9 +238,9 @@ def place_by_spectrum(
         costs = list(map_ordered(cost, turns, threads if sketch.size > SINGLE else 1))
         return [turns[k] for k in np.argsort(costs, kind="stable")]
 
-    turns = list(rotations(vectors.shape[1], rng))
-    plane, others = turns[:PLANE], turns[PLANE:]
-    plane += ranked(COARSE_SKETCH, 0, others)[: PLANE // 2]
+    turns = list(rotations(vectors.shape[1], rng, effort.plane))
+    plane, others = turns[: effort.plane], turns[effort.plane :]
+    plane += ranked(COARSE_SKETCH, 0, others)[: effort.plane // 2]
     turns = ranked(COARSE_SKETCH, 4, plane)
     if traffic.size >= SEARCHED and effort.searched > effort.kept:
         turns = ranked(SKETCH, 8, turns[: effort.searched])
@@ -252,11 +257,13 @@ class Search:
     """How many rotations are looked at closely.
 
     searched : pulled together on the finer sketch; kept : on the graph itself, in `rounds` rounds
+    plane : in the plane of the first two vectors; half as many may come from elsewhere
     """
 
     searched: int
     kept: int
     rounds: int
+    plane: int = PLANE
 
 
 @dataclass(frozen=True, slots=True)
