@@ -27,7 +27,7 @@ from mapper.runtime.memory_plan import enough_memory, make_plan
 from mapper.runtime.monitor import Monitor
 from mapper.runtime.worker_plan import plan_workers
 from mapper.settings import HOPS, Settings
-from mapper.warmup import compile_kernels, works_of_run
+from mapper.warmup import compile_kernels, load_kernels, works_of_run
 from storage.files import real_path
 from storage.scratch.scratch import Scratch
 from storage.store.network import NetworkFile
@@ -124,6 +124,7 @@ def mapped(
         works = works_of_run(settings, plan, chip, constraints is not None)
         with monitor.untimed():
             listener.compile(works, settings.threads)
+            load_kernels(works)
         workers = None
         if request.workers is not None:
             here = looked_at_here(settings, plan, constraints is not None)

@@ -265,6 +265,32 @@ def compile_kernels(
     return found
 
 
+def load_kernels(works: Iterable[str]) -> None:
+    """Read the kernels of some kinds of work from numba's cache, as far as they have been compiled.
+
+    Else the first call of each would, in the midst of a stage: 49 kernels and what numba prepares
+    for the first of them take a third of a second, as long as a small network takes to be mapped.
+    """
+    import numba
+
+    if numba.config.DISABLE_JIT:  # type: ignore[attr-defined]
+        return
+    works, table = list(works), read_table()
+    missing = set(missing_kernels(works))
+    for name in dict.fromkeys(kernel for work in works for kernel in table.works.get(work, ())):
+        if name not in missing:
+            with suppress(Exception):  # as without: its first call says what is wrong
+                _get(name, table.kernels[name])
+
+
+def _get(name: str, signatures: Iterable[str]) -> None:
+    """Read a kernel from numba's cache, or compile it."""
+    module, _, function = name.rpartition(".")
+    kernel = getattr(import_module(module), function)
+    for types in signatures:
+        kernel.compile(types_of(types))
+
+
 def _processes(threads: int, tasks: Collection[object]) -> int:
     from mapper.runtime.resources import available_bytes
 
@@ -387,12 +413,10 @@ def _send(news: TextIO, kernel: str, compiled: bool) -> None:
 def _compile(name: str, lean: bool) -> bool:
     """Compile a kernel for the types of the table, unless numba has it; returns whether it has."""
     kernels = read_table().kernels
-    module, _, function = name.rpartition(".")
     try:
-        kernel = getattr(import_module(module), function)
+        import_module(name.rpartition(".")[0])
         spare_wrappers(("mapper", "storage", "chipsim"), kernels, lean)
-        for types in kernels[name]:
-            kernel.compile(types_of(types))
+        _get(name, kernels[name])
     except Exception:
         return False
     return True

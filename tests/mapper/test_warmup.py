@@ -131,6 +131,41 @@ def test_processes_that_die_are_told_of(tmp_path: Path) -> None:
     assert failed == 0
 
 
+LOADED = """
+import sys
+from importlib import import_module
+from mapper.warmup import load_kernels, read_table
+load_kernels(sys.argv[1:])
+for name in read_table().works[sys.argv[1]]:
+    module, _, function = name.rpartition(".")
+    kernel = getattr(import_module(module), function)
+    stats = kernel.stats
+    print(len(kernel.signatures), sum(stats.cache_hits.values()), sum(stats.cache_misses.values()))
+"""
+
+
+@pytest.mark.jit
+def test_compiled_kernels_are_loaded_before_their_first_call(tmp_path: Path) -> None:
+    """All of them, from the cache; what has not been compiled yet waits for its first call."""
+
+    def loaded() -> list[list[int]]:
+        done = subprocess.run(
+            [sys.executable, "-W", "error", "-c", LOADED, "export/metis"],
+            cwd=Path(__file__).resolve().parents[2],
+            env={**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        return [list(map(int, line.split())) for line in done.stdout.splitlines()]
+
+    table = read_table()
+    counts = [len(table.kernels[name]) for name in table.works["export/metis"]]
+    assert loaded() == [[0, 0, 0]] * len(counts)
+    first_use(tmp_path, "well", "export/metis")
+    assert loaded() == [[count, count, 0] for count in counts]
+
+
 def test_types_have_names() -> None:
     """Those that the table has are read as what they were written from."""
     table = read_table()
