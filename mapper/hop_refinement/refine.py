@@ -60,7 +60,10 @@ def level_effort(settings: Settings, plan: Plan, entries: int, proposals: int) -
     cooling = Cooling(proposals) if proposals else None
     rounds = max(1, settings.exchanges // FOR_A_LEVEL)
     bisection = BISECTION._replace(tries=settings.level_tries, passes=settings.level_fm_passes)
-    return Effort(plan.gathered, HELD_BYTES * plan.sampled, rounds, cooling, plan.chains, bisection)
+    return Effort(
+        plan.gathered, HELD_BYTES * plan.sampled, rounds, cooling, plan.chains, bisection,
+        light=not settings.exchanges,
+    )  # fmt: skip
 
 
 def refine_mapping(

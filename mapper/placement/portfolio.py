@@ -71,9 +71,16 @@ EFFORTS = {
     # Of 64 and 256 groups, eight annealings of 40 rounds cost three times as much, most of it in
     # Python between them, and end no lower.
     "fast": Effort(
-        0.4e9, 0.02e9, Search(0, 1, 6, plane=4), tried=1, repeats=2, start=0.2, sweeps=1,
-        temperatures=(0.2,), rounds=16,
-    ),
+        0.4e9,
+        0.02e9,
+        Search(0, 1, 6, plane=4),
+        tried=1,
+        repeats=2,
+        start=0.2,
+        sweeps=1,
+        temperatures=(0.2,),
+        rounds=16,
+    ),  # fmt: skip
     "default": Effort(0.8e9, 0.12e9, Search(0, 2, 10), tried=2, repeats=8, start=0.3, sweeps=1),
     "strong": Effort(
         12e9, 4e9, Search(16, 4, 20), tried=4, repeats=32, start=0.5, sweeps=3, cut=STANDARD

@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from mapper.graph.rows import StreamedRows
+from mapper.hop_refinement import multilevel
 from mapper.hop_refinement.annealing import NEAR as NEAR_CORES
 from mapper.hop_refinement.annealing import Cooling, Lists, _anneal_vertices, anneal_mapping
 from mapper.hop_refinement.hop_cost import _hop_cost, hop_cost
 from mapper.hop_refinement.mesh import Mesh, _apart
-from mapper.hop_refinement.multilevel import Effort, Levels, coarsen, first_parts, uncoarsen
+from mapper.hop_refinement.multilevel import (
+    Effort,
+    Levels,
+    coarsen,
+    first_parts,
+    has_hubs,
+    refine_levels,
+    uncoarsen,
+)
 from mapper.hop_refinement.refine import Mapped, level_effort, refine_mapping
 from mapper.hop_refinement.v_cycle import InnerRows, _within, refine_by_chains
 from mapper.runtime.checkpoint import Checkpoint
@@ -23,6 +34,7 @@ from mapper.runtime.threads import ThreadTeam
 from mapper.scoring.stage_costs import StageCosts
 from mapper.settings import preset
 from storage.scratch.scratch import Scratch
+from storage.store.memory import MemoryGraph
 from tests.mapper.helpers import adjacency, grid_graph, lists_of, rows_of
 from tests.mapper.hop_refinement.cases import (
     CASES,
@@ -106,6 +118,56 @@ def test_levels_of_a_grid() -> None:
         assert after < before
         if not width:
             assert after <= 1.35 * 2 * side * (cores - 1)
+
+
+@pytest.mark.parametrize("light", [False, True])
+@pytest.mark.parametrize("hubs", [0, 3])
+def test_little_effort_bisects_with_the_mesh_where_there_are_hubs(
+    hubs: int, light: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Hubs have a tenth of the connections or more in a hundredth of the vertices."""
+    side, cores = 16, 2
+    grid = np.arange(side * side).reshape(side, side)
+    source = np.r_[grid[:, :-1].ravel(), grid[:-1].ravel(), np.repeat(np.arange(hubs), 60)]
+    far = np.random.default_rng(1).integers(hubs, side * side, 60 * hubs)
+    target = np.r_[grid[:, 1:].ravel(), grid[1:].ravel(), far]
+    graph = MemoryGraph.from_edges(side * side, source, target, undirected=True)
+    rows = rows_of(graph)
+    degrees = sorted(map(len, lists_of(graph)), reverse=True)
+    assert has_hubs(rows) == (sum(degrees[:3]) >= 0.1 * sum(degrees)) == (hubs > 0)
+    made = []
+    bisect = multilevel.place_by_dual_recursive_bipartitioning
+
+    def counted(*given: Any) -> Any:
+        made.append(given)
+        return bisect(*given)
+
+    monkeypatch.setattr(multilevel, "place_by_dual_recursive_bipartitioning", counted)
+    mesh = Mesh(cores, cores, np.full(cores**2, side * side // cores**2 + 4))
+    core = np.random.default_rng(2).permutation(np.arange(side * side, dtype=np.int32) % cores**2)
+    with ThreadTeam(1) as team:
+        found = refine_levels(Levels([rows], []), core, mesh, replace(EFFORT, light=light), 1, team)
+        assert hop_cost(rows, found, mesh, team) < hop_cost(rows, core, mesh, team)
+    assert len(made) == (hubs > 0 or not light)
+    assert (load_of(rows, found, mesh) <= mesh.capacities).all()
+
+
+def test_little_effort_has_fewer_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those whose connections are too many for several; one at least."""
+    rows, counts = rows_of(grid_graph(12, 12)), []
+    split = multilevel.split_parts
+
+    def counted(*given: Any) -> Any:
+        counts[-1] += 1
+        return split(*given)
+
+    monkeypatch.setattr(multilevel, "split_parts", counted)
+    monkeypatch.setattr(multilevel, "LIGHT_ENTRIES", 2 * rows.entries)
+    with ThreadTeam(1) as team:
+        for light, starts in ((False, 3), (True, 3), (True, 1)):
+            counts.append(0)
+            first_parts(rows, 4, 38, starts, replace(EFFORT, light=light), 1, team)
+    assert counts == [3, 2, 1]
 
 
 @CASES
