@@ -80,7 +80,7 @@ EFFORTS = {
         sweeps=1,
         temperatures=(0.2,),
         rounds=16,
-    ),  # fmt: skip
+    ),
     "default": Effort(0.8e9, 0.12e9, Search(0, 2, 10), tried=2, repeats=8, start=0.3, sweeps=1),
     "strong": Effort(
         12e9, 4e9, Search(16, 4, 20), tried=4, repeats=32, start=0.5, sweeps=3, cut=STANDARD
