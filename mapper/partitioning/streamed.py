@@ -89,7 +89,6 @@ def partition_streamed(task: Task, context: Context) -> tuple[NDArray[np.int32],
             monitor.sample = Sample(*blocks["sample"].tolist())
             monitor.note(f"{monitor.sample.shown} sampled connections a cluster")
             monitor.observer.on_partition(blocks["part"])
-            del cluster
         with monitor.stage("refine blocks"):
             part, cores = blocks["part"], blocks["cores"]
             for vertices, connections in blocks["level"].reshape(-1, 2).tolist():
