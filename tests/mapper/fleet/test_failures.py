@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from mapper.errors import ResumableError
+from mapper.fleet.engine_settings import KEEP, MALLOC
 from mapper.fleet.start import start_workers
 from mapper.fleet.workers import Asked
 from mapper.runtime.monitor import Monitor
@@ -124,7 +125,11 @@ def test_a_worker_that_takes_too_much_memory(mapped: Mapped, tmp_path: Path) -> 
 
 @contextmanager
 def cluster(folder: Path, workers: int) -> Iterator[tuple[Path, list[subprocess.Popen[bytes]]]]:
-    """A scheduler and workers without nannies: the scheduler's file, and the processes."""
+    """A scheduler and workers without nannies: the scheduler's file, and the processes.
+
+    They keep freed memory, as a note asks for of workers that do not.
+    """
+    environment = {**os.environ, **{name: str(KEEP) for name in MALLOC}}
     file = folder / "scheduler.json"
     common = ("--scheduler-file", str(file))
     lines = [("dask_scheduler", "--host", "127.0.0.1", "--port", "0", "--no-dashboard", *common)]
@@ -139,7 +144,7 @@ def cluster(folder: Path, workers: int) -> Iterator[tuple[Path, list[subprocess.
                 assert started[0].poll() is None
                 time.sleep(0.05)
             process = subprocess.Popen(
-                [sys.executable, "-m", f"distributed.cli.{module}", *words],
+                [sys.executable, "-m", f"distributed.cli.{module}", *words], env=environment,
                 stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
             )  # fmt: skip
             stack.callback(process.wait)
