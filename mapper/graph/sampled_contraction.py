@@ -268,22 +268,32 @@ def contract_sampled(
     return _finish(rows, cluster, count, start, ids, weights, team)
 
 
-def thinned(rows: HeldRows, threshold: int, seed: int, team: ThreadTeam) -> HeldRows:
-    """The same vertices with a sample of their connections, which have no parallel ones."""
+def thin_in_place(rows: HeldRows, threshold: int, seed: int, team: ThreadTeam) -> HeldRows:
+    """The same vertices with a sample of their connections, of which none are parallel.
+
+    It takes the place of the rows, whose arrays are their own and of no use any more: chunks that
+    are still to be looked at lie behind what has been written.
+    """
     fleet = fleet_of(rows, team)
     fleet.begin(State(np.arange(rows.vertices, dtype=np.int32)))
-    taken = list(fleet.each(sample_rows, range(rows.chunks), threshold, seed))
+    ids, weights, sizes = rows.ids, rows.weights, rows.sizes
     indptr = np.zeros(rows.vertices + 1, np.int64)
-    np.cumsum(np.concatenate([one.lengths for one in taken]), out=indptr[1:])
-    ids = np.concatenate([one.ids for one in taken])
-    weights = np.concatenate([one.weights for one in taken])
-    del taken
-    sums = np.zeros(weights.size + 1, np.int64)
-    np.cumsum(weights, out=sums[1:])
-    shift = row_shift(int(np.diff(sums[indptr]).max(initial=0)))
-    if shift:
-        weights = np.maximum(weights >> shift, 1)
-    return HeldRows(indptr, ids, weights, rows.sizes)
+    largest = at = 0
+    for found in fleet.each(sample_rows, range(rows.chunks), threshold, seed):
+        ends = np.cumsum(found.lengths, dtype=np.int64)
+        sums = np.zeros(found.weights.size + 1, np.int64)
+        np.cumsum(found.weights, out=sums[1:])
+        largest = max(largest, int((sums[ends] - sums[ends - found.lengths]).max(initial=0)))
+        indptr[found.first + 1 : found.first + 1 + ends.size] = at + ends
+        last = at + found.ids.size
+        ids[at:last], weights[at:last] = found.ids, found.weights
+        at = last
+    ids.resize(at, refcheck=False)
+    weights.resize(at, refcheck=False)
+    if shift := row_shift(largest):
+        weights >>= shift
+        np.maximum(weights, 1, out=weights)
+    return HeldRows(indptr, ids, weights, sizes)
 
 
 def row_shift(largest: int) -> int:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mapper.graph.rows import HeldRows
-from mapper.graph.sampled_contraction import contract_sampled, sampling_threshold, thinned
+from mapper.graph.sampled_contraction import contract_sampled, sampling_threshold, thin_in_place
 from mapper.partitioning.kway_refinement import refine_round
 from mapper.partitioning.label_propagation import cluster_vertices
 from mapper.partitioning.multilevel_bisection import BisectionEffort
@@ -59,7 +59,7 @@ def coarsen_in_memory(
         coarse = contract_sampled(rows, cluster, count, 1, seed + depth, team)
         if coarse.entries > effort.degree * count:
             threshold = sampling_threshold(coarse, effort.degree * count, team)
-            coarse = thinned(coarse, threshold, seed + depth, team)
+            coarse = thin_in_place(coarse, threshold, seed + depth, team)
         levels.append(coarse)
         clusters.append(cluster)
         rows = coarse

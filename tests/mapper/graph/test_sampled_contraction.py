@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mapper.graph.rows import Rows, StreamedRows
+from mapper.graph.rows import HeldRows, Rows, StreamedRows
 from mapper.graph.sampled_contraction import (
     BINS,
     FINE,
@@ -21,7 +21,7 @@ from mapper.graph.sampled_contraction import (
     contract_sampled,
     sampling_threshold,
     scatter_rows,
-    thinned,
+    thin_in_place,
     threshold_of,
 )
 from mapper.runtime.threads import ThreadTeam
@@ -162,7 +162,8 @@ def test_thinned_rows_are_those_of_a_contraction_of_single_vertices(
     with ThreadTeam(int(rng.integers(1, 4))) as team:
         same = np.arange(n, dtype=np.int32)
         expected = contract_sampled(rows, same, n, threshold, seed, team)
-        found = thinned(rows, threshold, seed, team)
+        mine = HeldRows(rows.indptr, rows.ids.copy(), rows.weights.copy(), rows.sizes)
+        found = thin_in_place(mine, threshold, seed, team)
     for name in ("indptr", "ids", "weights", "sizes"):
         assert getattr(found, name).tolist() == getattr(expected, name).tolist()
 
