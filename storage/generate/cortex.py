@@ -22,6 +22,7 @@ from storage.generate.base import (
 from storage.generate.draws import Draws, ranges
 
 MEAN_WEIGHT = 3.0
+PIECE = 1 << 15  # edges whose temporary arrays stay in the second-level cache: 45 ns each, not 65
 NARROW = 1 << 24  # with a reach below, offsets (of 13 deviations at most) and sums fit an int32
 
 
@@ -74,6 +75,25 @@ class Cortex:
         weights: np.random.Generator,
     ) -> Edges:
         """Edges first .. last-1, from the generators of their chunk."""
+        streams = column, row, far, anywhere, weights
+        pieces = [
+            self._piece(first + begin, first + end, *streams)
+            for begin, end in ranges(last - first, PIECE)
+        ]
+        source, target, weight = (np.concatenate(each) for each in zip(*pieces, strict=True))
+        return source, target, weight
+
+    def _piece(
+        self,
+        first: int,
+        last: int,
+        column: np.random.Generator,
+        row: np.random.Generator,
+        far: np.random.Generator,
+        anywhere: np.random.Generator,
+        weights: np.random.Generator,
+    ) -> Edges:
+        """The same of some of them; the generators go on from one to the next."""
         count = last - first
         begin, skipped = divmod(first, self.fanout)
         some = np.arange(begin, -(-last // self.fanout), dtype=self._kind)

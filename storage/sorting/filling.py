@@ -15,10 +15,17 @@ Edges = tuple[Ids, Ids, NDArray[np.integer] | NDArray[np.floating]]
 
 
 class Filling:
-    """Puts edges into a buffer of `capacity`; a full one goes to `full`."""
+    """Puts edges into a buffer of `capacity`; a full one goes to `full`.
 
-    def __init__(self, capacity: int, full: Callable[[Buffer], object]) -> None:
+    again : that is done with it when it returns, and the buffer is filled once more
+    """
+
+    def __init__(
+        self, capacity: int, full: Callable[[Buffer], object], *, again: bool = False
+    ) -> None:
         self._capacity = capacity
+        self._again = again
+        self._empty: Buffer | None = None
         self._full = full
         self._buffer: Buffer | None = None
 
@@ -36,9 +43,7 @@ class Filling:
             buffer = self._buffer
             if buffer is None or buffer.weight.dtype != kind:
                 self.flush()
-                ids = np.empty((2, self._capacity), np.int32)
-                buffer = Buffer(ids[0], ids[1], np.empty(self._capacity, kind), [])
-                self._buffer = buffer
+                buffer = self._buffer = self._new(kind)
             at = buffer.parts[-1][1] if buffer.parts else 0
             end = min(at + source.size - done, buffer.source.size)
             part = slice(done, done + end - at)
@@ -52,6 +57,13 @@ class Filling:
             if end == buffer.source.size:
                 self.flush()
 
+    def _new(self, kind: Any) -> Buffer:
+        empty, self._empty = self._empty, None
+        if empty is not None and empty.weight.dtype == kind:
+            return Buffer(empty.source, empty.target, empty.weight, [])
+        ids = np.empty((2, self._capacity), np.int32)
+        return Buffer(ids[0], ids[1], np.empty(self._capacity, kind), [])
+
     def flush(self) -> None:
         """Hand over what is there."""
         buffer, self._buffer = self._buffer, None
@@ -59,6 +71,8 @@ class Filling:
             used = buffer.parts[-1][1]
             whole = Buffer(buffer.source, buffer.target, buffer.weight[:used], buffer.parts)
             self._full(whole)
+            if self._again:
+                self._empty = buffer
 
     def forget(self) -> None:
         """Drop what is there."""

@@ -158,7 +158,9 @@ class ConnectionSorter(Closing):
             try:
                 filling = idle.pop()
             except IndexError:
-                filling = Filling(self._capacity, lambda full: made.append(self._store.make(full)))
+                filling = Filling(
+                    self._capacity, lambda full: made.append(self._store.make(full)), again=True
+                )
             filling.add(*edges, mode)
             idle.append(filling)
             return result
