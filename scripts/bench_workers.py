@@ -329,11 +329,9 @@ def model(bench: Bench) -> Iterator[Rows]:
     took = step_milliseconds(bench)
     found = {}
     for shuffled in (False, True):
-        words = {"shuffled": shuffled}
-        one = bench.run(side, "--threads", "2", **words)
-        two = bench.run(side, *two_workers(side), **words)
+        ran = bench.run(side, *two_workers(side), shuffled=shuffled)
         name = "shuffled" if shuffled else "natural"
-        found[name] = Constants.of(one.report, two.report, took)
+        found[name] = Constants.of(ran.report, took)
     yield print_model(found)
 
 

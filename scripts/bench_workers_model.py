@@ -1,8 +1,9 @@
 """Times on clusters from constants of this machine, for `bench_workers.py --model`.
 
-Passes over rows cost by the entry, what the driver settles costs by the neuron, and so do the
-bytes that go to each worker and come from all. Larger networks miss caches more often, and driver
-and workers do not wait for each other here: the figures are computed ones.
+Passes over rows cost by the entry, and so do rows of blocks that go to the driver to be cut; what
+it settles costs by the neuron, and so do the other bytes that go to each worker and come from all.
+Larger networks miss caches more often, and driver and workers do not wait for each other here: the
+figures are computed ones.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Any
 
 AT_WORKERS = 8  # cores, each as slow as 1.5 of those measured
 SLOWER = 1.5
+CUT = "split blocks"  # the stage in which the driver cuts blocks whose rows workers send
 LAB, CLUSTER = (0.125e9, 0.5e9), (1.25e9, 10e9)  # bytes a second: of the network, of shared files
 NETWORKS = (
     ("1e8, 1e10, lab", 1e8, 1e10, LAB, (("natural", 8), ("shuffled", 8))),
@@ -30,39 +32,42 @@ class Constants:
     """Of one network, measured.
 
     read, look : seconds of processor time an entry: the first look, and all the others
-    settle : of the driver, a neuron; file : bytes of the network, an entry
-    to, back : bytes a neuron that go to each worker, and come from all
+    settle : of the driver, a neuron; cut : an entry, of its threads, which cut and score; file : bytes of the network,
+        an entry
+    to, back : bytes a neuron that go to each worker, and come from all; rows : an entry, of blocks
     calls : of workers in a run; call : seconds of one that two workers have nothing to do in
     """
 
     read: float
     look: float
     settle: float
+    cut: float
     file: float
     to: float
     back: float
+    rows: float
     calls: int
     call: float
 
     @classmethod
-    def of(cls, alone: dict[str, Any], worked: dict[str, Any], milliseconds: float) -> Constants:
-        """From the reports of a run without and of one with workers."""
+    def of(cls, worked: dict[str, Any], milliseconds: float) -> Constants:
+        """From the report of a run with workers."""
         network, used = worked["network"], worked["workers"]
         n, entries = network["neurons"], 2 * network["synapses"]
         stages = {stage["name"]: stage for stage in used["stages"]}
         first = stages.pop("read")["cpu_seconds"]
         look = sum(stage["cpu_seconds"] for stage in stages.values())
-        look += sum(one["cpu_seconds"] for one in alone["stages"] if one["name"] == "score")
-        settle = sum(
-            one["cpu_seconds"] for one in worked["stages"] if one["name"] not in ("read", "score")
-        )
+        driver = {one["name"]: one["cpu_seconds"] for one in worked["stages"]}
+        cut = driver.pop(CUT, 0.0) + driver.pop("score", 0.0)
+        settle = sum(took for name, took in driver.items() if name != "read")
         sent = sum(stage["bytes_to"] for stage in used["stages"]) / used["count"]
-        got = sum(stage["bytes_from"] for stage in used["stages"])
+        got = sum(stage["bytes_from"] for stage in used["stages"] if stage["name"] != CUT)
+        rows = stages[CUT]["bytes_from"] if CUT in stages else 0
         calls = sum(stage["calls"] for stage in used["stages"])
         size = network["bytes"] / entries
         return cls(
-            first / entries, look / entries, settle / n, size, sent / n, got / n, calls,
-            milliseconds / 1000,
+            first / entries, look / entries, settle / n, cut / entries, size, sent / n, got / n,
+            rows / entries, calls, milliseconds / 1000,
         )  # fmt: skip
 
     def seconds(
@@ -74,15 +79,16 @@ class Constants:
         return [
             max(SLOWER * self.read * entries / cores, self.file * entries / shared),
             SLOWER * self.look * entries / cores,
-            SLOWER * self.settle * n,
-            n * (self.to * workers + self.back) / network,
+            SLOWER * (self.settle * n + self.cut * entries / AT_WORKERS),
+            (n * (self.to * workers + self.back) + self.rows * entries) / network,
             self.calls * self.call * workers / 2,
         ]
 
     def alone(self, n: float, synapses: float) -> float:
         """Seconds of one machine, without workers."""
         entries = 2 * synapses
-        return SLOWER * ((self.read + self.look) * entries / AT_WORKERS + self.settle * n)
+        by_entry = self.read + self.look + self.cut
+        return SLOWER * (by_entry * entries / AT_WORKERS + self.settle * n)
 
 
 def print_model(found: dict[str, Constants]) -> list[tuple[str, ...]]:
@@ -90,8 +96,9 @@ def print_model(found: dict[str, Constants]) -> list[tuple[str, ...]]:
     for ids, one in found.items():
         print(
             f"{ids}: reading {1e9 * one.read:.0f} ns and passes {1e9 * one.look:.0f} ns an entry, "
-            f"driver {1e9 * one.settle:.0f} ns a neuron, {one.to:.1f} B a neuron to each worker, "
-            f"{one.back:.1f} B from all, {one.calls} calls of {1000 * one.call:.1f} ms\n"
+            f"driver {1e9 * one.settle:.0f} ns a neuron and {1e9 * one.cut:.0f} ns an entry, "
+            f"{one.to:.1f} B a neuron to each worker, {one.back:.1f} B from all and "
+            f"{one.rows:.1f} B an entry, {one.calls} calls of {1000 * one.call:.1f} ms\n"
         )
     rows = [HEADS]
     for name, n, synapses, speeds, cases in NETWORKS:
