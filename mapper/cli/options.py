@@ -48,7 +48,7 @@ def workers(text: str) -> int | str:
         raise argparse.ArgumentTypeError(str(error)) from error
 
 
-WORKERS = "N processes, Dask's tcp://HOST:PORT or FILE.json, jobs as slurm:N"
+WORKERS = "N, tcp://HOST:PORT, FILE.json, slurm:N"
 
 
 def add_workers(group: argparse._ActionsContainer, more: str = "") -> None:
@@ -87,7 +87,7 @@ def add_worker_size(group: argparse._ActionsContainer) -> None:
         "--worker-memory",
         type=size,
         metavar="SIZE",
-        help="of each worker; one that takes more is started again",
+        help="of each worker; above it, the worker is restarted",
     )
 
 
@@ -168,8 +168,7 @@ def add_rates(parser: argparse.ArgumentParser) -> None:
         "--weights-are",
         choices=("rate", "synapse"),
         metavar="W",
-        help="what numbers of synapses in the file are: rate, or synapse (default in NIR, ONNX, "
-        "SONATA)",
+        help="meaning of weights in the file: rate or synapse",
     )
     parser.add_argument(
         "--rates-duration",
@@ -204,8 +203,7 @@ def add_columns(parser: argparse.ArgumentParser) -> None:
         "--columns",
         action=_AddColumns,
         metavar="ROLE=NAME,...",
-        help="table columns or GraphML key: source, target, weight (- for none), "
-        "{source,target}-population",
+        help="columns of a table: source=NAME,target=NAME,...",
     )
     for role in ("source", "target", "weight"):  # as they were called first
         parser.add_argument(

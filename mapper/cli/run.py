@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 EPILOG = """\
 examples:
-  mapper run net.bin --chip 64x64
   mapper run wing.graph --chip 16x16 --neurons-per-core 250 --seed 1 --json
 
 Ctrl-C keeps the best mapping so far; before there is one, --resume goes on.
@@ -52,7 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--patience",
         type=common.seconds,
         metavar="SECONDS",
-        help="wait so long without any worker (default: 600)",
+        help="longest wait without any worker (default: 600)",
     )
     method.add_argument("--seeds", metavar="A..B", help="a run for each seed: 1..8, or 1,4,9")
     many.add_keep(method)

@@ -13,7 +13,7 @@ EPILOG = """\
 examples:
   mapper score net.bin result/mapping.npz --chip 16x16
   mapper score net.bin theirs.csv --chip loihi64 --json
-  mapper score /lustre/net.bin result/mapping.npz --chip 64x64 --workers slurm:16
+  mapper score net.bin result/mapping.npz --chip 64x64 --workers slurm:16
 
 A csv file has one core id a line, or lines `neuron,core`. A mapping over a
 limit of the chip is scored all the same; the violations are listed and the
