@@ -32,8 +32,8 @@ class Constants:
     """Of one network, measured.
 
     read, look : seconds of processor time an entry: the first look, and all the others
-    settle : of the driver, a neuron; cut : an entry, of its threads, which cut and score; file : bytes of the network,
-        an entry
+    settle : of the driver, a neuron; cut : an entry, of its threads, which cut and score
+    file : bytes of the network, an entry
     to, back : bytes a neuron that go to each worker, and come from all; rows : an entry, of blocks
     calls : of workers in a run; call : seconds of one that two workers have nothing to do in
     """

@@ -100,8 +100,8 @@ class Owner:
 
         def made(fleet: LocalFleet) -> Any:
             entries: list[int] = []
-            found = list(fleet.each(work, chunks, *arguments, advance=entries.append))
-            return to_send(found), entries
+            found = fleet.each(work, chunks, *arguments, advance=entries.append)
+            return list(map(to_send, found)), entries  # each packed once it is there
 
         return self._answer(update, made)
 

@@ -105,12 +105,12 @@ class RemoteFleet:
     ) -> Iterator[Result]:
         for found in self._windows("each", chunks, work, arguments):
             ordered: dict[int, tuple[Result, int]] = {}
-            for places, (results, entries) in received(found):
+            for places, (results, entries) in found:
                 ordered.update(zip(places, zip(results, entries, strict=True), strict=True))
             for place in sorted(ordered):
                 result, count = ordered.pop(place)
                 advance(count)
-                yield result
+                yield received(result)
 
     def store(
         self,

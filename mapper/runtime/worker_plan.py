@@ -27,7 +27,7 @@ from storage.store.network import NetworkFile
 INTERPRETER = 280 << 20  # resident: Python, the engine, the compiled kernels, and their libraries
 TERMINATE = 0.95  # of its memory, above which a worker is ended
 SHARD_ENTRIES = 1 << 23  # whose results a worker holds at a time
-RESULT_BYTES = 11  # of an entry in results, as found and packed
+RESULT_BYTES = 8  # of an entry in packed results, at most
 NEURON_BYTES = {  # of a worker: arrays of one entry a neuron, as they come and as they are
     "read": 4,
     "coarsen": 4 + 8 + 8 + 8,  # labels, loads and sizes, and the packed ones they come in
