@@ -301,8 +301,9 @@ def planned(plan: Plan, seconds: Mapping[str, float] | None = None) -> Table:
 def worker_plan(plan: WorkerPlan, given: int | None) -> Table:
     """What workers need, and what they send; given : bytes of memory of each, if that is known."""
     of_given = "" if given is None else f" of {size(given)}"
+    threads = f"{plan.threads} thread{'s' if plan.threads > 1 else ''}"
     title = (
-        f"{plan.count} workers of {plan.threads} threads: {size(plan.memory)}{of_given} memory and "
+        f"{plan.count} workers of {threads}: {size(plan.memory)}{of_given} memory and "
         f"{size(plan.disk)} disk each, the driver {size(plan.driver)}"
     )
     rows = [(name, size(to), size(back)) for name, (to, back) in plan.sent.items()]

