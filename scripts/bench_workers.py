@@ -241,8 +241,9 @@ def kill(bench: Bench) -> Iterator[Rows]:
     for stage in [one["name"] for one in whole.workers["stages"] if one["name"] in lengths]:
         before = names[: names.index(stage)]
         output = bench.folder / "killed"
-        log = bench.folder / "killed.partial" / "run.log"
-        shutil.rmtree(log.parent, ignore_errors=True)
+        work = bench.folder / "killed.partial"  # of the run while it is at work
+        shutil.rmtree(work, ignore_errors=True)
+        log = work / "result" / "run.log"
         command = [*bench.command(KILLED_AT, *two_workers(KILLED_AT)), "-o", str(output)]
         started = time.perf_counter()
         child = subprocess.Popen(command, stdout=subprocess.DEVNULL)
