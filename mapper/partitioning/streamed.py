@@ -41,7 +41,7 @@ from storage.graph import Graph
 from storage.scratch.scratch import Scratch
 
 CLUSTER = 5  # most vertices of mean size in a cluster: label propagation alone stops about there
-SETTLED = 32  # passes end when fewer than one in this many vertices has moved: later ones save 0.1 %
+SETTLED = 32  # passes end when fewer than one in so many vertices has moved; more would save 0.1 %
 
 
 @dataclass(frozen=True, slots=True)
