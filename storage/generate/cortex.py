@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +24,16 @@ from storage.generate.draws import Draws, ranges
 MEAN_WEIGHT = 3.0
 PIECE = 1 << 15  # edges whose temporary arrays stay in the second-level cache: 45 ns each, not 65
 NARROW = 1 << 24  # with a reach below, offsets (of 13 deviations at most) and sums fit an int32
+
+
+class _Streams(NamedTuple):
+    """What the edges of a chunk are drawn from, by purpose."""
+
+    column: np.random.Generator
+    row: np.random.Generator
+    far: np.random.Generator
+    anywhere: np.random.Generator
+    weights: np.random.Generator
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,39 +70,21 @@ class Cortex:
 
     def edges(self, draws: Draws) -> Iterator[Part]:
         """In order of the source; `fanout` edges each, pairs may repeat."""
-        streams = [draws.stream(purpose) for purpose in range(5)]
+        purposes = [draws.stream(purpose) for purpose in range(len(_Streams._fields))]
         for chunk, (first, last) in enumerate(ranges(self.synapses)):
-            yield partial(self._chunk, first, last, *(each.of(chunk) for each in streams))
+            streams = _Streams(*(each.of(chunk) for each in purposes))
+            yield partial(self._chunk, first, last, streams)
 
-    def _chunk(
-        self,
-        first: int,
-        last: int,
-        column: np.random.Generator,
-        row: np.random.Generator,
-        far: np.random.Generator,
-        anywhere: np.random.Generator,
-        weights: np.random.Generator,
-    ) -> Edges:
+    def _chunk(self, first: int, last: int, streams: _Streams) -> Edges:
         """Edges first .. last-1, from the generators of their chunk."""
-        streams = column, row, far, anywhere, weights
         pieces = [
-            self._piece(first + begin, first + end, *streams)
+            self._piece(first + begin, first + end, streams)
             for begin, end in ranges(last - first, PIECE)
         ]
         source, target, weight = (np.concatenate(each) for each in zip(*pieces, strict=True))
         return source, target, weight
 
-    def _piece(
-        self,
-        first: int,
-        last: int,
-        column: np.random.Generator,
-        row: np.random.Generator,
-        far: np.random.Generator,
-        anywhere: np.random.Generator,
-        weights: np.random.Generator,
-    ) -> Edges:
+    def _piece(self, first: int, last: int, streams: _Streams) -> Edges:
         """The same of some of them; the generators go on from one to the next."""
         count = last - first
         begin, skipped = divmod(first, self.fanout)
@@ -100,14 +92,14 @@ class Cortex:
         source = np.repeat(some, self.fanout)[skipped : skipped + count]
         y = source // self.side
         x = source - y * self.side
-        x += self._offsets(column, count)
-        y += self._offsets(row, count)
+        x += self._offsets(streams.column, count)
+        y += self._offsets(streams.row, count)
         target = self._wrapped(y) * self.side + self._wrapped(x)
-        jumps = np.flatnonzero(far.random(count) < self.long_range)
-        target[jumps] = anywhere.integers(0, self.neurons, jumps.size)
+        jumps = np.flatnonzero(streams.far.random(count) < self.long_range)
+        target[jumps] = streams.anywhere.integers(0, self.neurons, jumps.size)
         own = np.flatnonzero(target == source)
         target[own] = (target[own] + 1) % self.neurons
-        return source, target, 1 + weights.exponential(MEAN_WEIGHT, count).astype(np.int32)
+        return source, target, 1 + streams.weights.exponential(MEAN_WEIGHT, count).astype(np.int32)
 
     @property
     def _kind(self) -> type[np.signedinteger[Any]]:
