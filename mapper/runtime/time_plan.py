@@ -12,19 +12,19 @@ from mapper.runtime.memory_plan import HELD_BYTES, Plan, most_parts
 from mapper.settings import Settings
 from storage.store.network import NetworkFile
 
-READ = 31  # of a connection: inflated, decoded, both directions added, packed
-CLUSTER = 14  # of a connection and round of label propagation
-SAMPLE = 24  # of a connection: two looks, the second one contracts
+READ = 22  # of a connection: inflated, decoded, both directions added, packed
+CLUSTER = 9  # of a connection and round of label propagation
+SAMPLE = 12  # of a connection: one look, which contracts
 COARSE = 212  # of a connection of the sample: all levels in memory
 CONTRACT = 20  # of a connection that is contracted into scratch
 SORT = 80  # of a connection that is kept then
-MOVE = 8.5  # of a connection and pass of refinement
-SPLIT = 86  # of a connection: gathered once, and all bisections
+MOVE = 7.2  # of a connection and pass of refinement
+SPLIT = 52  # of a connection: gathered once, and all bisections
 GATHER = 4  # of a connection in each further pass of gathering
-GROUPS = 18  # of a connection
+GROUPS = 9  # of a connection
 SCORE = 27  # of a connection
-PLACE = 400_000  # of a group
-PASSES = 0.85  # of the passes of refinement that are allowed are made
+PLACE = 380_000  # of a group
+PASSES = 0.6  # of the passes of refinement that are allowed are made
 EDGES = 0.6  # connections on levels in scratch for each that the plan counts: parallel ones merge
 
 
@@ -47,7 +47,7 @@ def processor_seconds(
         "initial partition": (SAMPLE + (CONTRACT if above else 0)) * m
         + above * (SORT + EDGES * (CLUSTER * rounds + SAMPLE))
         + COARSE * plan.sample.kept,
-        "refine blocks": MOVE * settings.block_passes * m,
+        "refine blocks": MOVE * PASSES * settings.block_passes * m,
         "split blocks": (SPLIT + GATHER * (batches - 1)) * m,
         "uncoarsen and refine": MOVE * max(1, PASSES * settings.refinement_passes) * m,
         "groups": GROUPS * m,
