@@ -101,6 +101,7 @@ def random_flows(rng: np.random.Generator, nodes: int) -> Counter[tuple[int, int
     return flows
 
 
+@pytest.mark.jit
 @pytest.mark.parametrize("busy", [0.1, 0.2, 0.4, 0.6])
 def test_mean_latency_is_that_of_the_simulator(busy: float) -> None:
     """Within 3 % of the mean latency each, and within 1 % on average."""
@@ -124,6 +125,7 @@ def test_mean_latency_is_that_of_the_simulator(busy: float) -> None:
     assert np.abs(errors).mean() < 0.01
 
 
+@pytest.mark.jit
 @pytest.mark.parametrize("tile", [(2, 2), (3, 1)])
 @pytest.mark.parametrize("busy", [0.1, 0.4, 0.6])
 def test_mean_latency_where_cores_share_routers(tile: tuple[int, int], busy: float) -> None:
@@ -145,6 +147,7 @@ def test_mean_latency_where_cores_share_routers(tile: tuple[int, int], busy: flo
         assert latency(chip, all_sent, unit).mean == pytest.approx(run.latency_mean, rel=0.03)
 
 
+@pytest.mark.jit
 @pytest.mark.parametrize("busy", [0.2, 0.6])
 @pytest.mark.parametrize("end", [Block(4, 4, 10.0, 1.0, 10), Block(4, 4, 10.0, 0.25, 4)])
 def test_mean_latency_over_links_that_differ(busy: float, end: Block) -> None:
