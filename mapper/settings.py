@@ -193,8 +193,8 @@ class Settings:
         "streamed", "rounds of label propagation that form clusters", 3, (1, 100), "rounds", fast=2
     )
     coarse_degree: int = _whole(
-        "streamed", "mean connections per cluster that the coarse graph keeps",
-        100, (1, 1 << 20), "connections", fast=70,
+        "streamed", "mean connections per cluster that the first cut sees",
+        50, (1, 1 << 20), "connections", fast=32, strong=100,
     )
     block_vertices: int = _whole(
         "streamed", "neurons per block; blocks are split into cores in memory",

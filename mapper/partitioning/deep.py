@@ -19,6 +19,7 @@ from mapper.partitioning.kway_refinement import refine_round
 from mapper.partitioning.label_propagation import cluster_vertices
 from mapper.partitioning.multilevel_bisection import BisectionEffort
 from mapper.partitioning.recursive_splitting import Splitting, split_parts
+from mapper.runtime.sample import LEVEL_DEGREE
 from mapper.runtime.threads import ThreadTeam
 
 NEAR = 1.01  # of its share that a part may hold before its last cut
@@ -30,7 +31,7 @@ class DeepEffort:
 
     shrink : a cluster is at most this times the mean vertex; so a level shrinks by less
     cluster_rounds : rounds of label propagation on each level
-    degree : mean connections of a coarse vertex that a sample keeps
+    degree : mean connections of a vertex that a sample of a coarse level keeps
     coarsest : coarsening ends at this many vertices
     part_vertices : vertices that a part has before it is cut
     refine_rounds : rounds of k-way refinement on each level
@@ -38,7 +39,7 @@ class DeepEffort:
 
     shrink: float = 4.0
     cluster_rounds: int = 3
-    degree: int = 100
+    degree: int = LEVEL_DEGREE
     coarsest: int = 1000
     part_vertices: int = 48
     refine_rounds: int = 3

@@ -146,7 +146,6 @@ def _blocks(
     settings, plan, _, monitor, team = context
     effort = DeepEffort(
         cluster_rounds=settings.cluster_rounds,
-        degree=settings.coarse_degree,
         bisection=BisectionEffort(settings.bisection_repeats, 3, 0),
     )
     seed = settings.seed_of(3)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shutil
 from dataclasses import dataclass, replace
-from math import exp
+from math import exp, log
 from pathlib import Path
 
 from chipsim.chip.model import Chip
@@ -49,15 +49,20 @@ THIN_PINS = 16  # of a net of which some targets stand for all, in large network
 NET_NEURON_BYTES = 300  # of a neuron and its net: arrays of all levels, fingerprints, queues
 STREAMED_NET_BYTES = 56  # of a neuron, where nets are streamed
 THREADS_SHARE = 8  # this part of the memory is for what each thread has to itself
-MATRIX_BYTES = 8  # of two groups, where the traffic of all pairs is summed in a matrix
+MATRIX_BYTES = 8  # of two groups, where the traffic of all pairs is summed in matrices
 LEAST_MATRICES = 3  # one for each of two threads, and one to work with
+HALF_MATRIX_BYTES = 4  # of one of them: what lies below its diagonal is the same
+SUMMED_BYTES = 32  # of two groups with traffic when it is summed: in both orders, and copied
 GROUP_BYTES = 32  # of a kept connection of groups: as arrays, and packed in runs before
 PAIR_BYTES = 8  # of two groups with traffic, while traffic is measured
 PLACER_BYTES = 28  # of the same while groups are placed
 CORE_BYTES = 280  # of a core and thread while traffic is measured
 SAMPLE_BYTES = 24  # of a connection of a sample: all levels, and what is added up to make them
+FIRST_SAMPLE_BYTES = 18  # the same where it is of clusters of neurons, whose levels shrink fast
 SCRATCH_BYTES = 3.6  # of a connection in a zstd block, ids in random order
 SMALL_WEIGHT = 50  # a mean one: hardly any of them is beyond a byte
+NEAR_VERTICES = 60_000  # of a block: about so many are told apart by two bytes, with some slack
+LIGHT_WEIGHT = 256  # from which on one does not fit a byte
 CHECKED_BYTES = 0.2  # of a connection there: degrees, heads, and what does not fit a unit
 LEVEL_ROW_BYTES = 3.4  # of a connection of a level in a file of rows
 REFINED_BY = {
@@ -226,17 +231,18 @@ def _plan_streamed(network: NetworkFile, chip: Chip, settings: Settings) -> Plan
     grouped = max(1 << 24, left * 3 // 4)
     summed = max(1 << 24, (shared - neurons["groups"]) * 7 // 8)
     matrix = MATRIX_BYTES * max(1, parts * parts)
+    pairs = min(m // 2, parts * parts // 2)  # in one order; far fewer where most traffic is local
     if summed // matrix >= LEAST_MATRICES:
-        sums = matrix * min(threads + 1, summed // matrix)
+        half = HALF_MATRIX_BYTES * parts * parts
+        sums = half + max(half * (min(threads, summed // matrix - 1) - 1), SUMMED_BYTES * pairs)
     else:
         sums = min(summed, GROUP_BYTES * m)
-    pairs = min(m, parts * parts, summed // PLACER_BYTES)
+    pairs = min(pairs, summed // PLACER_BYTES)
     stages = {name: base + rows + size for name, size in neurons.items()}
-    stages["initial partition"] += SAMPLE_BYTES * min(sampled, settings.coarse_degree * n)
     # where there are wishes nothing is numbered yet, see `number_clusters`
     wishing = WISHING_BYTES + threads * NEURON_BYTES_PER_THREAD
     stages["coarsen"] = max(stages["coarsen"], base + rows + wishing * n)
-    stages["split blocks"] += gathered
+    stages["split blocks"] += min(gathered, gathered_bytes(network, settings) * m)
     # A level of a V-cycle, and what is added up to make the next; one chain has room for a sample.
     level = LEVEL_BYTES * m
     levels = held and m <= settings.level_budget and 2 * level <= left
@@ -259,6 +265,7 @@ def _plan_streamed(network: NetworkFile, chip: Chip, settings: Settings) -> Plan
     refined = settings.hop_passes + settings.exchanges + cycles
     stop = max(1, parts * settings.block_vertices // max(1, n))
     samples = levels_of(n, m, settings.coarse_degree, (sampled, sampled_above), -(-parts // stop))
+    stages["initial partition"] += FIRST_SAMPLE_BYTES * samples[0].kept
     contractions = () if levels or stop >= parts else tuple(one.whole for one in samples[1:])
     if contractions:
         kept = SAMPLE_BYTES * samples[-1].kept
@@ -330,6 +337,18 @@ def row_bytes(network: NetworkFile) -> float:
     beyond = exp(-(2**16) / max(gap, 1.0))
     weight = network.meta.total_weight / max(1, network.meta.synapses)
     return min(2 + 4 * beyond, 4.0) + (1 if weight < SMALL_WEIGHT else 2) + CHECKED_BYTES
+
+
+def gathered_bytes(network: NetworkFile, settings: Settings) -> int:
+    """Of a connection in gathered rows of blocks (`mapper.partitioning.recursive_splitting`).
+
+    A place in the block takes two bytes or four, a weight one or four. Where weights are as
+    differences of random times, the heaviest of m is about log(m) mean ones.
+    """
+    weight = network.meta.total_weight / max(1, network.meta.synapses)
+    near = settings.block_vertices <= NEAR_VERTICES
+    light = weight * log(max(2, network.connections)) < LIGHT_WEIGHT
+    return (2 if near else 4) + (1 if light else 4)
 
 
 def most_parts(network: NetworkFile, chip: Chip) -> int:

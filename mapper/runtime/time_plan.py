@@ -8,7 +8,7 @@ in all stages. Shuffled ids take longer from some 10^8 neurons on, where labels 
 from __future__ import annotations
 
 from chipsim.chip.model import Chip
-from mapper.runtime.memory_plan import HELD_BYTES, Plan, most_parts
+from mapper.runtime.memory_plan import Plan, gathered_bytes, most_parts
 from mapper.settings import Settings
 from storage.store.network import NetworkFile
 
@@ -40,7 +40,7 @@ def processor_seconds(
     m = min(network.connections, settings.degree * network.vertices)
     above = sum(plan.contractions)
     rounds = settings.cluster_rounds
-    batches = -(-HELD_BYTES * m // plan.gathered)
+    batches = -(-gathered_bytes(network, settings) * m // plan.gathered)
     nanoseconds = {
         "read": READ * m,
         "coarsen": CLUSTER * rounds * m,

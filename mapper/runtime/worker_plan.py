@@ -129,7 +129,7 @@ def plan_workers(
     names = [name for name in NEURON_BYTES if name == "read" or name in plan.stages]
     names += [] if "uncoarsen and refine" in names else ["uncoarsen and refine"]
     matrix = MATRIX_BYTES * parts * parts
-    summed = LEAST_MATRICES * matrix <= plan.grouped  # else pairs come chunk by chunk
+    summed = LEAST_MATRICES * matrix <= plan.summed  # else pairs come chunk by chunk
     totals = matrix * threads + matrix // 4
     stages = {name: NEURON_BYTES[name] * n + at_work + window for name in names}
     stages["coarsen"] += scratch

@@ -159,7 +159,7 @@ def test_small_networks_are_cut_from_all_they_have(path: Path) -> None:
     assert planned(path, CHIPS[0]).sample is None  # on levels
     assert planned(path, CHIPS[0], level_budget=0).sample is None  # one block
     assert planned(path, CHIPS[0], 100_000, "classic").sample is None
-    sample = planned(path, CHIPS[0], level_budget=0, block_vertices=64).sample
+    sample = planned(path, CHIPS[0], level_budget=0, block_vertices=64, coarse_degree=100).sample
     assert sample is not None
     assert sample.kept == sample.whole
     assert not sample.thin
