@@ -60,6 +60,7 @@ class Subgraph:
 
     indptr : ndarray[int64], shape (n + 1,); ids : ndarray[int32]; weights : ndarray[int64]
     sizes, members : ndarray[int64], shape (n,)
+    grain : of connections that are sums of sampled ones, what a light sampled one counts for
     """
 
     indptr: NDArray[np.int64]
@@ -67,6 +68,7 @@ class Subgraph:
     weights: NDArray[np.int64]
     sizes: NDArray[np.int64]
     members: NDArray[np.int64]
+    grain: int = 1
 
     @property
     def size(self) -> int:

@@ -119,12 +119,14 @@ def group_traffic(
     matrices = memory // (MATRIX_BYTES * parts * parts)
     if matrices >= LEAST_MATRICES:
         source, target, weight = _by_matrix(rows, part, parts, matrices - 1, team, advance)
+        threshold = 1
     else:
-        source, target, weight = _by_pairs(rows, part, parts, memory, scratch, team, advance)
+        threshold = sampling_threshold(rows, memory // GROUP_BYTES, team)
+        source, target, weight = _by_pairs(rows, part, parts, threshold, scratch, team, advance)
     indptr = np.zeros(parts + 1, np.int64)
     np.cumsum(np.bincount(source, minlength=parts), out=indptr[1:])
     sizes = sums_by_label(part, rows.sizes, parts)
-    return Subgraph(indptr, target, weight, sizes, np.arange(parts, dtype=np.int64))
+    return Subgraph(indptr, target, weight, sizes, np.arange(parts, dtype=np.int64), threshold)
 
 
 Pairs = tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int64]]
@@ -171,12 +173,12 @@ def _by_pairs(
     rows: Rows,
     part: NDArray[np.int32],
     parts: int,
-    memory: int,
+    threshold: int,
     scratch: Path,
     team: ThreadTeam,
     advance: Advance,
 ) -> Pairs:
-    threshold = sampling_threshold(rows, memory // GROUP_BYTES, team)
+    """Traffic of a sample of the connections, see `mapper.graph.sampled_contraction`."""
     pairs = PairSums(parts, scratch)
     fleet = fleet_of(rows, team)
     fleet.begin(State(part))

@@ -6,6 +6,11 @@ is modelled as b_u*b_v / sum(b) with b_u the traffic of u that is in no outstand
 expectation when the ends of those connections are paired at random (the null model of Newman and
 Girvan's modularity, Phys. Rev. E 69, 2004). A connection stands out if it is several times as heavy
 as that. The cost of a background of rank one is known for every column and row from one histogram.
+
+Of large networks the traffic is that of a sample. Then connections anywhere show up as pairs with a
+single sampled connection, far above the background though they are nothing else: on a cortex of 32
+million neurons three of four pairs. With these as if they stood out the eigenvectors ended in a
+tangle, 41 hops for a spike between cores in 54 s; without them it is 34 in 4 s.
 """
 
 from __future__ import annotations
@@ -23,6 +28,8 @@ DENSE = 192  # mean number of connections of a group from which a background is 
 OUTSTANDING = 12.0  # times the background; of exponential weights one in 160,000 gets there
 SPARSER = 4  # the split must leave at most one in so many connections
 WORTH = 0.2  # and at least this share of the weight: else it is the background that matters
+SEVERAL = 2  # sampled connections that may meet in a pair by chance
+WORTH_SAMPLED = 0.5  # of the weight that pairs of more must have: else the sample is too thin
 
 
 class Traffic(NamedTuple):
@@ -86,8 +93,8 @@ def background_of(mass: NDArray[np.float64], spot: NDArray[np.int32], axes: Axes
 
 
 @njit(cache=True, nogil=True)
-def _rest(indptr, ids, weights, mass, scale, rest, count):
-    """Traffic of each group in connections of at most `scale` times the background.
+def _rest(indptr, ids, weights, mass, scale, least, rest, count):
+    """Traffic of each group in connections of at most `scale` times the background, or of `least`.
 
     rest : that traffic, changed; count : the connections of each group above it, changed
     """
@@ -95,48 +102,54 @@ def _rest(indptr, ids, weights, mass, scale, rest, count):
         rest[u] = 0.0
         count[u] = 0
         for e in range(indptr[u], indptr[u + 1]):
-            if weights[e] > scale * mass[u] * mass[ids[e]]:
+            if weights[e] > max(scale * mass[u] * mass[ids[e]], least):
                 count[u] += 1
             else:
                 rest[u] += weights[e]
 
 
 @njit(cache=True, nogil=True)
-def _outstanding(indptr, ids, weights, mass, scale, kept_indptr, kept_ids, kept_weights):
-    """The connections above `scale` times the background, less the background."""
+def _outstanding(indptr, ids, weights, mass, scale, least, kept_indptr, kept_ids, kept_weights):
+    """The connections above `scale` times the background and `least`, less the background."""
     for u in range(indptr.size - 1):
         at = kept_indptr[u]
         for e in range(indptr[u], indptr[u + 1]):
             expected = mass[u] * mass[ids[e]]
-            if weights[e] > scale * expected:
+            if weights[e] > max(scale * expected, least):
                 kept_ids[at] = ids[e]
                 kept_weights[at] = weights[e] - np.int64(expected)
                 at += 1
 
 
 def split_traffic(groups: Subgraph) -> Traffic:
-    """The outstanding connections of a dense group graph; all connections of any other.
+    """The outstanding connections of a dense or sampled group graph; all connections of any other.
 
-    A dense graph stays whole, too, if it has too many outstanding connections or they carry little.
+    A dense graph stays whole, too, if it has too many outstanding connections or they carry little;
+    so does a sampled one of which nearly all pairs have few sampled connections.
     """
     n = groups.indptr.size - 1
     nothing = np.zeros(n)
-    if groups.ids.size <= DENSE * n:
+    is_sample = groups.grain > 1
+    if groups.ids.size <= DENSE * n and not is_sample:
         return Traffic(groups.indptr, groups.ids, groups.weights, nothing)
     csr = (groups.indptr, groups.ids, groups.weights)
     rest, count = np.empty(n), np.empty(n, np.int64)
-    _rest(*csr, np.ones(n), np.inf, rest, count)  # at first all of it
+    least = float(SEVERAL * groups.grain if is_sample else 0)
+    _rest(*csr, np.ones(n), np.inf, least, rest, count)  # at first all of it
     for _ in range(4):
         mass = rest / np.sqrt(max(1.0, rest.sum()))
-        _rest(*csr, mass, OUTSTANDING, rest, count)
+        _rest(*csr, mass, OUTSTANDING, least, rest, count)
     total = float(groups.weights.sum())
-    if count.sum() * SPARSER > groups.ids.size or total - rest.sum() < WORTH * total:
+    outstanding = total - float(rest.sum())
+    if outstanding < (WORTH_SAMPLED if is_sample else WORTH) * total:
+        return Traffic(*csr, nothing)
+    if count.sum() * SPARSER > groups.ids.size and not is_sample:
         return Traffic(*csr, nothing)
     indptr = np.zeros(n + 1, np.int64)
     np.cumsum(count, out=indptr[1:])
     ids = np.empty(indptr[-1], np.int32)
     weights = np.empty(indptr[-1], np.int64)
-    _outstanding(*csr, mass, OUTSTANDING, indptr, ids, weights)
+    _outstanding(*csr, mass, OUTSTANDING, least, indptr, ids, weights)
     return Traffic(indptr, ids, weights, rest / np.sqrt(max(1.0, rest.sum())))
 
 

@@ -124,12 +124,12 @@ def anneal(
 
 
 def outstanding(
-    adjacency: Adjacency, mass: Sequence[float], scale: float
+    adjacency: Adjacency, mass: Sequence[float], scale: float, least: float
 ) -> tuple[list[float], list[list[tuple[int, int]]]]:
     """What each group has in other connections, and its outstanding ones less the background."""
     rest, kept = [], []
     for u, links in enumerate(adjacency):
-        above = [(v, w) for v, w in links if w > scale * mass[u] * mass[v]]
+        above = [(v, w) for v, w in links if w > scale * mass[u] * mass[v] and w > least]
         rest.append(float(sum(w for v, w in links if (v, w) not in above)))
         kept.append([(v, w - int(mass[u] * mass[v])) for v, w in above])
     return rest, kept

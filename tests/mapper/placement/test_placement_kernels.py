@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -151,14 +152,15 @@ def test_outstanding_connections(seed: int) -> None:
     csr = (graph.indptr, graph.ids, graph.weights)
     mass, scale = rng.integers(0, 8, n) / 2, float(rng.choice([0.5, 2, np.inf]))
     mass[mass == 0] = 0.25  # nothing times infinity is not a number
-    rest, kept = naive.outstanding(adjacency(*csr), mass.tolist(), scale)
+    least = float(rng.choice([0, 3]))
+    rest, kept = naive.outstanding(adjacency(*csr), mass.tolist(), scale, least)
     found, count = np.empty(n), np.empty(n, np.int64)
-    traffic._rest(*csr, mass, scale, found, count)
+    traffic._rest(*csr, mass, scale, least, found, count)
     assert found.tolist() == rest
     assert count.tolist() == [len(links) for links in kept]
     indptr = np.append(0, np.cumsum(count))
     ids, weights = np.empty(indptr[-1], np.int32), np.empty(indptr[-1], np.int64)
-    traffic._outstanding(*csr, mass, scale, indptr, ids, weights)
+    traffic._outstanding(*csr, mass, scale, least, indptr, ids, weights)
     assert adjacency(indptr, ids, weights) == kept
 
 
@@ -173,6 +175,25 @@ def test_a_background_is_split_off() -> None:
     assert split.mass.sum() ** 2 == pytest.approx(left_out, rel=0.02)
     sparse = subgraph(grid(9, 9))
     assert traffic.split_traffic(sparse).ids is sparse.ids
+
+
+def test_pairs_of_few_sampled_connections_are_background() -> None:
+    """A ring, and for each group some single connections to anywhere, each of which counts 50."""
+    rng, n, grain = np.random.default_rng(4), 300, 50
+    at = np.arange(n)
+    source, target = np.append(at, rng.integers(0, n, 900)), np.append((at + 1) % n, at.repeat(3))
+    weights = np.append(np.full(n, 20 * grain), np.full(900, grain))
+    apart = source != target
+    edges = source[apart], target[apart], weights[apart]
+    groups = subgraph(MemoryGraph.from_edges(n, *edges, undirected=True))
+    assert groups.ids.size < traffic.DENSE * n
+    assert traffic.split_traffic(groups).ids is groups.ids
+    split = traffic.split_traffic(replace(groups, grain=grain))
+    assert np.diff(split.indptr).tolist() == [2] * n
+    left_out = groups.weights.sum() - split.weights.sum()
+    assert split.mass.sum() ** 2 == pytest.approx(left_out, rel=0.05)
+    thin = replace(groups, grain=20 * grain)  # of the ring, too, single connections are known
+    assert traffic.split_traffic(thin).ids is groups.ids
 
 
 @pytest.mark.jit
