@@ -27,6 +27,7 @@ from mapper.fleet.clusters import COMES_WITHIN, batch_cluster, local_cluster, su
 from mapper.fleet.engine_settings import KEEP, MALLOC, SETTINGS
 from mapper.fleet.owner import About, Owner, about
 from mapper.fleet.remote import LostError, RemoteFleet, new_account, result_of
+from mapper.fleet.shared import SharedFolder
 from mapper.fleet.slurm_step import SlurmStep
 from mapper.fleet.workers import Asked, RowSource, batch_jobs, require_seen
 from mapper.runtime.callbacks import ignore
@@ -37,6 +38,7 @@ ANSWERS_WITHIN = 15  # seconds in which a scheduler answers, and has a worker
 LOOKS_EVERY = 0.2  # seconds between two looks at who has come
 FOLDER = "workers"  # of rows of workers that are started
 LOGS = "worker-logs"  # of jobs
+EXCHANGED = 1 << 28  # bytes of rows that a worker holds at a time, unless a plan says otherwise
 TASKS = 4  # ranges of blocks for each thread
 
 
@@ -63,6 +65,9 @@ class DaskWorkers(Closing):
         except BaseException:
             self._held.close()
             raise
+        self.exchanged = EXCHANGED
+        self._given, self._work = asked.shared, folder
+        self._shared: SharedFolder | None = None
         self.stages: dict[str, dict[str, float]] = {}
         self.lost: list[str] = []
         self._fleets: list[RemoteFleet] = []
@@ -236,6 +241,19 @@ class DaskWorkers(Closing):
     def addresses(self) -> list[str]:
         return sorted(self.workers())
 
+    @property
+    def shared(self) -> SharedFolder:
+        """The folder that all see, made when it is asked for first.
+
+        Raises `UsageError` if nothing can be written there, or a worker does not see it.
+        """
+        if self._shared is None:
+            self._shared = SharedFolder(self._given, self._work)
+            self._held.callback(self._shared.close)
+            with suppress(OSError, RuntimeError):  # who is lost is replaced later
+                self.client.run(self._shared.place.require_seen)
+        return self._shared
+
     def fleet(self, source: RowSource, chunks: int, entries: int, monitor: Monitor) -> RemoteFleet:
         made = RemoteFleet(self, source, chunks, entries, monitor)
         self._fleets.append(made)
@@ -249,8 +267,8 @@ class DaskWorkers(Closing):
         try:
             with self.client.as_current():  # the actor takes the client that it finds
                 made = self.client.submit(
-                    Owner, source, about_it["nthreads"], folder, actor=True, workers=[address],
-                    allow_other_workers=False, pure=False,
+                    Owner, source, about_it["nthreads"], folder, self.shared.place, actor=True,
+                    workers=[address], allow_other_workers=False, pure=False,
                 )  # fmt: skip
                 owner = result_of(made, address, self)
                 answer = result_of(owner.open(), address, self)

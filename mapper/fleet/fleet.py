@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from mapper.fleet.exchange import Basket, Exchange, finish_all
 from mapper.fleet.shard import Result, Shard, State, Work
 from mapper.runtime.callbacks import Advance, ignore
 from mapper.runtime.threads import ThreadTeam, WorkspacePool
@@ -78,12 +79,20 @@ class Fleet(Protocol):
         most : totals that a process may hold while it works; None for one a thread
         """
 
+    def exchange(self, exchange: Exchange, advance: Advance = ignore) -> Iterator[Any]:
+        """What is made of the rows of each label where these are brought together, in their order.
+
+        The state that all see has the label of every vertex. advance : called with the entries of
+        each chunk, in one or several passes over all of them
+        """
+
 
 class LocalFleet:
     """The threads of this process; see `Fleet`."""
 
     def __init__(self, rows: Rows, team: ThreadTeam) -> None:
         self._shard = Shard(rows)
+        self._all = team
         shared = rows.entries >= WORTH_A_THREAD * rows.chunks
         self._team = team if shared else ThreadTeam(1, team.stop)
 
@@ -151,6 +160,23 @@ class LocalFleet:
         while totals:
             found += totals.pop()
         return found
+
+    def exchange(self, exchange: Exchange, advance: Advance = ignore) -> Iterator[Any]:
+        rows, batches = self._shard.rows, exchange.batches()
+        members, start, most = exchange.members, exchange.start, exchange.most
+        room = max((int(most[low:high].sum()) for low, high in batches), default=0)
+        basket = Basket(rows.vertices, room, exchange.near, exchange.light)
+
+        def finish(label: int) -> Any:
+            own = members[start[label] : start[label + 1]]
+            return exchange.finish(label, lambda: basket.rows(own), *exchange.given(label))
+
+        for low, high in batches:
+            basket.clear()
+            arguments = low, high, *exchange.arguments
+            for found in self.each(exchange.sort, range(rows.chunks), *arguments, advance=advance):
+                basket.put(found)
+            yield from finish_all(self._all, range(low, high), most[low:high], finish)
 
 
 def fleet_of(rows: Rows, team: ThreadTeam) -> Fleet:

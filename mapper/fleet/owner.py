@@ -22,6 +22,7 @@ from mapper.fleet.fleet import LocalFleet
 from mapper.fleet.ledger import Update, updated
 from mapper.fleet.sent import to_send, total_to_send
 from mapper.fleet.shard import State
+from mapper.fleet.shared import Batch, Finish, Home, SharedPlace, write_shards
 from mapper.fleet.workers import RowSource
 from mapper.runtime.resources import peak_rss_bytes
 from mapper.runtime.threads import ThreadTeam
@@ -64,19 +65,20 @@ def about() -> About:
 class Owner:
     """Rows of some shards, kept in a folder of its own; one for each worker."""
 
-    def __init__(self, source: RowSource, threads: int, folder: str) -> None:
-        """folder : on a local disk."""
+    def __init__(self, source: RowSource, threads: int, folder: str, shared: SharedPlace) -> None:
+        """folder : on a local disk; shared : what this worker must see."""
         self._version = 0
         self._state = State.none()
         self._team = ThreadTeam(threads)
         self._folder = tempfile.TemporaryDirectory(prefix="mapper-", dir=folder)
         self._scratch = Scratch(Path(self._folder.name) / "scratch", lasting=False)
-        self._source = source
+        self._source, self._shared = source, shared
         self._fleet: LocalFleet | None = None
 
     def open(self) -> Answer:
         """Open the rows."""
         try:
+            self._shared.require_seen()
             self._fleet = LocalFleet(self._source.open(self._scratch), self._team)
         except Exception as error:
             return Answer(None, error)
@@ -115,6 +117,29 @@ class Owner:
             entries: list[int] = []
             total = fleet.sum(work, chunks, shape, *arguments, most=most, advance=entries.append)
             return total_to_send(total), entries
+
+        return self._answer(update, made)
+
+    def write(
+        self, update: Update | None, batch: Batch, shards: Sequence[tuple[int, Sequence[int]]],
+        sort: Callable[..., Any], arguments: tuple[Any, ...],
+    ) -> Answer:  # fmt: skip
+        """Write the run files of shards, see `write_shards`: bytes, and entries of each chunk."""
+
+        def made(fleet: LocalFleet) -> Any:
+            entries: list[int] = []
+            written = write_shards(fleet, batch, shards, sort, arguments, entries.append)
+            return written, entries
+
+        return self._answer(update, made)
+
+    def finish(
+        self, update: Update | None, batch: Batch, shards: int, work: Finish, homes: Sequence[Home]
+    ) -> Answer:
+        """What `Finish.of_home` makes of each of the homes."""
+
+        def made(_: LocalFleet) -> Any:
+            return [work.of_home(self._team, self._state, batch, shards, home) for home in homes]
 
         return self._answer(update, made)
 

@@ -18,12 +18,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mapper.errors import ResumableError
+from mapper.fleet.exchange import Exchange
 from mapper.fleet.fleet import Vertices
 from mapper.fleet.ledger import Ledger
 from mapper.fleet.owner import Answer
 from mapper.fleet.sent import received
 from mapper.fleet.shard import Result, State, Work
 from mapper.fleet.shards import Shards
+from mapper.fleet.shared import Batch, Finish, Home, Missing, SharedFolder
 from mapper.fleet.workers import RowSource
 from mapper.runtime.callbacks import Advance, ignore
 from mapper.runtime.monitor import Monitor
@@ -39,8 +41,10 @@ def new_account() -> dict[str, float]:
 
     calls : of all of them together; seconds : that the driver waited for these
     cpu_seconds : processor time of the workers; bytes_to, bytes_from : sent to and by them
+    bytes_shared : that they wrote into the folder that all see
     """
-    return {"calls": 0, "seconds": 0.0, "cpu_seconds": 0.0, "bytes_to": 0, "bytes_from": 0}
+    amounts = ("calls", "seconds", "cpu_seconds", "bytes_to", "bytes_from", "bytes_shared")
+    return dict.fromkeys(amounts, 0)
 
 
 class LostError(Exception):
@@ -52,10 +56,16 @@ class Engine(Protocol):
 
     patience : seconds that a run waits without any worker
     lost : addresses of workers that were lost
+    shared : the folder that all of them see
+    exchanged : bytes of rows that a worker may hold in an exchange
     """
 
     patience: float
     lost: list[str]
+    exchanged: int
+
+    @property
+    def shared(self) -> SharedFolder: ...
 
     def addresses(self) -> list[str]:
         """Of the workers that are there, ascending; raises `ResumableError` if nobody knows."""
@@ -140,6 +150,80 @@ class RemoteFleet:
                 advance(count)
         return total
 
+    def exchange(self, exchange: Exchange, advance: Advance = ignore) -> Iterator[Any]:
+        for ranges in exchange.shares(len(self._live()), self._engine.exchanged):
+            batch = self._engine.shared.batch(ranges)
+            try:
+                self._write(batch, exchange, range(self._shards.count), advance)
+                for results in self._finish(batch, exchange):
+                    yield from map(received, results)
+            finally:
+                batch.remove(self._shards.count)
+
+    def _live(self) -> list[int]:
+        """The owners that are there; others have given their shards away."""
+        return [index for index, owner in enumerate(self._owners) if owner is not None]
+
+    def _write(
+        self, batch: Batch, exchange: Exchange, shards: Sequence[int], advance: Advance = ignore
+    ) -> None:
+        """Let those who have some shards write their run files."""
+
+        def share(left: Sequence[int]) -> dict[int, list[int]]:
+            mine: dict[int, list[int]] = {}
+            for shard in left:
+                mine.setdefault(self._shards.owner_of(shard), []).append(shard)
+            return mine
+
+        def given(mine: Sequence[int]) -> tuple[Any, ...]:
+            named = [(shard, self._shards.chunks_of(shard)) for shard in mine]
+            return batch, named, exchange.sort, exchange.arguments
+
+        step = self._shards.window * len(self._owners)
+        for low in range(0, len(shards), step):
+            for _, (written, entries) in self._ask("write", shards[low : low + step], share, given):
+                self._account(bytes_shared=written)
+                for count in entries:
+                    advance(count)
+
+    def _finish(self, batch: Batch, exchange: Exchange) -> Iterator[list[Any]]:
+        """Results of the labels of each range of a batch, in their order, still packed."""
+        work = Finish(exchange.finish, exchange.near, exchange.light)
+
+        def share(left: Sequence[int]) -> dict[int, list[int]]:
+            live = self._live()
+            mine: dict[int, list[int]] = {}
+            for index in left:
+                mine.setdefault(live[index % len(live)], []).append(index)
+            return mine
+
+        def given(mine: Sequence[int]) -> tuple[Any, ...]:
+            homes = [Home.of(exchange, batch, index) for index in mine]
+            return batch, self._shards.count, work, homes
+
+        found: dict[int, list[Any]] = {}
+        left = list(range(len(batch.ranges)))
+        for _ in range(TIMES):
+            missing: set[int] = set()
+            for mine, answers in self._ask("finish", left, share, given):
+                for index, answer in zip(mine, answers, strict=True):
+                    if isinstance(answer, Missing):
+                        missing.update(answer.shards)
+                    else:
+                        found[index] = answer
+            left = [index for index in left if index not in found]
+            if not left:
+                break
+            self._monitor.write(f"  {len(missing)} run files are gone or damaged: made again")
+            self._write(batch, exchange, sorted(missing))
+        else:
+            raise ResumableError(
+                f"{batch.place.shown}: files of the run vanish there or are damaged, {TIMES} "
+                "times over; give another folder, and go on with --resume"
+            )
+        for index in range(len(batch.ranges)):
+            yield found.pop(index)
+
     def _windows(
         self, method: str, chunks: Sequence[int], work: Work[Any], arguments: tuple[Any, ...]
     ) -> Iterator[list[tuple[list[int], Any]]]:
@@ -157,17 +241,38 @@ class RemoteFleet:
         *more: Any,
     ) -> list[tuple[list[int], Any]]:
         """Let the owners of chunks at some places of a list do a work: (places, answer) of each."""
+
+        def share(left: Sequence[int]) -> dict[int, list[int]]:
+            return self._shards.by_owner(chunks, left)
+
+        def given(mine: Sequence[int]) -> tuple[Any, ...]:
+            return work, [chunks[place] for place in mine], arguments, *more
+
+        return self._ask(method, places, share, given)
+
+    def _account(self, **amounts: float) -> None:
+        self._engine.account(self._monitor.at_work.get("name", ""), **amounts)
+
+    def _ask(
+        self,
+        method: str,
+        things: Sequence[int],
+        share: Callable[[Sequence[int]], dict[int, list[int]]],
+        given: Callable[[Sequence[int]], tuple[Any, ...]],
+    ) -> list[tuple[list[int], Any]]:
+        """Let owners do something with things, all of them: (things, answer) of each.
+
+        share : who is to have which; given : what the method gets for some things
+        """
         started, done = time.perf_counter(), []
-        stage = self._monitor.at_work.get("name", "")
-        left = list(places)
+        left = list(things)
         while left:
             calls = []
-            for index, mine in self._shards.by_owner(chunks, left).items():
+            for index, mine in share(left).items():
                 update = self._ledger.since(self._known[index])
-                wanted = [chunks[place] for place in mine]
-                future = self._start(index, method, update, work, wanted, arguments, *more)
-                sent = nbytes(update) + nbytes(arguments) + 8 * len(mine)
-                self._engine.account(stage, bytes_to=sent)
+                arguments = given(mine)
+                future = self._start(index, method, update, *arguments)
+                self._account(bytes_to=nbytes(update) + nbytes(arguments))
                 calls.append((index, mine, future))
             version, left, lost = self._ledger.version, [], []
             for index, mine, future in calls:
@@ -182,14 +287,13 @@ class RemoteFleet:
                 self._known[index] = version
                 if answer.error is not None:
                     raise answer.error
-                got = nbytes(answer.value)
-                self._engine.account(stage, bytes_from=got, cpu_seconds=answer.cpu_seconds)
+                self._account(bytes_from=nbytes(answer.value), cpu_seconds=answer.cpu_seconds)
                 done.append((mine, answer.value))
             for index in lost:  # before anything is given to one of them
                 self._owners[index] = None
             for index in lost:
                 self._replace(index)
-        self._engine.account(stage, seconds=time.perf_counter() - started, calls=1)
+        self._account(seconds=time.perf_counter() - started, calls=1)
         return done
 
     def _start(self, index: int, method: str, *arguments: Any) -> Any:

@@ -17,6 +17,7 @@ class Shards:
     """
 
     def __init__(self, chunks: int, entries: int, owners: int) -> None:
+        self._chunks = chunks
         self._window = max(1, SHARD_ENTRIES * chunks // max(1, entries))
         self.size = max(1, min(self._window, chunks // LEAST_SHARDS), -(-chunks // MOST_SHARDS))
         self.count = -(-chunks // self.size)
@@ -28,7 +29,20 @@ class Shards:
 
     def owner(self, chunk: int) -> int:
         """Who has the rows of a chunk."""
-        return self._owner[self.of(chunk)]
+        return self.owner_of(self.of(chunk))
+
+    def owner_of(self, shard: int) -> int:
+        """Who has a shard."""
+        return self._owner[shard]
+
+    def chunks_of(self, shard: int) -> range:
+        """The chunks of a shard."""
+        return range(shard * self.size, min((shard + 1) * self.size, self._chunks))
+
+    @property
+    def window(self) -> int:
+        """Shards of an owner in one window."""
+        return max(1, self._window // self.size)
 
     def give_away(self, owner: int, others: Sequence[int]) -> None:
         """Share the shards of an owner out to others."""

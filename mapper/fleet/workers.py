@@ -35,20 +35,29 @@ class Asked(NamedTuple):
     threads, memory : of each worker that is started; bytes, None for what the machine has, or what
         the batch system is configured for
     patience : seconds that a run waits without any worker
+    shared : a folder that all of them see; None for the output folder
     """
 
     where: Any
     threads: int | None = 1
     memory: int | None = None
     patience: float = PATIENCE
+    shared: Path | None = None
 
 
-def require_seen(path: Path) -> None:
-    """Raise `UsageError` if this process, a worker, does not see a network."""
-    if not path.exists():
+def require_seen(path: Path, shown: str = "", content: str | None = None) -> None:
+    """Raise `UsageError` if this process, a worker, does not see a file.
+
+    shown : as which the message names it; content : of the file, or it is another
+    """
+    try:
+        seen = path.exists() if content is None else path.read_text() == content
+    except OSError:
+        seen = False
+    if not seen:
         raise UsageError(
-            f"{path}: the worker on {socket.gethostname()} does not see it; put it where all "
-            "workers do"
+            f"{shown or path}: the worker on {socket.gethostname()} does not see it; put it where "
+            "all workers do"
         )
 
 

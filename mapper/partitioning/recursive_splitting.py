@@ -1,18 +1,21 @@
 """Splitting the parts of a partition into parts of fewer cores.
 
-The inner connections of as many parts as fit the memory are gathered in one pass over the rows;
-then the parts are cut in two again and again until each piece has the number of cores that is
-asked for. All of that happens by one thread for each part, all threads at work.
+The inner connections of as many parts as fit the memory are gathered in one pass over the rows,
+where each part is at home; there it is cut in two again and again until each piece has the number
+of cores that is asked for. That happens by one thread for each part, all threads at work.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from mapper.fleet.exchange import Exchange, Lists, Sorted
 from mapper.fleet.fleet import fleet_of
 from mapper.fleet.shard import Shard, State, entries_of
 from mapper.graph.by_label import by_label, sums_by_label
@@ -164,91 +167,45 @@ def split_block(
     return count
 
 
-class Gathered(NamedTuple):
-    """Rows within their parts, one behind the other, in as few bytes as they need.
-
-    near, far : places in the part, ndarray[uint16] and ndarray[int32]; one of the two is empty
-    light, heavy : weights, ndarray[uint8] and ndarray[int32]; one of the two is empty
-    """
-
-    near: NDArray[np.uint16]
-    far: NDArray[np.int32]
-    light: NDArray[np.uint8]
-    heavy: NDArray[np.int32]
-
-    @classmethod
-    def empty(cls, entries: int, near: bool, light: bool) -> Gathered:
-        """Room for so many entries."""
-        return cls(
-            np.empty(entries if near else 0, np.uint16),
-            np.empty(0 if near else entries, np.int32),
-            np.empty(entries if light else 0, np.uint8),
-            np.empty(0 if light else entries, np.int32),
-        )
-
-
-@njit(cache=True, nogil=True)
-def _take(members, offset, used, rows, sizes):
-    """The graph inside a block, from the gathered rows of its vertices."""
-    near, far, light, heavy = rows
-    indptr = np.empty(members.size + 1, np.int64)
-    indptr[0] = 0
-    for i in range(members.size):
-        indptr[i + 1] = indptr[i] + used[members[i]]
-    own_ids = np.empty(indptr[-1], np.int32)
-    own_weights = np.empty(indptr[-1], np.int32)
-    for i in range(members.size):
-        first = offset[members[i]]
-        low, count = indptr[i], indptr[i + 1] - indptr[i]
-        if near.size > 0:
-            for e in range(count):
-                own_ids[low + e] = near[first + e]
-        else:
-            for e in range(count):
-                own_ids[low + e] = far[first + e]
-        if light.size > 0:
-            for e in range(count):
-                own_weights[low + e] = light[first + e]
-        else:
-            for e in range(count):
-                own_weights[low + e] = heavy[first + e]
-    bias = np.zeros(members.size, np.int64)
-    return Csr(indptr, own_ids, own_weights, sizes[members], bias)
-
-
-def _batches(at_part: NDArray[np.int64], entries: int) -> list[tuple[int, int]]:
-    """Ranges of parts that together have at most so many entries, or are one part."""
-    found = []
-    low, parts = 0, at_part.size - 1
-    while low < parts:
-        fits = int(np.searchsorted(at_part, at_part[low] + entries, side="right")) - 1
-        found.append((low, max(low + 1, fits)))
-        low = found[-1][1]
-    return found
-
-
-class Inner(NamedTuple):
-    """Rows of a chunk within their parts: lengths, places in the part, and weights."""
-
-    used: NDArray[np.int32]
-    ids: NDArray[Any]
-    weights: NDArray[Any]
-
-
-def gather(shard: Shard, chunk: Chunk, low: int, high: int, near: bool, light: bool) -> Inner:
+def gather(shard: Shard, chunk: Chunk, low: int, high: int, near: bool, light: bool) -> Sorted:
     """Rows of a chunk within parts low .. high-1.
 
-    near, light : places take two bytes, weights take one, see `Gathered`; else both take four
+    near, light : places take two bytes, weights take one, see `Exchange`; else both take four
     """
     part, _, _, (rank,) = shard.state
     used = np.empty(chunk.vertices, np.int32)
     ids, weights = np.empty((2, entries_of(chunk)), np.int32)
     count = _gather(chunk, part, low, high, rank, used, ids, weights)
-    return Inner(
+    return Sorted(
         used,
         ids[:count].astype(np.uint16 if near else np.int32),
         weights[:count].astype(np.uint8 if light else np.int32),
     )
+
+
+def cut(
+    how: Splitting,
+    part: int,
+    rows: Callable[[], Lists],
+    sizes: NDArray[np.int64],
+    cores: NDArray[np.int64],
+) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    """Cut a part: the piece of each of its vertices, and the cores of each piece.
+
+    rows : makes the rows of its vertices, as `gather` has them
+    sizes : of its vertices; cores : ndarray[int64], shape (1,), that it is spread over
+    """
+    count = int(cores[0])
+    narrow = np.min_scalar_type(count)
+    if count <= how.stop:
+        return np.zeros(sizes.size, narrow), cores
+    piece, piece_cores = np.empty(sizes.size, np.int32), np.zeros(count, np.int64)
+    piece_cores[0] = count
+    # A copy: what came from elsewhere may be read-only, which is another type for kernels.
+    block = Csr(*rows(), sizes.copy(), np.zeros(sizes.size, np.int64))
+    own = how._replace(seed=how.seed + part)
+    pieces = split_block(block, own, piece, piece_cores)
+    return piece.astype(narrow), piece_cores[:pieces]
 
 
 def split_parts(
@@ -268,67 +225,33 @@ def split_parts(
 
     Returns the new part of every vertex and the cores of the new parts.
     """
-    n, parts = rows.vertices, cores.size
+    parts = cores.size
     members, start, rank = by_label(part, parts)
-    # Entries of all earlier parts, those to other parts among them.
-    at_part = np.append(0, np.cumsum(sums_by_label(part, rows.degrees(), parts)))
-
-    offset, used = np.zeros(n, np.int64), np.zeros(n, np.int32)
-    piece = np.zeros(n, np.int32)
-    piece_start = np.zeros(parts + 1, np.int64)
-    np.cumsum(cores, out=piece_start[1:])
-    piece_cores = np.zeros(int(piece_start[-1]), np.int64)
-    pieces = np.ones(parts, np.int64)
     near = bool(np.diff(start).max() <= NEAR)
     light = rows.heaviest < LIGHT
-    batches = _batches(at_part, memory // ((2 if near else 4) + (1 if light else 4)))
-    # More than there will be: pages that are never touched cost nothing.
-    longest = max((int(at_part[high] - at_part[low]) for low, high in batches), default=0)
-    gathered = Gathered.empty(longest, near, light)
-    ids, weights = (
-        gathered.near if near else gathered.far,
-        gathered.light if light else gathered.heavy,
-    )
+
+    def given(one: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        return rows.sizes[members[start[one] : start[one + 1]]], cores[one : one + 1]
 
     fleet = fleet_of(rows, team)
     fleet.begin(State(part, constants=(rank,)))
-
-    def split(blocks: NDArray[np.int64]) -> None:
-        for b in blocks.tolist():
-            if cores[b] <= how.stop:
-                piece_cores[piece_start[b]] = cores[b]
-                continue
-            mine = members[start[b] : start[b + 1]]
-            own_piece = np.empty(mine.size, np.int32)
-            own_cores = piece_cores[piece_start[b] : piece_start[b + 1]]
-            own_cores[0] = cores[b]
-            block = _take(mine, offset, used, gathered, rows.sizes)
-            own = how._replace(seed=how.seed + b)
-            pieces[b] = split_block(block, own, own_piece, own_cores)
-            piece[mine] = own_piece
-
-    for low, high in batches:
-        at = first = 0
-        for found in fleet.each(
-            gather, range(rows.chunks), low, high, near, light, advance=advance
-        ):
-            end, last = at + found.ids.size, first + found.used.size
-            ids[at:end], weights[at:end] = found.ids, found.weights
-            used[first:last] = found.used
-            np.cumsum(found.used[:-1], out=offset[first + 1 : last])
-            offset[first] = 0
-            offset[first:last] += at
-            at, first = end, last
-        # the largest first, so that threads end together; small ones in bunches
-        work = np.diff(at_part[low : high + 1])
-        order = low + np.argsort(-work, kind="stable")
-        ends = np.linspace(0, work.sum(), 8 * team.threads + 1)[1:-1]
-        bunches = np.unique(np.searchsorted(np.cumsum(work[order - low]), ends))
-        team.map(split, [blocks for blocks in np.split(order, bunches) if blocks.size])
-    base = np.zeros(parts + 1, np.int64)
-    np.cumsum(pieces, out=base[1:])
-    new_cores = np.concatenate(
-        [piece_cores[piece_start[b] : piece_start[b] + pieces[b]] for b in range(parts)]
+    exchange = Exchange(
+        sort=gather,
+        arguments=(near, light),
+        finish=partial(cut, how),
+        given=given,
+        most=sums_by_label(part, rows.degrees(), parts),  # those to other parts among them
+        members=members,
+        start=start,
+        near=near,
+        light=light,
+        memory=memory,
     )
-    piece += base.astype(np.int32)[part]
-    return piece, new_cores
+    new = np.empty(rows.vertices, np.int32)
+    new_cores: list[NDArray[np.int64]] = []
+    count = 0
+    for one, (piece, piece_cores) in enumerate(fleet.exchange(exchange, advance)):
+        new[members[start[one] : start[one + 1]]] = piece.astype(np.int32) + np.int32(count)
+        new_cores.append(piece_cores)
+        count += piece_cores.size
+    return new, np.concatenate(new_cores)

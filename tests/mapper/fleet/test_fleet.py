@@ -7,6 +7,8 @@ tests whose owners know nothing but their own rows, a copy of the state, and wha
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,6 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from mapper.fleet.exchange import Exchange, Lists
 from mapper.fleet.fleet import Fleet, LocalFleet, Vertices
 from mapper.fleet.ledger import Ledger, updated
 from mapper.fleet.shard import Shard, State
@@ -132,6 +135,38 @@ class ScatteredFleet:
         for _, entries in self._done(add, chunks).values():
             advance(entries)
         return np.sum(totals, axis=0, dtype=np.int64)
+
+    def exchange(self, exchange: Exchange, advance: Advance = ignore) -> Iterator[Any]:
+        """Some labels at a time, each finished in random order."""
+        labels, chunks = exchange.most.size, range(len(self._owner))
+        made = {}
+        edges = np.unique([0, *self._rng.integers(0, labels, 2), labels]).tolist()
+        for low, high in pairwise(edges):
+            found = self._done(exchange.sort, chunks, low, high, *exchange.arguments)
+            rows = {}
+            for chunk in chunks:
+                (used, ids, weights), entries = found[chunk]
+                advance(entries)
+                ends = np.cumsum(used)[:-1]
+                rows.update(
+                    enumerate(
+                        zip(np.split(ids, ends), np.split(weights, ends), strict=True), len(rows)
+                    )
+                )
+            for label in (low + self._rng.permutation(high - low)).tolist():
+                own = [rows[v] for v in exchange.members[slice(*exchange.start[label : label + 2])]]
+                made[label] = exchange.finish(label, partial(lists, own), *exchange.given(label))
+        yield from (made[label] for label in range(labels))
+
+
+def lists(rows: list[tuple[NDArray[Any], NDArray[Any]]]) -> Lists:
+    """Ids and weights of some vertices as `Lists`."""
+    lengths = [ids.size for ids, _ in rows]
+    ids, weights = (
+        np.concatenate([np.empty(0, np.int32), *some]).astype(np.int32)
+        for some in (zip(*rows, strict=True) if rows else ((), ()))
+    )
+    return np.append(0, np.cumsum(lengths, dtype=np.int64)), ids, weights
 
 
 FleetOver = Callable[[Rows, ThreadTeam], Fleet]
