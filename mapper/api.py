@@ -53,6 +53,7 @@ def map_network(
     progress: Progress | None = None,
     workdir: str | os.PathLike[str] | None = None,
     workers: Any = None,
+    shared: str | os.PathLike[str] | None = None,
     **method: Any,
 ) -> NetworkMapping:
     """Map a network onto a chip, as `mapper run` does; the same input gives the same mapping.
@@ -92,6 +93,8 @@ def map_network(
     workers : processes that look at a network which is streamed: how many to start here, the
         address of a Dask scheduler, its file, or a `distributed.Client`, which stays open. The
         mapping is the same as without
+    shared : with workers, a folder that they and this process see, for rows on their way from one
+        to another; None takes a temporary one in `workdir`
     method : numbers that the preset would choose, by the names of `mapper.settings.Settings`
 
     Ctrl-C ends the run as soon as the kernel at work has ended. Once all neurons have cores within
@@ -117,7 +120,7 @@ def map_network(
     check_arguments(
         preset=preset, objective=objective, seed=seed, threads=threads, memory=memory,
         constraints=constraints, split_neurons=split_neurons, neurons=neurons,
-        columns=columns, progress=progress, workdir=workdir,
+        columns=columns, progress=progress, workdir=workdir, shared=shared,
     )  # fmt: skip
     with as_mapper_errors():
         cores = _chip(chip).with_limits(
@@ -132,7 +135,9 @@ def map_network(
         )
         constraint_file = None if constraints is None else ConstraintFile.read(Path(constraints))
         source = _source(network, neurons, sizes, rates, columns, weights_are)
-        asked = ask_workers(workers, settings.threads)
+        asked = ask_workers(
+            workers, settings.threads, shared=None if shared is None else Path(shared)
+        )
         request = MapRequest(source, cores, settings, constraint_file, split_neurons, (), asked)
         folder = Path(tempfile.mkdtemp(prefix="mapper-", dir=workdir))
         try:

@@ -136,7 +136,9 @@ def mapped(
                     start_workers(request.workers, folder, monitor.stop.check)
                 )
                 limits, threads = workers.limits(), workers.threads()
-                plan_workers(network, chip, settings, plan, len(limits), threads).require(limits)
+                needed = plan_workers(network, chip, settings, plan, len(limits), threads)
+                needed.require(limits)
+                workers.share(needed.exchanged(limits, request.workers.together))
                 if workers.note:
                     listener.note(workers.note)
                 with monitor.untimed():

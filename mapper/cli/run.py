@@ -17,11 +17,10 @@ if TYPE_CHECKING:
     from mapper.session import MapRequest
 
 EPILOG = """\
-examples:
+`mapper docs formats` describes the output folder; examples:
   mapper run wing.graph --chip 16x16 --neurons-per-core 250 --seed 1 --json
 
 Ctrl-C keeps the best mapping so far; before there is one, --resume goes on.
-`mapper docs formats` describes the files of the output folder.
 """
 
 
@@ -52,6 +51,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=common.seconds,
         metavar="SECONDS",
         help="longest wait without any worker (default: 600)",
+    )
+    method.add_argument(
+        "--shared",
+        type=Path,
+        metavar="DIR",
+        help="seen by all workers (default: the output folder)",
     )
     method.add_argument("--seeds", metavar="A..B", help="a run for each seed: 1..8, or 1,4,9")
     many.add_keep(method)
@@ -106,7 +111,7 @@ def _run_one(options: argparse.Namespace, chip: Chip, output: Path) -> int:
     tuning.tell_unread(options, settings)
     workers = ask_workers(
         options.workers, settings.threads, options.worker_threads, options.worker_memory,
-        options.patience,
+        options.patience, options.shared,
     )  # fmt: skip
     request = replace(_request(options, chip, settings), workers=workers)
     task = RunTask(request, output, options.keep_scratch, options.force, options.resume)
@@ -134,10 +139,11 @@ def _run_seeds(options: argparse.Namespace) -> int:
     seeds = parse_seeds(options.seeds)
     if options.seed:
         raise UsageError("--seed and --seeds are both given; give one")
-    if (options.worker_threads, options.worker_memory, options.patience) != (None, None, None):
+    of_one = options.worker_threads, options.worker_memory, options.patience, options.shared
+    if any(value is not None for value in of_one):
         raise UsageError(
-            "--worker-threads, --worker-memory and --patience are of workers that share one run; "
-            "with --seeds, leave them out"
+            "--worker-threads, --worker-memory, --patience and --shared are of workers that share "
+            "one run; with --seeds, leave them out"
         )
     if isinstance(options.workers, str):
         raise UsageError("--workers names a scheduler; with --seeds, give a number of processes")

@@ -241,6 +241,14 @@ class DaskWorkers(Closing):
     def addresses(self) -> list[str]:
         return sorted(self.workers())
 
+    def share(self, exchanged: int) -> SharedFolder:
+        """The folder that all see; exchanged : bytes of rows that a worker may hold.
+
+        Raises `UsageError` as `shared` does.
+        """
+        self.exchanged = exchanged
+        return self.shared
+
     @property
     def shared(self) -> SharedFolder:
         """The folder that all see, made when it is asked for first.
@@ -248,10 +256,11 @@ class DaskWorkers(Closing):
         Raises `UsageError` if nothing can be written there, or a worker does not see it.
         """
         if self._shared is None:
-            self._shared = SharedFolder(self._given, self._work)
-            self._held.callback(self._shared.close)
+            made = SharedFolder(self._given, self._work)
+            self._held.callback(made.close)
             with suppress(OSError, RuntimeError):  # who is lost is replaced later
-                self.client.run(self._shared.place.require_seen)
+                self.client.run(made.place.require_seen)
+            self._shared = made
         return self._shared
 
     def fleet(self, source: RowSource, chunks: int, entries: int, monitor: Monitor) -> RemoteFleet:

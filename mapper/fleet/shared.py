@@ -72,7 +72,7 @@ class SharedFolder(Closing):
 
         Raises `UsageError` if nothing can be written there.
         """
-        shown = f"--shared {given or work}" + ("" if given else " (the output folder)")
+        shown = f"--shared {given or work}" + ("" if given else " (by default)")
         # One that was killed has left its own: it has the same name when the run is resumed.
         name = zlib.crc32(f"{socket.gethostname()} {work.absolute()}".encode())
         folder = (given or work).absolute() / f"mapper-exchange-{name:08x}"

@@ -56,6 +56,7 @@ def ask_workers(
     each: int | None = None,
     memory: int | None = None,
     patience: float | None = None,
+    shared: Path | None = None,
 ) -> Asked | None:
     """Workers as they are asked for; None if they are not.
 
@@ -74,12 +75,13 @@ def ask_workers(
             f"{named[0]} is of workers that are started: give --workers a number, or jobs"
         )
     if where is None:
-        if patience is not None:
-            raise UsageError("--patience is with workers; give --workers, too, or leave it out")
+        for name, value in (("--patience", patience), ("--shared", shared)):
+            if value is not None:
+                raise UsageError(f"{name} is with workers; give --workers, too, or leave it out")
         return None
     if each is None and isinstance(where, int):
         each = max(1, threads // where)
-    return Asked(where, each, memory, patience or PATIENCE)
+    return Asked(where, each, memory, patience or PATIENCE, shared)
 
 
 def start_workers(

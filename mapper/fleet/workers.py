@@ -44,6 +44,11 @@ class Asked(NamedTuple):
     patience: float = PATIENCE
     shared: Path | None = None
 
+    @property
+    def together(self) -> int:
+        """How many workers have the memory that each says it has, all of them together."""
+        return self.where if isinstance(self.where, int) and self.memory is None else 1
+
 
 def require_seen(path: Path, shown: str = "", content: str | None = None) -> None:
     """Raise `UsageError` if this process, a worker, does not see a file.

@@ -234,7 +234,7 @@ class Sample(Open):
 
 
 class WorkedStage(Open, kw_only=True):
-    """What workers did in a stage: seconds that the driver waited for them, and bytes sent."""
+    """What workers did in a stage: seconds that the driver waited, and bytes sent, or shared."""
 
     name: str
     calls: Whole | UnsetType = UNSET
@@ -242,6 +242,7 @@ class WorkedStage(Open, kw_only=True):
     cpu_seconds: Amount | UnsetType = UNSET
     bytes_to: Whole
     bytes_from: Whole
+    bytes_shared: Whole | UnsetType = UNSET
 
 
 class WorkersUsed(Open):

@@ -306,10 +306,10 @@ def worker_plan(plan: WorkerPlan, given: int | None) -> Table:
         f"{plan.count} workers of {threads}: {size(plan.memory)}{of_given} memory and "
         f"{size(plan.disk)} disk each, the driver {size(plan.driver)}"
     )
-    rows = [(name, size(to), size(back)) for name, (to, back) in plan.sent.items()]
-    to, back = (sum(sent[way] for sent in plan.sent.values()) for way in (0, 1))
-    rows.append(("all", size(to), size(back)))
-    return columns(title, ("stage", "sent to workers", "sent by workers"), rows)
+    rows = [(name, *map(size, sent)) for name, sent in plan.sent.items()]
+    rows.append(("all", *(size(sum(way)) for way in zip(*plan.sent.values(), strict=True))))
+    heads = ("stage", "sent to workers", "sent by workers", "through --shared")
+    return columns(title, heads, rows)
 
 
 def stages(entries: Sequence[Mapping[str, Any]]) -> Table:

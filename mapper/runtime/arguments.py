@@ -21,6 +21,7 @@ _WANTED: dict[str, tuple[tuple[type, ...], str]] = {
     "neurons": ((Integral,), "a whole number"),
     "columns": ((Mapping,), 'names by what they are for, as in {"source": "pre"}'),
     "workdir": (_PATH, "the path of a folder"),
+    "shared": (_PATH, "the path of a folder"),
 }
 
 

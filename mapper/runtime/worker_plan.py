@@ -7,6 +7,7 @@ Bytes are counted from what the code sends and holds, and compared with measured
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from chipsim.chip.model import Chip
 from mapper.errors import DoesNotFitError
@@ -28,6 +29,7 @@ INTERPRETER = 280 << 20  # resident: Python, the engine, the compiled kernels, a
 TERMINATE = 0.95  # of its memory, above which a worker is ended
 SHARD_ENTRIES = 1 << 23  # whose results a worker holds at a time
 RESULT_BYTES = 8  # of an entry in packed results, at most
+EXCHANGED_SHARE = 4  # this part of a worker's memory is for rows that come from others
 NEURON_BYTES = {  # of a worker: arrays of one entry a neuron, as they come and as they are
     "read": 4,
     "coarsen": 4 + 8 + 8 + 8,  # labels, loads and sizes, and the packed ones they come in
@@ -52,14 +54,23 @@ FROM_ALL = {  # bytes of a neuron from all workers: wishes, tables of moves, deg
     "coarsen": 3 * 4 + 5 * 0.89,
     "initial partition": 1,
     "refine blocks": 8 * 0.25,
-    "split blocks": 2,
+    "split blocks": 1,
     "uncoarsen and refine": 8 * 0.3,
     "groups": 0,
     "refine by hops": 8 * 0.3,
 }
 INNER = 0.57  # entries of rows that stay in their block, where ids are in natural order
 ENTRY = 3.2  # packed bytes of an entry that is sent
+INNER_ENTRY = 2.75  # of one that goes through the shared folder: places within a block are small
 PAIR = 6.0  # packed bytes of two groups with traffic
+
+
+class Sent(NamedTuple):
+    """Bytes of a stage: sent to all workers, and by them, and what they write for each other."""
+
+    to: int
+    back: int
+    shared: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +80,9 @@ class WorkerPlan:
     count, threads : how many workers, and threads of each
     memory : bytes that each needs, with what it takes to run at all; driver : that the driver plans
         with; disk : that each needs on average, for its rows
-    sent : bytes by stage: to all workers, and from them
+    window, splitting : of the former, for what comes from others while blocks are split, at least,
+        and for all else in that stage
+    sent : bytes by stage
     """
 
     count: int
@@ -77,7 +90,9 @@ class WorkerPlan:
     memory: int
     driver: int
     disk: int
-    sent: dict[str, tuple[int, int]]
+    window: int
+    splitting: int
+    sent: dict[str, Sent]
 
     def shortage(self, given: int, host: str = "") -> str:
         """What a worker with so many bytes of memory is short of; empty if it is not."""
@@ -99,6 +114,17 @@ class WorkerPlan:
             if given and (short := self.shortage(given, host)):
                 raise DoesNotFitError(f"--workers: {short}")
 
+    def exchanged(self, limits: list[tuple[str, int]], together: int = 1) -> int:
+        """Bytes of rows that a worker may hold in an exchange.
+
+        limits : as above; together : workers that have the memory of one of these
+        """
+        known = [given // together for _, given in limits if given]
+        if not known:
+            return self.window
+        left = int(TERMINATE * min(known)) - self.splitting
+        return max(self.window, min(min(known) // EXCHANGED_SHARE, left))
+
     def facts(self, given: int | None) -> dict[str, object]:
         """For JSON; given : bytes of a worker, if they are known."""
         return {
@@ -109,8 +135,13 @@ class WorkerPlan:
             "driver": self.driver,
             "disk": self.disk,
             "stages": [
-                {"name": name, "bytes_to": to, "bytes_from": back}
-                for name, (to, back) in self.sent.items()
+                {
+                    "name": name,
+                    "bytes_to": sent.to,
+                    "bytes_from": sent.back,
+                    "bytes_shared": sent.shared,
+                }
+                for name, sent in self.sent.items()
             ],
         }
 
@@ -139,11 +170,16 @@ def plan_workers(
     clusters = n / CLUSTERED
     extra = {
         "initial partition": ENTRY * min(plan.sampled, settings.coarse_degree * clusters, m),
-        "split blocks": INNER * ENTRY * m,
         "groups": PAIR * min(parts * parts, m) * (count if summed else 1),
     }
     for name in names:
         to, back = TO_EACH.get(name, 0.0) * n * count, FROM_ALL[name] * n + extra.get(name, 0.0)
-        sent[name] = (int(to), int(back))
+        to += n if name == "split blocks" else 0  # sizes, to where the part of each is at home
+        shared = INNER * INNER_ENTRY * m if name == "split blocks" else 0.0
+        sent[name] = Sent(int(to), int(back), int(shared))
     rows = int(row_bytes(network) * m / count)
-    return WorkerPlan(count, threads, INTERPRETER + max(stages.values()), plan.memory, rows, sent)
+    splitting = INTERPRETER + stages["split blocks"] - window
+    return WorkerPlan(
+        count, threads, INTERPRETER + max(stages.values()), plan.memory, rows, window, splitting,
+        sent,
+    )  # fmt: skip

@@ -214,6 +214,22 @@ def test_a_killed_driver_is_resumed(
     assert not _processes_of(network.parent), "workers end with their driver"
 
 
+def test_a_shared_folder_is_left_as_it_was(network: Path, tmp_path: Path) -> None:
+    """Also by a driver that was killed, once its run is resumed."""
+    assert run(tmp_path, "-o", "whole").returncode == 0
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    words = ("-o", "out", "--workers", "2", "--shared", "shared")
+    killed = run(tmp_path, *words, victim="split blocks:")
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    (left,) = shared.iterdir()
+    assert list(left.glob("*.run"))
+    resumed = run(tmp_path, *words, "--resume")
+    assert resumed.returncode == 0, resumed.stderr
+    assert mapping_in(tmp_path / "out") == mapping_in(tmp_path / "whole")
+    assert not list(shared.iterdir())
+
+
 def _processes_of(folder: Path) -> list[str]:
     """Processes that work in a folder, after some time to end."""
     found: list[str] = []

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pytest
@@ -34,7 +34,8 @@ from mapper.runtime.callbacks import Advance, ignore
 from mapper.runtime.monitor import Monitor
 from mapper.runtime.threads import ThreadTeam
 from storage.scratch.scratch import Scratch
-from tests.mapper.helpers import grid_graph, random_graph, random_parts
+from tests.mapper.fleet.stand_in import GridRows, StandIn, exchange_of
+from tests.mapper.helpers import random_graph, random_parts
 
 
 class OwnRows(Rows):
@@ -172,14 +173,6 @@ def lists(rows: list[tuple[NDArray[Any], NDArray[Any]]]) -> Lists:
 FleetOver = Callable[[Rows, ThreadTeam], Fleet]
 
 
-class GridRows(NamedTuple):
-    """The rows of these tests, as workers open them."""
-
-    def open(self, _: Scratch) -> Rows:
-        graph = grid_graph(12, 9, block_size=7)
-        return StreamedRows(graph, graph.vertex_sizes(), 0)
-
-
 @pytest.fixture
 def local() -> FleetOver:
     return LocalFleet
@@ -204,7 +197,16 @@ def on_workers(two_workers: Any) -> FleetOver:
     return over
 
 
-@pytest.fixture(params=["local", "scattered", pytest.param("on_workers", marks=pytest.mark.jit)])
+@pytest.fixture
+def stand_in(tmp_path: Path) -> Iterator[FleetOver]:
+    """A `RemoteFleet` of the rows of these tests, over workers within this process."""
+    with StandIn(tmp_path, 3) as engine:
+        yield lambda *_: engine.fleet()
+
+
+@pytest.fixture(
+    params=["local", "scattered", "stand_in", pytest.param("on_workers", marks=pytest.mark.jit)]
+)
 def fleet_over(request: pytest.FixtureRequest) -> FleetOver:
     """Makes a fleet over rows; whoever writes another adds it here."""
     made: FleetOver = request.getfixturevalue(request.param)
@@ -286,6 +288,34 @@ def test_all_see_what_was_settled(fleet_over: FleetOver, rows: Rows) -> None:
             fleet.settled(vertices)
             every = list(fleet.each(seen, range(rows.chunks)))
             assert every == rows.chunks * [(part.tolist(), loads.tolist(), ("stays",))]
+
+
+@pytest.mark.parametrize("memory", [0, 500, 1 << 20])
+@pytest.mark.parametrize("narrow", [True, False])
+def test_rows_come_together_by_label(
+    fleet_over: FleetOver, rows: Rows, narrow: bool, memory: int
+) -> None:
+    """Of all vertices of a label, one of which has none; in one or several passes."""
+    part = np.random.default_rng(memory).choice([0, 1, 2, 4], 108).astype(np.int32)
+    visited: list[int] = []
+    with ThreadTeam(2) as team:
+        fleet = fleet_over(rows, team)
+        fleet.begin(State(part, constants=(3,)))
+        found = list(fleet.exchange(exchange_of(part, narrow, memory), visited.append))
+    expected = []
+    whole = [rows.read(index) for index in range(rows.chunks)]
+    for label in range(5):
+        entries = []
+        for chunk in whole:
+            for i in range(chunk.vertices):
+                if part[chunk.first + i] == label:
+                    at = slice(chunk.indptr[i], chunk.indptr[i + 1])
+                    weights = (3 * chunk.weights[at]).tolist()
+                    entries.append((chunk.ids[at].tolist(), weights))
+        expected.append((label, entries, [label] * 100))
+    assert found == expected
+    assert sum(visited) % rows.entries == 0
+    assert sum(visited) >= rows.entries
 
 
 def test_an_error_of_a_work_comes_out(fleet_over: FleetOver, rows: Rows) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -10,14 +11,17 @@ from typing import Any
 import numpy as np
 import pytest
 
+from mapper.api import map_network
 from mapper.errors import UsageError
 from mapper.fleet.shard import Shard, State
+from mapper.fleet.shared import SharedFolder
 from mapper.fleet.start import check_workers, parse_workers, start_workers
 from mapper.fleet.workers import Asked
 from mapper.graph.csr import Chunk
 from mapper.graph.network_rows import NetworkRows
 from mapper.runtime.monitor import Monitor
 from storage.store.network import NetworkFile
+from tests.mapper.conftest import Run
 from tests.mapper.fleet.conftest import Mapped
 from tests.mapper.helpers import PROGRAM, random_network
 
@@ -37,6 +41,9 @@ def test_two_workers_give_the_same_mapping(
     assert at["coarsen"]["calls"] > 1
     assert at["coarsen"]["cpu_seconds"] > 0
     assert at["coarsen"]["bytes_from"] > 600
+    assert at["coarsen"]["bytes_shared"] == 0
+    assert at["split blocks"]["bytes_shared"] > 600
+    assert not list(two_workers.shared.place.folder.glob("*.run"))
 
 
 def labels_of(shard: Shard, chunk: Chunk, count: int) -> np.ndarray:
@@ -144,6 +151,44 @@ def test_a_network_that_workers_do_not_see(two_workers: Any, tmp_path: Path) -> 
     random_network(source.path, 10, 20)
     with pytest.raises(UsageError, match=r"nowhere.bin: on .* that is another file"):
         two_workers.fleet(source, 3, 30, Monitor())
+
+
+@pytest.mark.jit
+def test_a_folder_that_workers_do_not_see(
+    two_workers: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each must read what the command has written there."""
+
+    def elsewhere(given: Path, work: Path) -> SharedFolder:
+        made = SharedFolder(given, work)
+        made.place = made.place._replace(tag="what is there on another host")
+        return made
+
+    monkeypatch.setattr(two_workers, "_given", tmp_path)
+    monkeypatch.setattr(two_workers, "_shared", None)
+    with monkeypatch.context() as patched:
+        patched.setattr("mapper.fleet.dask.SharedFolder", elsewhere)
+        for _ in range(2):
+            with pytest.raises(UsageError) as raised:
+                two_workers.share(1 << 20)
+            line = f"--shared {tmp_path}: the worker on {socket.gethostname()} does not see it; "
+            assert str(raised.value) == line + "put it where all workers do"
+    assert two_workers.share(1 << 20).place.folder.parent == tmp_path
+
+
+def test_a_shared_folder_is_of_workers(tmp_path: Path, run: Run) -> None:
+    random_network(tmp_path / "net.bin", 40, 100)
+    words = (str(tmp_path / "net.bin"), "--chip", "3x3", "--shared", str(tmp_path))
+    found = run("run", *words)
+    assert found.code == 2
+    assert "--shared is with workers; give --workers, too, or leave it out" in found.err
+    found = run("run", *words, "--seeds", "1..2", "--workers", "2")
+    assert found.code == 2
+    assert "--patience and --shared are of workers that share one run; with" in found.err
+    with pytest.raises(UsageError, match="--shared is with workers"):
+        map_network(tmp_path / "net.bin", "3x3", shared=tmp_path)
+    with pytest.raises(UsageError, match="shared is 3; give the path of a folder"):
+        map_network(tmp_path / "net.bin", "3x3", shared=3)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

@@ -37,9 +37,25 @@ def test_more_of_anything_needs_more(tmp_path: Path) -> None:
     assert planned(tmp_path, n=20_000).memory > one.memory
     assert planned(tmp_path, count=4).memory == one.memory
     assert planned(tmp_path, count=4).disk == one.disk // 2
-    for name, (to, back) in planned(tmp_path, count=4).sent.items():
-        assert abs(to - 2 * one.sent[name][0]) <= 2
-        assert back >= one.sent[name][1]
+    sizes = 2000  # of neurons go where their blocks are cut, however many workers there are
+    for name, sent in planned(tmp_path, count=4).sent.items():
+        once = sizes if name == "split blocks" else 0
+        assert abs(sent.to - once - 2 * (one.sent[name].to - once)) <= 2
+        assert sent.back >= one.sent[name].back
+        assert sent.shared == one.sent[name].shared
+        assert (sent.shared > 20 * 2000) == (name == "split blocks")
+
+
+def test_rows_of_others_take_a_share_of_the_memory(tmp_path: Path) -> None:
+    plan = planned(tmp_path)
+    assert plan.exchanged([("here", 4 << 30), ("there", 8 << 30)]) == 1 << 30
+    assert plan.exchanged([("here", 8 << 30), ("here", 8 << 30)], together=2) == 1 << 30
+    assert plan.exchanged([("here", 0)]) == plan.window
+    enough = int(plan.memory / 0.95) + 1
+    for given in (enough, enough + (8 << 20), 2 * enough):
+        found = plan.exchanged([("here", given)])
+        assert plan.window <= found <= max(given // 4, plan.window)
+        assert plan.splitting + found <= 0.95 * given
 
 
 def test_workers_that_are_too_small(tmp_path: Path) -> None:

@@ -1,0 +1,143 @@
+"""Workers of the tests within this process: owners that are lost when a test says so."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable
+from concurrent.futures import Future
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mapper.fleet.exchange import Exchange, Lists, Sorted
+from mapper.fleet.owner import Owner
+from mapper.fleet.remote import LostError, RemoteFleet, new_account
+from mapper.fleet.shard import Shard
+from mapper.fleet.shared import SharedFolder
+from mapper.fleet.workers import RowSource
+from mapper.graph.by_label import by_label
+from mapper.graph.csr import Chunk
+from mapper.graph.rows import Rows, StreamedRows
+from mapper.runtime.callbacks import ignore
+from mapper.runtime.monitor import Monitor
+from storage.closing import Closing
+from storage.scratch.scratch import Scratch
+from tests.mapper.helpers import grid_graph
+
+
+class GridRows(NamedTuple):
+    """The rows of these tests, as workers open them."""
+
+    def open(self, _: Scratch) -> Rows:
+        graph = grid_graph(12, 9, block_size=7)
+        return StreamedRows(graph, graph.vertex_sizes(), 0)
+
+
+def exchange_of(part: NDArray[np.int32], narrow: bool = True, memory: int = 1 << 20) -> Exchange:
+    """All rows of a label brought together, of labels 0 .. 4.
+
+    narrow : in as few bytes as they need
+    """
+    members, start, _ = by_label(part, 5)
+    return Exchange(
+        sort=rows_within, arguments=(3, narrow), finish=brought_together,
+        given=lambda label: (np.full(100, label),), most=4 * np.diff(start), members=members,
+        start=start, near=narrow, light=narrow, memory=memory,
+    )  # fmt: skip
+
+
+def rows_within(
+    shard: Shard, chunk: Chunk, low: int, high: int, factor: int, narrow: bool
+) -> Sorted:
+    """Rows of vertices whose label is in a range, with weights that are a multiple."""
+    assert shard.state.constants == (factor,)
+    label = shard.state.part[chunk.first : chunk.first + chunk.vertices]
+    used = np.where((label >= low) & (label < high), np.diff(chunk.indptr), 0).astype(np.int32)
+    mine = np.repeat(used > 0, np.diff(chunk.indptr))
+    at = slice(chunk.indptr[0], chunk.indptr[-1])
+    ids, weights = chunk.ids[at][mine], factor * chunk.weights[at][mine]
+    if narrow:
+        return Sorted(used, ids.astype(np.uint16), weights.astype(np.uint8))
+    return Sorted(used, ids, weights)
+
+
+def brought_together(label: int, rows: Callable[[], Lists], given: NDArray[np.int64]) -> Any:
+    """The label, ids and weights of each of its vertices, and what was given."""
+    indptr, ids, weights = rows()
+    found = [(ids[low:high].tolist(), weights[low:high].tolist()) for low, high in pairwise(indptr)]
+    return label, found, given.tolist()
+
+
+class StandIn(Closing):
+    """Owners with copies of all that they are given; see `Engine`.
+
+    before : is called with the address and the method before an owner does anything; it may `lose`
+    """
+
+    patience = 0.0
+
+    def __init__(self, folder: Path, count: int) -> None:
+        self._folder = folder
+        self._owners: list[Owner] = []
+        self._there = [f"worker-{index}" for index in range(count)]
+        self.lost: list[str] = []
+        self.exchanged = 1 << 20
+        self.shared = SharedFolder(None, folder)
+        self.before: Callable[[str, str], object] = ignore
+        self.amounts = new_account()
+
+    def addresses(self) -> list[str]:
+        return sorted(self._there)
+
+    def lose(self, address: str, replaced: bool = False) -> None:
+        """A worker is there no more; perhaps another has come."""
+        self._there.remove(address)
+        if replaced:
+            self._there.append(f"{address}-again")
+
+    def own(self, address: str, source: RowSource) -> _Reached:
+        if address not in self._there:
+            raise LostError(address)
+        owner = Owner(source, 2, str(self._folder), self.shared.place)
+        self._owners.append(owner)
+        if (error := owner.open().error) is not None:
+            raise error
+        return _Reached(self, address, owner)
+
+    def account(self, _: str, **amounts: float) -> None:
+        for name, amount in amounts.items():
+            self.amounts[name] += amount
+
+    def fleet(self) -> RemoteFleet:
+        """Of `GridRows`."""
+        rows = GridRows().open(None)  # type: ignore[arg-type]  # they need no scratch
+        return RemoteFleet(self, GridRows(), rows.chunks, rows.entries, Monitor())
+
+    def close(self) -> None:
+        self.shared.close()
+        for owner in self._owners:
+            owner.close()
+
+
+class _Reached:
+    """An owner whose methods return futures."""
+
+    def __init__(self, engine: StandIn, address: str, owner: Owner) -> None:
+        self._engine, self._address, self._owner = engine, address, owner
+
+    def __getattr__(self, method: str) -> Callable[..., Future[Any]]:
+        def call(*arguments: Any) -> Future[Any]:
+            future: Future[Any] = Future()
+            self._engine.before(self._address, method)
+            if self._address in self._engine.addresses():
+                copies = pickle.loads(pickle.dumps(arguments))
+                answer = getattr(self._owner, method)(*copies)
+                future.set_result(pickle.loads(pickle.dumps(answer)))
+            else:
+                future.set_exception(OSError(f"{self._address} is lost"))
+            return future
+
+        return call

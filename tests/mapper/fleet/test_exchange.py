@@ -1,0 +1,229 @@
+"""Exchanges of workers: who is lost, and what lies in the shared folder, change no result."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mapper.errors import ResumableError, UsageError
+from mapper.fleet import remote
+from mapper.fleet.shard import State
+from mapper.fleet.shared import SharedFolder
+from tests.mapper.fleet.stand_in import StandIn, exchange_of
+
+PART = np.random.default_rng(1).integers(0, 5, 108).astype(np.int32)
+
+
+@pytest.fixture
+def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[StandIn]:
+    """Three workers; nobody waits for one that is lost."""
+    monkeypatch.setattr(remote, "COMES_BACK_WITHIN", 0.0)
+    with StandIn(tmp_path, 3) as made:
+        yield made
+
+
+def exchanged(engine: StandIn) -> list[Any]:
+    fleet = engine.fleet()
+    fleet.begin(State(PART, constants=(3,)))
+    return list(fleet.exchange(exchange_of(PART)))
+
+
+@pytest.fixture
+def expected(tmp_path: Path) -> list[Any]:
+    """What it is where nothing happens."""
+    (tmp_path / "quiet").mkdir()
+    with StandIn(tmp_path / "quiet", 2) as engine:
+        return exchanged(engine)
+
+
+def run_files(engine: StandIn) -> list[Path]:
+    return sorted(engine.shared.place.folder.glob("*.run"))
+
+
+class Once:
+    """Does something before the first call of a method, or before each."""
+
+    def __init__(self, method: str, act: Callable[[str], object], always: bool = False) -> None:
+        self._method, self._act, self._always = method, act, always
+        self.done = 0
+
+    def __call__(self, address: str, method: str) -> None:
+        if method == self._method and (self._always or not self.done):
+            self.done += 1
+            self._act(address)
+
+
+def test_files_go_with_their_batch(engine: StandIn, expected: list[Any]) -> None:
+    """Of each batch there is one of each shard while it is finished, and none in the end."""
+    engine.exchanged = 300
+    there: list[set[str]] = []
+    engine.before = Once(
+        "finish", lambda _: there.append({path.name for path in run_files(engine)}), always=True
+    )
+    assert exchanged(engine) == expected
+    assert len({name for names in there for name in names}) > len(there[0]) > 0
+    assert len({len(names) for names in there}) == 1
+    assert run_files(engine) == []
+    assert engine.amounts["bytes_shared"] > 1000
+
+
+@pytest.mark.parametrize("method", ["write", "finish"])
+@pytest.mark.parametrize("replaced", [True, False])
+def test_a_lost_worker(engine: StandIn, expected: list[Any], method: str, replaced: bool) -> None:
+    loses = Once(method, lambda address: engine.lose(address, replaced))
+    engine.before = loses
+    assert exchanged(engine) == expected
+    assert loses.done == 1
+    assert len(engine.lost) == 1
+
+
+def halve(path: Path, _: bytes) -> None:
+    path.write_bytes(path.read_bytes()[:-7])
+
+
+def damage(path: Path, _: bytes) -> None:
+    raw = bytearray(path.read_bytes())
+    raw[-1] ^= 1
+    path.write_bytes(raw)
+
+
+def vanish(path: Path, _: bytes) -> None:
+    path.unlink()
+
+
+def replace(path: Path, other: bytes) -> None:
+    path.write_bytes(other)
+
+
+@pytest.mark.parametrize("harm", [halve, damage, vanish, replace])
+def test_run_files_that_cannot_be_used_are_made_again(
+    engine: StandIn, expected: list[Any], harm: Callable[[Path, bytes], None]
+) -> None:
+    """One file, or all of them, as the worker that wrote them was lost: half of it is there, it is
+    damaged, it has vanished, or it is one of another run or an earlier attempt."""
+    others: list[bytes] = []
+    with StandIn(engine.shared.place.folder, 1) as other:
+        other.before = Once("finish", lambda _: others.extend(
+            path.read_bytes() for path in run_files(other)))  # fmt: skip
+        assert exchanged(other) == expected
+    for count in (1, len(others)):
+        sizes: list[int] = []
+
+        def harm_some(_: str, count: int = count, sizes: list[int] = sizes) -> None:
+            sizes += [path.stat().st_size for path in run_files(engine)]
+            for path, strange in list(zip(run_files(engine), others, strict=True))[:count]:
+                assert path.read_bytes() != strange
+                harm(path, strange)
+
+        harms = Once("finish", harm_some)
+        engine.before = harms
+        before = engine.amounts["bytes_shared"]
+        assert exchanged(engine) == expected
+        assert harms.done == 1
+        assert engine.amounts["bytes_shared"] - before == sum(sizes) + sum(sizes[:count])
+
+
+def test_run_files_of_before_are_written_over(engine: StandIn, expected: list[Any]) -> None:
+    """They have the names of those that are to come; a half-written one has none."""
+    place = engine.shared.place
+    for shard in range(32):
+        (place.folder / f"batch-0-{shard:05d}.run").write_bytes(b"of another attempt")
+    (place.folder / "batch-0-00001.run.other-1-0.partial").write_bytes(b"half")
+    assert exchanged(engine) == expected
+
+
+def test_files_that_vanish_again_and_again(engine: StandIn) -> None:
+    def empty(_: str) -> None:
+        for path in run_files(engine):
+            path.unlink()
+
+    engine.before = Once("finish", empty, always=True)
+    with pytest.raises(ResumableError) as raised:
+        exchanged(engine)
+    assert str(raised.value).startswith(f"--shared {engine.shared.place.folder.parent}")
+    assert "vanish there or are damaged, 3 times over" in str(raised.value)
+
+
+@pytest.mark.parametrize("method", ["write", "finish"])
+def test_a_folder_that_is_gone(engine: StandIn, method: str) -> None:
+    engine.before = Once(method, lambda _: shutil.rmtree(engine.shared.place.folder))
+    with pytest.raises(ResumableError) as raised:
+        exchanged(engine)
+    line = str(raised.value)
+    assert line.startswith(f"--shared {engine.shared.place.folder.parent}")
+    assert "No such file or directory" in line
+    assert line.endswith("make room there, and go on with --resume")
+
+
+def test_a_full_folder(engine: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> int:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("mapper.fleet.shared.write_run", full)
+    with pytest.raises(ResumableError, match=r"cannot write on .*: No space left on device; make"):
+        exchanged(engine)
+
+
+def test_all_write_the_same_bytes(tmp_path: Path) -> None:
+    """Whoever has a shard; only the tag of the run is another."""
+    found = []
+    for count in (1, 3):
+        (tmp_path / str(count)).mkdir()
+        with StandIn(tmp_path / str(count), count) as engine:
+            engine.shared.place = engine.shared.place._replace(tag="same")
+            (engine.shared.place.folder / "seen").write_text("same")
+            fleet = engine.fleet()
+            fleet.begin(State(PART, constants=(3,)))
+            exchange = exchange_of(PART)
+            batch = engine.shared.batch(exchange.shares(2, 1 << 20)[0])
+            fleet._write(batch, exchange, range(16))
+            found.append([path.read_bytes() for path in run_files(engine)])
+    assert len(found[0]) == 16
+    assert found[0] == found[1]
+
+
+def test_a_worker_that_does_not_see_the_folder(engine: StandIn) -> None:
+    shutil.rmtree(engine.shared.place.folder)
+    with pytest.raises(UsageError, match=r"^--shared .*: the worker on .* does not see it; put it"):
+        engine.fleet()
+
+
+def test_a_worker_that_sees_another_folder(engine: StandIn) -> None:
+    (engine.shared.place.folder / "seen").write_text("something else")
+    with pytest.raises(UsageError, match="does not see it"):
+        engine.fleet()
+
+
+def test_a_folder_is_given(tmp_path: Path) -> None:
+    """What a killed driver has left goes when its run is resumed, and nothing else."""
+    shared, work = tmp_path / "shared", tmp_path / "work"
+    with pytest.raises(UsageError, match=r"^--shared .*shared: cannot write: No such file or dir"):
+        SharedFolder(shared, work)
+    shared.mkdir()
+    (shared / "other").write_text("of somebody")
+    killed = SharedFolder(shared, work)
+    (killed.place.folder / "batch-0-00000.run").write_bytes(b"left behind")
+    with SharedFolder(shared, work) as again, SharedFolder(shared, tmp_path / "another") as third:
+        assert again.place.folder == killed.place.folder != third.place.folder
+        assert again.place.tag != killed.place.tag
+        assert [path.name for path in again.place.folder.iterdir()] == ["seen"]
+        assert third.place.folder.parent == shared
+    assert [path.name for path in shared.iterdir()] == ["other"]
+
+
+@given(st.lists(st.integers(0, 50), min_size=5, max_size=5), st.integers(1, 9), st.integers(0, 400))
+def test_shares_have_all_labels_once(most: list[int], count: int, memory: int) -> None:
+    exchange = exchange_of(PART)._replace(most=np.array(most))
+    ranges = [one for batch in exchange.shares(count, memory) for one in batch]
+    assert [label for low, high in ranges for label in range(low, high)] == list(range(5))
+    assert all(len(batch) <= count for batch in exchange.shares(count, memory))
+    fits = memory // exchange.entry_bytes
+    largest = max(fits, fits // 2 + max(most), 1 + max(most))
+    assert max(sum(most[low:high]) for low, high in ranges) <= largest
