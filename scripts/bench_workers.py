@@ -216,17 +216,19 @@ def cost(bench: Bench) -> Iterator[Rows]:
 def bytes_by_stage(side: int, ran: Ran) -> Rows:
     """Bytes of each stage in units of the neurons, to a worker and from all; what it waited."""
     n, found = ran.report["network"]["neurons"], ran.workers
-    rows: Rows = [(f"side {side}", "calls", "waited s", "CPU s", "to a worker / n", "from all / n")]
+    rows: Rows = [(f"side {side}", "calls", "waited s", "CPU s", "to a worker / n", "from all / n",
+                  "shared / n")]  # fmt: skip
     for stage in found["stages"]:
         rows.append((
             stage["name"], str(stage["calls"]), f"{stage['seconds']:.2f}",
             f"{stage['cpu_seconds']:.2f}", f"{stage['bytes_to'] / found['count'] / n:.2f}",
-            f"{stage['bytes_from'] / n:.2f}",
+            f"{stage['bytes_from'] / n:.2f}", f"{stage['bytes_shared'] / n:.2f}",
         ))  # fmt: skip
-    to, back = (
-        sum(stage[name] for stage in found["stages"]) for name in ("bytes_to", "bytes_from")
+    to, back, shared = (
+        sum(stage[name] for stage in found["stages"]) / n
+        for name in ("bytes_to", "bytes_from", "bytes_shared")
     )
-    rows.append(("all", "", "", "", f"{to / found['count'] / n:.2f}", f"{back / n:.2f}"))
+    rows.append(("all", "", "", "", f"{to / found['count']:.2f}", f"{back:.2f}", f"{shared:.2f}"))
     return rows
 
 

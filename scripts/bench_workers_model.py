@@ -1,7 +1,8 @@
 """Times on clusters from constants of this machine, for `bench_workers.py --model`.
 
-Passes over rows cost by the entry, and so do rows of blocks that go to the driver to be cut; what
-it settles costs by the neuron, and so do the other bytes that go to each worker and come from all.
+Passes over rows cost by the entry, and so do rows of blocks on their way through the shared folder
+to be cut; what the driver settles costs by the neuron, and so do the bytes that go to each worker
+and come from all.
 Larger networks miss caches more often, and driver and workers do not wait for each other here: the
 figures are computed ones.
 """
@@ -13,7 +14,6 @@ from typing import Any
 
 AT_WORKERS = 8  # cores, each as slow as 1.5 of those measured
 SLOWER = 1.5
-CUT = "split blocks"  # the stage in which the driver cuts blocks whose rows workers send
 LAB, CLUSTER = (0.125e9, 0.5e9), (1.25e9, 10e9)  # bytes a second: of the network, of shared files
 NETWORKS = (
     ("1e8, 1e10, lab", 1e8, 1e10, LAB, (("natural", 8), ("shuffled", 8))),
@@ -32,16 +32,17 @@ class Constants:
     """Of one network, measured.
 
     read, look : seconds of processor time an entry: the first look, and all the others
-    settle : of the driver, a neuron; cut : an entry, of its threads, which cut and score
+    settle : of the driver, a neuron; score : an entry, of its threads
     file : bytes of the network, an entry
-    to, back : bytes a neuron that go to each worker, and come from all; rows : an entry, of blocks
+    to, back : bytes a neuron that go to each worker, and come from all
+    rows : bytes an entry that are written into the shared folder
     calls : of workers in a run; call : seconds of one that two workers have nothing to do in
     """
 
     read: float
     look: float
     settle: float
-    cut: float
+    score: float
     file: float
     to: float
     back: float
@@ -58,15 +59,15 @@ class Constants:
         first = stages.pop("read")["cpu_seconds"]
         look = sum(stage["cpu_seconds"] for stage in stages.values())
         driver = {one["name"]: one["cpu_seconds"] for one in worked["stages"]}
-        cut = driver.pop(CUT, 0.0) + driver.pop("score", 0.0)
+        score = driver.pop("score", 0.0)
         settle = sum(took for name, took in driver.items() if name != "read")
         sent = sum(stage["bytes_to"] for stage in used["stages"]) / used["count"]
-        got = sum(stage["bytes_from"] for stage in used["stages"] if stage["name"] != CUT)
-        rows = stages[CUT]["bytes_from"] if CUT in stages else 0
+        got = sum(stage["bytes_from"] for stage in used["stages"])
+        rows = sum(stage["bytes_shared"] for stage in used["stages"])
         calls = sum(stage["calls"] for stage in used["stages"])
         size = network["bytes"] / entries
         return cls(
-            first / entries, look / entries, settle / n, cut / entries, size, sent / n, got / n,
+            first / entries, look / entries, settle / n, score / entries, size, sent / n, got / n,
             rows / entries, calls, milliseconds / 1000,
         )  # fmt: skip
 
@@ -79,15 +80,15 @@ class Constants:
         return [
             max(SLOWER * self.read * entries / cores, self.file * entries / shared),
             SLOWER * self.look * entries / cores,
-            SLOWER * (self.settle * n + self.cut * entries / AT_WORKERS),
-            (n * (self.to * workers + self.back) + self.rows * entries) / network,
+            SLOWER * (self.settle * n + self.score * entries / AT_WORKERS),
+            n * (self.to * workers + self.back) / network + 2 * self.rows * entries / shared,
             self.calls * self.call * workers / 2,
         ]
 
     def alone(self, n: float, synapses: float) -> float:
         """Seconds of one machine, without workers."""
         entries = 2 * synapses
-        by_entry = self.read + self.look + self.cut
+        by_entry = self.read + self.look + self.score
         return SLOWER * (by_entry * entries / AT_WORKERS + self.settle * n)
 
 
@@ -96,9 +97,10 @@ def print_model(found: dict[str, Constants]) -> list[tuple[str, ...]]:
     for ids, one in found.items():
         print(
             f"{ids}: reading {1e9 * one.read:.0f} ns and passes {1e9 * one.look:.0f} ns an entry, "
-            f"driver {1e9 * one.settle:.0f} ns a neuron and {1e9 * one.cut:.0f} ns an entry, "
+            f"driver {1e9 * one.settle:.0f} ns a neuron and {1e9 * one.score:.0f} ns an entry, "
             f"{one.to:.1f} B a neuron to each worker, {one.back:.1f} B from all and "
-            f"{one.rows:.1f} B an entry, {one.calls} calls of {1000 * one.call:.1f} ms\n"
+            f"{one.rows:.1f} B an entry through the shared folder, {one.calls} calls of "
+            f"{1000 * one.call:.1f} ms\n"
         )
     rows = [HEADS]
     for name, n, synapses, speeds, cases in NETWORKS:
