@@ -214,17 +214,19 @@ class Finish(NamedTuple):
         def read(shard: int) -> list[Sorted] | None:
             try:
                 found = read_section(batch.name(shard), len(batch.ranges), home.which)
+                return [self._narrow(*frame) for frame in found]
             except UnusableError:
                 return None
-            return [self._narrow(*frame) for frame in found]
 
         missing: list[int] = []
-        for shard, frames in enumerate(team.stream(read, range(shards))):
-            if frames is None:
-                missing.append(shard)
-            elif not missing:
-                for rows in frames:
-                    basket.put(rows)
+        for low_shard in range(0, shards, team.threads):  # no more of them in memory at a time
+            some = range(low_shard, min(low_shard + team.threads, shards))
+            for shard, frames in zip(some, team.map(read, some), strict=True):
+                if frames is None:
+                    missing.append(shard)
+                elif not missing:
+                    for rows in frames:
+                        basket.put(rows)
         if missing:
             return Missing(missing)
         assert basket.vertices == vertices.size, "rows of all vertices have come"

@@ -29,13 +29,17 @@ INTERPRETER = 280 << 20  # resident: Python, the engine, the compiled kernels, a
 TERMINATE = 0.95  # of its memory, above which a worker is ended
 SHARD_ENTRIES = 1 << 23  # whose results a worker holds at a time
 RESULT_BYTES = 8  # of an entry in packed results, at most
+SECTION_BYTES = 6  # of an entry of a shard in a run file, packed, and as it is held
+LEAST_SHARDS = 256  # of a network, but for small ones
+CUT_BYTES = 32  # of an entry of a block that is cut: the rows, those of a piece, coarse levels
+HOME_BYTES = 32  # of a neuron on the worker where its block is cut
 EXCHANGED_SHARE = 4  # this part of a worker's memory is for rows that come from others
 NEURON_BYTES = {  # of a worker: arrays of one entry a neuron, as they come and as they are
     "read": 4,
     "coarsen": 4 + 8 + 8 + 8,  # labels, loads and sizes, and the packed ones they come in
     "initial partition": 8,
     "refine blocks": 4 + 8 + 8,
-    "split blocks": 12,  # parts and ranks, the latter not packed
+    "split blocks": 16,  # parts and ranks, the latter not packed, and whose parts are at home
     "uncoarsen and refine": 4 + 8 + 8,
     "groups": 8,
     "refine by hops": 4 + 8 + 8,
@@ -154,7 +158,8 @@ def plan_workers(
     n = network.vertices
     m = min(network.connections, settings.degree * n)
     parts = most_parts(network, chip)
-    at_work = threads * block_bytes(network)
+    chunk = block_bytes(network)
+    at_work = threads * chunk
     window = RESULT_BYTES * min(SHARD_ENTRIES, m)
     scratch = threads * NEURON_BYTES_PER_THREAD * n
     names = [name for name in NEURON_BYTES if name == "read" or name in plan.stages]
@@ -164,6 +169,10 @@ def plan_workers(
     totals = matrix * threads + matrix // 4
     stages = {name: NEURON_BYTES[name] * n + at_work + window for name in names}
     stages["coarsen"] += scratch
+    section = SECTION_BYTES * min(SHARD_ENTRIES, m // LEAST_SHARDS)
+    block = int(CUT_BYTES * INNER * m / n * min(n, settings.block_vertices))
+    stages["split blocks"] += threads * max(0, max(section, block) - chunk)
+    stages["split blocks"] += HOME_BYTES * n // count
     if summed:
         stages["groups"] += totals - window
     sent = {}

@@ -17,7 +17,7 @@ import os
 import socket
 import struct
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from itertools import count
 from pathlib import Path
@@ -109,8 +109,8 @@ def _parts(frames: Sequence[bytes]) -> list[bytes]:
     return [part for frame in frames for part in (LENGTH.pack(len(frame)), frame)]
 
 
-def read_section(name: RunName, sections: int, index: int) -> list[Lists]:
-    """The lists of one section, by frames; raises `UnusableError`.
+def read_section(name: RunName, sections: int, index: int) -> Iterator[Lists]:
+    """The lists of one section, frame by frame; raises `UnusableError`, before the first if at all.
 
     sections : that the file must have
     """
@@ -123,13 +123,12 @@ def read_section(name: RunName, sections: int, index: int) -> list[Lists]:
         raise UnusableError(str(name.path)) from error
     if len(raw) != row["bytes"] or zlib.crc32(raw) != row["crc"]:
         raise UnusableError(str(name.path))
-    found, at = [], 0
+    at = 0
     while at < len(raw):
         (size,) = LENGTH.unpack_from(raw, at)
         at += LENGTH.size
-        found.append(unpack_lists(zstandard.ZstdDecompressor().decompress(raw[at : at + size])))
+        yield unpack_lists(zstandard.ZstdDecompressor().decompress(raw[at : at + size]))
         at += size
-    return found
 
 
 def _table(file: BinaryIO, name: RunName, sections: int) -> NDArray[np.void]:

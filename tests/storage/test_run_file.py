@@ -54,7 +54,8 @@ def written(name: RunName) -> RunName:
 
 
 def read(name: RunName, index: int, sections: int = 3) -> list[Frame]:
-    return [tuple(part.tolist() for part in lists) for lists in read_section(name, sections, index)]
+    found = read_section(name, sections, index)
+    return [tuple(part.tolist() for part in lists) for lists in found]
 
 
 def test_sections_are_read_as_they_were_written(written: RunName, tmp_path: Path) -> None:

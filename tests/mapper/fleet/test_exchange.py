@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 
 from mapper.errors import ResumableError, UsageError
 from mapper.fleet import remote
+from mapper.fleet.exchange import Basket, Sorted
 from mapper.fleet.shard import State
 from mapper.fleet.shared import SharedFolder
 from tests.mapper.fleet.stand_in import StandIn, exchange_of
@@ -216,6 +218,34 @@ def test_a_folder_is_given(tmp_path: Path) -> None:
         assert [path.name for path in again.place.folder.iterdir()] == ["seen"]
         assert third.place.folder.parent == shared
     assert [path.name for path in shared.iterdir()] == ["other"]
+
+
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("near", [True, False])
+@pytest.mark.parametrize("light", [True, False])
+def test_rows_are_taken_from_where_they_were_put(seed: int, near: bool, light: bool) -> None:
+    """Compared with lists; twice, as of two batches."""
+    rng = np.random.default_rng(seed)
+    basket = Basket(40, 300, near, light)
+    for _ in range(2):
+        basket.clear()
+        rows: list[tuple[list[int], list[int]]] = []
+        while len(rows) < 30:
+            used = rng.integers(0, 7, int(rng.integers(1, 9))).astype(np.int32)
+            ids = rng.integers(0, 2**16 if near else 2**31 - 1, used.sum())
+            weights = rng.integers(0, 2**8 if light else 2**31 - 1, used.sum())
+            basket.put(Sorted(used, ids, weights))
+            ends = np.cumsum(used)[:-1]
+            pairs = zip(np.split(ids, ends), np.split(weights, ends), strict=True)
+            rows += [(some.tolist(), heavy.tolist()) for some, heavy in pairs]
+        assert basket.vertices == len(rows)
+        places = np.sort(rng.choice(len(rows), int(rng.integers(0, 20)), replace=False))
+        indptr, found, weights = basket.rows(places.astype(np.int32))
+        assert indptr[-1] == found.size == weights.size
+        assert [rows[place] for place in places] == [
+            (found[low:high].tolist(), weights[low:high].tolist())
+            for low, high in pairwise(indptr.tolist())
+        ]
 
 
 @given(st.lists(st.integers(0, 50), min_size=5, max_size=5), st.integers(1, 9), st.integers(0, 400))

@@ -154,6 +154,20 @@ def test_a_network_that_workers_do_not_see(two_workers: Any, tmp_path: Path) -> 
 
 
 @pytest.mark.jit
+def test_several_batches_of_blocks_give_the_same_mapping(
+    mapped: Mapped, two_workers: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = mapped()
+    calls = []
+    for most in (1 << 28, 4000):
+        monkeypatch.setattr(two_workers, "exchanged", most)
+        two_workers.stages.clear()
+        assert mapped(two_workers).tolist() == expected.tolist()
+        calls.append(two_workers.stages["split blocks"]["calls"])
+    assert calls[1] > calls[0]
+
+
+@pytest.mark.jit
 def test_a_folder_that_workers_do_not_see(
     two_workers: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
