@@ -64,16 +64,14 @@ class Exchange(NamedTuple):
         """Of an entry that is held."""
         return (2 if self.near else 4) + (1 if self.light else 4)
 
-    def batches(self) -> list[tuple[int, int]]:
-        """Ranges of labels whose rows together fit the memory of this process, or are of one."""
-        found = []
-        at = np.append(0, np.cumsum(self.most))
-        low, entries = 0, self.memory // self.entry_bytes
-        while low < self.most.size:
-            fits = int(np.searchsorted(at, at[low] + entries, side="right")) - 1
-            found.append((low, max(low + 1, fits)))
-            low = found[-1][1]
-        return found
+    def batch_end(self, low: int, share: float) -> int:
+        """The end of the labels from `low` on whose rows fit the memory of this process together.
+
+        share : of the entries that a label gets at most, what it gets; one label always fits
+        """
+        entries = int(self.memory / (self.entry_bytes * share))
+        sums = np.cumsum(self.most[low:])
+        return low + max(1, int(np.searchsorted(sums, entries, side="right")))
 
     def shares(self, count: int, memory: int) -> list[list[tuple[int, int]]]:
         """Batches of ranges of labels, `count` of about the same entries in each.
@@ -153,13 +151,9 @@ class Basket:
         self._weights: NDArray[Any] = self._gathered.light if light else self._gathered.heavy
         self._at = self._first = 0
 
-    def clear(self) -> None:
-        """Begin with the first vertex again."""
-        self._at = self._first = 0
-
-    def put(self, rows: Sorted) -> None:
-        """The rows of the next vertices."""
-        at, first = self._at, self._first
+    def put(self, rows: Sorted, first: int | None = None) -> None:
+        """The rows of the next vertices; first : where they begin, if some are left out."""
+        at, first = self._at, self._first if first is None else first
         end, last = at + rows.ids.size, first + rows.used.size
         self._ids[at:end], self._weights[at:end] = rows.ids, rows.weights
         self._used[first:last] = rows.used
@@ -172,6 +166,11 @@ class Basket:
     def vertices(self) -> int:
         """Whose rows have come."""
         return self._first
+
+    @property
+    def entries(self) -> int:
+        """Of the rows that have come."""
+        return self._at
 
     def rows(self, places: NDArray[np.int32]) -> Lists:
         """Those of vertices at some places, ascending."""

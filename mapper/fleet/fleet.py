@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 WORTH_A_THREAD = (
     8192  # entries of a chunk; threads hand over smaller ones for longer than they work
 )
+LEAST_SHARE = 0.1  # of their entries that labels may get
+SLACK = 1.1  # times the share of entries that labels of one batch got, the next ones may get
 
 Int64 = NDArray[np.int64]
 Vertices = NDArray[np.int32] | slice
@@ -83,7 +85,7 @@ class Fleet(Protocol):
         """What is made of the rows of each label where these are brought together, in their order.
 
         The state that all see has the label of every vertex. advance : called with the entries of
-        each chunk, in one or several passes over all of them
+        each chunk that is looked at; in one or several passes, if memory does not hold all at once
         """
 
 
@@ -162,21 +164,38 @@ class LocalFleet:
         return found
 
     def exchange(self, exchange: Exchange, advance: Advance = ignore) -> Iterator[Any]:
-        rows, batches = self._shard.rows, exchange.batches()
+        rows, part = self._shard.rows, self._shard.state.part
         members, start, most = exchange.members, exchange.start, exchange.most
-        room = max((int(most[low:high].sum()) for low, high in batches), default=0)
-        basket = Basket(rows.vertices, room, exchange.near, exchange.light)
+        low, share = 0, 1.0
+        while low < most.size:
+            high = exchange.batch_end(low, share)
+            room = int(most[low:high].sum())
+            basket = Basket(rows.vertices, room, exchange.near, exchange.light)
+            chunks = _chunks_with(part, low, high, rows.block_size)
+            found = self.each(
+                exchange.sort, chunks, low, high, *exchange.arguments, advance=advance
+            )
+            for index, one in zip(chunks, found, strict=True):
+                basket.put(one, index * rows.block_size)
 
-        def finish(label: int) -> Any:
-            own = members[start[label] : start[label + 1]]
-            return exchange.finish(label, lambda: basket.rows(own), *exchange.given(label))
+            def finish(label: int, basket: Basket = basket) -> Any:
+                own = members[start[label] : start[label + 1]]
+                return exchange.finish(label, lambda: basket.rows(own), *exchange.given(label))
 
-        for low, high in batches:
-            basket.clear()
-            arguments = low, high, *exchange.arguments
-            for found in self.each(exchange.sort, range(rows.chunks), *arguments, advance=advance):
-                basket.put(found)
             yield from finish_all(self._all, range(low, high), most[low:high], finish)
+            share = min(1.0, max(LEAST_SHARE, SLACK * basket.entries / max(1, room)))
+            low = high
+            del basket, finish  # before there is another one
+
+
+def _chunks_with(part: NDArray[np.int32], low: int, high: int, size: int) -> list[int]:
+    """Chunks of so many vertices in which there are labels low .. high-1."""
+    if part.size == 0:
+        return []
+    inside = (part >= low) & (part < high)
+    there = np.logical_or.reduceat(inside, np.arange(0, part.size, size))
+    found: list[int] = np.flatnonzero(there).tolist()
+    return found
 
 
 def fleet_of(rows: Rows, team: ThreadTeam) -> Fleet:

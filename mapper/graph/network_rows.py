@@ -73,6 +73,10 @@ class CachedRows(Rows):
         return chunk.indptr, chunk.ids, chunk.weights
 
     @property
+    def block_size(self) -> int:
+        return self._streamed.block_size
+
+    @property
     def chunks(self) -> int:
         return self._streamed.chunks
 

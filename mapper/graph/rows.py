@@ -71,6 +71,11 @@ class Rows(ABC):
     def chunks(self) -> int:
         """Number of chunks."""
 
+    @property
+    @abstractmethod
+    def block_size(self) -> int:
+        """Vertices of each chunk but the last."""
+
     @abstractmethod
     def degrees(self) -> NDArray[np.int32]:
         """Length of each row, shape (vertices,)."""
@@ -99,6 +104,10 @@ class HeldRows(Rows):
         self.entries = ids.size
         count = max(LEAST_CHUNKS, -(-self.entries // CHUNK_ENTRIES))
         self._step = max(1, -(-sizes.size // count))
+
+    @property
+    def block_size(self) -> int:
+        return self._step
 
     @property
     def chunks(self) -> int:
@@ -174,6 +183,10 @@ class CopiedRows(Rows):
         self._packed = packed
         self._sizes = sizes
         self.entries = packed.entries
+
+    @property
+    def block_size(self) -> int:
+        return self._packed.block_size
 
     @property
     def chunks(self) -> int:

@@ -55,6 +55,10 @@ class InnerRows(Rows):
         self.at_hand = rows.at_hand
 
     @property
+    def block_size(self) -> int:
+        return self._rows.block_size
+
+    @property
     def chunks(self) -> int:
         return self._rows.chunks
 

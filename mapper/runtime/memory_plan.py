@@ -27,7 +27,7 @@ NEURON_BYTES = {  # arrays of one entry a neuron that are alive together
     "coarsen": 44,
     "initial partition": 64,
     "refine blocks": 28,
-    "split blocks": 52,
+    "split blocks": 40,
     "groups": 24,
     "refine by hops": 64,
     "score": 24,
@@ -221,8 +221,9 @@ def _plan_streamed(network: NetworkFile, chip: Chip, settings: Settings) -> Plan
     shared = memory - interpreter - most - rows
     # No connections are visited, even if half of them are the other direction of another.
     idle = "limits" not in neurons and not cycles and m // 2 > settings.hop_budget
-    gathering = [size for name, size in neurons.items() if name != "refine by hops" or not idle]
-    gathered = max(1 << 22, min(HELD_BYTES * m, (shared - max(gathering)) * 3 // 4))
+    gather = {"split blocks", "limits"} | (set() if idle else {"refine by hops"})
+    gathering = max(size for name, size in neurons.items() if name in gather)
+    gathered = max(1 << 22, min(HELD_BYTES * m, (shared - gathering) * 3 // 4))
     # Where clusters are clustered again, all of that lies in scratch but for the clusters.
     above = max(shared - ABOVE_BYTES * n, 0)
     sampled_above = max(1 << 16, min(m, above // SAMPLE_BYTES))

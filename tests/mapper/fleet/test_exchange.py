@@ -16,9 +16,11 @@ from hypothesis import strategies as st
 from mapper.errors import ResumableError, UsageError
 from mapper.fleet import remote
 from mapper.fleet.exchange import Basket, Sorted
+from mapper.fleet.fleet import LocalFleet
 from mapper.fleet.shard import State
 from mapper.fleet.shared import SharedFolder
-from tests.mapper.fleet.stand_in import StandIn, exchange_of
+from mapper.runtime.threads import ThreadTeam
+from tests.mapper.fleet.stand_in import GridRows, StandIn, exchange_of
 
 PART = np.random.default_rng(1).integers(0, 5, 108).astype(np.int32)
 
@@ -224,28 +226,56 @@ def test_a_folder_is_given(tmp_path: Path) -> None:
 @pytest.mark.parametrize("near", [True, False])
 @pytest.mark.parametrize("light", [True, False])
 def test_rows_are_taken_from_where_they_were_put(seed: int, near: bool, light: bool) -> None:
-    """Compared with lists; twice, as of two batches."""
+    """Compared with lists; now and then some vertices are left out."""
     rng = np.random.default_rng(seed)
-    basket = Basket(40, 300, near, light)
-    for _ in range(2):
-        basket.clear()
-        rows: list[tuple[list[int], list[int]]] = []
-        while len(rows) < 30:
-            used = rng.integers(0, 7, int(rng.integers(1, 9))).astype(np.int32)
-            ids = rng.integers(0, 2**16 if near else 2**31 - 1, used.sum())
-            weights = rng.integers(0, 2**8 if light else 2**31 - 1, used.sum())
-            basket.put(Sorted(used, ids, weights))
-            ends = np.cumsum(used)[:-1]
-            pairs = zip(np.split(ids, ends), np.split(weights, ends), strict=True)
-            rows += [(some.tolist(), heavy.tolist()) for some, heavy in pairs]
-        assert basket.vertices == len(rows)
-        places = np.sort(rng.choice(len(rows), int(rng.integers(0, 20)), replace=False))
-        indptr, found, weights = basket.rows(places.astype(np.int32))
-        assert indptr[-1] == found.size == weights.size
-        assert [rows[place] for place in places] == [
-            (found[low:high].tolist(), weights[low:high].tolist())
-            for low, high in pairwise(indptr.tolist())
-        ]
+    basket = Basket(100, 300, near, light)
+    rows: dict[int, tuple[list[int], list[int]]] = {}
+    first = 0
+    while len(rows) < 30:
+        used = rng.integers(0, 7, int(rng.integers(1, 9))).astype(np.int32)
+        ids = rng.integers(0, 2**16 if near else 2**31 - 1, used.sum())
+        weights = rng.integers(0, 2**8 if light else 2**31 - 1, used.sum())
+        left_out = int(rng.choice([0, 0, 5]))
+        first += left_out
+        basket.put(Sorted(used, ids, weights), first if left_out else None)
+        ends = np.cumsum(used)[:-1]
+        pairs = zip(np.split(ids, ends), np.split(weights, ends), strict=True)
+        for place, (some, heavy) in enumerate(pairs, first):
+            rows[place] = some.tolist(), heavy.tolist()
+        first += used.size
+    assert basket.vertices == first
+    assert basket.entries == sum(len(ids) for ids, _ in rows.values())
+    places = np.sort(rng.choice(list(rows), int(rng.integers(0, 20)), replace=False))
+    indptr, found, weights = basket.rows(places.astype(np.int32))
+    assert indptr[-1] == found.size == weights.size
+    assert [rows[place] for place in places.tolist()] == [
+        (found[low:high].tolist(), weights[low:high].tolist())
+        for low, high in pairwise(indptr.tolist())
+    ]
+
+
+def test_a_batch_ends_where_memory_does() -> None:
+    exchange = exchange_of(PART)._replace(most=np.array([40, 10, 30, 20, 90]))
+    exchange = exchange._replace(memory=50 * exchange.entry_bytes)
+    assert [exchange.batch_end(low, 1.0) for low in range(5)] == [2, 3, 4, 4, 5]
+    assert [exchange.batch_end(low, 0.5) for low in range(5)] == [4, 4, 4, 4, 5]
+
+
+def test_chunks_without_labels_of_a_batch_are_not_looked_at() -> None:
+    rows = GridRows().open(None)  # type: ignore[arg-type]  # they need no scratch
+    part = np.sort(PART)
+    exchange = exchange_of(part)
+    seen: list[list[int]] = []
+    for memory in (1 << 20, 0):
+        visited: list[int] = []
+        with ThreadTeam(2) as team:
+            fleet = LocalFleet(rows, team)
+            fleet.begin(State(part, constants=(3,)))
+            list(fleet.exchange(exchange._replace(memory=memory), visited.append))
+        seen.append(visited)
+    whole, each = (sum(visited) for visited in seen)
+    assert whole == rows.entries
+    assert whole < each < 2 * whole  # a chunk between two labels is looked at for both
 
 
 @given(st.lists(st.integers(0, 50), min_size=5, max_size=5), st.integers(1, 9), st.integers(0, 400))

@@ -94,9 +94,7 @@ def test_memory_and_threads_change_nothing(seed: int) -> None:
             again, again_cores, passes = split(rows, part, cores, stop, memory, threads)
             assert again.tolist() == new.tolist()
             assert again_cores == new_cores
-            if rows.entries:
-                assert passes % rows.entries == 0
-                assert passes >= rows.entries
+            assert passes >= rows.entries
     streamed = StreamedRows(graph, graph.vertex_sizes(), 0)
     assert split(streamed, part, cores, stop, 300, 2)[0].tolist() == new.tolist()
 
