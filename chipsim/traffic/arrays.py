@@ -15,6 +15,7 @@ from chipsim.chip.model import Chip
 from chipsim.errors import ChipError
 from chipsim.protocols import BlockSource, FloatArray, Int32Array, Int64Array, SynapseBlock
 from chipsim.traffic.activity import Activity
+from chipsim.traffic.congestion_sample import CongestionSample
 from chipsim.traffic.flows import follow
 from chipsim.traffic.links import Totals, loads_of, turns_of
 from chipsim.traffic.machines import Costs
@@ -48,6 +49,7 @@ class Traffic:
         to cores and trees, shape (0, ...) where the chip does not need them.
     congestion : ndarray[float64], shape (rows, columns of routers)
         Expected load of the routers when spikes spread over all minimal paths.
+    congestion_sample : the traffic that it was measured of; None if it was all
     connectivity : sum over neurons of rate * (number of other cores reached)
     unicast_hops : sum over synapses of the rate of the source * distance, in ``rate_unit``: hops
         of the same activity as the trees', were every synapse sent a packet of its own
@@ -68,6 +70,7 @@ class Traffic:
     core_turns: Int64Array
     multicast_turns: Int64Array
     congestion: FloatArray
+    congestion_sample: CongestionSample | None
     connectivity: int
     unicast_hops: int
     usage: Usage
@@ -166,6 +169,7 @@ def measure(
         core_turns=turns_of(sweep.core_links),
         multicast_turns=turns_of(sweep.tree_links),
         congestion=flows.congestion,
+        congestion_sample=flows.sample,
         connectivity=sweep.connectivity,
         unicast_hops=sweep.unicast_hops,
         usage=sweep.usage,

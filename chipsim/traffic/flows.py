@@ -1,8 +1,9 @@
 """What the sums per core pair amount to: totals, loads of links, routers and cores.
 
-The pairs are decoded stripe by stripe, by several threads. Loads of routers are floats, so they
-are added up stripe by stripe in order: the result is the same to the bit for any number of
-threads. Memory is O(cores) and one stripe for each thread.
+Threads decode the pairs of a range of source cores each, stripe by stripe. Loads of routers are
+floats, so they are added up in the order of the stripes of a range, and of the ranges: the result
+is the same to the bit for any number of threads. Memory is O(cores) and one stripe for each
+thread.
 """
 
 from __future__ import annotations
@@ -13,8 +14,9 @@ import numpy as np
 
 from chipsim.chip.model import Chip
 from chipsim.errors import ChipError
-from chipsim.protocols import FloatArray, Int64Array
+from chipsim.protocols import FloatArray, Int32Array, Int64Array
 from chipsim.traffic.congestion import Walks, router_loads
+from chipsim.traffic.congestion_sample import CongestionSample, choose_sample
 from chipsim.traffic.links import Totals, new_differences, route_flows
 from chipsim.traffic.machines import Costs, costs_of
 from chipsim.traffic.pairs import PairTable
@@ -31,6 +33,7 @@ class Flows:
     routes : ndarray[int64], shape (12, rows + 1, columns of routers + 1): what was noted of the XY
         routes, as in `chipsim.traffic.links`
     congestion : ndarray[float64], shape (rows, columns), expected loads of the routers
+    sample : what that was measured of, None if it was all traffic
     profile : by core and by distance
     costs : those of a machine
     """
@@ -38,6 +41,7 @@ class Flows:
     totals: Totals
     routes: Int64Array
     congestion: FloatArray
+    sample: CongestionSample | None
     profile: Profile
     costs: Costs
 
@@ -51,35 +55,60 @@ def follow(chip: Chip, pairs: PairTable, used: Int64Array, threads: int = 1) -> 
     wide, tall = (1, 1) if chip.machine is None else chip.machine.tile_size
     y, x = used // chip.width // tall, used % chip.width // wide
     walks = Walks.within(int(np.ptp(y)) + 1, int(np.ptp(x)) + 1) if len(used) else None
-
+    sample = choose_sample(chip, pairs, len(used), threads)
     profile = Profile.idle(chip)
 
-    def work(
-        stripe: int,
-    ) -> tuple[Int64Array, Totals, FloatArray, tuple[Int64Array, Int64Array], Costs]:
-        assert walks is not None
-        flows = pairs.stripe(stripe)
-        loads = router_loads(chip, walks, *flows)
-        sent = profile.send(chip, *flows)
-        return *route_flows(chip, *flows), loads, sent, costs_of(chip, *flows)
+    def work(index: int) -> _Range:
+        found = _Range(chip)
+        for flows in pairs.stripes_of(index):
+            assert walks is not None
+            found.add(flows, walks, sample, profile)
+        return found
 
-    differences = new_differences(chip)
-    columns, rows = chip.routers
-    congestion = np.zeros((rows, columns), dtype=np.float64)
-    sums = Totals()
-    costs = Costs()
-    for diff, part, load, received, cost in map_ordered(work, range(pairs.stripes), threads):
-        differences += diff
-        congestion += load
-        profile.receive(received)
-        costs.add(cost)
-        sums.weight += part.weight
-        sums.cut += part.cut
-        sums.hops += part.hops
-        sums.farthest = max(sums.farthest, part.farthest)
-        sums.hops_estimate += part.hops_estimate
-        if sums.hops_estimate >= SUM_LIMIT:
+    every = _Range(chip)
+    for part in map_ordered(work, range(pairs.ranges), threads):
+        every.join(part)
+    profile.receive((every.incoming, every.distances))
+    return Flows(every.totals, every.routes, every.congestion, sample, profile, every.costs)
+
+
+class _Range:
+    """What the flows of a range of source cores amount to."""
+
+    def __init__(self, chip: Chip) -> None:
+        columns, rows = chip.routers
+        self._chip = chip
+        self.totals, self.costs = Totals(), Costs()
+        self.routes = new_differences(chip)
+        self.congestion: FloatArray = np.zeros((rows, columns), dtype=np.float64)
+        self.incoming: Int64Array = np.zeros(chip.cores, dtype=np.int64)
+        self.distances: Int64Array = np.zeros(columns + rows - 1, dtype=np.int64)
+
+    def add(
+        self, flows: tuple[Int32Array, Int32Array, Int64Array], walks: Walks,
+        sample: CongestionSample | None, profile: Profile,
+    ) -> None:  # fmt: skip
+        """Send the flows of a stripe."""
+        chip = self._chip
+        routed = router_loads if sample is None else sample.router_loads
+        self.congestion += routed(chip, walks, *flows)
+        incoming, distances = profile.send(chip, *flows)
+        self.incoming += incoming
+        self.distances += distances
+        routes, totals = route_flows(chip, *flows)
+        self.routes += routes
+        self.totals.add(totals)
+        self.costs.add(costs_of(chip, *flows))
+
+    def join(self, other: _Range) -> None:
+        """Take in the next range; ChipError if a sum would exceed 2^62."""
+        self.congestion += other.congestion
+        self.incoming += other.incoming
+        self.distances += other.distances
+        self.routes += other.routes
+        self.totals.add(other.totals)
+        self.costs.add(other.costs)
+        if self.totals.hops_estimate >= SUM_LIMIT:
             raise ChipError("unicast: weight * hops exceeds 2^62; use a coarser weight unit")
-        if costs.estimate >= SUM_LIMIT:
+        if self.costs.estimate >= SUM_LIMIT:
             raise ChipError("unicast: weight * cost exceeds 2^62; use coarser costs of steps")
-    return Flows(sums, differences, congestion, profile, costs)

@@ -70,6 +70,14 @@ class Totals:
     farthest: int = 0
     hops_estimate: float = 0.0
 
+    def add(self, other: Totals) -> None:
+        """Take in those of other flows."""
+        self.weight += other.weight
+        self.cut += other.cut
+        self.hops += other.hops
+        self.farthest = max(self.farthest, other.farthest)
+        self.hops_estimate += other.hops_estimate
+
 
 def route_flows(
     chip: Chip, source: Int32Array, target: Int32Array, weight: Int64Array

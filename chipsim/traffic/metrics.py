@@ -18,6 +18,7 @@ from chipsim.chip.model import Chip
 from chipsim.errors import ChipError
 from chipsim.protocols import Int64Array
 from chipsim.traffic.arrays import Traffic
+from chipsim.traffic.congestion_sample import SAMPLED
 from chipsim.traffic.costs import latency_max, links_cost
 from chipsim.traffic.energies import energy_parts
 from chipsim.traffic.latency import mapped_latency
@@ -48,6 +49,10 @@ def summarise(chip: Chip, traffic: Traffic) -> dict[str, Any]:
     congestion_mean, congestion_max
         Over all routers, expected load if spikes spread over all minimal paths, as on a mesh with
         adaptive routers.
+    congestion, congestion_pairs, congestion_share
+        Only where the largest of these was measured of a sample of the traffic
+        (`chipsim.traffic.congestion_sample`): the word "sampled", pairs of different cores that
+        were followed, and their share of all.
     core.packets, core.hops_total, core.link_load_*, core.router_load_*
         One packet per spike and other core that it reaches, along its XY route: sum of rate * other
         cores reached; sum of rate * d over them; loads of the links and routers.
@@ -107,6 +112,7 @@ def summarise(chip: Chip, traffic: Traffic) -> dict[str, Any]:
         **_router_loads(chip, links, traffic.profile.outgoing, unit),
         "congestion_mean": float(traffic.congestion.mean()) * unit,
         "congestion_max": float(traffic.congestion.max()) * unit,
+        **_sampled(traffic),
         "core": {
             "packets": _scaled(traffic.connectivity, traffic.rate_unit),
             "hops_total": _scaled(int(traffic.core_links.sum()), traffic.rate_unit),
@@ -135,6 +141,18 @@ def summarise(chip: Chip, traffic: Traffic) -> dict[str, Any]:
                 "the energy and latency of the chip, down"
             )
     return found
+
+
+def _sampled(traffic: Traffic) -> dict[str, Any]:
+    """What congestion was measured of; nothing where it was all traffic."""
+    sample = traffic.congestion_sample
+    if sample is None:
+        return {}
+    return {
+        "congestion": SAMPLED,
+        "congestion_pairs": sample.pairs,
+        "congestion_share": sample.share,
+    }
 
 
 def _machine(chip: Chip, traffic: Traffic) -> dict[str, Any]:

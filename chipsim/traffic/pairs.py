@@ -6,6 +6,9 @@ times and no more than about twice the final size is held. A run is a string of 
 a byte, least significant group first: for each entry the gap to the previous key and the sum. That
 is 2 to 4 bytes an entry where arrays would take 16, and merging it is as fast. All sums are exact,
 so neither the order of arrival nor the threads matter.
+
+What is made of them in floats is added up by ranges of source cores, which the number of cores
+alone decides: whoever works on a range, and with whatever else in memory, finds the same.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ from __future__ import annotations
 import mmap
 import os
 import tempfile
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
@@ -26,6 +30,10 @@ STRIPE_PAIRS = 1 << 18
 """Pairs that are decoded at a time, about: 4 MiB."""
 SPILL_BYTES = 1 << 26
 """Runs that may get longer live in a temporary file, if there is a folder for it."""
+RANGES = 64
+"""Ranges of source cores, at most: one for each of as many threads."""
+LEAST_RANGE = 512
+"""Cores of a range, at least. All pairs of as many cores are a stripe."""
 
 _ENTRY_BYTES = 18  # a key and a sum below 2^63 take nine bytes each
 
@@ -115,9 +123,13 @@ class PairTable:
     def __init__(self, cores: int, run: Run) -> None:
         self._cores = cores
         self.run = run
-        starts = np.zeros((run.count // STRIPE_PAIRS + 2, 3), dtype=np.int64)
-        used = _cut(run.data, cores, STRIPE_PAIRS, starts)
+        span = max(LEAST_RANGE, -(-cores // RANGES))
+        most = run.count // STRIPE_PAIRS + -(-cores // span) + 2
+        starts = np.zeros((most, 4), dtype=np.int64)
+        used = _cut(run.data, cores, span, STRIPE_PAIRS, starts)
         self._starts = starts[: used + 1]
+        first = np.flatnonzero(np.diff(self._starts[:-1, 3], prepend=-1))
+        self._ranges = np.append(first, used)
 
     def __len__(self) -> int:
         return self.run.count
@@ -131,16 +143,26 @@ class PairTable:
         """Source core, target core and weight of the pairs of some consecutive source cores.
 
         All pairs of a source core are in one stripe. Where the stripes end depends on the pairs
-        alone.
+        of their range alone.
         """
         return self._decode(index, index + 1)
+
+    @property
+    def ranges(self) -> int:
+        """Number of ranges of source cores that have pairs."""
+        return len(self._ranges) - 1
+
+    def stripes_of(self, index: int) -> Iterator[tuple[Int32Array, Int32Array, Int64Array]]:
+        """The stripes of a range of source cores, one after the other."""
+        for stripe in range(self._ranges[index], self._ranges[index + 1]):
+            yield self.stripe(stripe)
 
     def arrays(self) -> tuple[Int32Array, Int32Array, Int64Array]:
         """Source core, target core and weight of all pairs: 16 bytes a pair."""
         return self._decode(0, self.stripes)
 
     def _decode(self, first: int, last: int) -> tuple[Int32Array, Int32Array, Int64Array]:
-        at, key, done = (int(value) for value in self._starts[first])
+        at, key, done, _ = (int(value) for value in self._starts[first])
         count = int(self._starts[last, 2]) - done
         source = np.empty(count, dtype=np.int32)
         target = np.empty(count, dtype=np.int32)
@@ -232,10 +254,12 @@ def _merge(a, b, data):
 
 
 @njit(cache=True, nogil=True)
-def _cut(data, cores, least, starts):
-    """Note where a stripe starts, at the first source core after at least ``least`` pairs each.
+def _cut(data, cores, span, least, starts):
+    """Note where a stripe starts, at the first source core after at least ``least`` pairs each, or
+    the first one of the next ``span`` source cores.
 
-    starts : (stripes + 1, 3): offset of the entry, the key before it, the number of entries before
+    starts : (stripes + 1, 4): offset of the entry, the key before it, the number of entries before,
+        the range of source cores
 
     Returns the number of stripes; the entry behind them is the end.
     """
@@ -245,17 +269,21 @@ def _cut(data, cores, least, starts):
     stripes = 0
     since = 0  # entries before the stripe at work
     row_end = np.int64(0)
+    range_end = np.int64(0)
     while at < len(data):
         before = at
         gap, at = _read(data, at)
         if key + gap >= row_end:
-            if count == 0 or count - since >= least:
+            source = (key + gap) // cores
+            if source >= range_end or count - since >= least:
                 starts[stripes, 0] = before
                 starts[stripes, 1] = key
                 starts[stripes, 2] = count
+                starts[stripes, 3] = source // span
+                range_end = (source // span + 1) * span
                 since = count
                 stripes += 1
-            row_end = ((key + gap) // cores + 1) * cores
+            row_end = (source + 1) * cores
         key += gap
         _, at = _read(data, at)
         count += 1

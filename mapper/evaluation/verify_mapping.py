@@ -21,6 +21,7 @@ from mapper.fleet.ranges import Ranges, all_at_once
 from mapper.limits.constraints import ConstraintFile, broken, constraints_in
 from storage.jsontext import shown
 
+SAMPLE = ("congestion", "congestion_pairs", "congestion_share")  # metrics of large chips
 UNICAST = "multicast.unicast_hops_total"  # which reports of older versions lack
 _PARTS = (
     "core",
@@ -38,7 +39,8 @@ def verify_mapping(
 ) -> dict[str, Any]:
     """Recompute limits and metrics; raises `CheckFailedError` at the first difference.
 
-    Metrics that would take hours (`Flows.router_loads`) are named as `not_recomputed` instead.
+    Metrics that would take hours (`Flows.router_loads`), or were measured of a sample, are named as
+    `not_recomputed` instead.
 
     folder : output folder of a run, report : its report.json, network : the network file
     ranges : who reads the blocks of a network without relay neurons
@@ -80,8 +82,11 @@ def verify_mapping(
     finally:
         reader.close()
     _check_limits(folder, chip, walk.use, np.unique(core))
-    found = _metrics(walk, chip, core, unit, rate_unit)
     stated_all: dict[str, Any] = {**report["metrics"], **_nested(report["metrics"])}
+    sampled = any(name in stated_all for name in SAMPLE)
+    found = _metrics(walk, chip, core, (unit, rate_unit), not sampled)
+    if sampled:
+        found |= _check_sample(folder, stated_all, walk)
     if UNICAST not in stated_all:
         del found[UNICAST]
     if "core" not in stated_all:  # reports of older versions
@@ -94,7 +99,8 @@ def verify_mapping(
         if not _agree(stated, value):
             raise CheckFailedError(f"{folder}: {name} is {value}, report.json says {shown(stated)}")
     rest = set(stated_all) - set(found) - set(_PARTS)
-    skipped = rest & {"congestion_max"}  # it has not been recomputed, where it is not found
+    # not recomputed, where they are not found
+    skipped = rest & ({"congestion_max", *SAMPLE} if sampled else {"congestion_max"})
     if rest - skipped:
         raise CheckFailedError(
             f"{folder}: report.json states {shown(min(rest - skipped))}, which is no metric"
@@ -121,15 +127,36 @@ def _nested(metrics: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
+def _check_sample(folder: Path, stated: dict[str, Any], walk: Walk) -> dict[str, int | float | str]:
+    """What can be said of the sample that congestion was measured of: its share, where the pairs of
+    cores are known."""
+    word, pairs, share = (stated.get(name) for name in SAMPLE)
+    if (
+        word != "sampled"
+        or not (isinstance(pairs, int | float) and pairs >= 1)
+        or not (isinstance(share, int | float) and 0 < share <= 1)
+    ):
+        told = ", ".join(f"{name} {shown(stated.get(name))}" for name in SAMPLE)
+        raise CheckFailedError(f"{folder}: report.json states no sample of core pairs: {told}")
+    if walk.flows is None or walk.layout is not None:  # of routers then
+        return {"congestion": "sampled"}
+    return {"congestion": "sampled", "congestion_share": pairs / max(1, walk.flows.pairs())}
+
+
 def _metrics(
-    walk: Walk, chip: dict[str, Any], core: NDArray[np.int64], unit: float, rate_unit: float
-) -> dict[str, int | float | str]:
-    """The metrics of the report that are recomputed, in real units."""
+    walk: Walk, chip: dict[str, Any], core: NDArray[np.int64], units: tuple[float, float],
+    spread: bool,
+) -> dict[str, int | float | str]:  # fmt: skip
+    """The metrics of the report that are recomputed, in real units.
+
+    spread : all traffic is followed over all minimal paths
+    """
+    unit, rate_unit = units
     used = np.unique(core)
     fill = walk.use["neurons"][used] / chip["neurons"]
     cut, hops = walk.cut * unit, walk.hops * unit
     casts, trees = walk.casts.loads(), walk.trees.loads()
-    routers = None if walk.flows is None else walk.flows.router_loads()
+    routers = walk.flows.router_loads() if spread and walk.flows is not None else None
     spent = [float(walk.steps @ link_costs(chip, kind)) for kind in ("energy", "latency")]
     found: dict[str, int | float | str] = {
         "cut_weight": cut,

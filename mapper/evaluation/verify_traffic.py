@@ -122,6 +122,11 @@ class Flows:
         self._pairs = pairs[start]
         self._weights = np.add.reduceat(weights, start) if start.size else weights
 
+    def pairs(self) -> int:
+        """Number of pairs."""
+        self._merge()
+        return self._pairs.size
+
     def router_loads(self) -> Floats | None:
         """Expected load of every router, shape (cores,), when spikes spread over minimal paths.
 

@@ -39,6 +39,8 @@ METRICS: dict[str, tuple[str, str]] = {
     "router_load_mean": ("Router load, mean", "over all routers"),
     "congestion_max": ("Router congestion, max", "the same if any shortest path is taken"),
     "congestion_mean": ("Router congestion, mean", "over all routers, any shortest path taken"),
+    "congestion_share": ("Router congestion, sample", "share of the core pairs it is measured of"),
+    "congestion_pairs": ("Router congestion, core pairs", "that the sample holds"),
     "energy": ("NoC energy", "of traffic between cores, one packet per synapse; cores excluded"),
     "latency_mean": ("Latency, mean", "of a packet between cores, on an idle mesh"),
     "latency_max": ("Latency, max", "between the two farthest cores that talk"),
@@ -106,8 +108,10 @@ METRICS: dict[str, tuple[str, str]] = {
 
 MEMORY = ("memory_fill_mean", "memory_fill_max")  # of chips that count its bits
 SOME = ("copies", *MEMORY)  # of some chips
-SHARES = ("cut_fraction", "core_fill_mean", "core_fill_max", WAY + "load_max", *MEMORY)
-CORES = ("cores_used", "core_fill_mean", "core_fill_max")
+SAMPLED = ("congestion_share", "congestion_pairs")  # of large chips
+FILLS = ("core_fill_mean", "core_fill_max")
+SHARES = ("cut_fraction", "congestion_share", *FILLS, WAY + "load_max", *MEMORY)
+CORES = ("cores_used", *FILLS)
 TRAFFIC = "traffic"  # stands for the word for what traffic is counted in, see `_words`
 KEY: dict[str, tuple[str, tuple[tuple[str, str], ...]]] = {
     "hops_mean": ("Hops on average", (("hops_max", "at most"),)),
@@ -300,6 +304,7 @@ def all_metrics(views: list[View]) -> list[Table]:
     way = [name for name in METRICS if name.startswith(WAY)]
     energies = [name for name in METRICS if name.startswith(ENERGY)]
     apart = {*cast, *many, *time, *way, *machine, *CORES, *SOME, *energies}
+    apart |= {name for name in SAMPLED if not _stated(name, views)}
     parts = [
         (unicast_line(traffic), [name for name in METRICS if name not in apart]),
         (core_cast_line(traffic), cast),

@@ -125,6 +125,9 @@ class Metrics(LinkLoads):
     core_fill_mean: Amount
     core_fill_max: Amount
     multicast: Multicast
+    congestion: Literal["sampled"] | UnsetType = UNSET
+    congestion_pairs: Whole | UnsetType = UNSET
+    congestion_share: Amount | UnsetType = UNSET
     core: CoreCast | UnsetType = UNSET
     tick_cycles: Amount | UnsetType = UNSET
     tick_bound: str | UnsetType = UNSET

@@ -236,10 +236,18 @@ def _unicast(
         *_loads(metrics),
         ("router congestion, max", metrics["congestion_max"]),
         ("router congestion, mean", metrics["congestion_mean"]),
+        *_sampled(metrics),
         ("NoC energy" if spikes else "NoC energy x weight", metrics["energy"]),
         ("latency, mean", metrics["latency_mean"]),
         ("latency, max", metrics["latency_max"]),
     ]
+
+
+def _sampled(metrics: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    """Empty where congestion was measured of all traffic."""
+    if "congestion_share" not in metrics:
+        return []
+    return [("core pairs sampled", f"{metrics['congestion_share']:.1%}")]
 
 
 def _multicast(metrics: Mapping[str, Any]) -> list[tuple[str, Any]]:
