@@ -80,7 +80,8 @@ def test_every_metric_has_a_row() -> None:
     text = (DOCS / "reference" / "metrics.md").read_text()
     table = text.partition("| name | meaning |")[2].partition("\n\n")[0]
     cells = " ".join(re.findall(r"^\| (`.*?) \|", table, re.MULTILINE))
-    assert set(re.findall(r"`([\w.]+)`", cells)) == set(found) | inner
+    sampled = {"congestion", "congestion_pairs", "congestion_share"}  # of large chips
+    assert set(re.findall(r"`([\w.]+)`", cells)) == set(found) | inner | sampled
 
 
 @pytest.mark.jit
