@@ -131,13 +131,14 @@ def gather_range(
     factor, low = how
     shift = store.shift
     layout = Layout(shift, store.bits, run.key_bytes, run.weight_bytes)
-    bucket, behind = first >> shift, ((last - 1) >> shift) + 1
+    buckets = store.buckets_of(first, last)
+    bucket, behind = buckets.start - run.first, buckets.stop - run.first
     while bucket < behind:  # as many buckets at a time as make a piece
         stop = int(np.searchsorted(run.starts, run.starts[bucket] + PIECE, side="right")) - 1
         stop = min(max(stop, bucket + 1), behind)
         starts = run.starts[bucket : stop + 1]
-        data = store.read(run, int(starts[0]), int(starts[-1]))
-        base = (bucket << shift) - first
+        data = run.read(int(starts[0]), int(starts[-1]))
+        base = (run.first + bucket << shift) - first
         unpacking = Unpacking(base, last - first, run.constant, factor, low)
         done, count = 0, int(starts[-1] - starts[0])
         while done < count:

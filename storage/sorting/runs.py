@@ -4,26 +4,22 @@ A run holds the connections of one full buffer, ordered by bucket and by nothing
 has the owners b * 2^shift .. (b+1) * 2^shift - 1. A record is the key `owner within the bucket,
 other end, direction` in as few bytes as it needs, then the weight in as few as the largest one
 needs: five bytes are usual where a million vertices have weights below 256. Runs stay in memory
-while they fit; the others lie one after the other in a file without a name and are read by
-`pread`, so that nothing of them stays mapped.
+while they fit; the others are in a file (`records`).
 """
 
 from __future__ import annotations
 
-import os
-import tempfile
 import threading
 from dataclasses import dataclass
-from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
 from storage.closing import Closing
-from storage.files import write_error
 from storage.quantise import MAX_DECIMALS
+from storage.sorting.records import RecordFile, Records
 
 OUT, IN, DIRECTED, UNDIRECTED = range(4)  # where an edge is put; the last two: at both ends
 BUCKET_BITS = 10  # a thousand buckets: what is written to them stays in the second-level cache
@@ -225,12 +221,13 @@ def key_width(bits: int, shift: int) -> int:
 class Run:
     """Where the records of one buffer are, and how to read them.
 
-    starts : ndarray[int64], shape (buckets + 1,), first record of each bucket
+    starts : ndarray[int64], first record of each bucket and the last one's end, from bucket `first`
+        on: of all buckets, or of those that are wanted
     decimals : weights are whole multiples of 10^-decimals, where they are signed with the sign in
         the lowest bit; _RAW: bits of float64
     constant : the weight of all records if `weight_bytes` is 0
     largest : the largest weight as stored
-    data : the records, None if they are in the file from `offset` on
+    data : the records, None if they are in `records` from byte `offset` on
     """
 
     starts: NDArray[np.int64]
@@ -240,7 +237,9 @@ class Run:
     constant: int
     largest: int
     data: NDArray[np.uint8] | None
-    offset: int
+    offset: int = 0
+    records: Records | None = None
+    first: int = 0
 
     @property
     def width(self) -> int:
@@ -249,6 +248,14 @@ class Run:
     @property
     def raw(self) -> bool:
         return self.decimals == _RAW
+
+    def read(self, begin: int, end: int) -> NDArray[np.uint8]:
+        """Records `begin` .. `end`-1."""
+        start, size = begin * self.width, (end - begin) * self.width
+        if self.data is not None:
+            return self.data[start : start + size]
+        assert self.records is not None
+        return self.records.read(self.offset + start, size)
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,25 +281,28 @@ def _with_signs(
 
 
 class RunStore(Closing):
-    """Makes runs of buffers and reads them back by bucket. Safe to use from several threads.
+    """Makes runs of buffers. Safe to use from several threads.
 
     vertices : of the graph
     memory : bytes of runs that may stay in memory
     signed : whether weights may be below 0
+    file : for the others
     """
 
-    def __init__(self, vertices: int, folder: Path, memory: int, signed: bool = False) -> None:
+    def __init__(self, vertices: int, memory: int, signed: bool, file: RecordFile) -> None:
         self.bits = max(1, (vertices - 1).bit_length())
         self.shift = max(0, min(self.bits - BUCKET_BITS, BUCKET_BITS), self.bits - MOST_BUCKET_BITS)
         self.buckets = ((max(vertices, 1) - 1) >> self.shift) + 1
-        self.bytes_spilled = 0
         self.runs: list[Run] = []
-        self._folder = folder
         self._memory_left = memory
-        self._file: IO[bytes] | None = None
+        self._file = file
         self._lock = threading.Lock()
         self._decimals = 0
         self._signed = signed
+
+    def buckets_of(self, first: int, last: int) -> range:
+        """Those that have owners `first` .. `last`-1, of whom there is one at least."""
+        return range(first >> self.shift, ((last - 1) >> self.shift) + 1)
 
     def make(self, buffer: Buffer) -> tuple[Run, int, float]:
         """A run of the buffer's edges, its records and the sum of their weights."""
@@ -320,8 +330,8 @@ class RunStore(Closing):
                 weight[begin:end] if weight_bytes else weight[:0],
                 mode, layout, cursors, out,
             )  # fmt: skip
-        data, offset = self._keep(out)
-        run = Run(starts, key_bytes, weight_bytes, decimals, low, high, data, offset)
+        kept = (out,) if self._keeps(out.nbytes) else (None, self._file.append(out), self._file)
+        run = Run(starts, key_bytes, weight_bytes, decimals, low, high, *kept)
         return run, int(starts[-1]), total
 
     def _whole(self, weight: NDArray[Any]) -> tuple[NDArray[np.int64], int]:
@@ -339,46 +349,17 @@ class RunStore(Closing):
                 return _with_signs(out, negative), decimals
         return (weight + 0.0).view(np.int64), _RAW  # -0.0 would be a negative number
 
-    def _keep(self, out: NDArray[np.uint8]) -> tuple[NDArray[np.uint8] | None, int]:
+    def _keeps(self, size: int) -> bool:
+        """Whether so many bytes fit the memory; from then on they take it."""
         with self._lock:
-            if out.nbytes <= self._memory_left:
-                self._memory_left -= out.nbytes
-                return out, 0
-            if self._file is None:
-                try:
-                    # without a name: whatever happens to this process, nothing stays behind
-                    self._file = tempfile.TemporaryFile(dir=self._folder)  # noqa: SIM115
-                except OSError as error:
-                    raise write_error(self._folder, error) from error
-            offset = self.bytes_spilled
-            self.bytes_spilled += out.nbytes
-        view, at = memoryview(out.data), offset
-        try:
-            while view:
-                written = os.pwrite(self._file.fileno(), view, at)
-                view, at = view[written:], at + written
-        except OSError as error:
-            raise write_error(self._folder, error) from error
-        return None, offset
-
-    def read(self, run: Run, begin: int, end: int) -> NDArray[np.uint8]:
-        """Records `begin` .. `end`-1 of a run."""
-        start, size = begin * run.width, (end - begin) * run.width
-        if run.data is not None:
-            return run.data[start : start + size]
-        assert self._file is not None
-        data = np.empty(size, np.uint8)
-        view, at = memoryview(data.data), run.offset + start
-        while view:
-            count = os.preadv(self._file.fileno(), [view], at)
-            if not count:
-                raise write_error(self._folder, OSError("the file of runs was cut off"))
-            view, at = view[count:], at + count
-        return data
+            kept = size <= self._memory_left
+            if kept:
+                self._memory_left -= size
+        return kept
 
     def close(self) -> None:
-        """Forget everything; the file goes with its descriptor."""
+        """Forget everything."""
+        for run in self.runs:
+            if run.records is not None:
+                run.records.close()
         self.runs.clear()
-        if self._file is not None:
-            self._file.close()
-            self._file = None

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +25,9 @@ from storage.graph import MAX_VERTICES, Block
 from storage.parallel import map_ordered
 from storage.sorting.filling import Edges, Filling
 from storage.sorting.ranges import range_blocks
+from storage.sorting.records import RecordFile
 from storage.sorting.runs import DIRECTED, IN, OUT, UNDIRECTED, Buffer, Run, RunStore
+from storage.sorting.shared import leave_runs, read_runs
 
 BYTES_PER_ENTRY = 64  # of a connection while its block is sorted, merged and encoded
 BYTES_PER_EDGE = 48  # of an edge in a buffer and while it becomes a run, weights of 8 bytes apart
@@ -33,10 +35,32 @@ PART_BYTES = 24 << 20  # of some hundred thousand edges while they are made
 LARGEST_BUFFER = 1 << 22  # edges
 SMALLEST_BUFFER = 512
 RANGE_ENTRIES = 1 << 17  # a range of blocks is at least about that large, where blocks are small
+READ_ENTRIES = 1 << 12  # of each run that are read at a time, where there are many runs
 MAX_TOTAL = 2.0**62
 
 Part = TypeVar("Part")
 Result = TypeVar("Result")
+
+
+class MadeRuns(NamedTuple):
+    """Runs that a sorter has left to others.
+
+    path : of the file that has them
+    bounds : ndarray[int64], shape (buckets + 1,), first owner of each bucket, and all owners
+    loads : ndarray[int64], shape (buckets + 1,), entries before each bucket, and all of them
+    total : sum of the weights of all entries, before they become whole units
+    """
+
+    path: Path
+    bounds: NDArray[np.int64]
+    loads: NDArray[np.int64]
+    total: float
+
+
+def check_total(total: float, unit: float) -> None:
+    """Raise `BadInputError` if sums of weights may need more than 62 bits."""
+    if total / unit >= MAX_TOTAL:
+        raise BadInputError("the sum of all weights, at both ends, is beyond 2^62; scale them down")
 
 
 class _Allowance:
@@ -69,6 +93,7 @@ class ConnectionSorter(Closing):
         blocks at work; three eighths for runs
     threads : that make runs, besides the caller's; with 1 the caller makes them
     signed : whether weights may be below 0, see `weights.WeightSorter`
+    shared : what a file of all runs begins with, in the folder, if others are to read them
     """
 
     def __init__(
@@ -78,6 +103,7 @@ class ConnectionSorter(Closing):
         memory: int = 256 << 20,
         threads: int = 1,
         signed: bool = False,
+        shared: str = "",
     ) -> None:
         if vertices > MAX_VERTICES:
             raise BadInputError(f"{vertices} vertices: at most {MAX_VERTICES} are supported")
@@ -87,7 +113,9 @@ class ConnectionSorter(Closing):
         edges = memory // 2 // (BYTES_PER_EDGE * buffers)
         self._capacity = max(SMALLEST_BUFFER, min(edges, LARGEST_BUFFER))
         self._at_work = max(memory * 3 // 8, 1 << 16)
-        self._store = RunStore(vertices, folder, memory * 3 // 8, signed)
+        self._file = RecordFile(folder, shared)
+        kept = 0 if shared else memory * 3 // 8
+        self._store = RunStore(vertices, kept, signed, self._file)
         self._pool = ThreadPoolExecutor(threads) if threads > 1 else None
         self._pending: deque[Future[tuple[Run, int, float]]] = deque()
         self._filling = Filling(self._capacity, self._submit)
@@ -100,10 +128,25 @@ class ConnectionSorter(Closing):
         self._flush()
         return self._entries
 
-    @property
-    def bytes_spilled(self) -> int:
-        """Bytes of runs on disk so far."""
-        return self._store.bytes_spilled
+    def leave(self) -> MadeRuns:
+        """Let others read the runs of a sorter that is shared, and add no more."""
+        self._flush()
+        loads = np.zeros(self._store.buckets + 1, np.int64)
+        for run in self._store.runs:
+            loads += run.starts
+        path = leave_runs(self._store.runs, self._file)
+        return MadeRuns(path, self._bounds(range(self._store.buckets)), loads, self._total)
+
+    def _bounds(self, buckets: range) -> NDArray[np.int64]:
+        """First owner of each of some buckets, and the end of the last one."""
+        bounds = np.arange(buckets.start, buckets.stop + 1) << self._store.shift
+        return np.minimum(bounds, self.vertices)
+
+    def read_from(self, paths: Sequence[Path], first: int, last: int) -> None:
+        """Take the runs that others have left, as far as vertices `first` .. `last`-1 go."""
+        self._store.runs += read_runs(
+            paths, self._store.buckets, self._store.buckets_of(first, last)
+        )
 
     def add(
         self,
@@ -201,14 +244,18 @@ class ConnectionSorter(Closing):
         return self.map_blocks(lambda block, clamped: (block, clamped), block_size, unit)
 
     def map_blocks(
-        self, work: Callable[[Block, int], Result], block_size: int, unit: float = 1.0
+        self,
+        work: Callable[[Block, int], Result],
+        block_size: int,
+        unit: float = 1.0,
+        vertices: range | None = None,
     ) -> Iterator[Result]:
-        """``work(block, clamped)`` of all `blocks`, in order, computed by the sorter's threads."""
+        """``work(block, clamped)`` of all `blocks`, in order, computed by the sorter's threads.
+
+        vertices : those of some of the blocks, if not of all
+        """
         self._flush()
-        if self._total / unit >= MAX_TOTAL:
-            raise BadInputError(
-                "the sum of all weights, at both ends, is beyond 2^62; scale them down"
-            )
+        check_total(self._total, unit)
 
         def done(first: int, last: int, entries: int) -> list[Result]:
             return [
@@ -216,10 +263,14 @@ class ConnectionSorter(Closing):
                 for item in range_blocks(self._store, first, last, block_size, unit, entries)
             ]
 
-        yield from self._map_ranges(done, block_size, BYTES_PER_ENTRY)
+        yield from self._map_ranges(done, block_size, BYTES_PER_ENTRY, vertices)
 
     def _map_ranges(
-        self, work: Callable[[int, int, int], list[Result]], block_size: int, entry_bytes: int
+        self,
+        work: Callable[[int, int, int], list[Result]],
+        block_size: int,
+        entry_bytes: int,
+        vertices: range | None = None,
     ) -> Iterator[Result]:
         """What ``work(first, last, entries)`` makes of ranges of whole blocks, in order.
 
@@ -232,30 +283,33 @@ class ConnectionSorter(Closing):
             with allowance.of(span[2] * entry_bytes):
                 return work(*span)
 
-        ranges = self._ranges(block_size)
+        ranges = self._ranges(block_size, range(self.vertices) if vertices is None else vertices)
         for results in map_ordered(done, ranges, self._threads):
             yield from results
 
-    def _ranges(self, block_size: int) -> Iterator[tuple[int, int, int]]:
+    def _ranges(self, block_size: int, vertices: range) -> Iterator[tuple[int, int, int]]:
         """Ranges of whole blocks: first vertex, last + 1, and about how many entries."""
-        store = self._store
-        bounds = np.minimum(np.arange(store.buckets + 1) << store.shift, self.vertices)
+        store, first, end = self._store, vertices.start, vertices.stop
+        if first >= end:
+            return
+        buckets = store.buckets_of(first, end)
+        bounds = self._bounds(buckets)
         load = bounds / 4  # a vertex without connections has its place in a block, too
         for run in store.runs:
-            load += run.starts
+            load += run.starts[buckets.start - run.first : buckets.stop + 1 - run.first]
         most = self._at_work // BYTES_PER_ENTRY // max(1, self._threads)
-        wanted = min(RANGE_ENTRIES, most)
-        first = 0
-        before = 0.0
-        while first < self.vertices:
+        wanted = min(max(RANGE_ENTRIES, len(store.runs) * READ_ENTRIES), most)
+        before = float(np.interp(first, bounds, load))
+        while first < end:
             bucket = int(np.searchsorted(load, before + wanted, side="left"))
-            last = int(bounds[min(max(bucket, (first >> store.shift) + 1), store.buckets)])
-            last = min(first - (first - last) // block_size * block_size, self.vertices)
+            following = (first >> store.shift) - buckets.start + 1
+            last = int(bounds[min(max(bucket, following), len(buckets))])
+            last = min(first - (first - last) // block_size * block_size, end)
             upto = float(np.interp(last, bounds, load))
             if upto - before > most:  # a part of a bucket: as if its vertices were all alike
                 last = int(np.interp(before + most, load, bounds))
                 last = max(first + (last - first) // block_size * block_size, first + block_size)
-                last = min(last, self.vertices)
+                last = min(last, end)
                 upto = float(np.interp(last, bounds, load))
             yield first, last, int(upto - before) + 1
             first, before = last, upto
@@ -267,3 +321,4 @@ class ConnectionSorter(Closing):
         self._pending.clear()
         self._filling.forget()
         self._store.close()
+        self._file.close()

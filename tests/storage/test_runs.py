@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storage.errors import WriteError
+from storage.errors import BadInputError, WriteError
+from storage.sorting import shared
 from storage.sorting.radix import sort_packed
+from storage.sorting.records import RecordFile
 from storage.sorting.runs import (
     Buffer,
     Layout,
@@ -25,6 +28,7 @@ from storage.sorting.runs import (
     _store,
     key_width,
 )
+from storage.sorting.shared import equal_loads
 from storage.sorting.sorter import ConnectionSorter, _Allowance
 from tests.storage.strategies import random_edges
 from tests.twins import storage as naive
@@ -165,32 +169,32 @@ WEIGHTS: dict[str, Any] = {
 @pytest.mark.parametrize("kind", WEIGHTS)
 def test_store_of_runs(kind: str, memory: int, tmp_path: Path) -> None:
     source, target = np.random.default_rng(1).integers(0, 5000, (2, 40)).astype(np.int32)
-    with RunStore(5000, tmp_path, memory) as store:
+    with RecordFile(tmp_path) as file, RunStore(5000, memory, False, file) as store:
         buffer = Buffer(source, target, WEIGHTS[kind], [(0, 10, 0), (10, 15, 1), (15, 40, 2)])
         run, entries, total = store.make(buffer)
         again, _, _ = store.make(buffer)
         assert entries == 65 == run.starts[-1]
         assert total == pytest.approx(WEIGHTS[kind].sum() + WEIGHTS[kind][15:].sum())
         assert (run.data is None) == (memory == 0)
-        assert store.bytes_spilled == (0 if memory else 2 * 65 * run.width)
+        assert file.size == (0 if memory else 2 * 65 * run.width)
         assert run.weight_bytes == {"one": 0, "negative zero": 0, "small": 1}.get(
             kind, run.weight_bytes
         )
         assert run.raw == (kind == "real")
-        whole = store.read(run, 0, 65)
-        assert whole.tobytes() == store.read(again, 0, 65).tobytes()
-        assert store.read(run, 7, 9).tobytes() == whole[7 * run.width : 9 * run.width].tobytes()
+        whole = run.read(0, 65)
+        assert whole.tobytes() == again.read(0, 65).tobytes()
+        assert run.read(7, 9).tobytes() == whole[7 * run.width : 9 * run.width].tobytes()
     assert list(tmp_path.iterdir()) == []
 
 
 def test_runs_cut_off(tmp_path: Path) -> None:
     ids = np.arange(40, dtype=np.int32)
-    with RunStore(50, tmp_path, 0) as store:
+    with RecordFile(tmp_path) as file, RunStore(50, 0, False, file) as store:
         run, _, _ = store.make(Buffer(ids, ids + 1, np.ones(40, np.int64), [(0, 40, 2)]))
-        assert store._file is not None
-        store._file.truncate(5)
+        assert file._file is not None
+        file._file.truncate(5)
         with pytest.raises(WriteError, match="the file of runs was cut off"):
-            store.read(run, 0, 80)
+            run.read(0, 80)
 
 
 @pytest.mark.parametrize("threads", [1, pytest.param(2, marks=pytest.mark.jit)])
@@ -205,10 +209,72 @@ def test_ranges_and_allowance(threads: int, memory: int, tmp_path: Path) -> None
             columns = [column[:] for column in naive.columns([e for e in edges if e[0] != e[1]])]
             sorter.add_edges(*columns[:2], columns[2], False)
             assert sorter.entries == 2 * columns[0].size
-            ranges = list(sorter._ranges(block_size))
+            ranges = list(sorter._ranges(block_size, range(vertices)))
             assert [first for first, _, _ in ranges[1:]] == [last for _, last, _ in ranges[:-1]]
             assert ranges[-1][1] == vertices
             assert naive.flatten(block for block, _ in sorter.blocks(block_size)) == expected
+
+
+@pytest.mark.parametrize("held", [0, 9])
+@pytest.mark.parametrize("memory", [1, 1 << 22])
+def test_runs_that_others_read(
+    held: int, memory: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Several sorters make runs, others take ranges of blocks of them: as one would have."""
+    vertices, block_size = 5000, 96
+    edges = [edge for edge in random_edges(vertices, 9000, 4) if edge[0] != edge[1]]
+    monkeypatch.setattr(shared, "HELD", held)
+    made = []
+    for part in (edges[:10], [], edges[10:6000], edges[6000:]):
+        with ConnectionSorter(vertices, tmp_path, memory, shared="runs-") as sorter:
+            source, target, weight = naive.columns(part)
+            sorter.add_edges(source, target, weight, undirected=False)
+            made.append(sorter.leave())
+    assert len({one.path for one in made}) == 4
+    assert all(one.path.name.startswith("runs-") for one in made)
+    loads = np.sum([one.loads for one in made], axis=0)
+    owners = sorted(v for edge in edges for v in edge[:2])
+    bounds = np.minimum(np.arange(loads.size) << 3, vertices)
+    assert made[0].bounds.tolist() == bounds.tolist()
+    assert loads.tolist() == np.searchsorted(owners, bounds).tolist()
+    assert sum(one.total for one in made) == 2 * sum(edge[2] for edge in edges)
+
+    found = []
+    cuts = [0, 96, 96, 480, 4800, vertices]
+    for first, last in pairwise(cuts):
+        if first == last:
+            continue
+        with ConnectionSorter(vertices, tmp_path, memory) as sorter:
+            sorter.read_from([one.path for one in made], first, last)
+            spans = list(sorter._ranges(block_size, range(first, last)))
+            assert (spans[0][0], spans[-1][1]) == (first, last)
+            blocks = sorter.map_blocks(
+                lambda block, _: block, block_size, vertices=range(first, last)
+            )
+            found += list(blocks)
+    assert naive.flatten(found) == naive.network(vertices, edges, undirected=False)
+
+
+def test_runs_that_are_gone(tmp_path: Path) -> None:
+    with ConnectionSorter(9, tmp_path, shared="runs-") as sorter:
+        made = sorter.leave()
+    assert made.loads.tolist() == [0] * 10
+    made.path.unlink()
+    with (
+        ConnectionSorter(9, tmp_path) as sorter,
+        pytest.raises(BadInputError, match=r"runs-.*: cannot read: No such file"),
+    ):
+        sorter.read_from([made.path], 0, 9)
+
+
+@given(st.lists(st.integers(0, 9), min_size=1, max_size=20), st.integers(1, 9))
+def test_equal_loads(entries: list[int], most: int) -> None:
+    loads = np.cumsum([0, *entries])
+    found = equal_loads(loads, most)
+    assert 1 <= len(found) <= most
+    assert [block for span in found for block in range(*span)] == list(range(len(entries)))
+    share = loads[-1] / min(most, len(entries))
+    assert max(int(loads[last] - loads[first]) for first, last in found) < share + max(entries) + 1
 
 
 def test_allowance() -> None:

@@ -1,0 +1,132 @@
+"""Files of records of runs, one run after the other: without a name, or to be read by others.
+
+They are read by `pread`, so that nothing of them stays mapped. A file that others read is complete
+when its writer tells its path: what a lost writer leaves behind is named to nobody.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import threading
+from pathlib import Path
+from typing import IO, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from storage.closing import Closing
+from storage.files import open_input, require_file, write_error
+
+
+class Records(Protocol):
+    """Where the records of runs are."""
+
+    def read(self, offset: int, size: int) -> NDArray[np.uint8]:
+        """So many bytes. Safe to call from several threads."""
+
+    def close(self) -> None: ...
+
+
+class RecordFile(Closing):
+    """Takes and gives records; safe to use from several threads.
+
+    name : what a file that others read begins with; empty: it has no name, so that whatever happens
+        to this process, nothing stays behind
+    """
+
+    def __init__(self, folder: Path, name: str = "") -> None:
+        self.size = 0
+        self._folder, self._name = folder, name
+        self._file: IO[bytes] | None = None
+        self._lock = threading.Lock()
+
+    def append(self, data: NDArray[np.uint8]) -> int:
+        """Write bytes behind all others; returns where they begin."""
+        with self._lock:
+            file = self._opened()
+            offset = self.size
+            self.size += data.nbytes
+        view, at = memoryview(data.data), offset
+        try:
+            while view:
+                written = os.pwrite(file.fileno(), view, at)
+                view, at = view[written:], at + written
+        except OSError as error:
+            raise write_error(self._folder, error) from error
+        return offset
+
+    def _opened(self) -> IO[bytes]:
+        if self._file is None:
+            try:
+                if self._name:
+                    self._file = tempfile.NamedTemporaryFile(  # noqa: SIM115
+                        dir=self._folder, prefix=self._name, delete=False
+                    )
+                else:
+                    self._file = tempfile.TemporaryFile(dir=self._folder)  # noqa: SIM115
+            except OSError as error:
+                raise write_error(self._folder, error) from error
+        return self._file
+
+    def read(self, offset: int, size: int) -> NDArray[np.uint8]:
+        assert self._file is not None, "something was appended"
+        return _read(self._file.fileno(), self._folder, offset, size)
+
+    def leave(self) -> Path:
+        """The path of the file, which stays; nothing can be appended any more."""
+        with self._lock:
+            file = self._opened()
+            path = Path(file.name)
+            try:
+                file.close()  # where a full disk may be told, on a network file system
+            except OSError as error:
+                raise write_error(self._folder, error) from error
+        return path
+
+    def close(self) -> None:
+        """A file without a name goes with its descriptor."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+
+class SharedRecords(Closing):
+    """Reads a file that another has left; raises `BadInputError` if it is gone.
+
+    held : whether it stays open; of thousands, each is opened to be read
+    """
+
+    def __init__(self, path: Path, held: bool) -> None:
+        self._path = path
+        self._file = open_input(path) if held else None
+
+    def read(self, offset: int, size: int) -> NDArray[np.uint8]:
+        if self._file is not None:
+            return _read(self._file.fileno(), self._path, offset, size)
+        with open_input(self._path) as file:
+            return _read(file.fileno(), self._path, offset, size)
+
+    def numbers(self, offset: int, count: int) -> NDArray[np.int64]:
+        """Whole numbers; offset : in bytes."""
+        return self.read(offset, 8 * count).view(np.int64)
+
+    def tail(self, count: int) -> tuple[int, NDArray[np.int64]]:
+        """Length of the file in bytes, and its last numbers."""
+        size = require_file(self._path)
+        return size, self.numbers(max(0, size - 8 * count), count)
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+
+
+def _read(descriptor: int, where: Path, offset: int, size: int) -> NDArray[np.uint8]:
+    data = np.empty(size, np.uint8)
+    view, at = memoryview(data.data), offset
+    while view:
+        count = os.preadv(descriptor, [view], at)
+        if not count:
+            raise write_error(where, OSError("the file of runs was cut off"))
+        view, at = view[count:], at + count
+    return data
