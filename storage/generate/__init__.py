@@ -11,9 +11,10 @@ Importing this package is cheap: the writer, with its compiled kernels, comes wi
 
 from __future__ import annotations
 
-from storage.generate.base import NetworkSpec, Progress, generate
+from storage.generate.base import Helpers, NetworkSpec, Progress
 from storage.generate.cortex import Cortex
 from storage.generate.draws import VERSIONS, Draws
+from storage.generate.generation import generate
 from storage.generate.grouped import GroupCnn, GroupDnn
 from storage.generate.layered import Layered
 from storage.generate.microcircuit import Microcircuit
@@ -30,6 +31,7 @@ __all__ = [
     "Draws",
     "GroupCnn",
     "GroupDnn",
+    "Helpers",
     "Layered",
     "Microcircuit",
     "NetworkSpec",

@@ -1,4 +1,4 @@
-"""What every kind of synthetic network has in common, and the way it becomes a file.
+"""What every kind of synthetic network has in common.
 
 The random numbers of each purpose come from streams of their own, derived from the seed alone
 (`draws`). So the network does not depend on the threads that draw it, on the memory they have,
@@ -9,18 +9,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import asdict
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from storage.errors import BadInputError
-from storage.generate.draws import VERSIONS, Draws
-
-if TYPE_CHECKING:
-    from storage.store.meta import NetworkMeta
+from storage.generate.draws import Draws
 
 MAX_NEURONS = 2**31 - 1
 
@@ -52,11 +47,24 @@ class NetworkSpec(Protocol):
     def edges(self, draws: Draws) -> Iterator[Part]:
         """What makes the edges, at most `draws.CHUNK` at a time: (source, target, weight), each
         array of shape (edges,). Any thread may call any of them, if chunks of draws have streams
-        of their own; else they have to be called in order.
+        of their own; else they have to be called in order. What isn't called costs next to nothing.
         """
 
     def attributes(self, draws: Draws) -> Attributes:
         """Vertex attributes by name: values of shape (neurons,), and their labels or None."""
+
+
+class Helpers(NamedTuple):
+    """Processes that see the folder of the network.
+
+    ranges : called with a work, a count and arguments, yields ``work(range, *arguments)`` of ranges
+        that have 0 .. count-1 once, in their order, whoever does them; checks that all see
+        arguments that are a `Path`
+    memory : bytes that each call may take
+    """
+
+    ranges: Callable[..., Iterator[Any]]
+    memory: int
 
 
 def require(good: bool, kind: str, name: str, value: object, wanted: str) -> None:
@@ -78,54 +86,7 @@ def require_size(kind: str, neurons: int) -> None:
         )
 
 
-def generate(
-    spec: NetworkSpec,
-    path: Path,
-    seed: int = 0,
-    shuffle: bool = False,
-    *,
-    draws: int = max(VERSIONS),
-    memory: int | None = None,
-    threads: int | None = None,
-    progress: Progress | None = None,
-) -> NetworkMeta:
-    """Write the network of `spec` to `path`; the same arguments give the same bytes, whatever the
-    memory and the number of threads.
-
-    shuffle : rename ids at random; the network and its attributes stay the same otherwise
-    draws : 2 has a stream of random numbers for each `draws.CHUNK` of a purpose, which all
-        threads draw from; 1 has one of a purpose, and makes the networks of earlier versions
-    memory : bytes for all that grows with the synapses; the writer's default if None
-    progress : called with the fraction of the edges made so far, 0 .. 1
-    Raises `BadInputError` for a seed below 0 or draws of another version.
-    """
-    from storage.store.writer import DEFAULT_MEMORY, NetworkWriter
-
-    drawn = Draws(seed, draws)
-    names = drawn.names(spec.neurons) if shuffle else None
-
-    def made(part: Part) -> Edges:
-        source, target, weight = part()
-        return (source, target, weight) if names is None else (names[source], names[target], weight)
-
-    with NetworkWriter(
-        path,
-        spec.neurons,
-        memory=memory or DEFAULT_MEMORY,
-        threads=threads,
-    ) as writer:
-        done, total = 0, max(spec.synapses, 1)
-        for count in writer.add_made(spec.edges(drawn), made, in_order=not drawn.by_chunk):
-            done += count
-            if progress is not None:
-                progress(min(done / total, 1.0))
-        for name, (values, labels) in spec.attributes(drawn).items():
-            if names is not None:
-                renamed = np.empty_like(values)
-                renamed[names] = values
-                values = renamed
-            writer.set_attribute(name, values, labels)
-        said = {"generator": spec.kind, **asdict(spec), "seed": seed, "shuffle": shuffle}
-        if drawn.by_chunk:
-            said["draws"] = draws
-        return writer.finish(said)
+def renamed(names: NDArray[np.int32] | None, part: Part) -> Edges:
+    """The edges of a part, between neurons as they are called."""
+    source, target, weight = part()
+    return (source, target, weight) if names is None else (names[source], names[target], weight)

@@ -19,7 +19,7 @@ from storage.generate.base import (
     require_number,
     require_size,
 )
-from storage.generate.draws import Draws, ranges
+from storage.generate.draws import Draws, Stream, ranges
 
 MEAN_WEIGHT = 3.0
 PIECE = 1 << 15  # edges whose temporary arrays stay in the second-level cache: 45 ns each, not 65
@@ -72,11 +72,11 @@ class Cortex:
         """In order of the source; `fanout` edges each, pairs may repeat."""
         purposes = [draws.stream(purpose) for purpose in range(len(_Streams._fields))]
         for chunk, (first, last) in enumerate(ranges(self.synapses)):
-            streams = _Streams(*(each.of(chunk) for each in purposes))
-            yield partial(self._chunk, first, last, streams)
+            yield partial(self._chunk, chunk, first, last, purposes)
 
-    def _chunk(self, first: int, last: int, streams: _Streams) -> Edges:
+    def _chunk(self, chunk: int, first: int, last: int, purposes: list[Stream]) -> Edges:
         """Edges first .. last-1, from the generators of their chunk."""
+        streams = _Streams(*(each.of(chunk) for each in purposes))
         pieces = [
             self._piece(first + begin, first + end, streams)
             for begin, end in ranges(last - first, PIECE)

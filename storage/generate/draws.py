@@ -8,6 +8,7 @@ SC 2011. By version 1 a purpose has one stream, which is drawn from in order by 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -84,10 +85,10 @@ class Draws:
         return names
 
 
-def ranges(count: int, step: int = 0) -> list[tuple[int, int]]:
+def ranges(count: int, step: int = 0) -> Iterator[tuple[int, int]]:
     """(first, last + 1) of consecutive chunks of ``0 .. count-1``; `step` 0 is `CHUNK`."""
     step = step or CHUNK
-    return [(first, min(first + step, count)) for first in range(0, count, step)]
+    return ((first, min(first + step, count)) for first in range(0, count, step))
 
 
 def spike_rates(stream: Stream, neurons: int, mean: float) -> NDArray[np.int32]:

@@ -10,7 +10,7 @@ from typing import ClassVar
 import numpy as np
 
 from storage.generate.base import Attributes, Edges, Part, require, require_size
-from storage.generate.draws import Draws, ranges
+from storage.generate.draws import Draws, Stream, ranges
 
 REACH = 4  # a convolutional group feeds groups j .. j + 3 of the next layer
 _WEIGHT = 0
@@ -47,16 +47,16 @@ class _Grouped:
         """In order of the source, then of the target."""
         weights = draws.stream(_WEIGHT)
         for chunk, (first, last) in enumerate(ranges(self.synapses)):
-            yield partial(self._chunk, first, last, weights.of(chunk))
+            yield partial(self._chunk, chunk, first, last, weights)
 
-    def _chunk(self, first: int, last: int, weights: np.random.Generator) -> Edges:
+    def _chunk(self, chunk: int, first: int, last: int, weights: Stream) -> Edges:
         """Those of slots first .. last-1 that lead to a group."""
         source, slot = np.divmod(np.arange(first, last), self._fanout)
         layer, group = np.divmod(source, self.size)
         into = self._first_target * group + slot
         inside = into < self.size
         target = (layer + 1) * self.size + into
-        return source[inside], target[inside], weights.random(int(inside.sum()))
+        return source[inside], target[inside], weights.of(chunk).random(int(inside.sum()))
 
     @property
     def _first_target(self) -> int:

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from storage.generate.base import Attributes, Edges, Part, require, require_size
-from storage.generate.draws import Draws, ranges
+from storage.generate.draws import Draws, Stream, ranges
 
 POPULATIONS = ("L2/3E", "L2/3I", "L4E", "L4I", "L5E", "L5I", "L6E", "L6I")
 NEURONS = (20683, 5834, 21915, 5479, 4850, 1065, 14395, 2948)
@@ -83,22 +83,21 @@ class Microcircuit:
         counts, chunks = self.counts, count()
         for into, onto in np.ndindex(8, 8):
             for first, last in ranges(int(counts[into, onto])):
-                chunk = next(chunks)
-                ends = sources.of(chunk), targets.of(chunk)
-                yield partial(self._chunk, (onto, into), last - first, *ends)
+                ends = sources, targets
+                yield partial(self._chunk, next(chunks), (onto, into), last - first, ends)
 
     def _chunk(
         self,
+        chunk: int,
         populations: tuple[int, int],
         synapses: int,
-        sources: np.random.Generator,
-        targets: np.random.Generator,
+        ends: tuple[Stream, Stream],
     ) -> Edges:
         """So many synapses from one population to another."""
         starts = np.append(0, np.cumsum(self.sizes))
         source, target = (
-            drawn.integers(starts[population], starts[population + 1], synapses)
-            for drawn, population in zip((sources, targets), populations, strict=True)
+            drawn.of(chunk).integers(starts[population], starts[population + 1], synapses)
+            for drawn, population in zip(ends, populations, strict=True)
         )
         return source, target, np.broadcast_to(np.float64(RATES[populations[0]]), synapses)
 

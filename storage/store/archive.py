@@ -14,6 +14,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO, NamedTuple
 
 from isal import igzip_lib, isal_zlib
 
@@ -21,7 +22,7 @@ from storage.blobs.opening import open_blob
 from storage.blobs.readahead import DEFAULT_BUFFER
 from storage.closing import Closing
 from storage.errors import CorruptError
-from storage.files import PartialFile
+from storage.files import PartialFile, open_input, read_error
 from storage.store.index import ArchiveIndex, Member, numbered
 
 _LOCAL = struct.Struct("<4sHHHHHIIIHH")
@@ -31,6 +32,7 @@ _LOCATOR64 = struct.Struct("<4sIQI")
 _END = struct.Struct("<4sHHHHIIH")
 _MAX32, _MAX16 = 0xFFFFFFFF, 0xFFFF
 _STORED, _DEFLATE = 0, 8
+_COPIED = 1 << 20  # bytes of a piece at a time
 _EXTRA = 20  # bytes of the extra field that long members have in their headers
 SAMPLE = 1 << 15
 WINDOWS = (9, 15)  # bits
@@ -73,6 +75,51 @@ def _flags(name: bytes) -> int:
     return 0 if name.isascii() else _UTF8
 
 
+class Entry(NamedTuple):
+    """A member, as the directory names it; offset : of its header"""
+
+    name: bytes
+    crc: int
+    packed: int
+    size: int
+    offset: int
+
+
+class Piece(NamedTuple):
+    """A file of `size` bytes: members one after the other with their headers, see `pieces`.
+
+    entries : of the members, from the beginning of the file
+    """
+
+    path: Path
+    size: int
+    entries: list[Entry]
+
+
+def _read_on(file: BinaryIO, path: Path) -> bytes:
+    try:
+        return file.read(_COPIED)
+    except OSError as error:
+        raise read_error(path, error) from error
+
+
+def local_header(member: Packed, offset: int, limit: int = _MAX32) -> tuple[bytes, Entry]:
+    """What stands before a member, and what the directory says of it.
+
+    limit : sizes from there on are in an extra field
+    """
+    name = member.name.encode()
+    packed, size = len(member.data), member.size
+    sizes, extra = (packed, size), b""
+    if max(sizes) >= limit:
+        sizes, extra = (_MAX32, _MAX32), struct.pack("<HHQQ", 1, 16, size, packed)
+    header = _LOCAL.pack(
+        b"PK\3\4", _VERSION, _flags(name), _DEFLATE, 0, _DATE, member.crc, *sizes,
+        len(name), len(extra),
+    )  # fmt: skip
+    return header + name + extra, Entry(name, member.crc, packed, size, offset)
+
+
 class ArchiveWriter(Closing):
     """Appends packed members to a file that appears under its name only when it is complete."""
 
@@ -80,21 +127,23 @@ class ArchiveWriter(Closing):
         """`zip64_above` is lowered by tests, to see zip64 records in small files."""
         self._file = PartialFile(path)
         self._limit = zip64_above
-        self._entries: list[tuple[bytes, int, int, int, int]] = []
+        self._entries: list[Entry] = []
 
     def add(self, member: Packed) -> None:
-        name = member.name.encode()
-        offset, packed, size = self._file.position, len(member.data), member.size
-        sizes, extra = (packed, size), b""
-        if max(sizes) >= self._limit:
-            sizes, extra = (_MAX32, _MAX32), struct.pack("<HHQQ", 1, 16, size, packed)
-        header = _LOCAL.pack(
-            b"PK\3\4", _VERSION, _flags(name), _DEFLATE, 0, _DATE, member.crc, *sizes,
-            len(name), len(extra),
-        )  # fmt: skip
-        self._file.write(header + name + extra)
+        header, entry = local_header(member, self._file.position, self._limit)
+        self._file.write(header)
         self._file.write(member.data)
-        self._entries.append((name, member.crc, packed, size, offset))
+        self._entries.append(entry)
+
+    def append(self, piece: Piece) -> None:
+        """Add the members of a piece, in their order."""
+        start = self._file.position
+        with open_input(piece.path) as file:
+            for data in iter(lambda: _read_on(file, piece.path), b""):
+                self._file.write(data)
+        if self._file.position - start != piece.size:
+            raise CorruptError(f"{piece.path}: was cut off; make the network again")
+        self._entries += [each._replace(offset=start + each.offset) for each in piece.entries]
 
     def commit(self) -> int:
         """Write the directory and give the file its name; returns its length in bytes."""

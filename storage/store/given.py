@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from storage.errors import BadInputError
 from storage.quantise import UnitFinder
+from storage.sorting.sorter import ConnectionSorter
 
 Ids = NDArray[np.integer]
 Numbers = NDArray[np.integer] | NDArray[np.floating]
 GivenEdges = tuple[Ids, Ids, Numbers]
+Part = TypeVar("Part")
 
 
 def check_edges(neurons: int, source: Ids, target: Ids, weight: NDArray[Any]) -> None:
@@ -57,3 +60,22 @@ class Given:
         self.read += other.read
         self.self_loops += other.self_loops
         self.units.join(other.units)
+
+
+def add_given(
+    sorter: ConnectionSorter,
+    parts: Iterable[Part],
+    make: Callable[[Part], GivenEdges],
+    undirected: bool,
+) -> Iterator[Given]:
+    """Let a sorter have what `make` gives for each of the parts, checked, without self-loops.
+
+    Yields what is known of each part, in order; see `NetworkWriter.add_made`.
+    """
+
+    def made(part: Part) -> tuple[GivenEdges, Given]:
+        edges, given = make(part), Given()
+        check_edges(sorter.vertices, *edges)
+        return given.kept(*edges), given
+
+    return sorter.add_made(parts, made, undirected)

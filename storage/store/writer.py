@@ -13,13 +13,14 @@ from numpy.typing import NDArray
 
 from storage.closing import Closing
 from storage.errors import BadInputError
-from storage.graph import MAX_VERTICES, Block, choose_block_size
+from storage.graph import MAX_VERTICES, choose_block_size
 from storage.quantise import UnitFinder, to_units
 from storage.sorting.sorter import MAX_TOTAL, ConnectionSorter
 from storage.sorting.weights import Weights, WeightSorter
 from storage.store.archive import ArchiveWriter, Packed, pack
-from storage.store.codec import encode_block, encode_numbers
-from storage.store.given import Given, GivenEdges, Ids, Numbers, check_edges
+from storage.store.codec import encode_numbers
+from storage.store.encoding import BlockEncoder, Elsewhere, Progress, Totals
+from storage.store.given import Given, GivenEdges, Ids, Numbers, add_given, check_edges
 from storage.store.meta import (
     MEMBER,
     WEIGHTED_VERSION,
@@ -27,8 +28,7 @@ from storage.store.meta import (
     NetworkMeta,
     SynapticMeta,
 )
-from storage.store.network import RATE, SIZE, attribute_member, block_member, weights_member
-from storage.store.rates import follows_rates, with_rates
+from storage.store.network import RATE, SIZE, attribute_member, weights_member
 from storage.store.traffic import (
     BOTH_WEIGHTS,
     RATE_WEIGHTS,
@@ -138,12 +138,7 @@ class NetworkWriter(Closing):
                 yield edges[0].size
             return
 
-        def made(part: Part) -> tuple[GivenEdges, Given]:
-            edges, given = make(part), Given()
-            check_edges(self.neurons, *edges)
-            return given.kept(*edges), given
-
-        for given in self._sorter.add_made(parts, made, self._undirected):
+        for given in add_given(self._sorter, parts, make, self._undirected):
             self._given.join(given)
             yield given.read
 
@@ -280,44 +275,41 @@ class NetworkWriter(Closing):
         about = AttributeMeta(labels=list(labels) if labels is not None else None)
         self._attributes[name] = read, about
 
-    def finish(self, provenance: Mapping[str, Any] | None = None) -> NetworkMeta:
+    def finish(
+        self,
+        provenance: Mapping[str, Any] | None = None,
+        *,
+        elsewhere: Elsewhere | None = None,
+        progress: Progress = lambda _: None,
+    ) -> NetworkMeta:
         """Sort, write, rename; returns what was written.
 
         provenance : where the network is from
+        elsewhere : who has all synapses, if none was added here
+        progress : called with the fraction of the blocks that are written, 0 .. 1
         """
+        if elsewhere is not None:
+            self._given.join(elsewhere.given)
         said = {} if provenance is None else dict(provenance)
         follow = self._weights == SYNAPSE_WEIGHTS  # the traffic is made of the rates
         if follow and RATE not in self._attributes:
             self.set_attribute(RATE, np.ones(self.neurons, np.int64))
             said |= uniform()
         unit = self._attributes[RATE][1].unit if follow else self._given.units.unit()
-        block_size = self._block_size or choose_block_size(self.neurons, self._sorter.entries)
-        totals = _Totals()
+        entries = self._sorter.entries if elsewhere is None else elsewhere.entries
+        block_size = self._block_size or choose_block_size(self.neurons, entries)
         asked = RATE in self._attributes and TRAFFIC not in said  # do weights follow the rates?
-        rates = None
+        rates, rate_unit = None, 1.0
         if asked or follow:
             stored, about = self._attributes[RATE]
-            rates = stored(0, self.neurons), about.unit
-        if (
-            follow
-            and rates is not None
-            and float(rates[0].max()) * self._given.read * 2 >= MAX_TOTAL
-        ):
+            rates, rate_unit = stored(0, self.neurons), about.unit
+        if follow and rates is not None and float(rates.max()) * self._given.read * 2 >= MAX_TOTAL:
             raise BadInputError("the traffic adds up beyond 2^62; scale rates down")
-
-        def packed(block: Block, clamped: int) -> tuple[Packed, tuple[int, int, int, int, bool]]:
-            if follow and rates is not None:
-                block = with_rates(block, rates[0], self._undirected)
-            raw = encode_block(block)
-            rated = rates is not None and follows_rates(
-                block, rates[0], self._undirected, unit * self._weight_unit, rates[1]
-            )
-            counted = block.connections, int(block.weights.sum()), clamped, len(raw), rated
-            return pack(block_member(block.first // block_size), raw), counted
-
-        for member, counted in self._sorter.map_blocks(packed, block_size, 1 if follow else unit):
-            self._archive.add(member)
-            totals.count(*counted)
+        encoder = BlockEncoder(
+            block_size, 1 if follow else unit, unit * self._weight_unit, self._undirected, rates,
+            rate_unit, follow,
+        )  # fmt: skip
+        totals = self._write_blocks(encoder, elsewhere, progress)
         self._sorter.close()
         synaptic = self._write_weights(block_size)
         totals.sizes = self.neurons if SIZE not in self._attributes else 0
@@ -339,6 +331,26 @@ class NetworkWriter(Closing):
         self._archive.commit()
         return meta
 
+    def _write_blocks(
+        self, encoder: BlockEncoder, elsewhere: Elsewhere | None, progress: Progress
+    ) -> Totals:
+        """Write the members of blocks."""
+        totals = Totals()
+        if elsewhere is not None:
+            for piece, some, done in elsewhere.encode(encoder):
+                self._archive.append(piece)
+                piece.path.unlink()
+                totals.join(some)
+                progress(done)
+            return totals
+        size = encoder.block_size
+        members = self._sorter.map_blocks(encoder, size, encoder.unit)
+        for index, (member, counted) in enumerate(members, start=1):
+            self._archive.add(member)
+            totals.count(counted)
+            progress(min(index * size / self.neurons, 1.0))
+        return totals
+
     def _write_weights(self, block_size: int) -> SynapticMeta | None:
         """Write the members of synaptic weights, if there are any."""
         if self._synaptic is None:
@@ -356,7 +368,7 @@ class NetworkWriter(Closing):
         return joined(found)
 
     def _describe(
-        self, totals: _Totals, unit: float, block_size: int, provenance: dict[str, Any]
+        self, totals: Totals, unit: float, block_size: int, provenance: dict[str, Any]
     ) -> NetworkMeta:
         synapses = totals.connections // 2
         return NetworkMeta(
@@ -387,23 +399,3 @@ class NetworkWriter(Closing):
         if self._synaptic is not None:
             self._synaptic.close()
         self._archive.close()
-
-
-class _Totals:
-    """Running sums over the blocks; every synapse is seen at both of its ends.
-
-    sizes : of all vertices
-    """
-
-    def __init__(self) -> None:
-        self.connections = self.weight = self.clamped = self.largest = self.sizes = 0
-        self.rated = True
-
-    def count(
-        self, connections: int, weight: int, clamped: int, raw_bytes: int, rated: bool
-    ) -> None:
-        self.connections += connections
-        self.weight += weight
-        self.clamped += clamped
-        self.largest = max(self.largest, raw_bytes)
-        self.rated = self.rated and rated

@@ -76,10 +76,13 @@ def test_error_while_finishing(
             raise RuntimeError("here")
         return original(*_)
 
+    import storage.store.encoding
     import storage.store.writer
 
-    original = getattr(storage.store.writer, step)
-    monkeypatch.setattr(storage.store.writer, step, fail_later)
+    own = step == "encode_numbers"
+    module = storage.store.writer if own else storage.store.encoding
+    original = getattr(module, step)
+    monkeypatch.setattr(module, step, fail_later)
     with (
         pytest.raises(RuntimeError, match="here"),
         NetworkWriter(destination, 300, memory=1, block_size=8, threads=threads) as writer,

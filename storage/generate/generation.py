@@ -1,0 +1,93 @@
+"""The way of a synthetic network into a file: edges are drawn, sorted, and written in blocks.
+
+All of it happens here, in threads, or what takes long in other processes (`spread`).
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from storage.errors import BadInputError
+from storage.generate.base import Helpers, NetworkSpec, Progress, renamed
+from storage.generate.draws import VERSIONS, Draws
+
+if TYPE_CHECKING:
+    from storage.store.meta import NetworkMeta
+    from storage.store.writer import NetworkWriter
+
+DRAWN = 0.5  # of the time has gone when all edges are drawn
+
+
+def generate(
+    spec: NetworkSpec,
+    path: Path,
+    seed: int = 0,
+    shuffle: bool = False,
+    *,
+    draws: int = max(VERSIONS),
+    memory: int | None = None,
+    threads: int | None = None,
+    progress: Progress = lambda _: None,
+    helpers: Helpers | None = None,
+) -> NetworkMeta:
+    """Write the network of `spec` to `path`; the same arguments give the same bytes, whatever the
+    memory, the number of threads, and the helpers.
+
+    shuffle : rename ids at random; the network and its attributes stay the same otherwise
+    draws : 2 has a stream of random numbers for each `draws.CHUNK` of a purpose, which all
+        threads draw from; 1 has one of a purpose, and makes the networks of earlier versions
+    memory : bytes for all that grows with the synapses; the writer's default if None
+    progress : called with the fraction of the work done so far, 0 .. 1
+    helpers : other processes that draw, sort and encode, for draws of 2
+    Raises `BadInputError` for a seed below 0 or draws of another version.
+    """
+    from storage.store.writer import DEFAULT_MEMORY, NetworkWriter
+
+    drawn = Draws(seed, draws)
+    if helpers is not None and not drawn.by_chunk:
+        raise BadInputError("draws is 1: one stream of random numbers, for one process alone")
+    names = drawn.names(spec.neurons) if shuffle else None
+    with ExitStack() as held:
+        writer = held.enter_context(
+            NetworkWriter(path, spec.neurons, memory=memory or DEFAULT_MEMORY, threads=threads)
+        )
+        elsewhere = None
+        if helpers is not None:
+            from storage.generate.spread import spread
+
+            elsewhere = held.enter_context(spread(spec, drawn, names, path, helpers))
+            for share in elsewhere.draw():
+                progress(DRAWN * share)
+        else:
+            done, total = 0, max(spec.synapses, 1)
+            make = partial(renamed, names)
+            for count in writer.add_made(spec.edges(drawn), make, in_order=not drawn.by_chunk):
+                done += count
+                progress(DRAWN * min(done / total, 1.0))
+        _set_attributes(writer, spec, drawn, names)
+        said = {"generator": spec.kind, **asdict(spec), "seed": seed, "shuffle": shuffle}
+        if drawn.by_chunk:
+            said["draws"] = draws
+        return writer.finish(
+            said,
+            elsewhere=elsewhere,
+            progress=lambda share: progress(DRAWN + (1 - DRAWN) * share),
+        )
+
+
+def _set_attributes(
+    writer: NetworkWriter, spec: NetworkSpec, drawn: Draws, names: NDArray[np.int32] | None
+) -> None:
+    for name, (values, labels) in spec.attributes(drawn).items():
+        if names is not None:
+            moved = np.empty_like(values)
+            moved[names] = values
+            values = moved
+        writer.set_attribute(name, values, labels)

@@ -1,0 +1,107 @@
+"""Blocks become members of a network file, and are summed up for its description."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from storage.graph import Block
+from storage.store.archive import Packed, Piece, pack
+from storage.store.codec import encode_block
+from storage.store.given import Given
+from storage.store.network import block_member
+from storage.store.rates import follows_rates, with_rates
+
+Progress = Callable[[float], object]
+
+
+class Counted(NamedTuple):
+    """What is known of a block.
+
+    rated : whether its weights are those that follow from the rates
+    """
+
+    connections: int
+    weight: int
+    clamped: int
+    raw_bytes: int
+    rated: bool
+
+
+class Totals:
+    """Running sums over the blocks; every synapse is seen at both of its ends.
+
+    largest : of all blocks, in bytes; sizes : of all vertices
+    """
+
+    def __init__(self) -> None:
+        self.connections = self.weight = self.clamped = self.largest = self.sizes = 0
+        self.rated = True
+
+    def count(self, block: Counted) -> None:
+        """Add a block."""
+        self.connections += block.connections
+        self.weight += block.weight
+        self.clamped += block.clamped
+        self.largest = max(self.largest, block.raw_bytes)
+        self.rated = self.rated and block.rated
+
+    def join(self, other: Totals) -> None:
+        """Add what is known of other blocks."""
+        self.connections += other.connections
+        self.weight += other.weight
+        self.clamped += other.clamped
+        self.largest = max(self.largest, other.largest)
+        self.rated = self.rated and other.rated
+
+
+@dataclass(frozen=True, slots=True)
+class BlockEncoder:
+    """Makes members of blocks; any thread may.
+
+    block_size : vertices of a block
+    unit : of weights as they come; weight_unit : of the same, as they are understood
+    rates : ndarray[int64], shape (vertices of the network,), in `rate_unit`; None if nobody asks
+        whether weights follow them
+    follow : weights are not those that come, but follow from the rates
+    """
+
+    block_size: int
+    unit: float
+    weight_unit: float
+    undirected: bool
+    rates: NDArray[np.int64] | None = None
+    rate_unit: float = 1.0
+    follow: bool = False
+
+    def __call__(self, block: Block, clamped: int) -> tuple[Packed, Counted]:
+        """clamped : weights of the block that were raised to a unit."""
+        rates = self.rates
+        if self.follow and rates is not None:
+            block = with_rates(block, rates, self.undirected)
+        raw = encode_block(block)
+        rated = rates is not None and follows_rates(
+            block, rates, self.undirected, self.weight_unit, self.rate_unit
+        )
+        found = Counted(block.connections, int(block.weights.sum()), clamped, len(raw), rated)
+        return pack(block_member(block.first // self.block_size), raw), found
+
+
+class Elsewhere(Protocol):
+    """Other processes that have the connections of a network, sorted or not.
+
+    given : what is known of its synapses; entries : connections, at both ends
+    """
+
+    given: Given
+    entries: int
+
+    def encode(self, encoder: BlockEncoder) -> Iterator[tuple[Piece, Totals, float]]:
+        """All blocks in order, in pieces, each with its sums and the share that is done then.
+
+        Raises `BadInputError` as `ConnectionSorter.map_blocks` does.
+        """
