@@ -15,9 +15,11 @@ examples:
   mapper generate layered net.bin --layers 32x32x3,16x16x8,1x1x10 --kernel 3
   mapper generate microcircuit net.bin --scale 0.1
   mapper generate group-dnn net.bin --size 64
+  mapper generate cortex /lustre/net.bin --side 10000 --workers slurm:16
 
 `mapper generate KIND --help` lists the settings of a kind.
 """
+WORKS = ("generate",)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -48,6 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             "networks it makes (default: %(default)s)",
         )
         common.add_effort(sub)
+        common.add_workers(sub, ": they draw, sort and encode")
         # the options that every command has are also taken behind KIND
         shared = sub.add_argument_group("common options")
         for flags, text in (
@@ -60,28 +63,40 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     from mapper.results.tables import facts
+    from mapper.warmup import compile_kernels
     from storage.errors import BadInputError
-    from storage.generate import KINDS, generate
+    from storage.generate import KINDS, Helpers, generate
 
     kind = KINDS[options.kind]
     try:
         spec = kind(**{field.name: getattr(options, field.name) for field in fields(kind)})
     except BadInputError as error:
         raise UsageError(str(error)) from error
-    common.compile_kernels(options, "generate")
+    if options.workers is not None and options.draws == 1:
+        raise UsageError(
+            "--draws 1 is one stream of random numbers, for one process; leave out --workers"
+        )
+    memory, threads = common.memory_of(options), common.threads_of(options)
+    common.compile_kernels(options, *WORKS)
     with (
         common.lock_output(options.network),
+        common.workers_of(options, threads) as workers,
         common.fraction_bar(options, f"generating {options.kind}") as progress,
     ):
+        helpers = None
+        if workers is not None:
+            workers.prepare(compile_kernels, WORKS, workers.threads())
+            helpers = Helpers(workers.ranges, workers.task_memory(memory))
         meta = generate(
             spec,
             options.network,
             options.seed,
             options.shuffle,
             draws=options.draws,
-            memory=common.memory_of(options) // 2,
-            threads=common.threads_of(options),
+            memory=memory // 2,
+            threads=threads,
             progress=progress,
+            helpers=helpers,
         )
     common.tell_losses(options, meta)
     result = {"path": str(options.network), **asdict(meta)}

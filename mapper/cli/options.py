@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from chipsim.chip.model import Chip
+    from mapper.fleet.dask import DaskWorkers
     from mapper.fleet.ranges import Ranges
     from mapper.inputs.listener import Listener
     from mapper.inputs.source import Effort, Source
@@ -57,22 +58,32 @@ def add_workers(group: argparse._ActionsContainer, more: str = "") -> None:
 
 
 @contextmanager
-def ranges_of(options: argparse.Namespace) -> Iterator[Ranges | None]:
-    """Workers that look at the blocks of a network, if they are asked for."""
+def workers_of(options: argparse.Namespace, threads: int = 1) -> Iterator[DaskWorkers | None]:
+    """Workers, if they are asked for.
+
+    threads : of all together that are started as a number
+    """
     import tempfile
 
     from mapper.fleet.start import SRUN, ask_workers, start_workers
 
     if options.workers == SRUN:
         raise UsageError("--workers srun is for `mapper run`; give the scheduler's file")
-    asked = ask_workers(options.workers, 1, getattr(options, "worker_threads", None))
+    asked = ask_workers(options.workers, threads, getattr(options, "worker_threads", None))
     if asked is None:
         yield None
         return
     with tempfile.TemporaryDirectory() as folder, start_workers(asked, Path(folder)) as found:
         if found.note:
             say(options, found.note)
-        yield found.ranges
+        yield found
+
+
+@contextmanager
+def ranges_of(options: argparse.Namespace) -> Iterator[Ranges | None]:
+    """Workers that look at the blocks of a network, if they are asked for."""
+    with workers_of(options) as found:
+        yield None if found is None else found.ranges
 
 
 def add_worker_size(group: argparse._ActionsContainer) -> None:

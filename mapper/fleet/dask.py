@@ -12,6 +12,7 @@ import shutil
 import socket
 import time
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from itertools import pairwise
@@ -218,6 +219,16 @@ class DaskWorkers(Closing):
             for address, about_it in sorted(self.workers().items())
         ]
 
+    def task_memory(self, memory: int) -> int:
+        """Bytes that each task may take, half of what workers have, with all threads at work.
+
+        memory : that all workers of a host may take together
+        """
+        limits = self.limits()
+        hosts = Counter(host for host, _ in limits)
+        least = min(min(memory // hosts[host], limit or memory) for host, limit in limits)
+        return least // 2 // self.threads()
+
     def workers(self) -> dict[str, Any]:
         """What the scheduler knows of each worker, by address; raises `ResumableError`."""
         return self._known_to(self.client)
@@ -290,11 +301,12 @@ class DaskWorkers(Closing):
     def ranges(self, work: Callable[..., Any], count: int, *arguments: Any) -> Iterator[Any]:
         """What `work(range, *arguments)` gives of ranges that have 0 .. count-1, in their order.
 
-        A range whose worker is lost is done by another, three times; raises what a work raises.
+        A range whose worker is lost is done by another, three times; raises what a work raises, and
+        `MapperError` if workers or scheduler are gone.
         """
         for path in arguments:
             if isinstance(path, Path):
-                self.client.run(require_seen, path)
+                self._require_seen(path)
         pieces = TASKS * sum(int(one["nthreads"]) for one in self.workers().values())
         ends = np.linspace(0, count, min(max(1, count), pieces) + 1).astype(int).tolist()
         with self.client.as_current(), warnings.catch_warnings():
@@ -306,19 +318,36 @@ class DaskWorkers(Closing):
         try:
             while futures:
                 yield self._result(futures.pop(0))
+        except ResumableError as error:  # nothing of this is kept
+            raise MapperError(
+                f"--workers: the scheduler at {self.client.scheduler.address} is gone; start "
+                "another and begin again"
+            ) from error
         finally:
             _quietly(lambda: self.client.cancel(futures, force=True))
 
+    def _require_seen(self, path: Path) -> None:
+        """Raise `UsageError` if a worker does not see a path; who is lost is replaced later."""
+        for found in self.client.run(require_seen, path, on_error="return").values():
+            if isinstance(found, UsageError):
+                raise found
+
     def _result(self, future: Any) -> Any:
         """What a task gives; the engine does it again where its worker is lost."""
+        until = time.monotonic() + self.patience
         while True:
             self._check()
             try:
                 return future.result(timeout=1.0)
-            except TimeoutError:
+            except TimeoutError as error:
                 if future.status == "error":
                     raise
-                self.workers()  # or the scheduler is gone
+                if self.workers():  # or the scheduler is gone
+                    until = time.monotonic() + self.patience
+                elif time.monotonic() > until:
+                    raise MapperError(
+                        "--workers: all workers are gone; start some and begin again"
+                    ) from error
             except KilledWorker as error:
                 raise MapperError(
                     f"--workers: {error.allowed_failures} workers were lost at the same blocks, "
