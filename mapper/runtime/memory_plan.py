@@ -28,6 +28,7 @@ NEURON_BYTES = {  # arrays of one entry a neuron that are alive together
     "initial partition": 64,
     "refine blocks": 28,
     "split blocks": 40,
+    "uncoarsen and refine": 28,
     "groups": 24,
     "refine by hops": 64,
     "score": 24,

@@ -163,7 +163,6 @@ def plan_workers(
     window = RESULT_BYTES * min(SHARD_ENTRIES, m)
     scratch = threads * NEURON_BYTES_PER_THREAD * n
     names = [name for name in NEURON_BYTES if name == "read" or name in plan.stages]
-    names += [] if "uncoarsen and refine" in names else ["uncoarsen and refine"]
     matrix = MATRIX_BYTES * parts * parts
     summed = LEAST_MATRICES * matrix <= plan.summed  # else pairs come chunk by chunk
     totals = matrix * threads + matrix // 4
