@@ -70,9 +70,9 @@ class NetworkMapping:
     def save(self, folder: str | os.PathLike[str], *, force: bool = False) -> Path:
         """Write the folder that `mapper run` writes, so that `mapper verify` and others read it.
 
-        It holds mapping.npz, report.json, report.html, traffic.npz and run.log, constraints.toml
-        if there were any, and network.bin if the network had no file. It appears when it is
-        complete.
+        It holds mapping.npz (of more than 2^28 neurons mapping.json and core/), report.json,
+        report.html, traffic.npz and run.log, constraints.toml if there were any, and network.bin if
+        the network had no file. It appears when it is complete.
 
         force : replace a folder that a mapping was saved to before
 
@@ -81,8 +81,8 @@ class NetworkMapping:
         from mapper.report.make import PAGE, write_page
         from mapper.report.view import make_view
         from mapper.results.loads import TRAFFIC, save_loads
-        from mapper.results.mapping_file import save_mapping
-        from mapper.results.output import CONSTRAINTS, LOG, MAPPING, REPORT
+        from mapper.results.mapping_file import save_mapping_in
+        from mapper.results.output import CONSTRAINTS, LOG, REPORT
         from mapper.results.output_folder import IMPORTED, output_folder
         from storage.files import write_file
 
@@ -93,7 +93,7 @@ class NetworkMapping:
             if self._network is not None:
                 self._network.copy_to(partial / IMPORTED)
                 report["network"]["path"] = str((path / IMPORTED).resolve())
-            save_mapping(partial / MAPPING, self._placed, self.chip, self._relays)
+            save_mapping_in(partial, self._placed, self.chip, self._relays)
             write_file(partial / REPORT, (json.dumps(report, indent=1) + "\n").encode())
             save_loads(partial / TRAFFIC, self._loads)
             write_page(partial / PAGE, [make_view(path.resolve().name, report, self._loads)])

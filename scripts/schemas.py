@@ -18,6 +18,7 @@ from mapper.exports.tables_file import Tables
 from mapper.limits.constraints import TABLES
 from mapper.portfolio.book import Portfolio
 from mapper.report.compiled.report_file import CompiledReport
+from mapper.results.mapping_ranges import RangedMapping
 from mapper.results.report_file import Report
 from storage.store.meta import NetworkMeta
 from storage.typed import Open
@@ -56,6 +57,7 @@ def schemas() -> dict[str, str]:
         for name, schema in {
             "report": _schema(Report),
             "compiled-report": _schema(CompiledReport),
+            "mapping": _schema(RangedMapping),
             "portfolio": _schema(Portfolio),
             "meta": _schema(NetworkMeta),
             "chip": chip,

@@ -127,7 +127,8 @@ def measure_folder(
     from mapper.errors import MapperError
     from mapper.evaluation.mapped import open_mapped
     from mapper.results.loads import TRAFFIC, Loads
-    from mapper.results.output import MAPPING, network_of
+    from mapper.results.mapping_file import mapping_in
+    from mapper.results.output import network_of
     from mapper.scoring.measure import measure_network
     from storage.store.network import NetworkFile
 
@@ -142,7 +143,7 @@ def measure_folder(
     threads = common.threads_of(options)
     with (
         NetworkFile(path) as network,
-        open_mapped(network, folder / MAPPING, chip, common.memory_of(options) // 4, threads) as (
+        open_mapped(network, mapping_in(folder), chip, common.memory_of(options) // 4, threads) as (
             whole,
             core,
         ),

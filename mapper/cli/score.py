@@ -24,7 +24,7 @@ SHOWN = 5
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("network", type=path_of, metavar="NET", help="net.bin, or a file to import")
-    parser.add_argument("mapping", type=Path, metavar="MAPPING", help="npz or csv")
+    parser.add_argument("mapping", type=Path, metavar="MAPPING", help="npz, mapping.json or csv")
     common.add_chip(parser)
     common.add_columns(parser)
     common.add_rates(parser)

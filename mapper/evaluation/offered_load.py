@@ -23,7 +23,7 @@ from chipsim.traffic.arrays import Traffic, Units, measure
 from chipsim.traffic.latency import Latency, Sent, latency
 from mapper.errors import MapperError
 from mapper.evaluation.mapped import open_mapped
-from mapper.results.output import MAPPING
+from mapper.results.mapping_file import mapping_in
 from mapper.scoring.measure import Synapses, measure_network
 from storage.store.network import RATE, NetworkFile
 
@@ -111,7 +111,7 @@ def offered_load(
     """
     chip = from_fields(report["chip"], f"{folder}: chip of the report")
     packets = packets or ("synapse" if chip.delivery == "synapse" else "core")
-    path = folder / MAPPING
+    path = mapping_in(folder)
     with open_mapped(network, path, chip, memory // 4, threads, scratch) as (whole, core):
         traffic = _measure(whole, chip, core, packets, threads, scratch)
     return _offered(chip, traffic, packets, depth, tick_cycles)

@@ -15,7 +15,7 @@ from chipsim.ticks.run import TickRun, TickSimulator
 from mapper.errors import MapperError
 from mapper.evaluation.mapped import open_mapped
 from mapper.evaluation.routes import MappedRoutes, mapped_routes
-from mapper.results.output import MAPPING
+from mapper.results.mapping_file import mapping_in
 from storage.store.network import NetworkFile
 
 TICKS = 100
@@ -64,7 +64,7 @@ def simulate_ticks(
             'does; give its file delivery = "core" or "tree", and map again'
         )
     mesh = Mesh.of(chip, request.depth)
-    with open_mapped(network, folder / MAPPING, chip, memory // 4) as (whole, core):
+    with open_mapped(network, mapping_in(folder), chip, memory // 4) as (whole, core):
         mapped = mapped_routes(whole, core, mesh, chip.delivery == "tree")
     chance = mapped.rate * chip.time.tick
     runs = []

@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 from chipsim.chip.presets import from_fields
 from mapper.errors import CheckFailedError
 from mapper.evaluation.verify import SlowReader
+from mapper.evaluation.verify_cores import read_cores
 from mapper.evaluation.verify_energy import Packets, energies, link_costs
 from mapper.evaluation.verify_latency import latency
-from mapper.evaluation.verify_split import SplitReader, check_counts, read_table, require_arrays
+from mapper.evaluation.verify_split import SplitReader, check_counts, read_table
 from mapper.evaluation.verify_ticks import ticks
 from mapper.evaluation.verify_walk import Walk, walk_blocks
 from mapper.fleet.ranges import Ranges, all_at_once
@@ -50,8 +51,7 @@ def verify_mapping(
     reader = SlowReader(network)
     try:
         most = max(reader.neurons, reader.meta["synapses"])  # each helper has one synapse at least
-        require_arrays(folder / "mapping.npz", most)
-        core = _read_cores(folder / "mapping.npz", chip)
+        core, helpers = read_cores(folder, chip, most)
         if core.size != reader.neurons:
             raise CheckFailedError(
                 f"{folder}: maps {core.size} neurons, {network} has {reader.neurons}"
@@ -59,7 +59,7 @@ def verify_mapping(
         if core.size and (core.min() < 0 or core.max() >= cores):
             raise CheckFailedError(f"{folder}: a core id is outside 0..{cores - 1}")
         _check_constraints(folder / "constraints.toml", report, reader, core)
-        table = read_table(folder / "mapping.npz", reader.neurons)
+        table = None if helpers is None else read_table(helpers, reader.neurons)
         check_counts(folder, report.get("split"), table)
         if table is None:
             walk = Walk(core, chip)
@@ -252,23 +252,6 @@ def _memory(chip: dict[str, Any], use: dict[str, NDArray[np.int64]]) -> NDArray[
 
 def _plain(value: Any) -> int | float:
     return int(value) if float(value).is_integer() else float(value)
-
-
-def _read_cores(path: Path, chip: dict[str, Any]) -> NDArray[np.int64]:
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            if (int(file["width"]), int(file["height"])) != (chip["width"], chip["height"]):
-                raise CheckFailedError(f"{path}: was made for another chip than report.json names")
-            core = file["core"]
-    except CheckFailedError:
-        raise
-    except Exception as error:  # numpy raises many kinds for a damaged archive
-        raise CheckFailedError(f"{path}: cannot be read: {error}") from error
-    if core.ndim != 1 or core.dtype.kind not in "iu":
-        raise CheckFailedError(
-            f"{path}: core is {core.dtype} of shape {core.shape}, not a list of ids"
-        )
-    return core.astype(np.int64)
 
 
 def _check_constraints(

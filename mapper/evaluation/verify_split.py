@@ -1,4 +1,4 @@
-"""The slow path's view of neurons that were split: what mapping.npz says, undone and checked."""
+"""The slow path's view of neurons that were split: what a mapping says, undone and checked."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Int64 = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Arrays of mapping.npz, each of shape (helpers,): see `save_mapping` of `mapper.results`."""
+    """Arrays of a mapping, each of shape (helpers,): see `save_mapping` of `mapper.results`."""
 
     core: Int64
     neuron: Int64
@@ -148,7 +148,7 @@ class SplitReader:
 
 
 def check_counts(folder: Path, stated: Any, table: Table | None) -> None:
-    """What report.json says of the split is what mapping.npz holds."""
+    """What report.json says of the split is what the mapping holds."""
     names = ("neurons", "helpers", "helpers_of_a_neuron_max")
     said = [stated.get(name) if isinstance(stated, dict) else 0 for name in names]
     found = [0, 0, 0]
@@ -158,5 +158,5 @@ def check_counts(folder: Path, stated: Any, table: Table | None) -> None:
     if said != found:
         raise CheckFailedError(
             f"{folder}: report.json says {said} of neurons split, relay neurons, and "
-            f"relay neurons per neuron; mapping.npz has {found}"
+            f"relay neurons per neuron; the mapping has {found}"
         )

@@ -127,13 +127,13 @@ def open_run(folder: Path, network: Path | None = None) -> Iterator[MappedRun]:
     Raises `MapperError` if the folder or the mapping is none, or of another network.
     """
     from chipsim.chip.presets import from_fields
-    from mapper.results.mapping_file import load_mapping, load_relays
-    from mapper.results.output import MAPPING, network_of, read_report
+    from mapper.results.mapping_file import load_mapping, load_relays, mapping_in
+    from mapper.results.output import network_of, read_report
     from storage.store.network import NetworkFile
 
     report = read_report(folder)
     chip = from_fields(report["chip"], f"{folder}: chip of the report")
-    path = folder / MAPPING
+    path = mapping_in(folder)
     with NetworkFile(network_of(folder, network, report)) as opened:
         core = load_mapping(path, opened.vertices, chip)
         found = load_relays(path, chip, opened.vertices, opened.meta.synapses)

@@ -23,8 +23,8 @@ from mapper.errors import MapperError, UsageError
 from mapper.exports.core_numbers import CoreNumbers, core_numbers
 from mapper.exports.model import PARAMETERS, SUBTRACT, read_model
 from mapper.exports.synaptic import synaptic_weights
-from mapper.results.mapping_file import load_mapping, load_relays
-from mapper.results.output import MAPPING, read_report
+from mapper.results.mapping_file import load_mapping, load_relays, mapping_in
+from mapper.results.output import read_report
 from storage.store.network import NetworkFile
 
 
@@ -103,7 +103,7 @@ def tables_of(folder: Path, network: SpikingNetwork, shape: CoreShape) -> ChipTa
     """
     report = read_report(folder)
     chip = from_fields(report["chip"], f"{folder}: chip of the report")
-    path = folder / MAPPING
+    path = mapping_in(folder)
     core = load_mapping(path, network.neurons, chip)
     if load_relays(path, chip, network.neurons, network.source.size) is not None:
         raise MapperError(

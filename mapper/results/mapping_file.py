@@ -1,4 +1,5 @@
-"""Mappings on disk: one core id per neuron, as npz (our own form) or csv (anyone's)."""
+"""Mappings on disk: one core id per neuron, as npz (our own form), in ranges where there are very
+many neurons (`mapper.results.mapping_ranges`), or as csv (anyone's)."""
 
 from __future__ import annotations
 
@@ -12,6 +13,14 @@ from numpy.typing import NDArray
 from chipsim.chip.model import Chip
 from mapper.errors import MapperError
 from mapper.limits.relays import RelayNeurons
+from mapper.results import mapping_ranges
+from mapper.results.mapping_ranges import (
+    RANGED,
+    helpers_path,
+    load_ranges,
+    read_index,
+    save_ranges,
+)
 from storage.errors import BadInputError
 from storage.files import open_input, write_file
 from storage.formats.base import plain
@@ -19,7 +28,9 @@ from storage.formats.text.reader import TextReader
 from storage.formats.text.table import table_rows
 from storage.npz import open_arrays
 
+MAPPING = "mapping.npz"
 MANY = 1 << 16  # core ids that are read even if they are more than there are neurons
+CSV = "csv"
 NAME_IT = ", or name another --format"  # what readers of networks advise; mappings have none
 
 
@@ -32,26 +43,51 @@ def save_mapping(
         (relays,) say of each its `helper_core`, the `helper_neuron` that it serves, and
         `helper_first` and `helper_last`, between which the ids of its sources are.
     """
-    neurons = core.size
-    arrays: dict[str, NDArray[Any]] = {}
-    if relays is not None and relays.count:
-        neurons -= relays.count
-        arrays = {
-            "helper_core": core[neurons:].astype(np.int32),
-            "helper_neuron": relays.neuron,
-            "helper_first": relays.first,
-            "helper_last": relays.last,
-        }
+    of_neurons, helpers = _parts(core, relays)
     buffer = io.BytesIO()
     np.savez_compressed(
         buffer,
         allow_pickle=False,
-        core=core[:neurons].astype(np.int32),
+        core=of_neurons.astype(np.int32),
         width=np.int64(chip.width),
         height=np.int64(chip.height),
-        **arrays,
+        **helpers,
     )
     write_file(path, buffer.getvalue())
+
+
+def save_mapping_in(
+    folder: Path, core: NDArray[np.int32], chip: Chip, relays: RelayNeurons | None = None
+) -> None:
+    """Write the mapping of an output folder, arguments as of `save_mapping`: mapping.npz, or in
+    ranges where it is of more neurons than `MOST_IN_ONE` of `mapper.results.mapping_ranges`."""
+    of_neurons, helpers = _parts(core, relays)
+    if of_neurons.size > mapping_ranges.MOST_IN_ONE:
+        save_ranges(folder, of_neurons, (chip.width, chip.height), helpers)
+        (folder / MAPPING).unlink(missing_ok=True)
+    else:
+        save_mapping(folder / MAPPING, core, chip, relays)
+        (folder / RANGED).unlink(missing_ok=True)
+
+
+def mapping_in(folder: Path) -> Path:
+    """The mapping of an output folder: mapping.json of one in ranges, else mapping.npz."""
+    return folder / RANGED if (folder / RANGED).exists() else folder / MAPPING
+
+
+def _parts(
+    core: NDArray[np.int32], relays: RelayNeurons | None
+) -> tuple[NDArray[np.int32], dict[str, NDArray[Any]]]:
+    """Core ids of the neurons, and the table of relays; empty if there are none."""
+    if relays is None or not relays.count:
+        return core, {}
+    neurons = core.size - relays.count
+    return core[:neurons], {
+        "helper_core": core[neurons:].astype(np.int32),
+        "helper_neuron": relays.neuron,
+        "helper_first": relays.first,
+        "helper_last": relays.last,
+    }
 
 
 def load_relays(
@@ -61,8 +97,13 @@ def load_relays(
 
     synapses : of the network; each relay has one at least
     """
-    if not _is_npz(path):
+    form = _form(path)
+    if form == CSV:
         return None
+    if form == RANGED:
+        if not read_index(path).helpers:
+            return None
+        path = helpers_path(path)
     try:
         with open_arrays(path, max(neurons, synapses)) as file:
             if "helper_core" not in file:
@@ -90,17 +131,21 @@ def save_csv(path: Path, core: NDArray[np.int32]) -> None:
 
 
 def load_mapping(path: Path, neurons: int, chip: Chip) -> NDArray[np.int32]:
-    """Core ids, shape (neurons,), from npz or csv; raises `MapperError` if they do not belong.
+    """Core ids, shape (neurons,), from npz, mapping.json or csv.
+
+    Raises `MapperError` if they do not belong to the network and the chip.
 
     A csv file has one core id a line, in the order of the network, or lines `neuron,core` in any
     order; a header line is skipped.
     """
-    core = _load_npz(path, chip, neurons) if _is_npz(path) else _load_csv(path, neurons)
+    form = _form(path)
+    core = (
+        _load_npz(path, chip, neurons) if form == MAPPING
+        else _load_ranged(path, chip, neurons) if form == RANGED
+        else _load_csv(path, neurons)
+    )  # fmt: skip
     if core.shape != (neurons,):
-        raise MapperError(
-            f"{path}: maps {core.size} neurons, the network has {neurons}; "
-            "use the mapping of this network"
-        )
+        raise _of_another_network(path, core.size, neurons)
     wrong = np.flatnonzero((core < 0) | (core >= chip.cores))
     if wrong.size:
         raise MapperError(
@@ -110,15 +155,38 @@ def load_mapping(path: Path, neurons: int, chip: Chip) -> NDArray[np.int32]:
     return core.astype(np.int32)
 
 
-def _is_npz(path: Path) -> bool:
-    """Whether a file starts as an archive does, be it cut off or not."""
+def _form(path: Path) -> str:
+    """The name of the form that a file starts like, be it cut off or not."""
     try:
         with open_input(path) as file:
-            return file.read(2) == b"PK"
+            start = file.read(2)
+        return MAPPING if start == b"PK" else RANGED if start[:1] == b"{" else CSV
     except BadInputError as error:
-        raise MapperError(f"{error}; name a mapping (npz or csv)") from error
+        raise MapperError(f"{error}; name a mapping (npz, mapping.json or csv)") from error
     except OSError as error:
         raise MapperError(f"{path}: cannot read: {error.strerror or error}") from error
+
+
+def _of_another_network(path: Path, found: int, neurons: int) -> MapperError:
+    return MapperError(
+        f"{path}: maps {found} neurons, the network has {neurons}; use the mapping of this network"
+    )
+
+
+def _require_chip(path: Path, size: tuple[int, ...], chip: Chip) -> None:
+    if size and size != (chip.width, chip.height):
+        raise MapperError(
+            f"{path}: made for a {size[0]}x{size[1]} chip, not for {chip.width}x{chip.height}; "
+            "give the chip it was made for"
+        )
+
+
+def _load_ranged(path: Path, chip: Chip, neurons: int) -> NDArray[np.int32]:
+    index = read_index(path)
+    if index.neurons != neurons:
+        raise _of_another_network(path, index.neurons, neurons)
+    _require_chip(path, (index.width, index.height), chip)
+    return load_ranges(path, index)
 
 
 def _reason(error: Exception) -> str:
@@ -138,11 +206,7 @@ def _load_npz(path: Path, chip: Chip, neurons: int) -> NDArray[np.integer]:
         raise MapperError(f"{path}: core ids are {core.dtype}; they must be whole numbers")
     if len(size) == 1:
         raise MapperError(f"{path}: holds one of width and height; give both, or neither")
-    if size and size != (chip.width, chip.height):
-        raise MapperError(
-            f"{path}: made for a {size[0]}x{size[1]} chip, not for {chip.width}x{chip.height}; "
-            "give the chip it was made for"
-        )
+    _require_chip(path, size, chip)
     return core
 
 

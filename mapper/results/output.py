@@ -16,7 +16,7 @@ from mapper.errors import MapperError
 from mapper.limits.relays import RelayNeurons
 from mapper.results.loads import TRAFFIC, Loads, save_loads
 from mapper.results.mapping import Mapping
-from mapper.results.mapping_file import save_mapping
+from mapper.results.mapping_file import save_mapping_in
 from mapper.results.output_folder import IMPORTED
 from mapper.results.output_folder import REPORT as REPORT
 from mapper.results.report_file import LARGEST, SCHEMA, Report
@@ -34,7 +34,7 @@ from storage.store.network import NetworkFile
 from storage.store.traffic import RATE_WEIGHTS, SYNAPSE_WEIGHTS, traffic_of
 from storage.typed import convert
 
-MAPPING, LOG, SCRATCH = "mapping.npz", "run.log", "scratch"
+LOG, SCRATCH = "run.log", "scratch"
 CONSTRAINTS = "constraints.toml"  # as the run was given them
 
 
@@ -144,8 +144,8 @@ def write_results(
     chip: Chip,
     relays: RelayNeurons | None = None,
 ) -> None:
-    """Write mapping.npz, traffic.npz and report.json into the folder."""
-    save_mapping(folder / MAPPING, mapping.core, chip, relays)
+    """Write the mapping, traffic.npz and report.json into the folder."""
+    save_mapping_in(folder, mapping.core, chip, relays)
     save_loads(folder / TRAFFIC, Loads.of(mapping.traffic))
     write_file(folder / REPORT, (json.dumps(report, indent=1) + "\n").encode())
 

@@ -17,7 +17,8 @@ from mapper.evaluation.verify_mapping import verify_mapping
 from mapper.graph.rows import CopiedRows, HeldRows
 from mapper.partitioning.streamed import Task, open_rows, partition_streamed
 from mapper.pipeline import map_network
-from mapper.results.output import MAPPING, make_report, read_report, scratch_in, write_results
+from mapper.results.mapping_file import MAPPING
+from mapper.results.output import make_report, read_report, scratch_in, write_results
 from mapper.runtime.checkpoint import Checkpoint
 from mapper.runtime.context import Context
 from mapper.runtime.memory_plan import Plan, make_plan

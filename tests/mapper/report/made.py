@@ -14,8 +14,8 @@ from chipsim.chip.model import Chip
 from chipsim.traffic.arrays import Traffic
 from chipsim.traffic.metrics import summarise
 from mapper.results.loads import TRAFFIC, Loads, save_loads
-from mapper.results.mapping_file import save_mapping
-from mapper.results.output import MAPPING, REPORT, network_facts
+from mapper.results.mapping_file import save_mapping_in
+from mapper.results.output import REPORT, network_facts
 from mapper.scoring.measure import measure_network
 from mapper.settings import preset
 from storage.store.network import NetworkFile
@@ -41,7 +41,7 @@ def write_folder(folder: Path, network: Path, chip: Chip, core: Any, **more: Any
     """What a run would leave, but for run.log and the page. more : parts of the report"""
     folder.mkdir()
     traffic, report = measured(network, chip, core)
-    save_mapping(folder / MAPPING, core, chip)
+    save_mapping_in(folder, core, chip)
     save_loads(folder / TRAFFIC, Loads.of(traffic))
     (folder / REPORT).write_text(json.dumps(report | more))
     return folder
