@@ -15,7 +15,8 @@ examples:
   mapper generate layered net.bin --layers 32x32x3,16x16x8,1x1x10 --kernel 3
   mapper generate microcircuit net.bin --scale 0.1
   mapper generate group-dnn net.bin --size 64
-  mapper generate cortex /lustre/net.bin --side 10000 --workers slurm:16
+  mapper generate cortex /lustre/net.bin --side 9999 --workers slurm:16
+  mapper generate cortex net.shards --side 316 --files 8
 
 `mapper generate KIND --help` lists the settings of a kind.
 """
@@ -49,6 +50,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             help="2: all threads draw random numbers; 1: one does, as earlier versions did, whose "
             "networks it makes (default: %(default)s)",
         )
+        sub.add_argument(
+            "--files", type=common.positive, metavar="N", help="write a folder NET of N files"
+        )
         common.add_effort(sub)
         common.add_workers(sub, ": they draw, sort and encode")
         # the options that every command has are also taken behind KIND
@@ -65,7 +69,7 @@ def run(options: argparse.Namespace) -> int:
     from mapper.results.tables import facts
     from mapper.warmup import compile_kernels
     from storage.errors import BadInputError
-    from storage.generate import KINDS, Helpers, generate
+    from storage.generate import KINDS, Folder, Helpers, generate
 
     kind = KINDS[options.kind]
     try:
@@ -89,7 +93,7 @@ def run(options: argparse.Namespace) -> int:
             helpers = Helpers(workers.ranges, workers.task_memory(memory))
         meta = generate(
             spec,
-            options.network,
+            Folder(options.network, options.files) if options.files else options.network,
             options.seed,
             options.shuffle,
             draws=options.draws,

@@ -11,7 +11,7 @@ Importing this package is cheap: the writer, with its compiled kernels, comes wi
 
 from __future__ import annotations
 
-from storage.generate.base import Helpers, NetworkSpec, Progress
+from storage.generate.base import Folder, Helpers, NetworkSpec, Progress
 from storage.generate.cortex import Cortex
 from storage.generate.draws import VERSIONS, Draws
 from storage.generate.generation import generate
@@ -29,6 +29,7 @@ __all__ = [
     "VERSIONS",
     "Cortex",
     "Draws",
+    "Folder",
     "GroupCnn",
     "GroupDnn",
     "Helpers",

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
@@ -25,6 +26,13 @@ Edges = tuple[Ids, Ids, Weight]
 Part = Callable[[], Edges]
 Attributes = dict[str, tuple[NDArray[Any], list[str] | None]]
 Progress = Callable[[float], None]
+
+
+class Folder(NamedTuple):
+    """Where a network of several files goes; files : how many, at most one for each block."""
+
+    path: Path
+    files: int
 
 
 class NetworkSpec(Protocol):

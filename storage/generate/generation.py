@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from storage.errors import BadInputError
-from storage.generate.base import Helpers, NetworkSpec, Progress, renamed
+from storage.generate.base import Folder, Helpers, NetworkSpec, Progress, renamed
 from storage.generate.draws import VERSIONS, Draws
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ DRAWN = 0.5  # of the time has gone when all edges are drawn
 
 def generate(
     spec: NetworkSpec,
-    path: Path,
+    path: Path | Folder,
     seed: int = 0,
     shuffle: bool = False,
     *,
@@ -40,6 +40,7 @@ def generate(
     """Write the network of `spec` to `path`; the same arguments give the same bytes, whatever the
     memory, the number of threads, and the helpers.
 
+    path : of the network file, or the folder of several
     shuffle : rename ids at random; the network and its attributes stay the same otherwise
     draws : 2 has a stream of random numbers for each `draws.CHUNK` of a purpose, which all
         threads draw from; 1 has one of a purpose, and makes the networks of earlier versions
@@ -48,6 +49,7 @@ def generate(
     helpers : other processes that draw, sort and encode, for draws of 2
     Raises `BadInputError` for a seed below 0 or draws of another version.
     """
+    from storage.store.sharded_writer import ShardedWriter
     from storage.store.writer import DEFAULT_MEMORY, NetworkWriter
 
     drawn = Draws(seed, draws)
@@ -55,8 +57,13 @@ def generate(
         raise BadInputError("draws is 1: one stream of random numbers, for one process alone")
     names = drawn.names(spec.neurons) if shuffle else None
     with ExitStack() as held:
+        where: Path | ShardedWriter
+        if isinstance(path, Folder):
+            where, path = held.enter_context(ShardedWriter(*path)), path.path
+        else:
+            where = path
         writer = held.enter_context(
-            NetworkWriter(path, spec.neurons, memory=memory or DEFAULT_MEMORY, threads=threads)
+            NetworkWriter(where, spec.neurons, memory=memory or DEFAULT_MEMORY, threads=threads)
         )
         elsewhere = None
         if helpers is not None:

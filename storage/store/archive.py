@@ -96,9 +96,9 @@ class Piece(NamedTuple):
     entries: list[Entry]
 
 
-def _read_on(file: BinaryIO, path: Path) -> bytes:
+def _read_on(file: BinaryIO, path: Path, most: int) -> bytes:
     try:
-        return file.read(_COPIED)
+        return file.read(most)
     except OSError as error:
         raise read_error(path, error) from error
 
@@ -125,6 +125,7 @@ class ArchiveWriter(Closing):
 
     def __init__(self, path: Path, zip64_above: int = _MAX32) -> None:
         """`zip64_above` is lowered by tests, to see zip64 records in small files."""
+        self.path = path
         self._file = PartialFile(path)
         self._limit = zip64_above
         self._entries: list[Entry] = []
@@ -135,15 +136,22 @@ class ArchiveWriter(Closing):
         self._file.write(member.data)
         self._entries.append(entry)
 
-    def append(self, piece: Piece) -> None:
-        """Add the members of a piece, in their order."""
-        start = self._file.position
+    def append(self, piece: Piece, some: range | None = None) -> None:
+        """Add the members of a piece, in their order, or some consecutive ones."""
+        some = range(len(piece.entries)) if some is None else some
+        entries = piece.entries[some.start : some.stop]
+        if not entries:
+            return
+        begin, start = entries[0].offset, self._file.position
+        whole = some.stop == len(piece.entries)
+        end = start + (piece.size if whole else piece.entries[some.stop].offset) - begin
         with open_input(piece.path) as file:
-            for data in iter(lambda: _read_on(file, piece.path), b""):
+            file.seek(begin)
+            while data := _read_on(file, piece.path, min(_COPIED, end - self._file.position)):
                 self._file.write(data)
-        if self._file.position - start != piece.size:
+        if self._file.position != end:
             raise CorruptError(f"{piece.path}: was cut off; make the network again")
-        self._entries += [each._replace(offset=start + each.offset) for each in piece.entries]
+        self._entries += [each._replace(offset=start + each.offset - begin) for each in entries]
 
     def commit(self) -> int:
         """Write the directory and give the file its name; returns its length in bytes."""

@@ -11,9 +11,10 @@ import json
 import shutil
 from bisect import bisect_right
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 import msgspec
 from isal import isal_zlib
@@ -48,13 +49,31 @@ class Part(msgspec.Struct):
     blocks: Count
 
 
-class _Layout(msgspec.Struct):
+class Layout(msgspec.Struct):
     """What a description says of files."""
 
     files: list[Part]
     neurons: Count
     block_size: Count
     attribute_block_size: Count
+
+    @classmethod
+    def cut(cls, count: int, neurons: int, block_size: int, attribute_block_size: int) -> Self:
+        """Of `count` files, or as many as there are blocks."""
+        blocks = -(-neurons // block_size)
+        count = min(count, blocks)
+        bounds = [blocks * i // count for i in range(count + 1)]
+        files = [
+            Part(f"part-{i:05d}.bin", first, last - first)
+            for i, (first, last) in enumerate(pairwise(bounds))
+        ]
+        return cls(files, neurons, block_size, attribute_block_size)
+
+    def part_of(self, name: str) -> int:
+        """The number of the file that has a member."""
+        block = self.block_of(name)
+        assert block is not None
+        return bisect_right(self.files, block, key=lambda part: part.first) - 1
 
     def check(self) -> None:
         """Raise `ValueError` unless each block is in one file."""
@@ -98,7 +117,7 @@ class ShardedReader(Closing):
                 )
             self._raw = blob.read(0, blob.size)
         try:
-            self._layout = convert(parse_json(self._raw), _Layout)
+            self._layout = convert(parse_json(self._raw), Layout)
             self._layout.check()
         except ValueError as error:
             raise CorruptError(f"{place}: {error}; make the network again") from error
@@ -210,26 +229,17 @@ def write_sharded(network: NetworkFile, folder: Path, count: int, threads: int =
     The description comes last: without it the folder is no network. Raises `WriteError` for a
     folder that holds anything.
     """
-    blocks, meta = network.block_count, network.meta
-    count = min(count, blocks)
+    meta = network.meta
     with writing(folder):
         folder.mkdir(exist_ok=True)
         if any(folder.iterdir()):
             raise WriteError(f"{folder}: is not empty; choose another place, or remove it")
-    bounds = [blocks * i // count for i in range(count + 1)]
-    layout = _Layout(
-        [
-            Part(f"part-{i:05d}.bin", bounds[i], bounds[i + 1] - bounds[i]) for i in range(count)
-        ],
-        meta.neurons, meta.block_size, meta.attribute_block_size,
-    )  # fmt: skip
+    layout = Layout.cut(count, meta.neurons, meta.block_size, meta.attribute_block_size)
     try:
         members = _members_of(network)
         owned: list[list[str]] = [[] for _ in layout.files]
         for name in members:
-            block = layout.block_of(name)
-            assert block is not None
-            owned[bisect_right(bounds, block) - 1].append(name)
+            owned[layout.part_of(name)].append(name)
         for part, names in zip(layout.files, owned, strict=True):
             _write_members(network, folder / part.file, names, threads)
         said = json.loads(meta.to_json()) | {"files": msgspec.to_builtins(layout.files)}

@@ -29,6 +29,7 @@ from storage.store.meta import (
     SynapticMeta,
 )
 from storage.store.network import RATE, SIZE, attribute_member, weights_member
+from storage.store.sharded_writer import ShardedWriter
 from storage.store.traffic import (
     BOTH_WEIGHTS,
     RATE_WEIGHTS,
@@ -61,7 +62,7 @@ class NetworkWriter(Closing):
 
     def __init__(
         self,
-        path: Path,
+        path: Path | ShardedWriter,
         neurons: int,
         *,
         undirected: bool = False,
@@ -72,7 +73,9 @@ class NetworkWriter(Closing):
         threads: int | None = None,
         block_size: int | None = None,
     ) -> None:
-        """undirected : every edge is given once, in either direction
+        """path : of the file, or what writes several, of a network without weights of synapses;
+            this closes it
+        undirected : every edge is given once, in either direction
         weight_unit : what a weight of 1 stands for
         weights : what weights are: "rate", traffic; "synapse", weights of synapses, which are kept
             with their signs, while the traffic follows from the attribute `rate`, 1 each if there
@@ -83,7 +86,6 @@ class NetworkWriter(Closing):
             raise BadInputError(
                 f"a network of {neurons} neurons cannot be stored; it needs 1 to {MAX_VERTICES}"
             )
-        self.path = path
         self.neurons = neurons
         self._undirected = undirected
         self._weights_are_rates = weights_are_rates
@@ -94,8 +96,8 @@ class NetworkWriter(Closing):
         self._real: dict[str, NDArray[np.float64]] = {}
         self._given = Given()
         self._weights = weights
-        self._archive = ArchiveWriter(path)
-        folder = path.absolute().parent
+        self._archive = ArchiveWriter(path) if isinstance(path, Path) else path
+        folder = self._archive.path.absolute().parent
         self._synaptic: WeightSorter | None = None
         if weights != RATE_WEIGHTS:
             memory //= 2
@@ -309,27 +311,43 @@ class NetworkWriter(Closing):
             block_size, 1 if follow else unit, unit * self._weight_unit, self._undirected, rates,
             rate_unit, follow,
         )  # fmt: skip
+        self._size = self.neurons if SIZE not in self._attributes else 0
+        if isinstance(self._archive, ShardedWriter):
+            self._archive.begin(self.neurons, block_size, ATTRIBUTE_BLOCK, self._attributes_of)
         totals = self._write_blocks(encoder, elsewhere, progress)
         self._sorter.close()
         synaptic = self._write_weights(block_size)
-        totals.sizes = self.neurons if SIZE not in self._attributes else 0
-        for name, (stored, _) in self._attributes.items():
-            for index, first in enumerate(range(0, self.neurons, ATTRIBUTE_BLOCK)):
-                values = stored(first, min(first + ATTRIBUTE_BLOCK, self.neurons))
-                totals.sizes += int(values.sum()) if name == SIZE else 0
-                self._archive.add(pack(attribute_member(name, index), encode_numbers(values)))
-        for name, real in self._real.items():
-            for index, first in enumerate(range(0, self.neurons, ATTRIBUTE_BLOCK)):
-                raw = real[first : first + ATTRIBUTE_BLOCK].tobytes()
-                self._archive.add(pack(attribute_member(name, index), raw))
+        if isinstance(self._archive, ShardedWriter):
+            self._archive.end()
+        else:
+            for member in self._attributes_of(range(self.neurons)):
+                self._archive.add(member)
+        totals.sizes = self._size
         if asked:
             said |= from_rates() if totals.rated else from_weights()
         meta = self._describe(totals, unit, block_size, said)
         if synaptic is not None or self._real:
             meta = replace(meta, synaptic=synaptic, version=WEIGHTED_VERSION)
-        self._archive.add(pack(MEMBER, meta.to_json()))
-        self._archive.commit()
+        if isinstance(self._archive, ShardedWriter):
+            self._archive.commit(meta.to_json())
+        else:
+            self._archive.add(pack(MEMBER, meta.to_json()))
+            self._archive.commit()
         return meta
+
+    def _attributes_of(self, vertices: range) -> Iterator[Packed]:
+        """Members of attributes whose first vertex is one of some; sizes are added up."""
+        firsts = range(0, self.neurons, ATTRIBUTE_BLOCK)
+        some = [(i, first) for i, first in enumerate(firsts) if first in vertices]
+        for name, (stored, _) in self._attributes.items():
+            for index, first in some:
+                values = stored(first, min(first + ATTRIBUTE_BLOCK, self.neurons))
+                self._size += int(values.sum()) if name == SIZE else 0
+                yield pack(attribute_member(name, index), encode_numbers(values))
+        for name, real in self._real.items():
+            for index, first in some:
+                raw = real[first : first + ATTRIBUTE_BLOCK].tobytes()
+                yield pack(attribute_member(name, index), raw)
 
     def _write_blocks(
         self, encoder: BlockEncoder, elsewhere: Elsewhere | None, progress: Progress

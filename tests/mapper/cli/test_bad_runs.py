@@ -106,6 +106,7 @@ def limited(*arguments: str, largest: int) -> subprocess.CompletedProcess[str]:
         (("export", "net.bin", "out.h5"), 9000),
         (("import", "edges.txt", "out.bin"), 200),
         (("generate", "cortex", "out.bin", "--side", "9", "--fanout", "5", "--sigma", "1"), 100),
+        (("generate", "cortex", "out", "--side", "9", "--files", "2"), 100),
         (("place", "net.bin", "--chip", "8x8", "-o", "out.npz"), 100),
         (("run", "net.bin", *CHIP, "-o", "out"), 50),
         (("run", "net.bin", *CHIP, "-o", "out"), 700),

@@ -245,6 +245,11 @@ def test_import_export_generate(run: Run) -> None:
     made = run("generate", "cortex", "c.bin", *options)
     assert (made.code, made.json()["neurons"]) == (0, 36)
     assert run("verify", "c.bin", "--json").json()["neurons"] == 36
+    made = run("generate", "cortex", "c.shards", *options, "--files", "9")
+    assert made.json()["path"] == "c.shards"
+    assert len(list(Path("c.shards").iterdir())) == 2, "one block"
+    assert run("import", "c.shards", "d.bin").code == 0
+    assert Path("d.bin").read_bytes() == Path("c.bin").read_bytes()
 
 
 def test_export_tells_what_it_leaves_out(run: Run) -> None:

@@ -155,6 +155,19 @@ def test_the_command(run: Run, folder_only: Callable[[], list[str]]) -> None:
     assert folder_only() == ["net.bin"]
 
 
+def test_several_files(run: Run, folder_only: Callable[[], list[str]]) -> None:
+    """As if the one file had been cut."""
+    assert run(*WORDS).code == 0
+    assert run("import", "net.bin", "cut", "--files", "3").code == 0
+    worked = run("generate", "cortex", "made", *WORDS[3:], "--workers", "2", "--files", "3")
+    assert worked.code == 0, worked.err
+    found = [{path.name: path.read_bytes() for path in Path(name).iterdir()}
+             for name in ("cut", "made")]  # fmt: skip
+    assert found[0] == found[1]
+    assert len(found[0]) == 4
+    assert folder_only() == ["cut", "made", "net.bin"]
+
+
 def test_bad_command_lines(fails: Callable[..., str]) -> None:
     assert fails(*WORDS, "--workers", "2", "--draws", "1", code=2) == (
         "--draws 1 is one stream of random numbers, for one process; leave out --workers"

@@ -1,0 +1,116 @@
+"""A network that is written as several files, one after the other: see `sharded`."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from itertools import groupby
+from pathlib import Path
+
+import msgspec
+
+from storage.closing import Closing
+from storage.errors import WriteError
+from storage.files import write_file, writing
+from storage.locks import OutputLock
+from storage.store.archive import ArchiveWriter, Packed, Piece
+from storage.store.sharded import DESCRIPTION, Layout
+
+PARTIAL = ".partial-files"  # behind the name of the folder, until it is complete
+
+Members = Callable[[range], Iterator[Packed]]
+
+
+class ShardedWriter(Closing):
+    """Takes members of blocks in order, and gives each file the attributes of its blocks.
+
+    The folder has its name when it is complete. Raises `WriteError` if there is one by this name
+    that holds anything, `LockedError` if another process is writing it.
+    """
+
+    def __init__(self, folder: Path, count: int) -> None:
+        """count : of files, at most: each has one block at least"""
+        self.path, self._count = folder, count
+        self._partial = folder.with_name(folder.name + PARTIAL)
+        self._file: ArchiveWriter | None = None
+        self._written = 0
+        self._closed = False
+        with writing(folder):
+            if folder.is_dir() and any(folder.iterdir()):
+                raise WriteError(f"{folder}: is not empty; choose another place, or remove it")
+            if folder.exists() and not folder.is_dir():
+                raise WriteError(f"{folder}: is a file; choose another place, or remove it")
+        self._lock = OutputLock(folder)
+        try:
+            shutil.rmtree(self._partial, ignore_errors=True)  # of a killed process
+            with writing(folder):
+                self._partial.mkdir()
+        except BaseException:
+            self._lock.close()
+            raise
+
+    def begin(
+        self, neurons: int, block_size: int, attribute_block_size: int, rest: Members
+    ) -> None:
+        """Tell how large blocks are, before the first one comes.
+
+        rest : what else there is of a range of neurons, whole blocks of them
+        """
+        self._layout = Layout.cut(self._count, neurons, block_size, attribute_block_size)
+        self._rest = rest
+
+    def add(self, member: Packed) -> None:
+        """Add the next block."""
+        self._of(member.name).add(member)
+
+    def append(self, piece: Piece) -> None:
+        """Add the next blocks, those of a piece."""
+
+        parts = [self._layout.part_of(entry.name.decode()) for entry in piece.entries]
+        first = 0
+        for _, same in groupby(parts):
+            last = first + len(list(same))
+            self._of(piece.entries[first].name.decode()).append(piece, range(first, last))
+            first = last
+
+    def _of(self, name: str) -> ArchiveWriter:
+        """The file in which a member is; those before it are complete."""
+        while self._file is None or self._layout.part_of(name) >= self._written:
+            self.end()
+            part = self._layout.files[self._written]
+            self._file = ArchiveWriter(self._partial / part.file)
+            self._written += 1
+        return self._file
+
+    def end(self) -> None:
+        """Complete the file that is being written: all its blocks have come."""
+        if self._file is not None:
+            part = self._layout.files[self._written - 1]
+            size = self._layout.block_size
+            for member in self._rest(range(part.first * size, (part.first + part.blocks) * size)):
+                self._file.add(member)
+            self._file.commit()
+
+    def commit(self, description: bytes) -> None:
+        """Write the description, and give the folder its name.
+
+        description : of the network, as one file has it
+        """
+        said = json.loads(description) | {"files": msgspec.to_builtins(self._layout.files)}
+        write_file(self._partial / DESCRIPTION, json.dumps(said, indent=1).encode())
+        with writing(self.path):
+            if self.path.exists():
+                self.path.rmdir()
+            self._partial.rename(self.path)
+        self.close()
+
+    def close(self) -> None:
+        """Remove what was written, unless it has got its name."""
+        if self._closed:
+            return
+        self._closed = True
+        if self._file is not None:
+            self._file.close()
+        shutil.rmtree(self._partial, ignore_errors=True)
+        self._lock.close()
