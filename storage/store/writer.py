@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 from storage.closing import Closing
 from storage.errors import BadInputError
 from storage.graph import MAX_VERTICES, choose_block_size
-from storage.quantise import UnitFinder, to_units
 from storage.sorting.sorter import MAX_TOTAL, ConnectionSorter
 from storage.sorting.weights import Weights, WeightSorter
 from storage.store.archive import ArchiveWriter, Packed, pack
+from storage.store.attributes import stored_values
 from storage.store.codec import encode_numbers
 from storage.store.encoding import BlockEncoder, Elsewhere, Progress, Totals
 from storage.store.given import Given, GivenEdges, Ids, Numbers, add_given, check_edges
@@ -86,6 +86,8 @@ class NetworkWriter(Closing):
             raise BadInputError(
                 f"a network of {neurons} neurons cannot be stored; it needs 1 to {MAX_VERTICES}"
             )
+        if isinstance(path, ShardedWriter) and weights != RATE_WEIGHTS:
+            raise ValueError("weights of synapses are written to one file only; cut that")
         self.neurons = neurons
         self._undirected = undirected
         self._weights_are_rates = weights_are_rates
@@ -235,33 +237,12 @@ class NetworkWriter(Closing):
 
         `size` and `rate` have a meaning in mapping; `id` is the original id; others are kept.
         """
-        if not name or "/" in name:
-            raise BadInputError(f"attribute {name!r} cannot be stored; give a name without /")
         if values.shape != (self.neurons,):
             raise BadInputError(
                 f"attribute {name!r} has {values.size} values for {self.neurons} neurons"
             )
-        if name == SIZE and not np.issubdtype(values.dtype, np.integer):
-            raise BadInputError("sizes are whole numbers; scale them up")
-        if np.issubdtype(values.dtype, np.integer):
-            low, high = min(0, int(values.min())), int(values.max())
-            if high - low >= 2**63:
-                raise BadInputError(f"attribute {name!r} spans more than 63 bits; scale it down")
-            if name == SIZE and values.sum(dtype=np.float64) >= MAX_TOTAL:
-                raise BadInputError("the sum of all sizes is beyond 2^62; scale them down")
-            step, stored = 1.0, values  # as narrow as they are
-        else:
-            finder = UnitFinder()
-            finder.observe(values if name == RATE else np.abs(values), f"attribute {name!r}")
-            step = finder.unit()
-            stored, _ = to_units(values, step)
-        offset = min(0, int(stored.min()))
-        if offset < 0 and name in (SIZE, RATE):
-            raise BadInputError(f"attribute {name!r} is negative: {offset * step * unit:g}")
-        if labels is not None and not 0 <= stored.min() <= stored.max() < len(labels):
-            raise BadInputError(f"attribute {name!r} counts beyond its {len(labels)} labels")
-        about = AttributeMeta(step * unit, offset, list(labels) if labels is not None else None)
-        whole: NDArray[Any] = stored
+        whole, about = stored_values(name, values, labels, unit)
+        offset = about.offset
         self._attributes[name] = lambda a, b: whole[a:b].astype(np.int64) - offset, about
 
     def set_attribute_parts(

@@ -53,6 +53,15 @@ def test_files_are_those_of_a_network_that_is_cut(
     assert sorted(path.name for path in tmp_path.iterdir()) == ["cut", "made", "net.bin"]
 
 
+def test_weights_of_synapses_are_for_one_file(tmp_path: Path) -> None:
+    with (
+        ShardedWriter(tmp_path / "net", 2) as files,
+        pytest.raises(ValueError, match="are written to one file only"),
+    ):
+        NetworkWriter(files, 90, weights="synapse")
+    assert list(tmp_path.iterdir()) == []
+
+
 @small
 def test_files_that_are_generated(
     spec: NetworkSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
