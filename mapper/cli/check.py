@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mapper.cli import options as common
-from mapper.cli import tuning
+from mapper.cli import terminal, tuning, worker_options
 from mapper.errors import DOES_NOT_FIT, UsageError
 from storage.address import path_of
 
@@ -46,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--workers", type=common.positive, metavar="N", help="what N workers need, and send"
     )
-    common.add_worker_size(group)
+    worker_options.add_worker_size(group)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -99,20 +99,20 @@ def run(options: argparse.Namespace) -> int:
     ]
     heads = ("limit", "needed", "available", "largest vertex", "per core", "fits")
     table = columns(f"{options.network.name} on {chip.name}", heads, rows)
-    common.emit(options, result, [table, planned(plan, seconds), *works.tables])
+    terminal.emit(options, result, [table, planned(plan, seconds), *works.tables])
     if works.unused:
-        common.say(options, f"note: --workers is not used: {works.unused}")
+        terminal.say(options, f"note: --workers is not used: {works.unused}")
     if sample is not None:
-        common.say(options, f"note: {sample.describe(enough)}")
+        terminal.say(options, f"note: {sample.describe(enough)}")
     if plan.shortage:
-        common.complain(f"does not fit: {plan.shortage}")
+        terminal.complain(f"does not fit: {plan.shortage}")
         fits = False
     if works.shortage:
-        common.complain(f"does not fit: {works.shortage}")
+        terminal.complain(f"does not fit: {works.shortage}")
         fits = False
     for demand in found:
         if not demand.fits:
-            common.complain(f"does not fit: {demand}")
+            terminal.complain(f"does not fit: {demand}")
     return 0 if fits else DOES_NOT_FIT
 
 

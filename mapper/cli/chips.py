@@ -8,6 +8,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from mapper.cli import options as common
+from mapper.cli import terminal
 from mapper.errors import UsageError
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ def _show(options: argparse.Namespace) -> int:
         npu = {} if chip.npu is None else {"npu": asdict(chip.npu)}
         about = {"about": chip.origin.about, "notes": chip.origin.notes} if chip.origin else {}
         shown = {"chip": fields, **about, "units": units, "sources": sources}
-        common.emit(options, shown | npu, [])
+        terminal.emit(options, shown | npu, [])
     else:
         sys.stdout.write(chip_toml(chip))
     return 0
@@ -96,7 +97,7 @@ def _list(options: argparse.Namespace) -> int:
         latency = cost_text(chip.latency_router, chip.link_latencies)
         costs.append((name, chip.delivery, energy, latency, unit_of_costs(chip)))
     about = "costs of a spike in a router and on a link"
-    common.emit(
+    terminal.emit(
         options,
         {"chips": chips, "npus": [asdict(shape) for shape in NPU_SHAPES.values()]},
         [

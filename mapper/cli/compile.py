@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mapper.cli import compile_options
+from mapper.cli import compile_options, terminal
 from mapper.cli import options as common
 
 if TYPE_CHECKING:
@@ -71,10 +71,10 @@ def run(options: argparse.Namespace) -> int:
             model = _open(options)
         rows = explain(model, settings) if options.explain or options.explain_only else []
         if options.explain_only:
-            common.emit(options, explain_json(rows), explain_tables(rows, str(options.model)))
+            terminal.emit(options, explain_json(rows), explain_tables(rows, str(options.model)))
             return 0
         if rows and not options.json:
-            common.emit(options, {}, explain_tables(rows, str(options.model)))
+            terminal.emit(options, {}, explain_tables(rows, str(options.model)))
         with stage("read"):
             samples, test = _samples(options, model, settings, form)
         if options.compare and samples is not None:
@@ -89,13 +89,13 @@ def run(options: argparse.Namespace) -> int:
             _compile_kernels(options, target)
             compiled = compile_model(model, shape, samples, settings, test, chip)
             for note in compiled.notes:
-                common.say(options, f"note: {note}")
+                terminal.say(options, f"note: {note}")
             compile_tables.require_limits(options, compiled)
             command = ["mapper", *options.arguments]
             origin = Origin(options.model, form.to_json(), _count(samples), command)
             dumps = Dumps(rows, options.keep_graphs, options.emit)
             report = write_compiled(work.folder, compiled, target, origin, dumps, clock)
-    common.emit(options, report, compile_tables.result_tables(options, compiled))
+    terminal.emit(options, report, compile_tables.result_tables(options, compiled))
     return 0
 
 
@@ -159,7 +159,7 @@ def _open(options: argparse.Namespace) -> Model:
     if options.calibrate is not None:
         model = model.to_calibrate()
     elif model.build_in_part is not None:
-        common.say(options, "note: what the model leaves in real numbers runs on the host; give "
+        terminal.say(options, "note: what the model leaves in real numbers runs on the host; give "
                             "samples with --calibrate to run it on the cores")  # fmt: skip
     if not model.quantised:
         return model
@@ -169,7 +169,7 @@ def _open(options: argparse.Namespace) -> Model:
                 f"{options.model}: is quantised already, and keeps its scales; leave out --{name}"
             )
     if given := compile_options.of_floats(options):
-        common.say(options, "note: the model is quantised already, and keeps its numbers: no "
+        terminal.say(options, "note: the model is quantised already, and keeps its numbers: no "
                             f"effect of {', '.join(given)}")  # fmt: skip
     return model
 
@@ -192,7 +192,7 @@ def _samples(
     if options.calibrate is None:
         found = pixel_samples(model, settings)
         for note in found.notes:
-            common.say(options, f"note: {note}")
+            terminal.say(options, f"note: {note}")
     elif ranges:
         found = open_ranges(options.calibrate, options.model)
     else:
@@ -213,7 +213,7 @@ def _read(
         count = len(found) if most is None else min(len(found), most)
         labels = None if found.labels is None else found.labels[:count]
         for note in found.notes:
-            common.say(options, f"note: {note}")
+            terminal.say(options, f"note: {note}")
         return SampleArrays(found.read(0, count), labels, found.notes)
 
 
@@ -229,4 +229,4 @@ def _count(samples: SampleArrays | RangesFile | None) -> int:
 def _say_stage(options: argparse.Namespace, name: str, seconds: float) -> None:
     """A stage and its time, if asked to be verbose."""
     if options.verbose:
-        common.say(options, f"{name}: {seconds:.2f} s")
+        terminal.say(options, f"{name}: {seconds:.2f} s")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from mapper.cli import options as common
+from mapper.cli import terminal
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,7 +31,7 @@ def compare(options: argparse.Namespace, rows: list[Compared]) -> int:
     ]
     result = [dict(zip(heads, row, strict=True)) for row in table]
     _keep_rows(options, "compared", result)
-    common.emit(options, {"compared": result}, [columns(str(options.model), heads, table)])
+    terminal.emit(options, {"compared": result}, [columns(str(options.model), heads, table)])
     return 0
 
 
@@ -54,10 +54,12 @@ def ablate(
     ]
     for row in rows:
         if row.why is not None:
-            common.say(options, f"note: without {row.without}: {row.why}")
+            terminal.say(options, f"note: without {row.without}: {row.why}")
     result = {"ablation": [row._asdict() for row in rows]}
     _keep_rows(options, "ablation", result["ablation"])
-    common.emit(options, result, [columns(f"{options.model.name} on {options.chip}", heads, table)])
+    terminal.emit(
+        options, result, [columns(f"{options.model.name} on {options.chip}", heads, table)]
+    )
     return 0
 
 
@@ -84,7 +86,7 @@ def _keep_rows(options: argparse.Namespace, name: str, rows: list[dict[str, Any]
         report = read_report(options.output)
         if report["model"] == options.model.name:
             write_report(options.output, report | {name: rows})
-            common.say(options, f"note: the table is on the page of {options.output}, too")
+            terminal.say(options, f"note: the table is on the page of {options.output}, too")
 
 
 def require_limits(options: argparse.Namespace, compiled: Compiled) -> None:
@@ -104,7 +106,7 @@ def require_limits(options: argparse.Namespace, compiled: Compiled) -> None:
         raise CheckFailedError(
             f"{text}; allow more with --max-loss and --min-signal, or keep it with --force"
         )
-    common.say(options, f"note: {text}; kept with --force")
+    terminal.say(options, f"note: {text}; kept with --force")
 
 
 def _packing(options: argparse.Namespace, cost: Packing) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 from mapper.cli import options as common
+from mapper.cli import terminal
 from mapper.errors import BAD_INPUT, UsageError
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ def run_compiled(options: argparse.Namespace) -> int:
         only = _cycles(options, folder, None)
         with writing_into(options.path):
             add_simulation(options.path, {"cycle_run": only})
-        common.emit(options, {"cycle_run": only}, cycle_tables(only, str(options.path)))
+        terminal.emit(options, {"cycle_run": only}, cycle_tables(only, str(options.path)))
         return 0
     form = SampleForm.from_json(folder.manifest["samples"])
     shape = tuple(folder.manifest["input"]["shape"][1:])
@@ -73,10 +74,10 @@ def run_compiled(options: argparse.Namespace) -> int:
     with (
         open_samples(options.input, shape, form, options.limit, channels_last=last) as samples,
         output_folder(options.dump, force=False) if options.dump else nullcontext() as work,
-        common.fraction_bar(options, "simulating") as progress,
+        terminal.fraction_bar(options, "simulating") as progress,
     ):
         for note in samples.notes:
-            common.say(options, f"note: {note}")
+            terminal.say(options, f"note: {note}")
         threads, labels, frames = common.threads_of(options), samples.labels, len(samples)
         dump = None if work is None else Dump(work.folder, machine, frames)
         for some in samples.batches(FRAMES_AT_ONCE):
@@ -130,9 +131,9 @@ def run_compiled(options: argparse.Namespace) -> int:
         shown += cycle_tables(result["cycle_run"], str(options.path))
     if on_chip is not None:
         shown.append(facts("in Amaranth, equal to the simulators", on_chip))
-    common.emit(options, result, shown)
+    terminal.emit(options, result, shown)
     if result.get("differences"):
-        common.complain(f"{result['differences']:,} elements differ from the integer reference")
+        terminal.complain(f"{result['differences']:,} elements differ from the integer reference")
         return BAD_INPUT
     return 0
 
@@ -146,7 +147,7 @@ def _hardware(
 
     if folder.is_spread:
         return check_hardware(folder, samples)._asdict()
-    with common.fraction_bar(options, "running in Amaranth") as progress:
+    with terminal.fraction_bar(options, "running in Amaranth") as progress:
         return check_core(folder, samples, progress)._asdict()
 
 
@@ -168,7 +169,7 @@ def _cycles(
     if not folder.is_spread:
         return cycle_rows(run_cycles(folder, None if samples is None else samples[:1]))
     frames = options.frames or FRAMES
-    with common.fraction_bar(options, "running frames") as progress:
+    with terminal.fraction_bar(options, "running frames") as progress:
         run = run_frames(folder, samples, frames, lambda done: progress(done / frames))
     return frames_rows(run, options.clock or CLOCK)
 
@@ -176,7 +177,7 @@ def _cycles(
 def _say_clipped(options: argparse.Namespace, count: int, one: Clipped) -> None:
     """That samples hold what the scale of the model's input does not reach."""
     if count:
-        common.say(
+        terminal.say(
             options,
             f"note: {count:,} values of the samples lie outside of {one.low:.4g} to "
             f"{one.high:.4g}, the range of the model's input, and were clipped",

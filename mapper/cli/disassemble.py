@@ -6,7 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from mapper.cli import options as common
+from mapper.cli import terminal
 
 EPILOG = """\
 examples:
@@ -40,7 +40,7 @@ def run(options: argparse.Namespace) -> int:
     if is_records(options.path):
         text = listing_text(read_input(options.path, MOST_FILE), where)
         if options.json:
-            common.emit(options, {"text": text}, [])
+            terminal.emit(options, {"text": text}, [])
         else:
             sys.stdout.write(text)
         return 0
@@ -58,7 +58,7 @@ def run(options: argparse.Namespace) -> int:
         raise MapperError(str(error)) from error
     text = disassemble(instructions, micro_ops)
     if options.json:
-        common.emit(options, {"info": image.info, "text": text}, [])
+        terminal.emit(options, {"info": image.info, "text": text}, [])
     else:
         sys.stdout.write(text)
     return 0

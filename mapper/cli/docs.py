@@ -6,7 +6,7 @@ import argparse
 import os
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from mapper.cli import options as common
+from mapper.cli import terminal
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -54,7 +54,7 @@ def _list(options: argparse.Namespace) -> None:
         table.add_column(head, overflow="fold")
     for row in titles.items():
         table.add_row(*row)
-    common.emit(options, result, [table])
+    terminal.emit(options, result, [table])
 
 
 def _show(options: argparse.Namespace) -> None:
@@ -63,10 +63,10 @@ def _show(options: argparse.Namespace) -> None:
     name = find(options.page)
     text = markdown(name)
     if options.json:
-        common.emit(options, {"page": name, "title": title(name), "text": text}, [])
+        terminal.emit(options, {"page": name, "title": title(name), "text": text}, [])
         return
 
-    console = common.stdout_console()
+    console = terminal.stdout_console()
     if not console.is_terminal:
         _print(console, text)
         return

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mapper.cli import options as common
+from mapper.cli import terminal
 from mapper.cli.formats import for_formats, list_formats
 from mapper.cli.hw import CORE_OPTIONS
 from mapper.cli.neurons import add_neurons
@@ -97,7 +98,7 @@ def run(options: argparse.Namespace) -> int:
         result |= exported(options)
     result["bytes"] = options.destination.stat().st_size
     shown = {name: value for name, value in result.items() if name != "left_out"}
-    common.emit(options, result, [facts("exported", shown)])
+    terminal.emit(options, result, [facts("exported", shown)])
     return 0
 
 
@@ -132,7 +133,7 @@ def _network(options: argparse.Namespace) -> dict[str, Any]:
 def _told(options: argparse.Namespace, format: str, losses: list[Loss]) -> dict[str, int]:
     """Say what a format has no place for; returns the counts by kind."""
     for loss in losses:
-        common.say(options, f"note: {format} has {loss.text}")
+        terminal.say(options, f"note: {format} has {loss.text}")
     return {loss.kind: loss.count for loss in losses}
 
 
@@ -172,9 +173,9 @@ def _mapping(options: argparse.Namespace) -> dict[str, Any]:
 
     found, relays = read_folder(options.network, export)
     if relays and not exporter.relays:
-        common.say(options, f"note: {relays:,} relay neurons of split neurons left out")
+        terminal.say(options, f"note: {relays:,} relay neurons of split neurons left out")
     if "weights" in found:
-        common.say(options, f"note: {exporter.name} {TAKEN[found['weights']]}")
+        terminal.say(options, f"note: {exporter.name} {TAKEN[found['weights']]}")
     if "losses" in found:
         found["left_out"] = _told(options, exporter.name, found.pop("losses"))
     return found

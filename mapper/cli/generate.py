@@ -7,6 +7,7 @@ from dataclasses import MISSING, asdict, fields
 from pathlib import Path
 
 from mapper.cli import options as common
+from mapper.cli import terminal, worker_options
 from mapper.errors import UsageError
 
 EPILOG = """\
@@ -54,7 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             "--files", type=common.positive, metavar="N", help="write a folder NET of N files"
         )
         common.add_effort(sub)
-        common.add_workers(sub, ": they draw, sort and encode")
+        worker_options.add_workers(sub, ": they draw, sort and encode")
         # the options that every command has are also taken behind KIND
         shared = sub.add_argument_group("common options")
         for flags, text in (
@@ -84,8 +85,8 @@ def run(options: argparse.Namespace) -> int:
     common.compile_kernels(options, *WORKS)
     with (
         common.lock_output(options.network),
-        common.workers_of(options, threads) as workers,
-        common.fraction_bar(options, f"generating {options.kind}") as progress,
+        worker_options.workers_of(options, threads) as workers,
+        terminal.fraction_bar(options, f"generating {options.kind}") as progress,
     ):
         helpers = None
         if workers is not None:
@@ -106,5 +107,5 @@ def run(options: argparse.Namespace) -> int:
     result = {"path": str(options.network), **asdict(meta)}
     rows = [(name, result[name]) for name in ("neurons", "synapses")]
     rows.append(("attributes", ", ".join(meta.attributes) or "none"))
-    common.emit(options, result, [facts(str(options.network), rows)])
+    terminal.emit(options, result, [facts(str(options.network), rows)])
     return 0

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mapper.cli import options as common
+from mapper.cli import terminal
 from mapper.cli.hw_cells import DEPTH
 from mapper.exports.core_shape import DEFAULT_AXON_BITS, ROUTES_FOR_EACH, SYNAPSES_FOR_EACH
 
@@ -122,13 +123,13 @@ def run(options: argparse.Namespace) -> int:
         raise UsageError("--keep-multipliers is of --stats; give that too")
     if options.npu is not None:
         said = core_result(options, lambda design: _write(options, design), tuple(CORE_OPTIONS))
-        common.emit(options, *said)
+        terminal.emit(options, *said)
         return 0
     if options.chip is None:
         raise UsageError("give a --chip, or an --npu; `mapper chips` lists both")
     chip, depth = common.named_chip(options.chip), options.depth or DEPTH
     if chip.machine is not None:
-        common.say(
+        terminal.say(
             options,
             f"note: chip {chip.name} becomes one mesh, with a router for every core and links that "
             "are all alike: tiles, ends of chips and tori are not built",
@@ -160,7 +161,7 @@ def run(options: argparse.Namespace) -> int:
             counted = cells(found, teller(options), options.keep_multipliers)
             result["modules"] = [cells_row(module) for module in counted]
             tables.append(cells_table(counted, options.keep_multipliers))
-    common.emit(options, result, tables)
+    terminal.emit(options, result, tables)
     return 0
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from mapper.cli import options as common
+from mapper.cli import terminal
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -18,7 +18,7 @@ DEPTH = 4
 
 def teller(options: argparse.Namespace) -> Any:
     """Prints notes of Yosys."""
-    return lambda line: common.say(options, f"note: {line}")
+    return lambda line: terminal.say(options, f"note: {line}")
 
 
 def cells_table(counted: list[Cells], keep_multipliers: bool) -> Table:

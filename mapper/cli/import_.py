@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mapper.cli import options as common
+from mapper.cli import terminal
 from mapper.cli.formats import list_formats
 from storage.address import RemotePath, path_of
 from storage.formats import FORMATS
@@ -75,7 +76,7 @@ def run(options: argparse.Namespace) -> int:
     rows.append(("traffic", describe(traffic_of(meta))))
     rows.append(("synaptic weights", describe_weights(meta)))
     rows.append(("attributes", ", ".join(meta.attributes) or "none"))
-    common.emit(options, result, [facts(str(options.network), rows)])
+    terminal.emit(options, result, [facts(str(options.network), rows)])
     return 0
 
 

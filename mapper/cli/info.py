@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mapper.cli import options as common
+from mapper.cli import terminal
 from mapper.errors import MapperError
 from storage.address import RemotePath, path_of
 
@@ -40,7 +40,7 @@ def run(options: argparse.Namespace) -> int:
         if is_compiled(options.path):
             return _compiled(options)
         found = read_folder(options.path, lambda: _folder(options))
-        common.emit(options, *found)
+        terminal.emit(options, *found)
         return 0
     from mapper.compiler.contents import is_program, is_records
     from mapper.results.tables import columns, facts, size
@@ -105,7 +105,7 @@ def run(options: argparse.Namespace) -> int:
         # settings such as a seed are no counts: they are shown as they were given
         as_given = {k: str(v) if isinstance(v, int) else v for k, v in meta.provenance.items()}
         tables.append(facts("provenance", as_given))
-    common.emit(options, result, tables)
+    terminal.emit(options, result, tables)
     return 0
 
 
@@ -141,7 +141,7 @@ def _compiled(options: argparse.Namespace) -> int:
         facts(str(options.path), rows), columns("cores", heads, cores),
         columns("files", ("file", "size"), files),
     ]  # fmt: skip
-    common.emit(options, found, tables)
+    terminal.emit(options, found, tables)
     return 0
 
 
@@ -160,7 +160,7 @@ def _program(options: argparse.Namespace) -> int:
     tables = [
         facts(str(options.path), rows), columns("instructions", ("kind", "number"), kinds)
     ]  # fmt: skip
-    common.emit(options, found, tables)
+    terminal.emit(options, found, tables)
     return 0
 
 
@@ -177,7 +177,7 @@ def _records(options: argparse.Namespace) -> int:
     }
     ops = list(found["ops"].items())
     tables = [facts(str(options.path), rows), columns("records", ("op", "number"), ops)]
-    common.emit(options, found, tables)
+    terminal.emit(options, found, tables)
     return 0
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mapper.cli import options as common
+from mapper.cli import terminal
 from mapper.errors import BAD_INPUT
 
 if TYPE_CHECKING:
@@ -82,12 +83,12 @@ def do_many(options: argparse.Namespace, output: Path, many: Many) -> int:
         run = book.run(outcome.name)
         if run.state == "failed":
             if options.debug and outcome.trace:
-                common.complain(outcome.trace)
-            common.complain(f"{run.folder}: failed: {run.error}")
+                terminal.complain(outcome.trace)
+            terminal.complain(f"{run.folder}: failed: {run.error}")
             return
         done = sum(one.state != "waiting" for one in book)
         best = ", the best so far" if run.best else ""
-        common.say(options, f"{run.folder}: done{best} ({done} of {len(book.portfolio.runs)})")
+        terminal.say(options, f"{run.folder}: done{best} ({done} of {len(book.portfolio.runs)})")
 
     with _executor(options, len(many.jobs)) as executor:
         book = conduct(output, many, rules, executor, common.listener(options), on_outcome)
@@ -102,13 +103,13 @@ def _executor(options: argparse.Namespace, runs: int) -> Executor:
     from mapper.runtime.monitor import Monitor
     from mapper.runtime.stopping import Stop
 
-    console = common.stderr_console(options)
+    console = terminal.stderr_console(options)
     said: set[str] = set()
 
     def on_note(name: str, line: str) -> None:
         if line not in said:  # most of what runs say they all say
             said.add(line)
-            common.say(options, line)
+            terminal.say(options, line)
 
     if options.workers is not None:
         return ProcessExecutor(places(options, runs), on_note)
@@ -127,4 +128,4 @@ def _print(options: argparse.Namespace, book: Book, output: Path) -> None:
     from mapper.portfolio.table import table_of
 
     result: dict[str, Any] = {**book.to_json(), "output": str(output)}
-    common.emit(options, result, [table_of(book, str(output))])
+    terminal.emit(options, result, [table_of(book, str(output))])

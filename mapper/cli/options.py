@@ -1,25 +1,19 @@
-"""Options and output that several commands share."""
+"""Options that several commands share, and what they stand for."""
 
 from __future__ import annotations
 
 import argparse
-import json
-import sys
 from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from mapper.cli import terminal
 from mapper.errors import UsageError, shown
 
 if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.table import Table
-
     from chipsim.chip.model import Chip
-    from mapper.fleet.dask import DaskWorkers
-    from mapper.fleet.ranges import Ranges
     from mapper.inputs.listener import Listener
     from mapper.inputs.source import Effort, Source
     from mapper.limits.constraints import ConstraintFile
@@ -37,69 +31,6 @@ def size(text: str) -> int:
         return parse_bytes(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from error
-
-
-def workers(text: str) -> int | str:
-    """Processes, an address, or a file."""
-    from mapper.fleet.start import parse_workers
-
-    try:
-        return parse_workers(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from error
-
-
-WORKERS = "N, tcp://HOST:PORT, FILE.json, slurm:N"
-
-
-def add_workers(group: argparse._ActionsContainer, more: str = "") -> None:
-    """Who looks at the network."""
-    group.add_argument("--workers", type=workers, metavar="W", help=WORKERS + more)
-
-
-@contextmanager
-def workers_of(options: argparse.Namespace, threads: int = 1) -> Iterator[DaskWorkers | None]:
-    """Workers, if they are asked for.
-
-    threads : of all together that are started as a number
-    """
-    import tempfile
-
-    from mapper.fleet.start import SRUN, ask_workers, start_workers
-
-    if options.workers == SRUN:
-        raise UsageError("--workers srun is for `mapper run`; give the scheduler's file")
-    asked = ask_workers(options.workers, threads, getattr(options, "worker_threads", None))
-    if asked is None:
-        yield None
-        return
-    with tempfile.TemporaryDirectory() as folder, start_workers(asked, Path(folder)) as found:
-        if found.note:
-            say(options, found.note)
-        yield found
-
-
-@contextmanager
-def ranges_of(options: argparse.Namespace) -> Iterator[Ranges | None]:
-    """Workers that look at the blocks of a network, if they are asked for."""
-    with workers_of(options) as found:
-        yield None if found is None else found.ranges
-
-
-def add_worker_size(group: argparse._ActionsContainer) -> None:
-    """What each of `--workers` has."""
-    group.add_argument(
-        "--worker-threads",
-        type=positive,
-        metavar="N",
-        help="of each worker (default: a share of --threads)",
-    )
-    group.add_argument(
-        "--worker-memory",
-        type=size,
-        metavar="SIZE",
-        help="of each worker; above it, the worker is restarted",
-    )
 
 
 def positive(text: str) -> int:
@@ -272,7 +203,7 @@ def tell_left_out(options: argparse.Namespace, text: str, chip: Chip) -> None:
     """Note what of the file of another tool the chip has no place for."""
     if text.strip().lower().endswith((".yaml", ".yml")) and chip.origin is not None:
         for note in chip.origin.notes:
-            say(options, f"note: {text}: {note}")
+            terminal.say(options, f"note: {text}: {note}")
 
 
 def chip_of(options: argparse.Namespace) -> Chip:
@@ -327,23 +258,6 @@ def effort_of(options: argparse.Namespace) -> Effort:
     return Effort(threads_of(options), memory_of(options))
 
 
-def stderr_console(options: argparse.Namespace) -> Console:
-    from rich.console import Console
-
-    return Console(stderr=True, quiet=options.quiet, highlight=False)
-
-
-def stdout_console() -> Console:
-    """For results. A reader that has gone is told to `mapper.cli.main`, as of other output."""
-    from rich.console import Console
-
-    class Results(Console):
-        def on_broken_pipe(self) -> None:
-            raise BrokenPipeError
-
-    return Results(highlight=False)
-
-
 def compile_kernels(options: argparse.Namespace, *works: str) -> None:
     """Compile what some kinds of work need, see `mapper.warmup`, if this is its first use.
 
@@ -351,29 +265,7 @@ def compile_kernels(options: argparse.Namespace, *works: str) -> None:
     """
     from mapper.cli.compiling import compile_once
 
-    compile_once(stderr_console(options), works, threads_of(options))
-
-
-def say(options: argparse.Namespace, line: str) -> None:
-    """A note on stderr: one line, however long, unless --quiet."""
-    stderr_console(options).print(line, soft_wrap=True, markup=False)
-
-
-def complain(line: str) -> None:
-    """Why the exit code is not 0: one line on stderr, --quiet or not."""
-    from rich.console import Console
-
-    Console(stderr=True, highlight=False).print(line, soft_wrap=True, markup=False)
-
-
-def emit(options: argparse.Namespace, result: dict[str, Any], tables: list[Table]) -> None:
-    """The result on stdout: one JSON object, or tables."""
-    if options.json:
-        sys.stdout.write(json.dumps(result) + "\n")
-        return
-    console = stdout_console()
-    for table in tables:
-        console.print(table)
+    compile_once(terminal.stderr_console(options), works, threads_of(options))
 
 
 def lock_output(path: Path | None) -> AbstractContextManager[object]:
@@ -384,21 +276,6 @@ def lock_output(path: Path | None) -> AbstractContextManager[object]:
     from storage.locks import OutputLock
 
     return nullcontext() if path is None or not path.parent.is_dir() else OutputLock(path)
-
-
-@contextmanager
-def fraction_bar(options: argparse.Namespace, text: str) -> Iterator[Callable[[float], None]]:
-    """A progress bar on a terminal's stderr; gives a function that takes fractions 0 .. 1."""
-    from rich.progress import Progress
-
-    console = stderr_console(options)
-    with Progress(console=console, disable=not console.is_terminal, transient=True) as progress:
-        task = progress.add_task(text, total=1.0)
-
-        def update(fraction: float) -> None:
-            progress.update(task, completed=fraction)
-
-        yield update
 
 
 def source_of(options: argparse.Namespace, path: Path) -> Source:
@@ -426,14 +303,14 @@ def listener(options: argparse.Namespace) -> Listener:
     from mapper.inputs.listener import Listener
     from mapper.results.tables import planned
 
-    console = stderr_console(options)
+    console = terminal.stderr_console(options)
 
     class Terminal(Listener):
         def note(self, line: str) -> None:
-            say(options, line)
+            terminal.say(options, line)
 
         def task(self, text: str) -> AbstractContextManager[Callable[[float], None]]:
-            return fraction_bar(options, text)
+            return terminal.fraction_bar(options, text)
 
         def compile(self, works: list[str], threads: int) -> None:
             compile_once(console, works, threads)
@@ -465,4 +342,4 @@ def tell_losses(options: argparse.Namespace, meta: NetworkMeta) -> None:
     from mapper.inputs.source import losses_of
 
     for line in losses_of(meta, asked=getattr(options, "rates", None) is not None):
-        say(options, line)
+        terminal.say(options, line)

@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from mapper.cli import options as common
-from mapper.cli import tuning
+from mapper.cli import terminal, tuning
 from mapper.errors import INTERRUPTED
 from mapper.settings import EFFORTS
 
@@ -82,7 +82,7 @@ def run(options: argparse.Namespace) -> int:
     stop = Stop(GRACE)
     with (
         common.lock_output(options.output),
-        Monitor(common.stderr_console(options), options.verbose, stop=stop) as monitor,
+        Monitor(terminal.stderr_console(options), options.verbose, stop=stop) as monitor,
         stop.holding() as held,
     ):
         network = held.enter_context(common.open_network(options, options.groups))
@@ -129,8 +129,8 @@ def run(options: argparse.Namespace) -> int:
         "core": core.tolist(),
         "stages": monitor.stages,
     }
-    common.emit(options, result, quality(metrics, about["traffic"], chip.delivery))
+    terminal.emit(options, result, quality(metrics, about["traffic"], chip.delivery))
     if stop.asked:
-        common.complain("interrupted: this is the best placement found so far")
+        terminal.complain("interrupted: this is the best placement found so far")
         return INTERRUPTED
     return 0

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mapper.cli import options as common
+from mapper.cli import terminal
 from storage.address import path_of
 
 if TYPE_CHECKING:
@@ -88,7 +89,7 @@ def run(options: argparse.Namespace) -> int:
         count = write_page(page, views)
     result = {"path": str(page), "bytes": count, "mappings": list(map(str, folders))}
     rows = [("page", str(page)), ("size", size(count))]
-    common.emit(options, result | {"measured": measured}, [facts("report", rows)])
+    terminal.emit(options, result | {"measured": measured}, [facts("report", rows)])
     return 0
 
 
@@ -109,7 +110,7 @@ def _report_compiled(options: argparse.Namespace) -> int:
         data = render_compiled(read_report(options.path))
         write_file(page, data)
     rows = [("page", str(page)), ("size", size(len(data)))]
-    common.emit(options, {"path": str(page), "bytes": len(data)}, [facts("report", rows)])
+    terminal.emit(options, {"path": str(page), "bytes": len(data)}, [facts("report", rows)])
     return 0
 
 
@@ -139,7 +140,7 @@ def measure_folder(
             "name the network with --network"
         )
     common.compile_kernels(options, "score")
-    common.say(options, f"note: {folder} has no {TRAFFIC}: measuring it, once")
+    terminal.say(options, f"note: {folder} has no {TRAFFIC}: measuring it, once")
     threads = common.threads_of(options)
     with (
         NetworkFile(path) as network,

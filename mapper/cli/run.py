@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mapper.cli import many, tuning
+from mapper.cli import many, terminal, tuning, worker_options
 from mapper.cli import options as common
 from mapper.errors import INTERRUPTED, MapperError, UsageError
 from mapper.settings import OBJECTIVES, Settings
@@ -44,8 +44,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     tuning.add_room(method)
     tuning.add_settings(method, old=tuning.OLD)
     common.add_effort(method)
-    common.add_workers(method, ", or srun")
-    common.add_worker_size(method)
+    worker_options.add_workers(method, ", or srun")
+    worker_options.add_worker_size(method)
     method.add_argument(
         "--patience",
         type=common.seconds,
@@ -98,7 +98,7 @@ def _run_one(options: argparse.Namespace, chip: Chip, output: Path) -> int:
     from mapper.runtime.stopping import GRACE, Stop
 
     settings = tuning.settings_of(options)
-    console = common.stderr_console(options)
+    console = terminal.stderr_console(options)
     try:
         run_here = describe_run(options.network, chip, settings)
     except OSError as error:
@@ -106,7 +106,7 @@ def _run_one(options: argparse.Namespace, chip: Chip, output: Path) -> int:
     if options.resume and is_complete(output):
         report = read_report(output)
         require_same(report, output, run_here)
-        common.say(options, f"{output}: is complete already")
+        terminal.say(options, f"{output}: is complete already")
         return _print_results(options, report, output)
     tuning.tell_unread(options, settings)
     workers = ask_workers(
@@ -123,9 +123,9 @@ def _run_one(options: argparse.Namespace, chip: Chip, output: Path) -> int:
     report, stage, asked = run_into_folder(task, make_monitor, common.listener(options))
     if stage:
         when = f"during the stage {stage!r}"
-        common.complain(f"interrupted {when}: this is the best mapping found so far")
+        terminal.complain(f"interrupted {when}: this is the best mapping found so far")
     elif asked:
-        common.complain("interrupted while results were written: the mapping is complete")
+        terminal.complain("interrupted while results were written: the mapping is complete")
     code = _print_results(options, report, output)
     return INTERRUPTED if asked else code
 
@@ -207,5 +207,5 @@ def _print_results(options: argparse.Namespace, report: dict[str, Any], output: 
     about = facts(f"{options.network.name} on {report['chip']['name']}", rows)
     tables = [about, levels(report["levels"]), stages(report["stages"])]
     tables += quality(report["metrics"], traffic_in(report), report["chip"]["delivery"])
-    common.emit(options, {**report, "output": str(output)}, tables)
+    terminal.emit(options, {**report, "output": str(output)}, tables)
     return 0

@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 
 from mapper.cli import options as common
+from mapper.cli import terminal, worker_options
 from mapper.errors import BAD_INPUT
 from storage.address import path_of
 
@@ -29,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     common.add_columns(parser)
     common.add_rates(parser)
     common.add_effort(parser, seed=False)
-    common.add_workers(parser)
+    worker_options.add_workers(parser)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -46,9 +47,9 @@ def run(options: argparse.Namespace) -> int:
         with open_mapped(network, options.mapping, chip, memory, threads) as (whole, core):
             common.compile_kernels(options, "score")
             if whole is not network and options.workers is not None:
-                common.say(options, "note: --workers is not used: split neurons are scored here")
+                terminal.say(options, "note: --workers is not used: split neurons are scored here")
                 options.workers = None
-            with common.ranges_of(options) as ranges:
+            with worker_options.ranges_of(options) as ranges:
                 traffic = measure_network(whole, chip, core, threads, ranges=ranges)
         about = network_facts(network, options.network)
     broken = violations(chip, traffic.usage)
@@ -60,9 +61,9 @@ def run(options: argparse.Namespace) -> int:
         "valid": not broken,
         "violations": [str(violation) for violation in broken],
     }
-    common.emit(options, result, quality(metrics, about["traffic"], chip.delivery))
+    terminal.emit(options, result, quality(metrics, about["traffic"], chip.delivery))
     for violation in broken[:SHOWN]:
-        common.complain(f"over a limit: {violation}")
+        terminal.complain(f"over a limit: {violation}")
     if len(broken) > SHOWN:
-        common.complain(f"over a limit: {len(broken) - SHOWN} more cores")
+        terminal.complain(f"over a limit: {len(broken) - SHOWN} more cores")
     return BAD_INPUT if broken else 0

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from mapper.cli import options as common
+from mapper.cli import terminal
 from mapper.cli.hw import CORE_OPTIONS
 from mapper.cli.neurons import add_neurons
 from mapper.cli.numbers import above_zero
@@ -224,21 +225,21 @@ def _simulate(options: argparse.Namespace) -> int:
             threads=common.threads_of(options),
             memory=common.memory_of(options),
         )
-    with common.fraction_bar(options, "simulating") as progress:
+    with terminal.fraction_bar(options, "simulating") as progress:
         found = {"packets_per": offered.packets, **simulate(offered, request, progress)}
     report["simulation"] = found
     write_file(options.path / REPORT, (json.dumps(report, indent=1) + "\n").encode())
     mesh = f"{offered.mesh.width}x{offered.mesh.height}, {offered.mesh.depth} flits an input"
-    common.emit(options, found, tables(found, f"{options.path} on {mesh}"))
+    terminal.emit(options, found, tables(found, f"{options.path} on {mesh}"))
     _tell_model(options, report, found)
     if found["saturated"]:
-        common.say(
+        terminal.say(
             options,
             f"note: load scale {options.load_scale:g} is above saturation: source queues grow, "
             "and latency with them for as long as it runs",
         )
     if found["undelivered"]:
-        common.say(
+        terminal.say(
             options,
             f"note: {found['undelivered']:,} of {found['packets']:,} packets had not arrived "
             f"{found['drained']:,} cycles after the window; latency is that of the others",
@@ -285,12 +286,12 @@ def _tell_model(options: argparse.Namespace, report: dict[str, Any], found: dict
 
     if found["flits_per_tick_own_core"]:
         left = number(found["flits_per_tick_own_core"])
-        common.say(options, f"note: {left} flits per unit of time stay in their core: left out")
+        terminal.say(options, f"note: {left} flits per unit of time stay in their core: left out")
     if not found["packets"]:
         return
-    common.say(options, f"note: {CLOCK}")
+    terminal.say(options, f"note: {CLOCK}")
     if report["chip"].get("delivery") == "tree" and options.packets is None:
-        common.say(options, "note: trees do not branch in the mesh alone: a flit for each core")
+        terminal.say(options, "note: trees do not branch in the mesh alone: a flit for each core")
     if not are_spikes(traffic_in(report)):
         source = describe(traffic_in(report))
-        common.say(options, f"note: traffic is taken as packets per unit of time ({source})")
+        terminal.say(options, f"note: traffic is taken as packets per unit of time ({source})")

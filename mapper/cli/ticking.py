@@ -9,6 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from mapper.cli import options as common
+from mapper.cli import terminal
 from mapper.errors import MapperError
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ def run_ticks(options: argparse.Namespace, report: dict[str, Any]) -> int:
     write_file(options.path / REPORT, (json.dumps(report, indent=1) + "\n").encode())
     title = f"ticks of {options.path} on {chip.width}x{chip.height} cores"
     rows = tick_rows(found, report["metrics"].get("tick_cycles"))
-    common.emit(options, found, [facts(title, rows)])
+    terminal.emit(options, found, [facts(title, rows)])
     _tell(options, found)
     measure = partial(measure_folder, options, options.path)
     write_page(options.path / PAGE, [view_folder(options.path, measure)])
@@ -47,7 +48,7 @@ def _at_random(options: argparse.Namespace, network: NetworkFile, chip: Chip) ->
 
     request = TickRequest(options.ticks or TICKS, options.depth, options.seed)
     common.compile_kernels(options, "simulate/ticks")
-    with common.fraction_bar(options, "simulating") as progress:
+    with terminal.fraction_bar(options, "simulating") as progress:
         memory = common.memory_of(options)
         return simulate_ticks(options.path, network, chip, request, memory, progress)
 
@@ -78,15 +79,15 @@ def _in_spikes(options: argparse.Namespace, network: NetworkFile, chip: Chip) ->
     except HwError as error:
         raise MapperError(f"{options.path}: {error}") from error
     for loss in numbers.losses:
-        common.say(options, f"note: a core has {loss.text}")
+        terminal.say(options, f"note: a core has {loss.text}")
     ticks = options.ticks or TICKS
     common.compile_kernels(options, "simulate/spikes")
-    with common.fraction_bar(options, "simulating") as progress:
+    with terminal.fraction_bar(options, "simulating") as progress:
         played = play(tables, chip, given, ticks, options.depth, progress)
     saved = options.save or options.path / "spikes.npz"
     save_trains(saved, network, played.trains, played.rate, ticks, tick_ms)
     if later := played.facts["given_later"]:
-        common.say(
+        terminal.say(
             options,
             f"note: {later:,} spikes of {options.spikes} left out: they are in ticks from {ticks} "
             "on",
@@ -96,10 +97,10 @@ def _in_spikes(options: argparse.Namespace, network: NetworkFile, chip: Chip) ->
 
 def _tell(options: argparse.Namespace, found: dict[str, Any]) -> None:
     if found.get("clamped"):
-        common.say(
+        terminal.say(
             options,
             f"note: {found['clamped']:,} neurons have rates above one spike per tick, and spike in "
             "every tick; `tick` in [time] of the chip file says how long a tick lasts",
         )
     if not found["spikes"]:
-        common.say(options, "note: no neuron spiked")
+        terminal.say(options, "note: no neuron spiked")

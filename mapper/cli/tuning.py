@@ -10,6 +10,7 @@ from collections.abc import Collection
 from typing import Any
 
 from mapper.cli import options as common
+from mapper.cli import terminal
 from mapper.errors import UsageError, shown
 from mapper.settings import SETTINGS, Setting, Settings, preset, setting_of
 
@@ -79,7 +80,7 @@ def tell_unread(
         where = f"--preset {settings.preset}"
         if any(SETTINGS[name].group == "multicast" for name in unread):
             where += f" and the objective {settings.objective}"
-        common.say(options, f"note: without effect with {where}: {', '.join(unread)}")
+        terminal.say(options, f"note: without effect with {where}: {', '.join(unread)}")
 
 
 def _given(options: argparse.Namespace, names: Collection[str]) -> dict[str, Any]:

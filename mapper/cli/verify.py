@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from mapper.cli import options as common
+from mapper.cli import terminal, worker_options
 from storage.address import path_of
 
 EPILOG = """\
@@ -26,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--network", type=path_of, metavar="NET", help="the network of DIR, if it was moved"
     )
-    common.add_workers(parser)
+    worker_options.add_workers(parser)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -43,21 +44,21 @@ def run(options: argparse.Namespace) -> int:
     if not options.path.is_dir() or is_sharded(options.path):
         if options.path.exists():
             common.compile_kernels(options, "verify")
-        with common.ranges_of(options) as ranges:
+        with worker_options.ranges_of(options) as ranges:
             found = verify_network(_named(options, options.path), ranges or all_at_once)
         result = {"path": str(options.path), "valid": True, **found}
-        common.emit(options, result, [facts(f"{options.path}: valid network", found)])
+        terminal.emit(options, result, [facts(f"{options.path}: valid network", found)])
         return 0
 
     if is_compiled(options.path):
         with as_damage(options.path):
             found = verify_compiled(read_compiled(options.path))
         result = {"path": str(options.path), "valid": True, **found}
-        common.emit(options, result, [facts(f"{options.path}: valid programs", found)])
+        terminal.emit(options, result, [facts(f"{options.path}: valid programs", found)])
         return 0
     network, found = read_folder(options.path, lambda: _verify_folder(options))
     result = {"path": str(options.path), "network": str(network), "valid": True, **found}
-    common.emit(options, result, [facts(f"{options.path}: valid mapping", found)])
+    terminal.emit(options, result, [facts(f"{options.path}: valid mapping", found)])
     return 0
 
 
@@ -78,7 +79,7 @@ def _verify_folder(options: argparse.Namespace) -> tuple[Path, dict[str, Any]]:
     if network.exists():
         common.compile_kernels(options, "verify")
     network = _named(options, network)
-    with common.ranges_of(options) as ranges:
+    with worker_options.ranges_of(options) as ranges:
         each = ranges or all_at_once
         verify_network(network, each)
         return network, verify_mapping(options.path, report, network, each)

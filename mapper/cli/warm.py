@@ -6,6 +6,7 @@ import argparse
 import os
 
 from mapper.cli import options as common
+from mapper.cli import terminal
 from mapper.errors import BAD_INPUT
 
 EPILOG = """\
@@ -46,7 +47,7 @@ def run(options: argparse.Namespace) -> int:
     presets = options.preset or list(PRESETS)
     works = works_of_presets(presets)
     before = len(missing_kernels(works))
-    found = compile_once(common.stderr_console(options), works, common.threads_of(options))
+    found = compile_once(terminal.stderr_console(options), works, common.threads_of(options))
     missing = missing_kernels(works)
     result = {
         "presets": presets,
@@ -63,5 +64,5 @@ def run(options: argparse.Namespace) -> int:
         ("processes", found.processes),
         ("seconds", found.seconds),
     ]
-    common.emit(options, result, [facts("kernels", rows)])
+    terminal.emit(options, result, [facts("kernels", rows)])
     return BAD_INPUT if missing else 0

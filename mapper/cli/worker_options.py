@@ -1,0 +1,80 @@
+"""The options of `--workers`, and who they name."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mapper.cli import options as common
+from mapper.cli import terminal
+from mapper.errors import UsageError
+
+if TYPE_CHECKING:
+    from mapper.fleet.dask import DaskWorkers
+    from mapper.fleet.ranges import Ranges
+
+
+def workers(text: str) -> int | str:
+    """Processes, an address, or a file."""
+    from mapper.fleet.start import parse_workers
+
+    try:
+        return parse_workers(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+
+
+WORKERS = "N, tcp://HOST:PORT, FILE.json, slurm:N"
+
+
+def add_workers(group: argparse._ActionsContainer, more: str = "") -> None:
+    """Who looks at the network."""
+    group.add_argument("--workers", type=workers, metavar="W", help=WORKERS + more)
+
+
+@contextmanager
+def workers_of(options: argparse.Namespace, threads: int = 1) -> Iterator[DaskWorkers | None]:
+    """Workers, if they are asked for.
+
+    threads : of all together that are started as a number
+    """
+    import tempfile
+
+    from mapper.fleet.start import SRUN, ask_workers, start_workers
+
+    if options.workers == SRUN:
+        raise UsageError("--workers srun is for `mapper run`; give the scheduler's file")
+    asked = ask_workers(options.workers, threads, getattr(options, "worker_threads", None))
+    if asked is None:
+        yield None
+        return
+    with tempfile.TemporaryDirectory() as folder, start_workers(asked, Path(folder)) as found:
+        if found.note:
+            terminal.say(options, found.note)
+        yield found
+
+
+@contextmanager
+def ranges_of(options: argparse.Namespace) -> Iterator[Ranges | None]:
+    """Workers that look at the blocks of a network, if they are asked for."""
+    with workers_of(options) as found:
+        yield None if found is None else found.ranges
+
+
+def add_worker_size(group: argparse._ActionsContainer) -> None:
+    """What each of `--workers` has."""
+    group.add_argument(
+        "--worker-threads",
+        type=common.positive,
+        metavar="N",
+        help="of each worker (default: a share of --threads)",
+    )
+    group.add_argument(
+        "--worker-memory",
+        type=common.size,
+        metavar="SIZE",
+        help="of each worker; above it, the worker is restarted",
+    )
