@@ -18,6 +18,8 @@ core of 352x352, 1.7 * 10^8 pairs (one thread):
 - with q = 2 the largest load is 0.1 % off and those of all routers 0.9 % (root of the mean
   square), in 7.9 s; q = 3: 0.4 % and 2.1 %, 3.6 s; q = 4: 1.0 % and 3.0 %, 2.1 s; q = 8: 3.3 % and
   8.0 %. So `ROUTERS_PER_CORE` is such that q is 2 here, and 4 on 1000x1000 cores.
+- choosing and dividing the pairs takes another 15 s here, 90 ns a pair, so that all sums of pairs
+  take 33 s with the sample and 41 s without; larger chips gain more.
 - one core of each square for all quadrants, each square by itself, is off by 0.6 % and 1.2 % with
   q = 2, and 12 % and 8 % with q = 8; with layers of 48x48 cores 17 % instead of 9 %.
 """
@@ -26,6 +28,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import ceil, sqrt
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
@@ -67,15 +70,29 @@ class CongestionSample:
         self, chip: Chip, walks: Walks, source: Int32Array, target: Int32Array, weight: Int64Array
     ) -> FloatArray:
         """As `chipsim.traffic.congestion.router_loads`, from the sample."""
-        quadrant = np.empty(len(source), dtype=np.int8)
-        _find_quadrants(source, target, Routes.of(chip), NEAR, quadrant)
-        near = quadrant == 4
-        kept = ~near
-        kept[kept] = self.chosen[quadrant[kept], source[kept]]
-        found = router_loads(chip, walks, source[near], target[near], weight[near])
-        return found + self.scale * router_loads(
-            chip, walks, source[kept], target[kept], weight[kept]
+        parts = [np.empty((2, len(one)), one.dtype) for one in (source, target, weight)]
+        near, kept = _divide(
+            source, target, weight, Places.of(chip), NEAR, self.chosen, tuple(parts)
         )
+        found = router_loads(chip, walks, *(part[0, :near] for part in parts))
+        return found + self.scale * router_loads(chip, walks, *(part[1, :kept] for part in parts))
+
+
+class Places(NamedTuple):
+    """Where the routers of cores are.
+
+    column, row : ndarray[int32], shape (cores,); looked up, as a division takes ten times as long
+    """
+
+    column: Int32Array
+    row: Int32Array
+    routes: Routes
+
+    @classmethod
+    def of(cls, chip: Chip) -> Places:
+        """Those of a chip."""
+        routes = Routes.of(chip)
+        return cls(*routes.of_cores(), routes)
 
 
 def choose_sample(
@@ -89,11 +106,11 @@ def choose_sample(
     if columns * rows <= ROUTERS_PER_CORE:  # a box is no larger
         return None
     sums = np.zeros((10, chip.cores), dtype=np.int64)
-    routes = Routes.of(chip)
+    places = Places.of(chip)
 
     def look(index: int) -> None:
         for flows in pairs.stripes_of(index):
-            _survey(*flows, routes, NEAR, sums)
+            _survey(*flows, places, NEAR, sums)
 
     for _ in map_ordered(look, range(pairs.ranges), threads):
         pass
@@ -138,18 +155,20 @@ def _hashed(a: Int64Array, b: Int64Array, seed: int) -> Int64Array:
     return (state >> np.uint64(33)).astype(np.int64)
 
 
-@njit(cache=True, nogil=True)
-def _steps(s, t, routes):
-    """Rows and columns from the router of a core to that of another, southwards and eastwards."""
-    width = routes.column.size
-    x0, x1 = np.int64(routes.column[s % width]), np.int64(routes.column[t % width])
-    y0, y1 = np.int64(routes.row[s // width]), np.int64(routes.row[t // width])
-    if routes.torus:
-        return way(y0, y1, routes.y, routes.round_y), way(x0, x1, routes.x, routes.round_x)
-    return y1 - y0, x1 - x0
+@njit(cache=True, nogil=True, inline="always")
+def _steps(s, t, column, row, across, down, torus):
+    """Rows and columns from the router of a core to that of another, southwards and eastwards.
+
+    across, down : coordinates of columns and of rows of routers, and the length of the way round
+    """
+    if torus:
+        return way(row[s], row[t], down[0], down[1]), way(
+            column[s], column[t], across[0], across[1]
+        )
+    return np.int64(row[t]) - row[s], np.int64(column[t]) - column[s]
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, inline="always")
 def _quadrant_of(dy, dx, near):
     """That of a target that many rows and columns away, 4 if it is nearby."""
     if max(abs(dy), abs(dx)) <= near:
@@ -158,31 +177,58 @@ def _quadrant_of(dy, dx, near):
 
 
 @njit(cache=True, nogil=True)
-def _survey(source, target, weight, routes, near, sums):
+def _survey(source, target, weight, places, near, sums):
     """Sums of each source core; sums : shape (10, cores): routers in the boxes around its targets,
     pairs, and by quadrant far pairs, and weight * routers visited of these"""
+    column, row, torus = places.column, places.row, places.routes.torus
+    across = places.routes.x, places.routes.round_x
+    down = places.routes.y, places.routes.round_y
     at = 0
+    counts = np.zeros(5, np.int64)
+    visits = np.zeros(5, np.int64)
     while at < len(source):
         s = source[at]
-        south = north = east = west = np.int64(0)
+        south = north = east = west = pairs = np.int64(0)
+        counts[:] = 0
+        visits[:] = 0
         while at < len(source) and source[at] == s:
             t = target[at]
             if t != s:
-                dy, dx = _steps(s, t, routes)
+                dy, dx = _steps(s, t, column, row, across, down, torus)
                 south, north = max(south, dy), max(north, -dy)
                 east, west = max(east, dx), max(west, -dx)
-                sums[1, s] += 1
+                pairs += 1
                 q = _quadrant_of(dy, dx, near)
-                if q < 4:
-                    sums[2 + q, s] += 1
-                    sums[6 + q, s] += weight[at] * (abs(dy) + abs(dx) + 1)
+                counts[q] += 1
+                visits[q] += weight[at] * (abs(dy) + abs(dx) + 1)
             at += 1
-        sums[0, s] += (south + north + 1) * (east + west + 1)
+        sums[0, s] = (south + north + 1) * (east + west + 1)
+        sums[1, s] = pairs
+        for q in range(4):
+            sums[2 + q, s] = counts[q]
+            sums[6 + q, s] = visits[q]
 
 
 @njit(cache=True, nogil=True)
-def _find_quadrants(source, target, routes, near, quadrant):
-    """Fill ``quadrant`` for each pair, 4 where its cores are near each other."""
+def _divide(source, target, weight, places, near, chosen, parts):
+    """Copy pairs of cores that are near each other, and far ones of chosen source cores, to the
+    rows of ``parts``: sources, targets and weights, each shape (2, pairs). Returns how many."""
+    column, row, torus = places.column, places.row, places.routes.torus
+    across = places.routes.x, places.routes.round_x
+    down = places.routes.y, places.routes.round_y
+    sources, targets, weights = parts
+    count = np.zeros(2, np.int64)
     for i in range(len(source)):
-        dy, dx = _steps(source[i], target[i], routes)
-        quadrant[i] = _quadrant_of(dy, dx, near)
+        s = source[i]
+        t = target[i]
+        dy, dx = _steps(s, t, column, row, across, down, torus)
+        q = _quadrant_of(dy, dx, near)
+        if q < 4 and not chosen[q, s]:
+            continue
+        part = 0 if q == 4 else 1
+        at = count[part]
+        sources[part, at] = s
+        targets[part, at] = t
+        weights[part, at] = weight[i]
+        count[part] = at + 1
+    return count[0], count[1]

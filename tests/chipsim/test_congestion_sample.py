@@ -13,9 +13,8 @@ from numpy.typing import NDArray
 from chipsim.chip.model import Chip
 from chipsim.traffic import congestion_sample, pairs
 from chipsim.traffic.arrays import Traffic, measure
-from chipsim.traffic.congestion_sample import one_of_each_square
+from chipsim.traffic.congestion_sample import Places, one_of_each_square
 from chipsim.traffic.metrics import summarise
-from chipsim.traffic.routes import Routes
 from tests.chipsim.strategies import Case, cases
 from tests.twins import chipsim as naive
 
@@ -126,7 +125,7 @@ def test_what_is_looked_at_matches_twin(case: Case, near: int) -> None:
     chip = case.chip
     table = measure(case.chip, case.cores(), case.blocks(), **case.options()).pairs
     source, target, weight = table.arrays()
-    routes = Routes.of(chip)
+    places = Places.of(chip)
     expected = np.zeros((10, chip.cores), np.int64)
     quadrants = []
     for s in np.unique(source).tolist():
@@ -147,11 +146,20 @@ def test_what_is_looked_at_matches_twin(case: Case, near: int) -> None:
     sums = np.zeros((10, chip.cores), np.int64)
     for index in range(table.ranges):
         for flows in table.stripes_of(index):
-            congestion_sample._survey(*flows, routes, near, sums)
+            congestion_sample._survey(*flows, places, near, sums)
     assert sums.tolist() == expected.tolist()
-    found = np.empty(source.size, np.int8)
-    congestion_sample._find_quadrants(source, target, routes, near, found)
-    assert found.tolist() == quadrants
+    chosen = np.random.default_rng(near).random((4, chip.cores)) < 0.5
+    parts = tuple(np.zeros((2, len(one)), one.dtype) for one in (source, target, weight))
+    counts = congestion_sample._divide(source, target, weight, places, near, chosen, parts)
+    pairs_of = list(zip(source.tolist(), target.tolist(), weight.tolist(), strict=True))
+    whose = list(zip(pairs_of, quadrants, strict=True))
+    followed = (
+        [pair for pair, q in whose if q == 4],
+        [pair for pair, q in whose if q < 4 and chosen[q, pair[0]]],
+    )
+    for row, (count, expected_pairs) in enumerate(zip(counts, followed, strict=True)):
+        found = [part[row, :count].tolist() for part in parts]
+        assert list(zip(*found, strict=True)) == expected_pairs
 
 
 @given(st.integers(1, 20), st.integers(1, 20), st.integers(1, 6))
