@@ -71,6 +71,7 @@ class DaskWorkers(Closing):
         self._shared: SharedFolder | None = None
         self.stages: dict[str, dict[str, float]] = {}
         self.lost: list[str] = []
+        self.moved = 0
         self._fleets: list[RemoteFleet] = []
         self._peaks: dict[str, int] = {}
 
@@ -376,6 +377,7 @@ class DaskWorkers(Closing):
             "threads": sum(one["nthreads"] for one in there.values()),
             "peak_rss_bytes": [self._peaks[address] for address in sorted(self._peaks)],
             "replaced": len(self.lost),
+            "moved": self.moved,
             "stages": [
                 {"name": name, **{key: round(value, 4) for key, value in sums.items()}}
                 for name, sums in self.stages.items()

@@ -29,16 +29,22 @@ from mapper.runtime.threads import ThreadTeam
 from mapper.version import version
 from storage.scratch.scratch import Scratch
 
+Made = tuple[Any, list[int]]
+"""What a call makes, and the entries of each chunk that it looked at."""
+
 
 class Answer(NamedTuple):
     """What a worker says: a value, or the error that came out. Other errors are its end.
 
-    cpu_seconds : processor time that this took
+    cpu_seconds, seconds : processor time that this took, and how long
+    entries : that were looked at for it
     """
 
     value: Any
     error: Exception | None = None
     cpu_seconds: float = 0.0
+    seconds: float = 0.0
+    entries: int = 0
 
 
 class About(NamedTuple):
@@ -100,7 +106,7 @@ class Owner:
     ) -> Answer:  # fmt: skip
         """Results of chunks, and the entries of each."""
 
-        def made(fleet: LocalFleet) -> Any:
+        def made(fleet: LocalFleet) -> Made:
             entries: list[int] = []
             found = fleet.each(work, chunks, *arguments, advance=entries.append)
             return list(map(to_send, found)), entries  # each packed once it is there
@@ -113,7 +119,7 @@ class Owner:
     ) -> Answer:  # fmt: skip
         """A total, and the entries of each chunk."""
 
-        def made(fleet: LocalFleet) -> Any:
+        def made(fleet: LocalFleet) -> Made:
             entries: list[int] = []
             total = fleet.sum(work, chunks, shape, *arguments, most=most, advance=entries.append)
             return total_to_send(total), entries
@@ -126,7 +132,7 @@ class Owner:
     ) -> Answer:  # fmt: skip
         """Write the run files of shards, see `write_shards`: bytes, and entries of each chunk."""
 
-        def made(fleet: LocalFleet) -> Any:
+        def made(fleet: LocalFleet) -> Made:
             entries: list[int] = []
             written = write_shards(fleet, batch, shards, sort, arguments, entries.append)
             return written, entries
@@ -136,20 +142,23 @@ class Owner:
     def finish(
         self, update: Update | None, batch: Batch, shards: int, work: Finish, homes: Sequence[Home]
     ) -> Answer:
-        """What `Finish.of_home` makes of each of the homes."""
+        """What `Finish.of_home` makes of each of the homes; no entries."""
 
-        def made(_: LocalFleet) -> Any:
-            return [work.of_home(self._team, self._state, batch, shards, home) for home in homes]
+        def made(_: LocalFleet) -> Made:
+            state = self._state
+            return [work.of_home(self._team, state, batch, shards, home) for home in homes], []
 
         return self._answer(update, made)
 
-    def _answer(self, update: Update | None, make: Callable[[LocalFleet], Any]) -> Answer:
-        start = time.process_time()
+    def _answer(self, update: Update | None, make: Callable[[LocalFleet], Made]) -> Answer:
+        start, began = time.process_time(), time.perf_counter()
         try:
             if update is not None:
                 self.update(update)
             assert self._fleet is not None, "opened before anything else"
-            return Answer(make(self._fleet), cpu_seconds=time.process_time() - start)
+            value = make(self._fleet)
+            cpu_seconds, seconds = time.process_time() - start, time.perf_counter() - began
+            return Answer(value, None, cpu_seconds, seconds, sum(value[1]))
         except Exception as error:
             return Answer(None, error)
 

@@ -26,6 +26,7 @@ from mapper.fleet.sent import received
 from mapper.fleet.shard import Result, State, Work
 from mapper.fleet.shards import Shards
 from mapper.fleet.shared import Batch, Finish, Home, Missing, SharedFolder
+from mapper.fleet.stragglers import PART, Stragglers
 from mapper.fleet.workers import RowSource
 from mapper.runtime.callbacks import Advance, ignore
 from mapper.runtime.monitor import Monitor
@@ -56,12 +57,14 @@ class Engine(Protocol):
 
     patience : seconds that a run waits without any worker
     lost : addresses of workers that were lost
+    moved : shards that slow workers have given to others
     shared : the folder that all of them see
     exchanged : bytes of rows that a worker may hold in an exchange
     """
 
     patience: float
     lost: list[str]
+    moved: int
     exchanged: int
 
     @property
@@ -94,6 +97,7 @@ class RemoteFleet:
         self._owners: list[Any] = [None] * len(self._addresses)
         self._known = [0] * len(self._owners)  # the version of each
         self._losses: dict[int, int] = {}
+        self._stragglers = Stragglers(entries)
         for index, address in enumerate(self._addresses):
             try:
                 self._owners[index] = engine.own(address, source)
@@ -164,6 +168,11 @@ class RemoteFleet:
         """The owners that are there; others have given their shards away."""
         return [index for index, owner in enumerate(self._owners) if owner is not None]
 
+    def _swift(self) -> list[int]:
+        """Those of them that are no stragglers, or all where there are no others."""
+        live = self._live()
+        return [index for index in live if index not in self._stragglers.slow] or live
+
     def _write(
         self, batch: Batch, exchange: Exchange, shards: Sequence[int], advance: Advance = ignore
     ) -> None:
@@ -191,10 +200,10 @@ class RemoteFleet:
         work = Finish(exchange.finish, exchange.near, exchange.light)
 
         def share(left: Sequence[int]) -> dict[int, list[int]]:
-            live = self._live()
+            swift = self._swift()
             mine: dict[int, list[int]] = {}
             for index in left:
-                mine.setdefault(live[index % len(live)], []).append(index)
+                mine.setdefault(swift[index % len(swift)], []).append(index)
             return mine
 
         def given(mine: Sequence[int]) -> tuple[Any, ...]:
@@ -205,7 +214,7 @@ class RemoteFleet:
         left = list(range(len(batch.ranges)))
         for _ in range(TIMES):
             missing: set[int] = set()
-            for mine, answers in self._ask("finish", left, share, given):
+            for mine, (answers, _) in self._ask("finish", left, share, given):
                 for index, answer in zip(mine, answers, strict=True):
                     if isinstance(answer, Missing):
                         missing.update(answer.shards)
@@ -288,13 +297,28 @@ class RemoteFleet:
                 if answer.error is not None:
                     raise answer.error
                 self._account(bytes_from=nbytes(answer.value), cpu_seconds=answer.cpu_seconds)
+                if answer.entries:
+                    self._stragglers.add(index, answer.seconds, answer.entries)
                 done.append((mine, answer.value))
             for index in lost:  # before anything is given to one of them
                 self._owners[index] = None
             for index in lost:
                 self._replace(index)
         self._account(seconds=time.perf_counter() - started, calls=1)
+        self._relieve()
         return done
+
+    def _relieve(self) -> None:
+        """Move some shards of those that were slow in the last passes to the others."""
+        for index, factor in self._stragglers.found().items():
+            held = self._shards.held(index)
+            moved = self._shards.give_away(index, self._swift(), PART)
+            if moved:
+                self._engine.moved += moved
+                self._monitor.write(
+                    f"  worker {self._addresses[index]} takes {factor:.1f} times as long as the "
+                    f"median: {moved} of its {held} shards go to others"
+                )
 
     def _start(self, index: int, method: str, *arguments: Any) -> Any:
         """The future of a call; None if the worker is lost already."""
@@ -306,6 +330,7 @@ class RemoteFleet:
     def _replace(self, index: int) -> None:
         """Find others for the shards of a worker that is lost."""
         address = self._addresses[index]
+        self._stragglers.forget(index)
         self._engine.lost.append(address)
         self._monitor.write(f"  worker {address} is lost; its shards go elsewhere")
         self._losses[index] = self._losses.get(index, 0) + 1
@@ -331,7 +356,7 @@ class RemoteFleet:
             raise ResumableError(
                 "--workers: all workers are gone; start some and go on with --resume"
             )
-        self._shards.give_away(index, others)
+        self._shards.give_away(index, self._swift())
 
     def close(self) -> None:
         """Leave nothing on workers that go on."""

@@ -44,11 +44,20 @@ class Shards:
         """Shards of an owner in one window."""
         return max(1, self._window // self.size)
 
-    def give_away(self, owner: int, others: Sequence[int]) -> None:
-        """Share the shards of an owner out to others."""
-        mine = [shard for shard, one in enumerate(self._owner) if one == owner]
+    def held(self, owner: int) -> int:
+        """How many shards an owner has."""
+        return self._owner.count(owner)
+
+    def give_away(self, owner: int, others: Sequence[int], one_in: int = 1) -> int:
+        """Share the shards of an owner out to others, who has fewest first: how many that are.
+
+        one_in : for every so many of them one goes, rounded up
+        """
+        others = sorted(others, key=self.held)
+        mine = [shard for shard, one in enumerate(self._owner) if one == owner][::one_in]
         for place, shard in enumerate(mine):
             self._owner[shard] = others[place % len(others)]
+        return len(mine)
 
     def by_owner(self, chunks: Sequence[int], places: Sequence[int]) -> dict[int, list[int]]:
         """Places of chunks in a list, by the owner of the chunk."""

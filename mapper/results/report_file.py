@@ -257,6 +257,7 @@ class WorkersUsed(Open):
     peak_rss_bytes: list[Whole]
     replaced: Whole
     stages: list[WorkedStage]
+    moved: Whole | UnsetType = UNSET
 
 
 class Report(Struct):

@@ -75,6 +75,7 @@ class StandIn(Closing):
     """Owners with copies of all that they are given; see `Engine`.
 
     before : is called with the address and the method before an owner does anything; it may `lose`
+    pace : seconds of some addresses for an entry, whatever it took
     """
 
     patience = 0.0
@@ -84,6 +85,8 @@ class StandIn(Closing):
         self._owners: list[Owner] = []
         self._there = [f"worker-{index}" for index in range(count)]
         self.lost: list[str] = []
+        self.moved = 0
+        self.pace: dict[str, float] = {}
         self.exchanged = 1 << 20
         self.shared = SharedFolder(None, folder)
         self.before: Callable[[str, str], object] = ignore
@@ -111,10 +114,10 @@ class StandIn(Closing):
         for name, amount in amounts.items():
             self.amounts[name] += amount
 
-    def fleet(self) -> RemoteFleet:
+    def fleet(self, monitor: Monitor | None = None) -> RemoteFleet:
         """Of `GridRows`."""
         rows = GridRows().open(None)  # type: ignore[arg-type]  # they need no scratch
-        return RemoteFleet(self, GridRows(), rows.chunks, rows.entries, Monitor())
+        return RemoteFleet(self, GridRows(), rows.chunks, rows.entries, monitor or Monitor())
 
     def close(self) -> None:
         self.shared.close()
@@ -135,6 +138,8 @@ class _Reached:
             if self._address in self._engine.addresses():
                 copies = pickle.loads(pickle.dumps(arguments))
                 answer = getattr(self._owner, method)(*copies)
+                if (pace := self._engine.pace.get(self._address)) is not None:
+                    answer = answer._replace(seconds=pace * answer.entries)
                 future.set_result(pickle.loads(pickle.dumps(answer)))
             else:
                 future.set_exception(OSError(f"{self._address} is lost"))
