@@ -17,17 +17,18 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import dask
 import numpy as np
-from distributed import CancelledError, Client, KilledWorker
+from distributed import Actor, CancelledError, Client, KilledWorker
 
 from mapper.errors import MapperError, ResumableError, UsageError
 from mapper.fleet.clusters import COMES_WITHIN, batch_cluster, local_cluster, submit
+from mapper.fleet.engine import LostError, new_account, result_of
 from mapper.fleet.engine_settings import KEEP, MALLOC, SETTINGS
 from mapper.fleet.owner import About, Owner, about
-from mapper.fleet.remote import LostError, RemoteFleet, new_account, result_of
+from mapper.fleet.remote import RemoteFleet
 from mapper.fleet.shared import SharedFolder
 from mapper.fleet.slurm_step import SlurmStep
 from mapper.fleet.workers import Asked, RowSource, batch_jobs, require_seen
@@ -41,6 +42,17 @@ FOLDER = "workers"  # of rows of workers that are started
 LOGS = "worker-logs"  # of jobs
 EXCHANGED = 1 << 28  # bytes of rows that a worker holds at a time, unless a plan says otherwise
 TASKS = 4  # ranges of blocks for each thread
+
+
+class Elsewhere(NamedTuple):
+    """An owner on another worker; see `Reach`."""
+
+    address: str
+    key: str
+
+    def relay(self, *arguments: Any) -> Any:
+        """By an actor that is made here, in the thread of a call: it finds its worker there."""
+        return Actor(Owner, self.address, self.key).relay(*arguments)
 
 
 class DaskWorkers(Closing):
@@ -298,6 +310,9 @@ class DaskWorkers(Closing):
         if answer.error is not None:
             raise answer.error
         return owner
+
+    def reach(self, address: str, owner: Any) -> Elsewhere:
+        return Elsewhere(address, owner.key)
 
     def ranges(self, work: Callable[..., Any], count: int, *arguments: Any) -> Iterator[Any]:
         """What `work(range, *arguments)` gives of ranges that have 0 .. count-1, in their order.

@@ -93,6 +93,10 @@ class Ledger:
         """These may have other labels now."""
         self._settled.append(vertices)
 
+    def base(self, version: int) -> int:
+        """The version that an update of who is at this one begins with; 0 if it is a whole one."""
+        return version if version >= self._begun else 0
+
     def since(self, version: int) -> Update | None:
         """What leads from a version to the present one; None if they are the same."""
         self._settle()

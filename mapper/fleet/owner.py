@@ -20,7 +20,8 @@ import numpy as np
 from mapper.fleet.engine_settings import KEEP, MALLOC
 from mapper.fleet.fleet import LocalFleet
 from mapper.fleet.ledger import Update, updated
-from mapper.fleet.sent import to_send, total_to_send
+from mapper.fleet.relay import Node, Passing
+from mapper.fleet.sent import nbytes, to_send, total_to_send
 from mapper.fleet.shard import State
 from mapper.fleet.shared import Batch, Finish, Home, SharedPlace, write_shards
 from mapper.fleet.workers import RowSource
@@ -99,6 +100,18 @@ class Owner:
             if whole and self._fleet is not None:
                 self._fleet.begin(self._state)
         return Answer(None)
+
+    def relay(self, update: Update, down: Sequence[Node]) -> Answer:
+        """Come to a version and pass it on: who of those below have it."""
+        start = time.process_time()
+        passing = Passing(update, nbytes(update), down)
+        try:
+            self.update(update)
+        except Exception as error:
+            return Answer(None, error)
+        cpu_seconds = time.process_time() - start
+        found, below = passing.arrived()
+        return Answer(found, cpu_seconds=cpu_seconds + below)
 
     def each(
         self, update: Update | None, work: Callable[..., Any], chunks: Sequence[int],

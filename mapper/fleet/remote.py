@@ -9,78 +9,32 @@ run as they would here.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import fields, is_dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mapper.errors import ResumableError
+from mapper.fleet import relay
+from mapper.fleet.engine import Engine, LostError, result_of
 from mapper.fleet.exchange import Exchange
 from mapper.fleet.fleet import Vertices
 from mapper.fleet.ledger import Ledger
 from mapper.fleet.owner import Answer
-from mapper.fleet.sent import received
+from mapper.fleet.sent import nbytes, received
 from mapper.fleet.shard import Result, State, Work
 from mapper.fleet.shards import Shards
-from mapper.fleet.shared import Batch, Finish, Home, Missing, SharedFolder
+from mapper.fleet.shared import Batch, Finish, Home, Missing
 from mapper.fleet.stragglers import PART, Stragglers
 from mapper.fleet.workers import RowSource
 from mapper.runtime.callbacks import Advance, ignore
 from mapper.runtime.monitor import Monitor
 
 COMES_BACK_WITHIN = 60.0  # seconds in which a lost worker is replaced by the cluster
-LOOKS_EVERY = 2.0  # seconds between two questions whether a worker that is silent is there
 CLOSES_WITHIN = 15.0  # seconds that a worker has to leave nothing behind
 TIMES = 3  # workers that a shard may lose
-
-
-def new_account() -> dict[str, float]:
-    """What workers have done in a stage, before it begins.
-
-    calls : of all of them together; seconds : that the driver waited for these
-    cpu_seconds : processor time of the workers; bytes_to, bytes_from : sent to and by them
-    bytes_shared : that they wrote into the folder that all see
-    """
-    amounts = ("calls", "seconds", "cpu_seconds", "bytes_to", "bytes_from", "bytes_shared")
-    return dict.fromkeys(amounts, 0)
-
-
-class LostError(Exception):
-    """A worker does not answer any more."""
-
-
-class Engine(Protocol):
-    """What starts processes and reaches them.
-
-    patience : seconds that a run waits without any worker
-    lost : addresses of workers that were lost
-    moved : shards that slow workers have given to others
-    shared : the folder that all of them see
-    exchanged : bytes of rows that a worker may hold in an exchange
-    """
-
-    patience: float
-    lost: list[str]
-    moved: int
-    exchanged: int
-
-    @property
-    def shared(self) -> SharedFolder: ...
-
-    def addresses(self) -> list[str]:
-        """Of the workers that are there, ascending; raises `ResumableError` if nobody knows."""
-
-    def own(self, address: str, source: RowSource) -> Any:
-        """An `Owner` on a worker, whose methods return futures of what they would.
-
-        Raises `LostError` if the worker is lost, or what opening rows does.
-        """
-
-    def account(self, stage: str, **amounts: float) -> None:
-        """Add to what a stage has taken: see `new_account`."""
 
 
 class RemoteFleet:
@@ -276,8 +230,9 @@ class RemoteFleet:
         started, done = time.perf_counter(), []
         left = list(things)
         while left:
-            calls = []
-            for index, mine in share(left).items():
+            calls, shares = [], share(left)
+            self._spread(shares)
+            for index, mine in shares.items():
                 update = self._ledger.since(self._known[index])
                 arguments = given(mine)
                 future = self._start(index, method, update, *arguments)
@@ -286,9 +241,7 @@ class RemoteFleet:
             version, left, lost = self._ledger.version, [], []
             for index, mine, future in calls:
                 try:
-                    answer: Answer = result_of(
-                        future, self._addresses[index], self._engine, self._monitor.stop.check
-                    )
+                    answer = self._result(index, future)
                 except LostError:
                     lost.append(index)
                     left += mine
@@ -307,6 +260,37 @@ class RemoteFleet:
         self._account(seconds=time.perf_counter() - started, calls=1)
         self._relieve()
         return done
+
+    def _spread(self, indices: Iterable[int]) -> None:
+        """Let owners pass the update on that most of them need, if it is large."""
+        groups: dict[int, list[int]] = {}
+        for index in indices:
+            groups.setdefault(self._ledger.base(self._known[index]), []).append(index)
+        base, group = max(groups.items(), key=lambda one: len(one[1]))
+        if len(group) < relay.FROM_WORKERS:
+            return
+        update = self._ledger.since(base)
+        if update is None or nbytes(update) < relay.FROM_BYTES:
+            return
+        reached = [self._engine.reach(self._addresses[one], self._owners[one]) for one in group]
+        calls = [
+            (node.worker, self._start(node.worker, "relay", update, node.down))
+            for node in relay.tree(list(zip(group, reached, strict=True)))
+        ]
+        self._account(bytes_to=len(calls) * nbytes(update))
+        for index, future in calls:
+            with suppress(LostError):  # which its next call finds out
+                answer = self._result(index, future)
+                if answer.error is None:
+                    self._account(cpu_seconds=answer.cpu_seconds)
+                    for one in (index, *answer.value):
+                        self._known[one] = update.version
+
+    def _result(self, index: int, future: Any) -> Answer:
+        """What an owner answers; raises `LostError`."""
+        stop = self._monitor.stop
+        answer: Answer = result_of(future, self._addresses[index], self._engine, stop.check)
+        return answer
 
     def _relieve(self) -> None:
         """Move some shards of those that were slow in the last passes to the others."""
@@ -365,44 +349,3 @@ class RemoteFleet:
                 with suppress(Exception):  # its worker may be gone
                     owner.close().result(timeout=CLOSES_WITHIN)
         self._owners = []
-
-
-def result_of(
-    future: Any, address: str, engine: Engine, check: Callable[[], None] = lambda: None
-) -> Any:
-    """What a worker returns; raises `LostError`, or what `check` does meanwhile.
-
-    future : of a call; None if it could not be made
-    """
-    looked = time.monotonic()
-    ended = False
-    while future is not None:
-        try:
-            return future.result(timeout=1.0)
-        except TimeoutError as error:
-            if ended:  # and that is what it gives
-                raise LostError(address) from error
-            ended = future.done()  # it may have come a moment later
-            if ended:
-                continue
-            check()
-            if time.monotonic() - looked > LOOKS_EVERY:
-                if address not in engine.addresses():  # though its connection may stay open
-                    raise LostError(address) from error
-                looked = time.monotonic()
-        except (OSError, RuntimeError) as error:
-            raise LostError(address) from error
-    raise LostError(address)
-
-
-def nbytes(thing: Any) -> int:
-    """Bytes of all arrays and packed lists in something that is sent."""
-    if isinstance(thing, np.ndarray):
-        return thing.nbytes
-    if isinstance(thing, bytes):
-        return len(thing)
-    if isinstance(thing, tuple | list):
-        return sum(map(nbytes, thing))
-    if is_dataclass(thing):
-        return sum(nbytes(getattr(thing, field.name)) for field in fields(thing))
-    return sum(map(nbytes, vars(thing).values())) if hasattr(thing, "__dict__") else 8

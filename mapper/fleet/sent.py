@@ -109,3 +109,16 @@ def _packed(array: NDArray[Any]) -> Any:
     if ascending:
         values = np.diff(values, prepend=np.int32(0))
     return Packed(pack(values), array.dtype.str, least, ascending)
+
+
+def nbytes(thing: Any) -> int:
+    """Bytes of all arrays and packed lists in something that is sent."""
+    if isinstance(thing, np.ndarray):
+        return thing.nbytes
+    if isinstance(thing, bytes):
+        return len(thing)
+    if isinstance(thing, tuple | list):
+        return sum(map(nbytes, thing))
+    if is_dataclass(thing):
+        return sum(nbytes(getattr(thing, field.name)) for field in fields(thing))
+    return sum(map(nbytes, vars(thing).values())) if hasattr(thing, "__dict__") else 8

@@ -12,9 +12,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from mapper.fleet.engine import LostError, new_account
 from mapper.fleet.exchange import Exchange, Lists, Sorted
 from mapper.fleet.owner import Owner
-from mapper.fleet.remote import LostError, RemoteFleet, new_account
+from mapper.fleet.remote import RemoteFleet
 from mapper.fleet.shard import Shard
 from mapper.fleet.shared import SharedFolder
 from mapper.fleet.workers import RowSource
@@ -71,6 +72,20 @@ def brought_together(label: int, rows: Callable[[], Lists], given: NDArray[np.in
     return label, found, given.tolist()
 
 
+REACHED: dict[tuple[str, str], _Reached] = {}
+"""Owners by the folder of their engine and their address."""
+
+
+class Near(NamedTuple):
+    """An owner as others reach it; see `Reach`."""
+
+    folder: str
+    address: str
+
+    def relay(self, *arguments: Any) -> Any:
+        return REACHED[self].relay(*arguments)
+
+
 class StandIn(Closing):
     """Owners with copies of all that they are given; see `Engine`.
 
@@ -108,7 +123,11 @@ class StandIn(Closing):
         self._owners.append(owner)
         if (error := owner.open().error) is not None:
             raise error
-        return _Reached(self, address, owner)
+        reached = REACHED[str(self._folder), address] = _Reached(self, address, owner)
+        return reached
+
+    def reach(self, address: str, _: Any) -> Near:
+        return Near(str(self._folder), address)
 
     def account(self, _: str, **amounts: float) -> None:
         for name, amount in amounts.items():

@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mapper.fleet.remote import nbytes
-from mapper.fleet.sent import received, to_send, total_to_send
+from mapper.fleet.sent import nbytes, received, to_send, total_to_send
 from mapper.partitioning.kway_refinement import Moves
 from mapper.partitioning.label_propagation import Wishes
 
