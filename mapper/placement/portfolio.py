@@ -29,11 +29,10 @@ from mapper.placement.region import Region
 from mapper.placement.spectral import Search, SpectralPlacer
 from mapper.placement.terminal_bisection import BisectionPlacer, CutEffort
 from mapper.runtime.callbacks import OnPlacement, ignore
+from mapper.runtime.time_plan import GROWTH, STANDARD
 from storage.parallel import map_ordered
 
 FEW = 2048  # groups below which the work of the annealing shrinks with them
-STANDARD = 4096  # groups; for more the work of the annealing grows with this power of them
-GROWTH = 0.65
 LONG = 20e6  # nanoseconds of an annealing from which several are done side by side
 SMALL = 1100  # groups up to which several annealings are run
 MOST = 1000.0  # proposals per group and temperature, then
