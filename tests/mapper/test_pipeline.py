@@ -19,9 +19,8 @@ from mapper.graph.contraction import contract
 from mapper.pipeline import map_network
 from mapper.results.loads import TRAFFIC
 from mapper.results.mapping import Mapping
-from mapper.results.mapping_file import save_mapping
+from mapper.results.mapping_file import MAPPING, save_mapping
 from mapper.results.output import (
-    MAPPING,
     REPORT,
     SCRATCH,
     make_report,
