@@ -46,15 +46,28 @@ class Flows:
     costs: Costs
 
 
+def _walks(chip: Chip, used: Int64Array) -> Walks:
+    """For all offsets that ways between these cores may have, cores of a torus all of its length.
+
+    Where steps cost different amounts the way round may pass more routers than lie between.
+    """
+    wide, tall = (1, 1) if chip.machine is None else chip.machine.tile_size
+    torus = "" if chip.machine is None else chip.machine.torus
+    columns, rows = chip.routers
+    y, x = used // chip.width // tall, used % chip.width // wide
+    return Walks.within(
+        rows if "y" in torus else int(np.ptp(y)) + 1,
+        columns if "x" in torus else int(np.ptp(x)) + 1,
+    )
+
+
 def follow(chip: Chip, pairs: PairTable, used: Int64Array, threads: int = 1) -> Flows:
     """Send the traffic of all core pairs through the mesh.
 
     ``used`` holds the ids of the cores that pairs name. Raises ChipError if weight * hops exceeds
     2^62.
     """
-    wide, tall = (1, 1) if chip.machine is None else chip.machine.tile_size
-    y, x = used // chip.width // tall, used % chip.width // wide
-    walks = Walks.within(int(np.ptp(y)) + 1, int(np.ptp(x)) + 1) if len(used) else None
+    walks = _walks(chip, used) if len(used) else None
     sample = choose_sample(chip, pairs, len(used), threads)
     profile = Profile.idle(chip)
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from chipsim.chip.machine import Block, Machine
@@ -22,9 +22,26 @@ from tests.chipsim.measured import score
 from tests.chipsim.strategies import Case, cases
 from tests.twins import chipsim as naive
 
+ROUND_THE_END = Case(  # three free steps round the end, where one between costs a half
+    Chip(
+        "torus",
+        4,
+        2,
+        neurons=1,
+        machine=Machine(4, 2, "x", (0, 0), chip=Block(2, 2, 0.5), board=Block(4, 2, 0)),
+    ),
+    core=[1, 0, 2],
+    edges=[(0, 2, 1)],
+    sizes=[0, 0, 0],
+    rates=None,
+    undirected=False,
+    cuts=[],
+)
+
 
 @settings(max_examples=400, deadline=None)
 @given(cases(), st.sampled_from([0.03, 0.3, 1.0]))
+@example(ROUND_THE_END, 0.03)
 def test_metrics_match_twin(case: Case, tick: float) -> None:
     """With rates at which links are busy for some of the time; trees and packets alike."""
     time = ChipTime(tick=tick, link=case.chip.time.link if case.chip.time else 1.0)
