@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-SHARD_ENTRIES = 1 << 23  # of the rows of a shard, about; of an owner in one window
-LEAST_SHARDS = 256  # where there are as many chunks, so that owners have about the same
+from mapper.runtime.worker_plan import LEAST_SHARDS, SHARD_ENTRIES
+
 MOST_SHARDS = 1 << 16
 
 

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from mapper.fleet.shards import MOST_SHARDS, SHARD_ENTRIES
+from mapper.fleet.shards import MOST_SHARDS
 from mapper.graph.rows import Rows
+from mapper.runtime.worker_plan import SHARD_ENTRIES
 
 STEPS = 24  # of a pass; fewer moves at once leave longer waits for slack
 LEAST_CHUNKS = 4  # of a step: more than threads, and some that others may change places with

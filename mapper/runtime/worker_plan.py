@@ -27,10 +27,10 @@ from storage.store.network import NetworkFile
 
 INTERPRETER = 280 << 20  # resident: Python, the engine, the compiled kernels, and their libraries
 TERMINATE = 0.95  # of its memory, above which a worker is ended
-SHARD_ENTRIES = 1 << 23  # whose results a worker holds at a time
+SHARD_ENTRIES = 1 << 23  # of a shard, about: a worker holds the results of so many at a time
 RESULT_BYTES = 8  # of an entry in packed results, at most
 SECTION_BYTES = 6  # of an entry of a shard in a run file, packed, and as it is held
-LEAST_SHARDS = 256  # of a network, but for small ones
+LEAST_SHARDS = 256  # where there are as many chunks, so that workers have about the same
 CUT_BYTES = 32  # of an entry of a block that is cut: the rows, those of a piece, coarse levels
 HOME_BYTES = 32  # of a neuron on the worker where its block is cut
 EXCHANGED_SHARE = 4  # this part of a worker's memory is for rows that come from others

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from mapper.fleet.ledger import Delta, Ledger, updated
 from mapper.fleet.shard import State
-from mapper.fleet.shards import MOST_SHARDS, SHARD_ENTRIES, Shards
+from mapper.fleet.shards import MOST_SHARDS, Shards
+from mapper.runtime.worker_plan import SHARD_ENTRIES
 
 few = settings(max_examples=60, deadline=None)
 
