@@ -21,7 +21,7 @@ from mapper.graph.affinity import sum_by_part
 from mapper.graph.csr import Chunk
 from mapper.graph.rows import Rows
 from mapper.partitioning.pass_steps import steps_of
-from mapper.partitioning.wishes import Labels, join_in_order, join_together
+from mapper.partitioning.wishes import Labels, join_in_order, join_together, label_ranges
 from mapper.runtime.callbacks import Advance, ignore
 from mapper.runtime.random import mixed
 from mapper.runtime.threads import ThreadTeam
@@ -65,19 +65,24 @@ def _propose(chunk, sizes, labels, limit, seed, affinity, connected, target):
 
 
 @njit(cache=True, nogil=True)
-def _match_two_hop(sizes, labels, limit, waiting):
+def _match_two_hop(sizes, labels, limit, favourites, waiting):
     """Join single vertices that like the same cluster (or nothing) pairwise or in groups.
 
-    Vertices that like the same one meet in ascending order; those of others are none of theirs.
+    Vertices that like the same one meet in ascending order; those of others are none of theirs,
+    so ranges of favourites may be matched at the same time, if no vertex has size 0.
+    favourites : range of those to be matched; the last one, `vertices`, stands for none
     waiting : scratch, shape (vertices + 1,), filled with -1; last place for those without any
     """
     cluster, cluster_sizes, favourite = labels.cluster, labels.size, labels.favourite
     none = waiting.size - 1
+    low, high = favourites
     for v in range(sizes.size):
+        at = favourite[v] if favourite[v] >= 0 else none
+        if at < low or at >= high:
+            continue
         own = cluster[v]
         if cluster_sizes[own] != sizes[v]:
             continue
-        at = favourite[v] if favourite[v] >= 0 else none
         other = waiting[at]
         if other >= 0 and other != own and cluster_sizes[other] + sizes[v] <= limit:
             cluster_sizes[other] += sizes[v]
@@ -106,7 +111,7 @@ def cluster_vertices(
     labels = start_clusters(rows)
     for index in range(rounds):
         propagate(rows, labels, limit, seed, index, team, advance)
-    return number_clusters(rows, labels, limit)
+    return number_clusters(rows, labels, limit, team)
 
 
 def start_clusters(rows: Rows) -> Labels:
@@ -157,7 +162,8 @@ def propagate(
     n = rows.vertices
     rng = np.random.default_rng([seed, index])
     salt = int(rng.integers(2**62))
-    joined = np.full(n, -1, np.int32) if rows.at_hand else np.zeros(n, np.bool_)
+    stamps = np.full(n if rows.at_hand else 0, -1, np.int32)
+    joined = np.zeros(0 if rows.at_hand else n, np.bool_)
     fleet = fleet_of(rows, team)
     fleet.begin(State(labels.cluster, labels.size, rows.sizes))
     moves = 0
@@ -168,17 +174,25 @@ def propagate(
         vertices = np.concatenate([one.vertices for one in found])
         targets = np.concatenate([one.targets for one in found])
         if rows.at_hand:
-            moves += join_in_order(vertices, targets, rows.sizes, labels, limit, joined, stamp)
+            moves += join_in_order(vertices, targets, rows.sizes, labels, limit, stamps, stamp)
         else:
-            moves += join_together(vertices, targets, rows.sizes, labels, limit, salt, joined)
+            moves += join_together(vertices, targets, rows.sizes, labels, limit, salt, joined, team)
         fleet.settled(vertices)
     return moves
 
 
-def number_clusters(rows: Rows, labels: Labels, limit: int) -> tuple[NDArray[np.int32], int]:
+def number_clusters(
+    rows: Rows, labels: Labels, limit: int, team: ThreadTeam
+) -> tuple[NDArray[np.int32], int]:
     """Match what stayed single, then number the clusters."""
+    sizes = rows.sizes
     waiting = np.full(rows.vertices + 1, -1, np.int32)
-    _match_two_hop(rows.sizes, labels, limit, waiting)
+    # Vertices without any size may be single together: what they hold does not tell.
+    threads = team.threads if sizes.min(initial=1) > 0 else 1
+    team.map(
+        lambda some: _match_two_hop(sizes, labels, limit, some, waiting),
+        label_ranges(waiting.size, sizes.size, threads),
+    )
     used = np.zeros(rows.vertices, np.bool_)
     used[labels.cluster] = True
     number = np.cumsum(used, dtype=np.int32) - np.int32(1)

@@ -75,7 +75,7 @@ def cluster_rows(
         for index in range(settings.cluster_rounds):
             moves = propagate(rows, labels, limit, seed, index, team, monitor.advance)
             monitor.note(f"round {index + 1}: {moves:,} of {rows.vertices:,} vertices moved")
-        return {"cluster": number_clusters(rows, labels, limit)[0]}
+        return {"cluster": number_clusters(rows, labels, limit, team)[0]}
 
     return steps.run_once(name, cluster)["cluster"]
 

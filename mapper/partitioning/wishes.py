@@ -1,12 +1,13 @@
 """Which wishes of vertices for other clusters are granted, once those of a step are known.
 
-`join_together` is defined without any order of the wishes: they may be settled by ranges of labels,
-by whoever has them. `join_in_order` lets each vertex see where those before it went, which takes
-one hand but fewer rounds; it is for graphs in memory.
+`join_together` is defined without any order of the wishes, so threads settle ranges of labels.
+`join_in_order` lets each vertex see where those before it went, which takes one hand but fewer
+rounds; it is for graphs in memory.
 """
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -14,6 +15,9 @@ from numba import njit
 from numpy.typing import NDArray
 
 from mapper.runtime.random import mixed
+from mapper.runtime.threads import ThreadTeam
+
+WORTH_SHARING = 1 << 16  # wishes, or vertices; threads hand over fewer for longer than they work
 
 
 class Labels(NamedTuple):
@@ -53,7 +57,47 @@ def join_in_order(vertices, targets, sizes, labels, limit, joined, stamp):
 
 
 @njit(cache=True, nogil=True)
-def join_together(vertices, targets, sizes, labels, limit, salt, joined):
+def _grant(vertices, targets, sizes, held, limit, labels, granted, joined):
+    """Rule 1 for a range of labels; `granted` of each wish becomes 1 where it is."""
+    low, high = labels
+    for i in range(vertices.size):
+        to = targets[i]
+        if to < low or to >= high:
+            continue
+        size = sizes[vertices[i]]
+        if held[to] > 0 and held[to] + size <= limit:
+            held[to] += size
+            joined[to] = True
+            granted[i] = 1
+
+
+@njit(cache=True, nogil=True)
+def _withdraw(vertices, targets, sizes, clusters, salt, labels, granted, joined):
+    """Rule 2, and what a range of labels holds then; `granted` of a withdrawn wish becomes 2."""
+    low, high = labels
+    cluster, held = clusters.cluster, clusters.size
+    for i in range(vertices.size):
+        if granted[i] == 0:
+            continue
+        to, own, size = targets[i], cluster[vertices[i]], sizes[vertices[i]]
+        stays = joined[own] and mixed(own, 0, salt) > mixed(to, 0, salt)
+        if stays and low <= to < high:
+            held[to] -= size
+            granted[i] = 2
+        elif not stays and low <= own < high:
+            held[own] -= size
+
+
+def join_together(
+    vertices: NDArray[np.int32],
+    targets: NDArray[np.int32],
+    sizes: NDArray[np.int64],
+    labels: Labels,
+    limit: int,
+    salt: int,
+    joined: NDArray[np.bool_],
+    team: ThreadTeam,
+) -> int:
     """Let vertices move to their targets, all at once; returns how many did.
 
     vertices : ascending; joined : ndarray[bool], shape (labels,), scratch, False on entry and exit
@@ -63,26 +107,27 @@ def join_together(vertices, targets, sizes, labels, limit, salt, joined):
     2. A granted wish is withdrawn if the own label of its vertex granted one, too, and has the
        larger hash: so of two single vertices that choose each other one stays.
     3. All others take effect together.
+
+    Each thread settles a range of labels, and looks at all wishes for those that concern it.
     """
-    cluster, cluster_sizes = labels.cluster, labels.size
-    granted = np.zeros(vertices.size, np.bool_)
-    for i in range(vertices.size):
-        to, size = targets[i], sizes[vertices[i]]
-        if cluster_sizes[to] > 0 and cluster_sizes[to] + size <= limit:
-            cluster_sizes[to] += size
-            joined[to] = granted[i] = True
-    moved = 0
-    for i in range(vertices.size):
-        if not granted[i]:
-            continue
-        v, to = vertices[i], targets[i]
-        own = cluster[v]
-        if joined[own] and mixed(own, 0, salt) > mixed(to, 0, salt):
-            cluster_sizes[to] -= sizes[v]
-        else:
-            cluster_sizes[own] -= sizes[v]
-            cluster[v] = to
-            moved += 1
-    for to in targets:
-        joined[to] = False
-    return moved
+    ranges = label_ranges(joined.size, vertices.size, team.threads)
+    granted = np.zeros(vertices.size, np.uint8)
+    team.map(
+        lambda some: _grant(vertices, targets, sizes, labels.size, limit, some, granted, joined),
+        ranges,
+    )
+    team.map(
+        lambda some: _withdraw(vertices, targets, sizes, labels, salt, some, granted, joined),
+        ranges,
+    )
+    moving = granted == 1
+    labels.cluster[vertices[moving]] = targets[moving]
+    joined[targets] = False
+    return int(np.count_nonzero(moving))
+
+
+def label_ranges(labels: int, work: int, threads: int) -> list[tuple[int, int]]:
+    """Ranges of labels, one for each thread if there is enough work to share."""
+    shares = threads if work >= WORTH_SHARING else 1
+    edges = [labels * share // shares for share in range(shares + 1)]
+    return list(pairwise(edges))

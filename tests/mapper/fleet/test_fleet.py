@@ -372,7 +372,7 @@ def test_any_cut_makes_the_same_clusters(
     def clusters(rows: Rows, team: ThreadTeam) -> list[Any]:
         labels = start_clusters(rows)
         moves = [propagate(rows, labels, limit, seed, index, team) for index in range(3)]
-        return [moves, number_clusters(rows, labels, limit)[0].tolist(), labels.size.tolist()]
+        return [moves, number_clusters(rows, labels, limit, team)[0].tolist(), labels.size.tolist()]
 
     found, expected = both(rows, fleet, clusters)
     assert found == expected

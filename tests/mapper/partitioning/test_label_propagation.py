@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mapper.graph.rows import HeldRows, Rows, StreamedRows
+from mapper.partitioning import wishes
 from mapper.partitioning.label_propagation import (
     _match_two_hop,
     _propose,
@@ -17,7 +18,13 @@ from mapper.partitioning.label_propagation import (
     propagate,
     start_clusters,
 )
-from mapper.partitioning.wishes import Labels, join_in_order, join_together
+from mapper.partitioning.wishes import (
+    WORTH_SHARING,
+    Labels,
+    join_in_order,
+    join_together,
+    label_ranges,
+)
 from mapper.runtime.threads import ThreadTeam
 from tests.mapper.helpers import adjacency, grid_graph, random_graph, random_parts, rows_of
 from tests.twins import streamed as naive
@@ -78,26 +85,28 @@ def some_steps(draw: st.DrawFn) -> Step:
     return Step(sizes, cluster, wishes, draw(st.integers(1, 12)), draw(st.integers(0, 2**62)))
 
 
-def settled(step: Step) -> tuple[np.ndarray, np.ndarray, int]:
+def settled(step: Step, threads: int = 1) -> tuple[np.ndarray, np.ndarray, int]:
     """Clusters, what they hold, and moves, once the wishes are settled together."""
     n, sizes = len(step.sizes), np.array(step.sizes)
     held = np.bincount(step.cluster, weights=sizes, minlength=n).astype(np.int64)
     labels = Labels(np.array(step.cluster, np.int32), held, np.empty(0, np.int32))
     vertices, targets = np.array(sorted(step.wishes), np.int32).reshape(-1, 2).T.copy()
     joined = np.zeros(n, np.bool_)
-    moved = join_together(vertices, targets, sizes, labels, step.limit, step.salt, joined)
+    with pytest.MonkeyPatch.context() as patch, ThreadTeam(threads) as team:
+        patch.setattr(wishes, "WORTH_SHARING", 1)
+        moved = join_together(vertices, targets, sizes, labels, step.limit, step.salt, joined, team)
     assert not joined.any()
-    return labels.cluster, held, int(moved)
+    return labels.cluster, held, moved
 
 
 @settings(deadline=None)  # the first call compiles
-@given(some_steps())
-def test_wishes_are_settled_together(step: Step) -> None:
-    """As the twin does it, which sees the wishes in any order."""
+@given(some_steps(), st.integers(1, 4))
+def test_wishes_are_settled_together(step: Step, threads: int) -> None:
+    """As the twin does it, which sees the wishes in any order; by ranges, one a thread."""
     before = np.bincount(step.cluster, weights=step.sizes, minlength=len(step.sizes))
     held, cluster = before.astype(int).tolist(), list(step.cluster)
     moved = naive.join_together(dict(step.wishes), step.sizes, cluster, held, step.limit, step.salt)
-    found = settled(step)
+    found = settled(step, threads)
     assert (found[0].tolist(), found[1].tolist(), found[2]) == (cluster, held, moved)
 
 
@@ -145,7 +154,8 @@ def test_match_two_hop(seed: int) -> None:
     twin_cluster, twin_held = cluster.tolist(), held.tolist()
     before = np.maximum(held, limit)
     waiting = np.full(n + 1, -1, np.int32)
-    _match_two_hop(sizes, Labels(cluster, held, favourite), limit, waiting)
+    for some in label_ranges(n + 1, WORTH_SHARING, 3 if sizes.min() > 0 else 1):
+        _match_two_hop(sizes, Labels(cluster, held, favourite), limit, some, waiting)
     naive.match_two_hop(sizes.tolist(), twin_cluster, twin_held, limit, favourite.tolist())
     assert (cluster.tolist(), held.tolist()) == (twin_cluster, twin_held)
     assert held.tolist() == [int(sizes[cluster == c].sum()) for c in range(n)]
