@@ -5,9 +5,11 @@ from __future__ import annotations
 import logging
 import shlex
 import shutil
+import signal
 import time
 from contextlib import suppress
 from importlib import import_module
+from multiprocessing import resource_tracker
 from pathlib import Path
 from typing import Any
 
@@ -33,13 +35,36 @@ CLASSES = {
 
 
 def local_cluster(count: int, asked: Asked, folder: Path) -> LocalCluster:
-    """Processes of this machine; folder : for their rows."""
-    return LocalCluster(
-        n_workers=count, threads_per_worker=asked.threads or 1, processes=True,
+    """Processes of this machine; folder : for their rows.
+
+    Ctrl-C on the terminal reaches all processes. Only the driver is to hear it: it may need its
+    workers to end with what it has.
+    """
+    cluster = LocalCluster(
+        n_workers=0, threads_per_worker=asked.threads or 1, processes=True,
         host=HERE, dashboard_address=f"{HERE}:0", worker_dashboard_address=f"{HERE}:0",
         silence_logs=logging.CRITICAL,
         local_directory=str(folder), memory_limit=asked.memory or _machine_memory(),
     )  # fmt: skip
+    try:
+        cluster.sync(_block_interrupts)
+        cluster.scale(count)
+        cluster.wait_for_workers(count)
+    except BaseException:
+        cluster.close()
+        raise
+    return cluster
+
+
+async def _block_interrupts() -> None:
+    """Block SIGINT in this thread, which starts all processes: these inherit it.
+
+    Those that come in the place of lost ones do, too; to ignore it while the first ones start would
+    make this process deaf for as long.
+    """
+    if hasattr(signal, "pthread_sigmask"):  # not on Windows
+        resource_tracker.ensure_running()  # else a process started first unblocks it again
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
 
 
 def batch_cluster(system: str, asked: Asked, logs: Path) -> Any:

@@ -194,23 +194,31 @@ def test_a_full_disk(side: str, largest: int, where: str, fails: Callable[..., s
     assert "cannot write: File too large; nothing was kept, choose another place" in told
 
 
-def stopped(folder: Path, number: signal.Signals) -> tuple[int, str]:
-    """Exit code and last words of a command that gets a signal while it draws."""
+def stopped(folder: Path, number: signal.Signals, group: bool = False) -> tuple[int, str]:
+    """Exit code and last words of a command that gets a signal while it draws.
+
+    group : all its processes get it, as from a terminal
+    """
     words = ("generate", "cortex", "net.bin", "--side", "700", "--fanout", "60", "--workers", "2")
     with subprocess.Popen(
-        [sys.executable, "-c", PROGRAM, *words], cwd=folder, stderr=subprocess.PIPE, text=True
-    ) as driver:
+        [sys.executable, "-c", PROGRAM, *words], cwd=folder, stderr=subprocess.PIPE, text=True,
+        start_new_session=True,
+    ) as driver:  # fmt: skip
         while not list(folder.glob(f"net.bin{FOLDER}*/runs-*")):
             assert driver.poll() is None
             time.sleep(0.02)
-        driver.send_signal(number)
+        if group:
+            os.killpg(driver.pid, number)
+        else:
+            driver.send_signal(number)
         _, told = driver.communicate(timeout=60)
     return driver.returncode, told
 
 
-def test_an_interrupted_command_leaves_nothing(folder: Path) -> None:
+@pytest.mark.parametrize("group", [False, True], ids=["driver", "terminal"])
+def test_an_interrupted_command_leaves_nothing(folder: Path, group: bool) -> None:
     expected = 130, "mapper generate: interrupted; nothing was kept\n"
-    assert stopped(folder, signal.SIGINT) == expected
+    assert stopped(folder, signal.SIGINT, group) == expected
     assert list(folder.iterdir()) == []
 
 
