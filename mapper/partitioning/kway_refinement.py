@@ -33,13 +33,19 @@ from mapper.runtime.callbacks import Advance, ignore
 from mapper.runtime.threads import ThreadTeam, WorkspacePool
 
 BEHIND = 1  # steps that are looked at before the moves of one take effect, of rows not at hand
+STRAY = 4  # times as much as to its own part, a vertex is connected to another: it has lost its way
 SWAPS_TRIED = 16  # waiting vertices that are looked at for a partner
 
 
 @njit(cache=True, nogil=True)
-def _best_moves(chunk, part, block_weights, affinity, connected, table):
+def _best_moves(chunk, part, block_weights, room, affinity, connected, table):
     """Vertices of a chunk that are connected more to another part than to their own.
 
+    A stray, connected to another part `STRAY` times as much, goes to the best part that has room,
+    if that is better than its own: its best one is full for as long as all others in it are at
+    home, and to wait for it costs more than a part nearby.
+
+    room : weight up to which a part has room for strays, shape (parts,); -1 where none has
     affinity : scratch per part, zero on entry and exit; connected : scratch
     table : filled, see `Moves`; heaviest is the weight of the heaviest connection to the target
     Returns how many there are, the weight to other parts, and all weight.
@@ -71,6 +77,19 @@ def _best_moves(chunk, part, block_weights, affinity, connected, table):
         outside += elsewhere
         everything += elsewhere + here
         if most > here:
+            if most >= STRAY * here and block_weights[best] >= room[best] >= 0:
+                count = sum_by_part(row, row_weights, part, affinity, connected)
+                affinity[own] = 0
+                most_there = here
+                for t in range(count):
+                    k = np.uint32(connected[t])
+                    p = np.int64(affinity[k])
+                    affinity[k] = 0
+                    if p > most_there and block_weights[k] < room[k]:
+                        best = k
+                        most_there = p
+                if most_there > here:
+                    most = most_there
             vertices[found] = v
             target[found] = best
             gain[found] = most - here
@@ -177,7 +196,9 @@ class Seeker(ABC):
 class SeekCut(Seeker):
     """The part that a vertex is connected to most."""
 
-    def __init__(self, parts: int) -> None:
+    def __init__(self, parts: int, room: NDArray[np.int64] | None = None) -> None:
+        """room : that parts have for strays, see `_best_moves`; None if strays wait as others do"""
+        self._room = np.full(parts, -1) if room is None else room
         self._workspaces = WorkspacePool(partial(by_label, parts, np.int32))
 
     def seek(
@@ -186,7 +207,7 @@ class SeekCut(Seeker):
         table = np.empty((4, chunk.vertices), np.int32)
         with self._workspaces.borrow() as (affinity, connected):
             found, outside, everything = _best_moves(
-                chunk, part, block_weights, affinity, connected, table
+                chunk, part, block_weights, self._room, affinity, connected, table
             )
         return Moves(table[:, :found], outside, everything)
 

@@ -26,7 +26,7 @@ from mapper.graph.by_label import sums_by_label
 from mapper.graph.rows import Rows, StreamedRows, copied, hold
 from mapper.graph.sampled_contraction import contract_sampled, sampling_threshold
 from mapper.partitioning.deep import DeepEffort, block_bounds, partition_in_memory
-from mapper.partitioning.kway_refinement import refine_round
+from mapper.partitioning.kway_refinement import SeekCut, Seeker, refine_round
 from mapper.partitioning.levels import Level, cluster_rows, clustered_enough, sample_at
 from mapper.partitioning.multilevel_bisection import BisectionEffort
 from mapper.partitioning.rebalance import balance, enforce_capacity
@@ -121,6 +121,9 @@ def partition_streamed(task: Task, context: Context) -> tuple[NDArray[np.int32],
             settings.refinement_passes,
             6,
             context,
+            # Blocks that are far apart may share a core, or a neuron ends in one of them: few, but
+            # the hops of each grow with the chip.
+            SeekCut(task.cores, room=capacities),
         )
         monitor.observer.on_partition(part)
     return numbered(part, task.cores)
@@ -178,8 +181,9 @@ def _refine(
     passes: int,
     step: int,
     context: Context,
+    seeker: Seeker | None = None,
 ) -> NDArray[np.int32]:
-    """Some passes of k-way refinement, each of them a step."""
+    """Some passes of k-way refinement, each of them a step; seeker : see `refine_round`."""
     settings, _, steps, monitor, team = context
     rows = task.rows
     monitor.expect(passes * rows.entries)
@@ -187,8 +191,9 @@ def _refine(
 
         def once(part: NDArray[np.int32] = part, index: int = index) -> Arrays:
             found = refine_round(
-                rows, part, capacities, floor, settings.seed_of(step), index, team, monitor.advance
-            )
+                rows, part, capacities, floor, settings.seed_of(step), index, team,
+                monitor.advance, seeker,
+            )  # fmt: skip
             share = found.outside / max(1, found.everything)
             monitor.note(f"pass {index + 1}: {found.moves:,} moves, cut fraction was {share:.4f}")
             return {"part": part, "moves": np.array([found.moves], np.int64)}

@@ -181,10 +181,17 @@ def least_threshold(counts: Sequence[int], entries: int) -> int:
 
 
 def best_moves(
-    first: int, block: Adjacency, part: Sequence[int], load: Sequence[int]
+    first: int,
+    block: Adjacency,
+    part: Sequence[int],
+    load: Sequence[int],
+    room: Sequence[int] | None = None,
 ) -> tuple[list[tuple[int, int, int, int]], int, int]:
     """(vertex, target, gain, heaviest connection to the target) of all that would move, the
-    weight to other parts, all weight."""
+    weight to other parts, all weight.
+
+    room : of each part; strays, with four times the weight to another part, look for some
+    """
     moves, outside, everything = [], 0, 0
     for v, links in enumerate(block, first):
         pull = positive_pulls(links, part)
@@ -193,6 +200,9 @@ def best_moves(
         everything += sum(pull.values()) + here
         best = max(pull, key=lambda k: (pull[k], -load[k]), default=-1)
         if best >= 0 and pull[best] > here:
+            if room is not None and pull[best] >= 4 * here and load[best] >= room[best]:
+                roomy = [k for k in pull if load[k] < room[k] and pull[k] > here]
+                best = max(roomy, key=lambda k: pull[k], default=best)
             heaviest = max(w for u, w in links if part[u] == best)
             moves.append((v, best, pull[best] - here, heaviest))
     return moves, outside, everything

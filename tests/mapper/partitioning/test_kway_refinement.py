@@ -35,12 +35,13 @@ from tests.twins.partitioning import cut
 
 
 def found_moves(
-    rows: Rows, index: int, part: np.ndarray, load: np.ndarray
+    rows: Rows, index: int, part: np.ndarray, load: np.ndarray, room: np.ndarray | None = None
 ) -> tuple[list[tuple[int, ...]], int, int]:
     chunk = rows.read(index)
     pull, touched = np.zeros(load.size, np.int32), np.empty(load.size, np.int32)
     moves = np.empty((4, chunk.vertices), np.int32)
-    found, outside, everything = _best_moves(chunk, part, load, pull, touched, moves)
+    room = np.full(load.size, -1) if room is None else room
+    found, outside, everything = _best_moves(chunk, part, load, room, pull, touched, moves)
     assert not pull.any()
     return [tuple(move) for move in moves[:, :found].T.tolist()], outside, everything
 
@@ -51,6 +52,7 @@ def test_best_moves(seed: int) -> None:
     n, parts = int(rng.integers(1, 60)), int(rng.integers(1, 7))
     graph = random_graph(rng, n, largest=3, sizes=3, block_size=8)
     part, load = random_parts(rng, graph, parts)
+    room = load + rng.integers(0, 2, parts)  # half of the parts are full
     for rows in (rows_of(graph), StreamedRows(graph, graph.vertex_sizes(), 0)):
         outside = 0
         for index in range(rows.chunks):
@@ -58,6 +60,8 @@ def test_best_moves(seed: int) -> None:
             links = adjacency(chunk.indptr, chunk.ids, chunk.weights)
             expected = naive.best_moves(chunk.first, links, part.tolist(), load.tolist())
             assert found_moves(rows, index, part, load) == expected
+            some = naive.best_moves(chunk.first, links, part.tolist(), load.tolist(), room.tolist())
+            assert found_moves(rows, index, part, load, room) == some
             outside += expected[1]
         assert outside == 2 * cut(lists_of(graph), part.tolist())
 
@@ -219,6 +223,20 @@ def test_one_vertex_at_a_time_never_worsens(seed: int, monkeypatch: pytest.Monke
             before = cut(lists, part.tolist())
             done = refine_round(rows, part, room, floor, seed, index, team)
             assert cut(lists, part.tolist()) <= before - done.moves
+
+
+def test_a_stray_goes_where_there_is_room() -> None:
+    """Its best part is full; of the others it takes the one that it is connected to most."""
+    graph = MemoryGraph.from_edges(5, [0, 0, 0, 0], [1, 2, 3, 4], [9, 5, 6, 1])
+    part, load = np.array([0, 1, 2, 3, 0], np.int32), np.array([2, 1, 1, 1])
+    links = found_moves(rows_of(graph), 0, part, load, np.array([2, 1, 2, 2]))
+    assert links[0][0] == (0, 3, 5, 6)
+    assert found_moves(rows_of(graph), 0, part, load)[0][0] == (0, 1, 8, 9)
+    full = np.array([2, 1, 1, 1])  # nowhere else is any: it waits for the best
+    assert found_moves(rows_of(graph), 0, part, load, full)[0][0] == (0, 1, 8, 9)
+    graph = MemoryGraph.from_edges(5, [0, 0, 0, 0], [1, 2, 3, 4], [9, 5, 6, 3])  # no stray
+    links = found_moves(rows_of(graph), 0, part, load, np.array([2, 1, 2, 2]))
+    assert links[0][0] == (0, 1, 6, 9)
 
 
 class Watched(SeekCut):
