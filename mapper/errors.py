@@ -36,8 +36,20 @@ class CannotResumeError(MapperError):
     """What was left of an earlier run belongs to another network or other settings."""
 
 
+RESUME = "go on with --resume"  # what a `ResumableError` advises
+
+
 class ResumableError(MapperError):
     """What works for the run is gone; the steps that it has finished stay for --resume."""
+
+
+@contextmanager
+def nothing_kept() -> Iterator[None]:
+    """Of what keeps nothing to go on from, the advice to resume is that to begin again."""
+    try:
+        yield
+    except ResumableError as error:
+        raise MapperError(str(error).replace(RESUME, "begin again")) from error
 
 
 @contextmanager

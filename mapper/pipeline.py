@@ -54,6 +54,7 @@ from mapper.runtime.stopping import Stop, StoppedError
 from mapper.runtime.threads import ThreadTeam
 from mapper.scoring.measure import measure_network
 from mapper.scoring.stage_costs import StageCosts
+from mapper.scoring.worked import sweep_on
 from mapper.settings import Settings
 from storage.graph import Graph
 from storage.scratch.scratch import Scratch
@@ -76,7 +77,8 @@ def map_network(
 
     constraints : neurons that are pinned to a core or kept together
     plan : of the memory, if it has been made already
-    workers : look at the rows of the network, if the plan streams them (`looked_at_here`)
+    workers : look at the rows of the network, if the plan streams them (`looked_at_here`), and at
+        its synapses in the end
     Raises `DoesNotFitError` if a limit of the chip cannot be kept. Ctrl-C, once all neurons have
     cores within the limits, ends it with the best mapping so far; before, it is raised.
     """
@@ -138,8 +140,12 @@ def map_network(
             found = _kept(monitor.stop, plan.threads)
         with monitor.stage("score"):
             monitor.expect(network.connections)
-            threads = plan.threads
-            traffic = measure_network(network, chip, found, threads, scratch.path, monitor.advance)
+            swept = None
+            if workers is not None:
+                swept = sweep_on(workers, network, chip, found, monitor)
+            traffic = measure_network(
+                network, chip, found, plan.threads, scratch.path, monitor.advance, swept
+            )
             for one in costs:
                 one.settle(traffic)
             broken = violations(chip, traffic.usage)

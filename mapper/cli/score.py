@@ -36,10 +36,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     from chipsim.chip.limits import violations
     from chipsim.traffic.metrics import summarise
+    from mapper.errors import nothing_kept
     from mapper.evaluation.mapped import open_mapped
     from mapper.results.output import network_facts
     from mapper.results.tables import quality
+    from mapper.runtime.monitor import Monitor
     from mapper.scoring.measure import measure_network
+    from mapper.scoring.worked import sweep_on
 
     chip, threads = common.chip_of(options), common.threads_of(options)
     with common.open_network(options, options.network) as network:
@@ -49,8 +52,11 @@ def run(options: argparse.Namespace) -> int:
             if whole is not network and options.workers is not None:
                 terminal.say(options, "note: --workers is not used: split neurons are scored here")
                 options.workers = None
-            with worker_options.ranges_of(options) as ranges:
-                traffic = measure_network(whole, chip, core, threads, ranges=ranges)
+            with worker_options.workers_of(options) as workers, nothing_kept():
+                swept = None
+                if workers is not None:
+                    swept = sweep_on(workers, network, chip, core, Monitor())
+                traffic = measure_network(whole, chip, core, threads, swept=swept)
         about = network_facts(network, options.network)
     broken = violations(chip, traffic.usage)
     metrics = summarise(chip, traffic)

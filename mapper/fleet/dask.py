@@ -23,7 +23,7 @@ import dask
 import numpy as np
 from distributed import Actor, CancelledError, Client, KilledWorker
 
-from mapper.errors import MapperError, ResumableError, UsageError
+from mapper.errors import RESUME, MapperError, ResumableError, UsageError, nothing_kept
 from mapper.fleet.clusters import COMES_WITHIN, batch_cluster, local_cluster, submit
 from mapper.fleet.engine import LostError, new_account, result_of
 from mapper.fleet.engine_settings import KEEP, MALLOC, SETTINGS
@@ -84,7 +84,7 @@ class DaskWorkers(Closing):
         self.stages: dict[str, dict[str, float]] = {}
         self.lost: list[str] = []
         self.moved = 0
-        self._fleets: list[RemoteFleet] = []
+        self._fleet: RemoteFleet | None = None
         self._peaks: dict[str, int] = {}
 
     def _connect(self, asked: Asked, folder: Path) -> Client:
@@ -259,7 +259,7 @@ class DaskWorkers(Closing):
     def _gone(self, client: Client) -> ResumableError:
         return ResumableError(
             f"--workers: the scheduler at {client.scheduler.address} is gone; start another "
-            "and go on with --resume"
+            f"and {RESUME}"
         )
 
     def addresses(self) -> list[str]:
@@ -288,19 +288,21 @@ class DaskWorkers(Closing):
         return self._shared
 
     def fleet(self, source: RowSource, chunks: int, entries: int, monitor: Monitor) -> RemoteFleet:
-        made = RemoteFleet(self, source, chunks, entries, monitor)
-        self._fleets.append(made)
-        return made
+        if self._fleet is not None:
+            self._fleet.close()  # its state and rows are needed no more
+        self._fleet = RemoteFleet(self, source, chunks, entries, monitor)
+        return self._fleet
 
     def own(self, address: str, source: RowSource) -> Any:
         about_it = self.workers().get(address)
         if about_it is None:
             raise LostError(address)
         folder = self._folder or about_it["local_directory"]
+        place = self.shared.place if source.exchanged else None
         try:
             with self.client.as_current():  # the actor takes the client that it finds
                 made = self.client.submit(
-                    Owner, source, about_it["nthreads"], folder, self.shared.place, actor=True,
+                    Owner, source, about_it["nthreads"], folder, place, actor=True,
                     workers=[address], allow_other_workers=False, pure=False,
                 )  # fmt: skip
                 owner = result_of(made, address, self)
@@ -327,20 +329,26 @@ class DaskWorkers(Closing):
         ends = np.linspace(0, count, min(max(1, count), pieces) + 1).astype(int).tolist()
         with self.client.as_current(), warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # that mappings are large
+            given = [self._once(one) for one in arguments]
             futures = [
-                self.client.submit(work, range(low, high), *arguments, pure=False, retries=0)
+                self.client.submit(work, range(low, high), *given, pure=False, retries=0)
                 for low, high in pairwise(ends)
             ]
         try:
-            while futures:
-                yield self._result(futures.pop(0))
-        except ResumableError as error:  # nothing of this is kept
-            raise MapperError(
-                f"--workers: the scheduler at {self.client.scheduler.address} is gone; start "
-                "another and begin again"
-            ) from error
+            with nothing_kept():
+                while futures:
+                    yield self._result(futures.pop(0))
         finally:
             _quietly(lambda: self.client.cancel(futures, force=True))
+
+    def _once(self, argument: Any) -> Any:
+        """An array as the result of a task, which goes to each worker once, not with each range.
+
+        It is made again where the workers that have it are lost. Others stay as they are.
+        """
+        if not isinstance(argument, np.ndarray):
+            return argument
+        return self.client.submit(_itself, argument, pure=False)
 
     def _require_seen(self, path: Path) -> None:
         """Raise `UsageError` if a worker does not see a path; who is lost is replaced later."""
@@ -400,9 +408,13 @@ class DaskWorkers(Closing):
         }
 
     def close(self) -> None:
-        for fleet in self._fleets:
-            fleet.close()
+        if self._fleet is not None:
+            self._fleet.close()
         self._held.close()
+
+
+def _itself(array: Any) -> Any:
+    return array
 
 
 def _quietly(close: Callable[[], None]) -> None:

@@ -14,11 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mapper.fleet.exchange import Basket, Exchange, finish_all
-from mapper.fleet.shard import Result, Shard, State, Work
+from mapper.fleet.shard import Result, Shard, State, Work, entries_of
 from mapper.runtime.callbacks import Advance, ignore
 from mapper.runtime.threads import ThreadTeam, WorkspacePool
 
 if TYPE_CHECKING:
+    from mapper.graph.csr import Chunk
     from mapper.graph.rows import Rows
 
 WORTH_A_THREAD = (
@@ -30,6 +31,16 @@ SLACK = 1.1  # times the share of entries that labels of one batch got, the next
 Int64 = NDArray[np.int64]
 Vertices = NDArray[np.int32] | slice
 """Some vertices, or a range of them."""
+
+
+class Gathering(Protocol):
+    """Adds up chunks."""
+
+    def add(self, chunk: Chunk) -> None:
+        """Take in one more; called by several threads at once."""
+
+    def result(self) -> Any:
+        """What they come to, once all are in."""
 
 
 class Fleet(Protocol):
@@ -79,6 +90,17 @@ class Fleet(Protocol):
 
         shape : of a total, ndarray[int64]; whole numbers, so that their order does not matter
         most : totals that a process may hold while it works; None for one a thread
+        """
+
+    def gather(
+        self,
+        make: Callable[..., Gathering],
+        *arguments: Any,
+        advance: Advance = ignore,
+    ) -> Iterator[Any]:
+        """What `make(shard, *arguments)` gathers of ranges of chunks, all of them once, in order.
+
+        How many ranges there are is up to who does it: what they give must add up to the same.
         """
 
     def exchange(self, exchange: Exchange, advance: Advance = ignore) -> Iterator[Any]:
@@ -162,6 +184,33 @@ class LocalFleet:
         while totals:
             found += totals.pop()
         return found
+
+    def gather(
+        self,
+        make: Callable[..., Gathering],
+        *arguments: Any,
+        advance: Advance = ignore,
+    ) -> Iterator[Any]:
+        yield self.gather_some(make, range(self._shard.rows.chunks), *arguments, advance=advance)
+
+    def gather_some(
+        self,
+        make: Callable[..., Gathering],
+        chunks: range,
+        *arguments: Any,
+        advance: Advance = ignore,
+    ) -> Any:
+        """The same of one range."""
+        found = make(self._shard, *arguments)
+
+        def one(index: int) -> int:
+            chunk = self._shard.rows.read(index)
+            found.add(chunk)
+            return entries_of(chunk)
+
+        for entries in self._team.stream(one, chunks):
+            advance(entries)
+        return found.result()
 
     def exchange(self, exchange: Exchange, advance: Advance = ignore) -> Iterator[Any]:
         rows, part = self._shard.rows, self._shard.state.part

@@ -18,7 +18,7 @@ import numba
 import numpy as np
 
 from mapper.fleet.engine_settings import KEEP, MALLOC
-from mapper.fleet.fleet import LocalFleet
+from mapper.fleet.fleet import Gathering, LocalFleet
 from mapper.fleet.ledger import Update, updated
 from mapper.fleet.relay import Node, Passing
 from mapper.fleet.sent import nbytes, to_send, total_to_send
@@ -72,8 +72,10 @@ def about() -> About:
 class Owner:
     """Rows of some shards, kept in a folder of its own; one for each worker."""
 
-    def __init__(self, source: RowSource, threads: int, folder: str, shared: SharedPlace) -> None:
-        """folder : on a local disk; shared : what this worker must see."""
+    def __init__(
+        self, source: RowSource, threads: int, folder: str, shared: SharedPlace | None
+    ) -> None:
+        """folder : on a local disk; shared : what this worker must see, if rows go through it."""
         self._version = 0
         self._state = State.none()
         self._team = ThreadTeam(threads)
@@ -85,7 +87,8 @@ class Owner:
     def open(self) -> Answer:
         """Open the rows."""
         try:
-            self._shared.require_seen()
+            if self._shared is not None:
+                self._shared.require_seen()
             self._fleet = LocalFleet(self._source.open(self._scratch), self._team)
         except Exception as error:
             return Answer(None, error)
@@ -136,6 +139,23 @@ class Owner:
             entries: list[int] = []
             total = fleet.sum(work, chunks, shape, *arguments, most=most, advance=entries.append)
             return total_to_send(total), entries
+
+        return self._answer(update, made)
+
+    def gather(
+        self, update: Update | None, make: Callable[..., Gathering],
+        ranges: Sequence[tuple[int, int]], arguments: tuple[Any, ...],
+    ) -> Answer:  # fmt: skip
+        """What is gathered of each range of chunks, and the entries of each chunk."""
+
+        def made(fleet: LocalFleet) -> Made:
+            entries: list[int] = []
+
+            def of(low: int, high: int) -> Any:
+                some = range(low, high)
+                return fleet.gather_some(make, some, *arguments, advance=entries.append)
+
+            return [to_send(of(*one)) for one in ranges], entries
 
         return self._answer(update, made)
 

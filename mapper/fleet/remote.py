@@ -11,16 +11,17 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mapper.errors import ResumableError
+from mapper.errors import RESUME, ResumableError
 from mapper.fleet import relay
 from mapper.fleet.engine import Engine, LostError, result_of
 from mapper.fleet.exchange import Exchange
-from mapper.fleet.fleet import Vertices
+from mapper.fleet.fleet import Gathering, Vertices
 from mapper.fleet.ledger import Ledger
 from mapper.fleet.owner import Answer
 from mapper.fleet.sent import nbytes, received
@@ -35,6 +36,7 @@ from mapper.runtime.monitor import Monitor
 COMES_BACK_WITHIN = 60.0  # seconds in which a lost worker is replaced by the cluster
 CLOSES_WITHIN = 15.0  # seconds that a worker has to leave nothing behind
 TIMES = 3  # workers that a shard may lose
+GATHERED = 4  # ranges of chunks for each worker, one after the other
 
 
 class RemoteFleet:
@@ -45,6 +47,7 @@ class RemoteFleet:
     ) -> None:
         """chunks, entries : how many the rows have"""
         self._engine, self._source, self._monitor = engine, source, monitor
+        self._chunks = chunks
         self._ledger = Ledger()
         self._addresses = engine.addresses()
         self._shards = Shards(chunks, entries, len(self._addresses))
@@ -108,6 +111,30 @@ class RemoteFleet:
                 advance(count)
         return total
 
+    def gather(
+        self,
+        make: Callable[..., Gathering],
+        *arguments: Any,
+        advance: Advance = ignore,
+    ) -> Iterator[Any]:
+        """Some ranges for each worker, whoever has their rows: these are read for it alone."""
+        owners = len(self._live())
+        ends = np.linspace(0, self._chunks, min(self._chunks, GATHERED * owners) + 1)
+        ranges = list(pairwise(ends.astype(int).tolist()))
+
+        def given(mine: Sequence[int]) -> tuple[Any, ...]:
+            return make, [ranges[index] for index in mine], arguments
+
+        for low in range(0, len(ranges), owners):
+            some = range(low, min(low + owners, len(ranges)))
+            found: dict[int, Any] = {}
+            for mine, (results, entries) in self._ask("gather", some, self._by_turns, given):
+                found.update(zip(mine, results, strict=True))
+                for count in entries:
+                    advance(count)
+            for index in some:
+                yield received(found.pop(index))
+
     def exchange(self, exchange: Exchange, advance: Advance = ignore) -> Iterator[Any]:
         for ranges in exchange.shares(len(self._live()), self._engine.exchanged):
             batch = self._engine.shared.batch(ranges)
@@ -126,6 +153,14 @@ class RemoteFleet:
         """Those of them that are no stragglers, or all where there are no others."""
         live = self._live()
         return [index for index in live if index not in self._stragglers.slow] or live
+
+    def _by_turns(self, things: Sequence[int]) -> dict[int, list[int]]:
+        """Who is to have which of some things that anybody can do."""
+        swift = self._swift()
+        mine: dict[int, list[int]] = {}
+        for index in things:
+            mine.setdefault(swift[index % len(swift)], []).append(index)
+        return mine
 
     def _write(
         self, batch: Batch, exchange: Exchange, shards: Sequence[int], advance: Advance = ignore
@@ -153,13 +188,6 @@ class RemoteFleet:
         """Results of the labels of each range of a batch, in their order, still packed."""
         work = Finish(exchange.finish, exchange.near, exchange.light)
 
-        def share(left: Sequence[int]) -> dict[int, list[int]]:
-            swift = self._swift()
-            mine: dict[int, list[int]] = {}
-            for index in left:
-                mine.setdefault(swift[index % len(swift)], []).append(index)
-            return mine
-
         def given(mine: Sequence[int]) -> tuple[Any, ...]:
             homes = [Home.of(exchange, batch, index) for index in mine]
             return batch, self._shards.count, work, homes
@@ -168,7 +196,7 @@ class RemoteFleet:
         left = list(range(len(batch.ranges)))
         for _ in range(TIMES):
             missing: set[int] = set()
-            for mine, (answers, _) in self._ask("finish", left, share, given):
+            for mine, (answers, _) in self._ask("finish", left, self._by_turns, given):
                 for index, answer in zip(mine, answers, strict=True):
                     if isinstance(answer, Missing):
                         missing.update(answer.shards)
@@ -182,7 +210,7 @@ class RemoteFleet:
         else:
             raise ResumableError(
                 f"{batch.place.shown}: files of the run vanish there or are damaged, {TIMES} "
-                "times over; give another folder, and go on with --resume"
+                f"times over; give another folder, and {RESUME}"
             )
         for index in range(len(batch.ranges)):
             yield found.pop(index)
@@ -288,8 +316,8 @@ class RemoteFleet:
 
     def _result(self, index: int, future: Any) -> Answer:
         """What an owner answers; raises `LostError`."""
-        stop = self._monitor.stop
-        answer: Answer = result_of(future, self._addresses[index], self._engine, stop.check)
+        look = self._monitor.look
+        answer: Answer = result_of(future, self._addresses[index], self._engine, look)
         return answer
 
     def _relieve(self) -> None:
@@ -321,12 +349,12 @@ class RemoteFleet:
         if self._losses[index] >= TIMES:
             raise ResumableError(
                 f"--workers: {TIMES} workers were lost at the same shard, the last at {address}; "
-                "give workers more memory, or go on with --resume"
+                f"give workers more memory, or {RESUME}"
             )
         others = [other for other, owner in enumerate(self._owners) if owner is not None]
         until = time.monotonic() + (COMES_BACK_WITHIN if others else self._engine.patience)
         while True:
-            self._monitor.stop.check()
+            self._monitor.look()
             for one in self._engine.addresses():
                 if one not in self._addresses:
                     with suppress(LostError):
@@ -337,15 +365,17 @@ class RemoteFleet:
                 break
             time.sleep(0.2)
         if not others:
-            raise ResumableError(
-                "--workers: all workers are gone; start some and go on with --resume"
-            )
+            raise ResumableError(f"--workers: all workers are gone; start some and {RESUME}")
         self._shards.give_away(index, self._swift())
 
     def close(self) -> None:
         """Leave nothing on workers that go on."""
-        for owner in self._owners:
+        owners, self._owners = self._owners, []
+        closed = []
+        for owner in owners:
             if owner is not None:
                 with suppress(Exception):  # its worker may be gone
-                    owner.close().result(timeout=CLOSES_WITHIN)
-        self._owners = []
+                    closed.append(owner.close())
+        for one in closed:
+            with suppress(Exception):
+                one.result(timeout=CLOSES_WITHIN)

@@ -48,6 +48,17 @@ class PackedLists(NamedTuple):
         return np.stack([received(row) for row in self.rows])
 
 
+class Shaped(NamedTuple):
+    """An array of more dimensions, or of short rows: all its numbers as one list."""
+
+    shape: tuple[int, ...]
+    values: Any
+
+    def unpacked(self) -> NDArray[Any]:
+        found: NDArray[Any] = received(self.values).reshape(self.shape)
+        return found
+
+
 class Sparse(NamedTuple):
     """An array of which most is zero: places of the others, in order, and these."""
 
@@ -84,7 +95,7 @@ def total_to_send(total: NDArray[np.int64]) -> Any:
 
 def received(value: Any) -> Any:
     """What was given to `to_send` or `total_to_send`."""
-    if isinstance(value, Packed | PackedLists | Sparse):
+    if isinstance(value, Packed | PackedLists | Shaped | Sparse):
         return value.unpacked()
     if isinstance(value, tuple) and hasattr(value, "_fields"):
         return type(value)(*map(received, value))
@@ -96,8 +107,10 @@ def received(value: Any) -> Any:
 
 
 def _packed(array: NDArray[Any]) -> Any:
-    if array.dtype not in (np.int32, np.int64) or array.size < FEW or array.ndim > 2:
+    if array.dtype not in (np.int32, np.int64) or array.size < FEW:
         return array
+    if array.ndim > 2 or (array.ndim == 2 and array.shape[1] < FEW):
+        return Shaped(array.shape, _packed(array.ravel()))
     if array.ndim == 2:
         return PackedLists(tuple(map(_packed, array)))
     least, most = int(array.min()), int(array.max())

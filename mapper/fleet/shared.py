@@ -20,7 +20,7 @@ from uuid import uuid4
 import numpy as np
 from numpy.typing import NDArray
 
-from mapper.errors import ResumableError, UsageError
+from mapper.errors import RESUME, ResumableError, UsageError
 from mapper.fleet.exchange import Basket, Exchange, Sorted, finish_all
 from mapper.fleet.fleet import LocalFleet
 from mapper.fleet.sent import received, to_send
@@ -60,7 +60,7 @@ class SharedPlace(NamedTuple):
         except OSError as error:
             raise ResumableError(
                 f"{self.shown}: cannot write on {socket.gethostname()}: "
-                f"{error.strerror or error}; make room there, and go on with --resume"
+                f"{error.strerror or error}; make room there, and {RESUME}"
             ) from error
 
 

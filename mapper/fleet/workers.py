@@ -67,7 +67,13 @@ def require_seen(path: Path, shown: str = "", content: str | None = None) -> Non
 
 
 class RowSource(Protocol):
-    """Where rows are from; goes to other processes."""
+    """Where rows are from; goes to other processes.
+
+    exchanged : whether rows go from one worker to another, through the folder that all see
+    """
+
+    @property
+    def exchanged(self) -> bool: ...
 
     def open(self, scratch: Scratch) -> Rows:
         """The rows, kept in scratch once they have been read; raises what reading raises."""
@@ -77,7 +83,7 @@ class Workers(Protocol):
     """Workers of a run."""
 
     def fleet(self, source: RowSource, chunks: int, entries: int, monitor: Monitor) -> Fleet:
-        """Let the workers look at rows from now on.
+        """Let the workers look at rows from now on, and at no others any more.
 
         chunks, entries : how many chunks and entries the rows have
         """

@@ -36,24 +36,36 @@ class NetworkRows(NamedTuple):
     threshold: int
     connections: int
 
+    @property
+    def exchanged(self) -> bool:
+        return True
+
     def open(self, scratch: Scratch) -> CachedRows:
         """The rows; a worker calls this.
 
         Raises `UsageError` if it does not see the file or sees another, `StorageError` if that is
         damaged.
         """
-        require_seen(self.path)
-        network = NetworkFile(self.path)
-        if network.identity != self.identity:
-            network.close()
-            raise UsageError(
-                f"{self.path}: on {socket.gethostname()} that is another file; put one where all "
-                "workers see it"
-            )
-        graph: Graph = network
+        graph: Graph = open_same(self.path, self.identity)
         if self.threshold > 1:
             graph = ThinnedGraph(graph, self.threshold, self.connections)
         return CachedRows(graph, self.shift, scratch)
+
+
+def open_same(path: Path, identity: tuple[int, int]) -> NetworkFile:
+    """The network that the driver has opened; identity : of the file.
+
+    Raises `UsageError` if this process, a worker, does not see it or sees another.
+    """
+    require_seen(path)
+    network = NetworkFile(path)
+    if network.identity != identity:
+        network.close()
+        raise UsageError(
+            f"{path}: on {socket.gethostname()} that is another file; put one where all workers "
+            "see it"
+        )
+    return network
 
 
 class CachedRows(Rows):

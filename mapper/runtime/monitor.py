@@ -84,7 +84,7 @@ class Monitor(Closing):
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
         """A step of the method: timed, its peak of anonymous memory noted."""
-        self._look()
+        self.look()
         self._stage = name
         stage = self.at_work = {
             "name": name,
@@ -126,7 +126,7 @@ class Monitor(Closing):
 
     def advance(self, done: int) -> None:
         """Take down connections that were visited; may be called by several threads."""
-        self._look()
+        self.look()
         with self._lock:
             self._done += done
             self.visited += done
@@ -143,7 +143,7 @@ class Monitor(Closing):
 
     def note(self, text: str) -> None:
         """A detail of the stage at work."""
-        self._look()
+        self.look()
         self.write(f"  {text}")
         self._show(f"{self._stage}: {text}")
 
@@ -180,7 +180,8 @@ class Monitor(Closing):
             except KeyboardInterrupt:
                 self.stop.ask()
 
-    def _look(self) -> None:
+    def look(self) -> None:
+        """Raise `StoppedError` if the run is to end early, unless it is about to end anyway."""
         if not self.finishing:
             self.stop.check()
 

@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 
 from chipsim.chip.model import Chip
 from chipsim.traffic.arrays import Traffic, Units, measure
-from chipsim.traffic.sweep import Sweep, Swept
-from mapper.fleet.ranges import Ranges
+from chipsim.traffic.sweep import Swept
 from mapper.runtime.callbacks import Advance, ignore
 from storage.graph import Csr
 from storage.store.network import RATE, NetworkFile
@@ -25,43 +24,27 @@ def measure_network(
     threads: int = 1,
     scratch: Path | None = None,
     advance: Advance = ignore,
-    ranges: Ranges | None = None,
+    swept: Iterable[Swept] | None = None,
 ) -> Traffic:
     """Traffic of a stored network under a mapping, in one pass.
 
     scratch : folder for sums that outgrow the memory meant for them
     advance : called with the connections of each block
-    ranges : who reads the blocks instead of the threads; not of those is `advance` called
+    swept : what others have gathered of all blocks, instead of the threads
     """
     rate = network.attribute(RATE) if RATE in network.meta.attributes else None
-    swept: Iterable[Swept] = ()
-    if ranges is not None:
-        path = network.path.absolute()
-        swept = ranges(sweep_blocks, network.block_count, path, chip, core)
     return measure(
         chip,
         core,
-        _Counted(network, advance) if ranges is None else (),
+        _Counted(network, advance) if swept is None else (),
         sizes=network.vertex_sizes(),
         rates=rate.stored if rate else None,
         undirected=network.undirected,
         units=Units(network.meta.weight_unit, rate.unit if rate else network.meta.weight_unit),
         threads=threads,
         scratch=scratch,
-        swept=swept,
+        swept=swept or (),
     )
-
-
-def sweep_blocks(blocks: range, path: Path, chip: Chip, core: NDArray[np.int32]) -> Swept:
-    """What the synapses of some blocks do, on their way from a worker."""
-    with NetworkFile(path) as network:
-        rate = network.attribute(RATE) if RATE in network.meta.attributes else None
-        sizes = np.zeros(core.size, np.int64)  # neurons are counted where all is added up
-        sweep = Sweep(chip, core, sizes, rate.stored if rate else None, network.undirected)
-        source = _Counted(network, ignore)
-        for index in blocks:
-            sweep.add(source.read_block(index))
-        return sweep.swept()
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ import pytest
 
 from chipsim.chip.model import Chip
 from mapper.pipeline import looked_at_here, map_network
+from mapper.results.mapping import Mapping
 from mapper.results.output import scratch_in
 from mapper.runtime.memory_plan import make_plan
 from mapper.runtime.monitor import Monitor
@@ -23,6 +24,7 @@ SMALL_BLOCKS = {"block_vertices": 64, "bisection_repeats": 2, "smoothing": 4}
 CHIP = Chip("small", 6, 6, neurons=32)
 
 Mapped: TypeAlias = Callable[..., np.ndarray]
+Made: TypeAlias = Callable[..., Mapping]
 
 
 @pytest.fixture(scope="module")
@@ -59,27 +61,36 @@ def network(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def mapped(network: Path, tmp_path: Path) -> Mapped:
+def mapped(made: Made) -> Mapped:
+    """The core of every neuron, as `made` maps the network."""
+
+    def run(*given: Any, **named: Any) -> np.ndarray:
+        return made(*given, **named).core
+
+    return run
+
+
+@pytest.fixture
+def made(network: Path, tmp_path: Path) -> Made:
     """Maps the network, as if it did not fit the memory, by whoever is given."""
-    made = iter(range(100))
+    folders = iter(range(100))
 
     def run(
         workers: Any = None,
         monitor: Monitor | None = None,
         shares: dict[str, int] | None = None,
         **changes: Any,
-    ) -> np.ndarray:
+    ) -> Mapping:
         """shares : of the memory, where they are others than planned."""
         settings = preset("default", memory_bytes=1 << 30, **{**SMALL_BLOCKS, **changes})
         with (
             monitor or Monitor() as heard,
             NetworkFile(network) as opened,
-            scratch_in(tmp_path / f"scratch-{next(made)}") as scratch,
+            scratch_in(tmp_path / f"scratch-{next(folders)}") as scratch,
         ):
             plan = replace(make_plan(opened, CHIP, settings), held=False, levels=False)
             plan = replace(plan, **(shares or {}))
             assert not looked_at_here(settings, plan, False)
-            found = map_network(opened, CHIP, settings, scratch, heard, plan=plan, workers=workers)
-        return found.core
+            return map_network(opened, CHIP, settings, scratch, heard, plan=plan, workers=workers)
 
     return run

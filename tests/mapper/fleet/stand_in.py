@@ -32,6 +32,10 @@ from tests.mapper.helpers import grid_graph
 class GridRows(NamedTuple):
     """The rows of these tests, as workers open them."""
 
+    @property
+    def exchanged(self) -> bool:
+        return True
+
     def open(self, _: Scratch) -> Rows:
         graph = grid_graph(12, 9, block_size=7)
         return StreamedRows(graph, graph.vertex_sizes(), 0)
@@ -90,6 +94,7 @@ class StandIn(Closing):
     """Owners with copies of all that they are given; see `Engine`.
 
     before : is called with the address and the method before an owner does anything; it may `lose`
+    late : whether calls are not done when they are asked for first
     pace : seconds of some addresses for an entry, whatever it took
     """
 
@@ -101,6 +106,7 @@ class StandIn(Closing):
         self._there = [f"worker-{index}" for index in range(count)]
         self.lost: list[str] = []
         self.moved = 0
+        self.late = False
         self.pace: dict[str, float] = {}
         self.exchanged = 1 << 20
         self.shared = SharedFolder(None, folder)
@@ -144,6 +150,21 @@ class StandIn(Closing):
             owner.close()
 
 
+class _Late(Future[Any]):
+    """Done only when it is asked for the second time."""
+
+    _asked = 0
+
+    def result(self, timeout: float | None = None) -> Any:
+        self._asked += 1
+        if self._asked == 1:
+            raise TimeoutError
+        return super().result(timeout)
+
+    def done(self) -> bool:
+        return self._asked > 1 and super().done()
+
+
 class _Reached:
     """An owner whose methods return futures."""
 
@@ -152,7 +173,7 @@ class _Reached:
 
     def __getattr__(self, method: str) -> Callable[..., Future[Any]]:
         def call(*arguments: Any) -> Future[Any]:
-            future: Future[Any] = Future()
+            future: Future[Any] = _Late() if self._engine.late else Future()
             self._engine.before(self._address, method)
             if self._address in self._engine.addresses():
                 copies = pickle.loads(pickle.dumps(arguments))

@@ -19,7 +19,8 @@ from mapper.fleet.engine_settings import KEEP, MALLOC
 from mapper.fleet.start import start_workers
 from mapper.fleet.workers import Asked
 from mapper.runtime.monitor import Monitor
-from tests.mapper.fleet.conftest import Mapped
+from tests.mapper.fleet.conftest import Made, Mapped
+from tests.mapper.fleet.test_scored import plain
 from tests.mapper.helpers import PROGRAM
 
 pytestmark = pytest.mark.jit
@@ -85,6 +86,18 @@ def test_a_killed_worker_changes_nothing(mapped: Mapped, stage: str, tmp_path: P
         assert facts["replaced"] == 1
         assert facts["count"] == 2
     assert not (tmp_path / "workers").exists()
+
+
+def test_a_worker_that_is_killed_while_all_is_scored(made: Made, tmp_path: Path) -> None:
+    expected = made()
+    with start_workers(Asked(2), tmp_path) as workers:
+        process = min(workers.client.run(os.getpid).values())
+        killer = Watcher("score", lambda: os.kill(process, signal.SIGKILL))
+        found = made(workers, killer)
+        assert killer.done
+        assert (found.core.tolist(), found.metrics) == (expected.core.tolist(), expected.metrics)
+        assert plain(found.traffic) == plain(expected.traffic)
+        assert workers.facts()["replaced"] == 1
 
 
 def test_a_stopped_worker_changes_nothing(

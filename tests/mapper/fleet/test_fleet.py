@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -19,9 +20,9 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from mapper.fleet.exchange import Exchange, Lists
-from mapper.fleet.fleet import Fleet, LocalFleet, Vertices
+from mapper.fleet.fleet import Fleet, Gathering, LocalFleet, Vertices
 from mapper.fleet.ledger import Ledger, updated
-from mapper.fleet.shard import Shard, State
+from mapper.fleet.shard import Shard, State, entries_of
 from mapper.graph.csr import Chunk
 from mapper.graph.groups import group_traffic
 from mapper.graph.rows import HeldRows, Rows, StreamedRows
@@ -141,6 +142,19 @@ class ScatteredFleet:
             advance(entries)
         return np.sum(totals, axis=0, dtype=np.int64)
 
+    def gather(
+        self, make: Callable[..., Gathering], *arguments: Any, advance: Advance = ignore
+    ) -> Iterator[Any]:
+        """The chunks of one owner, then those of the next that follow on them."""
+        for low, high in pairwise([0, 4, 5, len(self._owner)]):
+            shard = self._catch_up(self._owner[low])
+            found = make(shard, *arguments)
+            for index in range(low, high):
+                chunk = self._shards[self._owner[index]].rows.read(index)
+                advance(entries_of(chunk))
+                found.add(chunk)
+            yield found.result()
+
     def exchange(self, exchange: Exchange, advance: Advance = ignore) -> Iterator[Any]:
         """Some labels at a time, each finished in random order."""
         labels, chunks = exchange.most.size, range(len(self._owner))
@@ -229,6 +243,25 @@ def seen(shard: Shard, chunk: Chunk) -> tuple[list[int], list[int], tuple[Any, .
     return state.part.tolist(), state.loads.tolist(), state.constants
 
 
+class Numbered:
+    """Chunks, the labels of their vertices, and entries; see `Gathering`."""
+
+    def __init__(self, shard: Shard, factor: int) -> None:
+        self._part, self._factor = shard.state.part, factor
+        self._lock = Lock()
+        self._found: list[tuple[int, list[int]]] = []
+        self._entries = np.zeros((70, 1), np.int64)
+
+    def add(self, chunk: Chunk) -> None:
+        with self._lock:
+            end = chunk.first + chunk.vertices
+            self._found.append((chunk.first, self._part[chunk.first : end].tolist()))
+            self._entries += self._factor * entries_of(chunk)
+
+    def result(self) -> tuple[list[tuple[int, list[int]]], NDArray[np.int64]]:
+        return sorted(self._found), self._entries
+
+
 def add_degrees(_: Shard, chunk: Chunk, total: NDArray[np.int64], factor: int) -> None:
     total[0, 0] += factor * int(chunk.indptr[-1] - chunk.indptr[0])
     total[1, 0] += chunk.vertices
@@ -250,6 +283,22 @@ def test_results_come_in_the_order_of_the_chunks(fleet_over: FleetOver, rows: Ro
     assert found == [(2 * 7 * chunk, 7) for chunk in chunks]
     entries = [rows.read(chunk).ids.size for chunk in chunks]
     assert visited == entries
+
+
+def test_all_chunks_are_gathered_once(fleet_over: FleetOver, rows: Rows) -> None:
+    """In ranges one behind the other, by who knows the state."""
+    part = np.arange(rows.vertices, dtype=np.int32) * np.int32(3)
+    visited: list[int] = []
+    with ThreadTeam(2) as team:
+        fleet = fleet_over(rows, team)
+        fleet.begin(State(part))
+        found = list(fleet.gather(Numbered, 5, advance=visited.append))
+    chunks = [chunk for some, _ in found for chunk in some]
+    assert [first for first, _ in chunks] == [7 * index for index in range(rows.chunks)]
+    assert [label for _, labels in chunks for label in labels] == part.tolist()
+    assert sum(visited) == rows.entries
+    entries = sum(sums for _, sums in found)
+    assert entries.tolist() == [[5 * rows.entries]] * 70  # type: ignore[union-attr]
 
 
 def test_everything_is_taken_once(fleet_over: FleetOver, rows: Rows) -> None:

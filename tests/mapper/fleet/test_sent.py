@@ -52,6 +52,10 @@ def test_numbers_arrive(
     assert same(sent(values[::2]), values[::2])
     both = np.stack([values, values[::-1]])
     assert same(sent(both[:, : count // 2]), both[:, : count // 2])
+    if count % 3 == 0:
+        assert same(sent(values.reshape(-1, 3)), values.reshape(-1, 3))
+        deep = values.reshape(3, -1, 1)
+        assert same(sent(deep), deep)
 
 
 @pytest.mark.parametrize("value", [2**62, -(2**62)])
@@ -74,6 +78,8 @@ def test_all_that_works_find_arrives() -> None:
     assert same(sent(found), found)
     assert nbytes(to_send(found[0])) < 0.8 * nbytes(found[0])
     assert nbytes(to_send(found[1])) < 0.3 * nbytes(found[1])
+    for shape in ((1000, 4), (4, 40, 25)):  # small numbers, however they are laid out
+        assert nbytes(to_send(rng.integers(0, 9, shape))) < 0.2 * 8 * 4000
 
 
 @pytest.mark.parametrize("share", [0.0, 0.03, 0.9])

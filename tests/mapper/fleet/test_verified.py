@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
 import zipfile
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
-from chipsim.chip.model import Chip
-from chipsim.errors import ChipError
-from chipsim.traffic.metrics import summarise
 from mapper.errors import CheckFailedError, UsageError
 from mapper.evaluation.verify import sum_blocks, verify_network
 from mapper.evaluation.verify_mapping import verify_mapping
-from mapper.results.mapping_file import load_mapping
-from mapper.scoring.measure import measure_network
-from storage.store.network import NetworkFile
 from tests.mapper.conftest import Run
 from tests.mapper.helpers import random_network
 
@@ -67,6 +63,21 @@ def test_a_network_that_workers_do_not_see(network: Path, two_workers: Any) -> N
         list(two_workers.ranges(sum_blocks, 3, gone))
 
 
+def process_and_sum(some: range, array: np.ndarray) -> tuple[int, int, int]:
+    """Where an array came to, and that it is as it was; it may be written to."""
+    array += 0
+    return os.getpid(), id(array), int(array[some.start :].sum())
+
+
+@pytest.mark.jit
+def test_an_array_goes_to_each_worker_once(two_workers: Any) -> None:
+    array = np.arange(1000, dtype=np.int64) ** 2
+    found = list(two_workers.ranges(process_and_sum, 8, array))
+    assert [sums for *_, sums in found] == [int(array[start:].sum()) for start in range(8)]
+    places = {(process, place) for process, place, _ in found}
+    assert len(places) == len({process for process, _ in places})
+
+
 @pytest.mark.jit
 @pytest.mark.parametrize("what", ["network", "folder"])
 def test_the_command(what: str, result: Path, network: Path, run: Run) -> None:
@@ -94,24 +105,3 @@ def test_score_gives_the_same(chip: tuple[str, ...], result: Path, network: Path
     assert worked.code == alone.code
     assert json.loads(worked.out) == json.loads(alone.out)
     assert worked.err == alone.err
-
-
-def test_sums_of_parts_are_those_of_all(result: Path, network: Path) -> None:
-    """Whatever the ranges are, in any order."""
-    chip = Chip("c", 6, 6, neurons=40)
-    with NetworkFile(network) as opened:
-        core = load_mapping(result / "mapping.npz", opened.vertices, chip)
-        expected = summarise(chip, measure_network(opened, chip, core))
-
-        def cut(work: Any, blocks: int, *arguments: Any) -> Any:
-            for some in (range(7, blocks), range(0), range(3), range(3, 7)):
-                yield work(some, *arguments)
-
-        found = measure_network(opened, chip, core, ranges=cut)
-        assert summarise(chip, found) == expected
-
-        def few(work: Any, _: int, *arguments: Any) -> Any:
-            yield work(range(2), *arguments)
-
-        with pytest.raises(ChipError, match="the blocks hold "):
-            measure_network(opened, chip, core, ranges=few)

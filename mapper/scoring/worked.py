@@ -1,0 +1,102 @@
+"""The traffic of a stored network under a mapping, gathered by workers.
+
+Each reads ranges of blocks from the network, whose synapses have their directions and weights
+there; the rows that it has kept for the passes do not. All sums are of whole numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from chipsim.chip.model import Chip
+from chipsim.traffic.sweep import Sweep, Swept
+from mapper.fleet.shard import Shard, State
+from mapper.fleet.workers import Workers
+from mapper.graph.csr import Chunk
+from mapper.graph.network_rows import open_same
+from mapper.graph.rows import StreamedRows
+from mapper.runtime.monitor import Monitor
+from mapper.scoring.measure import Synapses
+from storage.scratch.scratch import Scratch
+from storage.store.network import RATE, NetworkFile
+
+
+class SynapseSource(NamedTuple):
+    """The synapses of a network, by its path; identity : of the file, see `NetworkFile`."""
+
+    path: Path
+    identity: tuple[int, int]
+
+    @property
+    def exchanged(self) -> bool:
+        return False
+
+    def open(self, scratch: Scratch) -> SynapseRows:
+        """The rows; raises what `open_same` does."""
+        return SynapseRows(open_same(self.path, self.identity), scratch.path)
+
+
+class SynapseRows(StreamedRows):
+    """Outgoing synapses as they are stored, weights in 64 bits; a row for each neuron.
+
+    rates : of all neurons, None where they come from the weights
+    folder : for sums that outgrow the memory meant for them
+    """
+
+    def __init__(self, network: NetworkFile, folder: Path) -> None:
+        super().__init__(network, np.broadcast_to(np.int64(0), (network.vertices,)), 0)
+        has_rates = RATE in network.meta.attributes
+        self.rates = network.attribute(RATE).stored if has_rates else None
+        self.undirected = network.undirected
+        self.folder = folder
+
+    def read(self, index: int) -> Chunk:
+        first, _ = self._graph.block_bounds(index)
+        return Chunk(first, *self._graph.read_outgoing(index))
+
+
+class SweepHere:
+    """A sweep over some blocks, on a worker; see `Gathering`."""
+
+    def __init__(self, shard: Shard, chip: Chip) -> None:
+        """The state has the core of every neuron."""
+        rows = shard.rows
+        assert isinstance(rows, SynapseRows), "opened by a SynapseSource"
+        sizes = np.zeros(rows.vertices, np.int64)  # neurons are counted where all is added up
+        self._sweep = Sweep(
+            chip, shard.state.part, sizes, rates=rows.rates, undirected=rows.undirected,
+            scratch=rows.folder,
+        )  # fmt: skip
+
+    def add(self, chunk: Chunk) -> None:
+        self._sweep.add(Synapses(chunk.first, (chunk.indptr, chunk.ids, chunk.weights)))
+
+    def result(self) -> Swept:
+        return self._sweep.swept()
+
+
+def sweep_on(
+    workers: Workers,
+    network: NetworkFile,
+    chip: Chip,
+    core: NDArray[np.int32],
+    monitor: Monitor,
+) -> Iterator[Swept]:
+    """What the workers gather of all blocks; each gets the core of every neuron once.
+
+    monitor : hears of the connections of each block, as of `measure_network`
+    """
+    both = 1 if network.undirected else 2  # a synapse is a connection of its source and its target
+    source = SynapseSource(network.path.absolute(), network.identity)
+    fleet = workers.fleet(source, network.block_count, network.connections, monitor)
+    fleet.begin(State(core))
+
+    def advance(synapses: int) -> None:
+        monitor.advance(both * synapses)
+
+    yield from fleet.gather(SweepHere, chip, advance=advance)
