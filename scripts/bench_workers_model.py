@@ -32,7 +32,7 @@ class Constants:
     """Of one network, measured.
 
     read, look : seconds of processor time an entry: the first look, and all the others
-    settle : of the driver, a neuron; score : an entry, of its threads
+    settle : of the driver, a neuron
     file : bytes of the network, an entry
     to, back : bytes a neuron that go to each worker, and come from all
     rows : bytes an entry that are written into the shared folder
@@ -42,7 +42,6 @@ class Constants:
     read: float
     look: float
     settle: float
-    score: float
     file: float
     to: float
     back: float
@@ -59,7 +58,6 @@ class Constants:
         first = stages.pop("read")["cpu_seconds"]
         look = sum(stage["cpu_seconds"] for stage in stages.values())
         driver = {one["name"]: one["cpu_seconds"] for one in worked["stages"]}
-        score = driver.pop("score", 0.0)
         settle = sum(took for name, took in driver.items() if name != "read")
         sent = sum(stage["bytes_to"] for stage in used["stages"]) / used["count"]
         got = sum(stage["bytes_from"] for stage in used["stages"])
@@ -67,7 +65,7 @@ class Constants:
         calls = sum(stage["calls"] for stage in used["stages"])
         size = network["bytes"] / entries
         return cls(
-            first / entries, look / entries, settle / n, score / entries, size, sent / n, got / n,
+            first / entries, look / entries, settle / n, size, sent / n, got / n,
             rows / entries, calls, milliseconds / 1000,
         )  # fmt: skip
 
@@ -80,7 +78,7 @@ class Constants:
         return [
             max(SLOWER * self.read * entries / cores, self.file * entries / shared),
             SLOWER * self.look * entries / cores,
-            SLOWER * (self.settle * n + self.score * entries / AT_WORKERS),
+            SLOWER * self.settle * n,
             n * (self.to * workers + self.back) / network + 2 * self.rows * entries / shared,
             self.calls * self.call * workers / 2,
         ]
@@ -88,7 +86,7 @@ class Constants:
     def alone(self, n: float, synapses: float) -> float:
         """Seconds of one machine, without workers."""
         entries = 2 * synapses
-        by_entry = self.read + self.look + self.score
+        by_entry = self.read + self.look
         return SLOWER * (by_entry * entries / AT_WORKERS + self.settle * n)
 
 
@@ -97,7 +95,7 @@ def print_model(found: dict[str, Constants]) -> list[tuple[str, ...]]:
     for ids, one in found.items():
         print(
             f"{ids}: reading {1e9 * one.read:.0f} ns and passes {1e9 * one.look:.0f} ns an entry, "
-            f"driver {1e9 * one.settle:.0f} ns a neuron and {1e9 * one.score:.0f} ns an entry, "
+            f"driver {1e9 * one.settle:.0f} ns a neuron, "
             f"{one.to:.1f} B a neuron to each worker, {one.back:.1f} B from all and "
             f"{one.rows:.1f} B an entry through the shared folder, {one.calls} calls of "
             f"{1000 * one.call:.1f} ms\n"

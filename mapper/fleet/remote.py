@@ -32,11 +32,11 @@ from mapper.fleet.stragglers import PART, Stragglers
 from mapper.fleet.workers import RowSource
 from mapper.runtime.callbacks import Advance, ignore
 from mapper.runtime.monitor import Monitor
+from mapper.runtime.worker_plan import ranges_for
 
 COMES_BACK_WITHIN = 60.0  # seconds in which a lost worker is replaced by the cluster
 CLOSES_WITHIN = 15.0  # seconds that a worker has to leave nothing behind
 TIMES = 3  # workers that a shard may lose
-GATHERED = 4  # ranges of chunks for each worker, one after the other
 
 
 class RemoteFleet:
@@ -47,7 +47,7 @@ class RemoteFleet:
     ) -> None:
         """chunks, entries : how many the rows have"""
         self._engine, self._source, self._monitor = engine, source, monitor
-        self._chunks = chunks
+        self._chunks, self._entries = chunks, entries
         self._ledger = Ledger()
         self._addresses = engine.addresses()
         self._shards = Shards(chunks, entries, len(self._addresses))
@@ -119,7 +119,8 @@ class RemoteFleet:
     ) -> Iterator[Any]:
         """Some ranges for each worker, whoever has their rows: these are read for it alone."""
         owners = len(self._live())
-        ends = np.linspace(0, self._chunks, min(self._chunks, GATHERED * owners) + 1)
+        count = ranges_for(self._entries, self._chunks, owners)
+        ends = np.linspace(0, self._chunks, count + 1)
         ranges = list(pairwise(ends.astype(int).tolist()))
 
         def given(mine: Sequence[int]) -> tuple[Any, ...]:

@@ -12,9 +12,11 @@ from typing import NamedTuple
 from chipsim.chip.model import Chip
 from mapper.errors import DoesNotFitError
 from mapper.runtime.memory_plan import (
+    CORE_BYTES,
     LEAST_MATRICES,
     MATRIX_BYTES,
     NEURON_BYTES_PER_THREAD,
+    PAIR_BYTES,
     Plan,
     block_bytes,
     megabytes,
@@ -23,7 +25,7 @@ from mapper.runtime.memory_plan import (
 )
 from mapper.runtime.sample import CLUSTERED
 from mapper.settings import Settings
-from storage.store.network import NetworkFile
+from storage.store.network import RATE, NetworkFile
 
 INTERPRETER = 280 << 20  # resident: Python, the engine, the compiled kernels, and their libraries
 TERMINATE = 0.95  # of its memory, above which a worker is ended
@@ -32,6 +34,7 @@ RESULT_BYTES = 8  # of an entry in packed results, at most
 SECTION_BYTES = 6  # of an entry of a shard in a run file, packed, and as it is held
 LEAST_SHARDS = 256  # where there are as many chunks, so that workers have about the same
 CUT_BYTES = 32  # of an entry of a block that is cut: the rows, those of a piece, coarse levels
+RATE_BYTES = 8  # of a neuron that has a firing rate, where all is scored
 HOME_BYTES = 32  # of a neuron on the worker where its block is cut
 EXCHANGED_SHARE = 4  # this part of a worker's memory is for rows that come from others
 NEURON_BYTES = {  # of a worker: arrays of one entry a neuron, as they come and as they are
@@ -43,6 +46,7 @@ NEURON_BYTES = {  # of a worker: arrays of one entry a neuron, as they come and 
     "uncoarsen and refine": 4 + 8 + 8,
     "groups": 8,
     "refine by hops": 4 + 8 + 8,
+    "score": 4 + 4,  # and rates, if there are any
 }
 TO_EACH = {  # bytes of a neuron to each worker: a whole state or more, and what changes
     "coarsen": 3 * (4 + 1) + 5 * 0.84,
@@ -62,11 +66,23 @@ FROM_ALL = {  # bytes of a neuron from all workers: wishes, tables of moves, deg
     "uncoarsen and refine": 8 * 0.3,
     "groups": 0,
     "refine by hops": 8 * 0.3,
+    "score": 0,
 }
 INNER = 0.57  # entries of rows that stay in their block, where ids are in natural order
 ENTRY = 3.2  # packed bytes of an entry that is sent
 INNER_ENTRY = 2.75  # of one that goes through the shared folder: places within a block are small
 PAIR = 6.0  # packed bytes of two groups with traffic
+GATHERED = 4  # ranges of blocks for each worker, one after the other, where all is scored
+MOST_GATHERED = 1 << 29  # connections of such a range, so that its sums of pairs fit
+SWEPT_PAIR = 4.0  # bytes of two cores with traffic in these sums
+SWEPT_BYTES = 4  # packed, of a number that each core or router has in what a range gives
+SWEPT_CORE = 3 + 5  # such numbers of a core: what it holds and does
+SWEPT_LINKS, SWEPT_TURNS = 4, 8  # of a router: routes that begin and end there, and turn
+
+
+def ranges_for(connections: int, chunks: int, workers: int) -> int:
+    """Ranges of chunks that workers gather from, which add up to all of them."""
+    return min(chunks, max(GATHERED * workers, -(-connections // MOST_GATHERED)))
 
 
 class Sent(NamedTuple):
@@ -174,14 +190,20 @@ def plan_workers(
     stages["split blocks"] += HOME_BYTES * n // count
     if summed:
         stages["groups"] += totals - window
+    ranges = ranges_for(network.connections, network.block_count, count)
+    pairs = min(network.connections // (2 * ranges), parts * parts)  # of a range, at most
+    stages["score"] += PAIR_BYTES * pairs + CORE_BYTES * chip.cores * threads - window
+    stages["score"] += RATE_BYTES * n if RATE in network.meta.attributes else 0
     sent = {}
     clusters = n / CLUSTERED
     extra = {
         "initial partition": ENTRY * min(plan.sampled, settings.coarse_degree * clusters, m),
         "groups": PAIR * min(parts * parts, m) * (count if summed else 1),
+        "score": ranges * (_swept_bytes(chip) + SWEPT_PAIR * pairs),
     }
     for name in names:
-        to, back = TO_EACH.get(name, 0.0) * n * count, FROM_ALL[name] * n + extra.get(name, 0.0)
+        each = TO_EACH.get(name, 0.0) if name != "score" else _label_bytes(chip.cores)
+        to, back = each * n * count, FROM_ALL[name] * n + extra.get(name, 0.0)
         to += n if name == "split blocks" else 0  # sizes, to where the part of each is at home
         shared = INNER * INNER_ENTRY * m if name == "split blocks" else 0.0
         sent[name] = Sent(int(to), int(back), int(shared))
@@ -191,3 +213,16 @@ def plan_workers(
         count, threads, INTERPRETER + max(stages.values()), plan.memory, rows, window, splitting,
         sent,
     )  # fmt: skip
+
+
+def _label_bytes(labels: int) -> int:
+    """Of one of so many labels, packed (`storage.scratch.packed`)."""
+    return 1 if labels < 2**8 else 2 if labels < 2**16 else 4
+
+
+def _swept_bytes(chip: Chip) -> int:
+    """What a range of blocks gives of all cores and routers, packed."""
+    columns, rows = chip.routers
+    noted = 2 * SWEPT_LINKS  # of packets to cores and of trees; turns where the chip sends these
+    noted += SWEPT_TURNS * ((chip.delivery != "synapse") + (chip.delivery == "tree"))
+    return SWEPT_BYTES * (SWEPT_CORE * chip.cores + noted * columns * rows)

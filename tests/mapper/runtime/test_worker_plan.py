@@ -12,7 +12,7 @@ import pytest
 from chipsim.chip.model import Chip
 from mapper.errors import DoesNotFitError
 from mapper.runtime.memory_plan import make_plan
-from mapper.runtime.worker_plan import WorkerPlan, plan_workers
+from mapper.runtime.worker_plan import WorkerPlan, plan_workers, ranges_for
 from mapper.settings import preset
 from storage.store.network import NetworkFile
 from tests.mapper.conftest import Run
@@ -21,10 +21,12 @@ from tests.mapper.helpers import random_network
 CHIP = Chip("small", 40, 40, neurons=32)
 
 
-def planned(folder: Path, count: int = 2, threads: int = 1, n: int = 2000) -> WorkerPlan:
-    path = folder / f"net-{n}.bin"
+def planned(
+    folder: Path, count: int = 2, threads: int = 1, n: int = 2000, block_size: int | None = None
+) -> WorkerPlan:
+    path = folder / f"net-{n}-{block_size}.bin"
     if not path.exists():
-        random_network(path, n, 20 * n)
+        random_network(path, n, 20 * n, block_size=block_size)
     settings = preset("default", memory_bytes=1 << 30)
     with NetworkFile(path) as network:
         plan = replace(make_plan(network, CHIP, settings), held=False, levels=False)
@@ -44,6 +46,22 @@ def test_more_of_anything_needs_more(tmp_path: Path) -> None:
         assert sent.back >= one.sent[name].back
         assert sent.shared == one.sent[name].shared
         assert (sent.shared > 20 * 2000) == (name == "split blocks")
+
+
+def test_what_is_scored_is_planned(tmp_path: Path) -> None:
+    """The core of each neuron to each worker; from each range what all cores and routers have."""
+    two, four = (planned(tmp_path, count, block_size=64).sent["score"] for count in (2, 4))
+    assert (two.to, four.to) == (2 * 2 * 2000, 4 * 2 * 2000)
+    assert two.back >= 8 * 16 * 4 * 1600
+    pairs = 40_000  # of cores with traffic, in all ranges together at most
+    assert abs(four.back - two.back - 8 * 16 * 4 * 1600) < pairs
+    assert two.shared == 0
+
+
+def test_ranges_bound_what_a_worker_sums() -> None:
+    assert ranges_for(1000, 5, 2) == 5
+    assert ranges_for(1000, 500, 2) == 8
+    assert ranges_for(1 << 40, 1 << 20, 16) == 1 << 11
 
 
 def test_rows_of_others_take_a_share_of_the_memory(tmp_path: Path) -> None:
