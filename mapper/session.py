@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from chipsim.chip.model import Chip
 from mapper.fleet.start import start_workers
 from mapper.fleet.workers import Asked
+from mapper.graph.disk import with_disk
 from mapper.inputs.listener import Listener
 from mapper.inputs.source import Effort, Source, open_source
 from mapper.inputs.split import split_network
@@ -113,7 +114,7 @@ def mapped(
                 f"synapse, not of what the chip sends (delivery = {chip.delivery!r})"
             )
         scratch = held.enter_context(_scratch(place))
-        plan = make_plan(network, chip, settings)
+        plan = with_disk(make_plan(network, chip, settings), network, chip, settings)
         listener.planned(plan)
         if plan.sample is not None and plan.sample.thin:
             listener.note(f"note: {plan.sample.describe(enough_memory(network, chip, settings))}")

@@ -50,6 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
+    from mapper.graph.disk import with_disk
     from mapper.limits.axons import make_job
     from mapper.limits.capacity import demands
     from mapper.limits.constraints import read_constraints
@@ -72,7 +73,7 @@ def run(options: argparse.Namespace) -> int:
             constraints = read_constraints(file, chip, original, count)
             job = make_job(network, chip, common.threads_of(options), constraints)
             constraints.require_fit(chip, job.load.sizes, job.fans)
-        plan = make_plan(network, chip, settings)
+        plan = with_disk(make_plan(network, chip, settings), network, chip, settings)
         seconds = processor_seconds(network, chip, settings, plan)
         sample, enough = plan.sample, None
         if sample is not None and sample.thin:

@@ -74,6 +74,7 @@ RECORD_BYTES = 5.5  # of a connection between clusters while it is sorted on dis
 FILL = 0.97  # of the capacity that cores have on average
 STEP_BYTES = 24  # of a neuron in the steps that are kept for `--resume`, compressed
 REFINED_BYTES = 2.5  # of the same for each step of refinement by hops
+DISK_MARGIN = 1.1  # times the disk that is foretold must be free
 CLASSIC_SHRINK = 0.85  # connections that a round of pairing leaves where there is little structure
 CLASSIC_CSR = 12
 
@@ -83,7 +84,9 @@ class Plan:
     """Bytes that each stage needs, and how the memory is shared out.
 
     budget : what `--memory` allows; stages : peak of each, by name
-    scratch, sorting : bytes on disk, the latter only while something is sorted
+    scratch, sorting : bytes on disk, the latter only while something is sorted; see also
+        `mapper.graph.disk`, which tells the former from a few blocks of the network
+    rows : of scratch, the rows of the network
     nets_held : with hops of packets to cores or of trees, all nets are held in memory instead of
         the rows
     packets_held : all nets are held in memory after the rows, to refine by packets to cores, or
@@ -120,6 +123,7 @@ class Plan:
     contracted: int = 0
     contractions: tuple[int, ...] = ()
     summed: int = 0
+    rows: int = 0
 
     @property
     def memory(self) -> int:
@@ -144,7 +148,8 @@ class Plan:
             raise DoesNotFitError(self.shortage)
         if folder is None:
             return
-        need, free = self.scratch + self.sorting, shutil.disk_usage(folder).free
+        need = int(DISK_MARGIN * self.scratch) + self.sorting
+        free = shutil.disk_usage(folder).free
         if need > free:
             raise DoesNotFitError(
                 f"{folder}: the run needs {megabytes(need)} of disk for scratch, "
@@ -303,11 +308,12 @@ def _plan_streamed(network: NetworkFile, chip: Chip, settings: Settings) -> Plan
             packets_held = True
             stages["refine by packets"] = base + need
             refined += settings.packet_cycles
+    in_scratch = 0 if held else int(row_bytes(network) * m)
     return Plan(
         memory,
         stages,
         int(
-            (0 if held else row_bytes(network) * m)
+            in_scratch
             + LEVEL_ROW_BYTES * sum(contractions[:2])
             + (STEP_BYTES + REFINED_BYTES * refined) * n
         ),
@@ -326,6 +332,7 @@ def _plan_streamed(network: NetworkFile, chip: Chip, settings: Settings) -> Plan
         contracted=contracted,
         contractions=contractions,
         summed=summed,
+        rows=in_scratch,
     )
 
 

@@ -21,7 +21,6 @@ from mapper.runtime.memory_plan import (
     block_bytes,
     megabytes,
     most_parts,
-    row_bytes,
 )
 from mapper.runtime.sample import CLUSTERED
 from mapper.settings import Settings
@@ -207,7 +206,7 @@ def plan_workers(
         to += n if name == "split blocks" else 0  # sizes, to where the part of each is at home
         shared = INNER * INNER_ENTRY * m if name == "split blocks" else 0.0
         sent[name] = Sent(int(to), int(back), int(shared))
-    rows = int(row_bytes(network) * m / count)
+    rows = plan.rows // count
     splitting = INTERPRETER + stages["split blocks"] - window
     return WorkerPlan(
         count, threads, INTERPRETER + max(stages.values()), plan.memory, rows, window, splitting,

@@ -210,9 +210,11 @@ class NetworkFile(Graph, Closing):
         """The bytes of a member; raises `CorruptError` if it is missing or damaged."""
         return self._archive.read(name)
 
-    def stored_bytes(self) -> int:
-        """Compressed bytes of all blocks of connections."""
-        return self._archive.packed_bytes(BLOCKS)
+    def stored_bytes(self, index: int | None = None) -> int:
+        """Compressed bytes of a block of connections, or of all of them."""
+        if index is None:
+            return self._archive.packed_bytes(BLOCKS)
+        return self._archive.find(block_member(index)).packed
 
     def close(self) -> None:
         self._archive.close()

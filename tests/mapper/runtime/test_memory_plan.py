@@ -287,7 +287,7 @@ def test_a_disk_that_is_too_small_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[Path] = []
-    free = (3 << 20) - 1
+    free = int(1.1 * (2 << 20)) + (1 << 20) - 1  # a tenth more than what is foretold of scratch
 
     def usage(folder: Path) -> SimpleNamespace:
         asked.append(folder)
@@ -301,7 +301,7 @@ def test_a_disk_that_is_too_small_is_refused(
         plan.require(tmp_path)
     assert asked == [tmp_path]
     assert str(error.value) == (
-        f"{tmp_path}: the run needs 3 MiB of disk for scratch, 3 MiB are free; "
+        f"{tmp_path}: the run needs 4 MiB of disk for scratch, 4 MiB are free; "
         "choose another place with -o"
     )
     free += 1
