@@ -10,6 +10,8 @@ Parts:
 * cost: two workers of one thread beside one process of two, in turn. Processor time is that of all
   processes of the run. What they take to start and to load kernels is taken off by a small network:
   the ratio is of what is above it. The mappings must have the same bytes.
+* bytes: what two workers are sent, send, and write for each other in each stage, beside what `check
+  --workers` foretells.
 * kill: a worker is killed in each stage, once it has begun; the same bytes, and the seconds more.
 * step: a call of both workers with nothing to do.
 * seeds: `run --seeds 1..8 --workers 2` against eight runs one after the other.
@@ -45,12 +47,15 @@ MIB = 1 << 20
 SMALL = 200  # the side of a network whose run takes little more than to start
 LEAST_WORKER = 448  # MiB
 KILLED_AT = 512
+COUNTED_AT = 512
+COUNTED = 1.5  # bytes of a neuron, below which a stage sends next to nothing
 SEEDS_AT = 316
 SEEDS = 8
 CALLS = 300  # of the workers with nothing to do
 MEMORY = {SMALL: 256, SEEDS_AT: 320, KILLED_AT: 512, 1024: 1024, 2048: 2048, 3163: 3072}
-BARS = {"cost 1024": 1.4, "cost 2048": 1.3, "wall": 1.35, "step ms": 10.0, "seeds": 0.6, "kill": 15}
-PARTS = ("cost", "kill", "step", "seeds", "model")
+BARS = {"cost 1024": 1.4, "cost 2048": 1.3, "wall": 1.35, "step ms": 10.0, "seeds": 0.6, "kill": 15,
+        "bytes": 0.1}  # fmt: skip
+PARTS = ("cost", "bytes", "kill", "step", "seeds", "model")
 Rows = list[tuple[str, ...]]
 
 
@@ -90,12 +95,23 @@ class Bench:
 
     def command(self, side: int, *words: str, shuffled: bool = False) -> list[str]:
         """A run that streams, whose result does not depend on `words` but for the seed."""
+        return mapper("run", *self.words(side, shuffled), "--force", "-q", *words)
+
+    def words(self, side: int, shuffled: bool) -> tuple[str, ...]:
+        """What a run and the check of it have in common."""
         cores = -(-side // 16)
-        return mapper(
-            "run", str(self.network(side, shuffled)), "--chip", f"{cores}x{cores}",
-            "--neurons-per-core", "264", "--memory", f"{memory_of(side)}MiB", "--set",
-            "level-budget=1000", "--force", "-q", *words,
+        return (
+            str(self.network(side, shuffled)), "--chip", f"{cores}x{cores}", "--neurons-per-core",
+            "264", "--memory", f"{memory_of(side)}MiB", "--set", "level-budget=1000",
         )  # fmt: skip
+
+    def planned(self, side: int, shuffled: bool) -> dict[str, dict[str, Any]]:
+        """What `check` says of each stage of two workers."""
+        words = ("--workers", "2", "--worker-threads", "1", "--json")
+        command = mapper("check", *self.words(side, shuffled), *words)
+        found = subprocess.run(command, capture_output=True, text=True, check=True)
+        stages = json.loads(found.stdout)["workers"]["stages"]
+        return {stage["name"]: stage for stage in stages}
 
     def run(
         self, side: int, *words: str, shuffled: bool = False, before: Sequence[str] = ()
@@ -230,6 +246,32 @@ def bytes_by_stage(side: int, ran: Ran) -> Rows:
     )
     rows.append(("all", "", "", "", f"{to / found['count']:.2f}", f"{back:.2f}", f"{shared:.2f}"))
     return rows
+
+
+# Bytes: measured and foretold
+
+
+def foretold(bench: Bench) -> Iterator[Rows]:
+    for shuffled in (False, True):
+        ran = bench.run(COUNTED_AT, *two_workers(COUNTED_AT), shuffled=shuffled)
+        plan = bench.planned(COUNTED_AT, shuffled)
+        n, worst = ran.report["network"]["neurons"], 0.0
+        ids = "shuffled" if shuffled else "natural"
+        ways = ("bytes_to", "bytes_from", "bytes_shared")
+        heads = [f"{text}, {unit}" for text in ("to all", "from all", "shared")
+                 for unit in ("bytes / n", "foretold")]  # fmt: skip
+        rows: Rows = [(f"side {COUNTED_AT}, {ids} ids", *heads, "bar")]
+        for stage in ran.workers["stages"]:
+            cells, off = [], 0.0
+            for way in ways:
+                found, told = stage[way] / n, plan[stage["name"]][way] / n
+                cells += [f"{found:.2f}", f"{told:.2f}"]
+                if max(found, told) >= COUNTED:
+                    off = max(off, abs(told / max(found, 1e-9) - 1))
+            worst = max(worst, off)
+            rows.append((stage["name"], *cells, f"{off:.0%}"))
+        rows.append(("worst", *[""] * 6, verdict(worst, BARS["bytes"])))
+        yield rows
 
 
 # Kill: a worker in each stage
@@ -383,7 +425,14 @@ def main() -> int:
     about = machine()
     print(f"{about['cpu']}, {about['cores']} cores, {size(about['memory_bytes'])}\n", flush=True)
     bench, found = Bench(options), []
-    makers = {"cost": cost, "kill": kill, "step": step, "seeds": seeds, "model": model}
+    makers = {
+        "cost": cost,
+        "bytes": foretold,
+        "kill": kill,
+        "step": step,
+        "seeds": seeds,
+        "model": model,
+    }
     chosen = [scaling] if options.scaling else [
         makers[name] for name in (["model"] if options.model else options.parts)
     ]  # fmt: skip

@@ -32,7 +32,7 @@ from mapper.fleet.stragglers import PART, Stragglers
 from mapper.fleet.workers import RowSource
 from mapper.runtime.callbacks import Advance, ignore
 from mapper.runtime.monitor import Monitor
-from mapper.runtime.worker_plan import ranges_for
+from mapper.runtime.sent_plan import ranges_for
 
 COMES_BACK_WITHIN = 60.0  # seconds in which a lost worker is replaced by the cluster
 CLOSES_WITHIN = 15.0  # seconds that a worker has to leave nothing behind

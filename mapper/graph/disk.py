@@ -38,22 +38,29 @@ BLOCK_SHARE = 0.5  # of the bytes of a part, those of a block: their numbers are
 def with_disk(plan: Plan, network: NetworkFile, chip: Chip, settings: Settings) -> Plan:
     """The plan with the disk that a run takes, within some 10 %, from a few blocks of the network.
 
-    Nothing else changes. That of the preset `classic`, whose levels no block tells, stays.
+    `scattered` is told, too; nothing else changes. The plan of the preset `classic`, whose levels
+    no block tells, stays as it is.
     """
     settings = settings.resolved(chip.delivery)
     if settings.method == "classic":
         return plan
     seen = _look(network, settings, packed=not (plan.held or plan.nets_held))
     n, rows = network.vertices, seen.rows
-    labels = _compressed(seen.near * most_parts(network, chip) // n)
-    count, blocks = _steps(network, settings, plan)
+    parts = most_parts(network, chip)
+    labels = _compressed(seen.near * parts // n)
+    count, blocks = _steps(float(seen.degrees.mean()) * n, settings, plan)
     kept = STEP_BYTES * (count + blocks) + (count + BLOCK_SHARE * blocks) * labels * n
     if blocks:
         kept += CLUSTER_BYTES * n
     if rows:
         rows += _compressed(seen.degrees) * n
     levels = LEVEL_ROW_BYTES * sum(plan.contractions[:2])
-    return replace(plan, rows=int(rows), scratch=int(rows + levels + kept))
+    return replace(
+        plan,
+        rows=int(rows),
+        scratch=int(rows + levels + kept),
+        scattered=seen.scattered,
+    )
 
 
 class _Seen(NamedTuple):
@@ -66,6 +73,13 @@ class _Seen(NamedTuple):
     rows: float
     degrees: NDArray[np.int64]
     near: NDArray[np.int64]
+
+    @property
+    def scattered(self) -> bool:
+        """Whether vertices behind each other have neighbours about as far apart as any others."""
+        near = self.near
+        apart, by_chance = np.abs(np.diff(near)), np.abs(near - near[::-1])
+        return bool(2 * apart.sum() > by_chance.sum())
 
 
 def _look(network: NetworkFile, settings: Settings, packed: bool) -> _Seen:
@@ -122,8 +136,10 @@ def _compressed(numbers: NDArray[np.int64]) -> float:
     return len(compress(numbers.astype(np.int32).data)) / max(1, numbers.size)
 
 
-def _steps(network: NetworkFile, settings: Settings, plan: Plan) -> tuple[int, int]:
-    """About how many steps have a part or core for each neuron, and how many of these a block.
+def _steps(entries: float, settings: Settings, plan: Plan) -> tuple[int, int]:
+    """About how many steps have a part or core for each neuron, and how many more a block.
+
+    entries : of all rows
 
     Passes end when little moves: of those that may be there, about half are.
     """
@@ -134,7 +150,7 @@ def _steps(network: NetworkFile, settings: Settings, plan: Plan) -> tuple[int, i
         count += settings.net_cycles
     if plan.levels:
         return count, 0
-    most = settings.hop_budget // max(1, network.connections)
+    most = int(settings.hop_budget // max(1.0, entries))
     count += min(settings.hop_passes, most) + (min(settings.exchanges, most) + 1) // 2
     count += (settings.refinement_passes + 1) // 2
     return count, 0 if plan.sample is None else 1 + (settings.block_passes + 1) // 2

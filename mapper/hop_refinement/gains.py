@@ -186,22 +186,22 @@ def _sums(width: int, height: int) -> Sums:
 class SeekHops(Seeker):
     """The core from which a vertex has the fewest hops to its neighbours; parts are core ids."""
 
-    def __init__(
-        self, mesh: Mesh, sizes: NDArray[np.int64], fixed: NDArray[np.bool_] | None = None
-    ) -> None:
-        """sizes : of the vertices; fixed : ndarray[bool], shape (vertices,), those that stay where
-        they are
-        """
-        self._sizes, self._fixed, self._grid = sizes, fixed, mesh.grid
+    def __init__(self, mesh: Mesh, fixed: NDArray[np.bool_] | None = None) -> None:
+        """fixed : ndarray[bool], shape (vertices,), those that stay where they are"""
+        self._fixed, self._grid = fixed, mesh.grid
         self._workspaces = WorkspacePool(partial(_sums, mesh.width, mesh.height))
 
     def seek(
-        self, chunk: Chunk, part: NDArray[np.int32], block_weights: NDArray[np.int64]
+        self,
+        chunk: Chunk,
+        part: NDArray[np.int32],
+        block_weights: NDArray[np.int64],
+        sizes: NDArray[np.int64],
     ) -> Moves:
         table = np.empty((4, chunk.vertices), np.int32)
         with self._workspaces.borrow() as sums:
             found, paid, everything = _best_hops(
-                chunk, part, self._sizes, self._grid, block_weights, sums, table
+                chunk, part, sizes, self._grid, block_weights, sums, table
             )
         moves = table[:, :found]
         if self._fixed is not None:

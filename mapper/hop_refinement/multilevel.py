@@ -183,10 +183,10 @@ def pairwise_fm(
     return saved
 
 
-def _seeker(rows: Rows, mesh: Mesh, fixed: NDArray[np.bool_] | None) -> Seeker:
+def _seeker(mesh: Mesh, fixed: NDArray[np.bool_] | None) -> Seeker:
     if mesh.most == CUT:  # parts without places: nothing is fixed yet
         return SeekCut(mesh.capacities.size)
-    return SeekHops(mesh, rows.sizes, fixed)
+    return SeekHops(mesh, fixed)
 
 
 def uncoarsen(
@@ -227,7 +227,7 @@ def _refined(
         for index in range(PASSES if effort.cooling else UNANNEALED):
             refine_round(
                 rows, start, mesh.capacities, np.zeros_like(mesh.capacities), seed + depth, index,
-                team, seeker=_seeker(rows, mesh, fixed),
+                team, seeker=_seeker(mesh, fixed),
             )  # fmt: skip
     core = min(starts, key=lambda one: objective_key(rows, one, mesh, team))
     pairwise_fm(rows, core, mesh, effort.rounds, effort.gathered, seed + 100 * depth, team, fixed)

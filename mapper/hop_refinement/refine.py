@@ -130,7 +130,7 @@ def refine_mapping(
     for index in range(passes):
 
         def move(core: NDArray[np.int32], index: int = index) -> tuple[NDArray[np.int32], int]:
-            seeker = SeekHops(mesh, rows.sizes, fixed)
+            seeker = SeekHops(mesh, fixed)
             found = refine_round(
                 rows, core, mesh.capacities, np.zeros_like(mesh.capacities), settings.seed_of(8),
                 index, team, monitor.advance, seeker,

@@ -185,11 +185,16 @@ class Seeker(ABC):
 
     @abstractmethod
     def seek(
-        self, chunk: Chunk, part: NDArray[np.int32], block_weights: NDArray[np.int64]
+        self,
+        chunk: Chunk,
+        part: NDArray[np.int32],
+        block_weights: NDArray[np.int64],
+        sizes: NDArray[np.int64],
     ) -> Moves:
         """Moves that each would pay by itself; called by several threads at once.
 
         part : ndarray[int32], shape (vertices,); block_weights : ndarray[int64], shape (parts,)
+        sizes : ndarray[int64], shape (vertices,)
         """
 
 
@@ -202,7 +207,11 @@ class SeekCut(Seeker):
         self._workspaces = WorkspacePool(partial(by_label, parts, np.int32))
 
     def seek(
-        self, chunk: Chunk, part: NDArray[np.int32], block_weights: NDArray[np.int64]
+        self,
+        chunk: Chunk,
+        part: NDArray[np.int32],
+        block_weights: NDArray[np.int64],
+        sizes: NDArray[np.int64],
     ) -> Moves:
         table = np.empty((4, chunk.vertices), np.int32)
         with self._workspaces.borrow() as (affinity, connected):
@@ -223,8 +232,8 @@ class Round:
 
 def seek(shard: Shard, chunk: Chunk) -> Moves:
     """Moves of a chunk, as the seeker of the state finds them."""
-    part, block_weights, _, (seeker,) = shard.state
-    found: Moves = seeker.seek(chunk, part, block_weights)
+    part, block_weights, sizes, (seeker,) = shard.state
+    found: Moves = seeker.seek(chunk, part, block_weights, sizes)
     return found
 
 

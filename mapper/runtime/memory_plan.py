@@ -87,6 +87,7 @@ class Plan:
     scratch, sorting : bytes on disk, the latter only while something is sorted; see also
         `mapper.graph.disk`, which tells the former from a few blocks of the network
     rows : of scratch, the rows of the network
+    scattered : neighbours in the network are anywhere in the order of ids
     nets_held : with hops of packets to cores or of trees, all nets are held in memory instead of
         the rows
     packets_held : all nets are held in memory after the rows, to refine by packets to cores, or
@@ -124,6 +125,7 @@ class Plan:
     contractions: tuple[int, ...] = ()
     summed: int = 0
     rows: int = 0
+    scattered: bool = False
 
     @property
     def memory(self) -> int:

@@ -7,7 +7,6 @@ Bytes are counted from what the code sends and holds, and compared with measured
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from chipsim.chip.model import Chip
 from mapper.errors import DoesNotFitError
@@ -22,7 +21,7 @@ from mapper.runtime.memory_plan import (
     megabytes,
     most_parts,
 )
-from mapper.runtime.sample import CLUSTERED
+from mapper.runtime.sent_plan import INNER, Sent, plan_sent, ranges_for
 from mapper.settings import Settings
 from storage.store.network import RATE, NetworkFile
 
@@ -47,49 +46,6 @@ NEURON_BYTES = {  # of a worker: arrays of one entry a neuron, as they come and 
     "refine by hops": 4 + 8 + 8,
     "score": 4 + 4,  # and rates, if there are any
 }
-TO_EACH = {  # bytes of a neuron to each worker: a whole state or more, and what changes
-    "coarsen": 3 * (4 + 1) + 5 * 0.84,
-    "initial partition": 4,
-    "refine blocks": 3 * 2 + 4 * 0.2,
-    "split blocks": 2 + 4,
-    "uncoarsen and refine": 2 * 4 + 4 * 0.31,
-    "groups": 2,
-    "refine by hops": 2 * 4 + 4 * 0.31,
-}
-FROM_ALL = {  # bytes of a neuron from all workers: wishes, tables of moves, degrees
-    "read": 1,
-    "coarsen": 3 * 4 + 5 * 0.89,
-    "initial partition": 1,
-    "refine blocks": 8 * 0.25,
-    "split blocks": 1,
-    "uncoarsen and refine": 8 * 0.3,
-    "groups": 0,
-    "refine by hops": 8 * 0.3,
-    "score": 0,
-}
-INNER = 0.57  # entries of rows that stay in their block, where ids are in natural order
-ENTRY = 3.2  # packed bytes of an entry that is sent
-INNER_ENTRY = 2.75  # of one that goes through the shared folder: places within a block are small
-PAIR = 6.0  # packed bytes of two groups with traffic
-GATHERED = 4  # ranges of blocks for each worker, one after the other, where all is scored
-MOST_GATHERED = 1 << 29  # connections of such a range, so that its sums of pairs fit
-SWEPT_PAIR = 4.0  # bytes of two cores with traffic in these sums
-SWEPT_BYTES = 4  # packed, of a number that each core or router has in what a range gives
-SWEPT_CORE = 3 + 5  # such numbers of a core: what it holds and does
-SWEPT_LINKS, SWEPT_TURNS = 4, 8  # of a router: routes that begin and end there, and turn
-
-
-def ranges_for(connections: int, chunks: int, workers: int) -> int:
-    """Ranges of chunks that workers gather from, which add up to all of them."""
-    return min(chunks, max(GATHERED * workers, -(-connections // MOST_GATHERED)))
-
-
-class Sent(NamedTuple):
-    """Bytes of a stage: sent to all workers, and by them, and what they write for each other."""
-
-    to: int
-    back: int
-    shared: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,35 +149,10 @@ def plan_workers(
     pairs = min(network.connections // (2 * ranges), parts * parts)  # of a range, at most
     stages["score"] += PAIR_BYTES * pairs + CORE_BYTES * chip.cores * threads - window
     stages["score"] += RATE_BYTES * n if RATE in network.meta.attributes else 0
-    sent = {}
-    clusters = n / CLUSTERED
-    extra = {
-        "initial partition": ENTRY * min(plan.sampled, settings.coarse_degree * clusters, m),
-        "groups": PAIR * min(parts * parts, m) * (count if summed else 1),
-        "score": ranges * (_swept_bytes(chip) + SWEPT_PAIR * pairs),
-    }
-    for name in names:
-        each = TO_EACH.get(name, 0.0) if name != "score" else _label_bytes(chip.cores)
-        to, back = each * n * count, FROM_ALL[name] * n + extra.get(name, 0.0)
-        to += n if name == "split blocks" else 0  # sizes, to where the part of each is at home
-        shared = INNER * INNER_ENTRY * m if name == "split blocks" else 0.0
-        sent[name] = Sent(int(to), int(back), int(shared))
+    sent = plan_sent(network, chip, settings, plan, count, summed)
     rows = plan.rows // count
     splitting = INTERPRETER + stages["split blocks"] - window
     return WorkerPlan(
         count, threads, INTERPRETER + max(stages.values()), plan.memory, rows, window, splitting,
         sent,
     )  # fmt: skip
-
-
-def _label_bytes(labels: int) -> int:
-    """Of one of so many labels, packed (`storage.scratch.packed`)."""
-    return 1 if labels < 2**8 else 2 if labels < 2**16 else 4
-
-
-def _swept_bytes(chip: Chip) -> int:
-    """What a range of blocks gives of all cores and routers, packed."""
-    columns, rows = chip.routers
-    noted = 2 * SWEPT_LINKS  # of packets to cores and of trees; turns where the chip sends these
-    noted += SWEPT_TURNS * ((chip.delivery != "synapse") + (chip.delivery == "tree"))
-    return SWEPT_BYTES * (SWEPT_CORE * chip.cores + noted * columns * rows)

@@ -41,7 +41,8 @@ def foretold_and_taken(
     ):
         plan = replace(make_plan(network, CHIP, settings), **changes)
         found = with_disk(plan, network, CHIP, settings)
-        assert replace(found, scratch=plan.scratch, rows=plan.rows) == plan
+        changed = {"scratch": plan.scratch, "rows": plan.rows, "scattered": plan.scattered}
+        assert replace(found, **changed) == plan
         assert found.rows <= found.scratch
         map_network(network, CHIP, settings, scratch, monitor, plan=found)
         return found.scratch, scratch.stored_bytes()
@@ -74,6 +75,18 @@ def test_held_networks_keep_their_steps_alone(levels: bool, tmp_path: Path) -> N
     told, taken = foretold_and_taken(path, tmp_path, SETTINGS, levels=levels)
     assert taken / 2 < told < 2 * taken
     assert told < 25 * 128 * 128
+
+
+@pytest.mark.jit
+@pytest.mark.parametrize("shuffle", [False, True])
+@pytest.mark.parametrize("kind", ["sheet", "layers"])
+def test_ids_that_are_scattered(kind: str, shuffle: bool, tmp_path: Path) -> None:
+    path = tmp_path / "net.bin"
+    generate(SPECS[kind], path, 1, shuffle)
+    with NetworkFile(path) as network:
+        plan = make_plan(network, CHIP, SETTINGS)
+        found = with_disk(plan, network, CHIP, SETTINGS).scattered
+    assert found == shuffle
 
 
 @pytest.fixture

@@ -61,11 +61,11 @@ def test_best_hops(seed: int) -> None:
             )
             assert [tuple(move) for move in moves[:, :found].T.tolist()] == expected[0]
             assert (paid, everything) == expected[1:]
-            seeker = SeekHops(mesh, sizes)
-            sought = seeker.seek(chunk, core, load)
+            seeker = SeekHops(mesh)
+            sought = seeker.seek(chunk, core, load, sizes)
             assert sought.table.tolist() == moves[:, :found].tolist()
             assert (sought.outside, sought.everything) == (paid, everything)
             fixed = np.random.default_rng(seed).random(core.size) < 0.3
-            freely = SeekHops(mesh, sizes, fixed)
+            freely = SeekHops(mesh, fixed)
             left = [move for move in sought.table.T.tolist() if not fixed[move[0]]]
-            assert freely.seek(chunk, core, load).table.T.tolist() == left
+            assert freely.seek(chunk, core, load, sizes).table.T.tolist() == left

@@ -246,9 +246,11 @@ class Watched(SeekCut):
         super().__init__(parts)
         self.seen: dict[int, tuple[list[int], list[int]]] = {}
 
-    def seek(self, chunk: Chunk, part: np.ndarray, block_weights: np.ndarray) -> Moves:
+    def seek(
+        self, chunk: Chunk, part: np.ndarray, block_weights: np.ndarray, sizes: np.ndarray
+    ) -> Moves:
         self.seen[chunk.first] = part.tolist(), block_weights.tolist()
-        return super().seek(chunk, part, block_weights)
+        return super().seek(chunk, part, block_weights, sizes)
 
 
 @pytest.mark.parametrize("behind", [0, 1])

@@ -13,7 +13,7 @@ from chipsim.chip.model import Chip
 from mapper.errors import DoesNotFitError
 from mapper.graph.disk import with_disk
 from mapper.runtime.memory_plan import make_plan
-from mapper.runtime.worker_plan import WorkerPlan, plan_workers, ranges_for
+from mapper.runtime.worker_plan import WorkerPlan, plan_workers
 from mapper.settings import preset
 from storage.store.network import NetworkFile
 from tests.mapper.conftest import Run
@@ -58,12 +58,6 @@ def test_what_is_scored_is_planned(tmp_path: Path) -> None:
     pairs = 40_000  # of cores with traffic, in all ranges together at most
     assert abs(four.back - two.back - 8 * 16 * 4 * 1600) < pairs
     assert two.shared == 0
-
-
-def test_ranges_bound_what_a_worker_sums() -> None:
-    assert ranges_for(1000, 5, 2) == 5
-    assert ranges_for(1000, 500, 2) == 8
-    assert ranges_for(1 << 40, 1 << 20, 16) == 1 << 11
 
 
 def test_rows_of_others_take_a_share_of_the_memory(tmp_path: Path) -> None:
