@@ -32,6 +32,7 @@ WANTED = {"refine blocks": 0.115, "uncoarsen and refine": 0.1, "refine by hops":
 WANT = 4.5  # bytes of one that wants to: place, target, gain, heaviest connection
 INNER = 0.75  # entries of rows that stay in their block
 INNER_ENTRY = {False: 2.05, True: 2.85}  # packed bytes of one, whether ids are scattered or not
+REPEATED = 1.5  # times the bytes of an entry of all rows: what repeats there does so here
 FAR = 0.095  # synapses that go anywhere, and meet few others between the same cores
 NEAR = 24  # other cores that most of a core's synapses go to
 FEW = 255  # numbers below take a byte
@@ -93,7 +94,8 @@ def plan_sent(
     for name, (some, label) in passes.items():
         each[name] = some * (label + SIZE + MOVED[name] * (GAP + label))
         back[name] = some * WANT * WANTED[name] * n
-    shared = {"split blocks": INNER * INNER_ENTRY[plan.scattered] * m}
+    entry = min(INNER_ENTRY[plan.scattered], REPEATED * plan.rows / max(1, m))
+    shared = {"split blocks": INNER * entry * m}
     at_home = {"split blocks": n}  # sizes go where the part of each is at home, once
     return {
         name: Sent(
