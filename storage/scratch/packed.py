@@ -17,6 +17,7 @@ save 40 % of the bytes in natural order, and take 4.8 ns to read.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from threading import Lock
 from typing import NamedTuple
 
 import numpy as np
@@ -290,3 +291,36 @@ class RowCache:
         lists = self._read(index)
         self._scratch.put_compressed([(key, compress(pack_lists(*lists), FAST))])
         return lists
+
+
+class UnitCache:
+    """Neighbour lists that are made some blocks at a time, and then kept in scratch."""
+
+    def __init__(
+        self,
+        scratch: Scratch,
+        name: str,
+        blocks: int,
+        together: int,
+        make: Callable[[int], Iterable[Lists]],
+    ) -> None:
+        """together : blocks of a unit, of which the last may have fewer
+
+        make : gives the blocks of unit i, one by one; of several units by several threads
+        """
+        self._scratch, self._name, self._together, self._make = scratch, name, together, make
+        self._locks = [Lock() for _ in range(-(-blocks // together))]
+
+    def read(self, index: int) -> Lists:
+        """Block `index`; by any number of threads."""
+        key = _key(self._name, index)
+        if key not in self._scratch:
+            unit = index // self._together
+            with self._locks[unit]:
+                if key not in self._scratch:
+                    made = enumerate(self._make(unit), unit * self._together)
+                    self._scratch.put_compressed(
+                        (_key(self._name, at), compress(pack_lists(*lists), FAST))
+                        for at, lists in made
+                    )
+        return unpack_lists(self._scratch.get(key))

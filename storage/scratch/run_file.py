@@ -109,20 +109,26 @@ def _parts(frames: Sequence[bytes]) -> list[bytes]:
     return [part for frame in frames for part in (LENGTH.pack(len(frame)), frame)]
 
 
-def read_section(name: RunName, sections: int, index: int) -> Iterator[Lists]:
-    """The lists of one section, frame by frame; raises `UnusableError`, before the first if at all.
+def read_section(name: RunName, sections: int, index: int, count: int = 1) -> Iterator[Lists]:
+    """The lists of one section, or some, frame by frame.
 
-    sections : that the file must have
+    sections : that the file must have; count : how many are read, from `index` on
+
+    Raises `UnusableError`, before the first if at all.
     """
     try:
         with name.path.open("rb") as file:
-            row = _table(file, name, sections)[index]
-            file.seek(int(row["offset"]))
-            raw = file.read(int(row["bytes"]))
+            rows = _table(file, name, sections)[index : index + count]
+            file.seek(int(rows["offset"][0]))
+            raw = file.read(int(rows["bytes"].sum()))
     except OSError as error:  # it is gone, or being replaced on another machine
         raise UnusableError(str(name.path)) from error
-    if len(raw) != row["bytes"] or zlib.crc32(raw) != row["crc"]:
-        raise UnusableError(str(name.path))
+    at = 0
+    for size, crc in zip(rows["bytes"].tolist(), rows["crc"].tolist(), strict=True):
+        part = raw[at : at + size]
+        if len(part) != size or zlib.crc32(part) != crc:
+            raise UnusableError(str(name.path))
+        at += size
     at = 0
     while at < len(raw):
         (size,) = LENGTH.unpack_from(raw, at)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 
@@ -11,10 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from storage.errors import CorruptError
+from storage.parallel import map_ordered
 from storage.scratch.packed import (
     EXTRA_COST,
     Lists,
     PackedRows,
+    UnitCache,
     _gaps,
     _large,
     _unpack,
@@ -180,6 +184,30 @@ def test_missing_and_damaged_blocks(tmp_path: Path) -> None:
         found.block_size = 1
         with pytest.raises(CorruptError, match=r"rows/packed/00000002 is missing; run again$"):
             found.read(2)
+
+
+def test_units_are_made_once_by_whoever_comes_first(tmp_path: Path) -> None:
+    """Five blocks, two together: all threads want all of them, in orders of their own."""
+    made: list[int] = []
+
+    def make(unit: int) -> Iterator[Lists]:
+        made.append(unit)
+        for index in range(2 * unit, min(2 * unit + 2, 5)):
+            time.sleep(0.01)  # so that others come meanwhile
+            yield lists_of([[(index, 7)], MADE[0]])
+
+    def read(first: int) -> list[Rows]:
+        wanted = [(first + step) % 5 for step in range(5)]
+        found = {index: rows_of(cache.read(index)) for index in wanted}
+        return [found[index] for index in range(5)]
+
+    with Scratch(tmp_path / "scratch") as scratch:
+        cache = UnitCache(scratch, "rows", 5, 2, make)
+        for found in map_ordered(read, range(8), 4):
+            assert found == [[[(index, 7)], MADE[0]] for index in range(5)]
+        again = UnitCache(scratch, "rows", 5, 2, make)
+        assert rows_of(again.read(4)) == [[(4, 7)], MADE[0]]
+    assert sorted(made) == [0, 1, 2]
 
 
 MADE: Rows = [[(1, 5), (70000, 1)], [(0, 5)], [], [(2, 300)]]

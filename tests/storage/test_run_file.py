@@ -53,14 +53,25 @@ def written(name: RunName) -> RunName:
     return name
 
 
-def read(name: RunName, index: int, sections: int = 3) -> list[Frame]:
-    found = read_section(name, sections, index)
+def read(name: RunName, index: int, sections: int = 3, count: int = 1) -> list[Frame]:
+    found = read_section(name, sections, index, count)
     return [tuple(part.tolist() for part in lists) for lists in found]
 
 
 def test_sections_are_read_as_they_were_written(written: RunName, tmp_path: Path) -> None:
     assert [read(written, index) for index in range(3)] == SECTIONS
     assert list(tmp_path.iterdir()) == [written.path]
+
+
+def test_some_sections_are_read_at_once(written: RunName) -> None:
+    for index, count in ((0, 1), (0, 2), (1, 2), (0, 3)):
+        found = read(written, index, count=count)
+        assert found == [lists for section in SECTIONS[index : index + count] for lists in section]
+    raw = written.path.read_bytes()
+    written.path.write_bytes(raw[:-1] + bytes([raw[-1] ^ 1]))
+    assert read(written, 0, count=2) == SECTIONS[0]
+    with pytest.raises(UnusableError):
+        read(written, 1, count=2)
 
 
 def test_whoever_writes_it_writes_the_same_bytes(written: RunName) -> None:
