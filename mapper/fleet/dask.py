@@ -1,7 +1,7 @@
 """Workers of a Dask cluster.
 
 This module, `mapper.fleet.clusters` and `mapper.fleet.last_client` alone know the engine.
-Each has one actor, an `Owner`; see `mapper.fleet.remote` for what becomes of the shards of one that
+Each has one actor, an `Owner`; see `mapper.fleet.owners` for what becomes of the shards of one that
 is lost.
 """
 

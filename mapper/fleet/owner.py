@@ -21,6 +21,7 @@ from mapper.fleet.engine_settings import KEEP, MALLOC
 from mapper.fleet.fleet import Gathering, LocalFleet
 from mapper.fleet.ledger import Update, updated
 from mapper.fleet.relay import Node, Passing
+from mapper.fleet.sections import Sections, write_pairs
 from mapper.fleet.sent import nbytes, to_send, total_to_send
 from mapper.fleet.shard import State
 from mapper.fleet.shared import Batch, Finish, Home, SharedPlace, write_shards
@@ -180,6 +181,22 @@ class Owner:
         def made(_: LocalFleet) -> Made:
             state = self._state
             return [work.of_home(self._team, state, batch, shards, home) for home in homes], []
+
+        return self._answer(update, made)
+
+    def send(
+        self, update: Update | None, sections: Sections,
+        shards: Sequence[tuple[int, Sequence[int]]], work: Callable[..., Any],
+        arguments: tuple[Any, ...],
+    ) -> Answer:  # fmt: skip
+        """Write the run files of shards, see `write_pairs`: what this gives, and entries."""
+
+        def made(fleet: LocalFleet) -> Made:
+            entries: list[int] = []
+            found = write_pairs(
+                fleet, self._team, sections, shards, work, arguments, entries.append
+            )
+            return to_send(found), entries
 
         return self._answer(update, made)
 

@@ -16,10 +16,12 @@ class Shards:
     the chunks keeps all of them at work.
     """
 
-    def __init__(self, chunks: int, entries: int, owners: int) -> None:
+    def __init__(self, chunks: int, entries: int, owners: int, together: int = 1) -> None:
+        """together : chunks that have the same owner, see `mapper.fleet.sections`."""
         self._chunks = chunks
         self._window = max(1, SHARD_ENTRIES * chunks // max(1, entries))
-        self.size = max(1, min(self._window, chunks // LEAST_SHARDS), -(-chunks // MOST_SHARDS))
+        size = max(1, min(self._window, chunks // LEAST_SHARDS), -(-chunks // MOST_SHARDS))
+        self.size = -(-size // together) * together
         self.count = -(-chunks // self.size)
         self._owner = [shard % owners for shard in range(self.count)]
 

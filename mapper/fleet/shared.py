@@ -52,6 +52,11 @@ class SharedPlace(NamedTuple):
         """Raise `UsageError` if this process, a worker, does not see it."""
         require_seen(self.folder / SEEN, self.shown, self.tag)
 
+    def look_again(self) -> None:
+        """Let a network file system see what others have written meanwhile."""
+        with suppress(OSError):
+            next(self.folder.iterdir(), None)
+
     @contextmanager
     def writing(self) -> Iterator[None]:
         """What the system says of a full folder, or one that is gone, ends a run to be resumed."""
@@ -91,7 +96,11 @@ class SharedFolder(Closing):
 
     def batch(self, ranges: Sequence[tuple[int, int]]) -> Batch:
         """Another batch, of these ranges of labels."""
-        return Batch(self.place, next(self._next), tuple(ranges))
+        return Batch(self.place, self.number(), tuple(ranges))
+
+    def number(self) -> int:
+        """Of run files that are written together; no others have it."""
+        return next(self._next)
 
     def close(self) -> None:
         shutil.rmtree(self.place.folder, ignore_errors=True)
@@ -208,8 +217,7 @@ class Finish(NamedTuple):
         start = np.searchsorted(labels[places], np.arange(low, high + 1))
         del labels
         basket = Basket(vertices.size, int(home.most.sum()), self.near, self.light)
-        with suppress(OSError):
-            next(batch.place.folder.iterdir())  # network file systems look again at what is there
+        batch.place.look_again()
 
         def read(shard: int) -> list[Sorted] | None:
             try:

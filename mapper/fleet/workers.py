@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+import numpy as np
+from numpy.typing import NDArray
+
 from mapper.errors import UsageError
 from mapper.fleet.fleet import Fleet
+from mapper.fleet.shard import Work
+from mapper.runtime.callbacks import Advance, ignore
 from mapper.runtime.monitor import Monitor
 
 if TYPE_CHECKING:
+    from mapper.fleet.sections import Pairs, Sections
     from mapper.graph.rows import Rows
     from storage.scratch.scratch import Scratch
 
@@ -79,10 +86,52 @@ class RowSource(Protocol):
         """The rows, kept in scratch once they have been read; raises what reading raises."""
 
 
+class WorkerFleet(Fleet, Protocol):
+    """Workers who look at a graph, and can have one whose vertices are clusters of its own."""
+
+    @property
+    def memory(self) -> int:
+        """Bytes of a worker for what comes from others."""
+
+    def sections(self, vertices: int, entries: int) -> Sections:
+        """Run files for a graph of so many vertices and about so many entries, to be written."""
+
+    def send(
+        self,
+        sections: Sections,
+        shards: Sequence[int],
+        work: Work[Pairs],
+        *arguments: Any,
+        advance: Advance = ignore,
+    ) -> NDArray[np.int64]:
+        """Let who has some shards write the pairs that a work makes of them: entries by section.
+
+        advance : called with the entries of each chunk
+        Raises `ResumableError` if this fleet is closed.
+        """
+
+    def above(
+        self,
+        source: RowSource,
+        chunks: int,
+        entries: int,
+        together: int,
+        again: Callable[[list[int]], object],
+    ) -> WorkerFleet:
+        """Let the same workers look at rows made of run files, until that fleet is closed.
+
+        chunks, entries : how many these have; together : chunks that are made at a time
+        again : lets the files of some shards be written again
+        """
+
+    def close(self) -> None:
+        """Leave nothing of these rows on workers."""
+
+
 class Workers(Protocol):
     """Workers of a run."""
 
-    def fleet(self, source: RowSource, chunks: int, entries: int, monitor: Monitor) -> Fleet:
+    def fleet(self, source: RowSource, chunks: int, entries: int, monitor: Monitor) -> WorkerFleet:
         """Let the workers look at rows from now on, and at no others any more.
 
         chunks, entries : how many chunks and entries the rows have

@@ -8,12 +8,13 @@ looked at them.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mapper.fleet.fleet import fleet_of
+from mapper.fleet.fleet import LocalFleet
+from mapper.fleet.sections import MOST_WEIGHT, Pairs
 from mapper.fleet.shard import Shard, State
 from mapper.graph.csr import Chunk
 from mapper.graph.rows import CopiedRows, Rows
@@ -26,7 +27,6 @@ from storage.scratch.scratch import Scratch
 from storage.sorting.sorter import ConnectionSorter
 
 NAME = "contracted"  # in scratch
-MOST_WEIGHT = 2**31 - 1  # of a connection
 
 
 class ContractedRows(CopiedRows):
@@ -37,33 +37,35 @@ class ContractedRows(CopiedRows):
         self._shift = shift
 
     def read(self, index: int) -> Chunk:
-        chunk = super().read(index)
-        if self._shift:
-            chunk = chunk._replace(weights=np.maximum(chunk.weights >> self._shift, 1))
-        return chunk
+        return shifted(super().read(index), self._shift)
 
 
-class SampledPairs(NamedTuple):
-    """Connections between clusters, each named once: low < high."""
+def shifted(chunk: Chunk, shift: int) -> Chunk:
+    """The same with weights shifted right, by `row_shift`."""
+    if shift:
+        chunk = chunk._replace(weights=np.maximum(chunk.weights >> shift, 1))
+    return chunk
 
-    low: NDArray[np.int32]
-    high: NDArray[np.int32]
-    weights: NDArray[np.int32]
+
+def heaviest_row(indptr: NDArray[np.int64], weights: NDArray[Any]) -> int:
+    """The largest sum of the weights of a row."""
+    sums = np.concatenate([[0], np.cumsum(weights, dtype=np.int64)])[indptr]
+    return int(np.diff(sums).max(initial=0))
 
 
-def sample_pairs(shard: Shard, chunk: Chunk, threshold: int, seed: int) -> SampledPairs:
+def sample_pairs(shard: Shard, chunk: Chunk, threshold: int, seed: int) -> Pairs:
     """The connections of a chunk that the sample keeps, those to clusters above their own."""
     cluster = shard.state.part[chunk.first : chunk.first + chunk.vertices]
     _, lengths, ids, weights = sample_rows(shard, chunk, threshold, seed)
     own = np.repeat(cluster, lengths)
     up = own < ids
-    return SampledPairs(own[up], ids[up], weights[up])
+    return Pairs(own[up], ids[up], weights[up])
 
 
 def contract_to_scratch(
     rows: Rows,
     cluster: NDArray[np.int32],
-    count: int,
+    sizes: NDArray[np.int64],
     sample: tuple[int, int],
     scratch: Scratch,
     memory: int,
@@ -72,13 +74,11 @@ def contract_to_scratch(
 ) -> ContractedRows:
     """The graph of clusters in a scratch of its own, from a sample.
 
-    cluster : ndarray[int32], shape (vertices,), 0 .. count-1
+    cluster : ndarray[int32], shape (vertices,); sizes : of the clusters
     sample : threshold and seed, see `mapper.graph.sampled_contraction`
     memory : bytes for the sort
     """
-    sizes = np.zeros(count, np.int64)
-    np.add.at(sizes, cluster, rows.sizes)
-    fleet = fleet_of(rows, team)
+    count, fleet = sizes.size, LocalFleet(rows, team)
     fleet.begin(State(cluster))
     heaviest = [0]  # of the rows of each block
     with ConnectionSorter(count, scratch.path, memory, team.threads) as sorter:
@@ -88,8 +88,7 @@ def contract_to_scratch(
 
         def packed(block: Block, _: int) -> PackedBlock:
             weights = np.minimum(block.weights, MOST_WEIGHT)
-            sums = np.concatenate([[0], np.cumsum(weights)])[block.indptr]
-            heaviest.append(int(np.diff(sums).max(initial=0)))
+            heaviest.append(heaviest_row(block.indptr, weights))
             number = block.first // block_size
             return pack_block(number, block.indptr, block.ids, weights.astype(np.int32))
 

@@ -18,7 +18,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from mapper.fleet.fleet import Fleet
+from mapper.fleet.workers import WorkerFleet
 from mapper.graph.csr import Chunk
 from mapper.runtime.callbacks import Advance
 from mapper.runtime.threads import ThreadTeam
@@ -43,7 +43,7 @@ class Rows(ABC):
 
     entries: int
     at_hand: bool = False
-    fleet: Fleet | None = None
+    fleet: WorkerFleet | None = None
     _sizes: NDArray[np.int64]
 
     @property

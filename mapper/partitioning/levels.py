@@ -15,7 +15,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from mapper.graph.by_label import sums_by_label
 from mapper.graph.contracted_rows import contract_to_scratch
+from mapper.graph.level_rows import contract_on_workers
 from mapper.graph.rows import Rows
 from mapper.graph.sampled_contraction import sampling_threshold
 from mapper.partitioning.label_propagation import number_clusters, propagate, start_clusters
@@ -87,7 +89,7 @@ def clustered_enough(level: Level, growth: int, blocks: int, context: Context) -
     level : the network and its clusters
     growth : most vertices of mean size in a cluster; blocks : into which the network will be cut
     """
-    settings, plan, steps, monitor, team = context
+    settings, _, _, monitor, team = context
     size = int(level.rows.sizes.sum())
     with ExitStack() as held:
         while not suffices(sample_at(level, context), settings.coarse_degree):
@@ -99,16 +101,13 @@ def clustered_enough(level: Level, growth: int, blocks: int, context: Context) -
             threshold = sampling_threshold(level.rows, KEPT * level.clusters, team, monitor.advance)
             sample = threshold, settings.seed_of(3) + depth
             with ExitStack() as fresh:
-                rows = contract_to_scratch(
-                    level.rows, level.cluster, level.clusters, sample,
-                    fresh.enter_context(steps.spare()), plan.contracted, team, monitor.advance,
-                )  # fmt: skip
+                rows = fresh.enter_context(_contracted(level, sample, context))
                 held.close()  # the level before
                 held.push(fresh.pop_all())
-            here = "" if level.rows.fleet is None else "; levels are looked at here, not by workers"
+            where = "in scratch" if rows.fleet is None else "on workers"
             monitor.note(
-                f"level {depth} in scratch: {rows.vertices:,} clusters, {rows.entries // 2:,} "
-                f"connections between them{here}"
+                f"level {depth} {where}: {rows.vertices:,} clusters, {rows.entries // 2:,} "
+                "connections between them"
             )
             seed = settings.seed_of(2) + depth
             cluster = cluster_rows(rows, limit, seed, f"cluster {depth}", context)
@@ -118,3 +117,25 @@ def clustered_enough(level: Level, growth: int, blocks: int, context: Context) -
             if level.clusters > LEAST_SHRINK * rows.vertices:
                 break
         yield level
+
+
+@contextmanager
+def _contracted(level: Level, sample: tuple[int, int], context: Context) -> Iterator[Rows]:
+    """The graph of the clusters of a level, where those who look at it have rows of their own.
+
+    sample : threshold and seed, see `mapper.graph.sampled_contraction`
+    """
+    _, plan, steps, monitor, team = context
+    rows, cluster = level.rows, level.cluster
+    sizes = sums_by_label(cluster, rows.sizes, level.clusters)
+    if rows.fleet is not None:
+        expected = KEPT * level.clusters
+        with contract_on_workers(
+            rows, rows.fleet, cluster, sizes, sample, expected, monitor.advance
+        ) as found:
+            yield found
+        return
+    with steps.spare() as scratch:
+        yield contract_to_scratch(
+            rows, cluster, sizes, sample, scratch, plan.contracted, team, monitor.advance
+        )

@@ -94,6 +94,7 @@ class StandIn(Closing):
     """Owners with copies of all that they are given; see `Engine`.
 
     before : is called with the address and the method before an owner does anything; it may `lose`
+    folder : of the rows of all
     late : whether calls are not done when they are asked for first
     pace : seconds of some addresses for an entry, whatever it took
     """
@@ -101,7 +102,7 @@ class StandIn(Closing):
     patience = 0.0
 
     def __init__(self, folder: Path, count: int) -> None:
-        self._folder = folder
+        self.folder = folder
         self._owners: list[Owner] = []
         self._there = [f"worker-{index}" for index in range(count)]
         self.lost: list[str] = []
@@ -125,15 +126,15 @@ class StandIn(Closing):
     def own(self, address: str, source: RowSource) -> _Reached:
         if address not in self._there:
             raise LostError(address)
-        owner = Owner(source, 2, str(self._folder), self.shared.place)
+        owner = Owner(source, 2, str(self.folder), self.shared.place)
         self._owners.append(owner)
         if (error := owner.open().error) is not None:
             raise error
-        reached = REACHED[str(self._folder), address] = _Reached(self, address, owner)
+        reached = REACHED[str(self.folder), address] = _Reached(self, address, owner)
         return reached
 
     def reach(self, address: str, _: Any) -> Near:
-        return Near(str(self._folder), address)
+        return Near(str(self.folder), address)
 
     def account(self, _: str, **amounts: float) -> None:
         for name, amount in amounts.items():

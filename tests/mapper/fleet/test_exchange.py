@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mapper.errors import ResumableError, UsageError
-from mapper.fleet import remote
+from mapper.fleet import owners
 from mapper.fleet.exchange import Basket, Sorted
 from mapper.fleet.fleet import LocalFleet
 from mapper.fleet.shard import State
@@ -28,7 +28,7 @@ PART = np.random.default_rng(1).integers(0, 5, 108).astype(np.int32)
 @pytest.fixture
 def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[StandIn]:
     """Three workers; nobody waits for one that is lost."""
-    monkeypatch.setattr(remote, "COMES_BACK_WITHIN", 0.0)
+    monkeypatch.setattr(owners, "COMES_BACK_WITHIN", 0.0)
     with StandIn(tmp_path, 3) as made:
         yield made
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mapper.fleet import relay, remote
+from mapper.fleet import owners, relay
 from mapper.fleet.ledger import Ledger, Update
 from mapper.fleet.owner import Answer
 from mapper.fleet.relay import Node, Passing, tree
@@ -27,7 +27,7 @@ CHUNKS = range(16)
 @pytest.fixture
 def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[StandIn]:
     """Seven workers, who pass on whatever they get; nobody waits for one that is lost."""
-    monkeypatch.setattr(remote, "COMES_BACK_WITHIN", 0.0)
+    monkeypatch.setattr(owners, "COMES_BACK_WITHIN", 0.0)
     monkeypatch.setattr(relay, "FROM_BYTES", 1)
     with StandIn(tmp_path, 7) as made:
         yield made

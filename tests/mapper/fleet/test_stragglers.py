@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mapper.fleet import remote, stragglers
+from mapper.fleet import owners, stragglers
 from mapper.fleet.shard import Shard, State
 from mapper.fleet.shards import Shards
 from mapper.fleet.start import start_workers
@@ -223,7 +223,7 @@ def results(engine: StandIn) -> list[Any]:
 def test_who_is_lost_gives_to_those_who_keep_up(
     engine: StandIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(remote, "COMES_BACK_WITHIN", 0.0)
+    monkeypatch.setattr(owners, "COMES_BACK_WITHIN", 0.0)
     fleet = engine.fleet()
     for _ in range(7):
         list(fleet.each(first_of, CHUNKS))

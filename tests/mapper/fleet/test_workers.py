@@ -97,19 +97,21 @@ def test_counted_bytes_are_those_that_connections_move(two_workers: Any, network
 def test_more_levels_of_clusters_are_the_same(
     mapped: Mapped, two_workers: Any, above: int, levels: int, tmp_path: Path
 ) -> None:
-    """The driver looks at all but the network itself, and says so."""
+    """Workers have rows of all of them; files of these go with the levels."""
     shares = {"sampled": 100, "sampled_above": above, "contracted": 1 << 16}
     changes = {"block_vertices": 200, "threads": 2}
     expected = mapped(shares=shares, **changes)
     log = tmp_path / "run.log"
     heard = Monitor(log=log)
+    two_workers.stages.clear()
     found = mapped(two_workers, heard, shares, **changes)
     assert found.tolist() == expected.tolist()
     assert heard.sample is not None
     assert heard.sample.levels == levels
-    said = [line for line in log.read_text().splitlines() if "levels are looked at here" in line]
-    assert len(said) == 1
-    assert "level 1 in scratch" in said[0]
+    said = [line for line in log.read_text().splitlines() if " on workers: " in line]
+    assert len(said) == levels
+    assert two_workers.stages["initial partition"]["bytes_shared"] > 600
+    assert not list(two_workers.shared.place.folder.glob("*.run"))
 
 
 @pytest.mark.jit

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from mapper.graph.by_label import sums_by_label
 from mapper.graph.contracted_rows import ContractedRows, contract_to_scratch
 from mapper.graph.rows import Rows, StreamedRows
 from mapper.graph.sampled_contraction import MAX_ROW, contract_sampled
@@ -25,8 +26,9 @@ def contracted(
 ) -> tuple[Links, ContractedRows]:  # fmt: skip
     visited: list[int] = []
     with ThreadTeam(threads) as team, Scratch(folder) as scratch:
+        sizes = sums_by_label(cluster, rows.sizes, count)
         found = contract_to_scratch(
-            rows, cluster, count, sample, scratch, memory, team, visited.append
+            rows, cluster, sizes, sample, scratch, memory, team, visited.append
         )
         assert sum(visited) == rows.entries
         assert found.degrees().tolist() == [len(links) for links in links_of(found)]
@@ -73,7 +75,8 @@ def test_a_contraction_of_rows_in_scratch_is_that_into_memory(tmp_path: Path) ->
         for depth, (count, scratch) in enumerate(((150, first), (40, second))):
             cluster = (np.arange(rows.vertices) % count).astype(np.int32)
             held = contract_sampled(rows, cluster, count, 3, depth, team)
-            rows = contract_to_scratch(rows, cluster, count, (3, depth), scratch, 1 << 20, team)
+            sizes = sums_by_label(cluster, rows.sizes, count)
+            rows = contract_to_scratch(rows, cluster, sizes, (3, depth), scratch, 1 << 20, team)
             assert links_of(rows) == [sorted(links) for links in links_of(held)]
             assert rows.sizes.tolist() == held.sizes.tolist()
 

@@ -1,0 +1,212 @@
+"""Contraction on workers: the graph of clusters goes to them, not to the driver.
+
+Who has rows of a graph sends what the sample keeps of them to who is to have rows of the clusters,
+through the folder that all see (`mapper.fleet.sections`). These rows have the bytes of those that
+one process makes (`mapper.graph.contracted_rows`), and are looked at as those of the network are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
+from threading import BoundedSemaphore
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mapper.fleet.sections import Sections, ends_of, read_pairs
+from mapper.fleet.shard import Shard, State
+from mapper.fleet.workers import WorkerFleet
+from mapper.graph.contracted_rows import heaviest_row, sample_pairs, shifted
+from mapper.graph.csr import Chunk
+from mapper.graph.rows import Rows
+from mapper.graph.sampled_contraction import row_shift
+from mapper.runtime.callbacks import Advance, ignore
+from mapper.runtime.worker_plan import MADE_BYTES
+from storage.graph import choose_block_size
+from storage.scratch.packed import Lists, UnitCache
+from storage.scratch.scratch import Scratch
+
+NAME = "level"  # in scratch of a worker
+
+
+class LevelSource(NamedTuple):
+    """Rows of clusters, from run files; see `RowSource`.
+
+    block_size : clusters of a chunk
+    entries : that the files have for each unit, shape (units,); a unit is what is read of them
+        together, whole sections and whole chunks
+    shift : of the weights, see `row_shift`; memory : bytes that a worker may take for units
+    """
+
+    sections: Sections
+    block_size: int
+    entries: NDArray[np.int64]
+    shift: int
+    memory: int
+
+    @property
+    def exchanged(self) -> bool:
+        return True
+
+    @property
+    def chunks(self) -> int:
+        return -(-self.sections.vertices // self.block_size)
+
+    @property
+    def together(self) -> int:
+        """Chunks of a unit."""
+        return max(1, (1 << self.sections.bits) // self.block_size)
+
+    def open(self, scratch: Scratch) -> MadeRows:
+        return MadeRows(self, scratch)
+
+
+class MadeRows(Rows):
+    """Rows that are made when they are read for the first time, and then kept in scratch.
+
+    Their sizes are those of the state that works look at.
+    """
+
+    def __init__(self, source: LevelSource, scratch: Scratch) -> None:
+        self._source = source
+        self._sizes = np.broadcast_to(np.int64(0), (source.sections.vertices,))  # of no memory
+        self.entries = int(source.entries.sum())
+        self._cache = UnitCache(scratch, NAME, source.chunks, source.together, self._made)
+        largest = max(1, MADE_BYTES * int(source.entries.max(initial=0)))
+        self._turn = BoundedSemaphore(max(1, source.memory // largest))
+
+    @property
+    def block_size(self) -> int:
+        return self._source.block_size
+
+    @property
+    def chunks(self) -> int:
+        return self._source.chunks
+
+    def degrees(self) -> NDArray[np.int32]:
+        found = [np.diff(self.read(index).indptr) for index in range(self.chunks)]
+        return np.concatenate([np.empty(0, np.int64), *found]).astype(np.int32)
+
+    def read(self, index: int) -> Chunk:
+        chunk = Chunk(index * self.block_size, *self._cache.read(index))
+        return shifted(chunk, self._source.shift)
+
+    def _made(self, unit: int) -> Iterator[Lists]:
+        """The chunks of a unit."""
+        sections, size, _, _, _ = self._source
+        entries = int(self._source.entries[unit])
+        vertices = self._source.together * size
+        low, high = unit * vertices, min((unit + 1) * vertices, sections.vertices)
+        with self._turn:
+            last = -(-high >> sections.bits)
+            keys, weights = read_pairs(sections, low >> sections.bits, last, entries)
+            own, ids = ends_of(keys)
+            del keys
+            start = np.searchsorted(own, np.arange(low, high + 1))
+            del own
+            for first in range(0, high - low, size):
+                indptr = start[first : first + size + 1]
+                at = slice(indptr[0], indptr[-1])
+                yield indptr - indptr[0], ids[at], weights[at]
+
+
+class LevelRows(Rows):
+    """Rows that workers have; the driver knows their lengths alone."""
+
+    def __init__(self, fleet: WorkerFleet, source: LevelSource, sizes: NDArray[np.int64]) -> None:
+        """Let workers make the rows."""
+        self.fleet: WorkerFleet = fleet
+        self._sizes, self._block_size = sizes, source.block_size
+        self._degrees = np.empty(sizes.size, np.int32)
+        self._heaviest = self.heaviest_row = 0
+        for one in fleet.each(measured, range(self.chunks)):
+            self._degrees[one.first : one.first + one.degrees.size] = one.degrees
+            self._heaviest = max(self._heaviest, one.heaviest)
+            self.heaviest_row = max(self.heaviest_row, one.heaviest_row)
+        self.entries = int(self._degrees.sum(dtype=np.int64))
+
+    @property
+    def heaviest(self) -> int:
+        return self._heaviest
+
+    @property
+    def block_size(self) -> int:
+        return self._block_size
+
+    @property
+    def chunks(self) -> int:
+        return -(-self.vertices // self._block_size)
+
+    def degrees(self) -> NDArray[np.int32]:
+        return self._degrees
+
+    def read(self, index: int) -> Chunk:
+        (chunk,) = self.fleet.each(whole, [index])
+        return chunk
+
+
+class Measured(NamedTuple):
+    """The lengths of the rows of a chunk, its largest weight, and the largest sum of a row."""
+
+    first: int
+    degrees: NDArray[np.int32]
+    heaviest: int
+    heaviest_row: int
+
+
+def measured(_: Shard, chunk: Chunk) -> Measured:
+    """What the driver knows of a chunk."""
+    degrees = np.diff(chunk.indptr).astype(np.int32)
+    heaviest = int(chunk.weights.max(initial=0))
+    return Measured(chunk.first, degrees, heaviest, heaviest_row(chunk.indptr, chunk.weights))
+
+
+def whole(_: Shard, chunk: Chunk) -> Chunk:
+    """The chunk as it is."""
+    return chunk
+
+
+@contextmanager
+def contract_on_workers(
+    rows: Rows,
+    fleet: WorkerFleet,
+    cluster: NDArray[np.int32],
+    sizes: NDArray[np.int64],
+    sample: tuple[int, int],
+    expected: int,
+    advance: Advance = ignore,
+) -> Iterator[LevelRows]:
+    """The graph of clusters on the workers that look at `rows`, from a sample; it is there as long
+    as the context is.
+
+    cluster : ndarray[int32], shape (vertices,); sizes : of the clusters
+    sample : threshold and seed, see `mapper.graph.sampled_contraction`
+    expected : entries that the sample has, about
+    """
+    fleet.begin(State(cluster))
+    sections = fleet.sections(sizes.size, min(expected, rows.entries))
+    try:
+        every = range(sections.senders)
+        entries = fleet.send(sections, every, sample_pairs, *sample, advance=advance)
+        block_size = choose_block_size(sizes.size, int(entries.sum()))
+        step = max(1, -(-block_size >> sections.bits))  # sections of a unit
+        units = np.add.reduceat(entries, np.arange(0, entries.size, step))
+        with ExitStack() as held:
+
+            def made(shift: int) -> LevelRows:
+                source = LevelSource(sections, block_size, units, shift, fleet.memory)
+                above = fleet.above(
+                    source, source.chunks, int(entries.sum()), source.together,
+                    lambda shards: fleet.send(sections, shards, sample_pairs, *sample),
+                )  # fmt: skip
+                return LevelRows(held.enter_context(closing(above)), source, sizes)
+
+            found = made(0)
+            if shift := row_shift(found.heaviest_row):  # hardly ever: sums are of 2^30 and more
+                held.close()
+                found = made(shift)
+            yield found
+    finally:
+        sections.remove()

@@ -1,0 +1,349 @@
+"""Contraction on workers: the rows that one process makes, whoever is lost, whatever is damaged."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+from mapper.errors import ResumableError
+from mapper.fleet import owners, sections
+from mapper.fleet.remote import RemoteFleet
+from mapper.fleet.sections import (
+    MissingError,
+    Pairs,
+    Sections,
+    ends_of,
+    pack_pairs,
+    read_pairs,
+    section_bits,
+)
+from mapper.fleet.shared import SharedPlace
+from mapper.graph.by_label import sums_by_label
+from mapper.graph.contracted_rows import ContractedRows, contract_to_scratch
+from mapper.graph.level_rows import LevelRows, contract_on_workers
+from mapper.graph.rows import Rows, StreamedRows
+from mapper.runtime.monitor import Monitor
+from mapper.runtime.threads import ThreadTeam
+from mapper.runtime.worker_plan import MADE_BYTES
+from storage.scratch.run_file import write_run
+from storage.scratch.scratch import Scratch
+from storage.store.memory import MemoryGraph
+from tests.mapper.fleet.stand_in import StandIn
+from tests.mapper.helpers import links_of, random_graph
+from tests.seeds import seeds
+
+
+class GraphRows(NamedTuple):
+    """Rows of a graph in memory, as workers open them."""
+
+    graph: MemoryGraph
+
+    @property
+    def exchanged(self) -> bool:
+        return True
+
+    def open(self, _: Scratch | None) -> Rows:
+        return StreamedRows(self.graph, self.graph.vertex_sizes(), 0)
+
+
+class OnWorkers(NamedTuple):
+    """A graph that workers look at."""
+
+    engine: StandIn
+    rows: Rows
+    fleet: RemoteFleet
+
+    @classmethod
+    def of(cls, engine: StandIn, graph: MemoryGraph) -> OnWorkers:
+        source = GraphRows(graph)
+        rows = source.open(None)
+        fleet = RemoteFleet(engine, source, rows.chunks, rows.entries, Monitor())
+        return cls(engine, rows, fleet)
+
+
+@contextmanager
+def contracted(
+    rows: Rows, fleet: Any, cluster: np.ndarray, count: int, sample: tuple[int, int]
+) -> Iterator[LevelRows]:
+    visited: list[int] = []
+    sizes = sums_by_label(cluster, rows.sizes, count)
+    with contract_on_workers(
+        rows, fleet, cluster, sizes, sample, 10 * count, visited.append
+    ) as found:
+        assert sum(visited) == sum(map(len, links_of(rows)))
+        yield found
+
+
+def by_one_process(
+    rows: Rows, cluster: np.ndarray, count: int, sample: tuple[int, int], folder: Path
+) -> ContractedRows:
+    sizes = sums_by_label(cluster, rows.sizes, count)
+    with ThreadTeam(1) as team:
+        return contract_to_scratch(rows, cluster, sizes, sample, Scratch(folder), 1 << 20, team)
+
+
+def require_same(found: Rows, expected: Rows) -> None:
+    """Same rows in the same chunks, and what is known of them."""
+    assert links_of(found) == links_of(expected)
+    for name in ("vertices", "entries", "block_size", "chunks"):
+        assert getattr(found, name) == getattr(expected, name), name
+    assert found.degrees().tolist() == expected.degrees().tolist()
+    assert found.sizes.tolist() == expected.sizes.tolist()
+
+
+def small_blocks(monkeypatch: pytest.MonkeyPatch, target: int) -> None:
+    """Chunks of levels have so many entries, about, whoever makes them."""
+    from mapper.graph import contracted_rows, level_rows
+    from storage.graph import choose_block_size
+
+    def choose(vertices: int, entries: int) -> int:
+        return choose_block_size(vertices, entries, target)
+
+    for module in (contracted_rows, level_rows):
+        monkeypatch.setattr(module, "choose_block_size", choose)
+
+
+@pytest.mark.parametrize("seed", seeds(20, plain=4))
+def test_two_levels_are_those_of_one_process(
+    seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Units of several chunks and of several sections; pieces of some connections."""
+    rng = np.random.default_rng(seed)
+    small_blocks(monkeypatch, int(rng.choice([1, 20, 10**6])))
+    monkeypatch.setattr(sections, "FRAME", int(rng.choice([1, 4096])))
+    monkeypatch.setattr(sections, "PIECE", int(rng.choice([1, 40, 10**6])))
+    n = int(rng.integers(2, 200))
+    graph = random_graph(rng, n, largest=9, sizes=4, block_size=int(rng.integers(1, 20)))
+    with StandIn(tmp_path, int(rng.integers(1, 4))) as engine:
+        engine.exchanged = int(rng.choice([1, 4000, 1 << 20]))
+        one = OnWorkers.of(engine, graph)
+        local, rows, fleet = one.rows, one.rows, one.fleet
+        with ExitStack() as held:
+            for depth in range(2):
+                count = max(1, rows.vertices // int(rng.integers(1, 4)))
+                extra = rng.integers(0, count, rows.vertices - count)
+                cluster = rng.permutation(np.r_[np.arange(count), extra]).astype(np.int32)
+                sample = int(rng.integers(1, 9)), depth
+                rows = held.enter_context(contracted(rows, fleet, cluster, count, sample))
+                local = by_one_process(local, cluster, count, sample, tmp_path / str(depth))
+                require_same(rows, local)
+                fleet = rows.fleet
+        require_nothing_left(engine)
+
+
+def require_nothing_left(engine: StandIn) -> None:
+    """Levels have gone, but the owner of the network itself on each worker."""
+    assert not list(engine.shared.place.folder.glob("batch*"))
+    assert len(list(engine.folder.glob("mapper-*/scratch"))) == len(engine.addresses())
+
+
+def heavy_graph() -> tuple[MemoryGraph, np.ndarray]:
+    """Three clusters: two of eight with heavy links between them, and a light link beside."""
+    heavy = [(i, 8 + j) for i in range(8) for j in range(8)]
+    source, target = np.array([*heavy, (0, 16)]).T
+    weight = np.r_[np.full(64, 2**27), 5]
+    cluster = np.repeat(np.arange(3), (8, 8, 1)).astype(np.int32)
+    return MemoryGraph.from_edges(17, source, target, weight, undirected=True), cluster
+
+
+def test_sums_too_large_for_a_row_are_all_shifted_alike(tmp_path: Path) -> None:
+    graph, cluster = heavy_graph()
+    with StandIn(tmp_path, 2) as engine:
+        one = OnWorkers.of(engine, graph)
+        local = by_one_process(one.rows, cluster, 3, (1, 0), tmp_path / "local")
+        with contracted(one.rows, one.fleet, cluster, 3, (1, 0)) as found:
+            assert links_of(found) == links_of(local)
+            assert links_of(found)[2] == [(0, 1)]
+        require_nothing_left(engine)
+
+
+class Level:
+    """A graph on three workers, and the level that one process makes of it."""
+
+    CLUSTER = (np.arange(150) % 40).astype(np.int32)
+    SAMPLE = 3, 1
+
+    def __init__(self, folder: Path) -> None:
+        graph = random_graph(np.random.default_rng(5), 150, largest=9, block_size=6)
+        self.engine = StandIn(folder, 3)
+        self.made = OnWorkers.of(self.engine, graph)
+        local = by_one_process(self.made.rows, self.CLUSTER, 40, self.SAMPLE, folder / "local")
+        self.expected = links_of(local)
+
+    @contextmanager
+    def rows(self) -> Iterator[LevelRows]:
+        with contracted(
+            self.made.rows, self.made.fleet, self.CLUSTER, 40, self.SAMPLE
+        ) as found:  # fmt: skip
+            yield found
+
+    def files(self) -> list[Path]:
+        return sorted(self.engine.shared.place.folder.glob("batch*"))
+
+
+@pytest.fixture
+def level(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Level]:
+    """Nobody waits for a worker that is lost; levels have several chunks."""
+    monkeypatch.setattr(owners, "COMES_BACK_WITHIN", 0.0)
+    small_blocks(monkeypatch, 20)
+    made = Level(tmp_path)
+    with made.engine:
+        yield made
+
+
+class Once:
+    """Does something before the n-th call of a method."""
+
+    def __init__(self, method: str, call: int, act: Callable[[str], object]) -> None:
+        self._method, self._left, self._act = method, call, act
+
+    @property
+    def done(self) -> bool:
+        return self._left == 0
+
+    def __call__(self, address: str, method: str) -> None:
+        if method == self._method and self._left:
+            self._left -= 1
+            if not self._left:
+                self._act(address)
+
+
+@pytest.mark.parametrize(("method", "call"), [("send", 1), ("send", 2), ("each", 1), ("each", 2)])
+@pytest.mark.parametrize("replaced", [True, False])
+def test_a_worker_is_lost_while_rows_are_made(
+    level: Level, method: str, call: int, replaced: bool
+) -> None:
+    loses = Once(method, call, lambda address: level.engine.lose(address, replaced))
+    level.engine.before = loses
+    with level.rows() as found:
+        assert links_of(found) == level.expected
+    assert loses.done
+    assert len(level.engine.lost) == 1
+    assert not level.files()
+
+
+@pytest.mark.parametrize("replaced", [True, False])
+def test_a_worker_is_lost_while_a_level_is_looked_at(level: Level, replaced: bool) -> None:
+    """Who takes over makes its rows of the files, which are still there."""
+    with level.rows() as found:
+        assert links_of(found) == level.expected
+        assert level.files()
+        before = level.engine.amounts["bytes_shared"]
+        level.engine.lose("worker-1", replaced)
+        assert links_of(found) == level.expected
+        assert level.engine.amounts["bytes_shared"] == before > 0
+    assert level.engine.lost == ["worker-1"]
+    assert not level.files()
+
+
+def halve(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-7])
+
+
+@pytest.mark.parametrize("harm", [halve, Path.unlink])
+@pytest.mark.parametrize("count", [1, 20])
+def test_files_that_are_gone_or_damaged_are_written_again(
+    level: Level, harm: Callable[[Path], object], count: int
+) -> None:
+    """While rows are made of them, and when one is lost that had made its rows."""
+
+    def harm_some(_: str = "") -> None:
+        for path in level.files()[:count]:
+            harm(path)
+
+    harms = Once("each", 1, harm_some)
+    level.engine.before = harms
+    with level.rows() as found:
+        assert links_of(found) == level.expected
+        assert harms.done
+        harm_some()
+        assert links_of(found) == level.expected  # nobody needs them
+        level.engine.lose("worker-2", True)
+        assert links_of(found) == level.expected
+    assert not level.files()
+
+
+def test_files_that_vanish_again_and_again(level: Level) -> None:
+    def empty(_: str, method: str) -> None:
+        if method == "each":
+            for path in level.files():
+                path.unlink()
+
+    level.engine.before = empty
+    with pytest.raises(ResumableError, match="vanish there or are damaged, 3 times over"):
+        level.rows().__enter__()
+    assert not level.files()
+
+
+def test_files_cannot_be_written_again_without_the_rows_below(level: Level) -> None:
+    """Those go when the level above is there."""
+    with level.rows() as found:
+        level.made.fleet.close()
+        assert links_of(found) == level.expected
+        for path in level.files():
+            path.unlink()
+        level.engine.lose("worker-0", True)
+        with pytest.raises(ResumableError, match=r"^--shared .* go on with --resume$"):
+            links_of(found)
+
+
+@pytest.mark.parametrize("seed", seeds(30, plain=6))
+def test_pairs_are_read_as_they_were_written(seed: int, tmp_path: Path) -> None:
+    """Compared with sums in a dictionary; weights so large that sums are beyond what one can be."""
+    rng = np.random.default_rng(seed)
+    vertices, senders = int(rng.integers(2, 60)), int(rng.integers(1, 4))
+    runs = Sections(
+        SharedPlace("--shared", tmp_path, "tag"), 3, senders, vertices, int(rng.integers(0, 7))
+    )
+    sums: dict[tuple[int, int], int] = defaultdict(int)
+    counts = np.zeros(runs.per_file, np.int64)
+    for sender in range(senders):
+        frames: list[list[bytes]] = [[] for _ in range(runs.per_file)]
+        for _ in range(int(rng.integers(0, 3))):
+            ends = np.sort(rng.integers(0, vertices, (int(rng.integers(0, 40)), 2)), axis=1)
+            low, high = ends[ends[:, 0] < ends[:, 1]].T.astype(np.int32)
+            weights = rng.integers(1, 2**30, low.size).astype(np.int32)
+            cut = low.size // 2
+            some = [
+                Pairs(low[part], high[part], weights[part])
+                for part in (slice(cut), slice(cut, None))
+            ]
+            packed = pack_pairs(some, runs)
+            counts += packed.counts
+            for index, frame in packed.frames:
+                frames[index].append(frame)
+            for a, b, w in zip(low.tolist(), high.tolist(), weights.tolist(), strict=True):
+                sums[a, b] += w
+                sums[b, a] += w
+        write_run(runs.name(sender), frames)
+    assert counts.sum() >= len(sums)
+    found: list[tuple[int, int, int]] = []
+    first = 0
+    while first < runs.per_file:
+        last = int(rng.integers(first, runs.per_file)) + 1
+        keys, weights = read_pairs(runs, first, last, int(counts[first:last].sum()))
+        own, ids = ends_of(keys)
+        found += zip(own.tolist(), ids.tolist(), weights.tolist(), strict=True)
+        first = last
+    assert found == [(*key, min(total, 2**31 - 1)) for key, total in sorted(sums.items())]
+    runs.name(senders - 1).path.unlink()
+    with pytest.raises(MissingError) as raised:
+        read_pairs(runs, 0, 1, int(counts[:1].sum()))
+    assert raised.value.shards == [senders - 1]
+
+
+def test_sections_are_as_large_as_memory_and_frames_ask_for() -> None:
+    """About 4,096 connections of a shard for a section, unless a worker has no memory for it."""
+    count, entries = 1 << 20, 1 << 26
+    plenty = section_bits(count, entries, 256, 2, 1 << 40)
+    assert count >> plenty == entries // (256 * 4096) == 64
+    little = section_bits(count, entries, 256, 2, MADE_BYTES * (entries >> 10))
+    assert count >> little == 1 << 10
+    assert count >> section_bits(count, entries, 1 << 16, 16, 1 << 40) == 128  # of few entries
+    assert section_bits(1, 10, 1, 64, 1) == 0
