@@ -38,9 +38,19 @@ def two_workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
         yield workers
 
 
+LEVELS = {
+    1: {"sampled": 100, "sampled_above": 1 << 20, "contracted": 1 << 16},
+    2: {"sampled": 100, "sampled_above": 1500, "contracted": 1 << 16},
+}
+"""Shares of the memory with which the network has so many more levels of clusters."""
+
+
 @pytest.fixture
-def network(tmp_path: Path) -> Path:
-    """A sheet of 25 by 24 neurons with neighbours and a few far ones."""
+def network(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
+    """A sheet of 25 by 24 neurons with neighbours and a few far ones.
+
+    Ids are in natural order, unless the parameter says that they are shuffled.
+    """
     rng = np.random.default_rng(3)
     v = np.arange(600)
     steps = rng.integers(-3, 4, (9, 600, 2))
@@ -50,6 +60,8 @@ def network(tmp_path: Path) -> Path:
     far = rng.integers(0, 600, 600)
     source, target = np.tile(v, 10), np.concatenate([*near, far])
     kept = source != target
+    if getattr(request, "param", False):
+        source, target = rng.permutation(600)[np.array([source, target])]
     return write_network(
         tmp_path / "net.bin",
         np.c_[source, target][kept],

@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +20,7 @@ from mapper.fleet.engine_settings import KEEP, MALLOC
 from mapper.fleet.start import start_workers
 from mapper.fleet.workers import Asked
 from mapper.runtime.monitor import Monitor
-from tests.mapper.fleet.conftest import Made, Mapped
+from tests.mapper.fleet.conftest import LEVELS, Made, Mapped
 from tests.mapper.fleet.test_scored import plain
 from tests.mapper.helpers import PROGRAM
 
@@ -63,15 +64,28 @@ def _engine() -> None:
 class Watcher(Monitor):
     """Does something once, when a stage has looked at a share of what it expects."""
 
-    def __init__(self, stage: str, act: Callable[[], object]) -> None:
+    def __init__(self, stage: str, act: Callable[[], object], share: float = 0.001) -> None:
         super().__init__(on_progress=self._heard)
-        self._moment, self._act = stage, act
+        self._moment, self._least, self._act = stage, share, act
         self.done = False
 
     def _heard(self, stage: str, share: float) -> None:
-        if not self.done and stage == self._moment and share > 0:
+        if stage == self._moment and share >= self._least:
+            self._do()
+
+    def _do(self) -> None:
+        if not self.done:
             self.done = True
             self._act()
+
+
+class Listener(Watcher):
+    """Does something once, when something has been noted."""
+
+    def note(self, text: str) -> None:
+        super().note(text)
+        if text.startswith(self._moment):
+            self._do()
 
 
 @pytest.mark.parametrize("stage", STAGES)
@@ -98,6 +112,32 @@ def test_a_worker_that_is_killed_while_all_is_scored(made: Made, tmp_path: Path)
         assert (found.core.tolist(), found.metrics) == (expected.core.tolist(), expected.metrics)
         assert plain(found.traffic) == plain(expected.traffic)
         assert workers.facts()["replaced"] == 1
+
+
+@pytest.mark.parametrize(
+    ("watcher", "levels"),
+    [
+        (partial(Watcher, "initial partition", share=0.5), 1),
+        (partial(Watcher, "initial partition", share=0.51), 1),
+        (partial(Listener, "level 1 on workers"), 2),
+        (partial(Listener, "level 2 on workers"), 2),
+    ],
+    ids=["connections are sent", "rows are made", "level 1", "level 2"],
+)
+def test_a_worker_killed_at_a_level_changes_nothing(
+    mapped: Mapped, watcher: Callable[..., Watcher], levels: int, tmp_path: Path
+) -> None:
+    """Before connections between clusters are sent, before rows are made, and when they are."""
+    changes = {"block_vertices": 200, "shares": LEVELS[levels]}
+    expected = mapped(**changes)
+    with start_workers(Asked(2), tmp_path) as workers:
+        process = min(workers.client.run(os.getpid).values())
+        killer = watcher(act=lambda: os.kill(process, signal.SIGKILL))
+        assert mapped(workers, killer, **changes).tolist() == expected.tolist()
+        assert killer.done
+        assert workers.facts()["replaced"] == 1
+        assert not list(workers.shared.place.folder.glob("*.run"))
+    assert not (tmp_path / "workers").exists()
 
 
 def test_a_stopped_worker_changes_nothing(

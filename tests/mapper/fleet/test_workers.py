@@ -22,7 +22,7 @@ from mapper.graph.network_rows import NetworkRows
 from mapper.runtime.monitor import Monitor
 from storage.store.network import NetworkFile
 from tests.mapper.conftest import Run
-from tests.mapper.fleet.conftest import Mapped
+from tests.mapper.fleet.conftest import LEVELS, Mapped
 from tests.mapper.helpers import PROGRAM, random_network
 
 
@@ -93,18 +93,18 @@ def test_counted_bytes_are_those_that_connections_move(two_workers: Any, network
 
 
 @pytest.mark.jit
-@pytest.mark.parametrize(("above", "levels"), [(1 << 20, 1), (1500, 2)])
+@pytest.mark.parametrize("levels", LEVELS)
+@pytest.mark.parametrize("network", [False, True], indirect=True, ids=["natural", "shuffled"])
 def test_more_levels_of_clusters_are_the_same(
-    mapped: Mapped, two_workers: Any, above: int, levels: int, tmp_path: Path
+    mapped: Mapped, two_workers: Any, levels: int, tmp_path: Path
 ) -> None:
     """Workers have rows of all of them; files of these go with the levels."""
-    shares = {"sampled": 100, "sampled_above": above, "contracted": 1 << 16}
-    changes = {"block_vertices": 200, "threads": 2}
-    expected = mapped(shares=shares, **changes)
+    changes = {"block_vertices": 200, "threads": 2, "shares": LEVELS[levels]}
+    expected = mapped(**changes)
     log = tmp_path / "run.log"
     heard = Monitor(log=log)
     two_workers.stages.clear()
-    found = mapped(two_workers, heard, shares, **changes)
+    found = mapped(two_workers, heard, **changes)
     assert found.tolist() == expected.tolist()
     assert heard.sample is not None
     assert heard.sample.levels == levels
@@ -112,17 +112,23 @@ def test_more_levels_of_clusters_are_the_same(
     assert len(said) == levels
     assert two_workers.stages["initial partition"]["bytes_shared"] > 600
     assert not list(two_workers.shared.place.folder.glob("*.run"))
+    folder = two_workers.shared.place.folder.parent / "workers"
+    assert len(list(folder.glob("mapper-*"))) == 2  # of no level
 
 
 @pytest.mark.jit
 @pytest.mark.parametrize("count", [1, 3])
+@pytest.mark.parametrize("network", [False, True], indirect=True, ids=["natural", "shuffled"])
 def test_any_number_of_workers_gives_the_same_mapping(
     mapped: Mapped, count: int, tmp_path: Path
 ) -> None:
     pytest.importorskip("distributed")
-    expected = mapped()
     with start_workers(Asked(count), tmp_path) as workers:
-        assert mapped(workers).tolist() == expected.tolist()
+        assert mapped(workers).tolist() == mapped().tolist()
+        for shares in LEVELS.values():
+            changes = {"block_vertices": 200, "shares": shares}
+            assert mapped(workers, **changes).tolist() == mapped(**changes).tolist()
+    assert not (tmp_path / "workers").exists()
 
 
 def test_an_address_that_nobody_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
