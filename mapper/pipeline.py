@@ -95,7 +95,8 @@ def map_network(
     plan = plan or make_plan(network, chip, settings)
     for name, need in plan.stages.items():
         monitor.write(f"planned for {name}: {megabytes(need)} of {megabytes(plan.budget)}")
-    plan.require(None if scratch.names() else scratch.path)  # scratch of before counts as used
+    here = plan if workers is None else plan.on_workers()
+    here.require(None if scratch.names() else scratch.path)  # scratch of before counts as used
     costs: list[StageCosts] = []
 
     def mapped() -> NDArray[np.int32]:

@@ -206,13 +206,13 @@ def read_pairs(sections: Sections, first: int, last: int, entries: int) -> tuple
 
 def add_up(keys: Int64, weights: Int32) -> tuple[Int64, Int32]:
     """Keys, ascending, and the weights of each added up, as far as one can be."""
-    order = np.argsort(keys, kind="stable")
+    order = np.argsort(keys)
     keys, weights = keys[order], weights[order]
     del order
     first = _starts(keys)
     if first.size == 0:
         return keys, weights
-    sums = np.add.reduceat(weights, first, dtype=np.int64)
+    sums = np.add.reduceat(weights.astype(np.int64), first)
     return keys[first], np.minimum(sums, MOST_WEIGHT).astype(np.int32)
 
 

@@ -132,6 +132,10 @@ class Plan:
         """The largest of all stages."""
         return max(self.stages.values())
 
+    def on_workers(self) -> Plan:
+        """The plan of a run whose workers make levels of clusters: nothing is sorted on disk."""
+        return replace(self, sorting=0)
+
     @property
     def shortage(self) -> str:
         """What the memory does not suffice for, as a sentence; empty if it does."""

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from chipsim.chip.model import Chip
 from mapper.runtime.memory_plan import Plan, most_parts
+from mapper.runtime.sample import CLUSTERED_AGAIN
 from mapper.settings import Settings
 from storage.store.network import NetworkFile
 
@@ -32,6 +33,7 @@ WANTED = {"refine blocks": 0.115, "uncoarsen and refine": 0.1, "refine by hops":
 WANT = 4.5  # bytes of one that wants to: place, target, gain, heaviest connection
 INNER = 0.75  # entries of rows that stay in their block
 INNER_ENTRY = {False: 2.05, True: 2.85}  # packed bytes of one, whether ids are scattered or not
+LEVEL_ENTRY = 2.6  # packed bytes of a connection between clusters, for rows of these
 REPEATED = 1.5  # times the bytes of an entry of all rows: what repeats there does so here
 FAR = 0.095  # synapses that go anywhere, and meet few others between the same cores
 NEAR = 24  # other cores that most of a core's synapses go to
@@ -67,6 +69,7 @@ def plan_sent(
     n, parts = network.vertices, most_parts(network, chip)
     m = min(network.connections, settings.degree * n)
     label, cluster = packed_bytes(n), packed_bytes(n / CLUSTERED)
+    levels, last = _levels_sent(n, plan)
     block, part, core = map(packed_bytes, (n / settings.block_vertices, parts, chip.cores))
     hops = min(settings.hop_passes, int(settings.hop_budget // max(1.0, ENTRIES * m)))
     passes = {
@@ -77,16 +80,18 @@ def plan_sent(
     each = {
         "read": 0.0,
         "coarsen": ROUNDS * (label + SIZE) + JOINS * (GAP + label),
-        "initial partition": cluster,
+        "initial partition": cluster + levels.to / n,
         "split blocks": block + 4,  # and the place of each in its block, not packed
         "groups": part,
         "score": core,
     }
     kept = min(plan.sampled, settings.coarse_degree * n / CLUSTERED, m)
+    if plan.sample is not None and plan.contractions:
+        kept = plan.sample.kept
     back = {
         "read": n,
         "coarsen": (ROUNDS * 4 + WISHES * (GAP + label)) * n,
-        "initial partition": n + (cluster + 1) * KEPT * kept,
+        "initial partition": n + (last + 1) * KEPT * kept + levels.back,
         "split blocks": n,
         "groups": count * _matrix_bytes(network, parts) if summed else PAIR * min(parts**2, m),
         "score": _scored_bytes(network, chip, plan, parts, count),
@@ -95,7 +100,7 @@ def plan_sent(
         each[name] = some * (label + SIZE + MOVED[name] * (GAP + label))
         back[name] = some * WANT * WANTED[name] * n
     entry = min(INNER_ENTRY[plan.scattered], REPEATED * plan.rows / max(1, m))
-    shared = {"split blocks": INNER * entry * m}
+    shared = {"split blocks": INNER * entry * m, "initial partition": levels.shared}
     at_home = {"split blocks": n}  # sizes go where the part of each is at home, once
     return {
         name: Sent(
@@ -106,6 +111,22 @@ def plan_sent(
         for name in ("read", *plan.stages)
         if name in each
     }
+
+
+def _levels_sent(n: int, plan: Plan) -> tuple[Sent, float]:
+    """Of levels above that of `n` neurons, to one worker, and bytes of a cluster of the last one.
+
+    Each is clustered as the neurons are, and what is kept of it goes to who has rows of the next.
+    """
+    to = back = 0.0
+    vertices = n / CLUSTERED
+    for _ in plan.contractions:
+        label, above = packed_bytes(vertices), packed_bytes(vertices / CLUSTERED_AGAIN)
+        to += (ROUNDS * (label + SIZE) + JOINS * (GAP + label) + above) * vertices
+        back += (1 + ROUNDS * label + WISHES * (GAP + label)) * vertices
+        vertices /= CLUSTERED_AGAIN
+    shared = LEVEL_ENTRY * sum(plan.contractions)
+    return Sent(int(to), int(back), int(shared)), packed_bytes(vertices)
 
 
 def packed_bytes(labels: float) -> float:

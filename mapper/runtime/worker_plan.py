@@ -7,12 +7,14 @@ Bytes are counted from what the code sends and holds, and compared with measured
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from chipsim.chip.model import Chip
 from mapper.errors import DoesNotFitError
 from mapper.runtime.memory_plan import (
     CORE_BYTES,
     LEAST_MATRICES,
+    LEVEL_ROW_BYTES,
     MATRIX_BYTES,
     NEURON_BYTES_PER_THREAD,
     PAIR_BYTES,
@@ -21,6 +23,7 @@ from mapper.runtime.memory_plan import (
     megabytes,
     most_parts,
 )
+from mapper.runtime.sample import CLUSTERED, CLUSTERED_AGAIN
 from mapper.runtime.sent_plan import INNER, Sent, plan_sent, ranges_for
 from mapper.settings import Settings
 from storage.store.network import RATE, NetworkFile
@@ -31,6 +34,7 @@ SHARD_ENTRIES = 1 << 23  # of a shard, about: a worker holds the results of so m
 RESULT_BYTES = 8  # of an entry in packed results, at most
 SECTION_BYTES = 6  # of an entry of a shard in a run file, packed, and as it is held
 PIECE = 1 << 19  # connections between clusters that are sorted and packed at a time
+PIECE_BYTES = 80  # of one of these: two of them as they come, for each that is sorted and packed
 MADE_BYTES = 48  # of one that others have sent, while rows are made of it: as it came, and sorted
 LEAST_SHARDS = 256  # where there are as many chunks, so that workers have about the same
 CUT_BYTES = 32  # of an entry of a block that is cut: the rows, those of a piece, coarse levels
@@ -57,8 +61,8 @@ class WorkerPlan:
     count, threads : how many workers, and threads of each
     memory : bytes that each needs, with what it takes to run at all; driver : that the driver plans
         with; disk : that each needs on average, for its rows
-    window, splitting : of the former, for what comes from others while blocks are split, at least,
-        and for all else in that stage
+    window, beside : of the former, for what comes from others in an exchange, at least, and for all
+        else in a stage that has one
     sent : bytes by stage
     """
 
@@ -68,7 +72,7 @@ class WorkerPlan:
     driver: int
     disk: int
     window: int
-    splitting: int
+    beside: int
     sent: dict[str, Sent]
 
     def shortage(self, given: int, host: str = "") -> str:
@@ -99,7 +103,7 @@ class WorkerPlan:
         known = [given // together for _, given in limits if given]
         if not known:
             return self.window
-        left = int(TERMINATE * min(known)) - self.splitting
+        left = int(TERMINATE * min(known)) - self.beside
         return max(self.window, min(min(known) // EXCHANGED_SHARE, left))
 
     def facts(self, given: int | None) -> dict[str, object]:
@@ -151,10 +155,44 @@ def plan_workers(
     pairs = min(network.connections // (2 * ranges), parts * parts)  # of a range, at most
     stages["score"] += PAIR_BYTES * pairs + CORE_BYTES * chip.cores * threads - window
     stages["score"] += RATE_BYTES * n if RATE in network.meta.attributes else 0
+    beside = stages["split blocks"] - window
+    levels = _plan_levels(network, plan, m, threads)
+    if plan.contractions:
+        beside = max(beside, levels.neurons + at_work)
+        need = levels.neurons + at_work + max(window, levels.sending)
+        stages["initial partition"] = max(stages["initial partition"], need)
     sent = plan_sent(network, chip, settings, plan, count, summed)
-    rows = plan.rows // count
-    splitting = INTERPRETER + stages["split blocks"] - window
+    disk = (plan.rows + levels.disk) // count
     return WorkerPlan(
-        count, threads, INTERPRETER + max(stages.values()), plan.memory, rows, window, splitting,
-        sent,
+        count, threads, INTERPRETER + max(stages.values()), plan.memory, disk, window,
+        INTERPRETER + beside, sent,
     )  # fmt: skip
+
+
+class _Levels(NamedTuple):
+    """Bytes for levels of clusters above that of the neurons.
+
+    neurons : state of a worker; sending : of a worker, while connections are packed
+    disk : of all workers
+    """
+
+    neurons: int = 0
+    sending: int = 0
+    disk: int = 0
+
+
+def _plan_levels(network: NetworkFile, plan: Plan, m: int, threads: int) -> _Levels:
+    """m : connections of the network that are looked at."""
+    if not plan.contractions:
+        return _Levels()
+    n = network.vertices
+    vertices = [n / CLUSTERED / CLUSTERED_AGAIN**depth for depth in range(len(plan.contractions))]
+    at_once = sum(vertices[:2])  # a level goes when the next one is there
+    shards = min(network.block_count, max(LEAST_SHARDS, m // SHARD_ENTRIES))
+    sent = 2 * plan.contractions[0] // max(1, shards)  # by a shard, with some slack
+    scratch = threads * NEURON_BYTES_PER_THREAD * vertices[0]
+    return _Levels(
+        int(4 * n + NEURON_BYTES["coarsen"] * at_once + scratch),
+        threads * PIECE_BYTES * min(PIECE, sent) + SECTION_BYTES * sent,
+        int(LEVEL_ROW_BYTES * sum(plan.contractions[:2])),
+    )

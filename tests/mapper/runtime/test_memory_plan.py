@@ -185,6 +185,7 @@ def test_levels_are_made_until_enough_of_the_network_fits(
     assert flat.sample.levels == 0
     assert found.scratch > flat.scratch  # levels lie there
     assert found.sorting > flat.sorting == 0
+    assert found.on_workers() == replace(found, sorting=0)
 
 
 @pytest.mark.parametrize("fanout", [10, 100, 1000])

@@ -23,7 +23,12 @@ CHIP = Chip("small", 40, 40, neurons=32)
 
 
 def planned(
-    folder: Path, count: int = 2, threads: int = 1, n: int = 2000, block_size: int | None = None
+    folder: Path,
+    count: int = 2,
+    threads: int = 1,
+    n: int = 2000,
+    block_size: int | None = None,
+    contractions: tuple[int, ...] = (),
 ) -> WorkerPlan:
     path = folder / f"net-{n}-{block_size}.bin"
     if not path.exists():
@@ -32,6 +37,7 @@ def planned(
     with NetworkFile(path) as network:
         plan = replace(make_plan(network, CHIP, settings), held=False, levels=False)
         plan = with_disk(plan, network, CHIP, settings)
+        plan = replace(plan, contractions=contractions)
         return plan_workers(network, CHIP, settings, plan, count, threads)
 
 
@@ -60,6 +66,28 @@ def test_what_is_scored_is_planned(tmp_path: Path) -> None:
     assert two.shared == 0
 
 
+def test_levels_of_clusters_need_more(tmp_path: Path) -> None:
+    """Of the disk and in the shared folder; of the memory where they are large beside the rest."""
+    none, one, two = (
+        planned(tmp_path, contractions=some) for some in ((), (35_000,), (35_000, 11_000))
+    )
+    assert none.disk < one.disk < two.disk < none.disk + 4 * 46_000 // 2
+    name = "initial partition"
+    for way in range(3):
+        if way != 1:  # of the sample ids of a coarser level take fewer bytes
+            assert none.sent[name][way] < one.sent[name][way] < two.sent[name][way]
+        others = [
+            {other: sent[way] for other, sent in plan.sent.items() if other != name}
+            for plan in (none, one, two)
+        ]
+        assert others[0] == others[1] == others[2]
+    assert none.sent[name].shared == 0
+    assert two.sent[name].shared < 4 * 46_000
+    large = planned(tmp_path, contractions=(10**9,))
+    assert none.memory <= one.memory < large.memory
+    assert large.beside == one.beside
+
+
 def test_rows_of_others_take_a_share_of_the_memory(tmp_path: Path) -> None:
     plan = planned(tmp_path)
     assert plan.exchanged([("here", 4 << 30), ("there", 8 << 30)]) == 1 << 30
@@ -69,7 +97,7 @@ def test_rows_of_others_take_a_share_of_the_memory(tmp_path: Path) -> None:
     for given in (enough, enough + (8 << 20), 2 * enough):
         found = plan.exchanged([("here", given)])
         assert plan.window <= found <= max(given // 4, plan.window)
-        assert plan.splitting + found <= 0.95 * given
+        assert plan.beside + found <= 0.95 * given
 
 
 def test_workers_that_are_too_small(tmp_path: Path) -> None:
