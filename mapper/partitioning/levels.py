@@ -1,9 +1,10 @@
-"""More levels of clusters, in scratch, until enough connections of each fit the memory.
+"""More levels of clusters, beyond memory, until enough connections of each fit the memory.
 
 With too few connections for each cluster the first cut does not see the network
-(`mapper.runtime.sample`). So what memory does not hold is contracted into scratch and clustered
-again: little memory costs time, not quality. Every level is a sample of the one before it, and is
-looked at as the network is, step by step. Rows of a level go when the next one is there.
+(`mapper.runtime.sample`). So what memory does not hold is contracted into scratch, or where there
+are workers onto these, and clustered again: little memory costs time, not quality. Every level is a
+sample of the one before it, and is looked at as the network is, step by step, by the same threads
+or workers. Rows of a level go when the next one is there.
 """
 
 from __future__ import annotations

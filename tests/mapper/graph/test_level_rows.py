@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -291,6 +292,24 @@ def test_files_cannot_be_written_again_without_the_rows_below(level: Level) -> N
         level.engine.lose("worker-0", True)
         with pytest.raises(ResumableError, match=r"^--shared .* go on with --resume$"):
             links_of(found)
+
+
+def test_a_folder_that_is_full(level: Level, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> int:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(sections, "write_run", full)
+    with pytest.raises(ResumableError, match=r"cannot write on .*: No space left on device; make"):
+        level.rows().__enter__()
+    assert not level.files()
+
+
+def test_a_folder_that_is_gone(level: Level) -> None:
+    """When rows are made of its files; then these cannot be written again either."""
+    folder = level.engine.shared.place.folder
+    level.engine.before = Once("each", 1, lambda _: shutil.rmtree(folder))
+    with pytest.raises(ResumableError, match=r"cannot write on .*: No such file or directory; "):
+        level.rows().__enter__()
 
 
 @pytest.mark.parametrize("seed", seeds(30, plain=6))
