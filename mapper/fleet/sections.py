@@ -25,7 +25,7 @@ from mapper.runtime.worker_plan import MADE_BYTES, PIECE
 from storage.scratch.run_file import RunName, UnusableError, pack_frame, read_section, write_run
 
 FRAME = 4096  # connections that a shard has for a section, about: fewer take longer to pack
-RANGES = 8  # sections for each worker, at least, so that all have about the same
+RANGES = 4  # sections for each worker, at least, so that all have about the same
 MOST_WEIGHT = 2**31 - 1  # of a connection
 
 Int32 = NDArray[np.int32]

@@ -364,5 +364,5 @@ def test_sections_are_as_large_as_memory_and_frames_ask_for() -> None:
     assert count >> plenty == entries // (256 * 4096) == 64
     little = section_bits(count, entries, 256, 2, MADE_BYTES * (entries >> 10))
     assert count >> little == 1 << 10
-    assert count >> section_bits(count, entries, 1 << 16, 16, 1 << 40) == 128  # of few entries
+    assert count >> section_bits(count, entries, 1 << 16, 16, 1 << 40) == 64  # of few entries
     assert section_bits(1, 10, 1, 64, 1) == 0
