@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -30,25 +31,40 @@ STAGES = ("coarsen", "split blocks", "uncoarsen and refine")
 STREAMED = PROGRAM.replace(
     "from mapper.cli.main import main\n",
     """
+import json
 import os
 from dataclasses import replace
 import mapper.session
 from mapper.cli.main import main
 from mapper.runtime.monitor import Monitor
 plan = mapper.session.make_plan
-mapper.session.make_plan = lambda *given: replace(plan(*given), held=False, levels=False)
+shares = json.loads(os.environ.get("SHARES", "{}"))
+mapper.session.make_plan = lambda *given: replace(
+    plan(*given), **{"held": False, "levels": False, **shares}
+)
 stage, victim = os.environ.get("VICTIM", ":").split(":")
 advance = Monitor.advance
-def advance_and_kill(monitor, done):
+note = Monitor.note
+def kill():
     global stage
+    stage = ""
+    os.kill(int(victim or os.getpid()), signal.SIGKILL)
+def advance_and_kill(monitor, done):
     advance(monitor, done)
     if stage and monitor.at_work.get("name") == stage:
-        stage = ""
-        os.kill(int(victim or os.getpid()), signal.SIGKILL)
-Monitor.advance = advance_and_kill
+        kill()
+def note_and_kill(monitor, text):
+    note(monitor, text)
+    if stage and text.startswith(stage):
+        kill()
+Monitor.advance, Monitor.note = advance_and_kill, note_and_kill
 """,
 )
-"""`PROGRAM`, which streams any network, and kills a process in a stage: VICTIM=STAGE:PID."""
+"""`PROGRAM`, which streams any network, and kills a process in a stage, or once something has been
+noted: VICTIM=STAGE:PID.
+
+SHARES : of the memory, where they are others than planned
+"""
 
 RUN = (
     "run", "net.bin", "--chip", "6x6", "--neurons-per-core", "32", "--memory", "1GiB", "--threads",
@@ -281,6 +297,28 @@ def test_a_shared_folder_is_left_as_it_was(network: Path, tmp_path: Path) -> Non
     assert resumed.returncode == 0, resumed.stderr
     assert mapping_in(tmp_path / "out") == mapping_in(tmp_path / "whole")
     assert not list(shared.iterdir())
+
+
+def test_a_driver_killed_at_a_level_is_resumed(
+    network: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the files of the level in the shared folder, which go."""
+    monkeypatch.setenv("SHARES", json.dumps(LEVELS[1]))
+    (tmp_path / "shared").mkdir()
+    larger = tuple(word.replace("vertices=64", "vertices=200") for word in RUN)
+    monkeypatch.setitem(globals(), "RUN", larger)
+    assert run(tmp_path, "-o", "whole").returncode == 0
+    words = ("-o", "out", "--shared", "shared", "--workers")
+    killed = run(tmp_path, *words, "2", victim="level 1 on workers:")
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    (left,) = (tmp_path / "shared").iterdir()
+    assert list(left.glob("*.run"))
+    resumed = run(tmp_path, *words, "1", "--resume")
+    assert resumed.returncode == 0, resumed.stderr
+    assert not left.exists()
+    assert mapping_in(tmp_path / "out") == mapping_in(tmp_path / "whole")
+    assert "level 1 on workers" in (tmp_path / "out" / "run.log").read_text()
+    assert not _processes_of(network.parent)
 
 
 def _processes_of(folder: Path) -> list[str]:
