@@ -21,6 +21,8 @@ from storage.scratch.packed import Lists, RowCache
 from storage.scratch.scratch import Scratch
 from storage.store.network import NetworkFile
 
+HERE = "rows-here"  # name in scratch of what the driver has read itself
+
 
 class NetworkRows(NamedTuple):
     """Which rows: a network, by its path, and how it is seen.
@@ -100,11 +102,21 @@ class CachedRows(Rows):
 
 
 class WorkedRows(StreamedRows):
-    """Rows that workers look at; the driver reads them from the network where it must."""
+    """Rows that workers look at.
 
-    def __init__(self, graph: Graph, shift: int, workers: Workers, monitor: Monitor) -> None:
-        """Let workers copy the rows; shift : see `mapper.graph.rows.weight_shift`."""
+    Where the driver itself must, as it exchanges vertices between cores, it copies them to its own
+    scratch, too: they are read many times then.
+    """
+
+    def __init__(
+        self, graph: Graph, shift: int, workers: Workers, scratch: Scratch, monitor: Monitor
+    ) -> None:
+        """Let workers copy the rows.
+
+        shift : see `mapper.graph.rows.weight_shift`; scratch : of the driver
+        """
         super().__init__(graph, graph.vertex_sizes(), shift)
+        self._here = RowCache(scratch, HERE, self._lists)
         network, threshold = graph, 1
         if isinstance(graph, ThinnedGraph):
             network, threshold = graph.whole, graph.threshold
@@ -120,12 +132,19 @@ class WorkedRows(StreamedRows):
             self._heaviest = max(self._heaviest, most)
         self.entries = int(self._degrees.sum(dtype=np.int64))  # pairs both ways are one entry
 
+    def _lists(self, index: int) -> Lists:
+        chunk = super().read(index)
+        return chunk.indptr, chunk.ids, chunk.weights
+
     @property
     def heaviest(self) -> int:
         return self._heaviest
 
     def degrees(self) -> NDArray[np.int32]:
         return self._degrees
+
+    def read(self, index: int) -> Chunk:
+        return Chunk(index * self.block_size, *self._here.read(index))
 
 
 def degrees_of(_: Shard, chunk: Chunk) -> tuple[int, NDArray[np.int32], int]:

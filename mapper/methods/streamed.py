@@ -51,7 +51,7 @@ class Streamed(Method):
         if run.workers is not None:
             run.monitor.expect(seen.connections)
             run.monitor.note(f"{seen.connections:,} connections to look at")
-            return WorkedRows(seen, shift, run.workers, run.monitor)
+            return WorkedRows(seen, shift, run.workers, run.scratch, run.monitor)
         return open_rows(seen, shift, run.plan.held, run.scratch, run.monitor, run.team)
 
     def _take(self, rows: Rows) -> None:
