@@ -105,7 +105,7 @@ def test_a_lost_worker_changes_nothing(
     replaced: bool, core: NDArray[np.int32], engine: StandIn, tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
-    monkeypatch.setattr("mapper.fleet.remote.COMES_BACK_WITHIN", 0.0)
+    monkeypatch.setattr("mapper.fleet.owners.COMES_BACK_WITHIN", 0.0)
     gathered = []
 
     def lose(address: str, method: str) -> None:
