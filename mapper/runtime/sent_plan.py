@@ -13,15 +13,13 @@ from typing import NamedTuple
 
 from chipsim.chip.model import Chip
 from mapper.runtime.memory_plan import Plan, most_parts
-from mapper.runtime.sample import CLUSTERED_AGAIN
+from mapper.runtime.sample import CLUSTERED, CLUSTERED_AGAIN
 from mapper.settings import Settings
 from storage.store.network import NetworkFile
 
 GATHERED = 4  # ranges of blocks for each worker, one after the other, where all is scored
 MOST_GATHERED = 1 << 29  # connections of such a range, so that its sums of pairs fit
-ROUNDS = 3  # of clustering
-CLUSTERED = 3.8  # neurons of a cluster
-KEPT = 0.9  # of a sample of connections of clusters: thresholds are whole numbers, and clusters
+TAKEN = 0.85  # of a sample of connections of clusters: thresholds are whole numbers, and clusters
 # have some within
 ENTRIES = 0.95  # of the connections, in rows: two between the same neurons are one
 PASSES = 2  # of refinement, after which little moves, if there may be more
@@ -68,8 +66,9 @@ def plan_sent(
     """
     n, parts = network.vertices, most_parts(network, chip)
     m = min(network.connections, settings.degree * n)
+    rounds = settings.cluster_rounds
     label, cluster = packed_bytes(n), packed_bytes(n / CLUSTERED)
-    levels, last = _levels_sent(n, plan)
+    levels, last = _levels_sent(n, plan, rounds)
     block, part, core = map(packed_bytes, (n / settings.block_vertices, parts, chip.cores))
     hops = min(settings.hop_passes, int(settings.hop_budget // max(1.0, ENTRIES * m)))
     passes = {
@@ -79,7 +78,7 @@ def plan_sent(
     }
     each = {
         "read": 0.0,
-        "coarsen": ROUNDS * (label + SIZE) + JOINS * (GAP + label),
+        "coarsen": rounds * (label + SIZE) + JOINS * (GAP + label),
         "initial partition": cluster + levels.to / n,
         "split blocks": block + 4,  # and the place of each in its block, not packed
         "groups": part,
@@ -90,8 +89,8 @@ def plan_sent(
         kept = plan.sample.kept
     back = {
         "read": n,
-        "coarsen": (ROUNDS * 4 + WISHES * (GAP + label)) * n,
-        "initial partition": n + (last + 1) * KEPT * kept + levels.back,
+        "coarsen": (rounds * 4 + WISHES * (GAP + label)) * n,
+        "initial partition": n + (last + 1) * TAKEN * kept + levels.back,
         "split blocks": n,
         "groups": count * _matrix_bytes(network, parts) if summed else PAIR * min(parts**2, m),
         "score": _scored_bytes(network, chip, plan, parts, count),
@@ -113,17 +112,18 @@ def plan_sent(
     }
 
 
-def _levels_sent(n: int, plan: Plan) -> tuple[Sent, float]:
+def _levels_sent(n: int, plan: Plan, rounds: int) -> tuple[Sent, float]:
     """Of levels above that of `n` neurons, to one worker, and bytes of a cluster of the last one.
 
-    Each is clustered as the neurons are, and what is kept of it goes to who has rows of the next.
+    Each is clustered in as many rounds as the neurons are, and what is kept of it goes to who has
+    rows of the next.
     """
     to = back = 0.0
     vertices = n / CLUSTERED
     for _ in plan.contractions:
         label, above = packed_bytes(vertices), packed_bytes(vertices / CLUSTERED_AGAIN)
-        to += (ROUNDS * (label + SIZE) + JOINS * (GAP + label) + above) * vertices
-        back += (1 + ROUNDS * label + WISHES * (GAP + label)) * vertices
+        to += (rounds * (label + SIZE) + JOINS * (GAP + label) + above) * vertices
+        back += (1 + rounds * label + WISHES * (GAP + label)) * vertices
         vertices /= CLUSTERED_AGAIN
     shared = LEVEL_ENTRY * sum(plan.contractions)
     return Sent(int(to), int(back), int(shared)), packed_bytes(vertices)
