@@ -19,7 +19,7 @@ from storage.store.network import NetworkFile
 
 GATHERED = 4  # ranges of blocks for each worker, one after the other, where all is scored
 MOST_GATHERED = 1 << 29  # connections of such a range, so that its sums of pairs fit
-TAKEN = 0.85  # of a sample of connections of clusters: thresholds are whole numbers, and clusters
+TAKEN = 0.82  # of a sample of connections of clusters: thresholds are whole numbers, and clusters
 # have some within
 ENTRIES = 0.95  # of the connections, in rows: two between the same neurons are one
 PASSES = 2  # of refinement, after which little moves, if there may be more
