@@ -41,6 +41,8 @@ class Peer:
         options = self.runtime.SessionOptions()
         options.log_severity_level = 3
         options.add_session_config_entry("session.qdqisint8allowed", "1")
+        # Exact sums where a processor has no VNNI instructions, too.
+        options.add_session_config_entry("session.x64quantprecision", "1")
         session = self.runtime.InferenceSession(
             str(path) if result is None else _with_result(path, result), options,
             providers=["CPUExecutionProvider"],

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ from mapper.compiler.graph.graph import Graph
 from mapper.compiler.graph.node import Host
 from mapper.compiler.integer.formulas import dequantise, quantise
 from mapper.compiler.integer.reference import INTEGER
+from tests.compiler.onnx_sessions import session_of
 from tests.storage.formats.onnx_models import helper, numpy_helper, onnx
 from tests.twins.quantised import Array, How
 
@@ -115,12 +115,9 @@ def check(net: Net, x: Array, expected: Array, folder: Path, hosts: tuple[str, .
 def by_onnxruntime(path: Path, x: Array) -> Array | None:
     """Of its integer kernels; None where it is not installed."""
     try:
-        runtime = import_module("onnxruntime")
+        session = session_of(path)
     except ImportError:
         return None
-    options = runtime.SessionOptions()
-    options.add_session_config_entry("session.qdqisint8allowed", "1")
-    session = runtime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
     name = session.get_inputs()[0].name
     rows = [session.run(None, {name: x[at : at + 1]})[0] for at in range(len(x))]
     return np.concatenate(rows)

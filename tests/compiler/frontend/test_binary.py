@@ -26,6 +26,7 @@ from mapper.compiler.simulate import simulate
 from mapper.compiler.verify import verify_compiled
 from mapper.errors import MapperError
 from tests.compiler.models import computed, read, values_of
+from tests.compiler.onnx_sessions import session_of
 from tests.compiler.programs import compiled_model
 from tests.storage.formats.onnx_models import model, node, onnx
 
@@ -162,12 +163,12 @@ def test_b09_sums_of_a_trained_model(gtsrb: Path) -> None:
 
 
 def test_sums_and_classes_of_onnxruntime(gtsrb: Path) -> None:
-    runtime = pytest.importorskip("onnxruntime", reason="to compare with")
+    pytest.importorskip("onnxruntime", reason="to compare with")
     network = onnx.load(str(gtsrb))
     names = [one.output[0] for one in network.graph.node if one.op_type in ("Conv", "MatMul")]
     network.graph.output.extend(onnx.helper.make_empty_tensor_value_info(name) for name in names)
     x = pictures(gtsrb.parent)
-    session = runtime.InferenceSession(network.SerializeToString())
+    session = session_of(network.SerializeToString())
     wanted = session.run([*names, "activation_10"], {session.get_inputs()[0].name: x})
     compiled = build(gtsrb, NpuShape("large", weight_words=4096))
     found = sums_of(compiled.graph, INTEGER, x.astype(np.int64) - 128)

@@ -14,6 +14,7 @@ from mapper.compiler.graph.graph import Graph
 from mapper.compiler.graph.node import Host
 from mapper.compiler.integer.formulas import quantise
 from mapper.compiler.integer.reference import INTEGER
+from tests.compiler.onnx_sessions import session_of
 
 DEEPLOY = {
     "AnomalyDetection": 20, "CNN_Linear2": 14, "ImageClassification": 25, "KeywordSpotting": 21,
@@ -67,7 +68,7 @@ def test_d08_whole_number_networks_make_every_activation(data_dir: Path, name: s
 )
 def test_c02_logits_equal_those_of_onnxruntime(data_dir: Path, name: str, least: int) -> None:
     """Of QDQ models the integer kernels, which onnxruntime takes on demand."""
-    runtime = pytest.importorskip("onnxruntime", reason="the comparison needs onnxruntime")
+    pytest.importorskip("onnxruntime", reason="the comparison needs onnxruntime")
     import onnx
 
     path = data_dir / "models" / f"mlperf_resnet8_{name}.onnx"
@@ -78,11 +79,7 @@ def test_c02_logits_equal_those_of_onnxruntime(data_dir: Path, name: str, least:
     model = onnx.load(str(path))
     stored = logits.name
     model.graph.output.append(onnx.helper.make_empty_tensor_value_info(stored))
-    options = runtime.SessionOptions()
-    options.add_session_config_entry("session.qdqisint8allowed", "1")
-    session = runtime.InferenceSession(
-        model.SerializeToString(), options, providers=["CPUExecutionProvider"]
-    )
+    session = session_of(model.SerializeToString())
     ((given, view),) = graph.inputs.items()
     wanted = np.concatenate([session.run([stored], {given: one[None]})[0] for one in images])
     taken = view.tensor

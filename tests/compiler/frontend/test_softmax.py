@@ -13,6 +13,7 @@ from mapper.compiler.frontend.model import open_model
 from mapper.compiler.graph.execute import run_graph
 from mapper.compiler.integer.mixed import MIXED
 from mapper.compiler.simulate import simulate
+from tests.compiler.onnx_sessions import session_of
 from tests.compiler.programs import compiled_model
 from tests.storage.formats.onnx_models import helper, onnx
 
@@ -94,13 +95,8 @@ def ours(path: Path) -> np.ndarray:
 
 
 def theirs(path: Path, *, integer: bool) -> np.ndarray:
-    runtime = pytest.importorskip("onnxruntime", reason="the comparison needs onnxruntime")
-    options = runtime.SessionOptions()
-    if integer:
-        options.add_session_config_entry("session.qdqisint8allowed", "1")
-    else:
-        options.graph_optimization_level = runtime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    session = runtime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    pytest.importorskip("onnxruntime", reason="the comparison needs onnxruntime")
+    session = session_of(path, as_written=not integer)
     rows = [session.run(None, {"x": one[None]})[0] for one in logits()]
     return np.rint(np.concatenate(rows) * 4096).astype(int)
 

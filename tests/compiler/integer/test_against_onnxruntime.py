@@ -20,9 +20,10 @@ from mapper.compiler.integer.formulas import (
 )
 from mapper.compiler.integer.reference import INTEGER
 from mapper.compiler.integer.windows import pixels
+from tests.compiler.onnx_sessions import session_of
 from tests.storage.formats.onnx_models import helper, onnx
 
-runtime = pytest.importorskip("onnxruntime", reason="the comparison needs onnxruntime")
+pytest.importorskip("onnxruntime", reason="the comparison needs onnxruntime")
 RANDOM = np.random.default_rng(16)
 MICROSOFT = "com.microsoft"
 
@@ -43,9 +44,7 @@ def ran(
     )  # fmt: skip
     opsets = [helper.make_opsetid("", 17), helper.make_opsetid(MICROSOFT, 1)]
     model = helper.make_model(graph, opset_imports=opsets, ir_version=10)
-    session = runtime.InferenceSession(
-        model.SerializeToString(), providers=["CPUExecutionProvider"]
-    )
+    session = session_of(model.SerializeToString())
     return session.run(None, {"i0": inputs[0]})[0]
 
 
@@ -99,6 +98,8 @@ def test_d05_convolutions_equal_onnxruntime(kind: str, groups: int) -> None:
 
 
 def test_b15_sums_equal_onnxruntime() -> None:
+    """But for some that lie at a half: their factors have 21 bits, those of floats 24."""
+    differ = 0
     for _ in range(6):
         a, b = (RANDOM.integers(0, 256, (1, 4, 60, 70)).astype(np.uint8) for _ in range(2))
         sa, sb = (float(np.float32(one)) for one in RANDOM.uniform(0.01, 0.1, 2))
@@ -112,7 +113,12 @@ def test_b15_sums_equal_onnxruntime() -> None:
         )  # fmt: skip
         factors = add_factors((sa, za), (sb, zb), sy, 8, "here")
         made = added(a.astype(np.int64), b.astype(np.int64), factors, zy, 0, 255, rounding="even")
-        assert np.array_equal(made, found)
+        other = made != found
+        exact = (a[other] - float(za)) * (sa / sy) + (b[other] - float(zb)) * (sb / sy)
+        assert np.all(np.abs(exact - np.floor(exact) - 0.5) < 2**-11)
+        assert np.all(np.abs(made[other] - found[other].astype(np.int64)) == 1)
+        differ += other.sum()
+    assert differ <= 20  # of 100,800
 
 
 def test_dense_layers_equal_onnxruntime() -> None:

@@ -1,0 +1,40 @@
+"""Sessions of onnxruntime whose integers are exact on every processor."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+RUNTIME = "onnxruntime"
+
+KEEPS_INT8 = ("session.qdqisint8allowed", "1")
+# Products of uint8 and int8 are added in 16 bits that saturate where a processor has no VNNI
+# instructions; with this the weights become uint8, whose kernels are exact
+# (onnxruntime_session_options_config_keys.h).
+EXACT = ("session.x64quantprecision", "1")
+
+
+def session_of(model: Any, *, as_written: bool = False) -> Any:
+    """A session of a file or of the bytes of a model; as written, no nodes are fused.
+
+    Raises `ImportError` where onnxruntime is not installed.
+    """
+    runtime = import_module(RUNTIME)
+
+    def opened(*entries: tuple[str, str]) -> Any:
+        options = runtime.SessionOptions()
+        if as_written:
+            options.graph_optimization_level = runtime.GraphOptimizationLevel.ORT_DISABLE_ALL
+        for entry in entries:
+            options.add_session_config_entry(*entry)
+        given = model if isinstance(model, bytes) else str(model)
+        return runtime.InferenceSession(given, options, providers=["CPUExecutionProvider"])
+
+    if as_written:
+        return opened()
+    try:
+        return opened(KEEPS_INT8, EXACT)
+    except runtime.capi.onnxruntime_pybind11_state.NotImplemented:
+        # It makes weights uint8 beside maps of int8, too, for which there are no kernels; those
+        # of int8 and int8 are exact as they are.
+        return opened(KEEPS_INT8)
