@@ -19,7 +19,7 @@ from chipsim.errors import ChipError
 from chipsim.traffic import pairs
 from chipsim.traffic.arrays import measure
 from chipsim.traffic.pairs import PairSums
-from tests.twins import chipsim as naive
+from tests.twins import link_traffic
 
 
 def small_usage(chip: Chip) -> Usage:
@@ -27,7 +27,7 @@ def small_usage(chip: Chip) -> Usage:
     edges = [(0, 1, 1), (0, 2, 1), (0, 3, 1), (1, 0, 1), (1, 3, 1), (2, 3, 0)]
     core = np.array([0, 0, 1, 2], dtype=np.int32)
     sizes = np.array([2, 1, 1, 1])
-    return measure(chip, core, naive.blocks_of(edges, 4), sizes=sizes).usage
+    return measure(chip, core, link_traffic.blocks_of(edges, 4), sizes=sizes).usage
 
 
 def test_usage_by_hand() -> None:

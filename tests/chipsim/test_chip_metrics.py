@@ -22,6 +22,7 @@ from chipsim.traffic.links import existing
 from tests.chipsim.measured import score
 from tests.chipsim.strategies import Case, cases
 from tests.twins import chipsim as naive
+from tests.twins import link_traffic, mesh_routes
 
 # The first example waits for the compiler or its cache.
 several = settings(max_examples=150, deadline=None)
@@ -66,15 +67,15 @@ def test_score_matches_twin(case: Case, weight_unit: float, rate_unit: float) ->
 def test_arrays_match_twin(case: Case) -> None:
     found = measured(case)
     chip, core, edges = case.chip, case.core, case.edges
-    unicast = naive.unicast_loads(chip, core, edges, case.undirected)
-    connectivity, trees = naive.multicast(chip, core, edges, case.rates)
-    assert found.unicast_links.tolist() == naive.grid(chip, unicast)
-    assert found.multicast_links.tolist() == naive.grid(chip, trees)
+    unicast = link_traffic.unicast_loads(chip, core, edges, case.undirected)
+    connectivity, trees = link_traffic.multicast(chip, core, edges, case.rates)
+    assert found.unicast_links.tolist() == mesh_routes.grid(chip, unicast)
+    assert found.multicast_links.tolist() == mesh_routes.grid(chip, trees)
     assert found.connectivity == connectivity
-    casts, active = naive.core_casts(chip, core, edges, case.rates)
-    assert found.core_links.tolist() == naive.grid(chip, casts)
+    casts, active = link_traffic.core_casts(chip, core, edges, case.rates)
+    assert found.core_links.tolist() == mesh_routes.grid(chip, casts)
     assert {f.name: getattr(found.activity, f.name).tolist() for f in fields(Activity)} == active
-    expected = naive.congestion(chip, core, edges, case.undirected)
+    expected = link_traffic.congestion(chip, core, edges, case.undirected)
     np.testing.assert_allclose(found.congestion, expected, rtol=1e-9, atol=1e-12)
     for name, use in naive.usage(chip, core, edges, case.sizes).items():
         assert getattr(found.usage, name).tolist() == use, name
@@ -86,7 +87,7 @@ def test_cutting_into_blocks_changes_nothing(case: Case, backwards: bool) -> Non
     whole = score(
         case.chip,
         case.cores(),
-        naive.blocks_of(case.edges, len(case.core)),
+        link_traffic.blocks_of(case.edges, len(case.core)),
         **case.options(),
     )
     blocks = case.blocks()[:: -1 if backwards else 1]
@@ -123,7 +124,7 @@ def test_unicast_hops_are_the_same_where_synapses_carry_rates(case: Case) -> Non
     """The two ways to sum hops agree on networks whose weights are the rates of their sources."""
     rates = case.rates or [1 + v % 3 for v in range(len(case.core))]
     edges = [(s, t, rates[s] + rates[t] if case.undirected else rates[s]) for s, t, _ in case.edges]
-    blocks = naive.blocks_of(edges, len(case.core))
+    blocks = link_traffic.blocks_of(edges, len(case.core))
     options = {**case.options(), "rates": np.array(rates, np.int64)}
     found = score(case.chip, case.cores(), blocks, **options)
     assert found["multicast"]["unicast_hops_total"] == found["hops_total"]
@@ -144,7 +145,7 @@ def test_two_neurons_by_hand() -> None:
     edges = [(0, 1, 8)]
     core = np.array([0, 5], dtype=np.int32)
     sizes = np.array([1, 3])
-    traffic = measure(chip, core, naive.blocks_of(edges, 2), sizes=sizes)
+    traffic = measure(chip, core, link_traffic.blocks_of(edges, 2), sizes=sizes)
     east, west, south, north = traffic.unicast_links.tolist()
     assert east == [[8, 8, 0], [0, 0, 0]]  # x first: along row 0
     assert south == [[0, 0, 8], [0, 0, 0]]  # then down column 2
@@ -154,7 +155,7 @@ def test_two_neurons_by_hand() -> None:
     assert traffic.congestion.tolist() == [[8, 4, 2], [4, 6, 8]]
     links = {"link_load_max": 8, "link_load_mean": 24 / 14, "link_load_p99": 8.0}
     links |= {"router_load_max": 8, "router_load_mean": 32 / 6}
-    assert score(chip, core, naive.blocks_of(edges, 2), sizes=sizes) == {
+    assert score(chip, core, link_traffic.blocks_of(edges, 2), sizes=sizes) == {
         "cut_weight": 8,
         "cut_fraction": 1.0,
         "hops_total": 24,
@@ -180,7 +181,7 @@ def test_hops_on_loihi_cost_what_its_paper_states(hops: tuple[int, int]) -> None
     and 6.5 ns north-south. A tile is 2x2 cores."""
     chip, (x, y) = PRESETS["loihi"], hops
     core = np.array([0, 2 * y * chip.width + 2 * x + 1], dtype=np.int32)
-    blocks = naive.blocks_of([(0, 1, 3)], 2)
+    blocks = link_traffic.blocks_of([(0, 1, 3)], 2)
     found = score(chip, core, blocks, sizes=np.ones(2, np.int64))
     assert found["hops_max"] == x + y
     assert found["energy"] == pytest.approx(3 * (1.7 + 3.0 * x + 4.0 * y))
@@ -195,7 +196,7 @@ def test_multicast_tree_shares_links() -> None:
     edges = [(0, 1, 2), (0, 2, 7), (0, 3, 1), (0, 4, 1)]
     core = np.array([4, 0, 2, 8, 4], dtype=np.int32)
     sizes = np.ones(5, dtype=np.int64)
-    found = score(chip, core, naive.blocks_of(edges, 5), sizes=sizes)
+    found = score(chip, core, link_traffic.blocks_of(edges, 5), sizes=sizes)
     assert found["multicast"]["connectivity"] == 7 * 3  # the rate is the largest weight
     assert found["multicast"]["hops_total"] == 7 * 5
     assert found["multicast"]["link_load_max"] == 7
@@ -208,7 +209,12 @@ def test_multicast_tree_shares_links() -> None:
     assert found["link_load_max"] == 7 + 1
     rates = np.array([3, 9, 9, 9, 9])
     found = score(
-        chip, core, naive.blocks_of(edges, 5), sizes=sizes, rates=rates, units=Units(rate=0.5)
+        chip,
+        core,
+        link_traffic.blocks_of(edges, 5),
+        sizes=sizes,
+        rates=rates,
+        units=Units(rate=0.5),
     )
     assert found["multicast"]["hops_total"] == 0.5 * 3 * 5  # neurons that reach nothing add none
 
@@ -219,7 +225,7 @@ def test_undirected_edge_counts_once() -> None:
     edges = [(0, 1, 5), (1, 0, 5)]
     core = np.array([1, 0], dtype=np.int32)
     traffic = measure(
-        chip, core, naive.blocks_of(edges, 2), sizes=np.array([1, 1]), undirected=True
+        chip, core, link_traffic.blocks_of(edges, 2), sizes=np.array([1, 1]), undirected=True
     )
     assert existing(traffic.unicast_links).tolist() == [0, 5]  # from vertex 0: westwards
     assert existing(traffic.multicast_links).tolist() == [5, 5]
@@ -230,7 +236,7 @@ def test_undirected_edge_counts_once() -> None:
 
 def test_zero_weight_reaches_but_carries_nothing() -> None:
     chip = Chip("hand", 4, 1)
-    blocks = naive.blocks_of([(0, 1, 0)], 2)
+    blocks = link_traffic.blocks_of([(0, 1, 0)], 2)
     found = score(
         chip,
         np.array([0, 3], dtype=np.int32),
@@ -255,7 +261,7 @@ def test_few_cores_of_a_large_mesh(seed: int, undirected: bool) -> None:
         found |= {(t, s) for s, t in found}
     edges = [(s, t, (s + t) % 5) for s, t in sorted(found)]
     options = {"sizes": np.ones(n, dtype=np.int64), "undirected": undirected}
-    blocks = naive.blocks_of(edges, n, [5])
+    blocks = link_traffic.blocks_of(edges, n, [5])
     assert_close(
         score(chip, core, blocks, **options), naive.score(chip, core.tolist(), edges, **options)
     )
@@ -272,7 +278,7 @@ def test_no_neurons() -> None:
 def test_units_keep_sums_exact() -> None:
     # Two weights that float64 cannot tell apart: the sum must be exact all the same.
     w = 2**53
-    blocks = naive.blocks_of([(0, 1, w), (1, 0, w + 1)], 2)
+    blocks = link_traffic.blocks_of([(0, 1, w), (1, 0, w + 1)], 2)
     core = np.array([0, 1], dtype=np.int32)
     sizes = np.array([1, 1])
     found = score(Chip("pair", 2, 1), core, blocks, sizes=sizes)
@@ -306,12 +312,12 @@ def test_units_keep_sums_exact() -> None:
         ([], {"units": Units(0.0)}, "weight_unit is 0.0; give a positive number"),
     ],
 )
-def test_bad_input(edges: list[naive.Edge], change: dict[str, Any], message: str) -> None:
+def test_bad_input(edges: list[link_traffic.Edge], change: dict[str, Any], message: str) -> None:
     options: dict[str, Any] = {"core": [0, 1, 2], "sizes": [1, 1, 1], **change}
     options = {k: np.array(v) if isinstance(v, list) else v for k, v in options.items()}
     core = options.pop("core")
     with pytest.raises(ChipError, match=message):
-        score(Chip("line", 4, 1), core, naive.blocks_of(edges, max(3, len(core))), **options)
+        score(Chip("line", 4, 1), core, link_traffic.blocks_of(edges, max(3, len(core))), **options)
 
 
 @pytest.mark.parametrize(
@@ -321,7 +327,7 @@ def test_bad_input(edges: list[naive.Edge], change: dict[str, Any], message: str
 def test_blocks_of_another_network(ends: tuple[int, int], message: str) -> None:
     three = np.array([0, 1, 2])
     with pytest.raises(ChipError, match=message):
-        score(Chip("line", 4, 1), three, [naive.Block(*ends, [])], sizes=three)
+        score(Chip("line", 4, 1), three, [link_traffic.Block(*ends, [])], sizes=three)
 
 
 @pytest.mark.parametrize(

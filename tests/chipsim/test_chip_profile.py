@@ -14,7 +14,7 @@ from chipsim.traffic.arrays import measure
 from chipsim.traffic.profile import DESTINATIONS, destinations_kept
 from chipsim.traffic.sweep_kernel import _sort
 from tests.chipsim.strategies import Case, cases
-from tests.twins import chipsim as naive
+from tests.twins import link_traffic, mesh_routes
 
 several = settings(max_examples=150, deadline=None)
 
@@ -33,9 +33,9 @@ def test_profile_matches_sums_over_synapses(case: Case) -> None:
     traffic = measure(chip, case.cores(), case.blocks(), **case.options())
     outgoing, incoming, within, distances = Counter(), Counter(), Counter(), Counter()
     to: dict[int, Counter[int]] = defaultdict(Counter)
-    for s, t, w in naive.flows(case.edges, case.undirected):
+    for s, t, w in link_traffic.flows(case.edges, case.undirected):
         a, b = core[s], core[t]
-        distances[naive.distance(chip, a, b)] += w
+        distances[mesh_routes.distance(chip, a, b)] += w
         if a == b:
             within[a] += w
         else:
@@ -61,7 +61,7 @@ def test_only_the_strongest_destinations_are_kept(monkeypatch: pytest.MonkeyPatc
     edges = [(0, 1, 4), (0, 2, 9), (0, 3, 4), (0, 4, 9), (0, 5, 5)]
     sizes = np.ones(6, np.int64)
     core = np.arange(6, dtype=np.int32)
-    profile = measure(chip, core, naive.blocks_of(edges, 6), sizes=sizes).profile
+    profile = measure(chip, core, link_traffic.blocks_of(edges, 6), sizes=sizes).profile
     assert profile.destination.tolist() == [[2, 4, 5]] + [[-1] * 3] * 5
     assert profile.share.tolist() == [[9, 9, 5]] + [[0] * 3] * 5
 

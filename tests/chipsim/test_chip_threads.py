@@ -21,7 +21,7 @@ from chipsim.traffic.arrays import Traffic, measure
 from chipsim.workers import AHEAD, map_ordered
 from tests.chipsim.measured import score
 from tests.chipsim.strategies import Case, cases
-from tests.twins import chipsim as naive
+from tests.twins import link_traffic
 
 several = settings(max_examples=150, deadline=None)
 
@@ -54,7 +54,7 @@ def test_neither_threads_nor_order_change_a_bit(
         found = measure(
             case.chip,
             case.cores(),
-            naive.Source(blocks) if source else iter(blocks),
+            link_traffic.Source(blocks) if source else iter(blocks),
             **case.options(),
             threads=threads,
             scratch=Path(folder),
@@ -82,9 +82,9 @@ class Failing:
 
     block_count = 5
 
-    def read_block(self, index: int) -> naive.Block:
+    def read_block(self, index: int) -> link_traffic.Block:
         if index == 0:
-            return naive.Block(0, 1, [])
+            return link_traffic.Block(0, 1, [])
         sleep(0.02 / index)
         raise ChipError(f"block {index}")
 
@@ -154,7 +154,7 @@ def test_a_larger_network(undirected: bool) -> None:
     for threads in (2, 3):
         shuffled = [blocks[i] for i in rng.permutation(len(blocks))]
         options = {"sizes": sizes, "undirected": undirected, "threads": threads}
-        found = measure(chip, core, naive.Source(shuffled), **options)
+        found = measure(chip, core, link_traffic.Source(shuffled), **options)
         assert_same(found, measure(chip, core, blocks, sizes=sizes, undirected=undirected))
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(pairs, "STRIPE_PAIRS", 1000)

@@ -16,7 +16,7 @@ from chipsim.traffic.arrays import Traffic, measure
 from chipsim.traffic.congestion_sample import Places, one_of_each_square
 from chipsim.traffic.metrics import summarise
 from tests.chipsim.strategies import Case, cases
-from tests.twins import chipsim as naive
+from tests.twins import mesh_routes
 
 SIDE = 64
 CHIP = Chip("wide", SIDE, SIDE)
@@ -131,7 +131,7 @@ def test_what_is_looked_at_matches_twin(case: Case, near: int) -> None:
     for s in np.unique(source).tolist():
         boxes = [0, 0, 0, 0]
         for t, w in zip(target[source == s].tolist(), weight[source == s].tolist(), strict=True):
-            dx, dy = naive.ways(chip, s, t)
+            dx, dy = mesh_routes.ways(chip, s, t)
             quadrant = {(False, False): 0, (False, True): 1, (True, False): 2, (True, True): 3}
             far = abs(dx) > near or abs(dy) > near
             quadrants.append(quadrant[dy < 0, dx < 0] if far else 4)

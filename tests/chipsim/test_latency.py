@@ -21,6 +21,7 @@ from chipsim.traffic.links import loads_of, route_flows, turns_of
 from tests.chipsim.measured import score
 from tests.chipsim.strategies import Case, cases
 from tests.twins import chipsim as naive
+from tests.twins import link_traffic
 
 ROUND_THE_END = Case(  # three free steps round the end, where one between costs a half
     Chip(
@@ -49,7 +50,7 @@ def test_metrics_match_twin(case: Case, tick: float) -> None:
     rates = case.rates or [1 + v % 4 for v in range(len(case.core))]
     edges = [(s, t, w % 7) for s, t, w in case.edges]
     options = {**case.options(), "rates": np.array(rates, np.int64)}
-    found = score(chip, case.cores(), naive.blocks_of(edges, len(case.core)), **options)
+    found = score(chip, case.cores(), link_traffic.blocks_of(edges, len(case.core)), **options)
     expected = naive.score(
         chip, case.core, edges, sizes=case.sizes, rates=rates, undirected=case.undirected
     )

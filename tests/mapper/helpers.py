@@ -9,14 +9,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mapper.graph.csr import Subgraph
+from mapper.graph.csr import Csr, Subgraph
 from mapper.graph.rows import HeldRows, Rows
 from storage.store.memory import MemoryGraph
 from storage.store.network import NetworkFile
 from storage.store.writer import NetworkWriter
 
 Links = list[list[tuple[int, int]]]
-Csr = tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int64]]
 
 PROGRAM = """
 import signal
@@ -164,3 +163,14 @@ def synapses_of(path: Path) -> dict[tuple[int, int], float]:
             rows = zip(source.tolist(), ids.tolist(), weights.tolist(), strict=True)
             found.update({(s, t): w * network.meta.weight_unit for s, t, w in rows})
         return found
+
+
+def state_of(seed: int) -> np.ndarray:
+    """A state of the random numbers of kernels."""
+    return np.array([seed * 2 + 1], np.uint64)
+
+
+def csr(rows: HeldRows, bias: np.ndarray | None = None) -> Csr:
+    """The graph as kernels take it."""
+    bias = np.zeros(rows.vertices, np.int64) if bias is None else bias
+    return Csr(rows.indptr, rows.ids, rows.weights, rows.sizes, bias)

@@ -6,171 +6,38 @@ triples, one for each synapse; an undirected edge is given both ways, as the blo
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from itertools import pairwise
+from collections import Counter
+from collections.abc import Sequence
 from math import ceil
 from typing import Any
 
-import numpy as np
-
-from chipsim.chip.machine import STRAIGHT
 from chipsim.chip.model import Chip
-from tests.twins.latency import Leg, noc_latency
-from tests.twins.machine import Line, Plane
+from tests.twins.latency import noc_latency
+from tests.twins.link_traffic import (
+    Edge,
+    congestion,
+    core_casts,
+    flows,
+    multicast,
+    packets_of,
+    started_by,
+    unicast_hops,
+    unicast_loads,
+)
+from tests.twins.mesh_routes import (
+    STEPS,
+    Link,
+    Router,
+    all_links,
+    cost,
+    distance,
+    lines,
+    route,
+    size,
+    tile,
+    walk,
+)
 from tests.twins.tick_bounds import sent_by, tick_metrics
-
-Edge = tuple[int, int, int]
-Router = tuple[int, int]
-Link = tuple[Router, str]
-"""A router, and the direction in which the link leaves it."""
-
-STEPS = {"east": (1, 0), "west": (-1, 0), "south": (0, 1), "north": (0, -1)}
-
-
-@dataclass
-class Block:
-    """A block of vertices ``first`` to ``last - 1`` of an edge list."""
-
-    first: int
-    last: int
-    edges: Sequence[Edge]
-    calls: int = 0
-
-    def outgoing(self) -> tuple[Any, Any, Any]:
-        self.calls += 1
-        mine = sorted(edge for edge in self.edges if self.first <= edge[0] < self.last)
-        degree = Counter(edge[0] for edge in mine)
-        indptr = [0]
-        for v in range(self.first, self.last):
-            indptr.append(indptr[-1] + degree[v])
-        return (
-            np.array(indptr, dtype=np.int64),
-            np.array([edge[1] for edge in mine], dtype=np.int32),
-            np.array([edge[2] for edge in mine], dtype=np.int64),
-        )
-
-
-@dataclass
-class Source:
-    """Blocks to be read by index."""
-
-    blocks: Sequence[Any]
-
-    @property
-    def block_count(self) -> int:
-        return len(self.blocks)
-
-    def read_block(self, index: int) -> Any:
-        return self.blocks[index]
-
-
-def blocks_of(edges: Sequence[Edge], neurons: int, cuts: Sequence[int] = ()) -> list[Block]:
-    """The network cut into blocks before each vertex of ``cuts``."""
-    ends = [0, *sorted(cuts), neurons]
-    return [Block(a, b, edges) for a, b in pairwise(ends)]
-
-
-def lines(chip: Chip, side_x: int = 1, side_y: int = 1) -> Plane:
-    """What steps cost along columns and rows, or between every so many of them."""
-    machine = chip.machine
-    found = []
-    for at, around, side, torus in (
-        (chip.axes.x, chip.axes.round_x, side_x, machine is not None and "x" in machine.torus),
-        (chip.axes.y, chip.axes.round_y, side_y, machine is not None and "y" in machine.torus),
-    ):
-        places = at[::side].tolist()
-        steps = [b - a for a, b in pairwise(places)]
-        turns = torus and around != STRAIGHT
-        found.append(Line((*steps, around - places[-1] if turns else 0), turns))
-    return Plane(*found)
-
-
-def tile(chip: Chip) -> tuple[int, int]:
-    part = chip.machine and chip.machine.tile
-    return (part.width, part.height) if part else (1, 1)
-
-
-def size(chip: Chip) -> tuple[int, int]:
-    """Columns and rows of routers."""
-    wide, tall = tile(chip)
-    return chip.width // wide, chip.height // tall
-
-
-def place(chip: Chip, core: int) -> Router:
-    wide, tall = tile(chip)
-    return core % chip.width // wide, core // chip.width // tall
-
-
-def cost(chip: Chip, a: int, b: int) -> int:
-    """Distance of two cores by the coordinates."""
-    ends = [(core % chip.width, core // chip.width) for core in (a, b)]
-    return lines(chip).far(*ends)
-
-
-def ways(chip: Chip, a: int, b: int) -> tuple[int, int]:
-    """Steps between the routers of two cores, on a torus where it costs less round the end."""
-    plane, ends = lines(chip, *tile(chip)), (place(chip, a), place(chip, b))
-    found = []
-    for line, start, end, length in zip((plane.x, plane.y), *ends, size(chip), strict=True):
-        steps, straight = end - start, line.walk(min(start, end), max(start, end))
-        if line.torus and steps and sum(line.steps) - straight < straight:
-            steps += -length if steps > 0 else length
-        found.append(steps)
-    return found[0], found[1]
-
-
-def distance(chip: Chip, a: int, b: int) -> int:
-    return sum(map(abs, ways(chip, a, b)))
-
-
-def route(chip: Chip, a: int, b: int) -> list[Link]:
-    """The links of the XY route, one step at a time."""
-    (x, y), (dx, dy) = place(chip, a), ways(chip, a, b)
-    columns, rows = size(chip)
-    links = []
-    for name in ["east" if dx > 0 else "west"] * abs(dx) + ["south" if dy > 0 else "north"] * abs(
-        dy
-    ):
-        links.append(((x, y), name))
-        x, y = (x + STEPS[name][0]) % columns, (y + STEPS[name][1]) % rows
-    return links
-
-
-def paths(here: Router, there: Router) -> Iterator[tuple[list[Router], float]]:
-    """Every minimal path and its probability."""
-    if here == there:
-        yield [here], 1.0
-        return
-    steps = []
-    if here[0] != there[0]:
-        steps.append((here[0] + (1 if there[0] > here[0] else -1), here[1]))
-    if here[1] != there[1]:
-        steps.append((here[0], here[1] + (1 if there[1] > here[1] else -1)))
-    for step in steps:
-        for rest, chance in paths(step, there):
-            yield [here, *rest], chance / len(steps)
-
-
-def all_links(chip: Chip) -> list[Link]:
-    found = []
-    columns, rows = size(chip)
-    torus = chip.machine.torus if chip.machine else ""
-    for y in range(rows):
-        for x in range(columns):
-            for name, (dx, dy) in STEPS.items():
-                inside = 0 <= x + dx < columns and 0 <= y + dy < rows
-                turns = columns > 1 and "x" in torus if dx else rows > 1 and "y" in torus
-                if inside or turns:
-                    found.append(((x, y), name))
-    return found
-
-
-def grid(chip: Chip, loads: Counter[Link]) -> list[list[list[int]]]:
-    """Loads as [direction][y][x] of the router that the link leaves."""
-    columns, rows = size(chip)
-    return [[[loads[(x, y), name] for x in range(columns)] for y in range(rows)] for name in STEPS]
 
 
 def percentile99(values: Sequence[float]) -> float:
@@ -207,93 +74,6 @@ def router_metrics(chip: Chip, loads: Counter[Link], started: Counter[Router]) -
 
 def in_units(values: dict[str, float], unit: float) -> dict[str, float]:
     return {name: value * unit for name, value in values.items()}
-
-
-def flows(edges: Sequence[Edge], undirected: bool) -> list[Edge]:
-    """What counts in the unicast sums."""
-    return [edge for edge in edges if edge[2] > 0 and (not undirected or edge[1] > edge[0])]
-
-
-def unicast_loads(
-    chip: Chip, core: Sequence[int], edges: Sequence[Edge], undirected: bool = False
-) -> Counter[Link]:
-    loads: Counter[Link] = Counter()
-    for s, t, w in flows(edges, undirected):
-        for link in route(chip, core[s], core[t]):
-            loads[link] += w
-    return loads
-
-
-def congestion(
-    chip: Chip, core: Sequence[int], edges: Sequence[Edge], undirected: bool = False
-) -> list[list[float]]:
-    columns, rows = size(chip)
-    load = [[0.0] * columns for _ in range(rows)]
-    for s, t, w in flows(edges, undirected):
-        if core[s] != core[t]:
-            (x0, y0), (dx, dy) = place(chip, core[s]), ways(chip, core[s], core[t])
-            for path, chance in paths((x0, y0), (x0 + dx, y0 + dy)):
-                for x, y in path:
-                    load[y % rows][x % columns] += w * chance
-    return load
-
-
-def multicast(
-    chip: Chip, core: Sequence[int], edges: Sequence[Edge], rates: Sequence[int] | None
-) -> tuple[int, Counter[Link]]:
-    """Connectivity, and the loads of the trees."""
-    reached: dict[int, set[int]] = defaultdict(set)
-    largest: Counter[int] = Counter()
-    for s, t, w in edges:
-        reached[s].add(core[t])
-        largest[s] = max(largest[s], w)
-    connectivity = 0
-    loads: Counter[Link] = Counter()
-    for s, targets in reached.items():
-        rate = largest[s] if rates is None else rates[s]
-        connectivity += rate * len(targets - {core[s]})
-        tree = {link for c in targets for link in route(chip, core[s], c)}
-        for link in tree:
-            loads[link] += rate
-    return connectivity, loads
-
-
-def core_casts(
-    chip: Chip, core: Sequence[int], edges: Sequence[Edge], rates: Sequence[int] | None
-) -> tuple[Counter[Link], dict[str, list[int]]]:
-    """Loads by one packet for each spike and other core, and the activity of every core."""
-    reached: dict[int, list[int]] = defaultdict(list)
-    largest: Counter[int] = Counter()
-    for s, t, w in edges:
-        reached[s].append(core[t])
-        largest[s] = max(largest[s], w)
-    loads: Counter[Link] = Counter()
-    names = ("spikes", "sent", "received", "local", "events")
-    active = {name: [0] * chip.cores for name in names}
-    for s, targets in reached.items():
-        rate = largest[s] if rates is None else rates[s]
-        others = set(targets) - {core[s]}
-        active["spikes"][core[s]] += rate * bool(others)
-        active["sent"][core[s]] += rate * len(others)
-        active["local"][core[s]] += rate * (core[s] in targets)
-        for c in others:
-            active["received"][c] += rate
-            for link in route(chip, core[s], c):
-                loads[link] += rate
-        for c in targets:
-            active["events"][c] += rate
-    return loads, active
-
-
-def unicast_hops(
-    chip: Chip, core: Sequence[int], edges: Sequence[Edge], rates: Sequence[int] | None
-) -> int:
-    """Hops at the rates of the multicast trees, a packet for each synapse."""
-    largest: Counter[int] = Counter()
-    for s, _, w in edges:
-        largest[s] = max(largest[s], w)
-    rate = largest if rates is None else rates
-    return sum(rate[s] * len(route(chip, core[s], core[t])) for s, t, _ in edges)
 
 
 def usage(
@@ -567,44 +347,3 @@ def hop_cycles(chip: Chip, table: dict[Link, tuple[int, float, int]], link: Link
     machine = chip.machine
     part = machine and {2: machine.chip, 3: machine.board}.get(over)
     return part.latency if part and part.latency is not None else chip.time.hop
-
-
-Packet = tuple[int, int, list[int]]
-"""Rate, core of the source, and the other cores that it is for."""
-
-
-def packets_of(
-    chip: Chip, core: Sequence[int], edges: Sequence[Edge], rates: Sequence[int] | None,
-    undirected: bool,
-) -> dict[str, list[Packet]]:  # fmt: skip
-    """What leaves cores for others, by what a chip may send for a spike."""
-    largest: Counter[int] = Counter()
-    reached: dict[int, set[int]] = defaultdict(set)
-    for s, t, w in edges:
-        largest[s] = max(largest[s], w)
-        if core[t] != core[s]:
-            reached[s].add(core[t])
-    rate = largest if rates is None else rates
-    return {
-        "synapse": [
-            (w, core[s], [core[t]]) for s, t, w in flows(edges, undirected) if core[s] != core[t]
-        ],
-        "core": [(rate[s], core[s], [c]) for s, ends in reached.items() for c in ends],
-        "tree": [(rate[s], core[s], sorted(ends)) for s, ends in reached.items()],
-    }
-
-
-def started_by(chip: Chip, packets: list[Packet]) -> Counter[Router]:
-    """Packets by the router that they enter the mesh at."""
-    found: Counter[Router] = Counter()
-    for rate, source, _ in packets:
-        found[place(chip, source)] += rate
-    return found
-
-
-def walk(chip: Chip, a: int, b: int) -> list[Leg]:
-    """What a packet passes: the routers with the ways by which it comes in and goes out."""
-    links = route(chip, a, b)
-    names = ["core", *(name for _, name in links), "core"]
-    places = [*(here for here, _ in links), place(chip, b)]
-    return list(zip(places, names, names[1:], strict=False))

@@ -17,7 +17,7 @@ from mapper.evaluation.verify_latency import Routers, Steps, latency
 from mapper.evaluation.verify_machine import Layout
 from tests.chipsim.measured import score
 from tests.chipsim.strategies import Case, cases
-from tests.twins import chipsim as naive
+from tests.twins import link_traffic, mesh_routes
 
 
 @settings(max_examples=300, deadline=None)
@@ -29,13 +29,13 @@ def test_routers_and_latency(case: Case, tick: float) -> None:
     core = np.array(case.core, np.int64)
     rates = case.rates or [1 + v % 4 for v in range(core.size)]
     edges = [(s, t, w % 7) for s, t, w in case.edges]
-    blocks = naive.blocks_of(edges, core.size)
+    blocks = link_traffic.blocks_of(edges, core.size)
     options = {**case.options(), "rates": np.array(rates, np.int64)}
 
     def steps(pairs: list[tuple[int, int]]) -> Steps:
         """Of routers that are numbered row by row."""
-        ways = [naive.ways(chip, a, b) for a, b in pairs]
-        places = [[naive.place(chip, end) for end in pair] for pair in pairs]
+        ways = [mesh_routes.ways(chip, a, b) for a, b in pairs]
+        places = [[mesh_routes.place(chip, end) for end in pair] for pair in pairs]
         number = [[y * chip.routers[0] + x for x, y in ends] for ends in places]
         columns = np.array([(*n, *w) for n, w in zip(number, ways, strict=True)], np.int64)
         a, b, dx, dy = columns.reshape(-1, 4).T
@@ -43,7 +43,7 @@ def test_routers_and_latency(case: Case, tick: float) -> None:
 
     through = {way: Routers(*chip.routers) for way in ("synapse", "core", "tree")}
     unicast: Counter[tuple[int, int]] = Counter()
-    for s, t, w in naive.flows(edges, case.undirected):
+    for s, t, w in link_traffic.flows(edges, case.undirected):
         if core[s] != core[t]:
             unicast[case.core[s], case.core[t]] += w
     through["synapse"].add(*steps(list(unicast)), np.array(list(unicast.values()), np.int64))

@@ -14,7 +14,7 @@ from mapper.evaluation.verify_machine import Costs, Layout, WalkedLinks
 from mapper.evaluation.verify_traffic import Flows
 from tests.chipsim.measured import score
 from tests.chipsim.strategies import Case, cases
-from tests.twins import chipsim as naive
+from tests.twins import link_traffic
 
 
 @settings(max_examples=300, deadline=None)
@@ -29,7 +29,7 @@ def test_metrics_of_machines(case: Case) -> None:
     links, casts, trees = routes = tuple(WalkedLinks(layout) for _ in range(3))
     costs, flows = Costs(layout), Flows(*layout.routers)
     core = np.array(case.core, np.int64)
-    sent = naive.flows(case.edges, case.undirected)
+    sent = link_traffic.flows(case.edges, case.undirected)
     source, target, weight = np.array(sent, np.int64).reshape(-1, 3).T
     a, b = core[source], core[target]
     links.add(a, b, weight)
