@@ -192,11 +192,16 @@ def test_times_of_fast_are_those_of_the_table() -> None:
     ]
     assert len(rows) == 12
     share = [float(row[-1]) / float(row[-2]) for row in rows]
-    assert 0.35 < min(share) < 0.45  # two fifths
-    assert 0.7 < max(share) < 0.8  # three quarters
+    assert 0.18 < min(share) < 0.25  # a fifth
+    assert 0.3 < max(share) < 0.38  # a third
+    large = re.findall(r"^\| natural \| mapper \w+ \| ([\d.]+) ", readme, re.MULTILINE)
+    assert 0.68 < float(large[1]) / float(large[0]) < 0.8  # three quarters
     hops = np.array([[int(cell.split()[0].replace(",", "")) for cell in row[4:6]] for row in rows])
     more = np.exp(np.log(hops[:, 1] / hops[:, 0]).mean()) - 1
-    said = f"takes two fifths to three quarters of the time.*for {100 * more:.0f} % more hops"
+    said = (
+        "takes a fifth to a third of the time.* on small graphs and three quarters on a million "
+        f"neurons, for {100 * more:.0f} % more hops"
+    )
     for page in (readme, (DOCS / "howto" / "memory.md").read_text()):
         assert re.search(said, " ".join(page.split()))
 
