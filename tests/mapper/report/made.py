@@ -13,6 +13,9 @@ import numpy as np
 from chipsim.chip.model import Chip
 from chipsim.traffic.arrays import Traffic
 from chipsim.traffic.metrics import summarise
+from mapper.report.make import view_folder
+from mapper.report.page import render
+from mapper.report.view import View
 from mapper.results.loads import TRAFFIC, Loads, save_loads
 from mapper.results.mapping_file import save_mapping_in
 from mapper.results.output import REPORT, network_facts
@@ -133,3 +136,15 @@ class Page(HTMLParser):
                 found.append((name, json.loads(str(element.attributes["value"]))))
                 name = None
         return found
+
+
+def never(report: dict[str, Any], chip: Chip) -> Any:
+    raise AssertionError("nothing was to be measured")
+
+
+def view_of(folder: Path, label: str | None = None) -> View:
+    return view_folder(folder, never, label)
+
+
+def page_of(*folders: Path) -> Page:
+    return Page(render([view_of(folder) for folder in folders]).decode())

@@ -21,11 +21,17 @@ from chipsim.chip.model import Chip
 from chipsim.chip.time import ChipTime
 from mapper.errors import MapperError
 from mapper.report.figures import KEY, METRICS, command_line, metric, of_machines
-from mapper.report.make import view_folder, write_page
+from mapper.report.make import write_page
 from mapper.report.page import render
-from mapper.report.view import View
 from tests.mapper.helpers import random_network
-from tests.mapper.report.made import Page, idle_folder, random_folder, write_folder
+from tests.mapper.report.made import (
+    Page,
+    idle_folder,
+    page_of,
+    random_folder,
+    view_of,
+    write_folder,
+)
 
 CHIP = Chip(
     "c", 6, 4, neurons=16, axons_in=500, unavailable=(3, 9), time=ChipTime(),
@@ -35,18 +41,6 @@ CHIP = Chip(
 RARE = ("copies", "congestion_share", "congestion_pairs")  # of some chips
 COPIES = replace(CHIP, delivery="core", single_target=True)
 HOSTILE = "<script>alert(1)</script>&amp;\"'</title>{{ 7 * 7 }}{% x %}"
-
-
-def never(report: dict[str, Any], chip: Chip) -> Any:
-    raise AssertionError("nothing was to be measured")
-
-
-def view_of(folder: Path, label: str | None = None) -> View:
-    return view_folder(folder, never, label)
-
-
-def page_of(*folders: Path) -> Page:
-    return Page(render([view_of(folder) for folder in folders]).decode())
 
 
 def names_in(value: dict[str, Any], before: str = "") -> set[str]:
@@ -196,77 +190,6 @@ def test_reports_of_older_versions_have_no_costs(folder: Path) -> None:
     page = with_stages(folder, [stage("check"), stage("score")])
     assert "made by a version that did not measure it" in page.source
     assert "StageTimePeak memory" in [element.text for element in page.all("tr")]
-
-
-SIMULATION: dict[str, Any] = {
-    "packets_per": "core", "depth": 4, "cycles": 10000, "warmup": 5000, "load_scale": 1.5,
-    "tick_cycles": 2000.0, "offered": 0.125, "delivered": 0.124, "saturated": False,
-    "packets": 9876, "undelivered": 0, "link_load_mean": 0.0625,
-    "latency": {"mean": 6.5, "p50": 5, "p99": 31, "max": 47},
-    "links": [{"x": 2, "y": 1, "direction": "east", "flits_per_cycle": 0.75, "expected": 0.8}],
-    "saturation": {"load_scale": 1.9, "tick_cycles": 1578.9},
-}  # fmt: skip
-
-
-def simulated(folder: Path, **changes: Any) -> Page:
-    network = random_network(folder / "net.bin", 20, 60)
-    core = np.zeros(20, np.int32)
-    found = {**SIMULATION, **changes}
-    return page_of(write_folder(folder / "out", network, Chip("c", 2, 2), core, simulation=found))
-
-
-def test_what_was_simulated(folder: Path) -> None:
-    page = simulated(folder)
-    rows = [element.text for element in page.all("tr")]
-    for row in ("Latency in cycles, mean6.5", "50th percentile5", "99th percentile31", "max47",
-                "Offered, flits per core per cycle0.125", "2, 1 east 75.0 %80.0 %",
-                "Saturation of the mesh: largest load scale carried1.9",
-                "fewest mesh cycles per unit of time1,579"):  # fmt: skip
-        assert row in rows
-    said = page.one("section", id="simulation").text
-    assert "10,000 cycles after a warm-up of 5,000, one packet per neuron and other core" in said
-    assert "above saturation" not in said
-    assert not page_of(random_folder(folder / "plain", CHIP)).all("section", id="simulation")
-
-
-def test_ticks_that_were_simulated(folder: Path) -> None:
-    """With the cycles that the metrics expect; ticks of spikes alone have no cycles."""
-    network, core = random_network(folder / "net.bin", 20, 60), np.zeros(20, np.int32)
-    found: dict[str, Any] = {
-        "model": {"sources": "spikes at random"}, "ticks": 40, "spikes": 100,
-        "cycles": {"mean": 61.5, "p50": 60.0, "p99": 80.0, "max": 83},
-        "ended_by_neurons": 3, "ended_by_spikes": 37, "packets_per_tick": 9.25,
-        "packets_per_tick_max": 4.5, "events_per_tick": 21.0, "events_per_tick_max": 8.0,
-        "link_flits_per_tick_max": 2.5,
-    }  # fmt: skip
-    page = page_of(write_folder(folder / "out", network, Chip("c", 2, 2), core, ticks=found))
-    rows = [element.text for element in page.all("tr")]
-    for row in ("cycles per tick, mean61.5", "cycles per tick, max83", "spikes per tick2.5",
-                "ticks that end with a spike37"):  # fmt: skip
-        assert row in rows
-    assert "spikes at random" in page.one("section", id="ticks").text
-    assert not any(row.startswith("expected") for row in rows)  # this chip has no [time]
-    spikes = {"model": {}, "ticks": 40, "spikes": 100, "given": 7}
-    again = write_folder(folder / "again", network, Chip("c", 2, 2), core, ticks=spikes)
-    rows = [element.text for element in page_of(again).all("tr")]
-    assert "spikes given7" in rows
-    assert not any(row.startswith("cycles per tick") for row in rows)
-    assert not page_of(random_folder(folder / "plain", CHIP)).all("section", id="ticks")
-
-
-def test_a_simulation_above_saturation(folder: Path) -> None:
-    page = simulated(folder, saturated=True, undelivered=1234, saturation=None, links=[])
-    said = page.one("section", id="simulation").text
-    assert "above saturation" in said
-    assert "Of 9,876 packets 1,234 had not arrived" in said
-    assert "Saturationnot measured" in [element.text for element in page.all("tr")]
-    assert "No flit crossed a link." in said
-
-
-def test_a_simulation_without_packets(folder: Path) -> None:
-    nothing = dict.fromkeys(SIMULATION["latency"])
-    said = simulated(folder, packets=0, latency=nothing, links=[]).one("section", id="simulation")
-    assert "There was no packet to send." in said.text
 
 
 @pytest.mark.parametrize(
