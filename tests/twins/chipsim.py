@@ -1,7 +1,7 @@
-"""Plain-Python twins of the metrics: every route walked link by link, every tree a set of links.
+"""Plain-Python twins of the metrics: sums over links, routers and cores of what passes them.
 
-Nothing here shares code with `chipsim` but the Chip dataclass. Edges are (source, target, weight)
-triples, one for each synapse; an undirected edge is given both ways, as the blocks give it.
+Routes are in `tests.twins.mesh_routes`, what passes each link in `tests.twins.link_traffic`.
+Nothing here shares code with `chipsim` but the Chip dataclass.
 """
 
 from __future__ import annotations

@@ -1,5 +1,7 @@
 """Plain-Python twins of the traffic: what passes each link, by what a chip sends for a spike.
 
+Every route is walked link by link, every tree is a set of links.
+
 Edges are (source, target, weight) triples, one for each synapse; an undirected edge is given both
 ways, as the blocks give it.
 """

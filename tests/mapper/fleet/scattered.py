@@ -1,4 +1,4 @@
-"""A fleet whose owners know but their own rows, a copy of the state, and what they are told."""
+"""A fleet whose owners know their own rows alone, a copy of the state, and what they are told."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Whoever looks at the rows, and in whatever order what they find arrives: results are the same.
 
-The contract of `Fleet` runs for each implementation: the threads of a process, and one of these
-tests whose owners know nothing but their own rows, a copy of the state, and what they are told.
+The contract of `Fleet` runs for each implementation: the threads of a process, workers, and
+`ScatteredFleet`, whose owners know nothing but their own rows and what they are told.
 """
 
 from __future__ import annotations
