@@ -4,9 +4,11 @@
     python scripts/kernels.py --times    and how long kernels take to compile
     python scripts/kernels.py --check    say where it differs; exit code 1 if it does
     python scripts/kernels.py --check run/fast score    the same of these kinds of work alone
+    python scripts/kernels.py --tests    write tests/kernels.json: the kernels that all tests call
 
 Small networks are put through the commands, and what Python calls of kernels is noted. To be run
-when a kernel is new, or gets other arguments.
+when a kernel is new, or gets other arguments. `--tests` runs the thorough tier once, and records
+what its processes call.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ import contextlib
 import io
 import json
 import os
+import subprocess
 import sys
 import tempfile
 import time
@@ -25,62 +28,19 @@ from pathlib import Path
 
 import numba
 import numpy as np
-from numba.core.dispatcher import Dispatcher
+from kernel_recorder import Calls, Recorder, by_name
 
 import mapper.cli.compiling
 import mapper.session
 import mapper.warmup
 from mapper.cli.main import main as mapper_main
 from mapper.runtime import kernel_types
-from mapper.warmup import Table
+from mapper.runtime.kernel_workers import KernelTable, read_table
 
-PATH = Path(mapper.warmup.__file__).with_name("warmup.json")
-PACKAGES = ("mapper", "storage", "chipsim")
+PATH = mapper.warmup.TABLE
+TESTS = Path(__file__).resolve().parents[1] / "tests" / "kernels.json"
 LONG = 0.5  # seconds of compilation from which they are noted
 TRIES = 4  # each with more in numba's cache
-
-Calls = set[tuple[str, str]]
-
-
-class Recorder:
-    """Notes calls of kernels from Python: the first of each type after `fresh`."""
-
-    def __init__(self) -> None:
-        self.calls: Calls = set()
-        self.all: Calls = set()
-        call = Dispatcher._compile_for_args
-
-        def noted(kernel: Dispatcher, *arguments: object, **named: object) -> object:
-            assert not named
-            name = f"{kernel.py_func.__module__}.{kernel.py_func.__name__}"
-            if name.startswith(PACKAGES):
-                types = map(kernel_types.name_of, map(kernel.typeof_pyval, arguments))
-                self.calls.add((name, " ".join(types)))
-            return call(kernel, *arguments)
-
-        Dispatcher._compile_for_args = noted
-
-    def fresh(self) -> None:
-        """Forget in this process what is compiled; it is loaded from numba's cache again."""
-        self.calls = set()
-        for kernel in _loaded():
-            kernel._reset_overloads()
-            kernel._cache_misses.clear()
-
-    def missed(self) -> bool:
-        """Whether any has been compiled since: then calls of kernels that it calls went by."""
-        return any(kernel._cache_misses for kernel in _loaded())
-
-
-def _loaded() -> list[Dispatcher]:
-    """All kernels of the packages that are imported."""
-    return [
-        value
-        for name, module in list(sys.modules.items())
-        if name.partition(".")[0] in PACKAGES
-        for value in list(vars(module).values())
-        if isinstance(value, Dispatcher)
-    ]
 
 
 def run(*words: str) -> None:
@@ -240,7 +200,35 @@ def record(recorder: Recorder, wanted: tuple[str, ...]) -> dict[str, list[str]]:
     return {work: sorted(kernels) for work, kernels in sorted(found.items())}
 
 
+def record_tests() -> int:
+    """Run all tests, and write the table of the kernels that they call."""
+    calls: Calls = set()
+    with tempfile.TemporaryDirectory() as folder:
+        scripts = str(Path(__file__).parent)
+        code = subprocess.run(
+            ["sh", f"{scripts}/test.sh", "--thorough", "-p", "kernel_recorder", "-q"],
+            env={**os.environ, "KERNEL_RECORDS": folder, "PYTHONPATH": scripts},
+            check=False,
+        ).returncode
+        for path in Path(folder).iterdir():
+            calls |= {(name, types) for name, types in json.loads(path.read_text())}
+    _write(TESTS, by_name(calls), {}, times=True)
+    return code
+
+
+def _write(
+    path: Path, kernels: dict[str, list[str]], works: dict[str, list[str]], *, times: bool
+) -> None:
+    """Write a table; times : measure compile times, else keep those that it has."""
+    old = read_table(path).seconds if path.exists() else {}
+    seconds = _seconds(kernels) if times else {k: v for k, v in old.items() if k in kernels}
+    table = {"kernels": kernels, "works": works, "seconds": seconds}
+    path.write_text(json.dumps(table, indent=1) + "\n")
+
+
 def main() -> int:
+    if sys.argv[1:] == ["--tests"]:
+        return record_tests()
     recorder = Recorder()
     wanted = tuple(word for word in sys.argv[1:] if not word.startswith("-"))
     mapper.cli.compiling.compile_once = lambda *arguments, **named: None
@@ -248,25 +236,17 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
         prepare()
         kinds = record(recorder, wanted or ("",))
-    kernels: dict[str, list[str]] = {}
-    for name, types in sorted(recorder.all):
-        kernels.setdefault(name, []).append(types)
-    old = mapper.warmup.read_table() if PATH.exists() else None
+    kernels = by_name(recorder.all)
     if "--check" in sys.argv:
-        assert old is not None
-        wrong = _differences(kinds, kernels, old, part=bool(wanted))
+        wrong = _differences(kinds, kernels, read_table(PATH), part=bool(wanted))
         print(*wrong, sep="\n", end="\n" if wrong else "")
         return 1 if wrong else 0
-    seconds = {} if old is None else {k: v for k, v in old.seconds.items() if k in kernels}
-    table = {"kernels": kernels, "works": kinds, "seconds": seconds}
-    if "--times" in sys.argv:
-        table["seconds"] = _seconds(kernels)
-    PATH.write_text(json.dumps(table, indent=1) + "\n")
+    _write(PATH, kernels, kinds, times="--times" in sys.argv)
     return 0
 
 
 def _differences(
-    kinds: dict[str, list[str]], kernels: dict[str, list[str]], old: Table, *, part: bool
+    kinds: dict[str, list[str]], kernels: dict[str, list[str]], old: KernelTable, *, part: bool
 ) -> list[str]:
     """Where the table is not what was found; part : only some kinds of work were looked at."""
     works = {name: was for name, was in old.works.items() if not part or name in kinds}

@@ -1,7 +1,27 @@
 #!/bin/sh
-# All tests. Arguments go to pytest: sh scripts/test.sh -k refine
+# Run the tests. Without an option: all tests, with a sample of the cases where there are many.
+#   sh scripts/test.sh --fast        tests under half a second
+#   sh scripts/test.sh --thorough    all cases, large designs and proofs of the hardware
+# Other arguments go to pytest: sh scripts/test.sh -k refine
 extras=dev
 . "$(dirname "$0")/setup.sh"
+# Tests start hundreds of processes, each of which would compile all modules again.
+unset PYTHONDONTWRITEBYTECODE
 
-# Each worker begins with a half of its own: what tests of a module share is made by one of them.
+case ${1-} in
+--fast)
+    shift
+    set -- -m "not heavy and not formal and not slow_hw and not many_hw" "$@"
+    ;;
+--thorough)
+    shift
+    set -- --thorough -m "not many_hw" "$@"
+    ;;
+esac
+
+case "${NUMBA_DISABLE_JIT-} $*" in
+*1\ * | *tests/*) ;; # no kernels, or few of them
+*) python -m tests.kernel_cache ;;
+esac
+# Each worker begins with half of the tests, in order: what those of a module share is built once.
 exec python -m pytest -n auto --dist worksteal "$@"

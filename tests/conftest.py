@@ -1,53 +1,49 @@
-"""Shared fixtures: where real data is, and which tests need the JIT."""
+"""Shared fixtures, tiers of tests, and which tests need the JIT."""
 
 from __future__ import annotations
 
-import hashlib
 import os
-import re
 from pathlib import Path
 
 import numba
 import pytest
 
-from mapper.warmup import forget_kernels, trust_kernels
+from tests.kernel_cache import refresh
+from tests.tiers import commits, left_out
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("tiers")
+    group.addoption("--thorough", action="store_true", help="run all cases of sampled tests")
+    group.addoption(
+        "--turn", type=int, help="run sampled cases of this commit (default: number of commits)"
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Compile anew when a file changed that other files take kernels from; see `forget_kernels`."""
-    if numba.config.DISABLE_JIT or hasattr(config, "workerinput"):
-        return
-    root = Path(__file__).resolve().parents[1]
-    sources = {
-        str(path.relative_to(root).with_suffix("")).replace("/", "."): path.read_text()
-        for package in ("mapper", "storage", "chipsim")
-        for path in sorted((root / package).rglob("*.py"))
-    }
-    kernels = {
-        name: set(re.findall(r"^@njit.*\ndef (\w+)", text, re.MULTILINE))
-        for name, text in sources.items()
-    }
-    taken = re.compile(r"^from ([\w.]+) import (\([^)]*\)|.*)$", re.MULTILINE)
-    shared = {
-        name
-        for text in sources.values()
-        for name, taken_from in taken.findall(text)
-        if kernels.get(name, set()) & set(re.findall(r"\w+", taken_from))
-    }
-    text = "".join(sources[name] for name in sorted(shared))
-    digest = hashlib.sha256(text.encode()).hexdigest()
-    cache = getattr(config, "cache", None)  # pytest may be told to do without
-    if cache and cache.get("mapper/shared", None) != digest:
-        forget_kernels()
-        cache.set("mapper/shared", digest)
-    trust_kernels()  # or programs that tests start would forget what other tests have compiled
+    if hasattr(config, "workerinput"):
+        return  # has the options of the process that started it
+    if config.option.turn is None:
+        config.option.turn = commits()
+    if not numba.config.DISABLE_JIT:
+        refresh()
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skip what is marked ``jit`` when NUMBA_DISABLE_JIT is set.
+def pytest_report_header(config: pytest.Config) -> str:
+    if config.option.thorough:
+        return "sampled tests: all cases"
+    return f"sampled tests: cases of --turn {config.option.turn}"
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what another commit runs, and skip tests marked `jit` if the JIT is off.
 
     Pages of the documentation go last: they need nearly all kernels, which then are compiled.
     """
+    if not config.option.thorough:
+        dropped = left_out(items, config.option.turn)
+        config.hook.pytest_deselected(items=[item for item in items if item in dropped])
+        items[:] = [item for item in items if item not in dropped]
     items.sort(key=lambda item: "docs" in item.path.parts)
     if not numba.config.DISABLE_JIT:
         return

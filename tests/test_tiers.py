@@ -1,0 +1,71 @@
+"""The samples of consecutive commits together are all cases of a test."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from tests.tiers import in_turn
+
+pytest_plugins = ("pytester",)
+
+
+@pytest.mark.parametrize("count", [1, 2, 5, 24, 97])
+@pytest.mark.parametrize("size", [1, 2, 6, 100])
+def test_every_case_runs_once_in_a_round_of_commits(count: int, size: int) -> None:
+    rounds = -(-count // size)
+    for first in (0, 7):
+        runs = Counter(
+            place
+            for turn in range(first, first + rounds)
+            for place in range(count)
+            if in_turn(place, count, size, turn)
+        )
+        assert runs == Counter(range(count))
+
+
+@pytest.mark.parametrize("count", [1, 2, 5, 24, 97])
+@pytest.mark.parametrize("size", [1, 2, 6, 100])
+@pytest.mark.parametrize("turn", range(9))
+def test_a_commit_runs_some_cases_and_at_most_a_sample(count: int, size: int, turn: int) -> None:
+    cases = sum(in_turn(place, count, size, turn) for place in range(count))
+    assert 1 <= cases <= size
+
+
+TESTS = """
+import pytest
+
+@pytest.mark.sample(3)
+@pytest.mark.parametrize("side", ["left", "right"])
+@pytest.mark.parametrize("seed", range(6))
+def test_of_many(seed, side):
+    pass
+
+@pytest.mark.parametrize("seed", range(5))
+def test_of_few(seed):
+    pass
+"""
+CONFTEST = """
+from tests.conftest import pytest_addoption, pytest_collection_modifyitems
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "sample(n): some cases")
+"""
+
+
+def names(pytester: pytest.Pytester, *options: str) -> set[str]:
+    """Return the names of the cases that pytest runs with some options."""
+    found = pytester.inline_run("-p", "no:xdist", *options).listoutcomes()[0]
+    return {report.nodeid.partition("::")[2] for report in found}
+
+
+def test_turns_go_through_the_cases_of_a_sample(pytester: pytest.Pytester) -> None:
+    pytester.makeconftest(CONFTEST)
+    pytester.makepyfile(TESTS)
+    few = {f"test_of_few[{seed}]" for seed in range(5)}
+    many = {f"test_of_many[{seed}-{side}]" for seed in range(6) for side in ("left", "right")}
+    samples = [names(pytester, "--turn", str(turn)) for turn in range(4)]
+    assert [len(sample) for sample in samples] == [8] * 4
+    assert all(few < sample for sample in samples)
+    assert set.union(*samples) == names(pytester, "--thorough") == few | many
