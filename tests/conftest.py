@@ -9,7 +9,7 @@ import numba
 import pytest
 
 from tests.kernel_cache import refresh
-from tests.tiers import commits, left_out
+from tests.tiers import Some, commits, left_out, some_of
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -51,6 +51,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if "jit" in item.keywords:
             item.add_marker(skip)
+
+
+@pytest.fixture
+def some(request: pytest.FixtureRequest) -> Some:
+    """Take a few of the values of a loop, others at each commit; the thorough tier has all."""
+    option = request.config.option
+    return some_of(request.node.nodeid, None if option.thorough else option.turn)
 
 
 @pytest.fixture(scope="session")

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
+from itertools import chain
 
 import pytest
 
-from tests.tiers import in_turn
+from tests.tiers import in_turn, some_of
 
 pytest_plugins = ("pytester",)
 
@@ -31,6 +32,17 @@ def test_every_case_runs_once_in_a_round_of_commits(count: int, size: int) -> No
 def test_a_commit_runs_some_cases_and_at_most_a_sample(count: int, size: int, turn: int) -> None:
     cases = sum(in_turn(place, count, size, turn) for place in range(count))
     assert 1 <= cases <= size
+
+
+def test_a_test_of_one_case_runs_at_some_commits() -> None:
+    assert [in_turn(0, 1, 0.25, turn) for turn in range(8)] == [True, False, False, False] * 2
+
+
+def test_values_of_a_loop_take_turns() -> None:
+    values = list("abcdefgh")
+    taken = [some_of("test_of_it", turn)(values, 3) for turn in range(5, 8)]
+    assert max(map(len, taken)) == 3
+    assert sorted(chain(*taken)) == values == some_of("test_of_it", None)(values, 3)
 
 
 TESTS = """

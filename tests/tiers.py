@@ -1,16 +1,19 @@
 """Which cases of a test a commit runs: all of most tests, a sample of those marked `sample`.
 
 `@pytest.mark.sample(6)` on a test with 24 cases splits these into four groups of six. A commit runs
-one group, the next commit the next one, and the thorough tier runs all of them.
+one group, the next commit the next one, and the thorough tier runs all of them. A test marked
+`sample(0.25)` that has one case runs at every fourth commit.
 """
 
 from __future__ import annotations
 
+import math
 import subprocess
 import zlib
 from collections import defaultdict
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -37,7 +40,7 @@ def left_out(items: Sequence[pytest.Item], turn: int) -> set[pytest.Item]:
     turn : number of the commit
     """
     functions: defaultdict[Hashable, list[pytest.Item]] = defaultdict(list)
-    sizes: dict[Hashable, int] = {}
+    sizes: dict[Hashable, float] = {}
     for item in items:
         marker = item.get_closest_marker("sample")
         if marker is not None:
@@ -48,19 +51,40 @@ def left_out(items: Sequence[pytest.Item], turn: int) -> set[pytest.Item]:
         case
         for function, cases in functions.items()
         for place, case in enumerate(_shuffled(cases))
-        if not in_turn(place, len(cases), sizes[function], turn)
+        if not in_turn(place, len(cases), sizes[function], turn + _hash(str(function)))
     }
 
 
-def in_turn(place: int, count: int, size: int, turn: int) -> bool:
+def in_turn(place: int, count: int, size: float, turn: int) -> bool:
     """Return whether case `place` of `count` is in the group of a commit.
 
-    size : cases of a group, at most
+    size : cases per group, at most
     """
-    groups = -(-count // size)
+    groups = math.ceil(count / size)
     return place % groups == turn % groups
 
 
 def _shuffled(cases: Sequence[pytest.Item]) -> list[pytest.Item]:
     """Order cases by a hash of their names, so that a group has no one parameter in common."""
-    return sorted(cases, key=lambda case: (zlib.crc32(case.nodeid.encode()), case.nodeid))
+    return sorted(cases, key=lambda case: (_hash(case.nodeid), case.nodeid))
+
+
+def _hash(text: str) -> int:
+    return zlib.crc32(text.encode())
+
+
+Some = Callable[[Iterable[Any], int], list[Any]]
+"""Return at most so many of some values, for loops inside a test; see the fixture `some`."""
+
+
+def some_of(name: str, turn: int | None) -> Some:
+    """Return a function that takes values by turns; name : of the test; turn : None for all."""
+
+    def take(values: Iterable[Any], count: int) -> list[Any]:
+        every = list(values)
+        if turn is None:
+            return every
+        phase = turn + _hash(name)
+        return [one for place, one in enumerate(every) if in_turn(place, len(every), count, phase)]
+
+    return take

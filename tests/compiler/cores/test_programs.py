@@ -118,13 +118,13 @@ def test_residual_sums_and_bits(monkeypatch: pytest.MonkeyPatch) -> None:
     assert {one.differences for one in checked(binary, found)} == {0}
 
 
-def test_the_mapper_places_what_the_search_cuts() -> None:
+@pytest.mark.parametrize("cores", [None, 2])
+def test_the_mapper_places_what_the_search_cuts(cores: int | None) -> None:
     """All of the chip, or some cores of it; the log says how it is cut."""
     build = residual(3, channels=40)
-    for cores in (None, 2):
-        found = folder(deepcopy(build), replace(HOW, cores=cores), SHAPE)
-        assert 1 < len(found.images) <= (cores or CHIP.usable_count)
-        assert {one.differences for one in checked(build, found)} == {0}
+    found = folder(deepcopy(build), replace(HOW, cores=cores), SHAPE)
+    assert 1 < len(found.images) <= (cores or CHIP.usable_count)
+    assert {one.differences for one in checked(build, found)} == {0}
 
 
 def test_parts_in_their_order() -> None:

@@ -20,6 +20,7 @@ from mapper.cli import main as cli
 from mapper.runtime.checkpoint import Arrays, Checkpoint
 from mapper.runtime.stopping import Stop
 from tests.mapper.helpers import PROGRAM, random_network
+from tests.tiers import Some
 
 pytestmark = pytest.mark.jit  # dozens of whole runs; test_checkpoint has the steps without it
 
@@ -50,33 +51,32 @@ def result(output: Path) -> tuple[bytes, Any, Any]:
 )
 def test_ending_behind_every_step(
     network: Path, folder: Path, method: str, least: int, monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    capsys: pytest.CaptureFixture[str], some: Some,
 ) -> None:  # fmt: skip
-    assert run(network, folder / "whole", "--preset", *method.split()) == 0
-    expected = result(folder / "whole")
     genuine = Checkpoint.run_once
-    left = 0
+    steps = last = 0
 
     def run_once(self: Checkpoint, name: str, work: Any) -> Arrays:
-        nonlocal left
+        nonlocal steps
         arrays = genuine(self, name, work)
-        left -= 1
-        if left == 0:
+        steps += 1
+        if steps == last:
             raise KeyboardInterrupt
         return arrays
 
+    monkeypatch.setattr(Checkpoint, "run_once", run_once)
+    assert run(network, folder / "whole", "--preset", *method.split()) == 0
+    assert steps >= least - 1
+    expected = result(folder / "whole")
     # as of a run that is killed: no mapping is written
     monkeypatch.setattr(Stop, "keep", lambda *_: None)
 
-    for count in range(1, 40):
-        left = count
-        output = folder / f"out-{count}"
+    for moment in some(range(1, steps + 1), 1):
+        steps, last = 0, moment
+        output = folder / f"out-{moment}"
         monkeypatch.setattr(Checkpoint, "run_once", run_once)
-        code = run(network, output, "--preset", *method.split())
+        assert run(network, output, "--preset", *method.split()) == 130
         monkeypatch.setattr(Checkpoint, "run_once", genuine)
-        if code == 0:
-            break
-        assert code == 130
         assert not output.exists()
         assert "--resume" in capsys.readouterr().err
         assert run(network, output, "--preset", *method.split(), "--resume", "--threads", "1") == 0
@@ -85,7 +85,6 @@ def test_ending_behind_every_step(
         assert sorted(path.name for path in output.iterdir()) == [
             "mapping.npz", "report.html", "report.json", "run.log", "traffic.npz",
         ]  # fmt: skip
-    assert count >= least
 
 
 @pytest.mark.usefixtures("light_placement")
@@ -117,7 +116,7 @@ def test_ending_while_results_are_written(
     assert not (folder / "out" / "scratch").exists()
 
 
-def test_kill_at_many_moments(network: Path, folder: Path) -> None:
+def test_kill_at_many_moments(network: Path, folder: Path, some: Some) -> None:
     command = [sys.executable, "-c", PROGRAM, "run", str(network), *ARGUMENTS, "-q"]
     for name in ("compiles", "whole"):  # the first run may have to compile kernels
         start = time.perf_counter()
@@ -125,7 +124,7 @@ def test_kill_at_many_moments(network: Path, folder: Path) -> None:
         whole = time.perf_counter() - start
     expected = result(folder / "whole")
     output = folder / "out"
-    for moment in np.linspace(0.3, 1.0, 4):
+    for moment in some(np.linspace(0.3, 1.0, 4), 1):
         process = subprocess.Popen(
             [*command, "-o", str(output)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )

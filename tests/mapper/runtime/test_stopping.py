@@ -25,6 +25,7 @@ from mapper.runtime.stopping import SLICE, Stop, StoppedError, slices
 from mapper.runtime.threads import ThreadTeam
 from tests.mapper.conftest import Run
 from tests.mapper.helpers import PROGRAM, random_network
+from tests.tiers import Some
 
 LITTLE = 5.0  # seconds that a loaded machine may take for what should take tenths of one
 METHODS = [
@@ -86,8 +87,9 @@ def heard() -> Iterator[None]:
 @pytest.mark.usefixtures("light_placement")
 @pytest.mark.parametrize("way", WAYS)
 def test_the_nth_look_at_the_flag(
-    way: str, folder: Path, run: Run, pressed: type[Pressed], monkeypatch: pytest.MonkeyPatch
-) -> None:
+    way: str, folder: Path, run: Run, pressed: type[Pressed], monkeypatch: pytest.MonkeyPatch,
+    some: Some,
+) -> None:  # fmt: skip
     """Wherever it ends: once there was a mapping there always is, and it keeps all limits."""
     monkeypatch.setattr(job, "TreeEffort", partial(TreeEffort, least=2000))
     network = random_network(folder / "net.bin", 150, 1200)
@@ -97,7 +99,8 @@ def test_the_nth_look_at_the_flag(
     assert run(*command, "-o", "whole").code == 0
     whole, looks = Path("whole/mapping.npz").read_bytes(), pressed.looks
     ends = []
-    for moment in np.unique(np.linspace(1, looks, 7).astype(int)):
+    moments = np.unique(np.linspace(1, looks, 7).astype(int))
+    for moment in some(moments, 2):
         out, left = Path(f"out-{moment}"), Path(f"out-{moment}.partial")
         pressed.at, pressed.looks = int(moment), 0
         found = run(*command, "-o", out)
@@ -119,7 +122,8 @@ def test_the_nth_look_at_the_flag(
             assert run(*command, "-o", out, "--resume").code == 0
             assert (out / "mapping.npz").read_bytes() == whole
     assert ends == sorted(ends)
-    assert (ends[0], ends[-1]) == (False, True)
+    if len(ends) == len(moments):
+        assert (ends[0], ends[-1]) == (False, True)
 
 
 @pytest.mark.jit
