@@ -1,12 +1,17 @@
 #!/bin/sh
-# Prove properties of the hardware and simulate large designs, which takes minutes, if their sources
-# have changed since that last passed: tests/hw/proved.txt, to be committed, holds their hash then.
+# Prove properties of the hardware, simulate large designs, and try faults in its sources, which
+# takes minutes, if the sources have changed since all of that last passed: tests/hw/proved.txt, which
+# is to be committed, holds their hash.
 extras=dev
 . "$(dirname "$0")/setup.sh"
 unset PYTHONDONTWRITEBYTECODE
 
 record=tests/hw/proved.txt
-digest=$(find hw tests/hw chipsim -name '*.py' | LC_ALL=C sort | xargs sha256sum | sha256sum | cut -d' ' -f1)
+amaranth=$(.venv/bin/python -c 'import amaranth; print(amaranth.__version__)')
+digest=$(
+    { echo "$amaranth"; find hw chipsim tests/hw tests/twins -name '*.py' | LC_ALL=C sort | xargs sha256sum; } |
+        sha256sum | cut -d' ' -f1
+)
 if [ "$(cat $record)" = "$digest" ]; then
     echo "hardware: proved before, sources unchanged ($record)"
     exit

@@ -43,6 +43,8 @@ def assert_close(found: dict[str, Any], expected: dict[str, Any]) -> None:
             assert found[name] == pytest.approx(value, rel=1e-9, abs=1e-12), name
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(0.5)
 @settings(max_examples=500, deadline=None)
 @given(cases(), st.sampled_from([1.0, 0.5, 1e-3]), st.sampled_from([1.0, 0.25]))
 def test_score_matches_twin(case: Case, weight_unit: float, rate_unit: float) -> None:
@@ -62,6 +64,7 @@ def test_score_matches_twin(case: Case, weight_unit: float, rate_unit: float) ->
     assert json.loads(json.dumps(found)) == found
 
 
+@pytest.mark.heavy
 @several
 @given(cases())
 def test_arrays_match_twin(case: Case) -> None:
@@ -81,6 +84,7 @@ def test_arrays_match_twin(case: Case) -> None:
         assert getattr(found.usage, name).tolist() == use, name
 
 
+@pytest.mark.heavy
 @several
 @given(cases(), st.booleans())
 def test_cutting_into_blocks_changes_nothing(case: Case, backwards: bool) -> None:
@@ -95,6 +99,7 @@ def test_cutting_into_blocks_changes_nothing(case: Case, backwards: bool) -> Non
     assert {block.calls for block in blocks} == {1}
 
 
+@pytest.mark.heavy
 @several
 @given(cases())
 def test_conservation(case: Case) -> None:
@@ -109,6 +114,7 @@ def test_conservation(case: Case) -> None:
     assert len(existing(found.unicast_links, torus)) == case.chip.links
 
 
+@pytest.mark.heavy
 @several
 @given(cases())
 def test_trees_packets_to_cores_and_to_synapses_have_ever_more_hops(case: Case) -> None:
@@ -118,6 +124,7 @@ def test_trees_packets_to_cores_and_to_synapses_have_ever_more_hops(case: Case) 
     assert found["core"]["hops_total"] <= multicast["unicast_hops_total"]
 
 
+@pytest.mark.heavy
 @several
 @given(cases())
 def test_unicast_hops_are_the_same_where_synapses_carry_rates(case: Case) -> None:
@@ -248,6 +255,7 @@ def test_zero_weight_reaches_but_carries_nothing() -> None:
     assert found["multicast"]["hops_total"] == 6
 
 
+@pytest.mark.heavy
 @settings(max_examples=20, deadline=None)
 @given(st.integers(0, 2**32 - 1), st.booleans())
 def test_few_cores_of_a_large_mesh(seed: int, undirected: bool) -> None:

@@ -26,6 +26,7 @@ def strongest(to: Counter[int], kept: int) -> tuple[list[int], list[int]]:
     return [t for t, _ in ranked] + [-1] * more, [w for _, w in ranked] + [0] * more
 
 
+@pytest.mark.heavy
 @several
 @given(cases())
 def test_profile_matches_sums_over_synapses(case: Case) -> None:

@@ -39,6 +39,7 @@ def assert_same(found: Traffic, expected: Traffic) -> None:
         assert use.tolist() == getattr(expected.usage, name).tolist(), name
 
 
+@pytest.mark.heavy
 @several
 @given(cases(), st.integers(1, 3), st.booleans(), st.randoms(use_true_random=False), st.booleans())
 def test_neither_threads_nor_order_change_a_bit(
@@ -63,6 +64,7 @@ def test_neither_threads_nor_order_change_a_bit(
     assert {block.calls for block in blocks} == {1}
 
 
+@pytest.mark.heavy
 @several
 @given(cases())
 def test_stripes_change_rounding_alone(case: Case) -> None:

@@ -60,6 +60,7 @@ def measured(source: Source, threads: int = 1) -> Traffic:
     return measure(CHIP, core, source, sizes=np.ones(CHIP.cores, np.int64), threads=threads)
 
 
+@pytest.mark.heavy
 @pytest.mark.jit
 @pytest.mark.parametrize(("far", "near", "weight"), [(90, 9, 20), (6, 9, 20), (90, 0, 1)])
 def test_a_sample_is_near_all_traffic(

@@ -41,6 +41,7 @@ def analytic(mesh: Mesh, source: Whole, target: Whole, weight: Whole) -> list[An
     return loads_of(route_flows(chip, *flows)[0]).tolist()
 
 
+@pytest.mark.sample(36)
 @pytest.mark.parametrize("seed", range(60))
 def test_every_packet_arrives_when_the_twin_says(seed: int) -> None:
     rng = np.random.default_rng(seed)
@@ -81,6 +82,7 @@ def test_every_packet_arrives_when_the_twin_says_where_cores_share_routers(seed:
     assert found.links.tolist() == analytic(mesh, *routes, np.ones(len(packets), dtype=np.int64))
 
 
+@pytest.mark.sample(54)
 @pytest.mark.parametrize("seed", range(90))
 def test_every_packet_arrives_when_the_twin_says_on_a_torus(seed: int) -> None:
     rng = np.random.default_rng([seed, 4])
@@ -153,6 +155,7 @@ def test_without_its_bubble_a_ring_locks_up() -> None:
     assert counts[1] == 0
 
 
+@pytest.mark.sample(32)
 @pytest.mark.parametrize("seed", range(60))
 def test_every_packet_arrives_when_the_twin_says_over_links_that_differ(seed: int) -> None:
     rng = np.random.default_rng([seed, 1])
@@ -213,6 +216,7 @@ def test_links_of_a_machine() -> None:
         Mesh.of(slow)
 
 
+@pytest.mark.heavy
 @pytest.mark.jit
 def test_many_more_packets_arrive_when_the_twin_says() -> None:
     for seed in range(1000, 1040):

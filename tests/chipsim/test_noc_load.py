@@ -191,6 +191,7 @@ def test_patterns_go_where_they_say() -> None:
     assert set(hotspot(mesh, 0.1).choice.tolist()) == {10}
 
 
+@pytest.mark.heavy
 @pytest.mark.jit
 def test_uniform_traffic_loads_links_as_the_formula_says() -> None:
     """lambda (i + 1) (k - 1 - i) / k on the link across cut i | i + 1, 2 (k^2 - 1) / (3 k) hops."""
@@ -209,6 +210,7 @@ def test_uniform_traffic_loads_links_as_the_formula_says() -> None:
     assert found.accepted == pytest.approx(rate, rel=0.01)
 
 
+@pytest.mark.heavy
 @pytest.mark.jit
 @pytest.mark.parametrize(("depth", "reference"), [(4, 0.357), (8, 0.386)])
 def test_an_8x8_mesh_saturates_where_others_do(depth: int, reference: float) -> None:

@@ -7,6 +7,8 @@ import re
 from functools import cache
 from pathlib import Path
 
+import pytest
+
 from tests.compiler.acceptance import OPEN, ROWS
 from tests.docs.blocks import DOCS
 
@@ -49,6 +51,7 @@ def test_rows_name_tests_that_there_are() -> None:
     assert not wrong
 
 
+@pytest.mark.heavy
 def test_rows_name_all_tests_that_carry_their_id() -> None:
     """So who changes a mechanism finds all that holds it."""
     missing = {

@@ -106,6 +106,7 @@ def test_explain_json_of_a_compiled_folder(folder: Path, run: Run) -> None:
     assert data["functions"] == [one["name"] for one in manifest["functions"]]
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("name", ["squeezenet", "inception_v1", "densenet121"])
 def test_topologies_of_the_onnx_package(name: str) -> None:
     """Every node of models of 100 to 1,746 nodes: no weight is quantised."""

@@ -68,6 +68,8 @@ def results(build: Builder, made: Made) -> list[bytes]:
     return [one.tobytes() for one in simulate(made.folder, samples, 1, check=False).stored.values()]
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(1)
 @pytest.mark.jit
 @pytest.mark.parametrize("option", list(NEUTRAL))
 def test_options_that_change_no_byte(option: str) -> None:
@@ -81,6 +83,8 @@ def test_options_that_change_no_byte(option: str) -> None:
         assert made(**settings)[0] == plain, settings
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(0.5)
 @pytest.mark.jit
 def test_b14_an_ablation_has_a_row_for_every_pass() -> None:
     build = residual(3, channels=20)
@@ -98,6 +102,8 @@ def test_b14_an_ablation_has_a_row_for_every_pass() -> None:
     assert {"fuse", "few-channels"} <= worse, rows
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(0.25)
 @pytest.mark.jit
 def test_n123_an_ablation_of_several_cores_has_placements() -> None:
     """Latency and period of every row, and of the placements beside the mapper's; a pass that the

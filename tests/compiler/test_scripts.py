@@ -12,6 +12,8 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("words", "says"),
     [

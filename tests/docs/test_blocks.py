@@ -25,6 +25,7 @@ NEEDS = {
 LANGUAGES = {"sh", "console", "python", "toml", "yaml", "text"}
 
 
+@pytest.mark.heavy
 @pytest.mark.jit
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_a_page_can_be_followed(page: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -34,6 +35,7 @@ def test_a_page_can_be_followed(page: Path, folder: Path, monkeypatch: pytest.Mo
         assert Reader().follow(page)
 
 
+@pytest.mark.heavy
 @pytest.mark.jit
 @pytest.mark.parametrize("page", ALSO_PYTHON, ids=lambda page: page.stem)
 def test_python_blocks_of_explanations(page: Path, folder: Path) -> None:

@@ -276,6 +276,8 @@ def test_the_readme_names_every_format() -> None:
         assert name in words
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(0.5)
 @pytest.mark.jit
 def test_the_site_is_built(tmp_path: Path) -> None:
     for name in ("sphinx", "myst_parser", "furo"):

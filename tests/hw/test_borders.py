@@ -94,6 +94,8 @@ def one_chip(width: int, height: int, output: bool = False) -> ChipSimulator:
     return ChipSimulator(Chip(width, height, CORE, borders=Borders(output=output)))
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("registers", [0, 1, 5])
 @pytest.mark.parametrize("side", ["east", "south"])
 def test_two_chips_are_one(side: str, registers: int) -> None:
@@ -118,6 +120,7 @@ def test_two_chips_are_one(side: str, registers: int) -> None:
             assert np.array_equal(run.cycles, whole.cycles)
 
 
+@pytest.mark.heavy
 def test_watched_spikes_leave_by_one_port() -> None:
     network = random_network(np.random.default_rng(2), 40, 200, CORE, inputs=3)
     rng = np.random.default_rng(3)

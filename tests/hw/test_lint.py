@@ -47,6 +47,8 @@ def mixed() -> MixedChip:
     return MixedChip(2, 2, NPU_SHAPES["tiny"], parts)
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     "make",
     [

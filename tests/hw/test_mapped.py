@@ -105,6 +105,8 @@ def packets(tables: ChipTables, spikes: NDArray[np.bool_], inputs: Inputs) -> in
 WAYS: list[Callable[..., Cores]] = [in_order, at_random, by_pipeline]
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("way", WAYS)
 def test_ring(way: Callable[..., Cores], tmp_path: Path) -> None:
     network = ring()
@@ -112,6 +114,8 @@ def test_ring(way: Callable[..., Cores], tmp_path: Path) -> None:
     assert (spikes.sum(axis=1) == 2).all()  # both are still going round
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("way", WAYS)
 def test_layers(way: Callable[..., Cores], tmp_path: Path) -> None:
     network = layered()
@@ -119,6 +123,8 @@ def test_layers(way: Callable[..., Cores], tmp_path: Path) -> None:
     assert spikes[:, -3:].any()  # they come through to the last layer
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(0.5)
 @pytest.mark.parametrize(
     "way", [*(pytest.param(w, marks=pytest.mark.slow_hw) for w in WAYS[:2]), by_pipeline]
 )

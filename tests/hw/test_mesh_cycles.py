@@ -18,6 +18,8 @@ from tests.hw.mutants import GreedyArbiter
 from tests.twins.noc import simulate
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_every_packet_is_delivered_in_the_cycle_of_the_twin(name: str, tmp_path: Path) -> None:
     given = SCENARIOS[name]
@@ -27,6 +29,7 @@ def test_every_packet_is_delivered_in_the_cycle_of_the_twin(name: str, tmp_path:
     deliveries(mesh, given.packets, expected, tmp_path)
 
 
+@pytest.mark.heavy
 def test_latency_without_load_is_hops_plus_one_for_all_pairs(tmp_path: Path) -> None:
     """t_fixed = 1 and t_hop = 1: one packet at a time, each when the last one has arrived."""
     packets, expected, cycle = [], [], 0
@@ -50,6 +53,7 @@ def test_success_writes_no_waveform(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.heavy
 def test_the_comparison_sees_an_arbiter_that_is_not_fair(tmp_path: Path) -> None:
     def router(layout: Packets, depth: int) -> Router:
         return Router(layout, depth, arbiter=GreedyArbiter)
@@ -60,6 +64,7 @@ def test_the_comparison_sees_an_arbiter_that_is_not_fair(tmp_path: Path) -> None
         deliveries(mesh, packets, simulate(2, 2, 2, packets), tmp_path)
 
 
+@pytest.mark.heavy
 def test_a_destination_outside_of_the_mesh_is_seen_at_the_border(tmp_path: Path) -> None:
     with pytest.raises(pytest.fail.Exception, match="router 2,0 sends east, out of the mesh"):
         deliveries(Mesh(3, 1), [(0, 0, 3)], [9], tmp_path, columns=4)

@@ -56,6 +56,8 @@ def test_strings_stay_but_for_memories() -> None:
     assert plain_names(text) == expected
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("design", [Mesh(2, 1, 3, 2), Chip(2, 1, TINY)], ids=["mesh", "chip"])
 def test_no_name_of_a_design_needs_escaping(design: Mesh | Chip) -> None:
     text = netlist(design, "top").text

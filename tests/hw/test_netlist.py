@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pytest
 from amaranth.hdl import Module
 from amaranth.lib import wiring
 
@@ -48,6 +49,7 @@ def test_a_mesh_is_instances_of_one_router() -> None:
     assert {name: count(design.text, f"cell \\{name} ") for name in arbiters} == arbiters
 
 
+@pytest.mark.heavy
 def test_memories_have_contents_only_if_they_are_given() -> None:
     shape = replace(TINY, x_bits=1)
     assert "meminit" not in netlist(Chip(1, 1, shape), "chip").text

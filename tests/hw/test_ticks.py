@@ -71,6 +71,8 @@ def ragged(lists: list[list[int]]) -> tuple[np.ndarray, np.ndarray]:
     return values, np.cumsum([0, *map(len, lists)]).astype(np.int64)
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("name", NETWORKS)
 def test_cycles_are_equal(name: str, size: tuple[int, int]) -> None:
@@ -93,6 +95,8 @@ def test_cycles_are_equal(name: str, size: tuple[int, int]) -> None:
     assert found.taken.sum() == run.packets
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("spiking", [16, 22, 28])
 def test_a_sender_that_waits_makes_its_neurons_wait(spiking: int) -> None:
     """Core 0 keeps core 2 at work; behind its packets wait those of core 1, which has neurons to

@@ -42,6 +42,7 @@ def cycles(
     return int(run.cycles[0])
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("neurons", [1, 2, 9, 32])
 def test_neurons(neurons: int) -> None:
     """Those of the fullest core, one after the other, and the barrier."""
@@ -69,6 +70,7 @@ def test_events(events: int) -> None:
     assert found == max(expected, TIME.barrier + events * TIME.neuron)
 
 
+@pytest.mark.heavy
 def test_packets_out() -> None:
     """A neuron sends to four cores; the last one is that of its own."""
     found = cycles((2, 2), [3, 0, 1, 2], [0], [(0, n) for n in (1, 2, 3, 0)])

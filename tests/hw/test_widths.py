@@ -75,6 +75,7 @@ def test_the_logic_of_every_cell_stays(tmp_path: Path) -> None:
     prove(tmp_path, every_cell(), "top", techmap_rules())
 
 
+@pytest.mark.heavy
 def test_the_logic_of_a_router_stays(tmp_path: Path) -> None:
     design = netlist(Router(packet_layout(2, 1, 2), 2), "router")
     prove(tmp_path, design.text, "router", techmap_rules())

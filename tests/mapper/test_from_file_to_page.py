@@ -47,6 +47,8 @@ def found_file(name: str, data_dir: Path) -> Path:
     return Path(package.origin).parent / "data" / name
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     ("name", "chip", "neurons", "synapses"), CASES, ids=lambda v: v if isinstance(v, str) else ""
 )

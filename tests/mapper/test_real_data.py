@@ -11,6 +11,8 @@ from tests.mapper.conftest import Run
 pytestmark = pytest.mark.jit
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     ("name", "chip", "capacity", "hops"),
     [

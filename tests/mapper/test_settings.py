@@ -94,6 +94,7 @@ def test_old_options_are_those_there_were() -> None:
     assert tuning.settings_of(parsed("place", "--force-iterations", "7"), ("force_iterations",))
 
 
+@pytest.mark.sample(131)
 @pytest.mark.parametrize("name", [name for name in SETTINGS if SETTINGS[name].kind is not str])
 @pytest.mark.parametrize(
     "text", ["x", "", "-1", "-1e5", "nan", "-nan", "inf", "-inf", "1e999", HUGE, "-" + HUGE, "1,5"]

@@ -32,6 +32,7 @@ print(*(path.name for path in cache.rglob("*.nb?")))
 """
 
 
+@pytest.mark.heavy
 @pytest.mark.jit
 def test_forgetting_kernels(tmp_path: Path) -> None:
     """All compiled kernels of these packages go, and nothing else."""
@@ -94,6 +95,8 @@ def in_cache(folder: Path) -> set[str]:
     return {path.name.rpartition("-")[0] for path in folder.rglob("*.nbi")}
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(0.5)
 @pytest.mark.jit
 def test_first_use_compiles_what_is_needed_and_says_so(tmp_path: Path) -> None:
     """Once, by processes side by side; what another kind of work shares is not compiled again."""
@@ -112,6 +115,7 @@ def test_first_use_compiles_what_is_needed_and_says_so(tmp_path: Path) -> None:
     assert (forgotten, done) == (0, len(more))
 
 
+@pytest.mark.heavy
 @pytest.mark.jit
 def test_trusted_kernels_are_not_forgotten(tmp_path: Path) -> None:
     (forgotten, done, *_), _ = first_use(tmp_path, "trusting", "export/metis")
@@ -119,6 +123,7 @@ def test_trusted_kernels_are_not_forgotten(tmp_path: Path) -> None:
     assert done > 0
 
 
+@pytest.mark.heavy
 @pytest.mark.jit
 def test_processes_that_die_are_told_of(tmp_path: Path) -> None:
     """What they had to compile is compiled when it is used."""
@@ -144,6 +149,7 @@ for name in read_table().works[sys.argv[1]]:
 """
 
 
+@pytest.mark.heavy
 @pytest.mark.jit
 def test_compiled_kernels_are_loaded_before_their_first_call(tmp_path: Path) -> None:
     """All of them, from the cache; what has not been compiled yet waits for its first call."""
@@ -207,6 +213,7 @@ SOME = (
 """Kinds of work that call many kernels; all of them take minutes."""
 
 
+@pytest.mark.heavy
 @pytest.mark.jit
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("work", SOME)
@@ -246,6 +253,7 @@ if sys.argv[1] == "call":
 """
 
 
+@pytest.mark.heavy
 @pytest.mark.jit
 def test_kernels_compiled_with_less_work_are_called(tmp_path: Path) -> None:
     """From the cache, where those that only kernels call are not."""

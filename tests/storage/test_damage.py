@@ -40,6 +40,8 @@ def everything(path: Path) -> Any:
         )
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("mask", [0x01, 0x80, 0xFF])
 def test_every_flipped_byte(mask: int, network: Path) -> None:
     good, expected = network.read_bytes(), everything(network)

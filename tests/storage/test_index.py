@@ -59,6 +59,7 @@ def found(path: Path) -> dict[str, Member] | str:
         return {name: one for name, one in told.items() if one is not None}
 
 
+@pytest.mark.heavy
 @pytest.mark.filterwarnings("ignore:Duplicate name")
 @settings(max_examples=200, deadline=None)
 @given(st.lists(infos(), max_size=12), st.binary(max_size=9), st.sampled_from([b"", b"PK\5\6 no"]))

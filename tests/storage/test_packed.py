@@ -81,6 +81,7 @@ def test_layout(values: list[int]) -> None:
     assert pack(np.array(values, np.int32)) == naive_pack(values)
 
 
+@pytest.mark.heavy
 @settings(deadline=None)
 @given(rows())
 def test_lists_come_back(made: Rows) -> None:
@@ -90,6 +91,7 @@ def test_lists_come_back(made: Rows) -> None:
     assert rows_of(found) == made
 
 
+@pytest.mark.heavy
 @settings(deadline=None)
 @given(rows())
 def test_kernels(made: Rows) -> None:
@@ -132,6 +134,7 @@ def write(
     return rows, advanced
 
 
+@pytest.mark.heavy
 @settings(deadline=None, max_examples=50)
 @given(rows(), st.sampled_from([1, 2, 5, 64]), st.sampled_from([1, 3]))
 def test_rows_come_back_from_scratch(

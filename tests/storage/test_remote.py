@@ -114,6 +114,7 @@ def contents(path: Path, threads: int = 1) -> object:
         return net.meta, net.identity, naive.flatten(net.blocks(threads=threads))
 
 
+@pytest.mark.heavy
 @pytest.mark.filterwarnings("default")  # of moto
 def test_s3(network: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = contents(network)
@@ -144,6 +145,8 @@ def test_a_web_server(network: Path, web: WebServer, monkeypatch: pytest.MonkeyP
     assert sum(read for _, read in web.ranges) < 2 * size + (1 << 13)
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("failure", [500, 503, 0])
 def test_a_range_that_fails_once(failure: int, network: Path, web: WebServer) -> None:
     web.objects["/net.bin"] = network.read_bytes()
@@ -182,6 +185,7 @@ def test_nobody_answers() -> None:
     assert "\n" not in str(told.value)
 
 
+@pytest.mark.heavy
 def test_damage(network: Path, web: WebServer) -> None:
     """The error of the file, with the address."""
     path = path_of(f"{web.url}/net.bin")

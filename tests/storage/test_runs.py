@@ -197,6 +197,7 @@ def test_runs_cut_off(tmp_path: Path) -> None:
             run.read(0, 80)
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("threads", [1, pytest.param(2, marks=pytest.mark.jit)])
 @pytest.mark.parametrize("memory", [1, 1 << 22])
 def test_ranges_and_allowance(threads: int, memory: int, tmp_path: Path) -> None:
@@ -215,6 +216,7 @@ def test_ranges_and_allowance(threads: int, memory: int, tmp_path: Path) -> None
             assert naive.flatten(block for block, _ in sorter.blocks(block_size)) == expected
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("held", [0, 9])
 @pytest.mark.parametrize("memory", [1, 1 << 22])
 def test_runs_that_others_read(

@@ -162,6 +162,8 @@ def test_damage(damage: Callable[[Path], Any], message: str, network: Path) -> N
     assert "\n" not in str(slowly.value)
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(0.5)
 def test_every_flipped_byte(network: Path) -> None:
     folder = network.with_name("net.shards")
     with NetworkFile(network) as net:
@@ -206,6 +208,7 @@ def test_not_written(network: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPa
         assert not (tmp_path / "new").exists()
 
 
+@pytest.mark.heavy
 @pytest.mark.filterwarnings("default")  # of moto
 def test_in_a_store(network: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = network.with_name("net.shards")

@@ -71,6 +71,8 @@ def compare(chip: MeshChip, twin: Twin, found: MeshTimes, cycles: int) -> None:
     assert found.entered.tolist() == entered.tolist()
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(1)
 @pytest.mark.jit
 @pytest.mark.parametrize("first", range(0, 200, 25))
 def test_the_kernel_equals_its_twin(first: int) -> None:

@@ -133,6 +133,7 @@ ODD = [
 ]  # fmt: skip
 
 
+@pytest.mark.sample(9)
 @pytest.mark.parametrize(("change", "codes"), ODD, ids=[one.__name__ for one, _ in ODD])
 def test_odd_models_compile_or_say_why(
     change: Callable[[Good], Any], codes: tuple[int, ...], folder: Path, run: Run
@@ -177,6 +178,8 @@ def test_unwritable_folder(folder: Path, fails: Callable[..., str]) -> None:
     assert "closed/out: cannot write: Permission denied" in line
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("size", [100, 3000, 20_000])
 def test_full_disk(folder: Path, size: int) -> None:
     """Files may not grow beyond some bytes, which is what a full disk looks like."""

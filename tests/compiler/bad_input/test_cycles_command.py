@@ -76,6 +76,8 @@ def test_a_core_with_external_memory(folder: Path, run: Run) -> None:
         )
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(0.5)
 def test_a_core_in_amaranth(out: Path, run: Run) -> None:
     """N12.1: bytes of the feature memory, and all instructions of a frame."""
     options = ("--input", "samples.npz", "--limit", "1", "--cycles", "--hardware", "--json")
@@ -132,6 +134,7 @@ def flits_that_load(out: Path) -> int:
     return count
 
 
+@pytest.mark.heavy
 def test_frames_on_several_cores(spread: Path, run: Run) -> None:
     """N12.2: latency, period, frames per second, what bounds the period, loads of links."""
     options = ("--cycles", "--frames", "30", "--clock", "100", "--json")
@@ -154,6 +157,7 @@ def test_frames_on_several_cores(spread: Path, run: Run) -> None:
     assert set(found) <= set(schema["$defs"]["CycleRun"]["properties"])
 
 
+@pytest.mark.heavy
 def test_times_of_several_cores_alone(spread: Path, run: Run) -> None:
     found = run("simulate", "out", "--cycles", "--json").json()["cycle_run"]
     assert (found["frames"], found["bytes_compared"]) == (20, 0)
@@ -175,6 +179,7 @@ def test_frames_need_cycles_and_several_cores(out: Path, run: Run, option: tuple
     assert "give --cycles" in found.err
 
 
+@pytest.mark.heavy
 def test_what_is_read_too_early_is_told(
     spread: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -194,6 +199,8 @@ def test_what_is_read_too_early_is_told(
     assert "changes while it works" in found.err or "differ from" in found.err
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("what", ["results", "maps"])
 def test_bytes_that_differ_are_told(
     spread: Path, run: Run, monkeypatch: pytest.MonkeyPatch, what: str

@@ -16,6 +16,7 @@ ROOT = Path(__file__).resolve().parents[3]
 COUNT = 30  # cases per seed
 
 
+@pytest.mark.heavy
 @pytest.mark.jit
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("seed", range(7, 12))

@@ -57,6 +57,7 @@ def chain(
     return build
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("shape", [SHAPE, SMALL, FOUR], ids=lambda shape: shape.name)
 @pytest.mark.parametrize("channels", [1, 16, 43, 128, 147])
 def test_b03_layers_of_bits(channels: int, shape: NpuShape) -> None:
@@ -84,6 +85,7 @@ def test_windows_of_all_sorts_over_bits(seed: int) -> None:
     exact(build, compiled(build, SMALL if seed % 2 else SHAPE))
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("shape", [SHAPE, SMALL], ids=lambda shape: shape.name)
 def test_b09_pooled_sums_become_bits(shape: NpuShape) -> None:
     """B09: normalisation and signs behind max pooling; what is pooled are the sums."""
@@ -98,6 +100,8 @@ def test_b09_pooled_sums_become_bits(shape: NpuShape) -> None:
     assert kinds(made) == [["conv", "pool", "threshold"]] * 2 + [["conv"]]
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("shape", [SHAPE, SMALL, FOUR], ids=lambda shape: shape.name)
 @pytest.mark.parametrize("channels", [16, 64, 150])
 def test_b15_residual_sums_stay_in_bytes(channels: int, shape: NpuShape) -> None:

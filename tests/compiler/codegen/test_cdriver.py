@@ -117,6 +117,8 @@ def runnable(shape_name: str, count: int) -> tuple[list[Case], list[dict[str, ND
     return cases, wanted
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(2)
 @needs_cc
 @pytest.mark.jit
 @pytest.mark.parametrize("name", list(SHAPES))
@@ -192,6 +194,7 @@ def require_same_results(build: Builder, made: Made, kind: str, folder: Path) ->
     assert digest.text == hashlib.sha256(stored.astype(kind)).hexdigest()
 
 
+@pytest.mark.heavy
 @needs_cc
 @pytest.mark.jit
 def test_d11_binary_layers_end_in_sums_of_32_bits(tmp_path: Path) -> None:
@@ -204,6 +207,8 @@ def test_d11_binary_layers_end_in_sums_of_32_bits(tmp_path: Path) -> None:
     require_same_results(build, made, "<i4", tmp_path)
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(1)
 @needs_cc
 @pytest.mark.jit
 @pytest.mark.parametrize("channels", [2, 32])

@@ -46,6 +46,8 @@ def calls(made: Made) -> int:
     return sum(one["uops"] * one["n_out"] * one["n_in"] for one in fields)
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(6)
 @SHAPES
 @pytest.mark.parametrize("dual", ["off", "pixels", "kernels", "auto"])
 @pytest.mark.parametrize("seed", range(8))
@@ -56,6 +58,8 @@ def test_a30_a31_random_networks(seed: int, dual: str, shape: NpuShape) -> None:
     assert kinds(made) - {"INT8"} <= wanted.get(dual, {"DUAL_PIXEL", "DUAL_KERNEL"})
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("pad", [Pad(1, 1, 1, 1), Pad(2, 0, 0, 2), Pad(2, 2, 0, 0)])
 def test_a30_halves_and_neighbours(pad: Pad) -> None:
     """A30: both orders are taken, and rows or columns that are odd end with an ordinary pass."""
@@ -89,6 +93,7 @@ def test_a31_kernels(outputs: int) -> None:
     assert ("INT8" in kinds(found[1])) == bool(blocks % 2)
 
 
+@pytest.mark.heavy
 def test_a28_bytes_are_those_of_the_plain_program_in_fewer_cycles() -> None:
     """A28, A29: every packing gives the bytes of plain products."""
     cycles: dict[str, int] = {}
@@ -114,6 +119,7 @@ def test_cores_without_it_are_refused() -> None:
     assert kinds(same(residual(), SHAPE, "auto")) == {"INT8"}
 
 
+@pytest.mark.heavy
 def test_kernels_in_pairs_of_groups_whose_weights_come_from_the_host() -> None:
     """A tile of four output blocks is of two groups of six: each load of inputs is for the blocks
     of one group."""

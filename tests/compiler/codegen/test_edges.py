@@ -39,6 +39,7 @@ def products(made: Made) -> int:
     return sum(f["uops"] * f["n_out"] * f["n_in"] for f in fields)
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("edges", ["rows", "all"])
 @pytest.mark.parametrize(
     "window",

@@ -48,6 +48,7 @@ def random_window(rng: np.random.Generator, build: Builder, tensor: Tensor, most
     return window if fits else Window((1, 1))
 
 
+@pytest.mark.sample(22)
 @SHAPES
 @pytest.mark.parametrize("seed", range(6))
 def test_depthwise(seed: int, shape: NpuShape) -> None:
@@ -62,6 +63,7 @@ def test_depthwise(seed: int, shape: NpuShape) -> None:
     assert kinds(made, "GEMM") == {"DEPTHWISE"}
 
 
+@pytest.mark.sample(30)
 @SHAPES
 @pytest.mark.parametrize("seed", range(8))
 def test_groups(seed: int, shape: NpuShape) -> None:
@@ -177,6 +179,8 @@ def test_what_moves_or_clips_by_itself(seed: int, shape: NpuShape) -> None:
     same(build, shape)
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(4)
 @SHAPES
 @pytest.mark.parametrize(
     "window",
@@ -196,6 +200,8 @@ def test_padding_that_no_load_can_say(window: Window, shape: NpuShape) -> None:
     same(build, shape)
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(2)
 @SHAPES
 @pytest.mark.parametrize("seed", range(6))
 def test_d09_bias_before_or_behind_the_products(seed: int, shape: NpuShape) -> None:
@@ -223,6 +229,8 @@ def test_d09_bias_first_saves_cycles_of_the_alu() -> None:
     assert found["init"][1] < found["alu"][1]
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(3)
 @SHAPES
 @pytest.mark.parametrize("rounding", ["away", "up", "even"])
 @pytest.mark.parametrize("zero_point", ["shift", "bias"])

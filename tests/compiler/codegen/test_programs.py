@@ -48,6 +48,8 @@ def random_network(seed: int) -> Builder:
     return build
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("shape", [SHAPE, SMALL, FOUR, WIDE], ids=lambda shape: shape.name)
 @pytest.mark.parametrize("seed", range(20))
 def test_bitx_programs_equal_the_reference(seed: int, shape: NpuShape) -> None:
@@ -89,6 +91,7 @@ def test_options_that_change_no_byte() -> None:
         assert a is None or np.array_equal(a, b)
 
 
+@pytest.mark.heavy
 def test_memory_that_is_short_is_named() -> None:
     build = residual(channels=40)
     for shape, text in (
@@ -102,6 +105,7 @@ def test_memory_that_is_short_is_named() -> None:
     assert build.graph.nodes
 
 
+@pytest.mark.heavy
 def test_every_token_is_needed() -> None:
     """Without any one wait the checker finds a place that two units would use at once."""
     from mapper.errors import CheckFailedError

@@ -47,6 +47,8 @@ def same(build: Builder, shape: NpuShape, **settings: object) -> Made:
     return made
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(4)
 @SHAPES
 @pytest.mark.parametrize("seed", range(10))
 def test_random_networks(seed: int, shape: NpuShape) -> None:
@@ -93,6 +95,8 @@ def test_other_operators(seed: int, shape: NpuShape) -> None:
     same(build, shape)
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("seed", range(4))
 def test_c01_some_layers_in_16_bits(seed: int) -> None:
     """The worst layers get 16 bits until the signal is enough; programs mix both."""
@@ -123,6 +127,8 @@ def test_r13_cores_without_it_are_refused() -> None:
         compiled(residual(), NPU_SHAPES["npu"], bits=16)
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(0.5)
 def test_a21_resnet_8_in_16_bits_end_to_end(data_dir: Path) -> None:
     """Every layer of 10 images equals the reference; 70 dB beside the model."""
     path = data_dir / "models" / "mlperf_resnet8_fp32.onnx"

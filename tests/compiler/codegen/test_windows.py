@@ -46,6 +46,8 @@ def windows_loaded(made: Made) -> int:
     return sum(one.kind == "WIN" for one in made.compiled.code.program)
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(("window", "channels", "shape", "pooled"), [
     (SAME, 3, SHAPE, False),
     (UNEVEN, 5, SHAPE, True),

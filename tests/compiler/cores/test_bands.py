@@ -48,6 +48,8 @@ def banded_once() -> CompiledFolder:
     return banded(2)[1]
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("seed", range(1, 4))
 def test_frames_overlap_in_bands(seed: int) -> None:
     build, found = banded(seed)
@@ -73,6 +75,7 @@ def in_a_line(job: Job, chip: Chip, log: list[str]) -> Made:
     return spread.on_cores(job, placed, places[:1], log)
 
 
+@pytest.mark.heavy
 def test_bands_make_the_period_shorter(monkeypatch: pytest.MonkeyPatch) -> None:
     """A core may send the first rows of a frame while the last ones of the frame before are
     read."""
@@ -86,6 +89,7 @@ def test_bands_make_the_period_shorter(monkeypatch: pytest.MonkeyPatch) -> None:
     assert 0 < periods[1] < 0.9 * periods[0]
 
 
+@pytest.mark.heavy
 def test_too_many_credits_at_first_are_found() -> None:
     found = deepcopy(banded_once().manifest)
     core = max(
@@ -108,6 +112,7 @@ def control(word: bytes, kind: str, queue: str) -> tuple[int, int, int] | None:
     return f["x"], f["y"], f["stream"]
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(("kind", "queue"), [("SEND", "LOAD"), ("WAIT", "STORE")])
 def test_credits_too_early_and_waits_too_late_are_found(kind: str, queue: str) -> None:
     """All credits of a stream at the begin of the program, or all waits for them at its end; some

@@ -90,6 +90,8 @@ CASES = {
 }
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("seed", range(10))
 def test_parts_anywhere(seed: int, case: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -107,6 +109,7 @@ def test_parts_anywhere(seed: int, case: str, monkeypatch: pytest.MonkeyPatch) -
     assert sum(one.elements for one in layers) > 0
 
 
+@pytest.mark.heavy
 def test_residual_sums_and_bits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mapper.compiler.pipeline.spread", lambda *a: anywhere(5, *a))
     build = residual(3, channels=40)
@@ -118,6 +121,8 @@ def test_residual_sums_and_bits(monkeypatch: pytest.MonkeyPatch) -> None:
     assert {one.differences for one in checked(binary, found)} == {0}
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("cores", [None, 2])
 def test_the_mapper_places_what_the_search_cuts(cores: int | None) -> None:
     """All of the chip, or some cores of it; the log says how it is cut."""
@@ -135,6 +140,8 @@ def test_parts_in_their_order() -> None:
     assert in_order(groups, chip, True).tolist() == [0, 0, 2, 5, 3, 6, 6]
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("cores", [None, 3, 1])
 def test_ports_of_the_host(cores: int | None) -> None:
     """N10.5: what the host sends and gets goes by the nearest of its ports; few cores are those at
@@ -166,6 +173,8 @@ DAMAGE = {
 }
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("kind", DAMAGE)
 def test_damaged_exchange_is_found(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A count, a stream, an address or a credit that is another: the checker names the program."""
@@ -190,6 +199,7 @@ def test_damaged_exchange_is_found(kind: str, monkeypatch: pytest.MonkeyPatch) -
     assert broken
 
 
+@pytest.mark.heavy
 def test_a_stream_is_waited_for_in_one_queue(monkeypatch: pytest.MonkeyPatch) -> None:
     from hw.npu.isa import decode, encode
 
@@ -210,6 +220,7 @@ def test_a_stream_is_waited_for_in_one_queue(monkeypatch: pytest.MonkeyPatch) ->
         verify_compiled(found._replace(images=images), made=True)
 
 
+@pytest.mark.heavy
 def test_weights_that_no_core_holds_are_streamed() -> None:
     """A layer whose weights are larger than the memories of all cores together: the host sends them
     while it works, on every core."""
@@ -221,6 +232,7 @@ def test_weights_that_no_core_holds_are_streamed() -> None:
     assert {one.differences for one in checked(build, found)} == {0}
 
 
+@pytest.mark.heavy
 def test_a_model_that_fits_no_chip_says_what_lacks() -> None:
     small = replace(SHAPE, name="small", map_vectors=64)
     with pytest.raises(DoesNotFitError, match=r"feature memory: .* vectors needed"):

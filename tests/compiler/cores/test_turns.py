@@ -67,6 +67,8 @@ def test_parts_that_do_not_fit_are_left_out() -> None:
     assert [Counter(group for _, group in one[0]) for one in found] == [Counter(range(4))]
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(0.25)
 @pytest.mark.jit
 def test_an_early_result_or_many() -> None:
     """N11.2: the same bytes; the first result comes earlier, and frames follow each other later."""

@@ -148,6 +148,7 @@ def sums_of(graph: Graph, rules: Any, x: np.ndarray) -> list[np.ndarray]:
     return [made[layer] for layer in layers]
 
 
+@pytest.mark.heavy
 def test_b09_sums_of_a_trained_model(gtsrb: Path) -> None:
     """Of all three layers of gtsrb_bnn_30, in every image; in floating point they are exact."""
     compiled = build(gtsrb, NpuShape("large", weight_words=4096))
@@ -162,6 +163,7 @@ def test_b09_sums_of_a_trained_model(gtsrb: Path) -> None:
     assert [layer.shape[1:] for layer in found] == [(28, 28, 16), (27, 27, 32), (1, 1, 43)]
 
 
+@pytest.mark.heavy
 def test_sums_and_classes_of_onnxruntime(gtsrb: Path) -> None:
     pytest.importorskip("onnxruntime", reason="to compare with")
     network = onnx.load(str(gtsrb))
@@ -178,6 +180,7 @@ def test_sums_and_classes_of_onnxruntime(gtsrb: Path) -> None:
     assert np.array_equal(found[-1].reshape(120, -1).argmax(1), wanted[-1].argmax(1))
 
 
+@pytest.mark.heavy
 @pytest.mark.jit
 def test_program_of_a_trained_model(gtsrb: Path) -> None:
     """On a core of the usual size, to which the host streams the weights of the last layer."""

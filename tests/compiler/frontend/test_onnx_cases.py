@@ -91,6 +91,8 @@ def outcome(model: Any, data: np.ndarray, path: Path) -> str:
     return "equal"
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(0.5)
 @pytest.mark.filterwarnings("ignore")  # of the reference implementation
 def test_cases_of_onnx(tmp_path: Path) -> None:
     ends: Counter[str] = Counter()

@@ -63,6 +63,8 @@ def test_d08_whole_number_networks_make_every_activation(data_dir: Path, name: s
     assert np.array_equal(whole[last.tensor].ravel(), results[results.files[0]].ravel())
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("name", "least"), [("pt_QOperator", 100), ("pt_QDQ", 100), ("pc_QDQ", 97)]
 )

@@ -104,6 +104,7 @@ def test_signs_of_stored_integers_and_of_real_numbers() -> None:
     assert real.tolist() == [-1, 1, 1, 1, 1]
 
 
+@pytest.mark.heavy
 @settings(max_examples=300, deadline=None)
 @given(
     st.lists(

@@ -140,6 +140,7 @@ def test_a23_requantisation(how: Requantisation, sums: list[int]) -> None:
     ]
 
 
+@pytest.mark.heavy
 def test_a23_all_sums_of_a_layer() -> None:
     """Each of 16 bits, both signs of the factor, in all roundings."""
     sums = np.arange(-(2**15), 2**15)[:, None]

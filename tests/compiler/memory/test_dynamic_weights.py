@@ -48,6 +48,8 @@ def streams(made: Made) -> list[Instruction]:
     return [one for one in made.compiled.code.program if one.kind == "WSTREAM"]
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("words", [1024, 100, 80, 64, 40, 30, 17, 10, 4, 2])
 def test_c07_weights_of_the_host(words: int) -> None:
     """C07: whatever the memory holds, the results are the same; words come when they do not fit."""
@@ -59,6 +61,7 @@ def test_c07_weights_of_the_host(words: int) -> None:
     assert len(made.compiled.host_weights) == 0 or words < 115
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("rule", ["optimal", "greedy"])
 def test_either_rule_gives_the_same_results(rule: str) -> None:
     build = network(3)
@@ -89,6 +92,7 @@ def test_a_large_layer_comes_by_output_blocks() -> None:
     assert 0 < len(waiting) < len(products)
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("words", [16, 2])
 def test_c08_a_layer_larger_than_the_memory(words: int) -> None:
     """C08: 72 words, of which a block of outputs needs 18: parts of a block come one behind the
@@ -121,6 +125,8 @@ def test_c07_a_slow_host_stalls_the_products() -> None:
     assert compiled_.code.timeline.cycles == ends[0]
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(("words", "more"), [(64, {}), (40, {}), (10, {}), (30, {"micro_ops": 40})])
 def test_c07_the_cycles_of_the_compiler_are_those_of_the_simulator(
     words: int, more: dict[str, int]
@@ -136,6 +142,7 @@ def test_c07_the_cycles_of_the_compiler_are_those_of_the_simulator(
     assert timeline.late.sum() > 0
 
 
+@pytest.mark.heavy
 def test_weights_come_behind_the_inputs_over_one_way() -> None:
     """On a core with external memory products begin with the first of their words."""
     build = Builder(12, 12, 40)
@@ -161,6 +168,7 @@ def test_words_of_dense_layers() -> None:
         build.end(build.conv(a, 10, Window((1, 1))))
 
 
+@pytest.mark.heavy
 def test_dual_cores_and_external_memory() -> None:
     """`ref32`: 128 weight words, maps in external memory."""
     build = Builder(12, 12, 40)
@@ -172,6 +180,7 @@ def test_dual_cores_and_external_memory() -> None:
     assert streams(made)
 
 
+@pytest.mark.heavy
 def test_addresses_beyond_a_field_have_a_base() -> None:
     """External maps of more than 65,536 vectors."""
     build = Builder(300, 260, 3)
@@ -229,6 +238,8 @@ def test_streams_over_what_is_needed_are_found() -> None:
 # ---- tables ------------------------------------------------------------------------------------
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("more", [
     {"micro_ops": 64}, {"micro_ops": 40}, {"parameter_words": 24}, {"parameter_words": 12},
     {"micro_ops": 48, "parameter_words": 16},
@@ -244,6 +255,7 @@ def test_c09_tables_are_loaded_again(more: dict[str, int]) -> None:
     }
 
 
+@pytest.mark.heavy
 def test_c09_a_memory_that_holds_no_layer_is_named() -> None:
     """C09: memory, need, capacity and layer."""
     for more, text in (

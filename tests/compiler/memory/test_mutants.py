@@ -124,6 +124,7 @@ def survivors() -> tuple[Counter[str], Counter[str]]:
     return wrong, missed
 
 
+@pytest.mark.heavy
 def test_mutants() -> None:
     wrong, missed = survivors()
     assert wrong.total() > MUTANTS

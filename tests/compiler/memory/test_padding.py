@@ -117,6 +117,8 @@ def test_a14_what_is_read_from_base_is_the_padded_map() -> None:
         assert np.isin(around, image.preset).all()
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(2)
 @pytest.mark.jit
 @pytest.mark.parametrize("shape", [SHAPE, SMALL, FOUR, WIDE, DUAL, REF, EXTERNAL])
 def test_a14_residual_networks_on_all_cores(shape: NpuShape) -> None:
@@ -124,6 +126,8 @@ def test_a14_residual_networks_on_all_cores(shape: NpuShape) -> None:
     assert not pads(made)
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(2)
 @pytest.mark.jit
 @pytest.mark.parametrize("seed", range(6))
 def test_a14_random_networks(seed: int) -> None:
@@ -134,6 +138,8 @@ def test_a14_random_networks(seed: int) -> None:
             pytest.skip(str(error))
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(2)
 @pytest.mark.jit
 @pytest.mark.parametrize("settings", [{"bits": 16}, {"dual": "pixels"}, {"dual": "kernels"}])
 def test_a14_pairs_and_16_bits(settings: dict[str, object]) -> None:
@@ -142,6 +148,7 @@ def test_a14_pairs_and_16_bits(settings: dict[str, object]) -> None:
     assert not pads(made)
 
 
+@pytest.mark.heavy
 @pytest.mark.jit
 def test_a14_consumers_take_the_largest_border() -> None:
     build = Builder(9, 8, 16)
@@ -158,6 +165,7 @@ def test_a14_consumers_take_the_largest_border() -> None:
     assert said(made, "stored padding: ")
 
 
+@pytest.mark.heavy
 @pytest.mark.jit
 def test_a14_parts_of_a_concatenation_have_one_border() -> None:
     build = Builder(8, 8, 16)
@@ -173,6 +181,7 @@ def test_a14_parts_of_a_concatenation_have_one_border() -> None:
     assert not pads(made)
 
 
+@pytest.mark.heavy
 @pytest.mark.jit
 @pytest.mark.parametrize("axis", [1, 2])
 def test_sides_inside_of_a_region_are_padded_by_loads(axis: int) -> None:
@@ -189,6 +198,7 @@ def test_sides_inside_of_a_region_are_padded_by_loads(axis: int) -> None:
     assert pads(made)
 
 
+@pytest.mark.heavy
 @pytest.mark.jit
 def test_pooling_beside_a_convolution_is_padded_by_loads() -> None:
     """The least of all and the zero point do not lie at one place; where they are the same, both
@@ -210,6 +220,7 @@ def test_pooling_beside_a_convolution_is_padded_by_loads() -> None:
     assert not pads(made)
 
 
+@pytest.mark.heavy
 @pytest.mark.jit
 def test_a14_resnet_8(data_dir: Path) -> None:
     """On a core as it is; four frames, whose results and cycles are those with padding by loads."""
@@ -230,6 +241,7 @@ def test_a14_resnet_8(data_dir: Path) -> None:
     assert not pads(made)
 
 
+@pytest.mark.heavy
 @pytest.mark.jit
 def test_depthwise_layers_and_upsampled_maps() -> None:
     build = Builder(6, 5, 32)
@@ -240,6 +252,7 @@ def test_depthwise_layers_and_upsampled_maps() -> None:
     assert not pads(made)
 
 
+@pytest.mark.heavy
 @pytest.mark.jit
 def test_maps_of_bits() -> None:
     build = BinaryBuilder(6, 5, 17, 3)
@@ -254,6 +267,7 @@ def test_maps_of_bits() -> None:
     assert not pads(made)
 
 
+@pytest.mark.heavy
 @pytest.mark.jit
 def test_borders_are_overwritten_by_nobody() -> None:
     """Maps that have the same border share their vectors, if their lives do not meet; no others

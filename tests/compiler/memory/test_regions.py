@@ -46,6 +46,8 @@ def fire() -> Builder:
     return build
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(2)
 @pytest.mark.jit
 @pytest.mark.parametrize("shape", [SHAPE, SMALL, WIDE], ids=lambda shape: shape.name)
 def test_a15_concatenation_takes_no_instruction(shape: object) -> None:
@@ -65,6 +67,7 @@ def test_a15_concatenation_takes_no_instruction(shape: object) -> None:
     assert kinds(made)["ALU.MOV"] == 0 == kinds(made)["LOAD.ACC8"]
 
 
+@pytest.mark.heavy
 @pytest.mark.jit
 def test_a15_eight_concatenations_of_squeezenet(data_dir: Path) -> None:
     """A15: no instruction moves a part, and each vector of a map is stored once."""
@@ -102,6 +105,7 @@ def fire_apart() -> Builder:
     return build
 
 
+@pytest.mark.heavy
 @pytest.mark.jit
 @pytest.mark.parametrize("axis", [1, 2])
 def test_a19_concatenation_of_rows_and_columns(axis: int) -> None:
@@ -135,6 +139,7 @@ def test_a15_split_owns_the_region() -> None:
     assert region(made, "n3.out") == (first + 1, rows, pixels)
 
 
+@pytest.mark.heavy
 @pytest.mark.jit
 def test_nested_concatenations_form_one_region() -> None:
     """Of {a, b}, {a, b, c} and {{a, b, c}, d} all maps lie in the last one."""
@@ -167,6 +172,7 @@ def test_the_input_of_a_model_is_written_into_its_region() -> None:
     assert region(made, "x")[2] == 3
 
 
+@pytest.mark.heavy
 @pytest.mark.jit
 def test_a18_a_map_in_two_regions_is_stored_twice() -> None:
     """A18: {a, b, d} and {a, c, e}: the maker of a stores it twice; no load, no pass of the ALU."""
@@ -192,6 +198,7 @@ def test_a18_a_map_in_two_regions_is_stored_twice() -> None:
     assert "n1.out" in line
 
 
+@pytest.mark.heavy
 @pytest.mark.jit
 def test_a18_dense_block() -> None:
     """A18: a block of a DenseNet, each layer of which takes all maps before it; the parts of one
@@ -256,6 +263,7 @@ def test_a17_two_maps_of_a_yolo_network() -> None:
     assert found[one].row * VECTOR == 120 * 128
 
 
+@pytest.mark.heavy
 @pytest.mark.jit
 @pytest.mark.parametrize("shape", [SHAPE, WIDE], ids=lambda shape: shape.name)
 def test_parts_that_end_inside_of_blocks(shape: object) -> None:

@@ -39,6 +39,7 @@ def test_a42_a_wrong_weight_shows_in_its_layer_and_behind() -> None:
     assert min(counted(made, image._replace(weights=weights))) > 0
 
 
+@pytest.mark.heavy
 def test_a42_a_wrong_parameter_shows() -> None:
     """A42: any bias or factor of a program, but for lanes that nothing uses."""
     made = compiled(residual(channels=20))

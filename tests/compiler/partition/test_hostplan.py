@@ -183,6 +183,7 @@ def test_maps_of_functions_share_memory(tmp_path: Path) -> None:
     assert len({one.first for one in regions.values()}) < len(regions)
 
 
+@pytest.mark.heavy
 def test_commands(folder: Path, run: Run) -> None:
     """The checker knows of functions, and so do cycle-true runs."""
     made_of(NODES["two branches"], folder)

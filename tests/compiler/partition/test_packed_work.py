@@ -63,6 +63,7 @@ def changes(made: Made) -> int:
     return sum(step in ("pack", "unpack") for step in steps(made))
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("kinds", ["cec", "ceec", "coc", "cecoc", "ecece", "oceeceoc", "ccec"])
 def test_plans_have_as_few_packs_as_can_be(kinds: str, tmp_path: Path) -> None:
     """D04: layers that follow each other are one function; beside brute force over all flags."""
@@ -101,6 +102,7 @@ def always(partition: Partition) -> Lists:
     return lists._replace(packing=[one._replace(pack=True, unpack=True) for one in lists.packing])
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("bits", [8, 16])
 @pytest.mark.parametrize("name", NODES)
 def test_results_are_those_of_unpacked_work(name: str, bits: int, tmp_path: Path) -> None:
@@ -192,6 +194,7 @@ def test_vectors_and_maps() -> None:
     assert (filled[:, :, :, 0] == vectors[:, :, :, 0]).all()
 
 
+@pytest.mark.heavy
 def test_commands(folder: Path, run: Run) -> None:
     """Cycle-true runs and the checker know of it; the lists say it."""
     made_of(chain("cec"), folder)

@@ -53,6 +53,7 @@ def stores(made: Made) -> int:
     return sum(one["c_size"] * one["y_size"] * one["x_size"] for one in found)
 
 
+@pytest.mark.heavy
 @pytest.mark.jit
 def test_a07_fewer_maps_get_memory_and_less_is_stored() -> None:
     """A07: with and without fusion the results are those of the reference."""

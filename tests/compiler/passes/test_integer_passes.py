@@ -167,6 +167,8 @@ def test_a09_nothing_is_joined_that_gains_nothing_or_does_not_fit() -> None:
     assert "slice" not in kinds(made)
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(3)
 @pytest.mark.jit
 @pytest.mark.parametrize(
     ("network", "shape"),

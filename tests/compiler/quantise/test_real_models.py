@@ -70,6 +70,8 @@ def decibels(found: Score) -> float:
     return found.signal
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     ("case", "accuracy", "signal"), [(MNIST, 0.984, 39.0), (PYTORCH, 0.980, 41.5)]
 )
@@ -80,12 +82,15 @@ def test_digits(data_dir: Path, case: Case, accuracy: float, signal: float) -> N
     assert decibels(found) >= signal
 
 
+@pytest.mark.heavy
 def test_digits_without_correction(data_dir: Path) -> None:
     assert decibels(score(data_dir, MNIST, Precision(), correct=False)) == pytest.approx(
         38.9, abs=0.1
     )
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(0.5)
 def test_a20_resnet_8(data_dir: Path) -> None:
     plain = score(data_dir, RESNET, Precision(), correct=False)
     assert decibels(plain) == pytest.approx(32.0, abs=0.1)
@@ -97,6 +102,7 @@ def test_a20_resnet_8(data_dir: Path) -> None:
     assert decibels(plain) - decibels(symmetric) >= 2.5
 
 
+@pytest.mark.heavy
 def test_a21_resnet_8_in_16_bits(data_dir: Path) -> None:
     found = score(data_dir, RESNET, Precision(bits=16))
     assert found.loss == 0

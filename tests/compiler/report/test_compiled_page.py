@@ -61,6 +61,7 @@ def spread(folder: Path, run: Run) -> Path:
     return folder / "out"
 
 
+@pytest.mark.heavy
 def test_a_run_on_several_cores(spread: Path, run: Run) -> None:
     """N12.2: a map of cores and links, and a timeline of the first frames."""
     options = ("--cycles", "--frames", "7", "--clock", "400")
@@ -92,6 +93,7 @@ def test_a_run_on_several_cores(spread: Path, run: Run) -> None:
     assert sum(one.get("class") == "end" for one in frames.iter("path")) == 4
 
 
+@pytest.mark.heavy
 def test_the_timeline_of_a_run_is_that_of_its_cores(spread: Path, run: Run) -> None:
     """What is drawn of a core is in the frames that are drawn, unit by unit in order of time."""
     found = run("simulate", "out", "--cycles", "--frames", "7", "--json").json()["cycle_run"]
@@ -112,6 +114,7 @@ def test_the_timeline_of_a_run_is_that_of_its_cores(spread: Path, run: Run) -> N
                 assert not flat or flat[-1] <= drawn["cycles"]
 
 
+@pytest.mark.heavy
 def test_bars_of_a_run_are_the_work_of_its_units(
     spread: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -125,6 +128,7 @@ def test_bars_of_a_run_are_the_work_of_its_units(
             assert sum(end - start for start, end in bars) == busy[tuple(core["core"])][unit]
 
 
+@pytest.mark.heavy
 def test_tables_that_are_made_later_are_kept(out: Path, run: Run) -> None:
     options = ("--chip", "1x1", "--calibrate", "samples.npz")
     for option, caption in (("--compare", "Other settings"), ("--ablate", "Without each pass")):

@@ -35,6 +35,7 @@ def cycles(made: Made) -> int:
     return made.compiled.code.timeline.cycles
 
 
+@pytest.mark.heavy
 def test_schedules_change_cycles_and_no_result() -> None:
     """A38: the search is never slower than a rule; every way gives the reference's bytes."""
     asked: list[dict[str, Any]] = [
@@ -124,6 +125,7 @@ def test_rows_that_come_early_are_worth_something() -> None:
     assert chosen([macro], [[high, slow]], Limits(99, 99, 2.0)) == [slow]
 
 
+@pytest.mark.heavy
 def test_programs_stay_within_the_small_memories() -> None:
     tight = NpuShape("tight", instructions=100, micro_ops=560, weight_words=4096)
     made = compiled(network(), tight)
@@ -132,6 +134,7 @@ def test_programs_stay_within_the_small_memories() -> None:
     assert cycles(made) >= cycles(compiled(network()))
 
 
+@pytest.mark.heavy
 def test_external_memory_is_shared() -> None:
     """Loads and stores of all tiles come one after the other, whatever the units do."""
     cut = Cut(1, 4, 1, 1, (1, 1))
@@ -146,6 +149,7 @@ def test_external_memory_is_shared() -> None:
         assert {one.differences for one in compared(build, made)} == {0}
 
 
+@pytest.mark.heavy
 def test_weights_that_enter_row_by_row() -> None:
     """A39: a port of a sixteenth of the width: the same bytes, and planes of fewer pixels than rows
     take more cycles."""
@@ -158,6 +162,7 @@ def test_weights_that_enter_row_by_row() -> None:
     assert found[0] < found[1]
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(
     "sizes",
     [

@@ -52,6 +52,7 @@ def test_chains_that_lead_elsewhere_stay() -> None:
     assert {one.differences for one in compared(build, made)} == {0}
 
 
+@pytest.mark.heavy
 def test_sums_end_in_one_requantisation() -> None:
     """Where that takes fewer cycles than shift, zero point and limits one after the other."""
     kinds = []

@@ -15,6 +15,8 @@ from tests.compiler.programs import SHAPE, compiled
 pytestmark = pytest.mark.jit
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(0.5)
 def test_b11_packing_is_hidden_on_the_core() -> None:
     """B11: beside products; less than 2 % of a layer as those of BiRealNet-18, which packs the
     signs of its sums."""
@@ -55,6 +57,8 @@ def test_who_packs_changes_no_byte() -> None:
     assert programs[0] == programs[1]
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(0.25)
 def test_layers_of_bits_against_bytes() -> None:
     """The layers of BiRealNet-18: by the matrix calls 6.1 times, the whole network 4.3 times."""
     bits = bytes_ = 0

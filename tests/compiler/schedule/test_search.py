@@ -184,6 +184,8 @@ def test_tiles_fit_half_of_the_buffers() -> None:
         search(layer_of(Convolution(9, 9, 3, 8, (7, 7)), REF32, "int16"), REF32)
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("seed", range(8))
 def test_search_finds_what_enumeration_finds(seed: int) -> None:
     """A38: all orders and sizes computed step by step, with and without the input held."""
@@ -208,6 +210,8 @@ def test_search_finds_what_enumeration_finds(seed: int) -> None:
     assert (found.cost.cycles, found.cost.bits) == best
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("numbers", ["pairs", "int16"])
 @pytest.mark.parametrize("network", NETWORKS)
 def test_search_against_fixed_rules(network: str, numbers: str) -> None:
@@ -266,6 +270,7 @@ def test_first_weights_come_behind_the_layer_before() -> None:
     assert network_cost([steps], REF32) == alone
 
 
+@pytest.mark.heavy
 def test_sixteen_bits_take_nearly_twice_the_cycles() -> None:
     cycles = [
         sum(one.cost.cycles for one in search_all(layers_of("YOLOv4-tiny", numbers), REF32))

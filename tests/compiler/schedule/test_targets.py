@@ -36,6 +36,8 @@ def report(data: Path, files: tuple[str, str], out: Path, *more: str) -> dict[st
     return found
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(0.5)
 def test_resnet_8_on_one_core(data_dir: Path, tmp_path: Path) -> None:
     """At most 53,000 cycles were wanted, with the matrix unit busy for 93 % of them."""
     searched = report(data_dir, RESNET, tmp_path / "search")
@@ -46,6 +48,7 @@ def test_resnet_8_on_one_core(data_dir: Path, tmp_path: Path) -> None:
         assert fixed["cycles"] > searched["cycles"]
 
 
+@pytest.mark.heavy
 def test_mnist_8_on_one_core(data_dir: Path, tmp_path: Path) -> None:
     """At most 5,000 cycles were wanted. With pixels of two columns between the convolutions it is
     less; without, the products take 4,833 cycles, and what goes beyond them is little."""

@@ -45,6 +45,7 @@ def signed_lanes(word: int, count: int, bits: int) -> list[int]:
     return [value - (value >> (bits - 1) << bits) for value in found]
 
 
+@pytest.mark.heavy
 def test_b02_b04_sums_of_bits_share_the_ports_of_the_integer_ones() -> None:
     """B02, B04: dot products of K bits, in vectors that are filled with ones in both words, and
     between them sums of bytes over the same ports."""
@@ -140,6 +141,7 @@ def corners() -> Ints:
     return np.array(list(product(ends, repeat=3)))
 
 
+@pytest.mark.heavy
 def test_a28_corners_and_random_triples_in_hardware() -> None:
     """A28: those of 10^6 are marked slow."""
     random = np.random.default_rng(1).integers(-128, 128, (20_000, 3))

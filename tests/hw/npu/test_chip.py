@@ -32,6 +32,8 @@ CHIPS = int(os.environ.get("NPU_CHIPS", "8"))
 FRAMES = 2
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(1)
 @pytest.mark.jit
 @pytest.mark.parametrize("seed", range(CHIPS))
 def test_chips_equal_the_simulator(seed: int) -> None:
@@ -47,6 +49,8 @@ def test_chips_equal_the_simulator(seed: int) -> None:
     require_equal(chip, found, wanted)
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(1)
 @pytest.mark.jit
 @pytest.mark.parametrize("seed", [0, 2])
 def test_contents_that_come_as_flits(seed: int) -> None:
@@ -86,6 +90,7 @@ def test_contents_that_come_as_flits(seed: int) -> None:
     )
 
 
+@pytest.mark.heavy
 def test_frames_that_a_flit_begins() -> None:
     """One core runs its frames, from an instruction on; the other one, which got no flit, none."""
     end = [int.from_bytes(encode(END), "little")]
@@ -98,6 +103,7 @@ def test_frames_that_a_flit_begins() -> None:
     assert [len(each) for each in found.started[1, 0]] == [0, 0, 0, 3]
 
 
+@pytest.mark.heavy
 def test_weights_that_the_host_does_not_have_are_named() -> None:
     asks = Instruction("LOAD", "WSTREAM", 0, 0, {"words": 2, "host": 3})
     program = [int.from_bytes(encode(each), "little") for each in (asks, END)]
@@ -107,6 +113,7 @@ def test_weights_that_the_host_does_not_have_are_named() -> None:
         NpuSimulator(chip).run([side])
 
 
+@pytest.mark.heavy
 def test_a_run_that_hangs_is_given_up() -> None:
     waits = Instruction("CTRL", "WAIT", 0, 0, {"stream": 2, "count": 1})
     program = [int.from_bytes(encode(each), "little") for each in (waits, END)]
@@ -138,6 +145,7 @@ def test_layouts_of_the_issue() -> None:
     assert [layout[name].width for name in names] == [3, 3, 3, 4, 17, 64]
 
 
+@pytest.mark.heavy
 def test_differences_are_told() -> None:
     """What `first_difference` finds: a start, an end of a frame, a flit."""
     chip = random_chip(0)

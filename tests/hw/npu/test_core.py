@@ -50,6 +50,8 @@ def require_equal_three_ways(name: str, chunk: int) -> None:
         assert difference(bench, wanted) is None
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(2)
 @pytest.mark.jit
 @pytest.mark.parametrize(("name", "chunk"), chunks(0, 1))
 def test_three_ways(name: str, chunk: int) -> None:
@@ -65,6 +67,7 @@ def test_three_ways_many_times(name: str, chunk: int) -> None:
     require_equal_three_ways(name, chunk)
 
 
+@pytest.mark.heavy
 def test_programs_have_all_instructions() -> None:
     """A thousand programs each time, and of each shape with all kinds of instructions but those
     that no other core is there for."""
@@ -85,6 +88,8 @@ def test_programs_have_all_instructions() -> None:
         assert {(op.name, kind) for op in KINDS for kind in KINDS[op]} - found == left_out, name
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(1)
 @pytest.mark.jit
 @pytest.mark.parametrize("name", ["tiny", "8x8"])
 def test_routers_that_are_busy(name: str) -> None:

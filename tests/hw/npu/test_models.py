@@ -40,6 +40,8 @@ def pooled() -> Builder:
     return build
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(1)
 @pytest.mark.jit
 @pytest.mark.parametrize("shape", [FOUR, NPU], ids=lambda shape: shape.name)
 @pytest.mark.parametrize("network", [pooled, lambda: residual(3, 10)], ids=["pooled", "residual"])
@@ -51,6 +53,8 @@ def test_small_networks(network: Any, shape: NpuShape) -> None:
     assert require_equal(made.folder, sample) == made.compiled.code.timeline.cycles
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(1)
 @pytest.mark.jit
 @pytest.mark.parametrize(("what", "text"), [
     ("weights", "hardware: (INP|ACC|OUT|FM) differs in .* lanes"),

@@ -139,6 +139,7 @@ def found_by(fault: Fault) -> str | None:
     return None
 
 
+@pytest.mark.slow_hw
 @pytest.mark.jit
 @pytest.mark.parametrize(
     "fault", FAULTS, ids=[f"{one.module}-{number}" for number, one in enumerate(FAULTS)]
@@ -147,6 +148,8 @@ def test_faults_are_found(fault: Fault) -> None:
     assert found_by(fault) is not None, f"no program shows {fault.new!r}"
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(0.5)
 @pytest.mark.jit
 def test_a_sound_core_is_not_at_fault() -> None:
     """As it is imported for faults; what its programs show is no fault of the import."""

@@ -23,6 +23,8 @@ WIDTH, HEIGHT, TICKS = 2, 1, 10
 PATIENCE = 2000
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("seed", range(3))
 def test_spikes_beside_maps(seed: int) -> None:
     """N10.2: two spiking cores and two NPU cores at the same two nodes. Neurons spike as their

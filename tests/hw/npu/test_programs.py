@@ -42,6 +42,7 @@ def micro_ops() -> list[MicroOp]:
     return [random_micro_op(random) for _ in range(MANY)]
 
 
+@pytest.mark.heavy
 def test_random_instructions_come_back_from_bits(instructions: list[Instruction]) -> None:
     data = encode_program(instructions)
     found = [decode(data[at : at + 16], "f") for at in range(0, len(data), 16)]
@@ -52,6 +53,7 @@ def test_random_instructions_come_back_from_bits(instructions: list[Instruction]
     }
 
 
+@pytest.mark.heavy
 def test_random_programs_come_back_from_text(
     instructions: list[Instruction], micro_ops: list[MicroOp]
 ) -> None:

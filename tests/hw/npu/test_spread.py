@@ -63,6 +63,8 @@ def test_two_ports_of_the_host() -> None:
     assert run.frames == FRAMES and run.flits and run.bytes
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(0.5)
 @pytest.mark.jit
 def test_large_chips_are_refused() -> None:
     build = residual(3, 10)

@@ -100,6 +100,8 @@ def run(chip: MeshChip) -> tuple[NpuRun, HostSide]:
     return found, side
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(1)
 @pytest.mark.jit
 @pytest.mark.parametrize("places", [
     [(1, 0)], [(1, 0), (0, 0)], [(0, 0), (1, 1), (1, 0), (0, 1)],
@@ -114,6 +116,8 @@ def test_chains_of_cores(shape: NpuShape, places: list[Place]) -> None:
     assert len(places) < 4 or found.idle[places[0]][1] < found.idle[places[-1]][0]
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(1)
 @pytest.mark.jit
 @pytest.mark.parametrize("cycles", [1, 7, 50])
 def test_slow_hosts(cycles: int) -> None:

@@ -22,6 +22,8 @@ def fits(case: Case) -> bool:
     return case.lanes == 4 and case.vectors * case.filters * case.f["packets"] < 500
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(1)
 @pytest.mark.jit
 @pytest.mark.parametrize("filters", [1, 3, 8])
 def test_c10_c12_random_windows_in_hardware(filters: int) -> None:

@@ -34,6 +34,7 @@ DOCS = Path(__file__).resolve().parents[3] / "docs" / "reference" / "python.md"
 OPTIONS = ("--neurons-per-core", "4", "--threads", "1", "--memory", "300MiB", "--seed", "3")
 
 
+@pytest.mark.heavy
 def test_a_path_gives_what_run_gives(run: Run, folder: Path) -> None:
     path = random_network(folder / "net.bin", 50, 200)
     report = run("run", path, "--chip", "4x4", *OPTIONS, "-o", "run", "--json").json()
@@ -140,6 +141,7 @@ def skip_kernels() -> None:
     mapper.warmup.compile_kernels = lambda *given, **named: None  # type: ignore[assignment]
 
 
+@pytest.mark.heavy
 def test_mappings_of_worker_processes(folder: Path, edges: tuple[Any, ...]) -> None:
     """They are whole, though the worker and its files are gone."""
     context = multiprocessing.get_context("spawn")
@@ -186,6 +188,7 @@ def test_importing_is_light() -> None:
     assert (found.stdout, found.stderr) == ("set() False True False\n", "")
 
 
+@pytest.mark.heavy
 def test_the_examples_of_the_docs(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("networkx")
     blocks = re.findall(r"```python\n(.*?)```", DOCS.read_text(), re.DOTALL)

@@ -159,6 +159,7 @@ def test_numbers_of_numpy_are_numbers(edges: tuple[Any, ...]) -> None:
     assert (settings["seed"], settings["starts"], settings["memory_bytes"]) == (3, 1, 300_000_000)
 
 
+@pytest.mark.heavy
 def test_what_weights_are(folder: Path, edges: tuple[Any, ...]) -> None:
     """Weights of synapses leave the traffic to the rates, and are kept with their signs."""
     source, target, weight = edges

@@ -77,6 +77,7 @@ def contents(path: Path) -> list[Any]:
         return [lists, network.vertex_sizes().tolist(), network.meta]
 
 
+@pytest.mark.heavy
 def test_one_flipped_byte_is_never_silent(folder: Path) -> None:
     """Each byte of the file in turn: an error, or (where nothing is said) the same network."""
     path = random_network(folder / "net.bin", 9, 30, block_size=5, sizes=[1, 2, 3] * 3)
@@ -96,6 +97,7 @@ def test_one_flipped_byte_is_never_silent(folder: Path) -> None:
                 assert "\n" not in str(error)
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("flip", [1, 0x80])
 def test_one_flipped_byte_never_passes_or_crashes_verify(folder: Path, flip: int) -> None:
     from mapper.errors import CheckFailedError

@@ -74,6 +74,7 @@ def test_a_chip_shows_its_host(run: Run, folder: Path, fails: Callable[..., str]
     assert "bad.toml: chip bad: host: port [2, 0] is at an unavailable core" in said
 
 
+@pytest.mark.heavy
 @pytest.mark.usefixtures("light_placement")
 @pytest.mark.jit
 def test_a_run_with_the_file_equals_one_with_the_name(run: Run, folder: Path) -> None:

@@ -63,6 +63,7 @@ def test_run_tables_and_default_folder(network: Path, run: Run) -> None:
     assert "coarsen" in run("run", network, *CHIP, "-o", "two", "-v").err
 
 
+@pytest.mark.heavy
 def test_the_plan_is_shown_on_a_terminal_or_if_asked_to_be_verbose(
     network: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -86,6 +86,7 @@ def test_from_a_model_to_cores(out: Path, run: Run) -> None:
     assert (out / "report.html").read_text() == page
 
 
+@pytest.mark.heavy
 def test_the_same_bytes_twice(out: Path, run: Run) -> None:
     options = ("--chip", "1x1", "--calibrate", "samples.npz", "-o", "again")
     assert run("compile", "small.onnx", *options).code == 0
@@ -114,6 +115,7 @@ def test_keep_graphs_and_switches(model: Path, run: Run) -> None:
     assert run("simulate", "out", "--input", "samples.npz", "--check").code == 0
 
 
+@pytest.mark.heavy
 def test_compare(model: Path, run: Run) -> None:
     found = run(
         "compile",
@@ -132,6 +134,7 @@ def test_compare(model: Path, run: Run) -> None:
     assert not Path("out").exists()
 
 
+@pytest.mark.heavy
 def test_limits_that_no_attempt_reaches(model: Path, run: Run) -> None:
     options = ("--chip", "1x1", "--calibrate", "samples.npz", "--min-signal", "200")
     found = run("compile", "small.onnx", *options)
@@ -215,6 +218,8 @@ def test_work_of_the_host_between_layers(model: Path, run: Run) -> None:
     assert run("verify", "out").code == 0
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(0.5)
 def test_digits(data_dir: Path, run: Run) -> None:
     """A trained network keeps its accuracy."""
     models = data_dir / "models"

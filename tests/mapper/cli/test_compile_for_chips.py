@@ -35,6 +35,8 @@ def shape_of(run: Run, *options: str) -> dict[str, object]:
     return {"npu": report["npu"], "chip": report["chip"], **capacity}
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(0.5)
 def test_which_npu_is_compiled_for(model: Path, run: Run) -> None:
     """C16, R1.1: that of the chip's file, the default for a bare size, and --npu before both."""
     chip_file('[npu]\npreset = "npu"\nweight_words = 300')
@@ -71,6 +73,8 @@ def test_bad_npus(model: Path, fails: Callable[..., str]) -> None:
     assert not Path("out").exists()
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("chip", ["1x1", "2x2", "8x8"])
 def test_kernels_are_told_of_before_they_are_compiled(
     model: Path, run: Run, chip: str, monkeypatch: pytest.MonkeyPatch
@@ -126,6 +130,7 @@ def test_bad_hosts(model: Path, lines: str, said: str, fails: Callable[..., str]
     assert not Path("out").exists()
 
 
+@pytest.mark.heavy
 def test_frames_by_two_ports(model: Path, run: Run) -> None:
     """N10.5: compiled, run, verified; the mapper counts the flits that the mesh does."""
     chip_file('[npu]\npreset = "npu"\n[host]\nports = [3, [0, 0]]')

@@ -128,6 +128,8 @@ def test_every_option_is_tested_to_act() -> None:
     assert found == NUMBERS.keys() | SAME.keys() | ELSEWHERE
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("option", NUMBERS)
 def test_options_that_change_numbers(model: Path, run: Run, option: str) -> None:
     given, beside = NUMBERS[option]
@@ -138,6 +140,8 @@ def test_options_that_change_numbers(model: Path, run: Run, option: str) -> None
     assert both[0] != both[1]
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("option", SAME)
 def test_options_that_change_the_program_alone(model: Path, run: Run, option: str) -> None:
     given, beside = SAME[option]
@@ -150,6 +154,7 @@ def test_options_that_change_the_program_alone(model: Path, run: Run, option: st
     assert programs[0] != programs[1]
 
 
+@pytest.mark.heavy
 def test_maps_of_their_own_take_more_memory(model: Path, run: Run) -> None:
     plain, other = compiled(run, *PLAIN), compiled(run, *PLAIN, "--no-reuse")
     used = [done.report["memories"]["feature"]["used"] for done in (plain, other)]
@@ -157,12 +162,14 @@ def test_maps_of_their_own_take_more_memory(model: Path, run: Run) -> None:
     assert plain.results == other.results
 
 
+@pytest.mark.heavy
 def test_axes_of_samples(model: Path, run: Run) -> None:
     plain = compiled(run, *PLAIN)
     other = compiled(run, *PLAIN, "--calibrate", "last.npy", "--layout", "nhwc", "-o", "other")
     assert plain.report["losses"] == other.report["losses"]
 
 
+@pytest.mark.heavy
 def test_graphs_and_listings_are_written_beside(model: Path, run: Run) -> None:
     found = compiled(run, *PLAIN, "--keep-graphs", "--emit", "loops,c", "--explain").files
     for name in ("graphs/integer.json", "loops/core_0_0.txt", "driver/driver.c", "explain.json"):

@@ -162,6 +162,7 @@ def test_a_machine_becomes_one_mesh(run: Run, folder: Path) -> None:
         assert "a router for every core" in run("hw", "--chip", name).err
 
 
+@pytest.mark.heavy
 @yosys
 def test_cells_of_every_module(run: Run) -> None:
     """The numbers of instances are those of the mesh, the flip-flops those of the data sheet."""
@@ -187,6 +188,7 @@ def test_cells_of_every_module(run: Run) -> None:
     assert f"{total:,}" in run(*mesh).out
 
 
+@pytest.mark.heavy
 @yosys
 def test_cells_of_a_chip(run: Run) -> None:
     """The memories of a core stay memories, of as many bits as its description says."""
@@ -210,6 +212,7 @@ def test_cells_of_a_chip(run: Run) -> None:
     assert modules["core"]["flip_flops_of_one"] > 0
 
 
+@pytest.mark.heavy
 @yosys
 def test_borders_are_ports(run: Run, folder: Path) -> None:
     arguments = ["--borders", "east", "west", "--machine", "8x2", "--axon-bits", "3"]
@@ -270,6 +273,8 @@ def test_a_mesh_that_takes_too_long(fails: Callable[..., str], monkeypatch) -> N
     assert line == "mesh: 64x64 would take too long; export at most 2048 routers"
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(0.5)
 def test_a_bad_place_leaves_nothing(fails: Callable[..., str], monkeypatch, folder: Path) -> None:
     monkeypatch.setattr("hw.flow.yosys.find_yosys", lambda: ["false"])
     line = fails("hw", "--chip", "1x1", "--verilog", "none/mesh.v")

@@ -96,6 +96,8 @@ def read_quietly(folder: Path, commands: list[str]) -> None:
     assert (done.returncode, [line for line in said if line.strip()]) == (0, [])
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(1)
 @yosys
 @pytest.mark.parametrize(("chip", "top"), [([], "npu_core"), (["--chip", "2x2"], "npu_chip")])
 @pytest.mark.parametrize("npu", ["tiny", pytest.param("npu", marks=pytest.mark.slow_hw)])
@@ -126,6 +128,8 @@ def test_warnings_of_yosys_are_seen(folder: Path) -> None:
         read_quietly(folder, ["read_verilog bad.v", "hierarchy -check -top bad"])
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(0.25)
 @yosys
 def test_ports_of_the_host_are_those_of_the_chip_file(run: Run, folder: Path) -> None:
     """N10.5: streams in and out at each of them."""
@@ -141,6 +145,8 @@ def test_ports_of_the_host_are_those_of_the_chip_file(run: Run, folder: Path) ->
     assert top.count("_i_payload") == 1, top
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(0.25)
 @yosys
 def test_b02_cells_of_a_core(run: Run) -> None:
     """N13.5: what the parts add is in cells alone; a binary unit has no multiplier, no memory."""

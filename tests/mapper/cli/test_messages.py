@@ -123,6 +123,7 @@ def test_classic_says_that_it_minimizes_other_hops(run: Run, network: Path) -> N
     assert note not in run(*words, "chip.toml", "--objective", "unicast").err
 
 
+@pytest.mark.heavy
 @pytest.mark.skipif(os.name == "nt", reason="pipes close in another way")
 def test_a_closed_pipe_is_no_bad_input() -> None:
     for words in (("chips",), ("chips", "--json"), ("docs", "method")):

@@ -43,6 +43,7 @@ def test_help_is_light() -> None:
         assert command in found.stdout
 
 
+@pytest.mark.heavy
 def test_as_a_program(network: Path) -> None:
     assert python("-m", "mapper", "--version").stdout == f"mapper {version()}\n"
     info = python("-m", "mapper", "info", "net.bin", "--json")
@@ -55,6 +56,7 @@ def test_as_a_program(network: Path) -> None:
     assert "Traceback" in traced.stderr
 
 
+@pytest.mark.heavy
 def test_a_reader_that_leaves(network: Path) -> None:
     command = [sys.executable, "-m", "mapper", "info", "net.bin"]
     read, write = os.pipe()

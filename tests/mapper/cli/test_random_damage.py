@@ -148,6 +148,8 @@ FILES: list[tuple[str, Damage, tuple[str, ...]]] = [
 ]  # fmt: skip
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(("name", "damage", "commands"), FILES, ids=[name for name, _, _ in FILES])
 def test_a_line_for_every_value(
     name: str, damage: Damage, commands: tuple[str, ...], folder: Path, run: Run

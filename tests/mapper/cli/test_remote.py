@@ -31,6 +31,7 @@ def network(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         yield path
 
 
+@pytest.mark.heavy
 def test_every_command(network: Path, folder: Path, run: Run) -> None:
     def both(*words: str | Path) -> None:
         told = []
@@ -107,6 +108,7 @@ def test_refused(network: Path, fails: Callable[..., str], monkeypatch: pytest.M
         map_network(ADDRESS, "4x4")
 
 
+@pytest.mark.heavy
 def test_nothing_is_loaded_without_an_address(network: Path) -> None:
     import subprocess
     import sys
@@ -117,6 +119,8 @@ def test_nothing_is_loaded_without_an_address(network: Path) -> None:
     assert done.returncode == 0
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(0.25)
 def test_workers_read_it(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """And the driver, of a network that does not fit its memory."""
     pytest.importorskip("distributed")
@@ -140,6 +144,7 @@ def test_workers_read_it(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert reports[1]["metrics"] == reports[0]["metrics"]
 
 
+@pytest.mark.heavy
 def test_networks_in_several_files(folder: Path, run: Run, fails: Callable[..., str]) -> None:
     """From any source, taken by every command, with the results of the one file."""
     network = random_network(folder / "net.bin", 1200, 9000, block_size=64)

@@ -121,6 +121,8 @@ def test_quiet_and_verbose_exclude_each_other(command: str, network: Path, run: 
     assert "not allowed with" in found.err
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("no_color", ["", "1"])
 def test_colours_of_a_terminal(no_color: str, network: Path) -> None:
     """On a terminal there are colours (of progress and tables), with NO_COLOR there are none."""

@@ -182,6 +182,7 @@ def test_units_and_scales(out: Path, run: Run) -> None:
     assert other["tick_cycles"] != ticks
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("delivery", ["synapse", "core", "tree"])
 def test_without_packets_it_is_what_the_chip_sends(delivery: str, folder: Path, run: Run) -> None:
     write_network(folder / "net.bin", [(0, 1), (0, 2), (1, 3), (0, 3)], 4, [1, 1, 1, 1])

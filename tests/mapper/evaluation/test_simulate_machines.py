@@ -43,6 +43,8 @@ def out(request: pytest.FixtureRequest, folder: Path, run: Run) -> Path:
     return folder / "out"
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(1)
 def test_flits_on_links_are_those_of_the_scorer(out: Path) -> None:
     """Whatever the chip sends, on the same demand."""
     report = read_report(out)
@@ -82,6 +84,8 @@ def test_flits_on_links_are_those_of_the_scorer(out: Path) -> None:
         assert np.array_equal(ran.links, traffic.multicast_links)
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(1)
 def test_ticks_flits_and_reports(out: Path, run: Run) -> None:
     found = run("simulate", out, "--cycles", "6000", "--json").json()
     report: dict[str, Any] = json.loads((out / "report.json").read_text())

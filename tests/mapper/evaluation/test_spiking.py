@@ -82,6 +82,8 @@ def hardware() -> ChipSimulator:
     return ChipSimulator(Hardware(3, 2, CORE))
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(1)
 @pytest.mark.jit  # ticks of six cores, cycle by cycle
 @pytest.mark.parametrize("seed", range(3))
 def test_spikes_and_cycles_of_the_amaranth_chip(seed: int) -> None:
@@ -154,6 +156,8 @@ def save_given(path: Path, neuron: list[int], tick: list[int]) -> Path:
     return path
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(2)
 @pytest.mark.jit
 def test_a_spike_goes_round(out: Path, run: Run) -> None:
     """It comes to neuron 3 in tick 2, and on by one neuron in each tick; one comes too late."""
@@ -177,6 +181,8 @@ def test_a_spike_goes_round(out: Path, run: Run) -> None:
     assert "spikes given" in run("simulate", out, "--spikes", spikes, "--threshold", "5").out
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(2)
 @pytest.mark.jit
 def test_rates_are_fed_back(out: Path, run: Run) -> None:
     spikes = save_given(out.parent / "in.npz", [2], [0])
@@ -193,6 +199,8 @@ def test_rates_are_fed_back(out: Path, run: Run) -> None:
         assert read_trains(Path("a.h5"), network, 1.0).tick.tolist() == list(range(100))
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(3)
 @pytest.mark.jit
 @pytest.mark.parametrize(
     ("neuron", "tick", "said"),
@@ -209,6 +217,8 @@ def test_bad_spikes(out: Path, fails: Fails, neuron: list[int], tick: list[int],
     assert said in fails("simulate", "out", "--spikes", "in.npz", "--threshold", "5")
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(3)
 @pytest.mark.jit
 def test_other_faults(out: Path, fails: Fails) -> None:
     folder = out.parent

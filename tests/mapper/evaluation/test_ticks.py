@@ -40,6 +40,8 @@ def out(request: pytest.FixtureRequest, folder: Path, run: Run) -> Path:
     return folder / "out"
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(1)
 def test_ticks_of_a_mapping(out: Path, run: Run) -> None:
     found = run("simulate", out, "--ticks", "400", "--json").json()
     report = json.loads((out / "report.json").read_text())
@@ -57,6 +59,8 @@ def test_ticks_of_a_mapping(out: Path, run: Run) -> None:
     assert run("verify", out).code == 0
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(1)
 def test_activity_is_that_of_the_metrics(out: Path) -> None:
     """Packets and events of every core, and flits of every link, at the mean rates."""
     from chipsim.chip.presets import from_fields
@@ -89,6 +93,7 @@ def test_activity_is_that_of_the_metrics(out: Path) -> None:
         assert np.array_equal(run.links, traffic.multicast_links)
 
 
+@pytest.mark.heavy
 def test_rates_above_a_spike_per_tick_are_said(folder: Path, run: Run) -> None:
     network_with(folder / "net.bin", [0, 1, 2] * 10, 90)
     (folder / "chip.toml").write_text(CHIP.format("core", 1))
@@ -101,6 +106,7 @@ def test_rates_above_a_spike_per_tick_are_said(folder: Path, run: Run) -> None:
     assert "no neuron spiked" in found.err
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(
     ("chip", "said"),
     [
@@ -116,6 +122,8 @@ def test_chips_that_are_not_known_enough(
     assert said in fails("simulate", "out", "--ticks", "5")
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(1)
 def test_options_of_loads_are_of_the_mesh(out: Path, run: Run, fails: Fails) -> None:
     assert "packets_per" in run("simulate", out, "--cycles", "500", "--json").json()
     said = fails("simulate", out, "--ticks", "5", "--tick-cycles", "500", code=2)

@@ -114,6 +114,7 @@ def test_mappings_of_other_shapes(out: Path, fails: Fails) -> None:
     assert "cannot be read" in fails("verify", out)
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize(
     "name",
     ["cut_weight", "cut_fraction", "hops_total", "hops_mean", "hops_max", "cores_used",

@@ -17,6 +17,7 @@ from tests.chipsim.strategies import Case, cases
 from tests.twins import link_traffic
 
 
+@pytest.mark.heavy
 @settings(max_examples=300, deadline=None)
 @given(cases(always=True))
 def test_metrics_of_machines(case: Case) -> None:

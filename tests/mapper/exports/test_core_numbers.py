@@ -77,6 +77,7 @@ def expected(
     return np.array(found)
 
 
+@pytest.mark.heavy
 @settings(max_examples=150, deadline=None)
 @given(data=st.data())
 def test_whole_multiples_spike_as_real_numbers(data: st.DataObject) -> None:
@@ -98,6 +99,7 @@ def test_whole_multiples_spike_as_real_numbers(data: st.DataObject) -> None:
     assert np.array_equal(found, expected(weights, threshold, bias, subtract, start, told))
 
 
+@pytest.mark.heavy
 @settings(max_examples=150, deadline=None)
 @given(data=st.data())
 def test_rounded_numbers_fit_and_are_near(data: st.DataObject) -> None:

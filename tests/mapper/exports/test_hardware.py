@@ -40,6 +40,7 @@ def test_traffic_is_what_spikes(folder: Path) -> None:
         assert np.array_equal(file.attribute("rate").stored, spikes.sum(axis=0))
 
 
+@pytest.mark.heavy
 @pytest.mark.usefixtures("light_placement")
 @pytest.mark.jit
 def test_mapped_by_the_command_and_run(folder: Path, run: Run) -> None:

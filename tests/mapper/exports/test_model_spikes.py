@@ -205,6 +205,7 @@ def model(request: pytest.FixtureRequest, folder: Path) -> Iterator[Case]:
     yield found
 
 
+@pytest.mark.heavy
 def test_the_same_spikes_everywhere(model: Case, run: Run) -> None:
     told = np.random.default_rng(9).random((TICKS, INPUTS)) < 0.4
     expected = model.run(told)
@@ -226,6 +227,8 @@ def test_the_same_spikes_everywhere(model: Case, run: Run) -> None:
         assert np.array_equal(found[:, INPUTS:], expected[:, INPUTS:])
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(1)
 def test_the_hardware_spikes_as_the_model(model: Case, run: Run) -> None:
     told = np.random.default_rng(10).random((TICKS, INPUTS)) < 0.4
     names = {"--tick-length": ("tick_length", 1.0), "--reset": ("reset", "subtract")}
@@ -288,6 +291,8 @@ def reference(numbers: CoreNumbers, told: Bools) -> Bools:
     return found
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     ("name", "chips", "options"),
     [

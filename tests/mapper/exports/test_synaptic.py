@@ -167,6 +167,7 @@ def test_spikes_above_is_at_the_threshold(threshold: float) -> None:
     assert not above < np.nextafter(threshold, -np.inf) or threshold == 0
 
 
+@pytest.mark.heavy
 def test_sanafe_and_the_hardware_spike_alike(plain: Path, run: Run) -> None:
     """Potentials reach the threshold exactly: it is a spike in both, and not one tick later."""
     sanafe = pytest.importorskip("sanafe")

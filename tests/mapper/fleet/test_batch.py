@@ -151,6 +151,7 @@ def test_a_refused_job(command: Command, configured: Callable[..., None], tmp_pa
         start_workers(Asked("slurm:2", 1, 1 << 30), tmp_path)
 
 
+@pytest.mark.heavy
 @pytest.mark.jit
 def test_jobs_that_do_not_begin(
     command: Command, configured: Callable[..., None], tmp_path: Path
@@ -162,6 +163,7 @@ def test_jobs_that_do_not_begin(
     assert (tmp_path / "cancelled").read_text().split() == ["9999999"] * 2
 
 
+@pytest.mark.heavy
 @pytest.mark.jit
 def test_jobs_give_the_same_mapping(
     mapped: Mapped, command: Command, configured: Callable[..., None], tmp_path: Path,
@@ -188,6 +190,8 @@ def srun(folder: Path, count: int, *words: str) -> subprocess.CompletedProcess[s
     )  # fmt: skip
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(0.25)
 @pytest.mark.jit
 def test_processes_of_srun_give_the_same_mapping(network: Path, tmp_path: Path) -> None:
     pytest.importorskip("distributed")
@@ -202,6 +206,8 @@ def test_processes_of_srun_give_the_same_mapping(network: Path, tmp_path: Path) 
     assert not list(tmp_path.glob(".mapper-*"))
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(0.5)
 @pytest.mark.jit
 def test_processes_of_srun_end_with_a_driver_that_fails(network: Path, tmp_path: Path) -> None:
     pytest.importorskip("distributed")

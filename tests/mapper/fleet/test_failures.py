@@ -104,6 +104,8 @@ class Listener(Watcher):
             self._do()
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("stage", STAGES)
 def test_a_killed_worker_changes_nothing(mapped: Mapped, stage: str, tmp_path: Path) -> None:
     expected = mapped()
@@ -118,6 +120,8 @@ def test_a_killed_worker_changes_nothing(mapped: Mapped, stage: str, tmp_path: P
     assert not (tmp_path / "workers").exists()
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(0.5)
 def test_a_worker_that_is_killed_while_all_is_scored(made: Made, tmp_path: Path) -> None:
     expected = made()
     with start_workers(Asked(2), tmp_path) as workers:
@@ -130,6 +134,8 @@ def test_a_worker_that_is_killed_while_all_is_scored(made: Made, tmp_path: Path)
         assert workers.facts()["replaced"] == 1
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     ("watcher", "levels"),
     [
@@ -156,6 +162,8 @@ def test_a_worker_killed_at_a_level_changes_nothing(
     assert not (tmp_path / "workers").exists()
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(0.25)
 def test_a_stopped_worker_changes_nothing(
     mapped: Mapped, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -177,6 +185,8 @@ def fill_memory() -> int:
     return int(np.ones(1 << 28, np.int64).sum())
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(0.25)
 def test_a_worker_that_takes_too_much_memory(mapped: Mapped, tmp_path: Path) -> None:
     expected = mapped()
     with start_workers(Asked(2, memory=1 << 30), tmp_path) as workers:
@@ -222,6 +232,7 @@ def cluster(folder: Path, workers: int) -> Iterator[tuple[Path, list[subprocess.
         yield file, started
 
 
+@pytest.mark.heavy
 def test_all_workers_gone(mapped: Mapped, tmp_path: Path) -> None:
     with (
         cluster(tmp_path, 1) as (file, (_, worker)),
@@ -233,6 +244,8 @@ def test_all_workers_gone(mapped: Mapped, tmp_path: Path) -> None:
         assert killer.done
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(0.5)
 def test_a_worker_that_joins_takes_over(mapped: Mapped, tmp_path: Path) -> None:
     """Without a nanny nobody starts it again; another one has come meanwhile."""
     expected = mapped()
@@ -265,6 +278,8 @@ def mapping_in(folder: Path) -> bytes:
     return (folder / "mapping.npz").read_bytes()
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(("stage", "again"), [*zip(STAGES, ("1", "3", None), strict=True)])
 def test_a_killed_driver_is_resumed(
     stage: str, again: str | None, network: Path, tmp_path: Path
@@ -283,6 +298,8 @@ def test_a_killed_driver_is_resumed(
     assert not _processes_of(network.parent), "workers end with their driver"
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(0.25)
 def test_a_shared_folder_is_left_as_it_was(network: Path, tmp_path: Path) -> None:
     """Also by a driver that was killed, once its run is resumed."""
     assert run(tmp_path, "-o", "whole").returncode == 0
@@ -299,6 +316,8 @@ def test_a_shared_folder_is_left_as_it_was(network: Path, tmp_path: Path) -> Non
     assert not list(shared.iterdir())
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(0.25)
 def test_a_driver_killed_at_a_level_is_resumed(
     network: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -336,6 +355,8 @@ def _processes_of(folder: Path) -> list[str]:
     return found
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("stage", STAGES[:2])
 def test_a_killed_scheduler_leaves_a_run_to_resume(
     stage: str, network: Path, tmp_path: Path

@@ -119,6 +119,8 @@ def rows(tmp_path: Path) -> Iterator[Rows]:
         yield GridRows().open(scratch)
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(3)
 def test_results_come_in_the_order_of_the_chunks(fleet_over: FleetOver, rows: Rows) -> None:
     chunks = [5, 0, 11, 5, 3]
     visited: list[int] = []
@@ -294,6 +296,7 @@ def test_any_cut_makes_the_same_moves(
     assert found == expected
 
 
+@pytest.mark.heavy
 @few
 @given(cuts(), st.integers(1, 9), st.integers(1, 6))
 def test_any_cut_makes_the_same_coarse_graph(
@@ -328,6 +331,8 @@ def test_any_cut_splits_the_same_way(
     assert found == expected
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("memory", [0, 1 << 20])
 @pytest.mark.parametrize("seed", range(8))
 def test_any_cut_sums_the_same_traffic(seed: int, memory: int, tmp_path: Path) -> None:

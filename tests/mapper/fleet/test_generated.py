@@ -59,6 +59,8 @@ def workers(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
         yield found
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("shuffle", [False, True])
 @pytest.mark.parametrize("spec", KINDS, ids=lambda spec: spec.kind)
 def test_the_same_bytes(spec: NetworkSpec, shuffle: bool, workers: Any, tmp_path: Path) -> None:

@@ -177,6 +177,8 @@ def parts_and_loads(shard: Shard, chunk: Chunk) -> tuple[list[int], list[int]]:
     return seen(shard, chunk)
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(0.5)
 @pytest.mark.jit
 def test_four_processes_pass_it_on(
     mapped: Mapped, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

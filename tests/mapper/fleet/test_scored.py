@@ -169,6 +169,8 @@ def test_who_is_about_to_end_is_not_stopped(
                 list(swept)
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(0.5)
 @pytest.mark.jit
 def test_a_run_is_scored_by_its_workers(made: Made, two_workers: Any) -> None:
     expected = made()

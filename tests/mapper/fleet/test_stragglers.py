@@ -239,6 +239,7 @@ def test_who_is_lost_gives_to_those_who_keep_up(
     assert at_work[-1] == "worker-1"
 
 
+@pytest.mark.heavy
 def test_a_worker_says_how_long_it_took(tmp_path: Path) -> None:
     """At least as long as two threads sleep, which takes no processor time; and for how much."""
     with StandIn(tmp_path, 1) as engine:
@@ -249,6 +250,8 @@ def test_a_worker_says_how_long_it_took(tmp_path: Path) -> None:
         assert answer.entries == GridRows().open(None).entries  # type: ignore[arg-type]
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(0.5)
 @pytest.mark.jit
 def test_shards_that_move_all_the_time_change_nothing(
     mapped: Mapped, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

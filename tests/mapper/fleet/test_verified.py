@@ -29,6 +29,7 @@ def result(network: Path, run: Run, tmp_path: Path) -> Path:
     return made
 
 
+@pytest.mark.heavy
 @pytest.mark.jit
 def test_verify_finds_the_same(result: Path, network: Path, two_workers: Any) -> None:
     assert verify_network(network, two_workers.ranges) == verify_network(network)
@@ -78,6 +79,8 @@ def test_an_array_goes_to_each_worker_once(two_workers: Any) -> None:
     assert len(places) == len({process for process, _ in places})
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(1)
 @pytest.mark.jit
 @pytest.mark.parametrize("what", ["network", "folder"])
 def test_the_command(what: str, result: Path, network: Path, run: Run) -> None:
@@ -95,6 +98,8 @@ def test_srun_is_not_for_verify(run: Run, tmp_path: Path) -> None:
     assert "--workers srun is for `mapper run`" in found.err
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(1)
 @pytest.mark.jit
 @pytest.mark.parametrize("chip", [SMALL_CHIP, ("--chip", "6x6", "--neurons-per-core", "9")])
 def test_score_gives_the_same(chip: tuple[str, ...], result: Path, network: Path, run: Run) -> None:

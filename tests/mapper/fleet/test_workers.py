@@ -26,6 +26,8 @@ from tests.mapper.fleet.conftest import LEVELS, Mapped
 from tests.mapper.helpers import PROGRAM, random_network
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(1)
 @pytest.mark.jit
 @pytest.mark.parametrize("changes", [{}, {"objective": "cut"}, {"degree": 8}])
 def test_two_workers_give_the_same_mapping(
@@ -70,6 +72,7 @@ def count_writes(start: bool) -> int:
     return int(tcp.TCP.written)
 
 
+@pytest.mark.heavy
 @pytest.mark.jit
 def test_counted_bytes_are_those_that_connections_move(two_workers: Any, network: Path) -> None:
     with NetworkFile(network) as opened:
@@ -92,6 +95,8 @@ def test_counted_bytes_are_those_that_connections_move(two_workers: Any, network
     assert 0.9 < found["bytes_from"] / moved[1] < 1.1
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(1)
 @pytest.mark.jit
 @pytest.mark.parametrize("levels", LEVELS)
 @pytest.mark.parametrize("network", [False, True], indirect=True, ids=["natural", "shuffled"])
@@ -116,6 +121,8 @@ def test_more_levels_of_clusters_are_the_same(
     assert len(list(folder.glob("mapper-*"))) == 2  # of no level
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(1)
 @pytest.mark.jit
 @pytest.mark.parametrize("count", [1, 3])
 @pytest.mark.parametrize("network", [False, True], indirect=True, ids=["natural", "shuffled"])
@@ -161,6 +168,7 @@ def test_a_network_that_workers_do_not_see(two_workers: Any, tmp_path: Path) -> 
         two_workers.fleet(source, 3, 30, Monitor())
 
 
+@pytest.mark.heavy
 @pytest.mark.jit
 def test_several_batches_of_blocks_give_the_same_mapping(
     mapped: Mapped, two_workers: Any, monkeypatch: pytest.MonkeyPatch
@@ -261,6 +269,7 @@ def test_without_the_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         start_workers(Asked(2), tmp_path)
 
 
+@pytest.mark.heavy
 @pytest.mark.jit
 def test_a_run_without_workers_loads_no_engine(tmp_path: Path) -> None:
     random_network(tmp_path / "net.bin", 40, 100)
@@ -272,6 +281,8 @@ def test_a_run_without_workers_loads_no_engine(tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-c", program, *words], cwd=tmp_path, check=True, timeout=300)
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(0.25)
 @pytest.mark.jit
 def test_networks_that_need_no_workers_say_so(tmp_path: Path) -> None:
     random_network(tmp_path / "net.bin", 40, 100)

@@ -48,6 +48,8 @@ def foretold_and_taken(
         return found.scratch, scratch.stored_bytes()
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(1)
 @pytest.mark.jit
 @pytest.mark.parametrize("shuffle", [False, True])
 @pytest.mark.parametrize("kind", SPECS)
@@ -58,6 +60,7 @@ def test_streamed_networks(kind: str, shuffle: bool, tmp_path: Path) -> None:
     assert told == pytest.approx(taken, rel=0.2)
 
 
+@pytest.mark.heavy
 @pytest.mark.jit
 def test_a_sample_of_the_connections(tmp_path: Path) -> None:
     path = tmp_path / "net.bin"
@@ -67,6 +70,8 @@ def test_a_sample_of_the_connections(tmp_path: Path) -> None:
     assert told == pytest.approx(taken, rel=0.2)
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(1)
 @pytest.mark.jit
 @pytest.mark.parametrize("levels", [False, True])
 def test_held_networks_keep_their_steps_alone(levels: bool, tmp_path: Path) -> None:

@@ -110,6 +110,7 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch, target: int) -> None:
         monkeypatch.setattr(module, "choose_block_size", choose)
 
 
+@pytest.mark.sample(12)
 @pytest.mark.parametrize("seed", seeds(20, plain=4))
 def test_two_levels_are_those_of_one_process(
     seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -170,6 +170,8 @@ def test_little_effort_has_fewer_starts(monkeypatch: pytest.MonkeyPatch) -> None
     assert counts == [3, 2, 1]
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(2)
 @CASES
 @pytest.mark.parametrize("seed", seeds(8, plain=2))
 def test_refinement(case: Case, seed: int, tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ pytestmark = [pytest.mark.jit, pytest.mark.usefixtures("light_placement")]
 WORDS = ("--objective", "multicast", "--json", "-q", "-o", "out")
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("held", [True, False])
 def test_axons_and_constraints(
     held: bool, run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch

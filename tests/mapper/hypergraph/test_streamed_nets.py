@@ -145,6 +145,8 @@ def mapped(path: Path, folder: Path, settings: Settings) -> tuple[list[int], int
     return found.core.tolist(), found.traffic.connectivity, int(found.traffic.multicast_links.sum())
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(1)
 @pytest.mark.jit
 @pytest.mark.parametrize("name", ["fast", "default", "strong"])
 @pytest.mark.parametrize("undirected", [False, True])

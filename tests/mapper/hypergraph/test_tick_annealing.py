@@ -146,6 +146,7 @@ def test_some_targets_stand_for_all(seed: int, delivery: str) -> None:
             assert np.allclose(seen.cycles, loads.cycles)
 
 
+@pytest.mark.heavy
 @pytest.mark.jit
 @pytest.mark.parametrize("streamed", [False, True])
 def test_large_networks_are_refined_by_some_targets(
@@ -177,6 +178,8 @@ def test_no_nets() -> None:
     assert found.tolist() == [0, 0, 0]
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(1)
 @pytest.mark.jit
 @pytest.mark.parametrize("delivery", DELIVERIES)
 def test_a_run_has_shorter_ticks_on_more_cores(folder: Path, delivery: str) -> None:
@@ -191,6 +194,8 @@ def test_a_run_has_shorter_ticks_on_more_cores(folder: Path, delivery: str) -> N
     assert 3 not in by["time"].core
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(1)
 @pytest.mark.jit
 @pytest.mark.parametrize(
     ("objective", "preset"),

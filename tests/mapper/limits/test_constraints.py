@@ -120,6 +120,8 @@ def test_cells_of_parts_with_pins(seed: int) -> None:
         assert [found[part[i]] for i in some] == [pinned[i] for i in some]
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(4)
 @pytest.mark.jit
 @pytest.mark.parametrize("preset", ["fast", "default", "strong", "classic"])
 @pytest.mark.parametrize("watched", [True, False])

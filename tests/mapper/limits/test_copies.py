@@ -30,6 +30,7 @@ def slots(core: np.ndarray, network: Path) -> np.ndarray:
     return found
 
 
+@pytest.mark.heavy
 def test_copies_are_neurons_of_their_core(
     folder: Path, run: Run, fails: Callable[..., str]
 ) -> None:
@@ -55,6 +56,7 @@ def test_copies_are_neurons_of_their_core(
     assert (found.code != 0, f"core 0 uses {most} axons_out of 16" in found.err) == (True, True)
 
 
+@pytest.mark.heavy
 def test_a_neuron_of_one_target_takes_no_copy(folder: Path, run: Run) -> None:
     """A ring of 64 neurons fills four cores: each reaches one core, its own or the next."""
     write_network(folder / "ring.bin", [(n, (n + 1) % 64) for n in range(64)], 64)

@@ -117,6 +117,8 @@ def limits(*more: str) -> tuple[str, ...]:
     return ("--chip", "10x10", "--neurons-per-core", "12", "--synapses-per-core", "24", *more)
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(4)
 @pytest.mark.jit
 @pytest.mark.parametrize("preset", ["fast", "default", "strong", "classic"])
 @pytest.mark.parametrize("rates", [False, True])
@@ -178,6 +180,7 @@ def swap_cores(arrays: dict[str, Any]) -> None:
     core[[0, other]] = core[[other, 0]]
 
 
+@pytest.mark.sample(7)
 @pytest.mark.jit
 @pytest.mark.parametrize(
     ("change", "said"),

@@ -74,6 +74,7 @@ def partitioned(
     return part.tolist(), monitor
 
 
+@pytest.mark.heavy
 @pytest.mark.jit
 @pytest.mark.parametrize("count", BY_LEVELS)
 def test_threads_change_nothing(count: int, tmp_path: Path) -> None:
@@ -109,6 +110,8 @@ class Killed(Checkpoint):
         return super().run_once(name, work)
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(3)
 @pytest.mark.jit
 @pytest.mark.parametrize("step", ["cluster 1", "cluster 2", "blocks", "refine 4.0"])
 def test_a_run_that_was_killed_between_levels_goes_on_to_the_same_end(

@@ -361,6 +361,8 @@ def test_areas_hold_components(seed: int, monkeypatch: pytest.MonkeyPatch) -> No
             assert [(int(area.members[v]), w) for v, w in links] == lists[u]
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("effort", ["fast", "default", "strong"])
 @pytest.mark.jit
 def test_threads_do_not_matter(effort: str) -> None:

@@ -27,6 +27,8 @@ LITTLE = 5.0  # seconds that a loaded machine may take for what no clock interru
 pytestmark = pytest.mark.jit
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("limit", [0.01, 0.5, 2.0])
 @pytest.mark.parametrize("kind", ["grid", "layers"])
 def test_a_limit_is_kept(kind: str, limit: float) -> None:
@@ -55,6 +57,7 @@ def command(folder: Path, *more: str) -> list[str]:
     return [*program, "place", "net.bin", "--chip", "64x64", "--preset", "strong", *more]
 
 
+@pytest.mark.heavy
 def test_the_option_keeps_the_best_found_by_then(folder: Path) -> None:
     found = subprocess.run(
         command(folder, "--time-limit", "0.5", "--json"), capture_output=True, check=True
@@ -73,6 +76,7 @@ def test_limits_that_are_none(limit: str, run: Run) -> None:
     assert found.err.splitlines()[-1] == f"mapper place: error: {said}"
 
 
+@pytest.mark.heavy
 @pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
 def test_ctrl_c_keeps_the_best_so_far(folder: Path) -> None:
     process = subprocess.Popen(

@@ -43,6 +43,7 @@ def runs_in(folder: Path) -> list[Any]:
     return found
 
 
+@pytest.mark.heavy
 def test_every_run_is_the_single_run(run: Run, network: Path) -> None:
     found = run("run", network, *FAST, "--seeds", "1..3", "-o", "many", "--json")
     assert found.code == 0
@@ -65,6 +66,7 @@ def test_every_run_is_the_single_run(run: Run, network: Path) -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.heavy
 def test_workers_give_the_same(run: Run, network: Path, compiled_elsewhere: None) -> None:
     assert run("run", network, *FAST, "--seeds", "1..3", "-o", "one", "-q").code == 0
     found = run("run", network, *FAST, "--seeds", "3,1,2", "-o", "two", "--workers", "2", "-q")
@@ -106,6 +108,7 @@ def test_an_import_is_shared(run: Run, folder: Path) -> None:
     assert run("verify", "many/seed-2").code == 0
 
 
+@pytest.mark.heavy
 def test_losers_are_dropped(run: Run, network: Path) -> None:
     assert run("run", network, *FAST, "--seeds", "1..4", "-o", "all").code == 0
     line = ("run", network, *FAST, "--seeds", "1..4", "-o", "kept", "--keep", "best", "--json")
@@ -158,6 +161,7 @@ def test_all_fail_alike(run: Run, network: Path) -> None:
     assert [one["exit_code"] for one in found.json()["runs"]] == [3, 3]
 
 
+@pytest.mark.heavy
 def test_interrupted_and_resumed(run: Run, network: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     line = ("run", network, *FAST, "-q", "--json")
     assert run(*line, "--seeds", "1..4", "-o", "whole").code == 0
@@ -264,6 +268,8 @@ def children_of(pid: int) -> list[int]:
     return [child.pid for child in psutil.Process(pid).children()]
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(0.5)
 def test_a_killed_process_is_replaced(
     run: Run, network: Path, monkeypatch: pytest.MonkeyPatch, compiled_elsewhere: None
 ) -> None:
@@ -296,6 +302,8 @@ def test_a_killed_process_is_replaced(
     assert [one["state"] for one in found.json()["runs"]] == ["failed", "done"]
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("sign", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_the_end_of_the_command_is_that_of_its_processes(
     network: Path, sign: int, run: Run

@@ -86,6 +86,7 @@ def test_files_that_are_none(fails: Callable[..., str], folder: Path) -> None:
     assert fails("sweep", "s.toml") == "s.toml: byte 0 is not UTF-8"
 
 
+@pytest.mark.heavy
 @pytest.mark.jit
 def test_rows_are_runs(run: Run, folder: Path) -> None:
     random_network(folder / "net.bin", 100, 500)
@@ -121,6 +122,7 @@ def test_rows_are_runs(run: Run, folder: Path) -> None:
     assert result(Path("s-sweep/run-6")) == result(Path("one"))
 
 
+@pytest.mark.heavy
 @pytest.mark.jit
 def test_resumed(run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     random_network(folder / "net.bin", 100, 500)

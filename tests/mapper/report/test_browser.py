@@ -70,6 +70,7 @@ def fits(page: Any) -> bool:
     return fit
 
 
+@pytest.mark.heavy
 def test_layers(made: tuple[Path, View], open_page: Open) -> None:
     path, view = made
     page = open_page(path)
@@ -97,6 +98,7 @@ def test_layers(made: tuple[Path, View], open_page: Open) -> None:
     assert page.locator("[data-legend=links] .ticks span").last.text_content() == f"{top:,}"
 
 
+@pytest.mark.heavy
 def test_the_switch_works_by_keys(made: tuple[Path, View], open_page: Open) -> None:
     page = open_page(made[0])
     page.focus("input[value=fill]")
@@ -105,6 +107,7 @@ def test_the_switch_works_by_keys(made: tuple[Path, View], open_page: Open) -> N
     assert page.locator("[data-legend=cells] figcaption").text_content() == "Outgoing traffic"
 
 
+@pytest.mark.heavy
 def test_hover_and_choose(made: tuple[Path, View], open_page: Open) -> None:
     path, view = made
     page = open_page(path)
@@ -145,6 +148,7 @@ def test_hover_and_choose(made: tuple[Path, View], open_page: Open) -> None:
     assert "Cores that send most" in str(page.locator(".panel").text_content())
 
 
+@pytest.mark.heavy
 def test_keys_on_the_map(made: tuple[Path, View], open_page: Open) -> None:
     path, view = made
     page = open_page(path)
@@ -166,6 +170,7 @@ def test_keys_on_the_map(made: tuple[Path, View], open_page: Open) -> None:
     assert page.locator(".panel button").count() == 0
 
 
+@pytest.mark.heavy
 def test_nothing_is_wider_than_the_window(folder: Path, open_page: Open) -> None:
     chip = Chip("a chip of a rather long name", 8, 8, neurons=16, axons_in=40, synapses=300)
     folders = [random_folder(folder / f"{'name' * 9}{i}", chip, i, neurons=400) for i in (1, 2)]
@@ -181,6 +186,7 @@ def test_nothing_is_wider_than_the_window(folder: Path, open_page: Open) -> None
             assert abs(board["width"] - board["height"]) < 2
 
 
+@pytest.mark.heavy
 def test_words_of_charts_keep_apart(folder: Path, open_page: Open) -> None:
     """On a long chip distances are joined to ranges, whose names are long."""
     path, _ = page_at(random_folder(folder / "out", Chip("long", 150, 1), neurons=400))
@@ -200,6 +206,7 @@ def test_words_of_charts_keep_apart(folder: Path, open_page: Open) -> None:
         assert faults == [], width
 
 
+@pytest.mark.heavy
 def test_two_share_their_colours(folder: Path, open_page: Open) -> None:
     other = Chip("d", 3, 5, neurons=16)
     path, views = page_at(random_folder(folder / "a", CHIP), random_folder(folder / "b", other, 4))
@@ -238,6 +245,8 @@ def test_hostile_names(folder: Path, open_page: Open) -> None:
     assert hostile in page.locator("h1").text_content()
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("make", "chip"),
     [
@@ -258,6 +267,7 @@ def test_odd_chips_and_no_traffic(make: Any, chip: Chip, folder: Path, open_page
     assert page.locator(".panel button").count() == (chip.cores > 1)
 
 
+@pytest.mark.heavy
 def test_a_large_chip_is_drawn_on_a_canvas(folder: Path, open_page: Open) -> None:
     chip = Chip("large", 65, 65, unavailable=(0,))
     path, (view,) = page_at(random_folder(folder / "out", chip, neurons=80))
@@ -283,6 +293,7 @@ def test_a_large_chip_is_drawn_on_a_canvas(folder: Path, open_page: Open) -> Non
     assert page.locator(".panel tbody tr").count() == min(15, (view.share[core] > 0).sum())  # type: ignore[index]
 
 
+@pytest.mark.heavy
 def test_without_scripts_the_first_layer_is_there(folder: Path, open_page: Open) -> None:
     for size in (8, 65):
         chip = Chip("c", size, size)
@@ -297,6 +308,7 @@ def test_without_scripts_the_first_layer_is_there(folder: Path, open_page: Open)
 A4 = 794 - 2 * 49  # pixels between the margins
 
 
+@pytest.mark.heavy
 def test_paper_has_no_controls_and_cuts_nothing(folder: Path, open_page: Open) -> None:
     folders = [random_folder(folder / name, CHIP, seed) for seed, name in enumerate("ab")]
     for path, views in (page_at(folders[0]), page_at(*folders)):
@@ -327,6 +339,7 @@ def test_paper_has_no_controls_and_cuts_nothing(folder: Path, open_page: Open) -
         assert beside[0] == beside[1]  # though a screen as narrow as this has one column
 
 
+@pytest.mark.heavy
 def test_paper_of_a_canvas_is_light(folder: Path, open_page: Open) -> None:
     path, _ = page_at(random_folder(folder / "out", Chip("large", 65, 65), neurons=80))
     drawn_as = "document.querySelector('canvas').toDataURL()"
@@ -339,6 +352,7 @@ def test_paper_of_a_canvas_is_light(folder: Path, open_page: Open) -> None:
     assert page.evaluate(drawn_as) == light
 
 
+@pytest.mark.heavy
 def test_themes_and_paper(made: tuple[Path, View], open_page: Open) -> None:
     def colours(page: Any) -> tuple[str, str]:
         return (
@@ -357,6 +371,7 @@ def test_themes_and_paper(made: tuple[Path, View], open_page: Open) -> None:
     assert not page.locator(".toolbar").is_visible()
 
 
+@pytest.mark.heavy
 def test_a_full_chip_opens_quickly(folder: Path, open_page: Open) -> None:
     chip = Chip("full", 64, 64)
     rng = np.random.default_rng(0)

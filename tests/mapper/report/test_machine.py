@@ -20,6 +20,7 @@ from tests.chipsim.measured import score
 from tests.chipsim.strategies import Case, cases
 
 
+@pytest.mark.heavy
 @settings(max_examples=100, deadline=None)
 @given(cases(always=True))
 def test_what_leaves_chips_is_what_crosses(case: Case) -> None:

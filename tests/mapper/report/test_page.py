@@ -300,6 +300,7 @@ def test_a_template_may_not_name_what_is_missing() -> None:
         templates().get_template("page.html.j2").render(mappings=[])
 
 
+@pytest.mark.heavy
 def test_only_a_page_needs_itstemplates() -> None:
     code = "import sys, mapper.cli.main, mapper.report.make; sys.exit('jinja2' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
@@ -323,6 +324,7 @@ def test_lines_of_cores(width: int, height: int, folder: Path) -> None:
     )
 
 
+@pytest.mark.heavy
 def test_a_large_chip_is_a_canvas_over_a_picture(folder: Path) -> None:
     import struct
     import zlib

@@ -229,6 +229,7 @@ def both(folder: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> tuple[Path,
     return folder / "one", folder / "many"
 
 
+@pytest.mark.heavy
 @pytest.mark.jit
 @pytest.mark.usefixtures("light_placement")
 def test_commands_take_both(both: tuple[Path, Path], run: Run) -> None:

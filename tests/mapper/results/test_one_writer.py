@@ -34,6 +34,7 @@ def files(folder: Path, run: Run) -> Path:
     return folder
 
 
+@pytest.mark.sample(8)
 @pytest.mark.parametrize(
     ("output", "command"),
     [
@@ -76,6 +77,8 @@ def test_readers_do_not_mind(files: Path, run: Run) -> None:
             assert run(*command).code == 0, command
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(0.5)
 def test_pairs(files: Path) -> None:
     """Two of one kind at the same time: one or both do it, and what is there then is whole."""
     pairs = int(os.environ.get("MAPPER_PAIRS", "3"))

@@ -110,6 +110,7 @@ def test_hundred_million_neurons_fit_eighty_bytes_each(name: str, path: Path) ->
         assert plan.threads >= 2
 
 
+@pytest.mark.heavy
 def test_names_of_neurons_count(path: Path) -> None:
     """They are in memory whatever a stage does; few of them are lost in what Python takes."""
 

@@ -44,6 +44,8 @@ def result(output: Path) -> tuple[bytes, Any, Any]:
     return (output / "mapping.npz").read_bytes(), report["metrics"], report["levels"]
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(1)
 @pytest.mark.usefixtures("light_placement")  # it is a step like the others, as it lasts
 @pytest.mark.parametrize(
     ("method", "least"),
@@ -87,6 +89,7 @@ def test_ending_behind_every_step(
         ]  # fmt: skip
 
 
+@pytest.mark.heavy
 @pytest.mark.usefixtures("light_placement")
 def test_ending_while_results_are_written(
     network: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
@@ -116,6 +119,7 @@ def test_ending_while_results_are_written(
     assert not (folder / "out" / "scratch").exists()
 
 
+@pytest.mark.heavy
 def test_kill_at_many_moments(network: Path, folder: Path, some: Some) -> None:
     command = [sys.executable, "-c", PROGRAM, "run", str(network), *ARGUMENTS, "-q"]
     for name in ("compiles", "whole"):  # the first run may have to compile kernels
@@ -141,6 +145,7 @@ def test_kill_at_many_moments(network: Path, folder: Path, some: Some) -> None:
         output.rmdir()
 
 
+@pytest.mark.heavy
 def test_other_settings_are_refused(
     network: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -162,6 +167,7 @@ def test_other_settings_are_refused(
     assert run(network, folder / "out", "--resume") == 0  # what was there is still good
 
 
+@pytest.mark.heavy
 def test_nothing_to_resume(network: Path, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(network, folder / "out", "--resume") == 0  # a new run
     first = json.loads(capsys.readouterr().out)
@@ -180,6 +186,7 @@ def test_nothing_to_resume(network: Path, folder: Path, capsys: pytest.CaptureFi
     assert result(folder / "out") == whole
 
 
+@pytest.mark.heavy
 def test_without_resume_an_earlier_run_goes(
     network: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -217,6 +224,7 @@ def damage(path: Path, kind: str, earlier: bytes, draw: random.Random) -> None:
 DAMAGES = ("cut", "zeroed", "first page", "earlier pages", "never written", "empty")
 
 
+@pytest.mark.heavy
 @pytest.mark.usefixtures("light_placement")
 def test_damage_of_what_a_killed_run_left(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

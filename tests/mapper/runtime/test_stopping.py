@@ -83,6 +83,8 @@ def heard() -> Iterator[None]:
     signal.signal(signal.SIGINT, before)
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(3)
 @pytest.mark.jit
 @pytest.mark.usefixtures("light_placement")
 @pytest.mark.parametrize("way", WAYS)
@@ -149,6 +151,8 @@ def test_nothing_is_written_above_a_limit(
     assert run(*command, "-o", "out", "--resume").code == 0
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(2)
 @pytest.mark.jit
 @pytest.mark.usefixtures("light_placement")
 @pytest.mark.parametrize("preset", ["fast", "default", "classic"])
@@ -304,6 +308,8 @@ setattr(import_module(module), name, hang)
 """
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(1)
 @pytest.mark.jit
 @pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
 @pytest.mark.parametrize("sent", ["SIGINT", "SIGTERM"])

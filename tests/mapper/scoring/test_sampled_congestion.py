@@ -60,6 +60,8 @@ def scored(request: pytest.FixtureRequest, folder: Path, run: Run) -> Scored:
     return Scored(request.param, ("score", "net.bin", "cores.csv", *LARGE))
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(1)
 def test_scores_are_near(
     scored: Scored, run: Run, small_limits: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -85,6 +87,8 @@ def test_scores_are_near(
         assert run(*scored.words, "--json", *words).json()["metrics"] == once
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(1)
 @pytest.mark.usefixtures("small_limits")
 def test_workers_score_the_same(scored: Scored, run: Run) -> None:
     pytest.importorskip("distributed")
@@ -103,6 +107,7 @@ def result(folder: Path, run: Run, small_limits: None) -> Path:
     return folder / "out"
 
 
+@pytest.mark.heavy
 def test_the_report_and_the_page_say_so(result: Path, run: Run) -> None:
     metrics = json.loads((result / "report.json").read_text())["metrics"]
     assert metrics["congestion"] == "sampled"
@@ -115,6 +120,7 @@ def test_the_report_and_the_page_say_so(result: Path, run: Run) -> None:
     assert "core pairs sampled" in run("info", result).out
 
 
+@pytest.mark.heavy
 def test_verify_takes_a_sample(result: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(verify_traffic, "MOST_WORK", -1)  # all traffic is not followed here
     found = run("verify", result, "--json").json()
@@ -125,6 +131,8 @@ def test_verify_takes_a_sample(result: Path, run: Run, monkeypatch: pytest.Monke
     assert found["congestion_mean"] == pytest.approx(metrics["congestion_mean"])
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     ("change", "reason"),
     [

@@ -150,6 +150,8 @@ def reported(path: Path, settings: Settings, chip: Chip = CHIP) -> dict[str, Any
         return make_report(network, path, chip, settings, mapping, monitor)
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(2)
 @pytest.mark.jit
 @pytest.mark.parametrize("weights", ["whole", "real"])
 @pytest.mark.parametrize("way", WAYS)
@@ -197,6 +199,7 @@ def test_a_run_tells_cut_and_hops(
         assert placed["multicast"]["connectivity"] > 0
 
 
+@pytest.mark.heavy
 @pytest.mark.jit
 def test_nets_tell_what_the_score_does(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where nothing better is found after the placement, its numbers are those of the mapping."""

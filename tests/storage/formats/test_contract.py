@@ -53,6 +53,8 @@ def test_samples_are_read(name: str, sample: Sample, tmp_path: Path, out: Path) 
         assert [path.name for path in out.iterdir()] == ["net.bin"]
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(1)
 @EVERY_FORMAT
 def test_damage_ends_in_one_line(name: str, tmp_path: Path) -> None:
     """In a process with little memory to spare: cut off anywhere, bytes altered, gzipped too."""

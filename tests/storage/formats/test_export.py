@@ -129,6 +129,7 @@ def test_metis_without_weights(tmp_path: Path) -> None:
     assert text == "6 4\n2 4\n1 5\n5\n1\n2 3\n\n"
 
 
+@pytest.mark.heavy
 @settings(max_examples=25, deadline=None)
 @given(
     st.lists(

@@ -260,6 +260,7 @@ def test_damaged_parquet(refused: Refuse) -> None:
     assert "not a valid Parquet file" in refused("a.parquet", parquet(a=[1], b=[2])[:-9])
 
 
+@pytest.mark.heavy
 def test_altered_binaries(tmp_path: Path) -> None:
     """Whatever a changed byte does, it ends in a network or in one line."""
     contents = [sparse_npz(scipy.sparse.csr_array(random_matrix())), npz(source=LIST, target=LIST)]

@@ -151,6 +151,7 @@ def test_name_table() -> None:
     assert "e" not in table
 
 
+@pytest.mark.heavy
 def test_names_that_do_not_fit_the_memory_are_refused(tmp_path: Path) -> None:
     """The message is about what is enough: names are reckoned up from what was read."""
     source = tmp_path / "a.csv"

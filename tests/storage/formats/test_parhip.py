@@ -121,6 +121,7 @@ def test_altered_bytes(tmp_path: Path) -> None:
     assert refusals > 20
 
 
+@pytest.mark.heavy
 @pytest.mark.jit
 def test_rgg_equals_its_metis_form(data_dir: Path, tmp_path: Path) -> None:
     folder = data_dir / "graphs"

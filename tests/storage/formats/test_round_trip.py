@@ -61,6 +61,7 @@ def nets(draw: st.DrawFn) -> Net:
 RARE = Net(3, {(0, 2): 2**24, (2, 0): 3}, names=[7, 2**63 - 1, 0], unit=0.001, sizes=[0, 1, 5])
 
 
+@pytest.mark.sample(5)
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow,
           HealthCheck.function_scoped_fixture])  # fmt: skip
 @given(net=nets())

@@ -90,6 +90,8 @@ def network(seed: int) -> Builder:
     return build
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(3)
 @pytest.mark.jit
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("shape", [SHAPE, SMALL], ids=lambda shape: shape.name)
