@@ -109,6 +109,8 @@ class KernelTeam:
 
         processes : at most; fewer where modules or memory are few
         """
+        if not self._tasks:
+            return
         most = min(processes, MOST_WORKERS, len(self._tasks), available_bytes() // WORKER_BYTES)
         self.size = max(1, most)
         root = Path(__file__).parents[2]
