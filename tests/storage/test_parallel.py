@@ -37,7 +37,7 @@ def test_order_and_number_in_flight(threads: int, ahead: int) -> None:
 
 def test_work_is_spread() -> None:
     """Two items meet in two threads; one thread alone would wait for ever."""
-    meeting = threading.Barrier(2, timeout=20)
+    meeting = threading.Barrier(2, timeout=120)
     assert list(map_ordered(lambda item: meeting.wait() >= 0, range(2), 2)) == [True, True]
 
 

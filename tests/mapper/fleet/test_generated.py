@@ -213,7 +213,7 @@ def stopped(folder: Path, number: signal.Signals, group: bool = False) -> tuple[
             os.killpg(driver.pid, number)
         else:
             driver.send_signal(number)
-        _, told = driver.communicate(timeout=60)
+        _, told = driver.communicate(timeout=300)
     return driver.returncode, told
 
 

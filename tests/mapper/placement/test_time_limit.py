@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import signal
@@ -9,11 +10,12 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from mapper.placement.clock import Clock
+from mapper.placement import clock
 from mapper.placement.force import hop_cost
 from mapper.placement.portfolio import place
 from mapper.placement.region import choose_region
@@ -22,30 +24,30 @@ from tests.mapper.helpers import PROGRAM, subgraph
 from tests.mapper.placement.test_class_kernels import layers
 from tests.mapper.placement.test_placement_kernels import grid
 
-LITTLE = 5.0  # seconds that a loaded machine may take for what no clock interrupts
+HUNG = 120.0  # seconds after which a command that was to end has not
+LATE = 128  # times that threads look at a clock after its end: once per attempt under way
 
 pytestmark = pytest.mark.jit
 
 
 @pytest.mark.heavy
 @pytest.mark.sample(1)
-@pytest.mark.parametrize("limit", [0.01, 0.5, 2.0])
+@pytest.mark.parametrize("limit", [1, 100, 300])
 @pytest.mark.parametrize("kind", ["grid", "layers"])
-def test_a_limit_is_kept(kind: str, limit: float) -> None:
-    """Strong would take many times as long."""
+def test_a_limit_is_kept(kind: str, limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A clock whose time passes when it is read; strong would read it more than 700 times."""
     groups = subgraph(grid(64, 64, 1) if kind == "grid" else layers([64] * 30))
     side = 64 if kind == "grid" else 44
     region = choose_region(np.ones((side, side), np.bool_), groups.members.size)
-    place(groups, region, "fast", np.random.default_rng(0), 2)  # compiled from here on
-    start = time.monotonic()
-    clock = Clock(limit)
-    x, y = place(groups, region, "strong", np.random.default_rng(0), 2, clock=clock)
-    assert time.monotonic() - start < limit + LITTLE
+    ticks = itertools.count()
+    monkeypatch.setattr(clock, "time", SimpleNamespace(monotonic=lambda: next(ticks)))
+    x, y = place(groups, region, "strong", np.random.default_rng(0), 2, clock=clock.Clock(limit))
+    assert limit <= next(ticks) - 1 <= limit + LATE
     assert len(set(zip(x.tolist(), y.tolist(), strict=True))) == groups.members.size
     chance = np.argwhere(region.usable)[np.random.default_rng(0).permutation(groups.members.size)]
     columns, rows = (chance[:, k].astype(np.int32) for k in (1, 0))
     # in no time there is the order of the groups along a curve, and theirs is random here
-    share = 0.5 if limit > 0.1 else 1.05
+    share = 0.5 if limit > 1 else 1.05
     axes = region.axes
     assert hop_cost(groups, x, y, axes) < share * hop_cost(groups, columns, rows, axes)
 
@@ -65,7 +67,7 @@ def test_the_option_keeps_the_best_found_by_then(folder: Path) -> None:
     result = json.loads(found.stdout)
     assert sorted(result["core"]) == list(range(64 * 64))
     seconds = {stage["name"]: stage["seconds"] for stage in result["stages"]}
-    assert seconds["placement"] < 0.5 + LITTLE
+    assert seconds["placement"] < HUNG
 
 
 @pytest.mark.parametrize("limit", ["abc", "nan", "inf", "0", "-1", "1e999", ""])

@@ -114,7 +114,7 @@ def test_a_stream_that_is_left_early_starts_no_more(team: ThreadTeam) -> None:
 
 
 def test_work_is_shared_by_all_threads() -> None:
-    meeting = threading.Barrier(3, timeout=10)
+    meeting = threading.Barrier(3, timeout=120)
     with ThreadTeam(3) as team:
         met = list(team.map(lambda _: meeting.wait(), range(3)))  # would time out with fewer
     assert sorted(met) == [0, 1, 2]
