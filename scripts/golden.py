@@ -1,4 +1,5 @@
-"""Hashes of what the commands write, for small networks and many options: the golden manifest.
+"""Hashes of what the commands write, for small networks, models and many options: the golden
+manifest.
 
     python scripts/golden.py                   check all runs against tests/golden/manifest.json
     python scripts/golden.py --check           the same for a sample, in a minute
@@ -30,6 +31,7 @@ from typing import Any
 
 import numpy as np
 from golden_cases import CHIP, CONVERSIONS, GROUPS, HARDWARE, NETWORKS, PINS, PRESETS, Run, runs
+from golden_models import Compilation, compilations, make
 
 MANIFEST = Path(__file__).resolve().parents[1] / "tests" / "golden" / "manifest.json"
 DIGITS = 9
@@ -174,6 +176,36 @@ def _place(name: str, options: str) -> Hashes:
     return found
 
 
+def _compile(compilation: Compilation) -> Hashes:
+    """A model as programs, and what these make of its samples.
+
+    Left out of the manifest: the version of the project, and its hashes of files.
+    """
+    model, samples = make(compilation.model)
+    folder = Path("compiled")
+    options = compilation.options.split()
+    _command(["compile", str(model), *options, "-o", str(folder), "--force", "-q", "--json"])
+    manifest, graph, host = (
+        json.loads((folder / f"{name}.json").read_text())
+        for name in ("manifest", "graph", "host_plan")
+    )
+    for name in ("tool", "sha256", "files", "model"):
+        del manifest[name]
+    optional = [folder / name for name in ("weights.bin", "tiles.bin", "mapping.npz")]
+    programs = [folder / "macros.bin", *sorted(folder.glob("core_*.npc"))]
+    programs += [path for path in optional if path.exists()]
+    simulated = json.loads(
+        _command(["simulate", str(folder), "--input", str(samples), "--check", "--json", "-q"])
+    )
+    return {
+        "manifest": digest(manifest),
+        "programs": digest([[path.name, _of_file(path)] for path in programs]),
+        "graph": digest([graph, _of_file(folder / "graph.npz")]),
+        "host plan": digest(host),
+        "results": digest(simulated),
+    }
+
+
 def _hardware(options: str) -> Hashes:
     to = Path("chip.v")
     _command(["hw", *options.split(), "--verilog", str(to), "-q"])
@@ -192,6 +224,8 @@ def cases() -> dict[str, tuple[Callable[..., Hashes], tuple[Any, ...], bool]]:
         for preset in PRESETS:
             options = f"--chip {'7x7' if 'dnn' in name else '10x10'} --preset {preset}"
             found[f"place {name}/{preset}"] = (_place, (name, options), preset == "fast")
+    for name, compilation in compilations().items():
+        found[f"compile {name}"] = (_compile, (compilation,), compilation.sample)
     for options in HARDWARE:
         found[f"hw {options}"] = (_hardware, (options,), False)
     return found

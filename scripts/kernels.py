@@ -57,6 +57,16 @@ def run(*words: str) -> None:
         raise RuntimeError(f"mapper {' '.join(words)}: {said.getvalue()}")
 
 
+def spare_placement() -> None:
+    """Keep all steps of a placement, with next to no time for each."""
+    from mapper.placement import portfolio
+    from mapper.placement.spectral import Search
+
+    for name, effort in portfolio.EFFORTS.items():
+        light = replace(effort, work=1e6, least=1e5, search=Search(1, 1, 2), repeats=2, sweeps=1)
+        portfolio.EFFORTS[name] = light
+
+
 def prepare() -> None:
     """Networks in the current folder: random ones of both kinds, and one with structure."""
     rng = np.random.default_rng(0)
@@ -79,7 +89,7 @@ def prepare() -> None:
     for delivery in ("core", "tree"):
         chip = f'width = 6\nheight = 6\nneurons = 80\ndelivery = "{delivery}"\n[time]\n'
         Path(f"{delivery}.toml").write_text(chip)
-        run("run", "sheet.bin", "--chip", f"{delivery}.toml", "-o", delivery, "--preset", "fast")
+        run("run", "directed.bin", "--chip", f"{delivery}.toml", "-o", delivery, "--preset", "fast")
 
 
 def _model(rng: np.random.Generator) -> None:
@@ -172,13 +182,8 @@ def record(recorder: Recorder, wanted: tuple[str, ...]) -> dict[str, list[str]]:
 
     wanted : what the names of kinds of work begin with, those that are looked at
     """
-    from mapper.placement import portfolio
-    from mapper.placement.spectral import Search
     from mapper.runtime import memory_plan as plan
 
-    for name, effort in portfolio.EFFORTS.items():  # all steps, with next to no time for each
-        light = replace(effort, work=1e6, least=1e5, search=Search(1, 1, 2), repeats=2, sweeps=1)
-        portfolio.EFFORTS[name] = light
     net_bytes = plan.NET_BYTES
     found: dict[str, set[str]] = {}
     for work, commands in works():
@@ -234,6 +239,7 @@ def main() -> int:
     mapper.cli.compiling.compile_once = lambda *arguments, **named: None
     mapper.session.load_kernels = lambda works: None  # what is there before its call is not noted
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
+        spare_placement()
         prepare()
         kinds = record(recorder, wanted or ("",))
     kernels = by_name(recorder.all)
