@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import numba
 import pytest
@@ -20,19 +21,28 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
-    if hasattr(config, "workerinput"):
-        return  # has the options of the process that started it
-    if config.option.turn is None:
+    worker = hasattr(config, "workerinput")
+    if worker:
+        config.option.turn = config.workerinput["turn"]
+    elif config.option.turn is None:
         config.option.turn = commits()
-    if not numba.config.DISABLE_JIT:
+    if config.option.hypothesis_seed is None:  # other examples at each commit, the same for it
+        config.option.hypothesis_seed = str(config.option.turn)
+    if not (worker or numba.config.DISABLE_JIT):
         refresh()
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Tell a process of pytest-xdist whose turn it is: it may start after another commit."""
+    node.workerinput["turn"] = node.config.option.turn
+
+
 def pytest_report_header(config: pytest.Config) -> str:
-    if config.option.thorough:
-        return "sampled tests: all cases"
-    return f"sampled tests: cases of --turn {config.option.turn}"
+    cases = "all cases" if config.option.thorough else "a sample of the cases"
+    return f"tests with many cases: {cases}, --turn {config.option.turn}"
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
