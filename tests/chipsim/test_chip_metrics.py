@@ -44,7 +44,7 @@ def assert_close(found: dict[str, Any], expected: dict[str, Any]) -> None:
 
 
 @pytest.mark.heavy
-@pytest.mark.sample(0.5)
+@pytest.mark.sample(0.25)
 @settings(max_examples=500, deadline=None)
 @given(cases(), st.sampled_from([1.0, 0.5, 1e-3]), st.sampled_from([1.0, 0.25]))
 def test_score_matches_twin(case: Case, weight_unit: float, rate_unit: float) -> None:

@@ -41,6 +41,7 @@ ROUND_THE_END = Case(  # three free steps round the end, where one between costs
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(0.25)
 @settings(max_examples=400, deadline=None)
 @given(cases(), st.sampled_from([0.03, 0.3, 1.0]))
 @example(ROUND_THE_END, 0.03)

@@ -84,7 +84,7 @@ def test_options_that_change_no_byte(option: str) -> None:
 
 
 @pytest.mark.heavy
-@pytest.mark.sample(0.5)
+@pytest.mark.sample(0.25)
 @pytest.mark.jit
 def test_b14_an_ablation_has_a_row_for_every_pass() -> None:
     build = residual(3, channels=20)

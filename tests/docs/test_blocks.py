@@ -26,6 +26,7 @@ LANGUAGES = {"sh", "console", "python", "toml", "yaml", "text"}
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(6)
 @pytest.mark.jit
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_a_page_can_be_followed(page: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

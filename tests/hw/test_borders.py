@@ -121,6 +121,7 @@ def test_two_chips_are_one(side: str, registers: int) -> None:
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(0.25)
 def test_watched_spikes_leave_by_one_port() -> None:
     network = random_network(np.random.default_rng(2), 40, 200, CORE, inputs=3)
     rng = np.random.default_rng(3)

@@ -116,6 +116,7 @@ def test_first_use_compiles_what_is_needed_and_says_so(tmp_path: Path) -> None:
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(0.25)
 @pytest.mark.jit
 def test_trusted_kernels_are_not_forgotten(tmp_path: Path) -> None:
     (forgotten, done, *_), _ = first_use(tmp_path, "trusting", "export/metis")
@@ -124,6 +125,7 @@ def test_trusted_kernels_are_not_forgotten(tmp_path: Path) -> None:
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(0.25)
 @pytest.mark.jit
 def test_processes_that_die_are_told_of(tmp_path: Path) -> None:
     """What they had to compile is compiled when it is used."""
@@ -150,6 +152,7 @@ for name in read_table().works[sys.argv[1]]:
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(0.25)
 @pytest.mark.jit
 def test_compiled_kernels_are_loaded_before_their_first_call(tmp_path: Path) -> None:
     """All of them, from the cache; what has not been compiled yet waits for its first call."""
@@ -214,7 +217,7 @@ minutes."""
 
 @pytest.mark.heavy
 @pytest.mark.jit
-@pytest.mark.sample(1)
+@pytest.mark.sample(0.25)
 @pytest.mark.parametrize("works", SOME)
 def test_the_table_is_what_commands_call(works: str) -> None:
     """`scripts/kernels.py` has been run since kernels, or calls of them, changed."""

@@ -82,6 +82,7 @@ def test_layout(values: list[int]) -> None:
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(0.25)
 @settings(deadline=None)
 @given(rows())
 def test_lists_come_back(made: Rows) -> None:

@@ -115,6 +115,7 @@ def contents(path: Path, threads: int = 1) -> object:
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(0.25)
 @pytest.mark.filterwarnings("default")  # of moto
 def test_s3(network: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = contents(network)
@@ -186,6 +187,7 @@ def test_nobody_answers() -> None:
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(0.25)
 def test_damage(network: Path, web: WebServer) -> None:
     """The error of the file, with the address."""
     path = path_of(f"{web.url}/net.bin")

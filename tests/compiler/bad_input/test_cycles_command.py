@@ -77,7 +77,7 @@ def test_a_core_with_external_memory(folder: Path, run: Run) -> None:
 
 
 @pytest.mark.heavy
-@pytest.mark.sample(0.5)
+@pytest.mark.sample(0.25)
 def test_a_core_in_amaranth(out: Path, run: Run) -> None:
     """N12.1: bytes of the feature memory, and all instructions of a frame."""
     options = ("--input", "samples.npz", "--limit", "1", "--cycles", "--hardware", "--json")
@@ -135,6 +135,7 @@ def flits_that_load(out: Path) -> int:
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(0.25)
 def test_frames_on_several_cores(spread: Path, run: Run) -> None:
     """N12.2: latency, period, frames per second, what bounds the period, loads of links."""
     options = ("--cycles", "--frames", "30", "--clock", "100", "--json")

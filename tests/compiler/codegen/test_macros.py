@@ -263,6 +263,7 @@ for path in sorted(Path(sys.argv[1]).glob("*/macros.bin")):
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(0.25)
 @pytest.mark.jit
 def test_c03_programs_are_made_of_the_records_alone(made: dict[str, Made], tmp_path: Path) -> None:
     """C03: another process that has nothing but macros.bin makes the same programs, byte by byte,

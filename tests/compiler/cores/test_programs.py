@@ -110,6 +110,7 @@ def test_parts_anywhere(seed: int, case: str, monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(0.25)
 def test_residual_sums_and_bits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mapper.compiler.pipeline.spread", lambda *a: anywhere(5, *a))
     build = residual(3, channels=40)
@@ -122,7 +123,7 @@ def test_residual_sums_and_bits(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.heavy
-@pytest.mark.sample(1)
+@pytest.mark.sample(0.25)
 @pytest.mark.parametrize("cores", [None, 2])
 def test_the_mapper_places_what_the_search_cuts(cores: int | None) -> None:
     """All of the chip, or some cores of it; the log says how it is cut."""

@@ -181,6 +181,7 @@ def test_dual_cores_and_external_memory() -> None:
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(0.25)
 def test_addresses_beyond_a_field_have_a_base() -> None:
     """External maps of more than 65,536 vectors."""
     build = Builder(300, 260, 3)

@@ -221,6 +221,7 @@ def test_pooling_beside_a_convolution_is_padded_by_loads() -> None:
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(0.25)
 @pytest.mark.jit
 def test_a14_resnet_8(data_dir: Path) -> None:
     """On a core as it is; four frames, whose results and cycles are those with padding by loads."""
@@ -268,6 +269,7 @@ def test_maps_of_bits() -> None:
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(0.25)
 @pytest.mark.jit
 def test_borders_are_overwritten_by_nobody() -> None:
     """Maps that have the same border share their vectors, if their lives do not meet; no others

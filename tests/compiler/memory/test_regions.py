@@ -68,6 +68,7 @@ def test_a15_concatenation_takes_no_instruction(shape: object) -> None:
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(0.25)
 @pytest.mark.jit
 def test_a15_eight_concatenations_of_squeezenet(data_dir: Path) -> None:
     """A15: no instruction moves a part, and each vector of a map is stored once."""

@@ -83,6 +83,7 @@ def test_digits(data_dir: Path, case: Case, accuracy: float, signal: float) -> N
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(0.25)
 def test_digits_without_correction(data_dir: Path) -> None:
     assert decibels(score(data_dir, MNIST, Precision(), correct=False)) == pytest.approx(
         38.9, abs=0.1
@@ -90,7 +91,7 @@ def test_digits_without_correction(data_dir: Path) -> None:
 
 
 @pytest.mark.heavy
-@pytest.mark.sample(0.5)
+@pytest.mark.sample(0.25)
 def test_a20_resnet_8(data_dir: Path) -> None:
     plain = score(data_dir, RESNET, Precision(), correct=False)
     assert decibels(plain) == pytest.approx(32.0, abs=0.1)
@@ -103,6 +104,7 @@ def test_a20_resnet_8(data_dir: Path) -> None:
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(0.25)
 def test_a21_resnet_8_in_16_bits(data_dir: Path) -> None:
     found = score(data_dir, RESNET, Precision(bits=16))
     assert found.loss == 0

@@ -129,6 +129,7 @@ def test_bars_of_a_run_are_the_work_of_its_units(
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(0.25)
 def test_tables_that_are_made_later_are_kept(out: Path, run: Run) -> None:
     options = ("--chip", "1x1", "--calibrate", "samples.npz")
     for option, caption in (("--compare", "Other settings"), ("--ablate", "Without each pass")):

@@ -271,6 +271,7 @@ def test_first_weights_come_behind_the_layer_before() -> None:
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(0.25)
 def test_sixteen_bits_take_nearly_twice_the_cycles() -> None:
     cycles = [
         sum(one.cost.cycles for one in search_all(layers_of("YOLOv4-tiny", numbers), REF32))

@@ -37,7 +37,7 @@ def report(data: Path, files: tuple[str, str], out: Path, *more: str) -> dict[st
 
 
 @pytest.mark.heavy
-@pytest.mark.sample(0.5)
+@pytest.mark.sample(0.25)
 def test_resnet_8_on_one_core(data_dir: Path, tmp_path: Path) -> None:
     """At most 53,000 cycles were wanted, with the matrix unit busy for 93 % of them."""
     searched = report(data_dir, RESNET, tmp_path / "search")

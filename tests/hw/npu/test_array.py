@@ -46,6 +46,7 @@ def signed_lanes(word: int, count: int, bits: int) -> list[int]:
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(0.25)
 def test_b02_b04_sums_of_bits_share_the_ports_of_the_integer_ones() -> None:
     """B02, B04: dot products of K bits, in vectors that are filled with ones in both words, and
     between them sums of bytes over the same ports."""

@@ -91,6 +91,7 @@ def test_contents_that_come_as_flits(seed: int) -> None:
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(0.25)
 def test_frames_that_a_flit_begins() -> None:
     """One core runs its frames, from an instruction on; the other one, which got no flit, none."""
     end = [int.from_bytes(encode(END), "little")]

@@ -37,6 +37,7 @@ def program(*steps: Instruction) -> Contents:
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(0.25)
 def test_ticks_of_spiking_cores_and_frames_of_npu_cores() -> None:
     """Nodes (0, 0), (1, 0) and (0, 1) have spiking cores, (1, 0) an NPU core too, which sends a
     token to the one of (1, 1) that waits for it, and credits to the host, in every tick."""

@@ -64,7 +64,7 @@ def test_two_ports_of_the_host() -> None:
 
 
 @pytest.mark.heavy
-@pytest.mark.sample(0.5)
+@pytest.mark.sample(0.25)
 @pytest.mark.jit
 def test_large_chips_are_refused() -> None:
     build = residual(3, 10)

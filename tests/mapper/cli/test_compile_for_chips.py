@@ -36,7 +36,7 @@ def shape_of(run: Run, *options: str) -> dict[str, object]:
 
 
 @pytest.mark.heavy
-@pytest.mark.sample(0.5)
+@pytest.mark.sample(0.25)
 def test_which_npu_is_compiled_for(model: Path, run: Run) -> None:
     """C16, R1.1: that of the chip's file, the default for a bare size, and --npu before both."""
     chip_file('[npu]\npreset = "npu"\nweight_words = 300')
@@ -131,6 +131,7 @@ def test_bad_hosts(model: Path, lines: str, said: str, fails: Callable[..., str]
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(0.25)
 def test_frames_by_two_ports(model: Path, run: Run) -> None:
     """N10.5: compiled, run, verified; the mapper counts the flits that the mesh does."""
     chip_file('[npu]\npreset = "npu"\n[host]\nports = [3, [0, 0]]')

@@ -34,6 +34,8 @@ def report_of(run: Run, *words: str) -> dict[str, object]:
     return found
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(0.25)
 def test_c01_samples_to_verify_with(model: Path, run: Run) -> None:
     """C01, R5.4: --verify, with its labels; else every fourth sample, 16 or more."""
     plain = report_of(run, "--calibrate", "samples.npz")
@@ -61,6 +63,8 @@ def test_a20_ranges_in_place_of_samples(model: Path, run: Run, method: str) -> N
     assert run("report", "again").code == 0
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(0.25)
 def test_what_ranges_leave_out_is_one_note(model: Path, run: Run) -> None:
     """R5.1: what needs samples is left out, and said once."""
     report_of(run, "--calibrate", "samples.npz")
@@ -84,6 +88,8 @@ def test_what_ranges_leave_out_is_one_note(model: Path, run: Run) -> None:
     assert len(found["losses"]) > 0  # type: ignore[arg-type]
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(0.25)
 def test_tables_without_samples_to_calibrate_with(
     model: Path, run: Run, fails: Callable[..., str]
 ) -> None:

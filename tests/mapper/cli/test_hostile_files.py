@@ -16,6 +16,8 @@ ROOT = Path(__file__).resolve().parents[3]
 LONGEST = 900  # seconds for all files, which take a minute or so
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(0.25)
 def test_files_are_refused_at_once(tmp_path: Path) -> None:
     """2 s of the processor and 100 MiB, and half as much again for noise; see `hostile`."""
     if numba.config.DISABLE_JIT:  # type: ignore[attr-defined]

@@ -79,6 +79,8 @@ def test_limits_that_are_no_powers_of_two(run: Run, folder: Path) -> None:
     assert [core[name] for name in names] == [128, 64, 256, 8192]
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(0.25)
 @yosys
 def test_verilog_of_a_chip_is_accepted_by_yosys(run: Run, folder: Path) -> None:
     assert run("hw", "--chip", "4x4", "--verilog", "chip.v").code == 0
@@ -163,6 +165,7 @@ def test_a_machine_becomes_one_mesh(run: Run, folder: Path) -> None:
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(0.25)
 @yosys
 def test_cells_of_every_module(run: Run) -> None:
     """The numbers of instances are those of the mesh, the flip-flops those of the data sheet."""
@@ -189,6 +192,7 @@ def test_cells_of_every_module(run: Run) -> None:
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(0.25)
 @yosys
 def test_cells_of_a_chip(run: Run) -> None:
     """The memories of a core stay memories, of as many bits as its description says."""
@@ -274,7 +278,7 @@ def test_a_mesh_that_takes_too_long(fails: Callable[..., str], monkeypatch) -> N
 
 
 @pytest.mark.heavy
-@pytest.mark.sample(0.5)
+@pytest.mark.sample(0.25)
 def test_a_bad_place_leaves_nothing(fails: Callable[..., str], monkeypatch, folder: Path) -> None:
     monkeypatch.setattr("hw.flow.yosys.find_yosys", lambda: ["false"])
     line = fails("hw", "--chip", "1x1", "--verilog", "none/mesh.v")

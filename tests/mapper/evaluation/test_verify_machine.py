@@ -18,6 +18,7 @@ from tests.twins import link_traffic
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(0.25)
 @settings(max_examples=300, deadline=None)
 @given(cases(always=True))
 def test_metrics_of_machines(case: Case) -> None:

@@ -207,7 +207,7 @@ def test_processes_of_srun_give_the_same_mapping(network: Path, tmp_path: Path) 
 
 
 @pytest.mark.heavy
-@pytest.mark.sample(0.5)
+@pytest.mark.sample(0.25)
 @pytest.mark.jit
 def test_processes_of_srun_end_with_a_driver_that_fails(network: Path, tmp_path: Path) -> None:
     pytest.importorskip("distributed")

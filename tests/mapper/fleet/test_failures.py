@@ -245,7 +245,7 @@ def test_all_workers_gone(mapped: Mapped, tmp_path: Path) -> None:
 
 
 @pytest.mark.heavy
-@pytest.mark.sample(0.5)
+@pytest.mark.sample(0.25)
 def test_a_worker_that_joins_takes_over(mapped: Mapped, tmp_path: Path) -> None:
     """Without a nanny nobody starts it again; another one has come meanwhile."""
     expected = mapped()

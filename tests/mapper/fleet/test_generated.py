@@ -108,6 +108,8 @@ def end_process(some: range) -> int:
     return some.stop
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(0.25)
 def test_a_range_that_kills_workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from mapper.fleet import dask
 
@@ -146,6 +148,8 @@ def folder_only(folder: Path) -> Callable[[], list[str]]:
     return lambda: sorted(path.name for path in folder.iterdir())
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(0.25)
 def test_the_command(run: Run, folder_only: Callable[[], list[str]]) -> None:
     alone = run(*WORDS, "--json")
     expected = Path("net.bin").read_bytes()
@@ -157,6 +161,8 @@ def test_the_command(run: Run, folder_only: Callable[[], list[str]]) -> None:
     assert folder_only() == ["net.bin"]
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(0.25)
 def test_several_files(run: Run, folder_only: Callable[[], list[str]]) -> None:
     """As if the one file had been cut."""
     assert run(*WORDS).code == 0
@@ -224,6 +230,8 @@ def test_an_interrupted_command_leaves_nothing(folder: Path, group: bool) -> Non
     assert list(folder.iterdir()) == []
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(0.25)
 def test_a_killed_driver_leaves_no_network(folder: Path, run: Run) -> None:
     code, _ = stopped(folder, signal.SIGKILL)
     assert code == -signal.SIGKILL

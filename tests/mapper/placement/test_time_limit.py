@@ -60,6 +60,7 @@ def command(folder: Path, *more: str) -> list[str]:
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(0.25)
 def test_the_option_keeps_the_best_found_by_then(folder: Path) -> None:
     found = subprocess.run(
         command(folder, "--time-limit", "0.5", "--json"), capture_output=True, check=True
@@ -79,6 +80,7 @@ def test_limits_that_are_none(limit: str, run: Run) -> None:
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(0.25)
 @pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
 def test_ctrl_c_keeps_the_best_so_far(folder: Path) -> None:
     process = subprocess.Popen(

@@ -67,6 +67,7 @@ def test_every_run_is_the_single_run(run: Run, network: Path) -> None:
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(0.25)
 def test_workers_give_the_same(run: Run, network: Path, compiled_elsewhere: None) -> None:
     assert run("run", network, *FAST, "--seeds", "1..3", "-o", "one", "-q").code == 0
     found = run("run", network, *FAST, "--seeds", "3,1,2", "-o", "two", "--workers", "2", "-q")

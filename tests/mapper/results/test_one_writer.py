@@ -78,7 +78,7 @@ def test_readers_do_not_mind(files: Path, run: Run) -> None:
 
 
 @pytest.mark.heavy
-@pytest.mark.sample(0.5)
+@pytest.mark.sample(0.25)
 def test_pairs(files: Path) -> None:
     """Two of one kind at the same time: one or both do it, and what is there then is whole."""
     pairs = int(os.environ.get("MAPPER_PAIRS", "3"))

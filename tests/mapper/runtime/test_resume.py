@@ -120,6 +120,7 @@ def test_ending_while_results_are_written(
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(0.25)
 def test_kill_at_many_moments(network: Path, folder: Path, some: Some) -> None:
     command = [sys.executable, "-c", PROGRAM, "run", str(network), *ARGUMENTS, "-q"]
     for name in ("compiles", "whole"):  # the first run may have to compile kernels
@@ -225,6 +226,7 @@ DAMAGES = ("cut", "zeroed", "first page", "earlier pages", "never written", "emp
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(0.25)
 @pytest.mark.usefixtures("light_placement")
 def test_damage_of_what_a_killed_run_left(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -200,6 +200,7 @@ def test_a_run_tells_cut_and_hops(
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(0.25)
 @pytest.mark.jit
 def test_nets_tell_what_the_score_does(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where nothing better is found after the placement, its numbers are those of the mapping."""
