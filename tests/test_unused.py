@@ -24,6 +24,7 @@ REASONS = {
         "called by the engine's scheduler",
     ),
     "mapper.portfolio.processes.work": "what processes of runs begin with",
+    "mapper.runtime.kernel_workers.work": "called by the processes of a team",
     "hw.npu.assembly.assemble": "undoes disassemble, for programs written by hand",
     "hw.npu.loading.contents_flits": "for users of hw (docs/npu.md)",
     "hw.npu.loading.frames_flit": "for users of hw (docs/npu.md)",
