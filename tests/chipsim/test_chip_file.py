@@ -45,6 +45,7 @@ def test_a_printed_chip_is_read_back(chip: Chip, tmp_path: Path) -> None:
     assert chip_toml(again) == path.read_text(encoding="utf-8")
 
 
+@pytest.mark.heavy
 @given(st.text(st.characters(exclude_categories=["Cs"]), min_size=1))
 def test_any_name_is_read_back(name: str) -> None:
     chip = Chip(name, 2, 2)

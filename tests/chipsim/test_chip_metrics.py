@@ -65,6 +65,7 @@ def test_score_matches_twin(case: Case, weight_unit: float, rate_unit: float) ->
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(0.25)
 @several
 @given(cases())
 def test_arrays_match_twin(case: Case) -> None:
@@ -85,6 +86,7 @@ def test_arrays_match_twin(case: Case) -> None:
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(0.25)
 @several
 @given(cases(), st.booleans())
 def test_cutting_into_blocks_changes_nothing(case: Case, backwards: bool) -> None:
@@ -100,6 +102,7 @@ def test_cutting_into_blocks_changes_nothing(case: Case, backwards: bool) -> Non
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(0.25)
 @several
 @given(cases())
 def test_conservation(case: Case) -> None:
@@ -115,6 +118,7 @@ def test_conservation(case: Case) -> None:
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(0.25)
 @several
 @given(cases())
 def test_trees_packets_to_cores_and_to_synapses_have_ever_more_hops(case: Case) -> None:
@@ -125,6 +129,7 @@ def test_trees_packets_to_cores_and_to_synapses_have_ever_more_hops(case: Case) 
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(0.25)
 @several
 @given(cases())
 def test_unicast_hops_are_the_same_where_synapses_carry_rates(case: Case) -> None:
@@ -256,6 +261,7 @@ def test_zero_weight_reaches_but_carries_nothing() -> None:
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(0.25)
 @settings(max_examples=20, deadline=None)
 @given(st.integers(0, 2**32 - 1), st.booleans())
 def test_few_cores_of_a_large_mesh(seed: int, undirected: bool) -> None:

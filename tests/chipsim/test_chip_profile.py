@@ -27,6 +27,7 @@ def strongest(to: Counter[int], kept: int) -> tuple[list[int], list[int]]:
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(0.25)
 @several
 @given(cases())
 def test_profile_matches_sums_over_synapses(case: Case) -> None:

@@ -40,6 +40,7 @@ def assert_same(found: Traffic, expected: Traffic) -> None:
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(0.25)
 @several
 @given(cases(), st.integers(1, 3), st.booleans(), st.randoms(use_true_random=False), st.booleans())
 def test_neither_threads_nor_order_change_a_bit(
@@ -65,6 +66,7 @@ def test_neither_threads_nor_order_change_a_bit(
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(0.25)
 @several
 @given(cases())
 def test_stripes_change_rounding_alone(case: Case) -> None:
@@ -113,6 +115,8 @@ def test_results_in_order_and_few_in_flight(threads: int) -> None:
     assert len(drawn) == 50
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(1)
 @pytest.mark.jit
 @pytest.mark.parametrize("undirected", [False, True])
 def test_a_larger_network(undirected: bool) -> None:

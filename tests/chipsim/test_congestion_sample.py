@@ -61,6 +61,7 @@ def measured(source: Source, threads: int = 1) -> Traffic:
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(1)
 @pytest.mark.jit
 @pytest.mark.parametrize(("far", "near", "weight"), [(90, 9, 20), (6, 9, 20), (90, 0, 1)])
 def test_a_sample_is_near_all_traffic(
@@ -119,6 +120,7 @@ def test_nothing_changes_up_to_the_limit(limit: str, monkeypatch: pytest.MonkeyP
     assert summarise(CHIP, found) == summarise(CHIP, whole)
 
 
+@pytest.mark.heavy
 @settings(max_examples=50, deadline=None)
 @given(cases(), st.integers(0, 3))
 def test_what_is_looked_at_matches_twin(case: Case, near: int) -> None:

@@ -41,7 +41,7 @@ def analytic(mesh: Mesh, source: Whole, target: Whole, weight: Whole) -> list[An
     return loads_of(route_flows(chip, *flows)[0]).tolist()
 
 
-@pytest.mark.sample(36)
+@pytest.mark.sample(14)
 @pytest.mark.parametrize("seed", range(60))
 def test_every_packet_arrives_when_the_twin_says(seed: int) -> None:
     rng = np.random.default_rng(seed)
@@ -61,6 +61,7 @@ def test_every_packet_arrives_when_the_twin_says(seed: int) -> None:
     assert sum(n for (_, _, port), n in twin.links.items() if port == LOCAL) == len(packets)
 
 
+@pytest.mark.sample(27)
 @pytest.mark.parametrize("seed", range(60))
 def test_every_packet_arrives_when_the_twin_says_where_cores_share_routers(seed: int) -> None:
     rng = np.random.default_rng([seed, 2])
@@ -82,7 +83,8 @@ def test_every_packet_arrives_when_the_twin_says_where_cores_share_routers(seed:
     assert found.links.tolist() == analytic(mesh, *routes, np.ones(len(packets), dtype=np.int64))
 
 
-@pytest.mark.sample(54)
+@pytest.mark.heavy
+@pytest.mark.sample(20)
 @pytest.mark.parametrize("seed", range(90))
 def test_every_packet_arrives_when_the_twin_says_on_a_torus(seed: int) -> None:
     rng = np.random.default_rng([seed, 4])
@@ -121,6 +123,7 @@ def test_flits_on_a_torus_of_unequal_steps_go_as_the_scorer_says(seed: int) -> N
     assert np.array_equal(found.links, loads_of(route_flows(chip, *flows)[0]))
 
 
+@pytest.mark.sample(7)
 @pytest.mark.jit
 @pytest.mark.parametrize("depth", [2, 4])
 @pytest.mark.parametrize("sides", [(8, 1), (1, 5), (5, 5), (3, 2), (2, 2)])
@@ -155,7 +158,8 @@ def test_without_its_bubble_a_ring_locks_up() -> None:
     assert counts[1] == 0
 
 
-@pytest.mark.sample(32)
+@pytest.mark.heavy
+@pytest.mark.sample(12)
 @pytest.mark.parametrize("seed", range(60))
 def test_every_packet_arrives_when_the_twin_says_over_links_that_differ(seed: int) -> None:
     rng = np.random.default_rng([seed, 1])
@@ -217,6 +221,7 @@ def test_links_of_a_machine() -> None:
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(0.5)
 @pytest.mark.jit
 def test_many_more_packets_arrive_when_the_twin_says() -> None:
     for seed in range(1000, 1040):
@@ -299,6 +304,7 @@ def check_order(packets: tuple[Whole, Whole, Whole], delivered: Whole) -> None:
     assert (steps[same] > 0).all()
 
 
+@pytest.mark.sample(8)
 @pytest.mark.jit
 @pytest.mark.parametrize("depth", [1, 4])
 @pytest.mark.parametrize("load", [0.05, 0.3, 0.45, 1.0])

@@ -192,6 +192,7 @@ def test_patterns_go_where_they_say() -> None:
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(0.25)
 @pytest.mark.jit
 def test_uniform_traffic_loads_links_as_the_formula_says() -> None:
     """lambda (i + 1) (k - 1 - i) / k on the link across cut i | i + 1, 2 (k^2 - 1) / (3 k) hops."""
@@ -211,6 +212,7 @@ def test_uniform_traffic_loads_links_as_the_formula_says() -> None:
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(1)
 @pytest.mark.jit
 @pytest.mark.parametrize(("depth", "reference"), [(4, 0.357), (8, 0.386)])
 def test_an_8x8_mesh_saturates_where_others_do(depth: int, reference: float) -> None:
@@ -226,6 +228,7 @@ def test_an_8x8_mesh_saturates_where_others_do(depth: int, reference: float) -> 
     assert found.accepted == pytest.approx(found.offered, rel=0.02)
 
 
+@pytest.mark.heavy
 @pytest.mark.jit
 @pytest.mark.parametrize(("width", "height", "depth"), [(2, 2, 1), (3, 3, 1), (4, 3, 2), (1, 6, 1)])
 def test_saturated_meshes_do_not_lock_up(width: int, height: int, depth: int) -> None:

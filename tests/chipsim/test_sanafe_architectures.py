@@ -190,6 +190,8 @@ def test_tiles_that_differ(tmp_path: Path) -> None:
     assert "left out: 16 cores that hold more than the 60 neurons of the least" in said
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(14)
 @pytest.mark.parametrize(
     ("change", "said"),
     [

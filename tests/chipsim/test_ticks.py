@@ -25,7 +25,8 @@ def ragged(lists: list[list[int]]) -> tuple[np.ndarray, np.ndarray]:
     return values, np.cumsum([0, *map(len, lists)]).astype(np.int64)
 
 
-@pytest.mark.sample(33)
+@pytest.mark.heavy
+@pytest.mark.sample(13)
 @pytest.mark.parametrize("seed", range(60))
 @pytest.mark.parametrize("tree", [False, True])
 def test_kernel_and_twin(seed: int, tree: bool) -> None:

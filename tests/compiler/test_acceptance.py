@@ -52,6 +52,7 @@ def test_rows_name_tests_that_there_are() -> None:
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(0.5)
 def test_rows_name_all_tests_that_carry_their_id() -> None:
     """So who changes a mechanism finds all that holds it."""
     missing = {

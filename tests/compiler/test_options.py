@@ -69,7 +69,7 @@ def results(build: Builder, made: Made) -> list[bytes]:
 
 
 @pytest.mark.heavy
-@pytest.mark.sample(1)
+@pytest.mark.sample(0.5)
 @pytest.mark.jit
 @pytest.mark.parametrize("option", list(NEUTRAL))
 def test_options_that_change_no_byte(option: str) -> None:

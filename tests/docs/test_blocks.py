@@ -26,7 +26,7 @@ LANGUAGES = {"sh", "console", "python", "toml", "yaml", "text"}
 
 
 @pytest.mark.heavy
-@pytest.mark.sample(6)
+@pytest.mark.sample(4)
 @pytest.mark.jit
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_a_page_can_be_followed(page: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -37,6 +37,7 @@ def test_a_page_can_be_followed(page: Path, folder: Path, monkeypatch: pytest.Mo
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(1)
 @pytest.mark.jit
 @pytest.mark.parametrize("page", ALSO_PYTHON, ids=lambda page: page.stem)
 def test_python_blocks_of_explanations(page: Path, folder: Path) -> None:

@@ -277,7 +277,7 @@ def test_the_readme_names_every_format() -> None:
 
 
 @pytest.mark.heavy
-@pytest.mark.sample(0.5)
+@pytest.mark.sample(0.25)
 @pytest.mark.jit
 def test_the_site_is_built(tmp_path: Path) -> None:
     for name in ("sphinx", "myst_parser", "furo"):

@@ -49,6 +49,7 @@ def test_schemas_are_current() -> None:
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(0.25)
 def test_files_keep_to_their_schemas(tmp_path: Path) -> None:
     out = random_folder(tmp_path / "out", parse_chip("4x4"))
     report = json.loads((out / "report.json").read_text())

@@ -13,6 +13,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 
 
+@pytest.mark.heavy
 @pytest.mark.jit
 def test_sample_of_the_manifest(tmp_path: Path) -> None:
     done = subprocess.run(

@@ -95,7 +95,7 @@ def one_chip(width: int, height: int, output: bool = False) -> ChipSimulator:
 
 
 @pytest.mark.heavy
-@pytest.mark.sample(1)
+@pytest.mark.sample(0.25)
 @pytest.mark.parametrize("registers", [0, 1, 5])
 @pytest.mark.parametrize("side", ["east", "south"])
 def test_two_chips_are_one(side: str, registers: int) -> None:
@@ -140,6 +140,8 @@ def test_watched_spikes_leave_by_one_port() -> None:
     assert not any(chip.run(unwatched, TICKS, inputs).heard)
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(0.5)
 def test_ports_of_open_sides() -> None:
     chip: Any = Chip(3, 2, CORE, borders=Borders(["west", "north"], 6, 4))
     assert len(chip.north_out) == 3

@@ -84,6 +84,7 @@ def run_host(host: Host) -> np.ndarray:
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(0.5)
 def test_loaded_by_the_port_or_built_in_is_the_same() -> None:
     network, tables, inputs = example()
     spikes, potentials = simulate(network, SHAPE, TICKS, inputs)
@@ -97,6 +98,7 @@ def test_loaded_by_the_port_or_built_in_is_the_same() -> None:
         assert np.array_equal(host.potentials, potentials)
 
 
+@pytest.mark.heavy
 def test_words_that_are_not_loaded_are_never_used() -> None:
     """They hold what another network left there, as memories of real chips do."""
     network, tables, _ = example(2)
@@ -111,6 +113,7 @@ def test_words_that_are_not_loaded_are_never_used() -> None:
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(0.5)
 def test_potentials_loaded_again_start_afresh() -> None:
     """Spikes that were on their way to the next tick are forgotten with the potentials."""
     network = ring(4)
@@ -128,6 +131,7 @@ def test_potentials_loaded_again_start_afresh() -> None:
         assert np.array_equal(run_host(again), simulate(network, SHAPE, ticks)[0])
 
 
+@pytest.mark.heavy
 def test_ticks_that_are_asked_for_early_wait() -> None:
     network, tables, _ = example(2)
     spikes, _ = simulate(network, SHAPE, TICKS)
@@ -183,6 +187,8 @@ def test_the_host_and_the_core_of_node_0_share_its_way_into_the_mesh() -> None:
     assert shared > 3
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(("early", "counts"), [(True, 0), (False, 1)])
 def test_a_packet_accepted_as_a_tick_starts_counts_in_the_one_after(
     early: bool, counts: int
@@ -213,6 +219,7 @@ def test_a_packet_accepted_as_a_tick_starts_counts_in_the_one_after(
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(0.5)
 def test_waveform_is_written_on_demand(tmp_path: Path) -> None:
     _, tables, inputs = example()
     plain = simulator().run(tables, 3, inputs[:3])
@@ -224,6 +231,7 @@ def test_waveform_is_written_on_demand(tmp_path: Path) -> None:
     assert text.count("\n#") > 3
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(("width", "height"), [(1, 1), (1, 3)])
 def test_narrow_chips(width: int, height: int) -> None:
     shape = chip_shape(width, height, TINY)
@@ -296,6 +304,7 @@ def test_cores_that_cannot_be_built_are_refused(changes: dict[str, int], message
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(0.25)
 def test_the_example_of_the_data_sheet_runs() -> None:
     text = (Path(__file__).parents[2] / "docs" / "core.md").read_text()
     (code,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)

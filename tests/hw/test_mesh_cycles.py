@@ -19,7 +19,7 @@ from tests.twins.noc import simulate
 
 
 @pytest.mark.heavy
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_every_packet_is_delivered_in_the_cycle_of_the_twin(name: str, tmp_path: Path) -> None:
     given = SCENARIOS[name]
@@ -30,6 +30,7 @@ def test_every_packet_is_delivered_in_the_cycle_of_the_twin(name: str, tmp_path:
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(0.25)
 def test_latency_without_load_is_hops_plus_one_for_all_pairs(tmp_path: Path) -> None:
     """t_fixed = 1 and t_hop = 1: one packet at a time, each when the last one has arrived."""
     packets, expected, cycle = [], [], 0
@@ -42,6 +43,7 @@ def test_latency_without_load_is_hops_plus_one_for_all_pairs(tmp_path: Path) -> 
     assert simulate(3, 3, 4, packets) == expected
 
 
+@pytest.mark.heavy
 def test_a_failure_names_a_waveform(tmp_path: Path) -> None:
     with pytest.raises(pytest.fail.Exception, match=r"packet 0 .*cycle 2, not 3\nwaveform: .*vcd"):
         deliveries(Mesh(1, 2), [(0, 0, 1)], [3], tmp_path)
@@ -54,6 +56,7 @@ def test_success_writes_no_waveform(tmp_path: Path) -> None:
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(0.5)
 def test_the_comparison_sees_an_arbiter_that_is_not_fair(tmp_path: Path) -> None:
     def router(layout: Packets, depth: int) -> Router:
         return Router(layout, depth, arbiter=GreedyArbiter)
@@ -65,6 +68,7 @@ def test_the_comparison_sees_an_arbiter_that_is_not_fair(tmp_path: Path) -> None
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(0.5)
 def test_a_destination_outside_of_the_mesh_is_seen_at_the_border(tmp_path: Path) -> None:
     with pytest.raises(pytest.fail.Exception, match="router 2,0 sends east, out of the mesh"):
         deliveries(Mesh(3, 1), [(0, 0, 3)], [9], tmp_path, columns=4)

@@ -57,6 +57,7 @@ def test_a_packet_that_turns_back_is_seen(port: int, tmp_path: Path) -> None:
         simulate(router, bench, tmp_path)
 
 
+@pytest.mark.heavy
 def test_every_route_of_4x4_from_every_input(tmp_path: Path) -> None:
     """All positions, inputs and destinations for which a mesh sends a packet there, each alone."""
     router = Router(packet_layout(2, 2, 2))
@@ -139,6 +140,7 @@ def scenario(depth: int, seed: int, path: Path) -> None:
     simulate(router, bench, path)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("depth", [1, 2, 4])
 def test_random_packets_and_receivers(depth: int, tmp_path: Path) -> None:
     scenario(depth, seed=depth, path=tmp_path)

@@ -43,6 +43,7 @@ class Relay(wiring.Component):
         return m
 
 
+@pytest.mark.heavy
 def test_packets_go_round_until_they_stay() -> None:
     chip = Chip(3, 1, TINY, make_core=Relay)
     taken = []

@@ -96,7 +96,7 @@ def test_cycles_are_equal(name: str, size: tuple[int, int]) -> None:
 
 
 @pytest.mark.heavy
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("spiking", [16, 22, 28])
 def test_a_sender_that_waits_makes_its_neurons_wait(spiking: int) -> None:
     """Core 0 keeps core 2 at work; behind its packets wait those of core 1, which has neurons to

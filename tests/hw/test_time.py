@@ -43,6 +43,7 @@ def cycles(
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("neurons", [1, 2, 9, 32])
 def test_neurons(neurons: int) -> None:
     """Those of the fullest core, one after the other, and the barrier."""
@@ -71,6 +72,7 @@ def test_events(events: int) -> None:
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(0.5)
 def test_packets_out() -> None:
     """A neuron sends to four cores; the last one is that of its own."""
     found = cycles((2, 2), [3, 0, 1, 2], [0], [(0, n) for n in (1, 2, 3, 0)])

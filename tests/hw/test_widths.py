@@ -71,16 +71,19 @@ def prove(folder: Path, text: str, top: str, rules: str) -> None:
     )
 
 
+@pytest.mark.heavy
 def test_the_logic_of_every_cell_stays(tmp_path: Path) -> None:
     prove(tmp_path, every_cell(), "top", techmap_rules())
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(0.5)
 def test_the_logic_of_a_router_stays(tmp_path: Path) -> None:
     design = netlist(Router(packet_layout(2, 1, 2), 2), "router")
     prove(tmp_path, design.text, "router", techmap_rules())
 
 
+@pytest.mark.heavy
 def test_rules_with_a_fault_are_found(tmp_path: Path) -> None:
     """Signed operands that are extended by zeros: the proof tells."""
     rules = techmap_rules().replace("if (A_SIGNED && B_SIGNED)", "if (0)")

@@ -48,7 +48,7 @@ def found_file(name: str, data_dir: Path) -> Path:
 
 
 @pytest.mark.heavy
-@pytest.mark.sample(1)
+@pytest.mark.sample(0.25)
 @pytest.mark.parametrize(
     ("name", "chip", "neurons", "synapses"), CASES, ids=lambda v: v if isinstance(v, str) else ""
 )

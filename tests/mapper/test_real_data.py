@@ -12,7 +12,7 @@ pytestmark = pytest.mark.jit
 
 
 @pytest.mark.heavy
-@pytest.mark.sample(1)
+@pytest.mark.sample(0.5)
 @pytest.mark.parametrize(
     ("name", "chip", "capacity", "hops"),
     [

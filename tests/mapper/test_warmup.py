@@ -33,6 +33,7 @@ print(*(path.name for path in cache.rglob("*.nb?")))
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(0.25)
 @pytest.mark.jit
 def test_forgetting_kernels(tmp_path: Path) -> None:
     """All compiled kernels of these packages go, and nothing else."""
@@ -96,7 +97,7 @@ def in_cache(folder: Path) -> set[str]:
 
 
 @pytest.mark.heavy
-@pytest.mark.sample(0.5)
+@pytest.mark.sample(0.25)
 @pytest.mark.jit
 def test_first_use_compiles_what_is_needed_and_says_so(tmp_path: Path) -> None:
     """Once, by processes side by side; what another kind of work shares is not compiled again."""
@@ -216,8 +217,8 @@ minutes."""
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(0.5)
 @pytest.mark.jit
-@pytest.mark.sample(0.25)
 @pytest.mark.parametrize("works", SOME)
 def test_the_table_is_what_commands_call(works: str) -> None:
     """`scripts/kernels.py` has been run since kernels, or calls of them, changed."""
@@ -256,6 +257,7 @@ if sys.argv[1] == "call":
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(0.25)
 @pytest.mark.jit
 def test_kernels_compiled_with_less_work_are_called(tmp_path: Path) -> None:
     """From the cache, where those that only kernels call are not."""

@@ -58,6 +58,7 @@ def test_left_over_bytes() -> None:
         decode_numbers(b"\0\0", 1, "here")
 
 
+@pytest.mark.heavy
 @several
 @given(blocks())
 def test_block_round_trip(case: BlockCase) -> None:
@@ -78,6 +79,7 @@ def test_block_round_trip(case: BlockCase) -> None:
     ]
 
 
+@pytest.mark.heavy
 @several
 @given(blocks())
 def test_sizes_left_out(case: BlockCase) -> None:
@@ -95,6 +97,7 @@ def test_sizes_left_out(case: BlockCase) -> None:
 likely = st.lists(st.one_of(st.integers(0, 15), st.integers(0, 255)), max_size=40).map(bytes)
 
 
+@pytest.mark.heavy
 @settings(max_examples=300, deadline=None)
 @given(likely, st.integers(0, 5), st.integers(1, 24), st.integers(0, 90))
 @example(bytes([40]) + bytes([12, 1] * 40), 0, 81, 81)  # more connections than room was made for
@@ -118,6 +121,7 @@ def test_any_bytes(data: bytes, first: int, count: int, more: int) -> None:
             assert naive.lists_of(*found) == naive.lists_of(*lists)
 
 
+@pytest.mark.heavy
 @several
 @given(blocks(), st.data())
 def test_altered_block(case: BlockCase, data: st.DataObject) -> None:

@@ -41,7 +41,7 @@ def everything(path: Path) -> Any:
 
 
 @pytest.mark.heavy
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("mask", [0x01, 0x80, 0xFF])
 def test_every_flipped_byte(mask: int, network: Path) -> None:
     good, expected = network.read_bytes(), everything(network)
@@ -69,6 +69,7 @@ def test_every_truncation(network: Path) -> None:
             everything(network)
 
 
+@pytest.mark.heavy
 def test_bytes_cut_out_or_put_in(network: Path) -> None:
     """Moved content is noticed, or found again where the archive says."""
     good, expected = network.read_bytes(), everything(network)

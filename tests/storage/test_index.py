@@ -60,6 +60,7 @@ def found(path: Path) -> dict[str, Member] | str:
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(0.5)
 @pytest.mark.filterwarnings("ignore:Duplicate name")
 @settings(max_examples=200, deadline=None)
 @given(st.lists(infos(), max_size=12), st.binary(max_size=9), st.sampled_from([b"", b"PK\5\6 no"]))
@@ -101,6 +102,8 @@ def archive(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("mask", [0x01, 0x80, 0xFF])
 def test_every_flipped_byte(mask: int, archive: Path) -> None:
     """The same members, or an error as well."""

@@ -24,6 +24,7 @@ from tests.twins import storage as naive
 several = settings(max_examples=60, deadline=None)
 
 
+@pytest.mark.heavy
 @several
 @given(networks())
 def test_write_then_read(case: NetCase) -> None:
@@ -51,6 +52,7 @@ def test_write_then_read(case: NetCase) -> None:
     assert meta.total_size == case.neurons
 
 
+@pytest.mark.heavy
 @several
 @given(networks(), st.randoms(use_true_random=False), st.integers(1, 30))
 def test_order_of_edges_leaves_no_trace(

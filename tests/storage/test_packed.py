@@ -93,6 +93,7 @@ def test_lists_come_back(made: Rows) -> None:
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(0.25)
 @settings(deadline=None)
 @given(rows())
 def test_kernels(made: Rows) -> None:
@@ -136,6 +137,7 @@ def write(
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(0.5)
 @settings(deadline=None, max_examples=50)
 @given(rows(), st.sampled_from([1, 2, 5, 64]), st.sampled_from([1, 3]))
 def test_rows_come_back_from_scratch(

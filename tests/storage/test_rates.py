@@ -32,6 +32,8 @@ def make(path: Path, pairs: Pairs, undirected: bool = False, block_size: int = 2
 RATE = st.integers(0, 40).map(lambda value: value / 8) | st.floats(0, 1e6)
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(0.5)
 @settings(max_examples=50, deadline=None)
 @given(
     st.lists(st.tuples(st.integers(0, N - 1), st.integers(0, N - 1)), max_size=40),

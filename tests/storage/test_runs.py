@@ -165,6 +165,7 @@ WEIGHTS: dict[str, Any] = {
 }
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("memory", [0, 1 << 20], ids=["disk", "memory"])
 @pytest.mark.parametrize("kind", WEIGHTS)
 def test_store_of_runs(kind: str, memory: int, tmp_path: Path) -> None:
@@ -198,6 +199,7 @@ def test_runs_cut_off(tmp_path: Path) -> None:
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("threads", [1, pytest.param(2, marks=pytest.mark.jit)])
 @pytest.mark.parametrize("memory", [1, 1 << 22])
 def test_ranges_and_allowance(threads: int, memory: int, tmp_path: Path) -> None:
@@ -217,6 +219,7 @@ def test_ranges_and_allowance(threads: int, memory: int, tmp_path: Path) -> None
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("held", [0, 9])
 @pytest.mark.parametrize("memory", [1, 1 << 22])
 def test_runs_that_others_read(

@@ -76,6 +76,8 @@ def test_cut_and_joined(count: int, network: Path, tmp_path: Path) -> None:
     assert back.read_bytes() == network.read_bytes()
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(0.5)
 @settings(max_examples=40, deadline=None)
 @given(networks(), st.integers(1, 5))
 def test_any_network(case: NetCase, count: int) -> None:
@@ -163,7 +165,7 @@ def test_damage(damage: Callable[[Path], Any], message: str, network: Path) -> N
 
 
 @pytest.mark.heavy
-@pytest.mark.sample(0.5)
+@pytest.mark.sample(0.25)
 def test_every_flipped_byte(network: Path) -> None:
     folder = network.with_name("net.shards")
     with NetworkFile(network) as net:

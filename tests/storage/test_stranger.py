@@ -43,6 +43,7 @@ def test_it_is_short() -> None:
     assert imported <= {"__future__", "json", "struct", "zipfile", "typing"}
 
 
+@pytest.mark.heavy
 @settings(max_examples=60, deadline=None)
 @given(networks())
 def test_random_networks(case: NetCase) -> None:

@@ -58,6 +58,7 @@ def column(path: Path) -> Pairs:
     return {(s, t): w for s, t, w in rows}
 
 
+@pytest.mark.heavy
 @settings(max_examples=60, deadline=None)
 @given(data=st.data())
 def test_random_networks(data: st.DataObject, tmp_path_factory: pytest.TempPathFactory) -> None:

@@ -147,6 +147,8 @@ def limit_files() -> Iterator[Callable[[int], None]]:
     resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("memory", [1, 1 << 20], ids=["runs", "no runs"])
 @pytest.mark.parametrize("length", [0, 1, 1000, 9000, 15000])
 def test_full_disk(

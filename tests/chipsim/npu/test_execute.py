@@ -57,7 +57,7 @@ def test_words_that_cannot_be_written_need_no_other_kernels() -> None:
 
 
 @pytest.mark.heavy
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("name", list(SHAPES))
 @pytest.mark.parametrize("wild", [False, True])
 def test_random_programs_equal_the_twin(name: str, wild: bool) -> None:

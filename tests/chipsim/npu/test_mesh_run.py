@@ -72,7 +72,7 @@ def compare(chip: MeshChip, twin: Twin, found: MeshTimes, cycles: int) -> None:
 
 
 @pytest.mark.heavy
-@pytest.mark.sample(1)
+@pytest.mark.sample(0.5)
 @pytest.mark.jit
 @pytest.mark.parametrize("first", range(0, 200, 25))
 def test_the_kernel_equals_its_twin(first: int) -> None:

@@ -135,7 +135,7 @@ def cases(count: int, seed: int) -> list[Case]:
 
 
 @pytest.mark.heavy
-@pytest.mark.sample(0.5)
+@pytest.mark.sample(0.25)
 def test_c10_windows_are_columns_of_im2col() -> None:
     """C10, C11, C12: random shapes, strides, pads and numbers of filters, bit for bit."""
     some = cases(SHAPES, 1)
@@ -164,6 +164,7 @@ def program_for(case: Case) -> Program:
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(0.25)
 def test_c12_filters_cycle_by_cycle() -> None:
     """C10, C12: what the generator and the chain of filters bring is im2col, and the recurrence
     says how long that takes."""

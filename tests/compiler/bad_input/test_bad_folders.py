@@ -33,6 +33,8 @@ def files_of(out: Path) -> list[str]:
     return sorted(json.loads((out / "manifest.json").read_text())["files"])
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(0.5)
 def test_a_flipped_bit_of_each_file(out: Path, fails: Callable[..., str]) -> None:
     names = files_of(out)
     assert {"core_0_0.npc", "graph.json", "graph.npz", "host_plan.json"} <= set(names)
@@ -75,6 +77,7 @@ MANIFESTS: list[tuple[Callable[[dict[str, Any]], object], str]] = [
 ]
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize(("change", "says"), MANIFESTS)
 def test_manifests(
     out: Path, fails: Callable[..., str], change: Callable[[dict[str, Any]], object], says: str

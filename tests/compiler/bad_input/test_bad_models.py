@@ -30,6 +30,8 @@ def test_the_list_is_long() -> None:
     assert len(set(names)) == len(names) > 50
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(30)
 @pytest.mark.parametrize("case", CASES, ids=[one.name for one in CASES])
 def test_one_line(case: Case, folder: Path, fails: Callable[..., str]) -> None:
     it = good()
@@ -133,7 +135,8 @@ ODD = [
 ]  # fmt: skip
 
 
-@pytest.mark.sample(9)
+@pytest.mark.heavy
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(("change", "codes"), ODD, ids=[one.__name__ for one, _ in ODD])
 def test_odd_models_compile_or_say_why(
     change: Callable[[Good], Any], codes: tuple[int, ...], folder: Path, run: Run

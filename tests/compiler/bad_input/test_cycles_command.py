@@ -159,6 +159,7 @@ def test_frames_on_several_cores(spread: Path, run: Run) -> None:
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(0.25)
 def test_times_of_several_cores_alone(spread: Path, run: Run) -> None:
     found = run("simulate", "out", "--cycles", "--json").json()["cycle_run"]
     assert (found["frames"], found["bytes_compared"]) == (20, 0)
@@ -181,6 +182,7 @@ def test_frames_need_cycles_and_several_cores(out: Path, run: Run, option: tuple
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(0.25)
 def test_what_is_read_too_early_is_told(
     spread: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -201,7 +203,7 @@ def test_what_is_read_too_early_is_told(
 
 
 @pytest.mark.heavy
-@pytest.mark.sample(1)
+@pytest.mark.sample(0.5)
 @pytest.mark.parametrize("what", ["results", "maps"])
 def test_bytes_that_differ_are_told(
     spread: Path, run: Run, monkeypatch: pytest.MonkeyPatch, what: str

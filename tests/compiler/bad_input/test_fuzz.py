@@ -17,8 +17,8 @@ COUNT = 30  # cases per seed
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(1)
 @pytest.mark.jit
-@pytest.mark.sample(0.25)
 @pytest.mark.parametrize("seed", range(7, 12))
 def test_byte_flips_end_with_a_line(seed: int, tmp_path: Path) -> None:
     done = subprocess.run(

@@ -57,7 +57,8 @@ def chain(
     return build
 
 
-@pytest.mark.sample(5)
+@pytest.mark.heavy
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("shape", [SHAPE, SMALL, FOUR], ids=lambda shape: shape.name)
 @pytest.mark.parametrize("channels", [1, 16, 43, 128, 147])
 def test_b03_layers_of_bits(channels: int, shape: NpuShape) -> None:
@@ -72,6 +73,7 @@ def test_b03_layers_of_bits(channels: int, shape: NpuShape) -> None:
     assert set(layers) == {"INT8", "BINARY"}
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("seed", range(6))
 def test_windows_of_all_sorts_over_bits(seed: int) -> None:
     random = np.random.default_rng(seed)
@@ -101,7 +103,7 @@ def test_b09_pooled_sums_become_bits(shape: NpuShape) -> None:
 
 
 @pytest.mark.heavy
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("shape", [SHAPE, SMALL, FOUR], ids=lambda shape: shape.name)
 @pytest.mark.parametrize("channels", [16, 64, 150])
 def test_b15_residual_sums_stay_in_bytes(channels: int, shape: NpuShape) -> None:
@@ -138,6 +140,7 @@ def test_b07_kernels_of_several_magnitudes_are_computed_in_bytes() -> None:
     assert any("several magnitudes" in line for line in made.compiled.notes)
 
 
+@pytest.mark.heavy
 def test_cores_without_a_binary_unit_take_bytes() -> None:
     """The same numbers."""
     build = chain(5, 6, [40, 20], SAME)

@@ -118,7 +118,7 @@ def runnable(shape_name: str, count: int) -> tuple[list[Case], list[dict[str, ND
 
 
 @pytest.mark.heavy
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 @needs_cc
 @pytest.mark.jit
 @pytest.mark.parametrize("name", list(SHAPES))
@@ -156,6 +156,7 @@ def test_random_programs_leave_the_memories_of_the_simulator(name: str, tmp_path
         assert pairs[0] == pairs[1]
 
 
+@pytest.mark.heavy
 @needs_cc
 def test_a_wait_for_nobody_names_core_and_instruction(tmp_path: Path) -> None:
     case = random_case(SHAPES["tiny"], 0, 1, False)
@@ -195,6 +196,7 @@ def require_same_results(build: Builder, made: Made, kind: str, folder: Path) ->
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(0.5)
 @needs_cc
 @pytest.mark.jit
 def test_d11_binary_layers_end_in_sums_of_32_bits(tmp_path: Path) -> None:
@@ -208,7 +210,7 @@ def test_d11_binary_layers_end_in_sums_of_32_bits(tmp_path: Path) -> None:
 
 
 @pytest.mark.heavy
-@pytest.mark.sample(1)
+@pytest.mark.sample(0.5)
 @needs_cc
 @pytest.mark.jit
 @pytest.mark.parametrize("channels", [2, 32])

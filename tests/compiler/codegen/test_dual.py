@@ -47,7 +47,7 @@ def calls(made: Made) -> int:
 
 
 @pytest.mark.heavy
-@pytest.mark.sample(6)
+@pytest.mark.sample(3)
 @SHAPES
 @pytest.mark.parametrize("dual", ["off", "pixels", "kernels", "auto"])
 @pytest.mark.parametrize("seed", range(8))
@@ -81,6 +81,8 @@ def test_a31_output_blocks_in_pairs() -> None:
     assert list(kernel_pairs(Span(0, 3), False)) == [("", [0, 1, 2])]
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("outputs", [32, 40, 48, 80])
 def test_a31_kernels(outputs: int) -> None:
     """A31: half of the calls for an even number of output blocks; an odd one ends alone."""
@@ -94,6 +96,7 @@ def test_a31_kernels(outputs: int) -> None:
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(0.25)
 def test_a28_bytes_are_those_of_the_plain_program_in_fewer_cycles() -> None:
     """A28, A29: every packing gives the bytes of plain products."""
     cycles: dict[str, int] = {}
@@ -120,6 +123,7 @@ def test_cores_without_it_are_refused() -> None:
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(0.5)
 def test_kernels_in_pairs_of_groups_whose_weights_come_from_the_host() -> None:
     """A tile of four output blocks is of two groups of six: each load of inputs is for the blocks
     of one group."""

@@ -39,7 +39,8 @@ def products(made: Made) -> int:
     return sum(f["uops"] * f["n_out"] * f["n_in"] for f in fields)
 
 
-@pytest.mark.sample(4)
+@pytest.mark.heavy
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("edges", ["rows", "all"])
 @pytest.mark.parametrize(
     "window",
@@ -72,6 +73,8 @@ def test_layers_without_products_of_padding(
         assert products(after) < products(before)
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("seed", range(8))
 def test_random_networks(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     only(monkeypatch, "all")

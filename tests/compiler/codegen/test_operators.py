@@ -48,7 +48,7 @@ def random_window(rng: np.random.Generator, build: Builder, tensor: Tensor, most
     return window if fits else Window((1, 1))
 
 
-@pytest.mark.sample(22)
+@pytest.mark.sample(10)
 @SHAPES
 @pytest.mark.parametrize("seed", range(6))
 def test_depthwise(seed: int, shape: NpuShape) -> None:
@@ -63,7 +63,7 @@ def test_depthwise(seed: int, shape: NpuShape) -> None:
     assert kinds(made, "GEMM") == {"DEPTHWISE"}
 
 
-@pytest.mark.sample(30)
+@pytest.mark.sample(14)
 @SHAPES
 @pytest.mark.parametrize("seed", range(8))
 def test_groups(seed: int, shape: NpuShape) -> None:
@@ -91,6 +91,7 @@ def test_groups_of_whole_blocks_take_no_other_blocks() -> None:
     assert calls[0] == 4 * calls[1]
 
 
+@pytest.mark.sample(17)
 @SHAPES
 @pytest.mark.parametrize("seed", range(8))
 def test_pooling_of_maps(seed: int, shape: NpuShape) -> None:
@@ -180,7 +181,7 @@ def test_what_moves_or_clips_by_itself(seed: int, shape: NpuShape) -> None:
 
 
 @pytest.mark.heavy
-@pytest.mark.sample(4)
+@pytest.mark.sample(1)
 @SHAPES
 @pytest.mark.parametrize(
     "window",
@@ -201,7 +202,7 @@ def test_padding_that_no_load_can_say(window: Window, shape: NpuShape) -> None:
 
 
 @pytest.mark.heavy
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 @SHAPES
 @pytest.mark.parametrize("seed", range(6))
 def test_d09_bias_before_or_behind_the_products(seed: int, shape: NpuShape) -> None:
@@ -230,7 +231,7 @@ def test_d09_bias_first_saves_cycles_of_the_alu() -> None:
 
 
 @pytest.mark.heavy
-@pytest.mark.sample(3)
+@pytest.mark.sample(1)
 @SHAPES
 @pytest.mark.parametrize("rounding", ["away", "up", "even"])
 @pytest.mark.parametrize("zero_point", ["shift", "bias"])

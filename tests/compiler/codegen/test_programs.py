@@ -49,7 +49,7 @@ def random_network(seed: int) -> Builder:
 
 
 @pytest.mark.heavy
-@pytest.mark.sample(4)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("shape", [SHAPE, SMALL, FOUR, WIDE], ids=lambda shape: shape.name)
 @pytest.mark.parametrize("seed", range(20))
 def test_bitx_programs_equal_the_reference(seed: int, shape: NpuShape) -> None:
@@ -64,6 +64,7 @@ def test_bitx_programs_equal_the_reference(seed: int, shape: NpuShape) -> None:
     assert verify_compiled(made.folder)["instructions"] == len(made.compiled.code.program)
 
 
+@pytest.mark.heavy
 def test_residual_network() -> None:
     build = residual(channels=20)
     made = compiled(build)
@@ -78,6 +79,7 @@ def test_residual_network() -> None:
     ]
 
 
+@pytest.mark.heavy
 def test_options_that_change_no_byte() -> None:
     """Where maps lie is no matter of the numbers."""
     results = []
@@ -107,6 +109,7 @@ def test_memory_that_is_short_is_named() -> None:
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(0.25)
 def test_every_token_is_needed() -> None:
     """Without any one wait the checker finds a place that two units would use at once."""
     from mapper.errors import CheckFailedError

@@ -48,7 +48,7 @@ def same(build: Builder, shape: NpuShape, **settings: object) -> Made:
 
 
 @pytest.mark.heavy
-@pytest.mark.sample(4)
+@pytest.mark.sample(2)
 @SHAPES
 @pytest.mark.parametrize("seed", range(10))
 def test_random_networks(seed: int, shape: NpuShape) -> None:
@@ -57,6 +57,8 @@ def test_random_networks(seed: int, shape: NpuShape) -> None:
     assert kinds <= {"INT16"}
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(1)
 @SHAPES
 def test_biases_of_more_than_32_bits(shape: NpuShape) -> None:
     """The zero point of the input times the sum of the weights: loaded without its last zeros."""
@@ -70,6 +72,7 @@ def test_biases_of_more_than_32_bits(shape: NpuShape) -> None:
     assert any(one.kind == "SHL" for one in made.compiled.code.program)
 
 
+@pytest.mark.sample(9)
 @SHAPES
 @pytest.mark.parametrize("seed", range(6))
 def test_other_operators(seed: int, shape: NpuShape) -> None:
@@ -96,7 +99,7 @@ def test_other_operators(seed: int, shape: NpuShape) -> None:
 
 
 @pytest.mark.heavy
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("seed", range(4))
 def test_c01_some_layers_in_16_bits(seed: int) -> None:
     """The worst layers get 16 bits until the signal is enough; programs mix both."""
@@ -115,6 +118,7 @@ def test_c01_some_layers_in_16_bits(seed: int) -> None:
     assert {row.wide for row in plain.compiled.verified.attempts} == {()}
 
 
+@pytest.mark.heavy
 def test_concatenation_of_16_bits() -> None:
     build = Builder(5, 6, 4, seed=1)
     both = build.concat(build.conv(build.input, 32), build.conv(build.input, 16))
@@ -128,7 +132,7 @@ def test_r13_cores_without_it_are_refused() -> None:
 
 
 @pytest.mark.heavy
-@pytest.mark.sample(0.5)
+@pytest.mark.sample(0.25)
 def test_a21_resnet_8_in_16_bits_end_to_end(data_dir: Path) -> None:
     """Every layer of 10 images equals the reference; 70 dB beside the model."""
     path = data_dir / "models" / "mlperf_resnet8_fp32.onnx"

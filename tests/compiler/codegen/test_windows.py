@@ -115,12 +115,14 @@ def test_headers_that_do_not_fit_are_named() -> None:
     assert not windows_loaded(made)
 
 
+@pytest.mark.heavy
 def test_tiles_fit_the_header_memory() -> None:
     """Parts of rows take more packets than whole rows: cuts with too many headers are not taken."""
     made = compiled(network(SAME), replace(SHAPE, headers=79), few_channels="core")
     assert len(made.compiled.code.tables.headers) == 79
 
 
+@pytest.mark.heavy
 def test_the_checker_reads_headers() -> None:
     """R7.9: words that no packet brings, and words behind the map."""
     made = compiled(network(SAME), SHAPE, few_channels="core")
@@ -141,6 +143,7 @@ def test_the_checker_reads_headers() -> None:
         check_image(image, SHAPE, [some], "bad")
 
 
+@pytest.mark.heavy
 def test_b10_cycles_of_a_first_layer() -> None:
     """B10: the first layer of ResNet-8, 3x3 over 3 channels of 32x32 pixels: at least 2.5 times
     fewer cycles by windows on the core than over channels filled up to 16; 9 calls become 3."""

@@ -76,6 +76,7 @@ def in_a_line(job: Job, chip: Chip, log: list[str]) -> Made:
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(0.5)
 def test_bands_make_the_period_shorter(monkeypatch: pytest.MonkeyPatch) -> None:
     """A core may send the first rows of a frame while the last ones of the frame before are
     read."""
@@ -90,6 +91,7 @@ def test_bands_make_the_period_shorter(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(0.25)
 def test_too_many_credits_at_first_are_found() -> None:
     found = deepcopy(banded_once().manifest)
     core = max(
@@ -113,6 +115,7 @@ def control(word: bytes, kind: str, queue: str) -> tuple[int, int, int] | None:
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(("kind", "queue"), [("SEND", "LOAD"), ("WAIT", "STORE")])
 def test_credits_too_early_and_waits_too_late_are_found(kind: str, queue: str) -> None:
     """All credits of a stream at the begin of the program, or all waits for them at its end; some

@@ -91,7 +91,7 @@ CASES = {
 
 
 @pytest.mark.heavy
-@pytest.mark.sample(3)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("seed", range(10))
 def test_parts_anywhere(seed: int, case: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -142,7 +142,7 @@ def test_parts_in_their_order() -> None:
 
 
 @pytest.mark.heavy
-@pytest.mark.sample(1)
+@pytest.mark.sample(0.25)
 @pytest.mark.parametrize("cores", [None, 3, 1])
 def test_ports_of_the_host(cores: int | None) -> None:
     """N10.5: what the host sends and gets goes by the nearest of its ports; few cores are those at
@@ -201,6 +201,7 @@ def test_damaged_exchange_is_found(kind: str, monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(0.25)
 def test_a_stream_is_waited_for_in_one_queue(monkeypatch: pytest.MonkeyPatch) -> None:
     from hw.npu.isa import decode, encode
 
@@ -222,6 +223,7 @@ def test_a_stream_is_waited_for_in_one_queue(monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(0.25)
 def test_weights_that_no_core_holds_are_streamed() -> None:
     """A layer whose weights are larger than the memories of all cores together: the host sends them
     while it works, on every core."""
@@ -234,6 +236,7 @@ def test_weights_that_no_core_holds_are_streamed() -> None:
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(0.5)
 def test_a_model_that_fits_no_chip_says_what_lacks() -> None:
     small = replace(SHAPE, name="small", map_vectors=64)
     with pytest.raises(DoesNotFitError, match=r"feature memory: .* vectors needed"):

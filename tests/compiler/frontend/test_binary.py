@@ -149,6 +149,7 @@ def sums_of(graph: Graph, rules: Any, x: np.ndarray) -> list[np.ndarray]:
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(0.25)
 def test_b09_sums_of_a_trained_model(gtsrb: Path) -> None:
     """Of all three layers of gtsrb_bnn_30, in every image; in floating point they are exact."""
     compiled = build(gtsrb, NpuShape("large", weight_words=4096))
@@ -164,6 +165,7 @@ def test_b09_sums_of_a_trained_model(gtsrb: Path) -> None:
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(0.5)
 def test_sums_and_classes_of_onnxruntime(gtsrb: Path) -> None:
     pytest.importorskip("onnxruntime", reason="to compare with")
     network = onnx.load(str(gtsrb))
@@ -181,6 +183,7 @@ def test_sums_and_classes_of_onnxruntime(gtsrb: Path) -> None:
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(0.5)
 @pytest.mark.jit
 def test_program_of_a_trained_model(gtsrb: Path) -> None:
     """On a core of the usual size, to which the host streams the weights of the last layer."""

@@ -92,7 +92,7 @@ def outcome(model: Any, data: np.ndarray, path: Path) -> str:
 
 
 @pytest.mark.heavy
-@pytest.mark.sample(0.5)
+@pytest.mark.sample(0.25)
 @pytest.mark.filterwarnings("ignore")  # of the reference implementation
 def test_cases_of_onnx(tmp_path: Path) -> None:
     ends: Counter[str] = Counter()

@@ -64,7 +64,7 @@ def test_d08_whole_number_networks_make_every_activation(data_dir: Path, name: s
 
 
 @pytest.mark.heavy
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     ("name", "least"), [("pt_QOperator", 100), ("pt_QDQ", 100), ("pc_QDQ", 97)]
 )

@@ -132,6 +132,7 @@ def requantisations(draw: st.DrawFn) -> Requantisation:
     )  # fmt: skip
 
 
+@pytest.mark.heavy
 @given(requantisations(), st.lists(st.integers(-(2**31), 2**31 - 1), min_size=3, max_size=3))
 def test_a23_requantisation(how: Requantisation, sums: list[int]) -> None:
     sums = [one << how.shift for one in sums]
@@ -141,6 +142,7 @@ def test_a23_requantisation(how: Requantisation, sums: list[int]) -> None:
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(0.5)
 def test_a23_all_sums_of_a_layer() -> None:
     """Each of 16 bits, both signs of the factor, in all roundings."""
     sums = np.arange(-(2**15), 2**15)[:, None]

@@ -49,7 +49,7 @@ def streams(made: Made) -> list[Instruction]:
 
 
 @pytest.mark.heavy
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("words", [1024, 100, 80, 64, 40, 30, 17, 10, 4, 2])
 def test_c07_weights_of_the_host(words: int) -> None:
     """C07: whatever the memory holds, the results are the same; words come when they do not fit."""
@@ -62,6 +62,7 @@ def test_c07_weights_of_the_host(words: int) -> None:
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("rule", ["optimal", "greedy"])
 def test_either_rule_gives_the_same_results(rule: str) -> None:
     build = network(3)
@@ -69,6 +70,7 @@ def test_either_rule_gives_the_same_results(rule: str) -> None:
     equal(build, made)
 
 
+@pytest.mark.heavy
 def test_a_layer_that_fits_is_asked_for_once() -> None:
     build = Builder(16, 16, 16)
     a = build.relu(build.conv(build.input, 32))
@@ -79,6 +81,7 @@ def test_a_layer_that_fits_is_asked_for_once() -> None:
     assert sum(asked) == len(made.compiled.host_weights) == 18 + 36
 
 
+@pytest.mark.heavy
 def test_a_large_layer_comes_by_output_blocks() -> None:
     """All tiles of some output blocks one behind the other, so that their words come once."""
     build = Builder(16, 16, 32)
@@ -93,6 +96,7 @@ def test_a_large_layer_comes_by_output_blocks() -> None:
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("words", [16, 2])
 def test_c08_a_layer_larger_than_the_memory(words: int) -> None:
     """C08: 72 words, of which a block of outputs needs 18: parts of a block come one behind the
@@ -104,6 +108,7 @@ def test_c08_a_layer_larger_than_the_memory(words: int) -> None:
     assert all(one.fields["words"] <= words // 2 for one in streams(made))
 
 
+@pytest.mark.heavy
 def test_c07_a_slow_host_stalls_the_products() -> None:
     """C07: the slower the host, the later the end; what waits is the matrix unit."""
     made = compiled(network(), little(40))
@@ -126,7 +131,7 @@ def test_c07_a_slow_host_stalls_the_products() -> None:
 
 
 @pytest.mark.heavy
-@pytest.mark.sample(3)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(("words", "more"), [(64, {}), (40, {}), (10, {}), (30, {"micro_ops": 40})])
 def test_c07_the_cycles_of_the_compiler_are_those_of_the_simulator(
     words: int, more: dict[str, int]
@@ -143,6 +148,7 @@ def test_c07_the_cycles_of_the_compiler_are_those_of_the_simulator(
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(0.5)
 def test_weights_come_behind_the_inputs_over_one_way() -> None:
     """On a core with external memory products begin with the first of their words."""
     build = Builder(12, 12, 40)
@@ -169,6 +175,7 @@ def test_words_of_dense_layers() -> None:
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(0.5)
 def test_dual_cores_and_external_memory() -> None:
     """`ref32`: 128 weight words, maps in external memory."""
     build = Builder(12, 12, 40)
@@ -219,6 +226,7 @@ def refused(made: Made, image: Image, text: str) -> None:
         check_image(image, shape, [everything], "broken")
 
 
+@pytest.mark.heavy
 def test_products_that_do_not_wait_are_found() -> None:
     made = compiled(network(), little(40))
     check_image(damaged(made, 0), made.compiled.code.tables.shape, [np.arange(8192)], "whole")
@@ -227,6 +235,8 @@ def test_products_that_do_not_wait_are_found() -> None:
             refused(made, damaged(made, number, dyn=0), "may be on its way|which nothing wrote")
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(0.5)
 def test_streams_over_what_is_needed_are_found() -> None:
     made = compiled(network(), little(60))
     assert made.compiled.code.static_words > 0
@@ -240,7 +250,7 @@ def test_streams_over_what_is_needed_are_found() -> None:
 
 
 @pytest.mark.heavy
-@pytest.mark.sample(3)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("more", [
     {"micro_ops": 64}, {"micro_ops": 40}, {"parameter_words": 24}, {"parameter_words": 12},
     {"micro_ops": 48, "parameter_words": 16},
@@ -257,6 +267,7 @@ def test_c09_tables_are_loaded_again(more: dict[str, int]) -> None:
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(0.25)
 def test_c09_a_memory_that_holds_no_layer_is_named() -> None:
     """C09: memory, need, capacity and layer."""
     for more, text in (
@@ -271,6 +282,7 @@ def test_c09_a_memory_that_holds_no_layer_is_named() -> None:
             compiled(network(), little(1024, **more))
 
 
+@pytest.mark.heavy
 def test_damaged_tables_are_found() -> None:
     made = compiled(network(), little(1024, micro_ops=64))
     number = numbers(made, "TABLE")[-1]

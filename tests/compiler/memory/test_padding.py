@@ -118,7 +118,7 @@ def test_a14_what_is_read_from_base_is_the_padded_map() -> None:
 
 
 @pytest.mark.heavy
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 @pytest.mark.jit
 @pytest.mark.parametrize("shape", [SHAPE, SMALL, FOUR, WIDE, DUAL, REF, EXTERNAL])
 def test_a14_residual_networks_on_all_cores(shape: NpuShape) -> None:
@@ -127,7 +127,7 @@ def test_a14_residual_networks_on_all_cores(shape: NpuShape) -> None:
 
 
 @pytest.mark.heavy
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 @pytest.mark.jit
 @pytest.mark.parametrize("seed", range(6))
 def test_a14_random_networks(seed: int) -> None:
@@ -139,7 +139,7 @@ def test_a14_random_networks(seed: int) -> None:
 
 
 @pytest.mark.heavy
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 @pytest.mark.jit
 @pytest.mark.parametrize("settings", [{"bits": 16}, {"dual": "pixels"}, {"dual": "kernels"}])
 def test_a14_pairs_and_16_bits(settings: dict[str, object]) -> None:
@@ -149,6 +149,7 @@ def test_a14_pairs_and_16_bits(settings: dict[str, object]) -> None:
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(0.25)
 @pytest.mark.jit
 def test_a14_consumers_take_the_largest_border() -> None:
     build = Builder(9, 8, 16)
@@ -166,6 +167,7 @@ def test_a14_consumers_take_the_largest_border() -> None:
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(0.5)
 @pytest.mark.jit
 def test_a14_parts_of_a_concatenation_have_one_border() -> None:
     build = Builder(8, 8, 16)
@@ -182,6 +184,7 @@ def test_a14_parts_of_a_concatenation_have_one_border() -> None:
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(1)
 @pytest.mark.jit
 @pytest.mark.parametrize("axis", [1, 2])
 def test_sides_inside_of_a_region_are_padded_by_loads(axis: int) -> None:
@@ -199,6 +202,7 @@ def test_sides_inside_of_a_region_are_padded_by_loads(axis: int) -> None:
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(0.25)
 @pytest.mark.jit
 def test_pooling_beside_a_convolution_is_padded_by_loads() -> None:
     """The least of all and the zero point do not lie at one place; where they are the same, both
@@ -243,6 +247,7 @@ def test_a14_resnet_8(data_dir: Path) -> None:
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(0.5)
 @pytest.mark.jit
 def test_depthwise_layers_and_upsampled_maps() -> None:
     build = Builder(6, 5, 32)
@@ -254,6 +259,7 @@ def test_depthwise_layers_and_upsampled_maps() -> None:
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(0.25)
 @pytest.mark.jit
 def test_maps_of_bits() -> None:
     build = BinaryBuilder(6, 5, 17, 3)
@@ -302,6 +308,7 @@ def test_borders_are_overwritten_by_nobody() -> None:
     assert len({one.base for one in found}) == 6
 
 
+@pytest.mark.heavy
 @pytest.mark.jit
 def test_a_core_that_borders_do_not_fit_is_told_what_to_leave_out() -> None:
     build = Builder(12, 12, 16)

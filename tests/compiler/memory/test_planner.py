@@ -18,7 +18,8 @@ def meet(a: Region, b: Region) -> bool:
     return a.born <= b.dies and b.born <= a.dies
 
 
-@pytest.mark.sample(8)
+@pytest.mark.heavy
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("reuse", [True, False])
 @pytest.mark.parametrize("seed", range(20))
 def test_lives_that_meet_do_not_overlap(seed: int, reuse: bool) -> None:

@@ -47,7 +47,7 @@ def fire() -> Builder:
 
 
 @pytest.mark.heavy
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 @pytest.mark.jit
 @pytest.mark.parametrize("shape", [SHAPE, SMALL, WIDE], ids=lambda shape: shape.name)
 def test_a15_concatenation_takes_no_instruction(shape: object) -> None:
@@ -107,6 +107,7 @@ def fire_apart() -> Builder:
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(1)
 @pytest.mark.jit
 @pytest.mark.parametrize("axis", [1, 2])
 def test_a19_concatenation_of_rows_and_columns(axis: int) -> None:
@@ -124,6 +125,8 @@ def test_a19_concatenation_of_rows_and_columns(axis: int) -> None:
     assert rows == pixels * (6 if axis == 1 else 12)
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(0.5)
 @pytest.mark.jit
 def test_a15_split_owns_the_region() -> None:
     """A15: both halves of a split are read in place, one of them twice."""
@@ -141,6 +144,7 @@ def test_a15_split_owns_the_region() -> None:
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(0.5)
 @pytest.mark.jit
 def test_nested_concatenations_form_one_region() -> None:
     """Of {a, b}, {a, b, c} and {{a, b, c}, d} all maps lie in the last one."""
@@ -163,6 +167,7 @@ def test_nested_concatenations_form_one_region() -> None:
     assert not any("copy" in line for line in made.compiled.log)
 
 
+@pytest.mark.heavy
 @pytest.mark.jit
 def test_the_input_of_a_model_is_written_into_its_region() -> None:
     build = Builder(6, 6, 16)
@@ -174,6 +179,7 @@ def test_the_input_of_a_model_is_written_into_its_region() -> None:
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(0.5)
 @pytest.mark.jit
 def test_a18_a_map_in_two_regions_is_stored_twice() -> None:
     """A18: {a, b, d} and {a, c, e}: the maker of a stores it twice; no load, no pass of the ALU."""
@@ -200,6 +206,7 @@ def test_a18_a_map_in_two_regions_is_stored_twice() -> None:
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(0.5)
 @pytest.mark.jit
 def test_a18_dense_block() -> None:
     """A18: a block of a DenseNet, each layer of which takes all maps before it; the parts of one
@@ -265,6 +272,7 @@ def test_a17_two_maps_of_a_yolo_network() -> None:
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(1)
 @pytest.mark.jit
 @pytest.mark.parametrize("shape", [SHAPE, WIDE], ids=lambda shape: shape.name)
 def test_parts_that_end_inside_of_blocks(shape: object) -> None:

@@ -24,6 +24,8 @@ def counted(made: Made, image: Image) -> list[int]:
     return [one.differences for one in simulate(folder, samples, threads=1, check=True).compared]
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(0.5)
 def test_a42_a_wrong_weight_shows_in_its_layer_and_behind() -> None:
     """A42: of three convolutions, a residual sum and a mean; layers before are as they were."""
     made = compiled(residual(channels=20))
@@ -40,6 +42,7 @@ def test_a42_a_wrong_weight_shows_in_its_layer_and_behind() -> None:
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(0.5)
 def test_a42_a_wrong_parameter_shows() -> None:
     """A42: any bias or factor of a program, but for lanes that nothing uses."""
     made = compiled(residual(channels=20))

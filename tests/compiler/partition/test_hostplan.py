@@ -112,6 +112,7 @@ def samples(frames: int, seed: int = 1) -> np.ndarray:
     return np.random.default_rng(seed).normal(0, 1, (frames, 4, 8, 8)).astype(np.float32)
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("name", NODES)
 def test_work_to_and_fro(name: str, tmp_path: Path) -> None:
     """D12, R6.5: every layer of every function equals the reference, and so do the outputs."""
@@ -184,6 +185,7 @@ def test_maps_of_functions_share_memory(tmp_path: Path) -> None:
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(0.5)
 def test_commands(folder: Path, run: Run) -> None:
     """The checker knows of functions, and so do cycle-true runs."""
     made_of(NODES["two branches"], folder)
@@ -221,6 +223,8 @@ def test_a_model_that_is_all_on_the_host_is_said_so(folder: Path, run: Run) -> N
     assert Reader(folder / "model.onnx", FLOAT).read().nodes[0].kind == "host"
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("padding", ["load", "stored"])
 def test_dump_of_all_maps(folder: Path, run: Run, padding: str) -> None:
     """A42: each stored map by base, size and strides; parts of a region and the whole of it, with

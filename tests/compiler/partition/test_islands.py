@@ -118,6 +118,8 @@ def test_passes_that_are_off_decide_the_same(tmp_path: Path) -> None:
     assert hosts == {("n_c", "n_d", "n_y")}
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(0.5)
 @pytest.mark.jit
 def test_programs_are_the_same_on_all_cores(tmp_path: Path) -> None:
     """The shape of a core changes no result; every layer equals the reference."""

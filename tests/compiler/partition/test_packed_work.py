@@ -63,7 +63,8 @@ def changes(made: Made) -> int:
     return sum(step in ("pack", "unpack") for step in steps(made))
 
 
-@pytest.mark.sample(5)
+@pytest.mark.heavy
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("kinds", ["cec", "ceec", "coc", "cecoc", "ecece", "oceeceoc", "ccec"])
 def test_plans_have_as_few_packs_as_can_be(kinds: str, tmp_path: Path) -> None:
     """D04: layers that follow each other are one function; beside brute force over all flags."""
@@ -102,7 +103,8 @@ def always(partition: Partition) -> Lists:
     return lists._replace(packing=[one._replace(pack=True, unpack=True) for one in lists.packing])
 
 
-@pytest.mark.sample(4)
+@pytest.mark.heavy
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("bits", [8, 16])
 @pytest.mark.parametrize("name", NODES)
 def test_results_are_those_of_unpacked_work(name: str, bits: int, tmp_path: Path) -> None:
@@ -128,6 +130,7 @@ KEPT = {
 }
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("name", KEPT)
 def test_values_of_the_user_are_not_packed(name: str, tmp_path: Path) -> None:
     kinds, outputs = KEPT[name]
@@ -141,6 +144,7 @@ def test_values_of_the_user_are_not_packed(name: str, tmp_path: Path) -> None:
     } == {0}
 
 
+@pytest.mark.heavy
 def test_values_that_later_work_takes_are_not_packed(tmp_path: Path) -> None:
     nodes = [*chain("cecoc")[:4], node("Add", "v0 v3", "z"), node("Conv", "z w")]
     made = made_of(nodes, tmp_path)
@@ -150,6 +154,7 @@ def test_values_that_later_work_takes_are_not_packed(tmp_path: Path) -> None:
     } == {0}
 
 
+@pytest.mark.heavy
 def test_filled_blocks_hold_the_zero_point(tmp_path: Path) -> None:
     """D03: also where the host writes vectors as they lie."""
     made = made_of(chain("cec"), tmp_path)
@@ -195,6 +200,7 @@ def test_vectors_and_maps() -> None:
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(0.5)
 def test_commands(folder: Path, run: Run) -> None:
     """Cycle-true runs and the checker know of it; the lists say it."""
     made_of(chain("cec"), folder)

@@ -170,7 +170,7 @@ def test_columns_of_a_pixel_are_pixels_of_the_same_region() -> None:
 
 
 @pytest.mark.heavy
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 @pytest.mark.jit
 @pytest.mark.parametrize("padding", ["load", "stored"])
 @pytest.mark.parametrize("name", ["two columns, pooled", "four columns, pooled by three"])

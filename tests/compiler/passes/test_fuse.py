@@ -54,6 +54,7 @@ def stores(made: Made) -> int:
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(0.5)
 @pytest.mark.jit
 def test_a07_fewer_maps_get_memory_and_less_is_stored() -> None:
     """A07: with and without fusion the results are those of the reference."""

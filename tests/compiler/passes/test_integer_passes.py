@@ -168,7 +168,7 @@ def test_a09_nothing_is_joined_that_gains_nothing_or_does_not_fit() -> None:
 
 
 @pytest.mark.heavy
-@pytest.mark.sample(3)
+@pytest.mark.sample(1)
 @pytest.mark.jit
 @pytest.mark.parametrize(
     ("network", "shape"),
@@ -224,6 +224,8 @@ def test_a10_concatenation_of_parts_with_other_users_stays() -> None:
     same(build, concatenate_last, changed=False)
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(0.5)
 @pytest.mark.jit
 def test_a10_pooled_parts_run_with_their_layers() -> None:
     build = pooled()

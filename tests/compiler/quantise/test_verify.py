@@ -118,6 +118,7 @@ def test_c01_the_worst_layers_get_16_bits_one_by_one(tmp_path: Path) -> None:
     assert "int16" in types
 
 
+@pytest.mark.heavy
 def test_c01_the_best_of_all_attempts_is_kept(tmp_path: Path) -> None:
     data = samples()
     found = run(tmp_path, NEVER, data=data)
@@ -126,6 +127,8 @@ def test_c01_the_best_of_all_attempts_is_kept(tmp_path: Path) -> None:
     assert scored(found.best, data.to_verify()) == found.attempts[found.number].score
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(0.5)
 def test_c01_a_method_that_was_asked_for_is_the_only_one(tmp_path: Path) -> None:
     found = run(tmp_path, NEVER, Wish(PRECISION, "mse"))
     assert {row.method for row in found.attempts} == {"mse"}
@@ -135,6 +138,7 @@ def test_c01_a_method_that_was_asked_for_is_the_only_one(tmp_path: Path) -> None
     assert [row.method for row in found.attempts if not row.kept] == ["minmax", "percentile", "mse"]
 
 
+@pytest.mark.heavy
 def test_c01_layers_on_the_host_get_real_numbers_and_give_them_back(tmp_path: Path) -> None:
     """One in the middle: its result becomes integers again."""
     source = build(tmp_path, ["n_e", "n_s"])
@@ -182,6 +186,7 @@ def test_c01_scores_with_and_without_labels(tmp_path: Path) -> None:
     assert found.loss == pytest.approx(100 * (before - after))
 
 
+@pytest.mark.heavy
 def test_a21_comparison_of_precisions_and_methods(tmp_path: Path) -> None:
     data = samples()
     rows = compared(build(tmp_path), data, Wish(PRECISION), data)

@@ -28,6 +28,8 @@ def out(folder: Path, run: Run) -> Path:
     return folder / "out"
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(0.5)
 def test_the_report_keeps_to_its_schema(out: Path, run: Run) -> None:
     for command in ((), ("simulate", "out", "--input", "samples.npz", "--check", "--cycles")):
         assert not command or run(*command).code == 0
@@ -62,6 +64,7 @@ def spread(folder: Path, run: Run) -> Path:
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(0.25)
 def test_a_run_on_several_cores(spread: Path, run: Run) -> None:
     """N12.2: a map of cores and links, and a timeline of the first frames."""
     options = ("--cycles", "--frames", "7", "--clock", "400")
@@ -94,6 +97,7 @@ def test_a_run_on_several_cores(spread: Path, run: Run) -> None:
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(0.25)
 def test_the_timeline_of_a_run_is_that_of_its_cores(spread: Path, run: Run) -> None:
     """What is drawn of a core is in the frames that are drawn, unit by unit in order of time."""
     found = run("simulate", "out", "--cycles", "--frames", "7", "--json").json()["cycle_run"]
@@ -115,6 +119,7 @@ def test_the_timeline_of_a_run_is_that_of_its_cores(spread: Path, run: Run) -> N
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(0.25)
 def test_bars_of_a_run_are_the_work_of_its_units(
     spread: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -160,6 +165,7 @@ DAMAGE: list[tuple[Callable[[dict], object], str]] = [  # type: ignore[type-arg]
 ]
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize(("change", "says"), DAMAGE)
 def test_a_damaged_report_is_named(
     out: Path,

@@ -41,6 +41,7 @@ def test_waits_by_hand() -> None:
     assert found[:, -1].tolist() == [1, 0, 0, 0]
 
 
+@pytest.mark.heavy
 def test_layers_add_up(made: Made) -> None:
     compiled = made.compiled
     run = Run.of(compiled.code.steps, compiled.code.program, compiled.code.timeline, SMALL)

@@ -36,6 +36,7 @@ def cycles(made: Made) -> int:
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(0.25)
 def test_schedules_change_cycles_and_no_result() -> None:
     """A38: the search is never slower than a rule; every way gives the reference's bytes."""
     asked: list[dict[str, Any]] = [
@@ -59,6 +60,7 @@ def test_schedules_change_cycles_and_no_result() -> None:
         assert all(np.array_equal(a, b) for a, b in zip(values[0], other, strict=True))
 
 
+@pytest.mark.heavy
 def test_fixed_rules_by_hand() -> None:
     build = network()
     macro = compiled(build).compiled.macros[0]
@@ -98,6 +100,7 @@ def test_tiles_on_their_way() -> None:
     assert after.free == (62, 71, 76, 79)
 
 
+@pytest.mark.heavy
 def test_memories_limit_the_choice() -> None:
     """A faster cut is not taken whose instructions or micro-ops do not fit."""
     made = compiled(network()).compiled
@@ -112,6 +115,7 @@ def test_memories_limit_the_choice() -> None:
     assert chosen([macro] * 2, [[fast, slow, few], [slow, few]], Limits(99, 16)) == [slow, few]
 
 
+@pytest.mark.heavy
 def test_rows_that_come_early_are_worth_something() -> None:
     """High tiles take fewer cycles; with a lag, low ones win, whose rows others can work with."""
     macro = compiled(network()).compiled.macros[0]
@@ -126,6 +130,7 @@ def test_rows_that_come_early_are_worth_something() -> None:
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(0.5)
 def test_programs_stay_within_the_small_memories() -> None:
     tight = NpuShape("tight", instructions=100, micro_ops=560, weight_words=4096)
     made = compiled(network(), tight)
@@ -135,6 +140,7 @@ def test_programs_stay_within_the_small_memories() -> None:
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(0.5)
 def test_external_memory_is_shared() -> None:
     """Loads and stores of all tiles come one after the other, whatever the units do."""
     cut = Cut(1, 4, 1, 1, (1, 1))
@@ -150,6 +156,7 @@ def test_external_memory_is_shared() -> None:
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(0.5)
 def test_weights_that_enter_row_by_row() -> None:
     """A39: a port of a sixteenth of the width: the same bytes, and planes of fewer pixels than rows
     take more cycles."""
@@ -163,6 +170,7 @@ def test_weights_that_enter_row_by_row() -> None:
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     "sizes",
     [

@@ -31,6 +31,8 @@ def shortcut(last: str, seed: int = 5) -> Builder:
     return build
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("last", ["heavy", "light"])
 def test_sums_run_behind_the_convolution_with_more_products(last: str) -> None:
     build = shortcut(last)
@@ -53,6 +55,7 @@ def test_chains_that_lead_elsewhere_stay() -> None:
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(0.5)
 def test_sums_end_in_one_requantisation() -> None:
     """Where that takes fewer cycles than shift, zero point and limits one after the other."""
     kinds = []

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.jit
 
 
 @pytest.mark.heavy
-@pytest.mark.sample(0.5)
+@pytest.mark.sample(0.25)
 def test_b11_packing_is_hidden_on_the_core() -> None:
     """B11: beside products; less than 2 % of a layer as those of BiRealNet-18, which packs the
     signs of its sums."""

@@ -116,6 +116,7 @@ def plain_walk(layer: Layer, tiling: Tiling) -> list[tuple[int, int, int]]:
     return [(a, b, c) for a, b, c in found]
 
 
+@pytest.mark.heavy
 def test_what_moves_between_steps() -> None:
     """A35, A37: which loop replaces which buffer, against a walk that looks at every content."""
     assert {name: [LOOPS[loop] for loop in loops] for name, loops in DEPENDS.items()} == {
@@ -185,7 +186,7 @@ def test_tiles_fit_half_of_the_buffers() -> None:
 
 
 @pytest.mark.heavy
-@pytest.mark.sample(3)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("seed", range(8))
 def test_search_finds_what_enumeration_finds(seed: int) -> None:
     """A38: all orders and sizes computed step by step, with and without the input held."""
@@ -211,7 +212,7 @@ def test_search_finds_what_enumeration_finds(seed: int) -> None:
 
 
 @pytest.mark.heavy
-@pytest.mark.sample(1)
+@pytest.mark.sample(0.5)
 @pytest.mark.parametrize("numbers", ["pairs", "int16"])
 @pytest.mark.parametrize("network", NETWORKS)
 def test_search_against_fixed_rules(network: str, numbers: str) -> None:

@@ -49,6 +49,7 @@ def test_resnet_8_on_one_core(data_dir: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(0.25)
 def test_mnist_8_on_one_core(data_dir: Path, tmp_path: Path) -> None:
     """At most 5,000 cycles were wanted. With pixels of two columns between the convolutions it is
     less; without, the products take 4,833 cycles, and what goes beyond them is little."""

@@ -143,6 +143,7 @@ def corners() -> Ints:
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(0.25)
 def test_a28_corners_and_random_triples_in_hardware() -> None:
     """A28: those of 10^6 are marked slow."""
     random = np.random.default_rng(1).integers(-128, 128, (20_000, 3))

@@ -33,7 +33,7 @@ FRAMES = 2
 
 
 @pytest.mark.heavy
-@pytest.mark.sample(1)
+@pytest.mark.sample(0.25)
 @pytest.mark.jit
 @pytest.mark.parametrize("seed", range(CHIPS))
 def test_chips_equal_the_simulator(seed: int) -> None:
@@ -50,7 +50,7 @@ def test_chips_equal_the_simulator(seed: int) -> None:
 
 
 @pytest.mark.heavy
-@pytest.mark.sample(1)
+@pytest.mark.sample(0.5)
 @pytest.mark.jit
 @pytest.mark.parametrize("seed", [0, 2])
 def test_contents_that_come_as_flits(seed: int) -> None:
@@ -105,6 +105,7 @@ def test_frames_that_a_flit_begins() -> None:
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(0.5)
 def test_weights_that_the_host_does_not_have_are_named() -> None:
     asks = Instruction("LOAD", "WSTREAM", 0, 0, {"words": 2, "host": 3})
     program = [int.from_bytes(encode(each), "little") for each in (asks, END)]
@@ -115,6 +116,7 @@ def test_weights_that_the_host_does_not_have_are_named() -> None:
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(0.25)
 def test_a_run_that_hangs_is_given_up() -> None:
     waits = Instruction("CTRL", "WAIT", 0, 0, {"stream": 2, "count": 1})
     program = [int.from_bytes(encode(each), "little") for each in (waits, END)]
@@ -147,6 +149,7 @@ def test_layouts_of_the_issue() -> None:
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(0.5)
 def test_differences_are_told() -> None:
     """What `first_difference` finds: a start, an end of a frame, a flit."""
     chip = random_chip(0)

@@ -51,7 +51,7 @@ def require_equal_three_ways(name: str, chunk: int) -> None:
 
 
 @pytest.mark.heavy
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 @pytest.mark.jit
 @pytest.mark.parametrize(("name", "chunk"), chunks(0, 1))
 def test_three_ways(name: str, chunk: int) -> None:
@@ -68,6 +68,7 @@ def test_three_ways_many_times(name: str, chunk: int) -> None:
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(0.5)
 def test_programs_have_all_instructions() -> None:
     """A thousand programs each time, and of each shape with all kinds of instructions but those
     that no other core is there for."""
@@ -89,7 +90,7 @@ def test_programs_have_all_instructions() -> None:
 
 
 @pytest.mark.heavy
-@pytest.mark.sample(1)
+@pytest.mark.sample(0.25)
 @pytest.mark.jit
 @pytest.mark.parametrize("name", ["tiny", "8x8"])
 def test_routers_that_are_busy(name: str) -> None:

@@ -274,6 +274,7 @@ def test_data_of_another_length_are_refused() -> None:
         decode_micro_ops(bytes(12), "f")
 
 
+@pytest.mark.heavy
 def test_arrays_refuse_what_single_decoders_refuse() -> None:
     """And nothing else: bits of good instructions are flipped at random."""
     random = Random(3)

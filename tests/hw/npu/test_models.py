@@ -41,7 +41,7 @@ def pooled() -> Builder:
 
 
 @pytest.mark.heavy
-@pytest.mark.sample(1)
+@pytest.mark.sample(0.25)
 @pytest.mark.jit
 @pytest.mark.parametrize("shape", [FOUR, NPU], ids=lambda shape: shape.name)
 @pytest.mark.parametrize("network", [pooled, lambda: residual(3, 10)], ids=["pooled", "residual"])
@@ -54,7 +54,7 @@ def test_small_networks(network: Any, shape: NpuShape) -> None:
 
 
 @pytest.mark.heavy
-@pytest.mark.sample(1)
+@pytest.mark.sample(0.5)
 @pytest.mark.jit
 @pytest.mark.parametrize(("what", "text"), [
     ("weights", "hardware: (INP|ACC|OUT|FM) differs in .* lanes"),

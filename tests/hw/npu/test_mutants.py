@@ -149,7 +149,7 @@ def test_faults_are_found(fault: Fault) -> None:
 
 
 @pytest.mark.heavy
-@pytest.mark.sample(0.5)
+@pytest.mark.sample(0.25)
 @pytest.mark.jit
 def test_a_sound_core_is_not_at_fault() -> None:
     """As it is imported for faults; what its programs show is no fault of the import."""

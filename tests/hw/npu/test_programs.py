@@ -43,6 +43,7 @@ def micro_ops() -> list[MicroOp]:
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(0.5)
 def test_random_instructions_come_back_from_bits(instructions: list[Instruction]) -> None:
     data = encode_program(instructions)
     found = [decode(data[at : at + 16], "f") for at in range(0, len(data), 16)]
@@ -54,6 +55,7 @@ def test_random_instructions_come_back_from_bits(instructions: list[Instruction]
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(0.25)
 def test_random_programs_come_back_from_text(
     instructions: list[Instruction], micro_ops: list[MicroOp]
 ) -> None:

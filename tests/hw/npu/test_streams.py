@@ -101,7 +101,7 @@ def run(chip: MeshChip) -> tuple[NpuRun, HostSide]:
 
 
 @pytest.mark.heavy
-@pytest.mark.sample(1)
+@pytest.mark.sample(0.25)
 @pytest.mark.jit
 @pytest.mark.parametrize("places", [
     [(1, 0)], [(1, 0), (0, 0)], [(0, 0), (1, 1), (1, 0), (0, 1)],
@@ -117,7 +117,7 @@ def test_chains_of_cores(shape: NpuShape, places: list[Place]) -> None:
 
 
 @pytest.mark.heavy
-@pytest.mark.sample(1)
+@pytest.mark.sample(0.25)
 @pytest.mark.jit
 @pytest.mark.parametrize("cycles", [1, 7, 50])
 def test_slow_hosts(cycles: int) -> None:

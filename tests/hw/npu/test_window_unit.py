@@ -23,7 +23,7 @@ def fits(case: Case) -> bool:
 
 
 @pytest.mark.heavy
-@pytest.mark.sample(1)
+@pytest.mark.sample(0.5)
 @pytest.mark.jit
 @pytest.mark.parametrize("filters", [1, 3, 8])
 def test_c10_c12_random_windows_in_hardware(filters: int) -> None:

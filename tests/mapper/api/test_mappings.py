@@ -35,6 +35,7 @@ OPTIONS = ("--neurons-per-core", "4", "--threads", "1", "--memory", "300MiB", "-
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(0.5)
 def test_a_path_gives_what_run_gives(run: Run, folder: Path) -> None:
     path = random_network(folder / "net.bin", 50, 200)
     report = run("run", path, "--chip", "4x4", *OPTIONS, "-o", "run", "--json").json()
@@ -142,6 +143,7 @@ def skip_kernels() -> None:
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(0.25)
 def test_mappings_of_worker_processes(folder: Path, edges: tuple[Any, ...]) -> None:
     """They are whole, though the worker and its files are gone."""
     context = multiprocessing.get_context("spawn")
@@ -189,6 +191,7 @@ def test_importing_is_light() -> None:
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(0.25)
 def test_the_examples_of_the_docs(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("networkx")
     blocks = re.findall(r"```python\n(.*?)```", DOCS.read_text(), re.DOTALL)

@@ -33,6 +33,7 @@ def test_arrays(folder: Path, edges: tuple[Any, ...]) -> None:
     assert mapping.to_json()["network"]["path"] is None
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("form", ["arrays", "csr", "bsr", "networkx", "lists"])
 def test_every_form_is_the_same_network(
     form: str, folder: Path, edges: tuple[Any, ...], run: Run
@@ -160,6 +161,7 @@ def test_numbers_of_numpy_are_numbers(edges: tuple[Any, ...]) -> None:
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(0.5)
 def test_what_weights_are(folder: Path, edges: tuple[Any, ...]) -> None:
     """Weights of synapses leave the traffic to the rates, and are kept with their signs."""
     source, target, weight = edges

@@ -78,6 +78,7 @@ def contents(path: Path) -> list[Any]:
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(0.25)
 def test_one_flipped_byte_is_never_silent(folder: Path) -> None:
     """Each byte of the file in turn: an error, or (where nothing is said) the same network."""
     path = random_network(folder / "net.bin", 9, 30, block_size=5, sizes=[1, 2, 3] * 3)
@@ -98,6 +99,7 @@ def test_one_flipped_byte_is_never_silent(folder: Path) -> None:
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("flip", [1, 0x80])
 def test_one_flipped_byte_never_passes_or_crashes_verify(folder: Path, flip: int) -> None:
     from mapper.errors import CheckFailedError
@@ -112,6 +114,7 @@ def test_one_flipped_byte_never_passes_or_crashes_verify(folder: Path, flip: int
             assert str(path) in str(error)
 
 
+@pytest.mark.heavy
 def test_flipped_bytes_of_a_block_end_every_command(network: Path, fails: Fails) -> None:
     raw = network.read_bytes()
     with zipfile.ZipFile(network) as archive:

@@ -75,6 +75,7 @@ def test_a_chip_shows_its_host(run: Run, folder: Path, fails: Callable[..., str]
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(0.25)
 @pytest.mark.usefixtures("light_placement")
 @pytest.mark.jit
 def test_a_run_with_the_file_equals_one_with_the_name(run: Run, folder: Path) -> None:

@@ -54,6 +54,7 @@ def test_run_json(network: Path, run: Run) -> None:
         assert (int(mapping["width"]), int(mapping["height"])) == (4, 4)
 
 
+@pytest.mark.heavy
 def test_run_tables_and_default_folder(network: Path, run: Run) -> None:
     found = run("run", network, *CHIP)
     assert found.code == 0
@@ -64,6 +65,7 @@ def test_run_tables_and_default_folder(network: Path, run: Run) -> None:
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(0.5)
 def test_the_plan_is_shown_on_a_terminal_or_if_asked_to_be_verbose(
     network: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -89,6 +91,7 @@ def test_method_options_reach_the_settings(network: Path, run: Run) -> None:
         assert report["settings"][name.replace("-", "_")] == value
 
 
+@pytest.mark.heavy
 def test_cores_and_fill_are_options_of_run(network: Path, run: Run) -> None:
     def used(*words: str) -> tuple[int, float]:
         words = ("--chip", "4x4", "--neurons-per-core", "8", *words)

@@ -66,6 +66,7 @@ def out(model: Path, run: Run) -> Path:
     return Path("out")
 
 
+@pytest.mark.heavy
 def test_from_a_model_to_cores(out: Path, run: Run) -> None:
     names = sorted(path.name for path in out.iterdir())
     assert names == [
@@ -87,6 +88,7 @@ def test_from_a_model_to_cores(out: Path, run: Run) -> None:
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(0.5)
 def test_the_same_bytes_twice(out: Path, run: Run) -> None:
     options = ("--chip", "1x1", "--calibrate", "samples.npz", "-o", "again")
     assert run("compile", "small.onnx", *options).code == 0
@@ -95,6 +97,7 @@ def test_the_same_bytes_twice(out: Path, run: Run) -> None:
         assert ours[name] == others[name], name
 
 
+@pytest.mark.heavy
 def test_disassemble(out: Path, run: Run) -> None:
     text = run("disassemble", out / "core_0_0.npc").out
     assert text.startswith("LOAD.INP ")
@@ -102,6 +105,7 @@ def test_disassemble(out: Path, run: Run) -> None:
     assert ".micro_ops" in text
 
 
+@pytest.mark.heavy
 def test_keep_graphs_and_switches(model: Path, run: Run) -> None:
     options = ("--chip", "1x1", "--calibrate", "samples.npz", "--keep-graphs", "--scheme", "sym",
                "--per", "tensor", "--method", "mse", "--no-bias-correction", "--no-reuse",
@@ -116,6 +120,7 @@ def test_keep_graphs_and_switches(model: Path, run: Run) -> None:
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(0.5)
 def test_compare(model: Path, run: Run) -> None:
     found = run(
         "compile",
@@ -135,6 +140,7 @@ def test_compare(model: Path, run: Run) -> None:
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(0.25)
 def test_limits_that_no_attempt_reaches(model: Path, run: Run) -> None:
     options = ("--chip", "1x1", "--calibrate", "samples.npz", "--min-signal", "200")
     found = run("compile", "small.onnx", *options)
@@ -159,6 +165,7 @@ BAD = [
 ]
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(("options", "code", "text"), BAD)
 def test_bad_input(
     model: Path, fails: Callable[..., str], options: tuple[str, ...], code: int, text: str
@@ -167,6 +174,7 @@ def test_bad_input(
     assert text in fails("compile", "small.onnx", "--chip", "1x1", *options, code=code)
 
 
+@pytest.mark.heavy
 def test_not_a_compiled_folder(out: Path, run: Run, fails: Callable[..., str]) -> None:
     assert "name samples with --input" in fails("simulate", out, code=2)
     assert "name one folder" in fails("report", out, out, code=2)
@@ -174,6 +182,8 @@ def test_not_a_compiled_folder(out: Path, run: Run, fails: Callable[..., str]) -
     assert "is no compiled model" in fails("simulate", "empty", "--input", "samples.npz", code=2)
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("name", ["core_0_0.npc", "graph.npz", "macros.bin", "graph.json"])
 def test_damage_is_named(out: Path, fails: Callable[..., str], name: str) -> None:
     path = out / name
@@ -183,6 +193,8 @@ def test_damage_is_named(out: Path, fails: Callable[..., str], name: str) -> Non
     assert f"{path}: is not what was compiled" in fails("verify", out)
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(0.5)
 def test_damage_of_a_program_alone(out: Path, fails: Callable[..., str]) -> None:
     whole = (out / "core_0_0.npc").read_bytes()
     random = np.random.default_rng(1)
@@ -195,6 +207,7 @@ def test_damage_of_a_program_alone(out: Path, fails: Callable[..., str]) -> None
     assert "cut short" in fails("disassemble", "broken.npc")
 
 
+@pytest.mark.heavy
 def test_values_that_are_clipped_are_counted(out: Path, run: Run) -> None:
     x = np.zeros((2, 2, SIZE, SIZE), np.float32)
     x[0, 0, 0, :3] = 1e6, -1e6, 1e7
@@ -207,6 +220,7 @@ def test_values_that_are_clipped_are_counted(out: Path, run: Run) -> None:
     assert "outside" not in found.err
 
 
+@pytest.mark.heavy
 def test_work_of_the_host_between_layers(model: Path, run: Run) -> None:
     """A node that is kept on the host parts the programs in two functions."""
     samples = ("--calibrate", "samples.npz")
@@ -219,7 +233,7 @@ def test_work_of_the_host_between_layers(model: Path, run: Run) -> None:
 
 
 @pytest.mark.heavy
-@pytest.mark.sample(0.5)
+@pytest.mark.sample(0.25)
 def test_digits(data_dir: Path, run: Run) -> None:
     """A trained network keeps its accuracy."""
     models = data_dir / "models"

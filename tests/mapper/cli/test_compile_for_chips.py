@@ -148,6 +148,7 @@ def test_frames_by_two_ports(model: Path, run: Run) -> None:
     assert run("verify", "out").code == 0
 
 
+@pytest.mark.heavy
 @pytest.mark.usefixtures("light_placement")
 def test_neurons_are_mapped_as_without_an_npu(run: Run, folder: Path) -> None:
     random_network(folder / "net.bin", 50, 200)

@@ -141,7 +141,7 @@ def test_options_that_change_numbers(model: Path, run: Run, option: str) -> None
 
 
 @pytest.mark.heavy
-@pytest.mark.sample(1)
+@pytest.mark.sample(0.25)
 @pytest.mark.parametrize("option", SAME)
 def test_options_that_change_the_program_alone(model: Path, run: Run, option: str) -> None:
     given, beside = SAME[option]
@@ -155,6 +155,7 @@ def test_options_that_change_the_program_alone(model: Path, run: Run, option: st
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(0.25)
 def test_maps_of_their_own_take_more_memory(model: Path, run: Run) -> None:
     plain, other = compiled(run, *PLAIN), compiled(run, *PLAIN, "--no-reuse")
     used = [done.report["memories"]["feature"]["used"] for done in (plain, other)]
@@ -163,6 +164,7 @@ def test_maps_of_their_own_take_more_memory(model: Path, run: Run) -> None:
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(0.25)
 def test_axes_of_samples(model: Path, run: Run) -> None:
     plain = compiled(run, *PLAIN)
     other = compiled(run, *PLAIN, "--calibrate", "last.npy", "--layout", "nhwc", "-o", "other")
@@ -170,6 +172,7 @@ def test_axes_of_samples(model: Path, run: Run) -> None:
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(0.5)
 def test_graphs_and_listings_are_written_beside(model: Path, run: Run) -> None:
     found = compiled(run, *PLAIN, "--keep-graphs", "--emit", "loops,c", "--explain").files
     for name in ("graphs/integer.json", "loops/core_0_0.txt", "driver/driver.c", "explain.json"):

@@ -49,6 +49,8 @@ def test_c01_samples_to_verify_with(model: Path, run: Run) -> None:
     assert Path("out/core_0_0.npc").read_bytes() == Path("other/core_0_0.npc").read_bytes()
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(0.25)
 @pytest.mark.parametrize("method", ["minmax", "percentile", "mse", "entropy"])
 def test_a20_ranges_in_place_of_samples(model: Path, run: Run, method: str) -> None:
     """A20, R5.1: the same programs as with the samples, but for the correction of biases."""
@@ -102,6 +104,8 @@ def test_tables_without_samples_to_calibrate_with(
     assert rows[0]["signal"] is None
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(0.25)
 def test_bad_ranges_and_samples(model: Path, run: Run, fails: Callable[..., str]) -> None:
     """R13.1: one line, with file and field, and nothing left behind."""
     report_of(run, "--calibrate", "samples.npz")

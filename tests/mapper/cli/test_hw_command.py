@@ -89,6 +89,8 @@ def test_verilog_of_a_chip_is_accepted_by_yosys(run: Run, folder: Path) -> None:
     run_yosys(check, folder)
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(1)
 @yosys
 @pytest.mark.parametrize("chip", ["4x4", "1x3"])
 def test_verilog_of_a_mesh_is_accepted_by_yosys(chip: str, run: Run, folder: Path) -> None:
@@ -217,6 +219,7 @@ def test_cells_of_a_chip(run: Run) -> None:
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(0.25)
 @yosys
 def test_borders_are_ports(run: Run, folder: Path) -> None:
     arguments = ["--borders", "east", "west", "--machine", "8x2", "--axon-bits", "3"]

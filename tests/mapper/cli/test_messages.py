@@ -114,6 +114,7 @@ def test_run_says_which_page_to_open(run: Run, network: Path) -> None:
     assert ["open", "in", "a", "browser", str(Path("out/report.html"))] in lines
 
 
+@pytest.mark.heavy
 def test_classic_says_that_it_minimizes_other_hops(run: Run, network: Path) -> None:
     Path("chip.toml").write_text('width = 2\nheight = 2\ndelivery = "core"\n')
     words = ("run", network, "--preset", "classic", "--force", "-o", "out", "--chip")
@@ -124,6 +125,7 @@ def test_classic_says_that_it_minimizes_other_hops(run: Run, network: Path) -> N
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(0.5)
 @pytest.mark.skipif(os.name == "nt", reason="pipes close in another way")
 def test_a_closed_pipe_is_no_bad_input() -> None:
     for words in (("chips",), ("chips", "--json"), ("docs", "method")):

@@ -44,6 +44,7 @@ def test_help_is_light() -> None:
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(0.25)
 def test_as_a_program(network: Path) -> None:
     assert python("-m", "mapper", "--version").stdout == f"mapper {version()}\n"
     info = python("-m", "mapper", "info", "net.bin", "--json")
@@ -57,6 +58,7 @@ def test_as_a_program(network: Path) -> None:
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(0.5)
 def test_a_reader_that_leaves(network: Path) -> None:
     command = [sys.executable, "-m", "mapper", "info", "net.bin"]
     read, write = os.pipe()

@@ -149,7 +149,7 @@ FILES: list[tuple[str, Damage, tuple[str, ...]]] = [
 
 
 @pytest.mark.heavy
-@pytest.mark.sample(1)
+@pytest.mark.sample(0.5)
 @pytest.mark.parametrize(("name", "damage", "commands"), FILES, ids=[name for name, _, _ in FILES])
 def test_a_line_for_every_value(
     name: str, damage: Damage, commands: tuple[str, ...], folder: Path, run: Run

@@ -39,6 +39,7 @@ def test_import_with_rates(files: None, run: Run) -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.heavy
 @pytest.mark.jit
 @pytest.mark.parametrize("name", ["a.txt", "a.bin"])
 def test_run_with_rates(name: str, files: None, run: Run) -> None:

@@ -32,6 +32,7 @@ def network(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(0.25)
 def test_every_command(network: Path, folder: Path, run: Run) -> None:
     def both(*words: str | Path) -> None:
         told = []
@@ -109,6 +110,7 @@ def test_refused(network: Path, fails: Callable[..., str], monkeypatch: pytest.M
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(0.5)
 def test_nothing_is_loaded_without_an_address(network: Path) -> None:
     import subprocess
     import sys
@@ -145,6 +147,7 @@ def test_workers_read_it(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(0.25)
 def test_networks_in_several_files(folder: Path, run: Run, fails: Callable[..., str]) -> None:
     """From any source, taken by every command, with the results of the one file."""
     network = random_network(folder / "net.bin", 1200, 9000, block_size=64)

@@ -96,6 +96,7 @@ def test_bash_completes(folder: Path) -> None:
     assert complete("docs", "tut") == {"tutorial"}
 
 
+@pytest.mark.heavy
 def test_quiet_and_verbose(network: Path, run: Run) -> None:
     assert run("generate", "cortex", "other.bin", "--side", "9", "-q").err == ""
     assert "note: " in run("generate", "cortex", "other.bin", "--side", "9").err
@@ -122,7 +123,7 @@ def test_quiet_and_verbose_exclude_each_other(command: str, network: Path, run: 
 
 
 @pytest.mark.heavy
-@pytest.mark.sample(1)
+@pytest.mark.sample(0.5)
 @pytest.mark.parametrize("no_color", ["", "1"])
 def test_colours_of_a_terminal(no_color: str, network: Path) -> None:
     """On a terminal there are colours (of progress and tables), with NO_COLOR there are none."""

@@ -64,6 +64,7 @@ def test_exports_name_the_extra(
     assert message.endswith(f"pip install 'neuromapper[{extra}]'")
 
 
+@pytest.mark.heavy
 def test_all_else_works(folder: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     sources = [sample(folder, name) for name in SAMPLES if name not in NEEDS]
     random_network(folder / "net.bin", 9, 30)

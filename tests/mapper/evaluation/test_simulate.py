@@ -54,6 +54,7 @@ def edges_of(path: Path) -> list[tuple[int, int, int]]:
     return list(zip(source.tolist(), targets.tolist(), weights.tolist(), strict=True))
 
 
+@pytest.mark.heavy
 def test_the_result_is_printed_and_kept_in_the_report(out: Path, run: Run) -> None:
     before = json.loads((out / "report.json").read_text())
     found = run("simulate", out, *SHORT, "--json")
@@ -168,6 +169,7 @@ def test_packets_per_core_fan_out_there(
     assert offered.rate == traffic["connectivity"]
 
 
+@pytest.mark.heavy
 def test_units_and_scales(out: Path, run: Run) -> None:
     ticks = run("simulate", out, *SHORT, "--no-saturation", "--json").json()["tick_cycles"]
     options = ("--tick-cycles", str(ticks * 2), "--no-saturation", "--json")
@@ -183,6 +185,7 @@ def test_units_and_scales(out: Path, run: Run) -> None:
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("delivery", ["synapse", "core", "tree"])
 def test_without_packets_it_is_what_the_chip_sends(delivery: str, folder: Path, run: Run) -> None:
     write_network(folder / "net.bin", [(0, 1), (0, 2), (1, 3), (0, 3)], 4, [1, 1, 1, 1])
@@ -228,6 +231,7 @@ def test_a_load_above_saturation_is_told(folder: Path, run: Run) -> None:
     }  # fmt: skip
 
 
+@pytest.mark.heavy
 def test_no_traffic_and_a_single_core(folder: Path, run: Run) -> None:
     write_network(folder / "quiet.bin", [], 5)
     assert run("run", "quiet.bin", "--chip", "2x2", "-o", "quiet", "-q").code == 0
@@ -257,6 +261,7 @@ def test_neurons_that_were_split(folder: Path, run: Run) -> None:
     assert offered.rate == report["metrics"]["cut_weight"]
 
 
+@pytest.mark.heavy
 def test_bad_input(out: Path, run: Run, fails: Fails) -> None:
     heavy = fails("simulate", out, "--tick-cycles", "1")
     assert "at load scale 1 core " in heavy

@@ -83,7 +83,7 @@ def hardware() -> ChipSimulator:
 
 
 @pytest.mark.heavy
-@pytest.mark.sample(1)
+@pytest.mark.sample(0.25)
 @pytest.mark.jit  # ticks of six cores, cycle by cycle
 @pytest.mark.parametrize("seed", range(3))
 def test_spikes_and_cycles_of_the_amaranth_chip(seed: int) -> None:
@@ -157,7 +157,7 @@ def save_given(path: Path, neuron: list[int], tick: list[int]) -> Path:
 
 
 @pytest.mark.heavy
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 @pytest.mark.jit
 def test_a_spike_goes_round(out: Path, run: Run) -> None:
     """It comes to neuron 3 in tick 2, and on by one neuron in each tick; one comes too late."""
@@ -182,7 +182,7 @@ def test_a_spike_goes_round(out: Path, run: Run) -> None:
 
 
 @pytest.mark.heavy
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 @pytest.mark.jit
 def test_rates_are_fed_back(out: Path, run: Run) -> None:
     spikes = save_given(out.parent / "in.npz", [2], [0])
@@ -200,7 +200,7 @@ def test_rates_are_fed_back(out: Path, run: Run) -> None:
 
 
 @pytest.mark.heavy
-@pytest.mark.sample(3)
+@pytest.mark.sample(2)
 @pytest.mark.jit
 @pytest.mark.parametrize(
     ("neuron", "tick", "said"),
@@ -218,7 +218,7 @@ def test_bad_spikes(out: Path, fails: Fails, neuron: list[int], tick: list[int],
 
 
 @pytest.mark.heavy
-@pytest.mark.sample(3)
+@pytest.mark.sample(1)
 @pytest.mark.jit
 def test_other_faults(out: Path, fails: Fails) -> None:
     folder = out.parent

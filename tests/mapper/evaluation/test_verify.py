@@ -80,6 +80,8 @@ def test_a_moved_network(out: Path, run: Run, fails: Fails) -> None:
     assert run("verify", out, "--network", "elsewhere.bin").code == 0
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(0.25)
 def test_a_changed_mapping(out: Path, fails: Fails) -> None:
     def swap(core: Any) -> None:
         a, b = 0, int(np.flatnonzero(core != core[0])[3])
@@ -89,6 +91,7 @@ def test_a_changed_mapping(out: Path, fails: Fails) -> None:
     fails("verify", out)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
@@ -114,7 +117,7 @@ def test_mappings_of_other_shapes(out: Path, fails: Fails) -> None:
     assert "cannot be read" in fails("verify", out)
 
 
-@pytest.mark.sample(6)
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     "name",
     ["cut_weight", "cut_fraction", "hops_total", "hops_mean", "hops_max", "cores_used",
@@ -177,6 +180,7 @@ def test_work_beyond_measure_is_named(out: Path, run: Run, monkeypatch: pytest.M
     assert run("verify", out, "--json").json()["not_recomputed"] == ["congestion_max"]
 
 
+@pytest.mark.heavy
 @given(data=st.data(), width=st.integers(1, 5), height=st.integers(1, 4))
 def test_traffic_by_single_spikes(data: st.DataObject, width: int, height: int) -> None:
     """Links, trees and routers against routes that are walked core by core."""
@@ -269,6 +273,7 @@ def test_bits_of_the_memory_are_checked(out: Path, fails: Fails) -> None:
     assert f"uses {most} memory_bits of {most - 1}" in fails("verify", out)
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize(
     "change",
     [

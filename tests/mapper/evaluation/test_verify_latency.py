@@ -21,7 +21,7 @@ from tests.twins import link_traffic, mesh_routes
 
 
 @pytest.mark.heavy
-@pytest.mark.sample(0.5)
+@pytest.mark.sample(0.25)
 @settings(max_examples=300, deadline=None)
 @given(cases(), st.sampled_from([0.03, 0.3, 1.0]))
 def test_routers_and_latency(case: Case, tick: float) -> None:

@@ -78,6 +78,7 @@ def expected(
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(0.5)
 @settings(max_examples=150, deadline=None)
 @given(data=st.data())
 def test_whole_multiples_spike_as_real_numbers(data: st.DataObject) -> None:
@@ -100,6 +101,7 @@ def test_whole_multiples_spike_as_real_numbers(data: st.DataObject) -> None:
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(0.5)
 @settings(max_examples=150, deadline=None)
 @given(data=st.data())
 def test_rounded_numbers_fit_and_are_near(data: st.DataObject) -> None:

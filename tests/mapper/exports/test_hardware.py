@@ -41,6 +41,7 @@ def test_traffic_is_what_spikes(folder: Path) -> None:
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(0.5)
 @pytest.mark.usefixtures("light_placement")
 @pytest.mark.jit
 def test_mapped_by_the_command_and_run(folder: Path, run: Run) -> None:

@@ -206,6 +206,7 @@ def model(request: pytest.FixtureRequest, folder: Path) -> Iterator[Case]:
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(1)
 def test_the_same_spikes_everywhere(model: Case, run: Run) -> None:
     told = np.random.default_rng(9).random((TICKS, INPUTS)) < 0.4
     expected = model.run(told)
@@ -228,7 +229,7 @@ def test_the_same_spikes_everywhere(model: Case, run: Run) -> None:
 
 
 @pytest.mark.heavy
-@pytest.mark.sample(1)
+@pytest.mark.sample(0.25)
 def test_the_hardware_spikes_as_the_model(model: Case, run: Run) -> None:
     told = np.random.default_rng(10).random((TICKS, INPUTS)) < 0.4
     names = {"--tick-length": ("tick_length", 1.0), "--reset": ("reset", "subtract")}
@@ -243,6 +244,8 @@ def test_the_hardware_spikes_as_the_model(model: Case, run: Run) -> None:
         assert np.array_equal(from_amaranth(Path(out), shape, options, told), expected), chip
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(1)
 def test_a_graph_comes_back_as_it_was(model: Case, run: Run) -> None:
     """The NIR graph of a mapping has the weights, biases and parameters of the model."""
     words = ("--chip", "2x2", "--neurons-per-core", "8", "--preset", "fast", "-q")
@@ -353,6 +356,7 @@ def test_real_models(
             assert np.array_equal(short, expected[:AMARANTH_TICKS])
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("words", "code", "told"),
     [

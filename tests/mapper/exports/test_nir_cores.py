@@ -110,6 +110,7 @@ def test_back_again_nothing_changed(graph: Path, run: Run) -> None:
     assert nets[0] == nets[1]
 
 
+@pytest.mark.heavy
 def test_another_graph_is_refused(graph: Path, run: Run, fails: Fails) -> None:
     nodes = {"in": nir.Input({"input": np.array([5])}), "a": lif(5)}
     nir.write("other.nir", nir.NIRGraph(nodes | {"out": nir.Output({"output": np.array([5])})},
@@ -137,6 +138,7 @@ def test_what_an_import_loses_is_said(graph: Path, run: Run) -> None:
     assert f"{losses['weights_negative']:,} negative weights: absolute value used" in found.err
 
 
+@pytest.mark.heavy
 def test_real_graph(data_dir: Path, folder: Path, run: Run) -> None:
     graph = data_dir / "nir" / "braille_noDelay_bias_zero.nir"
     assert run("run", graph, "--chip", "4x2", "--neurons-per-core", "8", *FAST, "-o", "o").code == 0

@@ -75,6 +75,7 @@ def model(folder: Path, run: Run) -> Path:
     return folder / "out"
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("name", FORMATS)
 @pytest.mark.parametrize(
     ("source", "why"),
@@ -168,6 +169,7 @@ def test_spikes_above_is_at_the_threshold(threshold: float) -> None:
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(0.25)
 def test_sanafe_and_the_hardware_spike_alike(plain: Path, run: Run) -> None:
     """Potentials reach the threshold exactly: it is a spike in both, and not one tick later."""
     sanafe = pytest.importorskip("sanafe")

@@ -164,6 +164,7 @@ def test_jobs_that_do_not_begin(
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(0.25)
 @pytest.mark.jit
 def test_jobs_give_the_same_mapping(
     mapped: Mapped, command: Command, configured: Callable[..., None], tmp_path: Path,

@@ -105,7 +105,7 @@ class Listener(Watcher):
 
 
 @pytest.mark.heavy
-@pytest.mark.sample(1)
+@pytest.mark.sample(0.25)
 @pytest.mark.parametrize("stage", STAGES)
 def test_a_killed_worker_changes_nothing(mapped: Mapped, stage: str, tmp_path: Path) -> None:
     expected = mapped()
@@ -121,7 +121,7 @@ def test_a_killed_worker_changes_nothing(mapped: Mapped, stage: str, tmp_path: P
 
 
 @pytest.mark.heavy
-@pytest.mark.sample(0.5)
+@pytest.mark.sample(0.25)
 def test_a_worker_that_is_killed_while_all_is_scored(made: Made, tmp_path: Path) -> None:
     expected = made()
     with start_workers(Asked(2), tmp_path) as workers:
@@ -135,7 +135,7 @@ def test_a_worker_that_is_killed_while_all_is_scored(made: Made, tmp_path: Path)
 
 
 @pytest.mark.heavy
-@pytest.mark.sample(1)
+@pytest.mark.sample(0.25)
 @pytest.mark.parametrize(
     ("watcher", "levels"),
     [
@@ -233,6 +233,7 @@ def cluster(folder: Path, workers: int) -> Iterator[tuple[Path, list[subprocess.
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(0.25)
 def test_all_workers_gone(mapped: Mapped, tmp_path: Path) -> None:
     with (
         cluster(tmp_path, 1) as (file, (_, worker)),
@@ -279,7 +280,7 @@ def mapping_in(folder: Path) -> bytes:
 
 
 @pytest.mark.heavy
-@pytest.mark.sample(1)
+@pytest.mark.sample(0.25)
 @pytest.mark.parametrize(("stage", "again"), [*zip(STAGES, ("1", "3", None), strict=True)])
 def test_a_killed_driver_is_resumed(
     stage: str, again: str | None, network: Path, tmp_path: Path
@@ -356,7 +357,7 @@ def _processes_of(folder: Path) -> list[str]:
 
 
 @pytest.mark.heavy
-@pytest.mark.sample(1)
+@pytest.mark.sample(0.25)
 @pytest.mark.parametrize("stage", STAGES[:2])
 def test_a_killed_scheduler_leaves_a_run_to_resume(
     stage: str, network: Path, tmp_path: Path

@@ -120,7 +120,6 @@ def rows(tmp_path: Path) -> Iterator[Rows]:
 
 
 @pytest.mark.heavy
-@pytest.mark.sample(3)
 def test_results_come_in_the_order_of_the_chunks(fleet_over: FleetOver, rows: Rows) -> None:
     chunks = [5, 0, 11, 5, 3]
     visited: list[int] = []
@@ -332,7 +331,7 @@ def test_any_cut_splits_the_same_way(
 
 
 @pytest.mark.heavy
-@pytest.mark.sample(5)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("memory", [0, 1 << 20])
 @pytest.mark.parametrize("seed", range(8))
 def test_any_cut_sums_the_same_traffic(seed: int, memory: int, tmp_path: Path) -> None:

@@ -60,7 +60,7 @@ def workers(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 
 @pytest.mark.heavy
-@pytest.mark.sample(3)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("shuffle", [False, True])
 @pytest.mark.parametrize("spec", KINDS, ids=lambda spec: spec.kind)
 def test_the_same_bytes(spec: NetworkSpec, shuffle: bool, workers: Any, tmp_path: Path) -> None:
@@ -80,6 +80,8 @@ def test_memory_of_a_task(workers: Any) -> None:
     assert workers.task_memory(1 << 60) == limit // 2 // workers.threads()
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(0.25)
 @pytest.mark.parametrize("step", ["draw_runs", "encode_blocks"])
 def test_a_killed_worker_changes_nothing(step: str, tmp_path: Path) -> None:
     """What it has drawn or encoded is not there any more; nor what it is at."""
@@ -121,6 +123,8 @@ def test_a_range_that_kills_workers(tmp_path: Path, monkeypatch: pytest.MonkeyPa
             next(results)
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(0.5)
 @pytest.mark.parametrize("lost", ["worker", "scheduler"])
 def test_who_is_gone_is_told(lost: str, tmp_path: Path) -> None:
     with (
@@ -184,6 +188,8 @@ def test_bad_command_lines(fails: Callable[..., str]) -> None:
     assert "side is 1" in fails("generate", "cortex", "net.bin", "--side", "1", code=2)
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(0.25)
 @pytest.mark.parametrize(
     ("side", "largest", "where"),
     [("96", 100_000, f"/net.bin{FOLDER}"), ("192", 6_000_000, "net.bin: ")],
@@ -223,6 +229,8 @@ def stopped(folder: Path, number: signal.Signals, group: bool = False) -> tuple[
     return driver.returncode, told
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(0.25)
 @pytest.mark.parametrize("group", [False, True], ids=["driver", "terminal"])
 def test_an_interrupted_command_leaves_nothing(folder: Path, group: bool) -> None:
     expected = 130, "mapper generate: interrupted; nothing was kept\n"

@@ -87,6 +87,7 @@ def test_few_workers_get_it_from_the_driver(engine: StandIn, tmp_path: Path) -> 
     assert methods == {"each", "relay"}
 
 
+@pytest.mark.sample(13)
 @pytest.mark.parametrize("victim", range(7))
 @pytest.mark.parametrize("replaced", [True, False])
 def test_a_forwarder_is_lost(engine: StandIn, victim: int, replaced: bool) -> None:
@@ -178,7 +179,7 @@ def parts_and_loads(shard: Shard, chunk: Chunk) -> tuple[list[int], list[int]]:
 
 
 @pytest.mark.heavy
-@pytest.mark.sample(0.5)
+@pytest.mark.sample(0.25)
 @pytest.mark.jit
 def test_four_processes_pass_it_on(
     mapped: Mapped, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

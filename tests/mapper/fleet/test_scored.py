@@ -170,7 +170,7 @@ def test_who_is_about_to_end_is_not_stopped(
 
 
 @pytest.mark.heavy
-@pytest.mark.sample(0.5)
+@pytest.mark.sample(0.25)
 @pytest.mark.jit
 def test_a_run_is_scored_by_its_workers(made: Made, two_workers: Any) -> None:
     expected = made()

@@ -251,7 +251,7 @@ def test_a_worker_says_how_long_it_took(tmp_path: Path) -> None:
 
 
 @pytest.mark.heavy
-@pytest.mark.sample(0.5)
+@pytest.mark.sample(0.25)
 @pytest.mark.jit
 def test_shards_that_move_all_the_time_change_nothing(
     mapped: Mapped, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

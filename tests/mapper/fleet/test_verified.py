@@ -30,6 +30,7 @@ def result(network: Path, run: Run, tmp_path: Path) -> Path:
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(0.5)
 @pytest.mark.jit
 def test_verify_finds_the_same(result: Path, network: Path, two_workers: Any) -> None:
     assert verify_network(network, two_workers.ranges) == verify_network(network)
@@ -80,7 +81,7 @@ def test_an_array_goes_to_each_worker_once(two_workers: Any) -> None:
 
 
 @pytest.mark.heavy
-@pytest.mark.sample(1)
+@pytest.mark.sample(0.25)
 @pytest.mark.jit
 @pytest.mark.parametrize("what", ["network", "folder"])
 def test_the_command(what: str, result: Path, network: Path, run: Run) -> None:
@@ -99,7 +100,7 @@ def test_srun_is_not_for_verify(run: Run, tmp_path: Path) -> None:
 
 
 @pytest.mark.heavy
-@pytest.mark.sample(1)
+@pytest.mark.sample(0.25)
 @pytest.mark.jit
 @pytest.mark.parametrize("chip", [SMALL_CHIP, ("--chip", "6x6", "--neurons-per-core", "9")])
 def test_score_gives_the_same(chip: tuple[str, ...], result: Path, network: Path, run: Run) -> None:

@@ -96,7 +96,7 @@ def test_counted_bytes_are_those_that_connections_move(two_workers: Any, network
 
 
 @pytest.mark.heavy
-@pytest.mark.sample(1)
+@pytest.mark.sample(0.5)
 @pytest.mark.jit
 @pytest.mark.parametrize("levels", LEVELS)
 @pytest.mark.parametrize("network", [False, True], indirect=True, ids=["natural", "shuffled"])
@@ -122,7 +122,7 @@ def test_more_levels_of_clusters_are_the_same(
 
 
 @pytest.mark.heavy
-@pytest.mark.sample(1)
+@pytest.mark.sample(0.25)
 @pytest.mark.jit
 @pytest.mark.parametrize("count", [1, 3])
 @pytest.mark.parametrize("network", [False, True], indirect=True, ids=["natural", "shuffled"])
@@ -169,6 +169,7 @@ def test_a_network_that_workers_do_not_see(two_workers: Any, tmp_path: Path) -> 
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(0.25)
 @pytest.mark.jit
 def test_several_batches_of_blocks_give_the_same_mapping(
     mapped: Mapped, two_workers: Any, monkeypatch: pytest.MonkeyPatch
@@ -270,6 +271,7 @@ def test_without_the_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(0.25)
 @pytest.mark.jit
 def test_a_run_without_workers_loads_no_engine(tmp_path: Path) -> None:
     random_network(tmp_path / "net.bin", 40, 100)

@@ -49,7 +49,7 @@ def foretold_and_taken(
 
 
 @pytest.mark.heavy
-@pytest.mark.sample(1)
+@pytest.mark.sample(0.5)
 @pytest.mark.jit
 @pytest.mark.parametrize("shuffle", [False, True])
 @pytest.mark.parametrize("kind", SPECS)
@@ -61,6 +61,7 @@ def test_streamed_networks(kind: str, shuffle: bool, tmp_path: Path) -> None:
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(0.5)
 @pytest.mark.jit
 def test_a_sample_of_the_connections(tmp_path: Path) -> None:
     path = tmp_path / "net.bin"
@@ -71,7 +72,7 @@ def test_a_sample_of_the_connections(tmp_path: Path) -> None:
 
 
 @pytest.mark.heavy
-@pytest.mark.sample(1)
+@pytest.mark.sample(0.25)
 @pytest.mark.jit
 @pytest.mark.parametrize("levels", [False, True])
 def test_held_networks_keep_their_steps_alone(levels: bool, tmp_path: Path) -> None:

@@ -110,7 +110,8 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch, target: int) -> None:
         monkeypatch.setattr(module, "choose_block_size", choose)
 
 
-@pytest.mark.sample(12)
+@pytest.mark.heavy
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("seed", seeds(20, plain=4))
 def test_two_levels_are_those_of_one_process(
     seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -216,6 +217,7 @@ class Once:
                 self._act(address)
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize(("method", "call"), [("send", 1), ("send", 2), ("each", 1), ("each", 2)])
 @pytest.mark.parametrize("replaced", [True, False])
 def test_a_worker_is_lost_while_rows_are_made(

@@ -88,6 +88,7 @@ def test_price_and_distance(case: Case, seed: int) -> None:
         assert sum(_hop_cost(chunk, core, mesh.grid) for chunk in chunks) == expected
 
 
+@pytest.mark.heavy
 @pytest.mark.jit
 def test_levels_of_a_grid() -> None:
     """From the coarsest level, cut and put where the tiles are, down to a tiling of the sheet."""
@@ -171,7 +172,7 @@ def test_little_effort_has_fewer_starts(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 @pytest.mark.heavy
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 @CASES
 @pytest.mark.parametrize("seed", seeds(8, plain=2))
 def test_refinement(case: Case, seed: int, tmp_path: Path) -> None:
@@ -204,6 +205,7 @@ def test_refinement(case: Case, seed: int, tmp_path: Path) -> None:
         assert after <= before
 
 
+@pytest.mark.sample(41)
 @CASES
 @pytest.mark.parametrize("temperature", [0.0, 5.0])
 @pytest.mark.parametrize("seed", range(20))
@@ -237,6 +239,7 @@ def test_annealing(case: Case, seed: int, temperature: float) -> None:
     assert (members[found, place] == np.arange(core.size))[~fixed].all()
 
 
+@pytest.mark.sample(10)
 @CASES
 @pytest.mark.parametrize("seed", seeds(6, plain=2))
 def test_chains(case: Case, seed: int) -> None:

@@ -146,7 +146,7 @@ def mapped(path: Path, folder: Path, settings: Settings) -> tuple[list[int], int
 
 
 @pytest.mark.heavy
-@pytest.mark.sample(1)
+@pytest.mark.sample(0.25)
 @pytest.mark.jit
 @pytest.mark.parametrize("name", ["fast", "default", "strong"])
 @pytest.mark.parametrize("undirected", [False, True])

@@ -147,6 +147,7 @@ def test_some_targets_stand_for_all(seed: int, delivery: str) -> None:
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(1)
 @pytest.mark.jit
 @pytest.mark.parametrize("streamed", [False, True])
 def test_large_networks_are_refined_by_some_targets(
@@ -179,7 +180,7 @@ def test_no_nets() -> None:
 
 
 @pytest.mark.heavy
-@pytest.mark.sample(1)
+@pytest.mark.sample(0.25)
 @pytest.mark.jit
 @pytest.mark.parametrize("delivery", DELIVERIES)
 def test_a_run_has_shorter_ticks_on_more_cores(folder: Path, delivery: str) -> None:
@@ -195,7 +196,7 @@ def test_a_run_has_shorter_ticks_on_more_cores(folder: Path, delivery: str) -> N
 
 
 @pytest.mark.heavy
-@pytest.mark.sample(1)
+@pytest.mark.sample(0.25)
 @pytest.mark.jit
 @pytest.mark.parametrize(
     ("objective", "preset"),

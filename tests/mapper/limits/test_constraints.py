@@ -121,7 +121,7 @@ def test_cells_of_parts_with_pins(seed: int) -> None:
 
 
 @pytest.mark.heavy
-@pytest.mark.sample(4)
+@pytest.mark.sample(1)
 @pytest.mark.jit
 @pytest.mark.parametrize("preset", ["fast", "default", "strong", "classic"])
 @pytest.mark.parametrize("watched", [True, False])

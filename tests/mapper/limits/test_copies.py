@@ -31,6 +31,7 @@ def slots(core: np.ndarray, network: Path) -> np.ndarray:
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(0.25)
 def test_copies_are_neurons_of_their_core(
     folder: Path, run: Run, fails: Callable[..., str]
 ) -> None:
@@ -57,6 +58,7 @@ def test_copies_are_neurons_of_their_core(
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(0.5)
 def test_a_neuron_of_one_target_takes_no_copy(folder: Path, run: Run) -> None:
     """A ring of 64 neurons fills four cores: each reaches one core, its own or the next."""
     write_network(folder / "ring.bin", [(n, (n + 1) % 64) for n in range(64)], 64)

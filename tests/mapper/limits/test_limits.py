@@ -309,7 +309,7 @@ def mapped(path: Path, chip: Chip, folder: Path, name: str, seed: int = 0) -> ND
 
 
 @pytest.mark.heavy
-@pytest.mark.sample(3)
+@pytest.mark.sample(1)
 @pytest.mark.jit
 @pytest.mark.parametrize("name", ["fast", "default", "strong", "classic"])
 def test_runs_keep_all_four_limits(name: str, folder: Path) -> None:

@@ -118,7 +118,7 @@ def limits(*more: str) -> tuple[str, ...]:
 
 
 @pytest.mark.heavy
-@pytest.mark.sample(4)
+@pytest.mark.sample(1)
 @pytest.mark.jit
 @pytest.mark.parametrize("preset", ["fast", "default", "strong", "classic"])
 @pytest.mark.parametrize("rates", [False, True])
@@ -180,7 +180,7 @@ def swap_cores(arrays: dict[str, Any]) -> None:
     core[[0, other]] = core[[other, 0]]
 
 
-@pytest.mark.sample(7)
+@pytest.mark.sample(3)
 @pytest.mark.jit
 @pytest.mark.parametrize(
     ("change", "said"),
@@ -217,6 +217,7 @@ def test_tables_that_were_tampered_with(
     assert said in wrong.err
 
 
+@pytest.mark.heavy
 @pytest.mark.jit
 def test_without_need_nothing_changes(folder: Path, run: Run) -> None:
     hubs(folder / "net.bin", 2)

@@ -99,6 +99,8 @@ def settled(step: Step, threads: int = 1) -> tuple[np.ndarray, np.ndarray, int]:
     return labels.cluster, held, moved
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(0.5)
 @settings(deadline=None)  # the first call compiles
 @given(some_steps(), st.integers(1, 4))
 def test_wishes_are_settled_together(step: Step, threads: int) -> None:

@@ -75,6 +75,7 @@ def partitioned(
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(1)
 @pytest.mark.jit
 @pytest.mark.parametrize("count", BY_LEVELS)
 def test_threads_change_nothing(count: int, tmp_path: Path) -> None:
@@ -90,6 +91,8 @@ def test_threads_change_nothing(count: int, tmp_path: Path) -> None:
     assert found[0] == found[1] == found[2]
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(0.5)
 @pytest.mark.jit
 def test_levels_cost_no_quality(tmp_path: Path) -> None:
     cuts = {
@@ -111,7 +114,7 @@ class Killed(Checkpoint):
 
 
 @pytest.mark.heavy
-@pytest.mark.sample(3)
+@pytest.mark.sample(1)
 @pytest.mark.jit
 @pytest.mark.parametrize("step", ["cluster 1", "cluster 2", "blocks", "refine 4.0"])
 def test_a_run_that_was_killed_between_levels_goes_on_to_the_same_end(
@@ -141,6 +144,7 @@ def network_of(context: Context, folder: Path) -> tuple[Level, Scratch]:
     return Level(rows, cluster, int(cluster.max()) + 1), scratch
 
 
+@pytest.mark.heavy
 @pytest.mark.jit
 def test_levels_end_where_blocks_would_have_too_few_clusters(
     context: Context, tmp_path: Path

@@ -179,14 +179,15 @@ def runs() -> Iterator[Any]:
             yield pytest.param(shape, name, id=f"{label}-{name}", marks=marks)
 
 
-@pytest.mark.sample(15)
+@pytest.mark.sample(6)
 @pytest.mark.parametrize(("shape", "name"), [*runs()])
 def test_every_mapping_is_valid(shape: Shape, name: str, folder: Path) -> None:
     path, chip = shape(folder)
     mapped(path, chip, folder / "out", name)
 
 
-@pytest.mark.sample(5)
+@pytest.mark.heavy
+@pytest.mark.sample(2)
 @pytest.mark.jit
 @pytest.mark.parametrize("shape", [random, sized, star], ids=["random", "sized", "star"])
 def test_a_seed_decides_whatever_the_threads(shape: Shape, folder: Path) -> None:

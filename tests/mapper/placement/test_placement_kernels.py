@@ -362,7 +362,7 @@ def test_areas_hold_components(seed: int, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @pytest.mark.heavy
-@pytest.mark.sample(1)
+@pytest.mark.sample(0.5)
 @pytest.mark.parametrize("effort", ["fast", "default", "strong"])
 @pytest.mark.jit
 def test_threads_do_not_matter(effort: str) -> None:

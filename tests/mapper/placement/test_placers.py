@@ -154,7 +154,7 @@ def check(groups: Subgraph, region: Region, usable: NDArray[np.bool_], places: P
     assert region.usable[y - region.y, x - region.x].all()
 
 
-@pytest.mark.sample(68)
+@pytest.mark.sample(35)
 @every_placer
 @every_chip
 @pytest.mark.parametrize(
@@ -169,7 +169,8 @@ def test_every_group_gets_a_core_of_its_own(
     check(groups, region, usable, place(groups, region, usable, np.random.default_rng(0)))
 
 
-@pytest.mark.sample(29)
+@pytest.mark.heavy
+@pytest.mark.sample(15)
 @pytest.mark.jit
 @every_placer
 @every_chip
@@ -182,7 +183,7 @@ def test_a_seed_decides(place: Placer, usable: NDArray[np.bool_]) -> None:
         assert np.array_equal(a, b)
 
 
-@pytest.mark.sample(36)
+@pytest.mark.sample(15)
 @every_placer
 @pytest.mark.parametrize("seed", [1, 2, 4, 5])
 def test_machines(place: Placer, seed: int) -> None:
@@ -247,7 +248,7 @@ def test_dense_layers(place: Placer, usable: NDArray[np.bool_]) -> None:
 
 
 @pytest.mark.heavy
-@pytest.mark.sample(3)
+@pytest.mark.sample(1)
 @pytest.mark.jit
 @every_placer
 def test_thousands_of_groups_in_several_components(place: Placer) -> None:

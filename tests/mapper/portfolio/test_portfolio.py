@@ -44,6 +44,7 @@ def runs_in(folder: Path) -> list[Any]:
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(0.5)
 def test_every_run_is_the_single_run(run: Run, network: Path) -> None:
     found = run("run", network, *FAST, "--seeds", "1..3", "-o", "many", "--json")
     assert found.code == 0
@@ -92,6 +93,7 @@ def compiled_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(processes.subprocess, "Popen", start)
 
 
+@pytest.mark.heavy
 def test_an_import_is_shared(run: Run, folder: Path) -> None:
     lines = [f"{i} {(i * 7 + 3) % 60}\n{i} {(i * 11 + 5) % 60}\n" for i in range(60)]
     (folder / "net.txt").write_text("".join(lines))
@@ -110,6 +112,7 @@ def test_an_import_is_shared(run: Run, folder: Path) -> None:
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(0.5)
 def test_losers_are_dropped(run: Run, network: Path) -> None:
     assert run("run", network, *FAST, "--seeds", "1..4", "-o", "all").code == 0
     line = ("run", network, *FAST, "--seeds", "1..4", "-o", "kept", "--keep", "best", "--json")
@@ -127,6 +130,7 @@ def test_losers_are_dropped(run: Run, network: Path) -> None:
     assert tree(Path("kept")).keys() == before
 
 
+@pytest.mark.heavy
 def test_one_fails_and_the_others_go_on(
     run: Run, network: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -163,6 +167,7 @@ def test_all_fail_alike(run: Run, network: Path) -> None:
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(0.5)
 def test_interrupted_and_resumed(run: Run, network: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     line = ("run", network, *FAST, "-q", "--json")
     assert run(*line, "--seeds", "1..4", "-o", "whole").code == 0
@@ -202,6 +207,7 @@ def test_other_seeds_join_what_is_resumed(run: Run, network: Path) -> None:
     assert 'was started with preset "fast", now it is "default"' in wrong.err
 
 
+@pytest.mark.heavy
 def test_what_is_refused(fails: Callable[..., str], run: Run, network: Path) -> None:
     line = ("run", network, *FAST)
     assert fails(*line, "--seeds", "3..1", code=2).endswith("3..1 is empty; give 1..3")
@@ -230,6 +236,7 @@ def test_what_is_refused(fails: Callable[..., str], run: Run, network: Path) -> 
     )
 
 
+@pytest.mark.heavy
 def test_force_begins_anew(run: Run, network: Path) -> None:
     line = ("run", network, *FAST, "-o", "out", "-q")
     assert run(*line, "--seeds", "1,2").code == 0
@@ -240,6 +247,7 @@ def test_force_begins_anew(run: Run, network: Path) -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.heavy
 def test_the_best_does_not_depend_on_who_is_first(
     run: Run, network: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -270,7 +278,7 @@ def children_of(pid: int) -> list[int]:
 
 
 @pytest.mark.heavy
-@pytest.mark.sample(0.5)
+@pytest.mark.sample(0.25)
 def test_a_killed_process_is_replaced(
     run: Run, network: Path, monkeypatch: pytest.MonkeyPatch, compiled_elsewhere: None
 ) -> None:
@@ -304,7 +312,7 @@ def test_a_killed_process_is_replaced(
 
 
 @pytest.mark.heavy
-@pytest.mark.sample(1)
+@pytest.mark.sample(0.25)
 @pytest.mark.parametrize("sign", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_the_end_of_the_command_is_that_of_its_processes(
     network: Path, sign: int, run: Run

@@ -87,6 +87,7 @@ def test_files_that_are_none(fails: Callable[..., str], folder: Path) -> None:
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(0.5)
 @pytest.mark.jit
 def test_rows_are_runs(run: Run, folder: Path) -> None:
     random_network(folder / "net.bin", 100, 500)
@@ -123,6 +124,7 @@ def test_rows_are_runs(run: Run, folder: Path) -> None:
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(0.25)
 @pytest.mark.jit
 def test_resumed(run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     random_network(folder / "net.bin", 100, 500)

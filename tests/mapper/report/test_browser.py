@@ -246,7 +246,6 @@ def test_hostile_names(folder: Path, open_page: Open) -> None:
 
 
 @pytest.mark.heavy
-@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("make", "chip"),
     [

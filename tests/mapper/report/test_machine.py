@@ -21,6 +21,7 @@ from tests.chipsim.strategies import Case, cases
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(0.5)
 @settings(max_examples=100, deadline=None)
 @given(cases(always=True))
 def test_what_leaves_chips_is_what_crosses(case: Case) -> None:
@@ -43,6 +44,7 @@ def test_ends_of_a_line_of_chips() -> None:
     assert ends(Chip("flat", 6, 2), links) == []
 
 
+@pytest.mark.heavy
 def test_the_page_draws_them() -> None:
     parts = Block(2, 1, 0.0), Block(4, 2, 9.0, 0.5), Block(4, 4, 30.0)
     chip = Chip("c", 8, 4, machine=Machine(8, 4, "x", (1.0, 1.0), *parts))

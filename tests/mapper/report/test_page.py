@@ -301,6 +301,7 @@ def test_a_template_may_not_name_what_is_missing() -> None:
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(0.5)
 def test_only_a_page_needs_itstemplates() -> None:
     code = "import sys, mapper.cli.main, mapper.report.make; sys.exit('jinja2' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

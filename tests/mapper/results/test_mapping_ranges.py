@@ -230,6 +230,7 @@ def both(folder: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> tuple[Path,
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(0.5)
 @pytest.mark.jit
 @pytest.mark.usefixtures("light_placement")
 def test_commands_take_both(both: tuple[Path, Path], run: Run) -> None:
@@ -270,6 +271,7 @@ def test_commands_take_both(both: tuple[Path, Path], run: Run) -> None:
         assert told.code == 0, told.err
 
 
+@pytest.mark.heavy
 @pytest.mark.jit
 @pytest.mark.usefixtures("light_placement")
 def test_split_neurons_and_python(folder: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

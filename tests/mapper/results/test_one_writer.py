@@ -34,7 +34,7 @@ def files(folder: Path, run: Run) -> Path:
     return folder
 
 
-@pytest.mark.sample(8)
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("output", "command"),
     [
@@ -68,6 +68,7 @@ def test_while_another_process_writes(
     assert said.endswith("; wait for it, or name another output")
 
 
+@pytest.mark.heavy
 def test_readers_do_not_mind(files: Path, run: Run) -> None:
     with held_elsewhere(files / "out"), held_elsewhere(files / "net.bin"):
         for command in (

@@ -148,7 +148,7 @@ def test_killed_at_every_call(first: int, before: bool, exchanges: bool, folder:
 
 
 @pytest.mark.heavy
-@pytest.mark.sample(1)
+@pytest.mark.sample(0.25)
 @needs_fork
 def test_killed_while_it_puts_things_right(exchanges: bool, folder: Path) -> None:
     """A command that ends what a killed one had begun may be killed as well."""
@@ -220,7 +220,7 @@ def test_a_damaged_note_of_the_run(content: bytes, folder: Path) -> None:
 
 
 @pytest.mark.heavy
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 @needs_fork
 @pytest.mark.parametrize("content", [b"", b"\0" * 20, b"7", b'{"folder": 1}', b'{"folder": "1"}'])
 def test_a_damaged_mark_of_the_end(content: bytes, exchanges: bool, folder: Path) -> None:

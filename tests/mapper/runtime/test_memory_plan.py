@@ -111,6 +111,7 @@ def test_hundred_million_neurons_fit_eighty_bytes_each(name: str, path: Path) ->
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(0.5)
 def test_names_of_neurons_count(path: Path) -> None:
     """They are in memory whatever a stage does; few of them are lost in what Python takes."""
 

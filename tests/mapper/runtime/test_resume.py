@@ -45,7 +45,7 @@ def result(output: Path) -> tuple[bytes, Any, Any]:
 
 
 @pytest.mark.heavy
-@pytest.mark.sample(1)
+@pytest.mark.sample(0.5)
 @pytest.mark.usefixtures("light_placement")  # it is a step like the others, as it lasts
 @pytest.mark.parametrize(
     ("method", "least"),
@@ -90,6 +90,7 @@ def test_ending_behind_every_step(
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(0.5)
 @pytest.mark.usefixtures("light_placement")
 def test_ending_while_results_are_written(
     network: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
@@ -147,6 +148,7 @@ def test_kill_at_many_moments(network: Path, folder: Path, some: Some) -> None:
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(0.5)
 def test_other_settings_are_refused(
     network: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -169,6 +171,7 @@ def test_other_settings_are_refused(
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(0.5)
 def test_nothing_to_resume(network: Path, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(network, folder / "out", "--resume") == 0  # a new run
     first = json.loads(capsys.readouterr().out)
@@ -188,6 +191,7 @@ def test_nothing_to_resume(network: Path, folder: Path, capsys: pytest.CaptureFi
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(0.5)
 def test_without_resume_an_earlier_run_goes(
     network: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

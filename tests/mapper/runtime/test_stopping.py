@@ -84,7 +84,7 @@ def heard() -> Iterator[None]:
 
 
 @pytest.mark.heavy
-@pytest.mark.sample(3)
+@pytest.mark.sample(1)
 @pytest.mark.jit
 @pytest.mark.usefixtures("light_placement")
 @pytest.mark.parametrize("way", WAYS)
@@ -152,7 +152,7 @@ def test_nothing_is_written_above_a_limit(
 
 
 @pytest.mark.heavy
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 @pytest.mark.jit
 @pytest.mark.usefixtures("light_placement")
 @pytest.mark.parametrize("preset", ["fast", "default", "classic"])
@@ -309,7 +309,7 @@ setattr(import_module(module), name, hang)
 
 
 @pytest.mark.heavy
-@pytest.mark.sample(1)
+@pytest.mark.sample(0.5)
 @pytest.mark.jit
 @pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
 @pytest.mark.parametrize("sent", ["SIGINT", "SIGTERM"])

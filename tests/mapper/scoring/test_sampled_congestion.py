@@ -88,7 +88,7 @@ def test_scores_are_near(
 
 
 @pytest.mark.heavy
-@pytest.mark.sample(1)
+@pytest.mark.sample(0.25)
 @pytest.mark.usefixtures("small_limits")
 def test_workers_score_the_same(scored: Scored, run: Run) -> None:
     pytest.importorskip("distributed")
@@ -108,6 +108,7 @@ def result(folder: Path, run: Run, small_limits: None) -> Path:
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(0.25)
 def test_the_report_and_the_page_say_so(result: Path, run: Run) -> None:
     metrics = json.loads((result / "report.json").read_text())["metrics"]
     assert metrics["congestion"] == "sampled"
@@ -121,6 +122,7 @@ def test_the_report_and_the_page_say_so(result: Path, run: Run) -> None:
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(0.5)
 def test_verify_takes_a_sample(result: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(verify_traffic, "MOST_WORK", -1)  # all traffic is not followed here
     found = run("verify", result, "--json").json()

@@ -151,7 +151,7 @@ def reported(path: Path, settings: Settings, chip: Chip = CHIP) -> dict[str, Any
 
 
 @pytest.mark.heavy
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 @pytest.mark.jit
 @pytest.mark.parametrize("weights", ["whole", "real"])
 @pytest.mark.parametrize("way", WAYS)

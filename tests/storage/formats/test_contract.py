@@ -41,6 +41,8 @@ def test_every_format_has_a_sample() -> None:
     assert list(SAMPLES) == list(FORMATS)
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(15)
 @EVERY_SAMPLE
 def test_samples_are_read(name: str, sample: Sample, tmp_path: Path, out: Path) -> None:
     need(name)
@@ -54,7 +56,7 @@ def test_samples_are_read(name: str, sample: Sample, tmp_path: Path, out: Path) 
 
 
 @pytest.mark.heavy
-@pytest.mark.sample(1)
+@pytest.mark.sample(0.5)
 @EVERY_FORMAT
 def test_damage_ends_in_one_line(name: str, tmp_path: Path) -> None:
     """In a process with little memory to spare: cut off anywhere, bytes altered, gzipped too."""

@@ -75,6 +75,7 @@ def test_weight_that_the_user_names(converted: Convert) -> None:
         assert edges_of(path) == {(0, 1): weight}
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("kind", ["Graph", "DiGraph"])
 def test_as_networkx_writes_it(kind: str, tmp_path: Path) -> None:
     networkx = pytest.importorskip("networkx")

@@ -261,6 +261,7 @@ def test_damaged_parquet(refused: Refuse) -> None:
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(0.5)
 def test_altered_binaries(tmp_path: Path) -> None:
     """Whatever a changed byte does, it ends in a network or in one line."""
     contents = [sparse_npz(scipy.sparse.csr_array(random_matrix())), npz(source=LIST, target=LIST)]

@@ -66,6 +66,7 @@ def test_whole_numbers_beside_text_are_compacted_in_their_order(converted: Conve
 NAME = st.text("abcdeéß,;\"' 0189", min_size=1, max_size=4).map(str.strip).filter(bool)
 
 
+@pytest.mark.heavy
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.tuples(NAME, NAME, st.integers(0, 99)), min_size=1, max_size=30), st.booleans())
 def test_round_trip_of_any_names(

@@ -146,6 +146,7 @@ def test_graphs_in_graphs(nets: Nets) -> None:
     assert edges_of(net) == expected
 
 
+@pytest.mark.heavy
 def test_kinds_of_populations_and_their_sizes(nets: Nets) -> None:
     for kind, names in nirgraph.POPULATIONS.items():
         for shape in ((), (1,), (3, 1, 1), (3, 2, 4)):

@@ -127,6 +127,7 @@ def test_the_same_as_from_its_file(name: str, change: Callable[[Any], Any], tmp_
     both(nir_bytes(GRAPHS[name]()), tmp_path, change)
 
 
+@pytest.mark.heavy
 @pytest.mark.jit
 @pytest.mark.parametrize(
     "name", ["braille_noDelay_bias_zero.nir", "cnn_sinabs.nir", "lif_norse.nir"]

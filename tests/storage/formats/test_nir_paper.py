@@ -39,6 +39,7 @@ def counted(weight: Weights, size: int, pad: int, stride: int) -> int:
     return total
 
 
+@pytest.mark.heavy
 @pytest.mark.jit
 def test_the_convolutional_network(data_dir: Path, tmp_path: Path) -> None:
     net, arrays = imported(data_dir, "cnn_sinabs.nir", tmp_path)

@@ -122,6 +122,7 @@ def test_altered_bytes(tmp_path: Path) -> None:
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(0.5)
 @pytest.mark.jit
 def test_rgg_equals_its_metis_form(data_dir: Path, tmp_path: Path) -> None:
     folder = data_dir / "graphs"

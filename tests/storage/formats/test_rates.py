@@ -207,6 +207,8 @@ def write_spikes(path: Path, spikes: Spikes, units: str | None = "ms") -> None:
                 group["timestamps"].attrs["units"] = units
 
 
+@pytest.mark.heavy
+@pytest.mark.sample(0.5)
 @settings(max_examples=25, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 400), st.integers(0, 1)), min_size=1), st.booleans())
 def test_spikes(

@@ -126,6 +126,7 @@ def test_configuration(form: str, tmp_path: Path) -> None:
 ROW = st.tuples(st.integers(0, 4), st.integers(0, 4), st.integers(0, 2), st.integers(-9, 9))
 
 
+@pytest.mark.heavy
 @settings(max_examples=30, deadline=None)
 @given(st.lists(ROW, min_size=1, max_size=40), st.sets(st.integers(0, 2)), st.booleans())
 def test_round_trip(

@@ -91,7 +91,7 @@ def network(seed: int) -> Builder:
 
 
 @pytest.mark.heavy
-@pytest.mark.sample(3)
+@pytest.mark.sample(1)
 @pytest.mark.jit
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("shape", [SHAPE, SMALL], ids=lambda shape: shape.name)
@@ -170,6 +170,7 @@ def test_words_without_room_and_damaged_text() -> None:
         words_of_text(["x  END"], "here")
 
 
+@pytest.mark.heavy
 @pytest.mark.jit
 def test_verify_compares_a_listing_with_its_program(tmp_path: Path) -> None:
     made = compiled(network(3), SHAPE)
