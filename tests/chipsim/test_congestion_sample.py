@@ -121,6 +121,7 @@ def test_nothing_changes_up_to_the_limit(limit: str, monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(0.5)
 @settings(max_examples=50, deadline=None)
 @given(cases(), st.integers(0, 3))
 def test_what_is_looked_at_matches_twin(case: Case, near: int) -> None:

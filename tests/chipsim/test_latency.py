@@ -121,6 +121,7 @@ def random_flows(rng: np.random.Generator, nodes: int) -> Counter[tuple[int, int
     return flows
 
 
+@pytest.mark.sample(3)
 @pytest.mark.jit
 @pytest.mark.parametrize("busy", [0.1, 0.2, 0.4, 0.6])
 def test_mean_latency_is_that_of_the_simulator(busy: float) -> None:

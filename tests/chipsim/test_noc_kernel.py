@@ -41,7 +41,7 @@ def analytic(mesh: Mesh, source: Whole, target: Whole, weight: Whole) -> list[An
     return loads_of(route_flows(chip, *flows)[0]).tolist()
 
 
-@pytest.mark.sample(14)
+@pytest.mark.sample(9)
 @pytest.mark.parametrize("seed", range(60))
 def test_every_packet_arrives_when_the_twin_says(seed: int) -> None:
     rng = np.random.default_rng(seed)
@@ -61,7 +61,7 @@ def test_every_packet_arrives_when_the_twin_says(seed: int) -> None:
     assert sum(n for (_, _, port), n in twin.links.items() if port == LOCAL) == len(packets)
 
 
-@pytest.mark.sample(27)
+@pytest.mark.sample(18)
 @pytest.mark.parametrize("seed", range(60))
 def test_every_packet_arrives_when_the_twin_says_where_cores_share_routers(seed: int) -> None:
     rng = np.random.default_rng([seed, 2])
@@ -84,7 +84,7 @@ def test_every_packet_arrives_when_the_twin_says_where_cores_share_routers(seed:
 
 
 @pytest.mark.heavy
-@pytest.mark.sample(20)
+@pytest.mark.sample(13)
 @pytest.mark.parametrize("seed", range(90))
 def test_every_packet_arrives_when_the_twin_says_on_a_torus(seed: int) -> None:
     rng = np.random.default_rng([seed, 4])
@@ -123,7 +123,7 @@ def test_flits_on_a_torus_of_unequal_steps_go_as_the_scorer_says(seed: int) -> N
     assert np.array_equal(found.links, loads_of(route_flows(chip, *flows)[0]))
 
 
-@pytest.mark.sample(7)
+@pytest.mark.sample(4)
 @pytest.mark.jit
 @pytest.mark.parametrize("depth", [2, 4])
 @pytest.mark.parametrize("sides", [(8, 1), (1, 5), (5, 5), (3, 2), (2, 2)])
@@ -159,7 +159,7 @@ def test_without_its_bubble_a_ring_locks_up() -> None:
 
 
 @pytest.mark.heavy
-@pytest.mark.sample(12)
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("seed", range(60))
 def test_every_packet_arrives_when_the_twin_says_over_links_that_differ(seed: int) -> None:
     rng = np.random.default_rng([seed, 1])
@@ -304,7 +304,7 @@ def check_order(packets: tuple[Whole, Whole, Whole], delivered: Whole) -> None:
     assert (steps[same] > 0).all()
 
 
-@pytest.mark.sample(8)
+@pytest.mark.sample(5)
 @pytest.mark.jit
 @pytest.mark.parametrize("depth", [1, 4])
 @pytest.mark.parametrize("load", [0.05, 0.3, 0.45, 1.0])

@@ -229,6 +229,7 @@ def test_an_8x8_mesh_saturates_where_others_do(depth: int, reference: float) -> 
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(3)
 @pytest.mark.jit
 @pytest.mark.parametrize(("width", "height", "depth"), [(2, 2, 1), (3, 3, 1), (4, 3, 2), (1, 6, 1)])
 def test_saturated_meshes_do_not_lock_up(width: int, height: int, depth: int) -> None:

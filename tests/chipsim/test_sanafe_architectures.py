@@ -191,7 +191,7 @@ def test_tiles_that_differ(tmp_path: Path) -> None:
 
 
 @pytest.mark.heavy
-@pytest.mark.sample(14)
+@pytest.mark.sample(10)
 @pytest.mark.parametrize(
     ("change", "said"),
     [

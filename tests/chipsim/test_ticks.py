@@ -26,7 +26,7 @@ def ragged(lists: list[list[int]]) -> tuple[np.ndarray, np.ndarray]:
 
 
 @pytest.mark.heavy
-@pytest.mark.sample(13)
+@pytest.mark.sample(9)
 @pytest.mark.parametrize("seed", range(60))
 @pytest.mark.parametrize("tree", [False, True])
 def test_kernel_and_twin(seed: int, tree: bool) -> None:

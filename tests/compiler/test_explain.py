@@ -107,6 +107,7 @@ def test_explain_json_of_a_compiled_folder(folder: Path, run: Run) -> None:
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("name", ["squeezenet", "inception_v1", "densenet121"])
 def test_topologies_of_the_onnx_package(name: str) -> None:
     """Every node of models of 100 to 1,746 nodes: no weight is quantised."""

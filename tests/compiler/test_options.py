@@ -103,7 +103,7 @@ def test_b14_an_ablation_has_a_row_for_every_pass() -> None:
 
 
 @pytest.mark.heavy
-@pytest.mark.sample(0.25)
+@pytest.mark.sample(0.1)
 @pytest.mark.jit
 def test_n123_an_ablation_of_several_cores_has_placements() -> None:
     """Latency and period of every row, and of the placements beside the mapper's; a pass that the

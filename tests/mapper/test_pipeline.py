@@ -157,7 +157,7 @@ def test_axons_that_no_partition_keeps(folder: Path) -> None:
 
 
 @pytest.mark.heavy
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("block_size", [1, 7, 64])
 def test_a_seed_decides_whatever_the_threads_and_memory(
     block_size: int, folder: Path, monkeypatch: pytest.MonkeyPatch

@@ -63,7 +63,7 @@ def test_the_table_is_complete() -> None:
         assert preset(name) == found
 
 
-@pytest.mark.sample(33)
+@pytest.mark.sample(22)
 @pytest.mark.parametrize("name", tuning.METHOD)
 def test_options_and_python_say_the_same(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     setting = SETTINGS[name]
@@ -95,7 +95,7 @@ def test_old_options_are_those_there_were() -> None:
     assert tuning.settings_of(parsed("place", "--force-iterations", "7"), ("force_iterations",))
 
 
-@pytest.mark.sample(55)
+@pytest.mark.sample(36)
 @pytest.mark.parametrize("name", [name for name in SETTINGS if SETTINGS[name].kind is not str])
 @pytest.mark.parametrize(
     "text", ["x", "", "-1", "-1e5", "nan", "-nan", "inf", "-inf", "1e999", HUGE, "-" + HUGE, "1,5"]

@@ -70,7 +70,7 @@ def test_pack(raw: bytes, limit: int, count: int) -> None:
 
 
 @pytest.mark.heavy
-@pytest.mark.sample(1)
+@pytest.mark.sample(0.5)
 @pytest.mark.parametrize("count", [65534, 65535])
 def test_more_members_than_16_bits_count(count: int, tmp_path: Path) -> None:
     path = tmp_path / "many.zip"

@@ -59,6 +59,7 @@ def test_left_over_bytes() -> None:
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(0.5)
 @several
 @given(blocks())
 def test_block_round_trip(case: BlockCase) -> None:
@@ -80,6 +81,7 @@ def test_block_round_trip(case: BlockCase) -> None:
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(0.5)
 @several
 @given(blocks())
 def test_sizes_left_out(case: BlockCase) -> None:
@@ -98,6 +100,7 @@ likely = st.lists(st.one_of(st.integers(0, 15), st.integers(0, 255)), max_size=4
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(0.5)
 @settings(max_examples=300, deadline=None)
 @given(likely, st.integers(0, 5), st.integers(1, 24), st.integers(0, 90))
 @example(bytes([40]) + bytes([12, 1] * 40), 0, 81, 81)  # more connections than room was made for

@@ -70,6 +70,7 @@ def test_every_truncation(network: Path) -> None:
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(1)
 def test_bytes_cut_out_or_put_in(network: Path) -> None:
     """Moved content is noticed, or found again where the archive says."""
     good, expected = network.read_bytes(), everything(network)

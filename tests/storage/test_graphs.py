@@ -81,6 +81,7 @@ def undirected(request: pytest.FixtureRequest) -> bool:
     return request.param
 
 
+@pytest.mark.sample(28)
 @pytest.mark.parametrize(("vertices", "count", "block_size"), SHAPES)
 def test_same_blocks_in_any_order(
     vertices: int,

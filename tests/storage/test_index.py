@@ -103,7 +103,7 @@ def archive(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 
 
 @pytest.mark.heavy
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("mask", [0x01, 0x80, 0xFF])
 def test_every_flipped_byte(mask: int, archive: Path) -> None:
     """The same members, or an error as well."""

@@ -25,6 +25,7 @@ several = settings(max_examples=60, deadline=None)
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(0.5)
 @several
 @given(networks())
 def test_write_then_read(case: NetCase) -> None:
@@ -53,6 +54,7 @@ def test_write_then_read(case: NetCase) -> None:
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(0.5)
 @several
 @given(networks(), st.randoms(use_true_random=False), st.integers(1, 30))
 def test_order_of_edges_leaves_no_trace(
@@ -127,6 +129,7 @@ def test_labels_that_run_out(tmp_path: Path) -> None:
         writer.finish()
 
 
+@pytest.mark.sample(26)
 @pytest.mark.parametrize(
     ("change", "message"),
     [

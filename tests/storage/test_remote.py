@@ -147,7 +147,7 @@ def test_a_web_server(network: Path, web: WebServer, monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.heavy
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("failure", [500, 503, 0])
 def test_a_range_that_fails_once(failure: int, network: Path, web: WebServer) -> None:
     web.objects["/net.bin"] = network.read_bytes()

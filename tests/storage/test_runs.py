@@ -166,6 +166,7 @@ WEIGHTS: dict[str, Any] = {
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("memory", [0, 1 << 20], ids=["disk", "memory"])
 @pytest.mark.parametrize("kind", WEIGHTS)
 def test_store_of_runs(kind: str, memory: int, tmp_path: Path) -> None:
@@ -219,7 +220,7 @@ def test_ranges_and_allowance(threads: int, memory: int, tmp_path: Path) -> None
 
 
 @pytest.mark.heavy
-@pytest.mark.sample(3)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("held", [0, 9])
 @pytest.mark.parametrize("memory", [1, 1 << 22])
 def test_runs_that_others_read(

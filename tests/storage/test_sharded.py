@@ -60,6 +60,7 @@ def everything(path: Path) -> Any:
         )
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("count", [1, 2, 3, 7, 23, 1000])
 def test_cut_and_joined(count: int, network: Path, tmp_path: Path) -> None:
     folder, back = tmp_path / "net.shards", tmp_path / "back.bin"

@@ -62,6 +62,7 @@ def test_weights_of_synapses_are_for_one_file(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.sample(3)
 @small
 def test_files_that_are_generated(
     spec: NetworkSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

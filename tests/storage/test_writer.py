@@ -148,7 +148,7 @@ def limit_files() -> Iterator[Callable[[int], None]]:
 
 
 @pytest.mark.heavy
-@pytest.mark.sample(8)
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("memory", [1, 1 << 20], ids=["runs", "no runs"])
 @pytest.mark.parametrize("length", [0, 1, 1000, 9000, 15000])
 def test_full_disk(

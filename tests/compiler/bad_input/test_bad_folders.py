@@ -77,7 +77,7 @@ MANIFESTS: list[tuple[Callable[[dict[str, Any]], object], str]] = [
 ]
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(("change", "says"), MANIFESTS)
 def test_manifests(
     out: Path, fails: Callable[..., str], change: Callable[[dict[str, Any]], object], says: str

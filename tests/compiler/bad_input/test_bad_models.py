@@ -31,7 +31,7 @@ def test_the_list_is_long() -> None:
 
 
 @pytest.mark.heavy
-@pytest.mark.sample(30)
+@pytest.mark.sample(20)
 @pytest.mark.parametrize("case", CASES, ids=[one.name for one in CASES])
 def test_one_line(case: Case, folder: Path, fails: Callable[..., str]) -> None:
     it = good()
@@ -136,7 +136,7 @@ ODD = [
 
 
 @pytest.mark.heavy
-@pytest.mark.sample(3)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(("change", "codes"), ODD, ids=[one.__name__ for one, _ in ODD])
 def test_odd_models_compile_or_say_why(
     change: Callable[[Good], Any], codes: tuple[int, ...], folder: Path, run: Run

@@ -58,7 +58,7 @@ def chain(
 
 
 @pytest.mark.heavy
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("shape", [SHAPE, SMALL, FOUR], ids=lambda shape: shape.name)
 @pytest.mark.parametrize("channels", [1, 16, 43, 128, 147])
 def test_b03_layers_of_bits(channels: int, shape: NpuShape) -> None:
@@ -73,7 +73,7 @@ def test_b03_layers_of_bits(channels: int, shape: NpuShape) -> None:
     assert set(layers) == {"INT8", "BINARY"}
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("seed", range(6))
 def test_windows_of_all_sorts_over_bits(seed: int) -> None:
     random = np.random.default_rng(seed)

@@ -157,6 +157,7 @@ def test_random_programs_leave_the_memories_of_the_simulator(name: str, tmp_path
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(0.5)
 @needs_cc
 def test_a_wait_for_nobody_names_core_and_instruction(tmp_path: Path) -> None:
     case = random_case(SHAPES["tiny"], 0, 1, False)

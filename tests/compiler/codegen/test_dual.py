@@ -47,7 +47,7 @@ def calls(made: Made) -> int:
 
 
 @pytest.mark.heavy
-@pytest.mark.sample(3)
+@pytest.mark.sample(2)
 @SHAPES
 @pytest.mark.parametrize("dual", ["off", "pixels", "kernels", "auto"])
 @pytest.mark.parametrize("seed", range(8))
@@ -59,7 +59,7 @@ def test_a30_a31_random_networks(seed: int, dual: str, shape: NpuShape) -> None:
 
 
 @pytest.mark.heavy
-@pytest.mark.sample(1)
+@pytest.mark.sample(0.5)
 @pytest.mark.parametrize("pad", [Pad(1, 1, 1, 1), Pad(2, 0, 0, 2), Pad(2, 2, 0, 0)])
 def test_a30_halves_and_neighbours(pad: Pad) -> None:
     """A30: both orders are taken, and rows or columns that are odd end with an ordinary pass."""
@@ -82,7 +82,7 @@ def test_a31_output_blocks_in_pairs() -> None:
 
 
 @pytest.mark.heavy
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("outputs", [32, 40, 48, 80])
 def test_a31_kernels(outputs: int) -> None:
     """A31: half of the calls for an even number of output blocks; an odd one ends alone."""

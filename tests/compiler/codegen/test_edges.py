@@ -40,7 +40,7 @@ def products(made: Made) -> int:
 
 
 @pytest.mark.heavy
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("edges", ["rows", "all"])
 @pytest.mark.parametrize(
     "window",
@@ -74,7 +74,7 @@ def test_layers_without_products_of_padding(
 
 
 @pytest.mark.heavy
-@pytest.mark.sample(3)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("seed", range(8))
 def test_random_networks(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     only(monkeypatch, "all")

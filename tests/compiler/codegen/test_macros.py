@@ -356,7 +356,7 @@ TELLS = (
 that no window reaches."""
 
 
-@pytest.mark.sample(15)
+@pytest.mark.sample(10)
 @pytest.mark.jit
 @pytest.mark.parametrize("field", LAYOUT, ids=lambda one: one.name)
 def test_records_that_contradict_themselves_are_refused(

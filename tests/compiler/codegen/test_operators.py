@@ -48,7 +48,7 @@ def random_window(rng: np.random.Generator, build: Builder, tensor: Tensor, most
     return window if fits else Window((1, 1))
 
 
-@pytest.mark.sample(10)
+@pytest.mark.sample(6)
 @SHAPES
 @pytest.mark.parametrize("seed", range(6))
 def test_depthwise(seed: int, shape: NpuShape) -> None:
@@ -63,7 +63,7 @@ def test_depthwise(seed: int, shape: NpuShape) -> None:
     assert kinds(made, "GEMM") == {"DEPTHWISE"}
 
 
-@pytest.mark.sample(14)
+@pytest.mark.sample(9)
 @SHAPES
 @pytest.mark.parametrize("seed", range(8))
 def test_groups(seed: int, shape: NpuShape) -> None:
@@ -91,7 +91,7 @@ def test_groups_of_whole_blocks_take_no_other_blocks() -> None:
     assert calls[0] == 4 * calls[1]
 
 
-@pytest.mark.sample(17)
+@pytest.mark.sample(11)
 @SHAPES
 @pytest.mark.parametrize("seed", range(8))
 def test_pooling_of_maps(seed: int, shape: NpuShape) -> None:
@@ -117,6 +117,7 @@ def test_means_of_nine_border_classes() -> None:
     assert 3 <= len(heads) <= 9  # corners, edges, inside; records of equal factors are one
 
 
+@pytest.mark.sample(18)
 @SHAPES
 @pytest.mark.parametrize("kind", ["max", "average"])
 @pytest.mark.parametrize("size", [(30, 30), (1, 700)])
@@ -151,6 +152,7 @@ def test_dense_layer_of_23328_inputs(pixels: bool) -> None:
     assert sum(one.size for one in made.compiled.code.tables.weights) >= 23328 * 20
 
 
+@pytest.mark.sample(13)
 @SHAPES
 @pytest.mark.parametrize("seed", range(4))
 def test_one_pixel_maps(seed: int, shape: NpuShape) -> None:
@@ -161,6 +163,7 @@ def test_one_pixel_maps(seed: int, shape: NpuShape) -> None:
     same(build, shape)
 
 
+@pytest.mark.sample(17)
 @SHAPES
 @pytest.mark.parametrize("seed", range(4))
 def test_what_moves_or_clips_by_itself(seed: int, shape: NpuShape) -> None:

@@ -40,7 +40,7 @@ NETWORKS: dict[str, Callable[[], Builder]] = {
 }
 
 
-@pytest.mark.sample(13)
+@pytest.mark.sample(9)
 @pytest.mark.parametrize("what", NETWORKS)
 @pytest.mark.parametrize(
     ("preset", "bits"),

@@ -49,7 +49,7 @@ def random_network(seed: int) -> Builder:
 
 
 @pytest.mark.heavy
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("shape", [SHAPE, SMALL, FOUR, WIDE], ids=lambda shape: shape.name)
 @pytest.mark.parametrize("seed", range(20))
 def test_bitx_programs_equal_the_reference(seed: int, shape: NpuShape) -> None:

@@ -48,7 +48,7 @@ def same(build: Builder, shape: NpuShape, **settings: object) -> Made:
 
 
 @pytest.mark.heavy
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 @SHAPES
 @pytest.mark.parametrize("seed", range(10))
 def test_random_networks(seed: int, shape: NpuShape) -> None:
@@ -72,7 +72,7 @@ def test_biases_of_more_than_32_bits(shape: NpuShape) -> None:
     assert any(one.kind == "SHL" for one in made.compiled.code.program)
 
 
-@pytest.mark.sample(9)
+@pytest.mark.sample(6)
 @SHAPES
 @pytest.mark.parametrize("seed", range(6))
 def test_other_operators(seed: int, shape: NpuShape) -> None:

@@ -47,7 +47,7 @@ def windows_loaded(made: Made) -> int:
 
 
 @pytest.mark.heavy
-@pytest.mark.sample(1)
+@pytest.mark.sample(0.5)
 @pytest.mark.parametrize(("window", "channels", "shape", "pooled"), [
     (SAME, 3, SHAPE, False),
     (UNEVEN, 5, SHAPE, True),
@@ -144,6 +144,7 @@ def test_the_checker_reads_headers() -> None:
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(0.5)
 def test_b10_cycles_of_a_first_layer() -> None:
     """B10: the first layer of ResNet-8, 3x3 over 3 channels of 32x32 pixels: at least 2.5 times
     fewer cycles by windows on the core than over channels filled up to 16; 9 calls become 3."""

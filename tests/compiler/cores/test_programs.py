@@ -175,7 +175,7 @@ DAMAGE = {
 
 
 @pytest.mark.heavy
-@pytest.mark.sample(1)
+@pytest.mark.sample(0.5)
 @pytest.mark.parametrize("kind", DAMAGE)
 def test_damaged_exchange_is_found(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A count, a stream, an address or a credit that is another: the checker names the program."""

@@ -43,7 +43,7 @@ def made(macro: Macro, feeds: dict[Tensor, Data]) -> dict[Tensor, Data]:
 
 
 @pytest.mark.heavy
-@pytest.mark.sample(3)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("seed", range(20))
 def test_parts_of_random_layers(seed: int) -> None:
     """Rows and blocks at random, of each layer of a network: the elements are those of the whole,

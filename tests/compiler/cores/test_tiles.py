@@ -37,7 +37,7 @@ def routed(flits: dict[tuple[int, int], int], places: list[tuple[int, int]]) -> 
 
 
 @pytest.mark.heavy
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("seed", range(8))
 def test_links_of_a_run(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Parts at random: results, credits and the host's inputs by its ports, on every link."""

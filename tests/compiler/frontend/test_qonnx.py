@@ -62,6 +62,7 @@ def saved(made: Any, path: Path) -> Path:
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(("name", "accuracy"), [("tfc_1w1a", 0.912), ("tfc_2w2a", 0.953)])
 def test_every_layer_of_trained_models(data_dir: Path, name: str, accuracy: float) -> None:
     """1,000 digits: every number that is stored, and the classes."""

@@ -71,6 +71,7 @@ def test_either_rule_gives_the_same_results(rule: str) -> None:
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(0.5)
 def test_a_layer_that_fits_is_asked_for_once() -> None:
     build = Builder(16, 16, 16)
     a = build.relu(build.conv(build.input, 32))

@@ -309,6 +309,7 @@ def test_borders_are_overwritten_by_nobody() -> None:
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(0.5)
 @pytest.mark.jit
 def test_a_core_that_borders_do_not_fit_is_told_what_to_leave_out() -> None:
     build = Builder(12, 12, 16)

@@ -19,7 +19,7 @@ def meet(a: Region, b: Region) -> bool:
 
 
 @pytest.mark.heavy
-@pytest.mark.sample(3)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("reuse", [True, False])
 @pytest.mark.parametrize("seed", range(20))
 def test_lives_that_meet_do_not_overlap(seed: int, reuse: bool) -> None:

@@ -49,6 +49,7 @@ def test_c08_the_choice_equals_brute_force() -> None:
     assert 10 < refused < 200
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("seed", range(4))
 def test_c08_fifteen_layers(seed: int) -> None:
     rng = np.random.default_rng(seed)

@@ -64,7 +64,7 @@ def changes(made: Made) -> int:
 
 
 @pytest.mark.heavy
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("kinds", ["cec", "ceec", "coc", "cecoc", "ecece", "oceeceoc", "ccec"])
 def test_plans_have_as_few_packs_as_can_be(kinds: str, tmp_path: Path) -> None:
     """D04: layers that follow each other are one function; beside brute force over all flags."""
@@ -104,7 +104,7 @@ def always(partition: Partition) -> Lists:
 
 
 @pytest.mark.heavy
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("bits", [8, 16])
 @pytest.mark.parametrize("name", NODES)
 def test_results_are_those_of_unpacked_work(name: str, bits: int, tmp_path: Path) -> None:
@@ -131,6 +131,7 @@ KEPT = {
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("name", KEPT)
 def test_values_of_the_user_are_not_packed(name: str, tmp_path: Path) -> None:
     kinds, outputs = KEPT[name]

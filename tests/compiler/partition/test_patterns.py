@@ -52,6 +52,7 @@ def require_equal(build: Builder, made: Made) -> None:
     assert not {kind for kind in kinds if kind in ("q.conv2d", "q.bias_add", "q.requantize")}
 
 
+@pytest.mark.sample(3)
 @pytest.mark.jit
 @pytest.mark.parametrize("scheme", ["asym", "sym"])
 @pytest.mark.parametrize("build", [residual, leaky])

@@ -286,6 +286,7 @@ def test_every_pass_is_a_module_that_says_all_about_itself(one: Pass) -> None:
     assert f"| `{one.name}` | {one.what}" in page
 
 
+@pytest.mark.sample(12)
 @pytest.mark.parametrize("name", list(CASES))
 def test_results_stay_and_a_second_run_changes_nothing(name: str) -> None:
     """R4.1: floats to 1e-5 of the largest, integers to the bit; a line for what is applied, with

@@ -135,6 +135,7 @@ def unlike(case: str) -> Builder:
     return build
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize(
     "case", ["stride", "padding", "even", "dilation", "groups", "blocks", "clipped"]
 )

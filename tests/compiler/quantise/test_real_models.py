@@ -71,7 +71,7 @@ def decibels(found: Score) -> float:
 
 
 @pytest.mark.heavy
-@pytest.mark.sample(0.5)
+@pytest.mark.sample(0.25)
 @pytest.mark.parametrize(
     ("case", "accuracy", "signal"), [(MNIST, 0.984, 39.0), (PYTORCH, 0.980, 41.5)]
 )

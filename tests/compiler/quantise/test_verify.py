@@ -119,6 +119,7 @@ def test_c01_the_worst_layers_get_16_bits_one_by_one(tmp_path: Path) -> None:
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(0.5)
 def test_c01_the_best_of_all_attempts_is_kept(tmp_path: Path) -> None:
     data = samples()
     found = run(tmp_path, NEVER, data=data)
@@ -139,6 +140,7 @@ def test_c01_a_method_that_was_asked_for_is_the_only_one(tmp_path: Path) -> None
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(0.5)
 def test_c01_layers_on_the_host_get_real_numbers_and_give_them_back(tmp_path: Path) -> None:
     """One in the middle: its result becomes integers again."""
     source = build(tmp_path, ["n_e", "n_s"])

@@ -165,7 +165,7 @@ DAMAGE: list[tuple[Callable[[dict], object], str]] = [  # type: ignore[type-arg]
 ]
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(("change", "says"), DAMAGE)
 def test_a_damaged_report_is_named(
     out: Path,

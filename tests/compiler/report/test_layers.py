@@ -42,6 +42,7 @@ def test_waits_by_hand() -> None:
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(0.5)
 def test_layers_add_up(made: Made) -> None:
     compiled = made.compiled
     run = Run.of(compiled.code.steps, compiled.code.program, compiled.code.timeline, SMALL)

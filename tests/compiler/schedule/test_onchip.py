@@ -61,6 +61,7 @@ def test_schedules_change_cycles_and_no_result() -> None:
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(0.5)
 def test_fixed_rules_by_hand() -> None:
     build = network()
     macro = compiled(build).compiled.macros[0]
@@ -101,6 +102,7 @@ def test_tiles_on_their_way() -> None:
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(0.5)
 def test_memories_limit_the_choice() -> None:
     """A faster cut is not taken whose instructions or micro-ops do not fit."""
     made = compiled(network()).compiled
@@ -116,6 +118,7 @@ def test_memories_limit_the_choice() -> None:
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(0.5)
 def test_rows_that_come_early_are_worth_something() -> None:
     """High tiles take fewer cycles; with a lag, low ones win, whose rows others can work with."""
     macro = compiled(network()).compiled.macros[0]

@@ -115,6 +115,7 @@ def test_one_flipped_byte_never_passes_or_crashes_verify(folder: Path, flip: int
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(0.5)
 def test_flipped_bytes_of_a_block_end_every_command(network: Path, fails: Fails) -> None:
     raw = network.read_bytes()
     with zipfile.ZipFile(network) as archive:

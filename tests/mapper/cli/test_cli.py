@@ -92,6 +92,7 @@ def test_method_options_reach_the_settings(network: Path, run: Run) -> None:
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(0.5)
 def test_cores_and_fill_are_options_of_run(network: Path, run: Run) -> None:
     def used(*words: str) -> tuple[int, float]:
         words = ("--chip", "4x4", "--neurons-per-core", "8", *words)

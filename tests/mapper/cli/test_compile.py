@@ -67,6 +67,7 @@ def out(model: Path, run: Run) -> Path:
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(0.5)
 def test_from_a_model_to_cores(out: Path, run: Run) -> None:
     names = sorted(path.name for path in out.iterdir())
     assert names == [
@@ -106,6 +107,7 @@ def test_disassemble(out: Path, run: Run) -> None:
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(0.5)
 def test_keep_graphs_and_switches(model: Path, run: Run) -> None:
     options = ("--chip", "1x1", "--calibrate", "samples.npz", "--keep-graphs", "--scheme", "sym",
                "--per", "tensor", "--method", "mse", "--no-bias-correction", "--no-reuse",
@@ -166,6 +168,7 @@ BAD = [
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(6)
 @pytest.mark.parametrize(("options", "code", "text"), BAD)
 def test_bad_input(
     model: Path, fails: Callable[..., str], options: tuple[str, ...], code: int, text: str
@@ -183,7 +186,7 @@ def test_not_a_compiled_folder(out: Path, run: Run, fails: Callable[..., str]) -
 
 
 @pytest.mark.heavy
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("name", ["core_0_0.npc", "graph.npz", "macros.bin", "graph.json"])
 def test_damage_is_named(out: Path, fails: Callable[..., str], name: str) -> None:
     path = out / name
@@ -208,6 +211,7 @@ def test_damage_of_a_program_alone(out: Path, fails: Callable[..., str]) -> None
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(0.5)
 def test_values_that_are_clipped_are_counted(out: Path, run: Run) -> None:
     x = np.zeros((2, 2, SIZE, SIZE), np.float32)
     x[0, 0, 0, :3] = 1e6, -1e6, 1e7

@@ -74,7 +74,7 @@ def test_bad_npus(model: Path, fails: Callable[..., str]) -> None:
 
 
 @pytest.mark.heavy
-@pytest.mark.sample(1)
+@pytest.mark.sample(0.5)
 @pytest.mark.parametrize("chip", ["1x1", "2x2", "8x8"])
 def test_kernels_are_told_of_before_they_are_compiled(
     model: Path, run: Run, chip: str, monkeypatch: pytest.MonkeyPatch
@@ -149,6 +149,7 @@ def test_frames_by_two_ports(model: Path, run: Run) -> None:
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(0.5)
 @pytest.mark.usefixtures("light_placement")
 def test_neurons_are_mapped_as_without_an_npu(run: Run, folder: Path) -> None:
     random_network(folder / "net.bin", 50, 200)

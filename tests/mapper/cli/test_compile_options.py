@@ -129,7 +129,7 @@ def test_every_option_is_tested_to_act() -> None:
 
 
 @pytest.mark.heavy
-@pytest.mark.sample(1)
+@pytest.mark.sample(0.5)
 @pytest.mark.parametrize("option", NUMBERS)
 def test_options_that_change_numbers(model: Path, run: Run, option: str) -> None:
     given, beside = NUMBERS[option]

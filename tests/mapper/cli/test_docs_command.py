@@ -31,7 +31,7 @@ def test_every_page_is_listed(run: Run) -> None:
     assert all(f"  {name} " in table for name in NAMES)
 
 
-@pytest.mark.sample(12)
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("name", NAMES)
 def test_every_page_is_plain(name: str, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is left that only the site understands, and no line is too long."""

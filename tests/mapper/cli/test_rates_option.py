@@ -40,6 +40,7 @@ def test_import_with_rates(files: None, run: Run) -> None:
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(1)
 @pytest.mark.jit
 @pytest.mark.parametrize("name", ["a.txt", "a.bin"])
 def test_run_with_rates(name: str, files: None, run: Run) -> None:

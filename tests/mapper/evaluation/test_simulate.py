@@ -132,6 +132,7 @@ def test_flits_on_links_are_the_link_loads_of_the_metrics(out: Path) -> None:
     np.testing.assert_allclose(links, traffic.unicast_links, atol=1e-9)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("rates", [False, True])
 @pytest.mark.parametrize("undirected", [False, True])
 def test_packets_per_core_fan_out_there(
@@ -185,7 +186,7 @@ def test_units_and_scales(out: Path, run: Run) -> None:
 
 
 @pytest.mark.heavy
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("delivery", ["synapse", "core", "tree"])
 def test_without_packets_it_is_what_the_chip_sends(delivery: str, folder: Path, run: Run) -> None:
     write_network(folder / "net.bin", [(0, 1), (0, 2), (1, 3), (0, 3)], 4, [1, 1, 1, 1])

@@ -44,7 +44,7 @@ def out(request: pytest.FixtureRequest, folder: Path, run: Run) -> Path:
 
 
 @pytest.mark.heavy
-@pytest.mark.sample(0.5)
+@pytest.mark.sample(0.25)
 def test_flits_on_links_are_those_of_the_scorer(out: Path) -> None:
     """Whatever the chip sends, on the same demand."""
     report = read_report(out)

@@ -200,7 +200,7 @@ def test_rates_are_fed_back(out: Path, run: Run) -> None:
 
 
 @pytest.mark.heavy
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 @pytest.mark.jit
 @pytest.mark.parametrize(
     ("neuron", "tick", "said"),

@@ -41,7 +41,7 @@ def out(request: pytest.FixtureRequest, folder: Path, run: Run) -> Path:
 
 
 @pytest.mark.heavy
-@pytest.mark.sample(0.5)
+@pytest.mark.sample(0.25)
 def test_ticks_of_a_mapping(out: Path, run: Run) -> None:
     found = run("simulate", out, "--ticks", "400", "--json").json()
     report = json.loads((out / "report.json").read_text())
@@ -60,7 +60,7 @@ def test_ticks_of_a_mapping(out: Path, run: Run) -> None:
 
 
 @pytest.mark.heavy
-@pytest.mark.sample(0.5)
+@pytest.mark.sample(0.25)
 def test_activity_is_that_of_the_metrics(out: Path) -> None:
     """Packets and events of every core, and flits of every link, at the mean rates."""
     from chipsim.chip.presets import from_fields
@@ -108,6 +108,7 @@ def test_rates_above_a_spike_per_tick_are_said(folder: Path, run: Run) -> None:
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     ("chip", "said"),
     [
@@ -124,7 +125,7 @@ def test_chips_that_are_not_known_enough(
 
 
 @pytest.mark.heavy
-@pytest.mark.sample(0.5)
+@pytest.mark.sample(0.25)
 def test_options_of_loads_are_of_the_mesh(out: Path, run: Run, fails: Fails) -> None:
     assert "packets_per" in run("simulate", out, "--cycles", "500", "--json").json()
     said = fails("simulate", out, "--ticks", "5", "--tick-cycles", "500", code=2)

@@ -91,7 +91,7 @@ def test_a_changed_mapping(out: Path, fails: Fails) -> None:
     fails("verify", out)
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
@@ -117,7 +117,7 @@ def test_mappings_of_other_shapes(out: Path, fails: Fails) -> None:
     assert "cannot be read" in fails("verify", out)
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     "name",
     ["cut_weight", "cut_fraction", "hops_total", "hops_mean", "hops_max", "cores_used",
@@ -240,6 +240,7 @@ def visits(a: int, b: int, width: int) -> dict[int, float]:
     return found
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("limit", ["neurons", "synapses", "axons_in", "axons_out"])
 def test_limits_of_the_report_are_checked(out: Path, fails: Fails, limit: str) -> None:
     edit(out / "report.json", lambda report: report["chip"].update({limit: 1}))
@@ -273,7 +274,7 @@ def test_bits_of_the_memory_are_checked(out: Path, fails: Fails) -> None:
     assert f"uses {most} memory_bits of {most - 1}" in fails("verify", out)
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     "change",
     [

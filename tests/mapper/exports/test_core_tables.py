@@ -49,6 +49,7 @@ def test_tables_are_those_of_the_hardware(whole: Path, run: Run) -> None:
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("wide", [False, True])
 def test_words_for_the_load_port(wide: bool, whole: Path, run: Run) -> None:
     """Against Amaranth's own constants, word for word; also where a word is beyond 64 bits."""

@@ -295,7 +295,7 @@ def reference(numbers: CoreNumbers, told: Bools) -> Bools:
 
 
 @pytest.mark.heavy
-@pytest.mark.sample(1)
+@pytest.mark.sample(0.25)
 @pytest.mark.parametrize(
     ("name", "chips", "options"),
     [
@@ -356,7 +356,7 @@ def test_real_models(
             assert np.array_equal(short, expected[:AMARANTH_TICKS])
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("words", "code", "told"),
     [

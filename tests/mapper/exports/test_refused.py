@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.jit, pytest.mark.usefixtures("light_placement")]
 Fails = Callable[..., str]
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("format", EXPORTS)
 def test_errors_leave_nothing(format: str, out: Path, fails: Fails, folder: Path) -> None:
     threshold = ("--threshold", "1") if "threshold" in EXPORTS[format].options else ()

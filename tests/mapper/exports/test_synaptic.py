@@ -75,7 +75,7 @@ def model(folder: Path, run: Run) -> Path:
     return folder / "out"
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("name", FORMATS)
 @pytest.mark.parametrize(
     ("source", "why"),

@@ -106,6 +106,7 @@ def replace(path: Path, other: bytes) -> None:
     path.write_bytes(other)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("harm", [halve, damage, vanish, replace])
 def test_run_files_that_cannot_be_used_are_made_again(
     engine: StandIn, expected: list[Any], harm: Callable[[Path, bytes], None]

@@ -190,6 +190,7 @@ def test_all_see_what_was_settled(fleet_over: FleetOver, rows: Rows) -> None:
             assert every == rows.chunks * [(part.tolist(), loads.tolist(), ("stays",))]
 
 
+@pytest.mark.sample(19)
 @pytest.mark.parametrize("memory", [0, 500, 1 << 20])
 @pytest.mark.parametrize("narrow", [True, False])
 def test_rows_come_together_by_label(

@@ -87,7 +87,7 @@ def test_few_workers_get_it_from_the_driver(engine: StandIn, tmp_path: Path) -> 
     assert methods == {"each", "relay"}
 
 
-@pytest.mark.sample(13)
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("victim", range(7))
 @pytest.mark.parametrize("replaced", [True, False])
 def test_a_forwarder_is_lost(engine: StandIn, victim: int, replaced: bool) -> None:

@@ -111,7 +111,7 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch, target: int) -> None:
 
 
 @pytest.mark.heavy
-@pytest.mark.sample(5)
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("seed", seeds(20, plain=4))
 def test_two_levels_are_those_of_one_process(
     seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -217,7 +217,7 @@ class Once:
                 self._act(address)
 
 
-@pytest.mark.sample(6)
+@pytest.mark.sample(4)
 @pytest.mark.parametrize(("method", "call"), [("send", 1), ("send", 2), ("each", 1), ("each", 2)])
 @pytest.mark.parametrize("replaced", [True, False])
 def test_a_worker_is_lost_while_rows_are_made(
@@ -250,6 +250,7 @@ def halve(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-7])
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("harm", [halve, Path.unlink])
 @pytest.mark.parametrize("count", [1, 20])
 def test_files_that_are_gone_or_damaged_are_written_again(

@@ -58,7 +58,7 @@ def members_of(core: np.ndarray, cores: int, fixed: np.ndarray) -> ByLabel:
     return found
 
 
-@pytest.mark.sample(65)
+@pytest.mark.sample(43)
 @CASES
 @pytest.mark.parametrize("seed", range(60))
 def test_exchange_of_one_pair(case: Case, seed: int) -> None:
@@ -172,7 +172,7 @@ def test_tiles_of_cores(width: int, height: int, turned: bool, most: int, seed: 
         assert not tile.any()
 
 
-@pytest.mark.sample(49)
+@pytest.mark.sample(33)
 @pytest.mark.parametrize("small", [False, True])
 @pytest.mark.parametrize("seed", SEEDS)
 def test_exchanges_in_tiles(seed: int, small: bool, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -305,7 +305,7 @@ def test_colours(seed: int, most: int) -> None:
     assert count.tolist() == [had[p] for p in range(parts)]
 
 
-@pytest.mark.sample(17)
+@pytest.mark.sample(11)
 @CASES
 @pytest.mark.parametrize("threads", [1, 3])
 @pytest.mark.parametrize("seed", seeds(12, plain=3))

@@ -89,6 +89,7 @@ def test_price_and_distance(case: Case, seed: int) -> None:
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(0.5)
 @pytest.mark.jit
 def test_levels_of_a_grid() -> None:
     """From the coarsest level, cut and put where the tiles are, down to a tiling of the sheet."""
@@ -205,7 +206,7 @@ def test_refinement(case: Case, seed: int, tmp_path: Path) -> None:
         assert after <= before
 
 
-@pytest.mark.sample(41)
+@pytest.mark.sample(27)
 @CASES
 @pytest.mark.parametrize("temperature", [0.0, 5.0])
 @pytest.mark.parametrize("seed", range(20))
@@ -239,7 +240,7 @@ def test_annealing(case: Case, seed: int, temperature: float) -> None:
     assert (members[found, place] == np.arange(core.size))[~fixed].all()
 
 
-@pytest.mark.sample(10)
+@pytest.mark.sample(6)
 @CASES
 @pytest.mark.parametrize("seed", seeds(6, plain=2))
 def test_chains(case: Case, seed: int) -> None:

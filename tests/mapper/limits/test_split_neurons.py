@@ -180,7 +180,7 @@ def swap_cores(arrays: dict[str, Any]) -> None:
     core[[0, other]] = core[[other, 0]]
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(2)
 @pytest.mark.jit
 @pytest.mark.parametrize(
     ("change", "said"),
@@ -218,6 +218,7 @@ def test_tables_that_were_tampered_with(
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(0.5)
 @pytest.mark.jit
 def test_without_need_nothing_changes(folder: Path, run: Run) -> None:
     hubs(folder / "net.bin", 2)

@@ -203,6 +203,7 @@ def test_fm(seed: int) -> None:
     assert gain == before - after
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("haste", [PATIENT, HASTY])
 @pytest.mark.parametrize("seed", range(3))
 def test_fm_of_a_large_graph_gives_up_sooner_in_haste(seed: int, haste: int) -> None:

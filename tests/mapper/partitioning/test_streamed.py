@@ -179,7 +179,7 @@ def runs() -> Iterator[Any]:
             yield pytest.param(shape, name, id=f"{label}-{name}", marks=marks)
 
 
-@pytest.mark.sample(6)
+@pytest.mark.sample(4)
 @pytest.mark.parametrize(("shape", "name"), [*runs()])
 def test_every_mapping_is_valid(shape: Shape, name: str, folder: Path) -> None:
     path, chip = shape(folder)
@@ -187,7 +187,7 @@ def test_every_mapping_is_valid(shape: Shape, name: str, folder: Path) -> None:
 
 
 @pytest.mark.heavy
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 @pytest.mark.jit
 @pytest.mark.parametrize("shape", [random, sized, star], ids=["random", "sized", "star"])
 def test_a_seed_decides_whatever_the_threads(shape: Shape, folder: Path) -> None:
@@ -305,6 +305,7 @@ def test_held_and_streamed_parts_are_about_as_good(tmp_path: Path) -> None:
     assert max(cuts) < 1.5 * min(cuts)
 
 
+@pytest.mark.sample(13)
 @pytest.mark.parametrize("done", seeds(5, plain=2))
 def test_a_run_that_was_killed_goes_on_to_the_same_end(
     done: int, holding: bool, tmp_path: Path

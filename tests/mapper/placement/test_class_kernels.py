@@ -134,6 +134,7 @@ def test_graphs_without_classes() -> None:
     assert classes.find_classes(subgraph(dense)) is None
 
 
+@pytest.mark.sample(32)
 @pytest.mark.parametrize("seed", range(40))
 def test_annealing_of_classes(seed: int) -> None:
     rng = np.random.default_rng(seed)

@@ -24,7 +24,7 @@ def distances(plane: Plane, cells: list[tuple[int, int]]) -> np.ndarray:
     return np.array([[plane.far(a, b) for b in cells] for a in cells])
 
 
-@pytest.mark.sample(5)
+@pytest.mark.sample(3)
 @pytest.mark.jit
 @pytest.mark.parametrize("shape", [(4, 2), (8, 1), (2, 4)])
 @pytest.mark.parametrize("seed", range(14))

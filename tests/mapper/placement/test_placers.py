@@ -154,7 +154,7 @@ def check(groups: Subgraph, region: Region, usable: NDArray[np.bool_], places: P
     assert region.usable[y - region.y, x - region.x].all()
 
 
-@pytest.mark.sample(35)
+@pytest.mark.sample(23)
 @every_placer
 @every_chip
 @pytest.mark.parametrize(
@@ -170,7 +170,7 @@ def test_every_group_gets_a_core_of_its_own(
 
 
 @pytest.mark.heavy
-@pytest.mark.sample(15)
+@pytest.mark.sample(10)
 @pytest.mark.jit
 @every_placer
 @every_chip
@@ -183,7 +183,7 @@ def test_a_seed_decides(place: Placer, usable: NDArray[np.bool_]) -> None:
         assert np.array_equal(a, b)
 
 
-@pytest.mark.sample(15)
+@pytest.mark.sample(10)
 @every_placer
 @pytest.mark.parametrize("seed", [1, 2, 4, 5])
 def test_machines(place: Placer, seed: int) -> None:
@@ -203,6 +203,7 @@ def test_groups_without_connections(place: Placer) -> None:
     check(groups, region, usable, place(groups, region, usable, np.random.default_rng(0)))
 
 
+@pytest.mark.sample(7)
 @pytest.mark.parametrize("place", SEARCHING, ids=lambda f: f.__name__)
 def test_better_than_chance(place: Placer) -> None:
     """A grid of groups on a grid of cores, against the mean of random placements."""
@@ -222,6 +223,7 @@ def test_better_than_chance(place: Placer) -> None:
     assert hop_cost(groups, x, y, region.axes) < 0.6 * np.mean(chance)
 
 
+@pytest.mark.sample(11)
 @every_placer
 def test_the_arguments_stay_as_they_are(place: Placer) -> None:
     usable = CHIPS["odd"].copy()
@@ -237,6 +239,7 @@ def test_the_arguments_stay_as_they_are(place: Placer) -> None:
     assert usable.all()
 
 
+@pytest.mark.sample(23)
 @every_placer
 @pytest.mark.parametrize("usable", [CHIPS["faulty"], CHIPS["wide"]], ids=["faulty", "wide"])
 def test_dense_layers(place: Placer, usable: NDArray[np.bool_]) -> None:

@@ -131,6 +131,7 @@ def test_losers_are_dropped(run: Run, network: Path) -> None:
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(0.5)
 def test_one_fails_and_the_others_go_on(
     run: Run, network: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -208,6 +209,7 @@ def test_other_seeds_join_what_is_resumed(run: Run, network: Path) -> None:
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(0.5)
 def test_what_is_refused(fails: Callable[..., str], run: Run, network: Path) -> None:
     line = ("run", network, *FAST)
     assert fails(*line, "--seeds", "3..1", code=2).endswith("3..1 is empty; give 1..3")

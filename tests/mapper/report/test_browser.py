@@ -71,6 +71,7 @@ def fits(page: Any) -> bool:
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(0.5)
 def test_layers(made: tuple[Path, View], open_page: Open) -> None:
     path, view = made
     page = open_page(path)

@@ -45,6 +45,7 @@ def test_ends_of_a_line_of_chips() -> None:
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(0.5)
 def test_the_page_draws_them() -> None:
     parts = Block(2, 1, 0.0), Block(4, 2, 9.0, 0.5), Block(4, 4, 30.0)
     chip = Chip("c", 8, 4, machine=Machine(8, 4, "x", (1.0, 1.0), *parts))

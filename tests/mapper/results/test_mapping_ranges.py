@@ -272,6 +272,7 @@ def test_commands_take_both(both: tuple[Path, Path], run: Run) -> None:
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(0.5)
 @pytest.mark.jit
 @pytest.mark.usefixtures("light_placement")
 def test_split_neurons_and_python(folder: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -34,7 +34,7 @@ def files(folder: Path, run: Run) -> Path:
     return folder
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("output", "command"),
     [

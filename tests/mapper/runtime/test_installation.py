@@ -22,7 +22,7 @@ def python(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("name", installation.PACKAGES)
 @pytest.mark.parametrize("kind", ["folder", "package", "module"])
 def test_a_folder_that_hides_a_package_is_named(name: str, kind: str, tmp_path: Path) -> None:
@@ -52,6 +52,7 @@ def test_nothing_is_hidden_here() -> None:
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(("given", "wanted"), [(None, 1), ("2", 2)])
 def test_products_of_the_command_line_take_one_thread(given: str | None, wanted: int) -> None:
     """Said before numpy is there, which looks once; a number of the user's stays."""

@@ -62,6 +62,7 @@ def test_stages_are_positive_and_need_no_more_with_fewer_threads(
     assert needed == sorted(needed)
 
 
+@pytest.mark.sample(73)
 @pytest.mark.parametrize("name", PRESETS)
 @pytest.mark.parametrize("threads", [1, 4])
 @pytest.mark.parametrize("chip", CHIPS, ids=["neurons", "synapses"])

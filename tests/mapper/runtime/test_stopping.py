@@ -84,7 +84,7 @@ def heard() -> Iterator[None]:
 
 
 @pytest.mark.heavy
-@pytest.mark.sample(1)
+@pytest.mark.sample(0.5)
 @pytest.mark.jit
 @pytest.mark.usefixtures("light_placement")
 @pytest.mark.parametrize("way", WAYS)

@@ -61,7 +61,7 @@ def scored(request: pytest.FixtureRequest, folder: Path, run: Run) -> Scored:
 
 
 @pytest.mark.heavy
-@pytest.mark.sample(1)
+@pytest.mark.sample(0.5)
 def test_scores_are_near(
     scored: Scored, run: Run, small_limits: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -42,7 +42,7 @@ def test_every_format_has_a_sample() -> None:
 
 
 @pytest.mark.heavy
-@pytest.mark.sample(15)
+@pytest.mark.sample(10)
 @EVERY_SAMPLE
 def test_samples_are_read(name: str, sample: Sample, tmp_path: Path, out: Path) -> None:
     need(name)
@@ -82,6 +82,7 @@ def test_damage_ends_in_one_line(name: str, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr[-2000:]
 
 
+@pytest.mark.sample(103)
 @EVERY_FORMAT
 @pytest.mark.parametrize("other", SAMPLES)
 def test_a_file_of_another_format(name: str, other: str, tmp_path: Path, out: Path) -> None:

@@ -76,6 +76,7 @@ def test_weight_that_the_user_names(converted: Convert) -> None:
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("kind", ["Graph", "DiGraph"])
 def test_as_networkx_writes_it(kind: str, tmp_path: Path) -> None:
     networkx = pytest.importorskip("networkx")

@@ -62,7 +62,7 @@ def random_text(fmt: int, rng: np.random.Generator) -> str:
     return "\n".join(lines) + "\n" * int(rng.integers(1, 4))
 
 
-@pytest.mark.sample(5)
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("fmt", [0, 1, 10, 11])
 @pytest.mark.parametrize("chunk", [11, 1 << 20])
 def test_connectivity_is_that_of_the_hypergraph(

@@ -57,7 +57,7 @@ def random_text(sized: int, ncon: int, weighted: int, seed: int) -> str:
     return "\n".join(lines) + "\n" * int(rng.integers(1, 4))
 
 
-@pytest.mark.sample(14)
+@pytest.mark.sample(10)
 @pytest.mark.parametrize(("sized", "ncon", "weighted"), list(product((0, 1), (0, 1, 3), (0, 1))))
 @pytest.mark.parametrize("chunk", [11, 1 << 20])
 def test_every_fmt_and_the_way_back(
@@ -150,7 +150,7 @@ def test_truncated_gzip(refused: Refuse, tmp_path: Path) -> None:
 
 
 @pytest.mark.heavy
-@pytest.mark.sample(3)
+@pytest.mark.sample(2)
 @pytest.mark.jit
 @pytest.mark.parametrize(
     "name", ["4elt", "fe_body", "example_weighted", "celegans_metabolic", "test.m"]

@@ -67,6 +67,7 @@ NAME = st.text("abcdeéß,;\"' 0189", min_size=1, max_size=4).map(str.strip).fil
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(0.5)
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.tuples(NAME, NAME, st.integers(0, 99)), min_size=1, max_size=30), st.booleans())
 def test_round_trip_of_any_names(

@@ -128,6 +128,7 @@ def test_the_same_as_from_its_file(name: str, change: Callable[[Any], Any], tmp_
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(2)
 @pytest.mark.jit
 @pytest.mark.parametrize(
     "name", ["braille_noDelay_bias_zero.nir", "cnn_sinabs.nir", "lif_norse.nir"]

@@ -40,6 +40,7 @@ def counted(weight: Weights, size: int, pad: int, stride: int) -> int:
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(0.5)
 @pytest.mark.jit
 def test_the_convolutional_network(data_dir: Path, tmp_path: Path) -> None:
     net, arrays = imported(data_dir, "cnn_sinabs.nir", tmp_path)

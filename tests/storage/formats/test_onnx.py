@@ -21,7 +21,7 @@ CONVOLUTIONS: list[tuple[tuple[int, ...], dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.sample(8)
+@pytest.mark.sample(5)
 @pytest.mark.parametrize(("shape", "attributes"), CONVOLUTIONS)
 @pytest.mark.parametrize("entries", [1, 1 << 18])
 def test_conv(
@@ -50,7 +50,7 @@ POOLS: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.sample(6)
+@pytest.mark.sample(4)
 @pytest.mark.parametrize(("kind", "attributes"), POOLS)
 def test_pools(converted: Convert, kind: str, attributes: dict[str, Any]) -> None:
     check(converted, model([node(kind, "x", **attributes)]))

@@ -62,7 +62,7 @@ RARE = Net(3, {(0, 2): 2**24, (2, 0): 3}, names=[7, 2**63 - 1, 0], unit=0.001, s
 
 
 @pytest.mark.heavy
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow,
           HealthCheck.function_scoped_fixture])  # fmt: skip
 @given(net=nets())
@@ -128,7 +128,7 @@ def test_ids_that_need_all_bits(format: str, tmp_path: Path) -> None:
         compare(losses, tmp_path / "net.bin", back, RARE.unit)
 
 
-@pytest.mark.sample(9)
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("undirected", [False, True])
 def test_many_blocks(format: str, undirected: bool, tmp_path: Path) -> None:
     """Some thousand synapses in blocks of seven neurons, weights that no decimal holds."""

@@ -39,6 +39,7 @@ def _chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(draws, "CHUNK", 16)
 
 
+@pytest.mark.sample(6)
 @pytest.mark.usefixtures("_chunks")
 @pytest.mark.parametrize("shuffle", [False, True])
 @small

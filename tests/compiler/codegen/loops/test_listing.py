@@ -171,6 +171,7 @@ def test_words_without_room_and_damaged_text() -> None:
 
 
 @pytest.mark.heavy
+@pytest.mark.sample(0.5)
 @pytest.mark.jit
 def test_verify_compares_a_listing_with_its_program(tmp_path: Path) -> None:
     made = compiled(network(3), SHAPE)
