@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,9 @@ from tests.tiers import Some, commits, left_out, some_of
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("tiers")
     group.addoption("--thorough", action="store_true", help="run all cases of sampled tests")
+    group.addoption(
+        "--most", type=int, default=math.inf, help="run so many cases of a test, at most"
+    )
     group.addoption(
         "--turn", type=int, help="run sampled cases of this commit (default: number of commits)"
     )
@@ -51,7 +55,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     Pages of the documentation go last: they need nearly all kernels, which then are compiled.
     """
     if not config.option.thorough:
-        dropped = left_out(items, config.option.turn)
+        dropped = left_out(items, config.option.turn, config.option.most)
         config.hook.pytest_deselected(items=[item for item in items if item in dropped])
         items[:] = [item for item in items if item not in dropped]
     items.sort(key=lambda item: "docs" in item.path.parts)

@@ -81,3 +81,6 @@ def test_turns_go_through_the_cases_of_a_sample(pytester: pytest.Pytester) -> No
     assert [len(sample) for sample in samples] == [8] * 4
     assert all(few < sample for sample in samples)
     assert set.union(*samples) == names(pytester, "--thorough") == few | many
+    fast = [names(pytester, "--most", "2", "--turn", str(turn)) for turn in range(6)]
+    assert max(map(len, fast)) == 4
+    assert set.union(*fast) == few | many

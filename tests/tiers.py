@@ -33,20 +33,20 @@ def commits() -> int:
     return int(done.stdout)
 
 
-def left_out(items: Sequence[pytest.Item], turn: int) -> set[pytest.Item]:
+def left_out(items: Sequence[pytest.Item], turn: int, most: float = math.inf) -> set[pytest.Item]:
     """Return the cases that a commit does not run.
 
     items : all cases, marked or not
     turn : number of the commit
+    most : cases of a test, at most
     """
     functions: defaultdict[Hashable, list[pytest.Item]] = defaultdict(list)
     sizes: dict[Hashable, float] = {}
     for item in items:
         marker = item.get_closest_marker("sample")
-        if marker is not None:
-            function = (item.path, item.nodeid.partition("[")[0])
-            functions[function].append(item)
-            (sizes[function],) = marker.args
+        function = (item.path, item.nodeid.partition("[")[0])
+        functions[function].append(item)
+        sizes[function] = min(most, *marker.args) if marker else most
     return {
         case
         for function, cases in functions.items()
@@ -60,7 +60,7 @@ def in_turn(place: int, count: int, size: float, turn: int) -> bool:
 
     size : cases per group, at most
     """
-    groups = math.ceil(count / size)
+    groups = max(1, math.ceil(count / size))
     return place % groups == turn % groups
 
 
