@@ -1,6 +1,6 @@
 #!/bin/sh
 # Run the tests. Without an option: all tests, with a sample of the cases where there are many.
-#   sh scripts/test.sh --fast        tests under 0.3 seconds, eight cases of each at most
+#   sh scripts/test.sh --fast        tests under 0.3 seconds, four cases of each at most
 #   sh scripts/test.sh --thorough    all cases, large designs and proofs of the hardware
 # Other arguments go to pytest: sh scripts/test.sh -k refine
 . "$(dirname "$0")/setup.sh"
@@ -10,7 +10,7 @@ unset PYTHONDONTWRITEBYTECODE
 case ${1-} in
 --fast)
     shift
-    set -- --most 8 -m "not heavy and not formal and not slow_hw and not many_hw" "$@"
+    set -- --most 4 -m "not heavy and not formal and not slow_hw and not many_hw" "$@"
     ;;
 --thorough)
     shift

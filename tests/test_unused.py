@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import jinja2
 import jinja2.nodes
+import pytest
 
 from tests.test_structure import PACKAGES, ROOT, modules
 
@@ -203,6 +204,7 @@ def users() -> dict[str, ast.Module]:
     return found
 
 
+@pytest.mark.heavy
 def test_no_unused_public_name() -> None:
     """Nor a private one; constants, functions, classes and what these have."""
     found = {path for path in unused(modules(), users()) if not is_looked_up(path)}
@@ -268,6 +270,7 @@ def unchecked(trees: dict[str, ast.Module]) -> set[str]:
     }
 
 
+@pytest.mark.heavy
 def test_every_test_can_fail() -> None:
     trees = {
         ".".join(path.relative_to(ROOT).with_suffix("").parts): ast.parse(path.read_text())

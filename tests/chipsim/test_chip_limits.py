@@ -67,6 +67,7 @@ def test_usage_of_another_chip() -> None:
         violations(Chip("d", 3, 2), small_usage(Chip("c", 4, 1)))
 
 
+@pytest.mark.heavy
 @settings(max_examples=60, deadline=None)
 @given(
     st.lists(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -192,6 +193,7 @@ def test_sort_pairs(given_pairs: list[tuple[int, int]], low_bit: int) -> None:
     assert list(zip(*(array.tolist() for array in found), strict=True)) == expected
 
 
+@pytest.mark.heavy
 @several
 @given(st.data(), st.integers(1, 6), st.integers(0, 9), st.integers(1, 20), st.booleans())
 def test_merge_sorted(data: st.DataObject, count: int, first: int, bits: int, packed: bool) -> None:

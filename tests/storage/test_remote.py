@@ -133,6 +133,7 @@ def test_s3(network: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             NetworkFile(path_of(f"{endpoint}/lab/some/net.bin"))
 
 
+@pytest.mark.heavy
 def test_a_web_server(network: Path, web: WebServer, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ranges of pages, several at a time, and no byte twice in a pass but those of the tail."""
     monkeypatch.setattr("storage.blobs.remote.TAIL", 100)
@@ -161,6 +162,7 @@ def test_a_range_that_fails_once(failure: int, network: Path, web: WebServer) ->
         assert not web.failures
 
 
+@pytest.mark.heavy
 def test_ranges_that_keep_failing(network: Path, web: WebServer) -> None:
     web.objects["/net.bin"] = network.read_bytes()
     path = path_of(f"{web.url}/net.bin")
@@ -177,6 +179,7 @@ def test_ranges_that_keep_failing(network: Path, web: WebServer) -> None:
         NetworkFile(path)
 
 
+@pytest.mark.heavy
 def test_nobody_answers() -> None:
     pytest.importorskip("obstore")
     with pytest.raises(

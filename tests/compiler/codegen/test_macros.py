@@ -280,6 +280,7 @@ def test_c03_programs_are_made_of_the_records_alone(made: dict[str, Made], tmp_p
     assert made["streams"].compiled.host_weights.size
 
 
+@pytest.mark.heavy
 @pytest.mark.jit
 def test_c03_files_come_back(made: dict[str, Made]) -> None:
     """C03: layers of a file as a file again; operators, flags and options are what was compiled."""

@@ -64,6 +64,7 @@ def test_a_path_gives_what_run_gives(run: Run, folder: Path) -> None:
     assert run("verify", "api").code == 0
 
 
+@pytest.mark.heavy
 def test_the_report_page(folder: Path, run: Run) -> None:
     """It is the one that `mapper report` makes of the saved folder."""
     path = random_network(folder / "net.bin", 50, 200)

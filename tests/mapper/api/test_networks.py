@@ -33,6 +33,7 @@ def test_arrays(folder: Path, edges: tuple[Any, ...]) -> None:
     assert mapping.to_json()["network"]["path"] is None
 
 
+@pytest.mark.heavy
 @pytest.mark.sample(3)
 @pytest.mark.parametrize("form", ["arrays", "csr", "bsr", "networkx", "lists"])
 def test_every_form_is_the_same_network(

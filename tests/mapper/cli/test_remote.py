@@ -71,11 +71,13 @@ def test_every_command(network: Path, folder: Path, run: Run) -> None:
         assert ended.code == 0, (words, ended.err)
 
 
+@pytest.mark.heavy
 def test_from_python(network: Path) -> None:
     mappings = [map_network(name, "8x8", preset="fast").core for name in (network, ADDRESS)]
     assert (mappings[0] == mappings[1]).all()
 
 
+@pytest.mark.heavy
 def test_resumed_where_the_network_has_moved(network: Path, folder: Path, run: Run) -> None:
     """It is known by its length and checksum."""
     assert run("run", ADDRESS, *RUN, "-o", "out").code == 0
@@ -87,6 +89,7 @@ def test_resumed_where_the_network_has_moved(network: Path, folder: Path, run: R
     assert (again.code, "made with network" in again.err) == (1, True)
 
 
+@pytest.mark.heavy
 def test_refused(network: Path, fails: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> None:
     for words in (
         ("info", "NET"),

@@ -165,6 +165,7 @@ def test_reports_of_versions_without_loads_of_routers(out: Path, run: Run) -> No
     assert run("verify", out).code == 0
 
 
+@pytest.mark.heavy
 def test_every_metric_is_recomputed(out: Path, run: Run, fails: Fails) -> None:
     metrics = json.loads((out / "report.json").read_text())["metrics"]
     parts = ("core", "energy_parts", "multicast", "noc_latency", "tick_bounds")

@@ -132,6 +132,7 @@ def test_results_come_in_the_order_of_the_chunks(fleet_over: FleetOver, rows: Ro
     assert visited == entries
 
 
+@pytest.mark.heavy
 def test_all_chunks_are_gathered_once(fleet_over: FleetOver, rows: Rows) -> None:
     """In ranges one behind the other, by who knows the state."""
     part = np.arange(rows.vertices, dtype=np.int32) * np.int32(3)
@@ -313,6 +314,7 @@ def test_any_cut_makes_the_same_coarse_graph(
     assert found == expected
 
 
+@pytest.mark.heavy
 @few
 @given(cuts(), st.integers(1, 5), st.sampled_from([0, 300, 1 << 20]))
 def test_any_cut_splits_the_same_way(

@@ -71,6 +71,7 @@ def test_the_same_bytes(spec: NetworkSpec, shuffle: bool, workers: Any, tmp_path
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "b"]
 
 
+@pytest.mark.heavy
 def test_memory_of_a_task(workers: Any) -> None:
     """Half of what all may take; all workers are on one host."""
     threads = sum(one["nthreads"] for one in workers.workers().values())
@@ -180,6 +181,7 @@ def test_several_files(run: Run, folder_only: Callable[[], list[str]]) -> None:
     assert folder_only() == ["cut", "made", "net.bin"]
 
 
+@pytest.mark.heavy
 def test_bad_command_lines(fails: Callable[..., str]) -> None:
     assert fails(*WORDS, "--workers", "2", "--draws", "1", code=2) == (
         "--draws 1 is one stream of random numbers, for one process; leave out --workers"

@@ -42,6 +42,7 @@ def test_verify_finds_the_same(result: Path, network: Path, two_workers: Any) ->
         verify_mapping(result, report, network, two_workers.ranges)
 
 
+@pytest.mark.heavy
 @pytest.mark.jit
 def test_damage_is_told_in_the_same_words(network: Path, two_workers: Any) -> None:
     damaged = network.with_name("damaged.bin")
@@ -92,6 +93,7 @@ def test_the_command(what: str, result: Path, network: Path, run: Run) -> None:
     assert worked.out == alone.out
 
 
+@pytest.mark.heavy
 def test_srun_is_not_for_verify(run: Run, tmp_path: Path) -> None:
     random_network(tmp_path / "net.bin", 9, 30)
     found = run("verify", str(tmp_path / "net.bin"), "--workers", "srun")

@@ -138,6 +138,7 @@ def test_any_number_of_workers_gives_the_same_mapping(
     assert not (tmp_path / "workers").exists()
 
 
+@pytest.mark.heavy
 def test_an_address_that_nobody_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("distributed")
     monkeypatch.setattr("mapper.fleet.dask.ANSWERS_WITHIN", 0.5)
@@ -145,6 +146,7 @@ def test_an_address_that_nobody_answers(tmp_path: Path, monkeypatch: pytest.Monk
         start_workers(Asked("tcp://127.0.0.1:1"), tmp_path)
 
 
+@pytest.mark.heavy
 @pytest.mark.jit
 def test_workers_of_another_version(two_workers: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     from mapper.fleet.owner import about

@@ -112,6 +112,7 @@ def test_wishes_are_settled_together(step: Step, threads: int) -> None:
     assert (found[0].tolist(), found[1].tolist(), found[2]) == (cluster, held, moved)
 
 
+@pytest.mark.heavy
 @settings(deadline=None)  # the first call compiles
 @given(some_steps())
 def test_together_no_cluster_grows_above_the_limit(step: Step) -> None:

@@ -230,6 +230,7 @@ def test_two_share_their_colours(folder: Path, open_page: Open) -> None:
     assert page.locator(".panel").first.locator("button").count() == 0
 
 
+@pytest.mark.heavy
 def test_hostile_names(folder: Path, open_page: Open) -> None:
     hostile = "<img src=x onerror=document.title='pwned'></script><script>alert(1)</script>"
     network = random_network(folder / "net.bin", 20, 60)

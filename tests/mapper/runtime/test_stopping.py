@@ -229,6 +229,7 @@ def test_what_is_inside_a_kernel_is_left_behind() -> None:
     assert stopping.leave(7) == 7
 
 
+@pytest.mark.heavy
 @pytest.mark.usefixtures("heard")
 @pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
 def test_patient_work_ends_by_itself_unless_it_is_pressed_twice() -> None:

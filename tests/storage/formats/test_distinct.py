@@ -36,6 +36,7 @@ def test_merge_sorted(runs: list[set[int]], window: int) -> None:
     assert all(piece.size <= window * len(runs) for piece in pieces)
 
 
+@pytest.mark.heavy
 @settings(max_examples=40, deadline=None)
 @given(chunks_of_ids, st.sampled_from([0, 300, 1 << 20]), st.sampled_from([1, 2**50]))
 def test_distinct_ids(chunks: list[list[int]], memory: int, step: int) -> None:
