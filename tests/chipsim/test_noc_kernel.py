@@ -141,6 +141,7 @@ def test_full_rings_do_not_lock_up(sides: tuple[int, int], depth: int) -> None:
         before = received
 
 
+@pytest.mark.jit
 def test_without_its_bubble_a_ring_locks_up() -> None:
     """Eight routers that all send three steps on, and any flit may come into their ring."""
     mesh = torus_of(8, 1, "x", (1, 1), 2)
@@ -180,6 +181,7 @@ def test_every_packet_arrives_when_the_twin_says_over_links_that_differ(seed: in
     assert found.links.tolist() == expected
 
 
+@pytest.mark.jit
 def test_without_load_links_add_their_latencies() -> None:
     rng = np.random.default_rng(3)
     mesh = Mesh(5, 4)

@@ -206,6 +206,7 @@ def test_a_pipeline_by_hand() -> None:
     assert found.completed.tolist() == [found.cores[2, 0].end[0, -2] - 1 + 3 + 1]
 
 
+@pytest.mark.jit
 @pytest.mark.parametrize("slots", [1, 2])
 def test_ten_thousand_frames_without_drift(slots: int) -> None:
     """Nothing is lost, and from frame to frame it takes the same time: two slots hide the way of
