@@ -1,6 +1,7 @@
 """Record which kernels each kind of work calls, and with which types: mapper/warmup.json.
 
     python scripts/kernels.py            write the table again
+    python scripts/kernels.py run/fast   record these kinds of work again, keep the others
     python scripts/kernels.py --times    and how long kernels take to compile
     python scripts/kernels.py --check    say where it differs; exit code 1 if it does
     python scripts/kernels.py --check run/fast score    the same of these kinds of work alone
@@ -148,7 +149,7 @@ def works() -> Iterator[tuple[str, list[list[str]]]]:
             wish = (*given, "--objective", objective)
             if objective in ("multicast", "core"):
                 yield f"run/{preset}/{objective}/nets", _runs(*wish)
-                wish = (*wish, "--set", "net_pins=0")
+                wish = (*wish, "--set", "net_pins=0", "--set", "tree_pins=0")
             if objective != "multicast":
                 yield f"run/{preset}/{objective}/levels", _runs(*wish)
             yield f"run/{preset}/{objective}/streamed", _runs(*wish, "--level-budget", "0")
@@ -182,15 +183,10 @@ def record(recorder: Recorder, wanted: tuple[str, ...]) -> dict[str, list[str]]:
 
     wanted : what the names of kinds of work begin with, those that are looked at
     """
-    from mapper.runtime import memory_plan as plan
-
-    net_bytes = plan.NET_BYTES
     found: dict[str, set[str]] = {}
     for work, commands in works():
         if not work.startswith(wanted):
             continue
-        # so much that nets are not held
-        plan.NET_BYTES = 1 << 40 if work.endswith("multicast/streamed") else net_bytes
         print(work, "...", file=sys.stderr)
         for _ in range(TRIES):
             recorder.fresh()
@@ -248,7 +244,16 @@ def main() -> int:
         wrong = _differences(kinds, kernels, read_table(PATH), part=bool(wanted))
         print(*wrong, sep="\n", end="\n" if wrong else "")
         return 1 if wrong else 0
-    _write(PATH, kernels, kinds, times="--times" in sys.argv)
+    if wanted:
+        old = read_table(PATH)
+        kinds = old.works | kinds
+        used = {kernel for names in kinds.values() for kernel in names}
+        both = old.kernels.keys() | kernels.keys()
+        kernels = {
+            name: sorted({*old.kernels.get(name, ()), *kernels.get(name, ())})
+            for name in sorted(both & used)
+        }
+    _write(PATH, kernels, dict(sorted(kinds.items())), times="--times" in sys.argv)
     return 0
 
 
