@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 from numba import njit
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from mapper.graph.csr import Subgraph
 from mapper.hypergraph.hypergraph import Hypergraph, Int32, Int64, make_hypergraph
 from mapper.runtime.callbacks import Advance, ignore
+from mapper.runtime.net_plan import CHECKED
 from mapper.runtime.threads import ThreadTeam
 from storage.store.network import RATE, NetworkFile
 
@@ -83,8 +84,53 @@ def read_nets(
 
     sizes : ndarray[int64], shape (neurons,), capacity that each uses
     """
+    return _joined(NetReader(network).stream(team), sizes, advance)
+
+
+def read_sample(
+    network: NetworkFile,
+    sizes: Int64,
+    share: float,
+    seed: int,
+    team: ThreadTeam,
+    advance: Advance = ignore,
+) -> tuple[Hypergraph, Hypergraph]:
+    """Nets of a random share of the neurons, in memory: one in `CHECKED` apart from the others.
+
+    Returns (nets, nets to check by). advance : receives the synapses that were read, all of them
+    """
+    chosen = np.random.default_rng([seed, network.vertices]).random(network.vertices)
+    reader = NetReader(network)
+
+    def read(index: int) -> tuple[Lists, Lists, int]:
+        lists = reader.read(index)
+        start, pins, weights = lists
+        drawn = chosen[pins[start[:-1]]] / share
+        checked = drawn < 1 / CHECKED
+        kept = _select(lists, (drawn < 1) & ~checked), _select(lists, checked)
+        return *kept, pins.size - weights.size
+
+    found: tuple[list[Lists], list[Lists]] = [], []
+    for kept, checked, entries in team.stream(read, range(network.block_count)):
+        found[0].append(kept)
+        found[1].append(checked)
+        advance(entries)
+    return _joined(found[0], sizes), _joined(found[1], sizes)
+
+
+def _select(lists: Lists, picked: NDArray[np.bool_]) -> Lists:
+    """Some of the nets."""
+    start, pins, weights = lists
+    lengths = np.diff(start)[picked]
+    first = np.append(0, np.cumsum(lengths))
+    at = np.repeat(start[:-1][picked] - first[:-1], lengths) + np.arange(first[-1])
+    return first, pins[at], weights[picked]
+
+
+def _joined(lists: Iterable[Lists], sizes: Int64, advance: Advance = ignore) -> Hypergraph:
+    """The hypergraph of nets in pieces."""
     lengths, pins, weights = [np.zeros(1, np.int64)], [], []
-    for some_start, some_pins, some_weights in NetReader(network).stream(team):
+    for some_start, some_pins, some_weights in lists:
         lengths.append(np.diff(some_start))
         pins.append(some_pins)
         weights.append(some_weights)

@@ -12,9 +12,10 @@ from mapper.graph.csr import Subgraph
 from mapper.graph.rows import Rows
 from mapper.hop_refinement.mesh import Mesh
 from mapper.hypergraph.bisection import Effort
+from mapper.hypergraph.expected_reach import NetSample, refine_by_reach
 from mapper.hypergraph.fm import Search
 from mapper.hypergraph.hypergraph import Hypergraph, connectivity
-from mapper.hypergraph.net_rows import NetReader
+from mapper.hypergraph.net_rows import NetReader, net_traffic, read_sample
 from mapper.hypergraph.partition import PartitionEffort, partition_hypergraph
 from mapper.hypergraph.streamed import refine_streamed, streamed_traffic
 from mapper.hypergraph.tree_refinement import TreeEffort, packet_effort, refine_by_trees
@@ -115,6 +116,70 @@ def refine_streamed_nets(
     with monitor.stage("groups"):
         groups = streamed_traffic(rows, nets, part, parts, plan.grouped, scratch, team)
     return part, groups
+
+
+def read_net_sample(network: NetworkFile, sizes: NDArray[np.int64], context: Context) -> NetSample:
+    """The sample of the nets that the plan has room for, read within the stage at work."""
+    settings, plan, _, monitor, team = context
+    monitor.expect(network.meta.synapses)
+    return NetSample(
+        *read_sample(network, sizes, plan.net_share, settings.seed_of(7), team, monitor.advance)
+    )
+
+
+def refine_parts(
+    sample: NetSample, part: NDArray[np.int32], parts: int, capacity: int, context: Context
+) -> tuple[NDArray[np.int32], Subgraph]:
+    """Parts refined by a sample of the nets, and their traffic by these nets."""
+    settings, _, steps, monitor, _ = context
+
+    def work() -> Arrays:
+        capacities = np.full(parts, capacity, np.int64)
+        found, before, after = refine_by_reach(
+            sample, part, capacities, settings.seed_of(8), monitor.stop
+        )
+        monitor.note(
+            f"{sample.nets.net_count:,} nets sampled; connectivity of "
+            f"{sample.checks.net_count:,} others {before:,} to {after:,}"
+        )
+        return {"part": found}
+
+    part, parts = numbered(steps.run_once("nets", work)["part"], parts)
+    monitor.observer.on_partition(part)
+    return part, net_traffic(sample.nets, part, parts)
+
+
+def refine_places(
+    sample: NetSample,
+    core: NDArray[np.int32],
+    places: NDArray[np.int64],
+    capacities: NDArray[np.int64],
+    context: Context,
+) -> NDArray[np.int32]:
+    """Return the core of every vertex, so that packets of the sample reach fewer places.
+
+    places : shape (cores,), number of the place of each core, as the tile that it is in
+    capacities : shape (cores,), 0 for cores that are not to be used
+
+    Vertices move between all cores of the places in use. Returns `core` if no two cores share a
+    place.
+    """
+    settings, _, steps, monitor, _ = context
+    used = np.flatnonzero(np.isin(places, places[core]) & (capacities > 0))
+    place = np.unique(places[used], return_inverse=True)[1].astype(np.int32)
+    if place.max() + 1 == used.size:
+        return core
+    number = np.zeros(capacities.size, np.int32)
+    number[used] = np.arange(used.size)
+
+    def work() -> Arrays:
+        found, before, after = refine_by_reach(
+            sample, number[core], capacities[used], settings.seed_of(20), monitor.stop, place
+        )
+        monitor.note(f"cost of {sample.checks.net_count:,} nets {before:,} to {after:,}")
+        return {"core": used[found].astype(np.int32)}
+
+    return steps.run_once("places", work)["core"]
 
 
 def refine_trees(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from chipsim.chip.model import Chip
 from mapper.graph.csr import Subgraph
 from mapper.graph.groups import group_traffic
 from mapper.graph.network_rows import WorkedRows
@@ -18,13 +19,20 @@ from mapper.hop_refinement.mesh import Mesh
 from mapper.hop_refinement.multilevel import Levels, coarsen, first_parts
 from mapper.hop_refinement.refine import Mapped, level_effort, refine_mapping
 from mapper.hop_refinement.repair_limits import refine_and_repair
-from mapper.hypergraph.steps import refine_streamed_nets
+from mapper.hypergraph.expected_reach import NetSample
+from mapper.hypergraph.steps import (
+    read_net_sample,
+    refine_parts,
+    refine_places,
+    refine_streamed_nets,
+)
 from mapper.limits.combined import CombinedCapacity, Resized
 from mapper.methods.nets import costs_of, refine_by_nets, refine_by_time_streamed
 from mapper.methods.steps import Int32, Method, Run
 from mapper.partitioning.streamed import Task, balanced, numbered, open_rows, partition_streamed
 from mapper.runtime.callbacks import OnMapping, ignore
 from mapper.runtime.checkpoint import Arrays, Checkpoint
+from mapper.runtime.memory_plan import REFINED_BY
 from mapper.scoring.stage_costs import StageCosts
 from storage.graph import Graph
 
@@ -40,6 +48,7 @@ class Streamed(Method):
             seen = thin(run.graph, run.settings.degree, shift, run.team)
             rows = self._open(seen, shift)
         self._combined = run.combined
+        self._sample: NetSample | None = None  # of nets that parts were refined by
         self._take(rows.with_sizes(run.combined.sizes))
         faithful = shift == 0 and seen is run.graph
         nets = costs_of(run.settings.objective)
@@ -81,6 +90,10 @@ class Streamed(Method):
                 part, parts = numbered(part, run.cores)
                 self.costs.on_partition(part)
                 self._levels = Levels([self._rows], [])
+        if run.plan.net_share and run.single_capacity and run.constraints is None:
+            with run.monitor.stage("refine by nets"):
+                self._sample = read_net_sample(run.network, run.combined.sizes, run.context)
+                return refine_parts(self._sample, part, parts, run.combined.capacity, run.context)
         if self._by_nets:
             return refine_streamed_nets(
                 run.network, self._rows, part, parts, run.combined.capacity, run.scratch.path,
@@ -98,6 +111,10 @@ class Streamed(Method):
 
     def refine(self, core: Int32) -> Int32:
         run = self._run
+        if self._sample is not None and run.settings.objective == "multicast":
+            with run.monitor.stage(REFINED_BY["multicast"]):
+                capacities = np.where(run.usable(core), run.combined.capacity, 0).astype(np.int64)
+                return refine_places(self._sample, core, _places(run.chip), capacities, run.context)
         if run.settings.objective == "cut" or self._by_nets:
             return core
         core = self._refined_by_hops(core)
@@ -188,3 +205,10 @@ class Streamed(Method):
         mapped = Mapped(self._levels, core, mesh, run.plan.levels)
         core = refine_mapping(mapped, run.context, on_better)
         return balanced(self._task(run.combined), core, usable, run.team.threads)
+
+
+def _places(chip: Chip) -> NDArray[np.int64]:
+    """Number of the place of every core: cores between which a step costs nothing share one."""
+    row, column = np.divmod(np.arange(chip.cores), chip.width)
+    x, y = chip.axes.x.astype(np.int64), chip.axes.y.astype(np.int64)
+    return y[row] * (int(x.max()) + 1) + x[column]

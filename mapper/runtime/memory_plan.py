@@ -13,6 +13,7 @@ from pathlib import Path
 
 from chipsim.chip.model import Chip
 from mapper.errors import DoesNotFitError
+from mapper.runtime.net_plan import net_share, sample_bytes
 from mapper.runtime.sample import ENOUGH, Sample, levels_of
 from mapper.settings import BY_NETS, MOST_MEMORY, Settings
 from storage.sorting.sorter import BYTES_PER_ENTRY
@@ -92,6 +93,7 @@ class Plan:
         the rows
     packets_held : all nets are held in memory after the rows, to refine by packets to cores, or
         some targets of each, to refine by time
+    net_share : share of the nets that streamed parts are refined by, 0 for none
     held : the whole network is held in memory instead of streamed from scratch
     sampled : connections between clusters that are kept; gathered : bytes for rows of blocks
     sampled_above : the same where clusters are clustered again, `mapper.partitioning.levels`
@@ -119,6 +121,7 @@ class Plan:
     chains: int = 1
     nets_held: bool = False
     packets_held: bool = False
+    net_share: float = 0.0
     sample: Sample | None = None
     sampled_above: int = 0
     contracted: int = 0
@@ -286,13 +289,13 @@ def _plan_streamed(network: NetworkFile, chip: Chip, settings: Settings) -> Plan
         stages["initial partition"] = base + rows + ABOVE_BYTES * n + max(kept, contracted)
     if chip.synapse_limit is not None:
         stages["check"] = base + 40 * n
-    packets_held = False
+    packets_held, share = False, 0.0
     if settings.objective in BY_NETS:
         pins = (2 if network.undirected else 1) * network.meta.synapses + n
         need = NET_BYTES * pins + NET_NEURON_BYTES * n + MATRIX_BYTES * parts * parts
         table = max(1 << 22, min(8 * n * parts, (memory - base - need) * 3 // 4))
         by_trees = settings.objective == "multicast"
-        if base + need + table <= memory and (by_trees or pins <= settings.net_pins):
+        if base + need + table <= memory and pins <= settings.held_pins:
             refine = REFINED_BY[settings.objective]
             nets = dict.fromkeys(("read", refine), base + need)
             nets["partition"] = base + need + table
@@ -302,8 +305,13 @@ def _plan_streamed(network: NetworkFile, chip: Chip, settings: Settings) -> Plan
                     nets[name] = stages[name]
             kept = int((STEP_BYTES + REFINED_BYTES * settings.net_cycles) * n)
             return Plan(memory, nets, kept, 0, True, 0, table, 0, threads, nets_held=True)
-        if by_trees:
-            stages["refine by nets"] = base + rows + STREAMED_NET_BYTES * n
+        sampled_nets = 0
+        if settings.objective != "time" and not levels:
+            share = net_share(n, pins - n, parts, memory - base - rows)
+            sampled_nets = sample_bytes(n, pins - n, parts, share)
+        if by_trees or share:
+            streamed = base + rows + STREAMED_NET_BYTES * n
+            stages["refine by nets"] = streamed + sampled_nets
         within = PACKET_WORK * pins <= settings.hop_budget and base + need <= memory
         if settings.objective == "time":
             thin = base + rows + NET_NEURON_BYTES * n + NET_BYTES * THIN_PINS * n
@@ -333,6 +341,7 @@ def _plan_streamed(network: NetworkFile, chip: Chip, settings: Settings) -> Plan
         cycles,
         chains,
         packets_held=packets_held,
+        net_share=share,
         sample=None if levels or stop >= parts else samples[-1],
         sampled_above=sampled_above,
         contracted=contracted,

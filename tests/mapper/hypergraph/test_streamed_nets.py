@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from chipsim.chip.machine import Block, Machine
 from chipsim.chip.model import Chip
 from mapper.errors import UsageError
 from mapper.graph.affinity import favourites
@@ -136,12 +137,16 @@ def test_nets_cost_what_the_metric_says(undirected: bool, tmp_path: Path) -> Non
         assert naive.tree_cost(nets, core.tolist(), 3, 0) == measured.multicast_links.sum()
 
 
-def mapped(path: Path, folder: Path, settings: Settings) -> tuple[list[int], int, int]:
-    chip = Chip(name="tiny", width=3, height=2, neurons=32)
+TINY = Chip(name="tiny", width=3, height=2, neurons=32)
+
+
+def mapped(
+    path: Path, folder: Path, settings: Settings, chip: Chip = TINY
+) -> tuple[list[int], int, int]:
     with NetworkFile(path) as network, Scratch(folder) as scratch:
         found = map_network(network, chip, settings, scratch, Monitor())
         loads = np.bincount(found.core, network.vertex_sizes())
-    assert loads.max() <= 32
+    assert loads.max() <= chip.neurons
     return found.core.tolist(), found.traffic.connectivity, int(found.traffic.multicast_links.sum())
 
 
@@ -172,6 +177,29 @@ def test_runs_whose_nets_do_not_fit(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         assert plan.stages["refine by nets"] > 0
     first = mapped(path, tmp_path / "a", settings)
     assert first == mapped(path, tmp_path / "b", replace(settings, threads=3))
+
+
+@pytest.mark.jit
+@pytest.mark.usefixtures("light_placement")
+@pytest.mark.parametrize("objective", ["core", "multicast"])
+def test_large_nets_are_refined_by_a_sample(objective: str, tmp_path: Path) -> None:
+    path = tmp_path / "net.bin"
+    rng = np.random.default_rng(1)
+    source = np.repeat(np.arange(300), 150)
+    near = (source // 50 * 50 + rng.integers(0, 150, source.size)) % 300
+    with NetworkWriter(path, 300) as writer:
+        writer.add(source, near, np.ones(source.size, np.int64))
+        writer.finish()
+    changes = {"net_pins": 0, "tree_pins": 0, "level_budget": 0}
+    settings = preset("fast", objective=objective, memory_bytes=1 << 30, **changes)
+    chip = Chip(
+        name="tiles", width=4, height=4, neurons=25, machine=Machine(4, 4, tile=Block(2, 2, 0.0))
+    )
+    with NetworkFile(path) as network:
+        plan = make_plan(network, chip, settings)
+        assert 0 < plan.net_share < 1
+    first = mapped(path, tmp_path / "a", settings, chip)
+    assert first == mapped(path, tmp_path / "b", replace(settings, threads=3), chip)
 
 
 def test_objectives_are_checked() -> None:
