@@ -25,7 +25,7 @@ from distributed import Actor, CancelledError, Client, KilledWorker
 
 from mapper.errors import RESUME, MapperError, ResumableError, UsageError, nothing_kept
 from mapper.fleet.clusters import COMES_WITHIN, batch_cluster, local_cluster, submit
-from mapper.fleet.engine import LostError, new_account, result_of
+from mapper.fleet.engine import LostError, new_account, result_of, result_within
 from mapper.fleet.engine_settings import KEEP, MALLOC, SETTINGS
 from mapper.fleet.owner import About, Owner, about
 from mapper.fleet.remote import RemoteFleet
@@ -362,7 +362,7 @@ class DaskWorkers(Closing):
         while True:
             self._check()
             try:
-                return future.result(timeout=1.0)
+                return result_within(future, 1.0)
             except TimeoutError as error:
                 if future.status == "error":
                     raise

@@ -62,6 +62,18 @@ class Engine(Protocol):
         """Add to what a stage has taken: see `new_account`."""
 
 
+def result_within(future: Any, seconds: float) -> Any:
+    """Return the result of a future; raises `TimeoutError` if it takes longer.
+
+    Dask ends with an `UnboundLocalError` of its own where the timeout cancels its wait first
+    (`distributed.utils.sync` keeps no exception but those of the class `Exception`).
+    """
+    try:
+        return future.result(timeout=seconds)
+    except UnboundLocalError as error:
+        raise TimeoutError(f"no result within {seconds:g} s") from error
+
+
 def result_of(
     future: Any, address: str, engine: Engine, check: Callable[[], None] = lambda: None
 ) -> Any:
@@ -73,7 +85,7 @@ def result_of(
     ended = False
     while future is not None:
         try:
-            return future.result(timeout=1.0)
+            return result_within(future, 1.0)
         except TimeoutError as error:
             if ended:  # and that is what it gives
                 raise LostError(address) from error

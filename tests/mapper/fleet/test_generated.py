@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from mapper.errors import MapperError
+from mapper.fleet.engine import result_of
 from mapper.fleet.start import start_workers
 from mapper.fleet.workers import Asked
 from storage.generate import (
@@ -164,6 +165,31 @@ def test_the_command(run: Run, folder_only: Callable[[], list[str]]) -> None:
         assert worked == alone, worked.err
         assert Path("net.bin").read_bytes() == expected
     assert folder_only() == ["net.bin"]
+
+
+@pytest.mark.heavy
+@pytest.mark.sample(0.5)
+def test_a_wait_that_dask_cancels_is_a_timeout(tmp_path: Path) -> None:
+    """Under load the timeout of a wait may cancel it before it is noticed otherwise."""
+
+    class Cancelled:
+        status = "pending"
+        tries = 0
+
+        def result(self, timeout: float) -> str:
+            assert timeout == 1.0
+            self.tries += 1
+            if self.tries < 3:
+                raise UnboundLocalError("result")
+            return "done"
+
+        def done(self) -> bool:
+            return False
+
+    with start_workers(Asked(1, patience=60.0), tmp_path) as found:
+        engine: Any = found
+        assert engine._result(Cancelled()) == "done"
+        assert result_of(Cancelled(), "nowhere", engine) == "done"
 
 
 @pytest.mark.heavy
