@@ -65,7 +65,7 @@ class Engine(Protocol):
 def result_within(future: Any, seconds: float) -> Any:
     """Return the result of a future; raises `TimeoutError` if it takes longer.
 
-    Dask ends with an `UnboundLocalError` of its own where the timeout cancels its wait first
+    Dask raises `UnboundLocalError` instead if the timeout first cancels its own wait
     (`distributed.utils.sync` keeps no exception but those of the class `Exception`).
     """
     try:

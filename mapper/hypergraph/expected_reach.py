@@ -113,7 +113,7 @@ def _score(r, v):
     own = r.part[v]
     parts = r.column.size
     r.score[:] = 0
-    place = np.int64(0)  # what it costs in its own place, and in its own part
+    place = np.int64(0)  # cost in its own place; below, cost in its own part
     part = np.int64(0)
     for i in range(r.vertex_start[v], r.vertex_start[v + 1]):
         e = r.nets[i]
@@ -191,8 +191,9 @@ def refine_by_reach(
 
     part : ndarray[int32], shape (vertices,); capacities : ndarray[int64], shape (parts,)
     stop : checked before each pass
-    place : ndarray[int32], shape (parts,), number of the place of each part: the cost is the
-        connectivity of parts and `PER_PLACE` times that of places; None for parts alone
+    place : ndarray[int32], shape (parts,), number of the place of each part: the cost is
+        `PER_PLACE` times the connectivity of places plus the connectivity of parts; None for the
+        latter alone
 
     No part that is within its capacity is filled beyond it. Never worse by the checks.
     """
@@ -249,7 +250,10 @@ def _new_reach(graph: Hypergraph, part: Int32, capacities: Int64, place: Int32 |
 
 
 def _powers(base: float, count: int) -> NDArray[np.int64]:
-    """Powers 0 .. count-1 of a number below 1, in units of 2^-BITS; alike on every processor."""
+    """Return powers 0 .. count-1 of a number below 1, in units of 2^-BITS.
+
+    Multiplied one by one, which rounds in the same way on every processor; `pow` does not.
+    """
     factors = np.full(count, base)
     factors[0] = 1 << BITS
     return np.rint(np.multiply.accumulate(factors)).astype(np.int64)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 CHECKED = 5  # one of so many nets of a sample is for checks
 NETS_SEEN = 40  # nets of the sample that reach a neuron, on average
-FEWEST_SEEN = 16  # below which they are too few to tell parts apart
+FEWEST_SEEN = 16  # with fewer the sample fits its own nets alone
 SCORES = 4_000_000_000  # costs of moves added up in a pass, at most; about a second
 PIN_BYTES = 24  # of a pin of the sample: both lists, and joining them
 COUNT_BYTES = 8  # of a net and part: pins, and the cost of one more

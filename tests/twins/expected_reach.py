@@ -11,7 +11,7 @@ def cost_of(
     v: int, k: int, nets: Nets, part: Sequence[int], place: Sequence[int],
     weights: Sequence[Sequence[int]], kept: Sequence[Sequence[int]],
 ) -> int:  # fmt: skip
-    """What a vertex costs in a part, given where all others are.
+    """Cost of a vertex in a part, given the parts of all others.
 
     weights : of each net, for parts and for places; kept : fixed-point (1 - q)^c, for both
     """

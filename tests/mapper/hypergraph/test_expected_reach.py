@@ -1,5 +1,5 @@
-"""Refinement by expected reach against its slow twin, and on nets that connectivity cannot tell
-apart."""
+"""Refinement by expected reach against its slow twin, and on nets that reach nearly all
+parts."""
 
 from __future__ import annotations
 
