@@ -30,9 +30,7 @@ from chipsim.traffic.links import new_differences
 from chipsim.traffic.pairs import PairSums, Run
 from chipsim.traffic.routes import Routes
 from chipsim.traffic.sweep_kernel import (
-    AXONS,
     STAMP,
-    SYNAPSES,
     Arrays,
     Block,
     Mapping,
@@ -151,8 +149,8 @@ class Sweep:
         if self._mapping.priced and self.connectivity * longest >= SUM_LIMIT:
             raise ChipError("core: rate * cost may exceed 2^62; use coarser costs of steps")
         for tally in self._idle:
-            self.usage.synapses[:] += tally.arrays.cells[:, SYNAPSES]
-            self.usage.axons_in[:] += tally.arrays.cells[:, AXONS]
+            self.usage.synapses[:] += tally.arrays.synapses
+            self.usage.axons_in[:] += tally.arrays.axons_in
             self.usage.axons_out[:] += tally.arrays.axons_out
             self.core_links += tally.arrays.core_links
             self.tree_links += tally.arrays.tree_links
@@ -226,7 +224,7 @@ class _Tally:
 
     def __init__(self, chip: Chip) -> None:
         self.serial = 0
-        cells = np.zeros((chip.cores, 4), dtype=np.int64)
+        cells = np.zeros((chip.cores, 3), dtype=np.int64)
         cells[:, STAMP] = -1
         core_links, tree_links = _differences(chip)
         self.arrays = Arrays(
@@ -236,6 +234,8 @@ class _Tally:
             reached=np.zeros(0, dtype=np.int32),
             touched=np.zeros(chip.cores + 1, dtype=np.int32),
             bits=np.zeros((chip.cores + 31) // 32, dtype=np.int64),
+            synapses=np.zeros(chip.cores, dtype=np.int64),
+            axons_in=np.zeros(chip.cores, dtype=np.int64),
             axons_out=np.zeros(chip.cores, dtype=np.int64),
             activity=np.zeros((chip.cores, 5), dtype=np.int64),
             core_links=core_links,

@@ -14,8 +14,8 @@ from chipsim.traffic.machines import add_round, cast_cost
 from chipsim.traffic.routes import Routes, way
 
 # Columns of a cell, the record of a core: weight from the source core at work, serial number of
-# the last neuron that reached it, and over all neurons synapses and incoming axons.
-_SUM, STAMP, SYNAPSES, AXONS = 0, 1, 2, 3
+# the last neuron that reached it, and synapses of that neuron.
+_SUM, STAMP, _COUNT = 0, 1, 2
 
 # Columns of what is active in a core, in the order of the fields of `Activity`.
 _SPIKES, _SENT, _RECEIVED, _LOCAL, _EVENTS = 0, 1, 2, 3, 4
@@ -57,13 +57,14 @@ class Mapping(NamedTuple):
 class Arrays(NamedTuple):
     """Sums and scratch of one thread at a time.
 
-    cells : (cores, 4), columns as above. A stamp equals the serial number of the neuron at work
+    cells : (cores, 3), columns as above. A stamp equals the serial number of the neuron at work
         where that neuron has been, so that stamps are never cleared
     extents : (columns of routers, 4): stamp, lowest and highest row of the tree in a column; the
         last field of entry j is the j-th column of the tree
     ends, reached : core of every synapse of a neuron, and the distinct ones
     touched : (cores + 1,), the cores with weight from the source core at work
     bits : (cores / 32,), the same as a set of bits; zero between uses
+    synapses, axons_in, axons_out : (cores,), incoming synapses, incoming and outgoing axons
     activity : (cores, 5), columns in the order of the fields of `Activity`
     core_links, tree_links : what is noted of routes, as in `chipsim.traffic.links`
     keys, sums : the run for PairSums
@@ -75,6 +76,8 @@ class Arrays(NamedTuple):
     reached: Int32Array
     touched: Int32Array
     bits: Int64Array
+    synapses: Int64Array
+    axons_in: Int64Array
     axons_out: Int64Array
     activity: Int64Array
     core_links: Int64Array
@@ -182,14 +185,15 @@ def sweep_block(block, mapping, serial, arrays):
     has_rates, undirected = mapping.has_rates, mapping.undirected
     routes, torus, priced = mapping.routes, mapping.routes.torus, mapping.priced
     cells, extents, ends, reached = arrays.cells, arrays.extents, arrays.ends, arrays.reached
-    touched, bits, axons_out = arrays.touched, arrays.bits, arrays.axons_out
+    touched, bits = arrays.touched, arrays.bits
+    synapses, axons_in, axons_out = arrays.synapses, arrays.axons_in, arrays.axons_out
     diff, cast, active = arrays.tree_links, arrays.core_links, arrays.activity
     out_keys, out_sums = arrays.keys, arrays.sums
     n_out = np.int64(0)  # not a literal: `_flush` would be compiled for it, too
     n_touched = 0
     connectivity = 0
     tree_hops = 0.0
-    unicast_hops = 0
+    unicast_hops = np.int64(0)
     unicast_about = 0.0
     core_cost = np.int64(0)
     source = np.int64(-1)
@@ -219,8 +223,7 @@ def sweep_block(block, mapping, serial, arrays):
             new = cells[c, STAMP] != mark
             n_reached += new
             cells[c, STAMP] = mark
-            cells[c, AXONS] += new
-            cells[c, SYNAPSES] += 1
+            cells[c, _COUNT] = cells[c, _COUNT] * (1 - new) + 1
             if undirected and targets[start + k] <= v:  # an edge is one flow
                 continue
             before = cells[c, _SUM]
@@ -234,8 +237,19 @@ def sweep_block(block, mapping, serial, arrays):
         east = x0
         n_columns = 0
         others = n_reached
+        spread = np.int64(0)
+        # Synapses on one core count together: a neuron has far more of them than it reaches cores.
         for k in range(n_reached):
             c = reached[k]
+            count = cells[c, _COUNT]
+            synapses[c] += count
+            axons_in[c] += 1
+            active[c, _EVENTS] += rate * count
+            if torus:
+                spread += count * abs(way(x0, columns[c], routes.x, routes.round_x))
+                spread += count * abs(way(y0, rows[c], routes.y, routes.round_y))
+            else:
+                spread += count * (abs(columns[c] - x0) + abs(rows[c] - y0))
             if c == s:
                 others -= 1
                 active[s, _LOCAL] += rate
@@ -257,15 +271,6 @@ def sweep_block(block, mapping, serial, arrays):
         axons_out[s] += max(1, n_reached) if mapping.copies else others
         if degree == 0 or rate == 0:
             continue
-        spread = 0
-        for k in range(degree):
-            c = np.uint64(ends[k])
-            active[c, _EVENTS] += rate
-            if torus:
-                spread += abs(way(x0, columns[c], routes.x, routes.round_x))
-                spread += abs(way(y0, rows[c], routes.y, routes.round_y))
-            else:
-                spread += np.int64(abs(columns[c] - x0)) + abs(rows[c] - y0)
         unicast_hops += rate * spread
         unicast_about += float(rate) * (spread + degree)
         if others == 0:
