@@ -147,14 +147,14 @@ def half_away(values: ArrayLike) -> Int64:
     return (np.sign(values) * np.floor(np.abs(values) + 0.5)).astype(np.int64)
 
 
-def folded_bias(bias: ArrayLike, weights: Int64, zero_point: int, padded: int = 0) -> Int64:
+def folded_bias(bias: ArrayLike, weights: Int64, zero_point: int) -> Int64:
     """The bias, with the zero point of the input folded in.
 
     bias : int64, shape (outputs,); weights : shape (outputs, ...)
     zero_point : of the input, which padding pixels hold
     """
     sums = weights.reshape(weights.shape[0], -1).sum(1)
-    return np.asarray(bias, np.int64) - zero_point * sums - padded
+    return np.asarray(bias, np.int64) - zero_point * sums
 
 
 def accumulator_bound(weights: Int64, bias: Int64, bits: int) -> Int64:
