@@ -39,6 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     common.add_split(parser)
     common.add_rates(parser)
     tuning.add_preset(parser)
+    tuning.add_method(parser)
     tuning.add_settings(parser)
     common.add_columns(parser)
     common.add_effort(parser, seed=False)

@@ -22,6 +22,7 @@ examples:
 `mapper generate KIND --help` lists the settings of a kind.
 """
 WORKS = ("generate",)
+MEMORY = 1 << 30  # bytes; with more the sort is hardly faster
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -54,20 +55,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         sub.add_argument(
             "--files", type=common.positive, metavar="N", help="write a folder NET of N files"
         )
-        common.add_effort(sub)
+        common.add_effort(sub, memory="at most 1GiB")
         worker_options.add_workers(sub, ": they draw, sort and encode")
         # the options that every command has are also taken behind KIND
         shared = sub.add_argument_group("common options")
         for flags, text in (
             (("--json",), "print one JSON object only"),
-            (("-q", "--quiet"), "no progress, no notes"),
+            (("-q", "--quiet"), "print nothing on success but --json"),
             (("--debug",), "show tracebacks of errors"),
         ):
             shared.add_argument(*flags, action="store_true", default=argparse.SUPPRESS, help=text)
 
 
 def run(options: argparse.Namespace) -> int:
-    from mapper.results.tables import facts
+    from mapper.results.tables import facts, size
+    from mapper.runtime.resources import peak_rss_bytes
     from mapper.warmup import compile_kernels
     from storage.errors import BadInputError
     from storage.generate import KINDS, Folder, Helpers, generate
@@ -81,7 +83,8 @@ def run(options: argparse.Namespace) -> int:
         raise UsageError(
             "--draws 1 is one stream of random numbers, for one process; leave out --workers"
         )
-    memory, threads = common.memory_of(options), common.threads_of(options)
+    memory = options.memory or min(common.memory_of(options), MEMORY)
+    threads = common.threads_of(options)
     common.compile_kernels(options, *WORKS)
     with (
         common.lock_output(options.network),
@@ -104,8 +107,9 @@ def run(options: argparse.Namespace) -> int:
             helpers=helpers,
         )
     common.tell_losses(options, meta)
-    result = {"path": str(options.network), **asdict(meta)}
+    result = {"path": str(options.network), **asdict(meta), "peak_rss_bytes": peak_rss_bytes()}
     rows = [(name, result[name]) for name in ("neurons", "synapses")]
     rows.append(("attributes", ", ".join(meta.attributes) or "none"))
+    rows.append(("peak memory", size(result["peak_rss_bytes"])))
     terminal.emit(options, result, [facts(str(options.network), rows)])
     return 0

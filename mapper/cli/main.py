@@ -130,7 +130,9 @@ def _fill(sub: argparse.ArgumentParser, name: str) -> None:
     common = sub.add_argument_group("common options")
     common.add_argument("--json", action="store_true", help="print one JSON object only")
     told = common.add_mutually_exclusive_group()
-    told.add_argument("-q", "--quiet", action="store_true", help="no progress, no notes")
+    told.add_argument(
+        "-q", "--quiet", action="store_true", help="print nothing on success but --json"
+    )
     if name in STAGED:
         told.add_argument("-v", "--verbose", action="store_true", help="say what each stage does")
     common.add_argument("--debug", action="store_true", help="show tracebacks of errors")

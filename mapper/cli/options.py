@@ -218,15 +218,17 @@ def chip_of(options: argparse.Namespace) -> Chip:
     )
 
 
-def add_effort(group: argparse._ActionsContainer, seed: bool = True) -> None:
-    """Options in a group, or for a parser in one of their own."""
+def add_effort(
+    group: argparse._ActionsContainer, seed: bool = True, memory: str = "3/4 of free"
+) -> None:
+    """Options in a group, or for a parser in one of their own; memory : what its default is."""
     if isinstance(group, argparse.ArgumentParser):
         group = group.add_argument_group("effort")
     group.add_argument(
         "--memory",
         type=size,
         metavar="SIZE",
-        help="memory budget, e.g. 8GiB (default: 3/4 of free)",
+        help=f"memory budget, e.g. 8GiB (default: {memory})",
     )
     add_threads(group)
     if seed:

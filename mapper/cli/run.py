@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from mapper.cli import many, terminal, tuning, worker_options
 from mapper.cli import options as common
 from mapper.errors import INTERRUPTED, MapperError, UsageError
-from mapper.settings import OBJECTIVES, Settings
+from mapper.settings import Settings
 from storage.address import path_of
 
 if TYPE_CHECKING:
@@ -35,13 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     common.add_chip(parser)
     method = parser.add_argument_group("method and effort")
     tuning.add_preset(method)
-    method.add_argument(
-        "--objective",
-        choices=OBJECTIVES,
-        metavar="O",
-        help=f"minimize {', '.join(OBJECTIVES)}",
-    )
-    tuning.add_room(method)
+    tuning.add_method(method)
     tuning.add_settings(method, old=tuning.OLD)
     common.add_effort(method)
     worker_options.add_workers(method, ", or srun")

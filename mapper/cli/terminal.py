@@ -44,9 +44,11 @@ def complain(line: str) -> None:
 
 
 def emit(options: argparse.Namespace, result: dict[str, Any], tables: list[Table]) -> None:
-    """The result on stdout: one JSON object, or tables."""
+    """The result on stdout: one JSON object, or tables, none of them with --quiet."""
     if options.json:
         sys.stdout.write(json.dumps(result) + "\n")
+        return
+    if options.quiet:
         return
     console = stdout_console()
     for table in tables:

@@ -12,7 +12,7 @@ from typing import Any
 from mapper.cli import options as common
 from mapper.cli import terminal
 from mapper.errors import UsageError, shown
-from mapper.settings import SETTINGS, Setting, Settings, preset, setting_of
+from mapper.settings import OBJECTIVES, SETTINGS, Setting, Settings, preset, setting_of
 
 OWN = {"preset": "--preset", "seed": "--seed", "threads": "--threads", "memory_bytes": "--memory"}
 """Settings that `--set` leaves to the options that say what a run may take."""
@@ -30,8 +30,14 @@ def add_preset(group: argparse._ActionsContainer) -> None:
     group.add_argument("--preset", default="default", metavar="P", help=SETTINGS["preset"].range)
 
 
-def add_room(group: argparse._ActionsContainer) -> None:
-    """`--cores` and `--fill`: how much of the chip may be used."""
+def add_method(group: argparse._ActionsContainer) -> None:
+    """What to minimize, and how much of the chip may be used."""
+    group.add_argument(
+        "--objective",
+        choices=OBJECTIVES,
+        metavar="O",
+        help=f"minimize {', '.join(OBJECTIVES)}",
+    )
     for name, metavar in (("cores", "N"), ("fill", "F")):
         group.add_argument(f"--{name}", metavar=metavar, help=SETTINGS[name].help)
 

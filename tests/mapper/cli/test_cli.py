@@ -78,7 +78,8 @@ def test_the_plan_is_shown_on_a_terminal_or_if_asked_to_be_verbose(
     shown = run("run", network, *CHIP, *memory, "-o", "terminal")
     assert title in shown.err
     assert shown.out.count("\n") == 1  # one JSON object, and no more
-    assert run("run", network, *CHIP, *memory, "-o", "quiet", "-q").err == ""
+    quiet = run("run", network, *CHIP, *memory, "-o", "quiet", "-q")
+    assert (quiet.out, quiet.err) == ("", "")
 
 
 def test_method_options_reach_the_settings(network: Path, run: Run) -> None:
@@ -249,6 +250,9 @@ def test_import_export_generate(run: Run) -> None:
     options = ("--side", "6", "--fanout", "4", "--sigma", "1", "--seed", "2", "--json")
     made = run("generate", "cortex", "c.bin", *options)
     assert (made.code, made.json()["neurons"]) == (0, 36)
+    assert made.json()["peak_rss_bytes"] > 1 << 20
+    assert "peak memory" in run("generate", "cortex", "c.bin", *options[:-1]).out
+    assert run("generate", "cortex", "c.bin", *options[:-1], "-q").out == ""
     assert run("verify", "c.bin", "--json").json()["neurons"] == 36
     made = run("generate", "cortex", "c.shards", *options, "--files", "9")
     assert made.json()["path"] == "c.shards"
