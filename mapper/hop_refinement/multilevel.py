@@ -203,6 +203,7 @@ def uncoarsen(
     core : of the vertices of the coarsest level; on_level : gets each level with what it ends with
     """
     for depth in range(len(levels.graphs) - 1, -1, -1):
+        team.stop.begin(f"refinement of {levels.graphs[depth].vertices:,} vertices")
         core = _refined(levels, depth, core, mesh, effort, seed, team)
         on_level(levels.graphs[depth], core)
         if depth:

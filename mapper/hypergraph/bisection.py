@@ -140,7 +140,7 @@ def partition_by_bisection(
     ]
     while todo:
         if stop is not None:
-            stop.check()
+            stop.begin(f"bisection, {parts - sum(one[3] for one in todo):,} of {parts:,} parts")
         some, members, first, count = todo.pop()
         if count == 1:
             part[members] = first

@@ -190,7 +190,7 @@ def refine_by_reach(
     """Return the part of every vertex, and the cost of the checks before and after.
 
     part : ndarray[int32], shape (vertices,); capacities : ndarray[int64], shape (parts,)
-    stop : checked before each pass
+    stop : checked before each pass, and told which
     place : ndarray[int32], shape (parts,), number of the place of each part: the cost is
         `PER_PLACE` times the connectivity of places plus the connectivity of parts; None for the
         latter alone
@@ -214,8 +214,8 @@ def refine_by_reach(
     means = [graph.pins.size / max(1, int(np.count_nonzero(count))) for count in by_part]
     rng = np.random.default_rng([seed, graph.vertices])
     best = part
-    for pins in PINS:
-        stop.check()
+    for index, pins in enumerate(PINS):
+        stop.begin(f"pass {index + 1} of {len(PINS)}")
         for kept, mean in zip(reach.kept, means, strict=True):
             kept[:] = _powers(1 - min(MOST_KEPT, pins / mean), kept.size)
         _price_pins(reach)

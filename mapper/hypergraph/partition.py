@@ -100,6 +100,7 @@ def _partition(
         effort.rebisections, effort.search.budget // (REBISECTION * max(1, graph.pins.size))
     )
     for turn in range(0, rebisections, TURN):
+        team.stop.begin(f"bisections of pairs of parts, round {turn + 1} of {rebisections}")
         pairs = PairEffort(min(TURN, rebisections - turn), effort.bisection)
         part = best.copy()
         rebisect_pairs(graph, part, capacities, pairs, seed + turn, team)
@@ -158,8 +159,8 @@ def _refined_upwards(
     """Refine on every level; on coarse ones parts may hold a vertex more, so that there are moves
     at all where the slack is less than a vertex."""
     while True:
-        stop.check()
         some, cluster = levels.pop()
+        stop.begin(f"refinement of {some.vertices:,} vertices")
         slack = int(some.sizes.max()) if levels else 0
         refine(some, part, capacities + slack, search, rng)
         if not levels:

@@ -290,7 +290,9 @@ def anneal_ticks(
     state = np.random.default_rng([seed, core.size]).integers(1, 1 << 62, 1).astype(np.uint64)
     usable = np.flatnonzero(mesh.capacities)
 
-    def step(temperature: float) -> float:
+    def step(index: int, temperature: float) -> float:
+        if stop is not None:
+            stop.begin(f"temperature {index} of {2 * schedule.steps}")
         slowest = np.argsort(-loads.cycles[:LINKS, usable].max(axis=0), kind="stable")
         for some in slices(schedule.proposals, stop):
             _anneal(
@@ -299,9 +301,9 @@ def anneal_ticks(
         return most_cycles(loads, costs)
 
     hops = max(1.0, float(_hops(trees)))
-    for temperature in np.geomspace(*schedule.falling, schedule.steps):
+    for index, temperature in enumerate(np.geomspace(*schedule.falling, schedule.steps), 1):
         loads.scale[:] = 1 / most_cycles(loads, costs), schedule.hops / hops, 0.0
-        now = step(float(temperature))
+        now = step(index, float(temperature))
         if now < best:
             best, best_core = now, trees.core.copy()
     # The sums of floats have drifted; a hop of the mean spike costs 1 from here on.
@@ -309,9 +311,10 @@ def anneal_ticks(
     cores = members_of(best_core, mesh.capacities.size, SPARE)
     mean = max(1.0, float(graph.weights.mean()))
     least = _hops(trees)
-    for temperature in np.geomspace(*schedule.saving, schedule.steps):
+    saving = np.geomspace(*schedule.saving, schedule.steps)
+    for index, temperature in enumerate(saving, 1 + schedule.steps):
         loads.scale[:] = 1 / best, 1 / mean, ABOVE
-        now = step(float(temperature))
+        now = step(index, float(temperature))
         saved = _saved(graph, trees.core, mesh)
         if now <= best * (1 + DRIFT) and saved < least:
             least, best_core = saved, trees.core.copy()

@@ -86,6 +86,8 @@ def refine_by_trees(
     on = cores[-1]
     while True:
         some = levels.pop()
+        if stop is not None:
+            stop.begin(f"annealing of {some.vertices:,} vertices")
         spike = float(some.weights.sum()) / max(1, some.vertices)
         each = _proposals(some, on, mesh, effort) // effort.steps
         on = anneal_trees(

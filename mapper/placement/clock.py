@@ -28,6 +28,10 @@ class Clock:
     def over(self) -> bool:
         return self._stop.asked or (self._end is not None and time.monotonic() >= self._end)
 
+    def begin(self, phase: str) -> None:
+        """Name what is being done, for progress."""
+        self._stop.phase = phase
+
     def check(self) -> None:
         """Raise `TimeUpError` if the time is up."""
         if self.over():

@@ -117,7 +117,13 @@ def place(
         return placed.x + np.int32(region.x), placed.y + np.int32(region.y)
 
     with suppress(TimeUpError):
-        for stage in (_starts, _tries, _annealings, _finish):
+        for phase, stage in (
+            ("first placements", _starts),
+            ("short annealing", _tries),
+            ("long annealing", _annealings),
+            ("annealing of all traffic", _finish),
+        ):
+            clock.begin(phase)
             if found:
                 clock.check()
             found.sort(key=lambda one: one.cost)

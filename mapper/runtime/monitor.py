@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from threading import Lock
+from threading import Event, Lock, Thread
 from typing import Any, TextIO
 
 import numpy as np
@@ -20,6 +20,9 @@ from mapper.runtime.resources import PeakSampler, bytes_moved, peak_rss_bytes
 from mapper.runtime.sample import Sample
 from mapper.runtime.stopping import Stop
 from storage.closing import Closing
+
+TICK = 0.5  # seconds between two updates of the bar
+LINE = 60.0  # seconds between two lines of the log, at least, while a stage says nothing itself
 
 
 class Observer:
@@ -46,6 +49,7 @@ class Monitor(Closing):
     sample : what the cut into blocks saw, if there was one
     stop : is looked at whenever progress is reported: a run may be asked to end
     finishing : it is not any more, since all that is left is to score and to write
+    estimates : of the seconds of stages, by name, for the progress of those that count nothing
 
     ::
 
@@ -66,12 +70,14 @@ class Monitor(Closing):
     sample: Sample | None = None
     stop: Stop = field(default_factory=Stop)
     finishing: bool = False
+    estimates: dict[str, float] = field(default_factory=dict)
     _log: TextIO | None = None
     _progress: Progress | None = None
     _expected: int = 0
     _done: int = 0
     _since: float = 0.0
     _watched: float = 0.0
+    _began: float = 0.0
 
     def __post_init__(self) -> None:
         self._start = time.perf_counter()
@@ -80,6 +86,9 @@ class Monitor(Closing):
         self._stage = ""
         self.at_work: dict[str, Any] = {}  # the stage at work, or the last one
         self._lock = Lock()
+        self._said = self._start  # when the last line was written
+        self._ended = Event()
+        self._ticker = Thread(target=self._tick, daemon=True)
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
@@ -92,6 +101,8 @@ class Monitor(Closing):
             "cpu_seconds": 0.0,
             "peak_anon_bytes": 0,
         }
+        self.stop.phase = ""
+        self._began = self._said = time.perf_counter()
         self.expect(0)
         start, cpu = time.perf_counter(), time.process_time()
         self._sampler.take()
@@ -102,6 +113,7 @@ class Monitor(Closing):
             self._notify(name, 1.0)
         finally:
             seconds = time.perf_counter() - start
+            self._stage = ""
             stage["seconds"] = round(seconds, 4)
             stage["cpu_seconds"] = round(time.process_time() - cpu, 4)
             stage["peak_anon_bytes"] = self._sampler.take()
@@ -189,8 +201,29 @@ class Monitor(Closing):
         if self._progress is not None:
             self._progress.update(self._task, description=text)
 
+    def _tick(self) -> None:
+        """Keep bar and log alive while a stage is at work, whatever it does."""
+        while not self._ended.wait(TICK):
+            stage, now = self._stage, time.perf_counter()
+            if not stage:
+                continue
+            phase = self.stop.phase
+            text = f"{stage}: {phase}" if phase else stage
+            estimate = self.estimates.get(stage, 0.0)
+            share = estimated_share(now - self._began, estimate)
+            if self._expected:
+                share = min(1.0, self._done / self._expected)
+            elif self._progress is not None and estimate:
+                self._progress.update(self._task, completed=share, total=1.0)
+            if phase:
+                self._show(text)
+            if now - self._said >= LINE:
+                done = f", about {share:.0%}" if self._expected or estimate else ""
+                self.write(f"  {text}{done} after {now - self._began:.0f} s")
+
     def write(self, line: str) -> None:
         """A line for the log, and for the terminal if asked to be verbose."""
+        self._said = time.perf_counter()
         if self._log is not None:
             self._log.write(f"{time.perf_counter() - self._start:9.2f} {line}\n")
         if self.console is not None and self.verbose:
@@ -200,6 +233,7 @@ class Monitor(Closing):
         if self.log is not None:
             self._log = self.log.open("w", encoding="utf-8", buffering=1)
         self._sampler.__enter__()
+        self._ticker.start()
         if self.console is not None and self.console.is_terminal and not self.console.quiet:
             self._progress = Progress(
                 SpinnerColumn(),
@@ -215,9 +249,22 @@ class Monitor(Closing):
         return self
 
     def close(self) -> None:
+        self._ended.set()
+        self._ticker.join()
         self._sampler.close()
         if self._progress is not None:
             self._progress.stop()
         if self._log is not None:
             self._log.close()
             self._log = None
+
+
+def estimated_share(seconds: float, estimate: float) -> float:
+    """Return the share of a stage that is done after some seconds; never quite 1.
+
+    The last tenth of the bar is for stages that take longer than estimated.
+    """
+    if estimate <= 0:
+        return 0.0
+    ratio = seconds / estimate
+    return ratio * 0.9 if ratio < 1 else 1 - 0.1 / ratio

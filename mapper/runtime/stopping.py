@@ -61,6 +61,7 @@ class Stop:
         self._asked = Event()
         self._ended: list[Event] = []  # of each thread
         self.kept: Keep | None = None
+        self.phase = ""  # of the stage at work, for people
 
     @property
     def asked(self) -> bool:
@@ -70,6 +71,11 @@ class Stop:
     def ask(self) -> None:
         """Ask everything at work to end."""
         self._asked.set()
+
+    def begin(self, phase: str) -> None:
+        """Name the phase of a long stage, for progress; raises `StoppedError` as `check` does."""
+        self.phase = phase
+        self.check()
 
     def check(self) -> None:
         """Raise `StoppedError` if everything is to end."""
