@@ -93,6 +93,7 @@ def map_network(
     whole, chip = chip, chip.with_limits(neurons=max(1, int(settings.fill * chip.neurons)))
     monitor.connections = network.connections
     plan = plan or make_plan(network, chip, settings)
+    monitor.write(f"plan: {plan.strategy}")
     for name, need in plan.stages.items():
         monitor.write(f"planned for {name}: {megabytes(need)} of {megabytes(plan.budget)}")
     here = plan if workers is None else plan.on_workers()

@@ -117,29 +117,37 @@ def measure(options: argparse.Namespace, name: str, objective: str, preset: str)
         "seconds": report["resources"]["seconds"],
         "memory": report["resources"]["peak_rss_bytes"],
         "planned": planned["memory"],
-        "metrics": {
-            each: report["metrics"].get(each)
-            for each in ("hops_total", "core_hops_total", "tree_hops_total", "tick_cycles")
-        },
+        "cost": cost(report["metrics"], objective),
     }
 
 
+def cost(metrics: dict[str, Any], objective: str) -> float:
+    """What the objective minimizes: hops, cycles of a tick, or the weight of the cut."""
+    if objective in ("core", "multicast"):
+        return float(metrics[objective]["hops_total"])
+    names = {"time": "tick_cycles", "cut": "cut_weight"}
+    return float(metrics[names.get(objective, "hops_total")])
+
+
 def tables(found: list[dict[str, Any]], stages: bool) -> Table:
-    heads = ("network", "objective", "preset", "stage", "estimated, s", "measured, s", "ratio")
+    heads = (
+        "network", "objective", "preset", "stage", "estimated, s", "measured, s", "ratio",
+        "cost",
+    )  # fmt: skip
     table = Table(*heads, title="processor time of runs")
     for one in found:
         names = (one["network"], one["objective"], one["preset"])
         estimated = one["estimated"] or {}
         if "failed" in one:
-            table.add_row(*names, one["failed"], f"{sum(estimated.values()):.1f}", "", "")
+            table.add_row(*names, one["failed"], f"{sum(estimated.values()):.1f}", "", "", "")
             continue
         measured = one["measured"]
-        rows = [("all", sum(estimated.values()), sum(measured.values()))]
+        rows = [("all", sum(estimated.values()), sum(measured.values()), f"{one['cost']:,.0f}")]
         if stages:
-            rows += [(name, estimated.get(name, 0.0), measured[name]) for name in measured]
-        for stage, first, second in rows:
+            rows += [(name, estimated.get(name, 0.0), measured[name], "") for name in measured]
+        for stage, first, second, last in rows:
             ratio = f"{first / second:.2f}" if second > 0.05 else ""
-            table.add_row(*names, stage, f"{first:.1f}", f"{second:.1f}", ratio)
+            table.add_row(*names, stage, f"{first:.1f}", f"{second:.1f}", ratio, last)
     return table
 
 

@@ -89,6 +89,7 @@ def run(options: argparse.Namespace) -> int:
         "run": {
             **asdict(plan),
             "memory": plan.memory,
+            "strategy": plan.strategy,
             "processor_seconds": seconds,
             "sample": None if sample is None else sample.facts(enough),
         },

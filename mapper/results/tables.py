@@ -290,9 +290,8 @@ def planned(plan: Plan, seconds: Mapping[str, float] | None = None) -> Table:
         (name, size(need), f"{need / plan.budget:.0%}") for name, need in plan.stages.items()
     ]
     title = (
-        f"Memory plan (budget {size(plan.budget)}): network "
-        f"{'kept in RAM' if plan.held else 'streamed from disk'}, "
-        f"{size(plan.scratch + plan.sorting)} scratch"
+        f"Memory plan (budget {size(plan.budget)}), {size(plan.scratch + plan.sorting)} scratch:\n"
+        f"{plan.strategy}"
     )
     if plan.sample is not None:
         more = f" on {plan.sample.levels + 1} levels" if plan.sample.levels else ""

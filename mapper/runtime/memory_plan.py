@@ -135,6 +135,18 @@ class Plan:
         """The largest of all stages."""
         return max(self.stages.values())
 
+    @property
+    def strategy(self) -> str:
+        """How the network is partitioned, and where it is kept meanwhile."""
+        if self.nets_held:
+            return "partition by nets in memory"
+        if self.levels:
+            return "partition of coarsening levels in memory"
+        where = "connections in memory" if self.held else "connections streamed from disk"
+        if self.net_share:
+            return f"partition by {where}, refined by {self.net_share:.0%} of the nets"
+        return f"partition by {where}"
+
     def on_workers(self) -> Plan:
         """The plan of a run whose workers make levels of clusters: nothing is sorted on disk."""
         return replace(self, sorting=0)

@@ -72,6 +72,7 @@ def test_the_plan_is_shown_on_a_terminal_or_if_asked_to_be_verbose(
     title = "Memory plan (budget 300.0 MiB)"
     memory = ("--memory", "300MiB", "--json")
     assert run("run", network, *CHIP, *memory, "-o", "plain").err == ""
+    assert " plan: partition " in Path("plain/run.log").read_text()
     assert "planned for coarsen: " in Path("plain/run.log").read_text()
     assert title in run("run", network, *CHIP, *memory, "-o", "verbose", "-v").err
     monkeypatch.setattr("rich.console.Console.is_terminal", True)

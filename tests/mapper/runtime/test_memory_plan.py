@@ -142,6 +142,19 @@ def test_networks_are_held_only_while_there_is_room(path: Path) -> None:
     assert scratch == sorted(scratch, reverse=True)
 
 
+def test_the_strategy_of_a_plan(path: Path) -> None:
+    chip, much = Chip("c", 64, 64), {"memory_bytes": 1 << 40}
+    by_nets = planned(path, chip, objective="multicast", **much)
+    assert by_nets.strategy == "partition by nets in memory"
+    assert planned(path, chip, **much).strategy == "partition of coarsening levels in memory"
+    held = planned(path, chip, level_budget=0, **much)
+    assert held.strategy == "partition by connections in memory"
+    streamed = planned(path, chip, 10_000, memory_bytes=1 << 30)
+    assert streamed.strategy == "partition by connections streamed from disk"
+    sampled = replace(streamed, net_share=0.25)
+    assert sampled.strategy.endswith("streamed from disk, refined by 25% of the nets")
+
+
 def test_packets_refine_what_the_budget_has_time_for(path: Path) -> None:
     def stages(scale: int, name: str = "default", **changes: Any) -> bool:
         changes |= {"objective": "core", "net_pins": 0, "memory_bytes": 1 << 40}
