@@ -52,6 +52,7 @@ from mapper.runtime.memory_plan import Plan, make_plan, megabytes
 from mapper.runtime.monitor import Monitor
 from mapper.runtime.stopping import Stop, StoppedError
 from mapper.runtime.threads import ThreadTeam
+from mapper.runtime.time_plan import processor_seconds
 from mapper.scoring.measure import measure_network
 from mapper.scoring.stage_costs import StageCosts
 from mapper.scoring.worked import sweep_on
@@ -93,6 +94,8 @@ def map_network(
     whole, chip = chip, chip.with_limits(neurons=max(1, int(settings.fill * chip.neurons)))
     monitor.connections = network.connections
     plan = plan or make_plan(network, chip, settings)
+    estimates = processor_seconds(network, chip, settings, plan) or {}
+    monitor.estimates = {stage: seconds / plan.threads for stage, seconds in estimates.items()}
     monitor.write(f"plan: {plan.strategy}")
     for name, need in plan.stages.items():
         monitor.write(f"planned for {name}: {megabytes(need)} of {megabytes(plan.budget)}")

@@ -122,7 +122,7 @@ def measure(options: argparse.Namespace, name: str, objective: str, preset: str)
 
 
 def cost(metrics: dict[str, Any], objective: str) -> float:
-    """What the objective minimizes: hops, cycles of a tick, or the weight of the cut."""
+    """Return the value of the objective: hops, cycles of a tick, or the weight of the cut."""
     if objective in ("core", "multicast"):
         return float(metrics[objective]["hops_total"])
     names = {"time": "tick_cycles", "cut": "cut_weight"}

@@ -221,7 +221,7 @@ def chip_of(options: argparse.Namespace) -> Chip:
 def add_effort(
     group: argparse._ActionsContainer, seed: bool = True, memory: str = "3/4 of free"
 ) -> None:
-    """Options in a group, or for a parser in one of their own; memory : what its default is."""
+    """Options in a group, or for a parser in a new one; memory : the default, for help."""
     if isinstance(group, argparse.ArgumentParser):
         group = group.add_argument_group("effort")
     group.add_argument(

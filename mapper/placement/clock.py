@@ -29,7 +29,7 @@ class Clock:
         return self._stop.asked or (self._end is not None and time.monotonic() >= self._end)
 
     def begin(self, phase: str) -> None:
-        """Name what is being done, for progress."""
+        """Name the phase at work, for progress."""
         self._stop.phase = phase
 
     def check(self) -> None:

@@ -202,7 +202,7 @@ class Monitor(Closing):
             self._progress.update(self._task, description=text)
 
     def _tick(self) -> None:
-        """Keep bar and log alive while a stage is at work, whatever it does."""
+        """Keep bar and log alive while a stage is at work."""
         while not self._ended.wait(TICK):
             stage, now = self._stage, time.perf_counter()
             if not stage:

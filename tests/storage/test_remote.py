@@ -75,7 +75,7 @@ def test_any_ranges(data: bytes, page: int, ranges: list[tuple[int, int]]) -> No
 def test_from_front_to_back(threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Pages are fetched once each, several at a time; twice in two passes.
 
-    No thread falls further behind than the others have read in a turn.
+    All threads finish a turn before the next begins, which bounds how far they are apart.
     """
     monkeypatch.setattr(readahead, "SMALLEST_PAGE", 100)
     data = random.Random(1).randbytes(9950)

@@ -1,4 +1,4 @@
-"""Progress never stands still: bar and log go on while a stage reports nothing."""
+"""Progress never stands still: bar and log are updated while a stage reports nothing."""
 
 from __future__ import annotations
 

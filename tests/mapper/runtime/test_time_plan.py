@@ -10,6 +10,7 @@ import pytest
 
 from chipsim.chip.model import Chip
 from mapper.runtime.memory_plan import make_plan
+from mapper.runtime.monitor import Monitor
 from mapper.runtime.time_plan import processor_seconds
 from mapper.settings import PRESETS, preset
 from storage.store.network import NetworkFile
@@ -71,8 +72,18 @@ def test_checks_say_how_long_a_run_takes(
     few = replace(PRESETS["fast"], level_budget=0, block_vertices=64)
     monkeypatch.setitem(PRESETS, "fast", few)
     command = (network, "--chip", "6x6", "--neurons-per-core", "20", "--preset", "fast")
+    kept: list[dict[str, float]] = []
+    close = Monitor.close
+
+    def closing(monitor: Monitor) -> None:
+        kept.append(monitor.estimates)
+        close(monitor)
+
+    monkeypatch.setattr(Monitor, "close", closing)
+    assert run("run", *command, "--threads", "2", "-o", "out").code == 0
     told = run("check", *command, "--json").json()["run"]["processor_seconds"]
     assert {"read", "coarsen", "split blocks", "score"} <= set(told)
+    assert kept[0] == {stage: value / 2 for stage, value in told.items()}, "moves the bar"
     shown = run("check", *command).out
     assert "s of processor time" in shown
     assert "connections each for the first cut" in shown
