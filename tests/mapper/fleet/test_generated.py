@@ -162,7 +162,10 @@ def test_the_command(run: Run, folder_only: Callable[[], list[str]]) -> None:
     for count, threads in (("2", "1"), ("1", "2")):
         Path("net.bin").unlink()
         worked = run(*WORDS, "--json", "--workers", count, "--threads", threads)
-        assert worked == alone, worked.err
+        assert (worked.code, worked.err) == (alone.code, alone.err)
+        facts, others = worked.json(), alone.json()
+        assert facts.pop("peak_rss_bytes") > 0 and others.pop("peak_rss_bytes") > 0
+        assert facts == others
         assert Path("net.bin").read_bytes() == expected
     assert folder_only() == ["net.bin"]
 
