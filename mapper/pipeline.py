@@ -48,8 +48,9 @@ from mapper.placement.region_bisection import place_by_bisection
 from mapper.results.mapping import Mapping
 from mapper.runtime.callbacks import OnPlacement, ignore
 from mapper.runtime.checkpoint import Arrays, Checkpoint
-from mapper.runtime.memory_plan import Plan, make_plan, megabytes
 from mapper.runtime.monitor import Monitor
+from mapper.runtime.plan import Plan, megabytes
+from mapper.runtime.planning import make_plan
 from mapper.runtime.stopping import Stop, StoppedError
 from mapper.runtime.threads import ThreadTeam
 from mapper.runtime.time_plan import processor_seconds
@@ -94,7 +95,7 @@ def map_network(
     whole, chip = chip, chip.with_limits(neurons=max(1, int(settings.fill * chip.neurons)))
     monitor.connections = network.connections
     plan = plan or make_plan(network, chip, settings)
-    estimates = processor_seconds(network, chip, settings, plan) or {}
+    estimates = processor_seconds(network, chip, settings, plan)
     monitor.estimates = {stage: seconds / plan.threads for stage, seconds in estimates.items()}
     monitor.write(f"plan: {plan.strategy}")
     for name, need in plan.stages.items():

@@ -24,8 +24,8 @@ from mapper.pipeline import looked_at_here, map_network
 from mapper.results.mapping import Mapping
 from mapper.results.output import SCRATCH, make_report, scratch_in
 from mapper.results.output_folder import IMPORTED
-from mapper.runtime.memory_plan import enough_memory, make_plan
 from mapper.runtime.monitor import Monitor
+from mapper.runtime.planning import enough_memory, make_plan
 from mapper.runtime.worker_plan import plan_workers
 from mapper.settings import HOPS, Settings
 from mapper.warmup import compile_kernels, load_kernels, works_of_run

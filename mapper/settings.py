@@ -266,12 +266,12 @@ class Settings:
         "rounds", fast=0, strong=60,
     )
     net_pins: int = _whole(
-        "multicast", "with core or time, networks of more synapses are partitioned by connections, "
-        "not nets", 6_000_000, (0, UNLIMITED), "synapses", fast=1_000_000, strong=60_000_000,
+        "multicast", "networks of more synapses are partitioned by connections, not nets",
+        6_000_000, (0, UNLIMITED), "synapses", strong=60_000_000,
     )
-    tree_pins: int = _whole(
-        "multicast", "with multicast, networks of more synapses are partitioned by connections, "
-        "not nets", 6_000_000, (0, UNLIMITED), "synapses", strong=60_000_000,
+    net_time: int = _whole(
+        "multicast", "max estimated time of runs by nets, in times that of unicast; up to 100,000 "
+        "synapses take any time", 2, (0, UNLIMITED), "times", strong=UNLIMITED,
     )
     packet_cycles: int = _whole(
         "multicast", "max V-cycles over the mapping by hops of packets to cores", 3, (0, 1000),
@@ -318,11 +318,6 @@ class Settings:
             return self
         objective: Any = "unicast" if self.method == "classic" else HOPS[delivery]
         return replace(self, objective=objective)
-
-    @property
-    def held_pins(self) -> int:
-        """Most synapses of networks that are partitioned by nets in memory."""
-        return self.tree_pins if self.objective == "multicast" else self.net_pins
 
     @property
     def net_cycles(self) -> int:

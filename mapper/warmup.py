@@ -26,7 +26,7 @@ from mapper.runtime.kernel_workers import KernelTable, KernelTeam, alone, load_k
 
 if TYPE_CHECKING:
     from chipsim.chip.model import Chip
-    from mapper.runtime.memory_plan import Plan
+    from mapper.runtime.plan import Plan
     from mapper.settings import Settings
 
 TABLE = Path(__file__).with_name("warmup.json")

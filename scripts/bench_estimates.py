@@ -117,6 +117,7 @@ def measure(options: argparse.Namespace, name: str, objective: str, preset: str)
         "seconds": report["resources"]["seconds"],
         "memory": report["resources"]["peak_rss_bytes"],
         "planned": planned["memory"],
+        "strategy": planned["strategy"],
         "cost": cost(report["metrics"], objective),
     }
 

@@ -31,11 +31,13 @@ import numba
 import numpy as np
 from kernel_recorder import Calls, Recorder, by_name
 
+import mapper.runtime.memory_plan
 import mapper.session
 import mapper.warmup
 from mapper.cli.main import main as mapper_main
 from mapper.runtime import kernel_types
 from mapper.runtime.kernel_workers import KernelTable, read_table
+from mapper.settings import BY_NETS
 from mapper.warmup import Compiled
 
 PATH = mapper.warmup.TABLE
@@ -143,15 +145,13 @@ def works() -> Iterator[tuple[str, list[list[str]]]]:
     yield "run/classic", _runs("--preset", "classic")
     for preset in PRESETS:
         less = [f"--{word}" for word in LIGHT.get(preset, "").split()]
-        given = ("--preset", preset, *less, "--set", "packet_cycles=1")
-        yield f"run/{preset}/time/nets", _runs(*given, "--objective", "time")
-        for objective in ("unicast", "cut", "multicast", "core"):
+        given = ("--preset", preset, *less, "--set", "packet_cycles=1", "--set", "net_time=1000")
+        for objective in ("unicast", "cut", *BY_NETS):
             wish = (*given, "--objective", objective)
-            if objective in ("multicast", "core"):
+            if objective in BY_NETS:
                 yield f"run/{preset}/{objective}/nets", _runs(*wish)
-                wish = (*wish, "--set", "net_pins=0", "--set", "tree_pins=0")
-            if objective != "multicast":
-                yield f"run/{preset}/{objective}/levels", _runs(*wish)
+                wish = (*wish, "--set", "net_pins=0")
+            yield f"run/{preset}/{objective}/levels", _runs(*wish)
             yield f"run/{preset}/{objective}/streamed", _runs(*wish, "--level-budget", "0")
     for preset in (*PRESETS, "classic"):
         yield (
@@ -235,6 +235,7 @@ def main() -> int:
     # a command of a new installation would empty numba's cache
     mapper.warmup.compile_kernels = lambda *arguments, **named: Compiled(0, [], 0, 0.0)
     mapper.session.load_kernels = lambda works: None  # what is there before its call is not noted
+    mapper.runtime.memory_plan.SMALL = 0  # networks are partitioned as large ones are
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
         spare_placement()
         prepare()

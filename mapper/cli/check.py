@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from chipsim.chip.model import Chip
-    from mapper.runtime.memory_plan import Plan
+    from mapper.runtime.plan import Plan
     from mapper.settings import Settings
     from storage.store.network import NetworkFile
 
@@ -56,7 +56,8 @@ def run(options: argparse.Namespace) -> int:
     from mapper.limits.capacity import demands
     from mapper.limits.constraints import read_constraints
     from mapper.results.tables import columns, planned
-    from mapper.runtime.memory_plan import enough_memory, make_plan
+    from mapper.runtime.planning import enough_memory, make_plan
+    from mapper.runtime.processor import slowness
     from mapper.runtime.time_plan import processor_seconds
 
     if options.workers is None and (options.worker_threads, options.worker_memory) != (None, None):
@@ -75,7 +76,11 @@ def run(options: argparse.Namespace) -> int:
             job = make_job(network, chip, common.threads_of(options), constraints)
             constraints.require_fit(chip, job.load.sizes, job.fans)
         plan = with_disk(make_plan(network, chip, settings), network, chip, settings)
-        seconds = processor_seconds(network, chip, settings, plan)
+        slow = slowness()
+        seconds = {
+            stage: round(slow * value, 2)
+            for stage, value in processor_seconds(network, chip, settings, plan).items()
+        }
         sample, enough = plan.sample, None
         if sample is not None and sample.thin:
             enough = enough_memory(network, chip, settings)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from mapper.inputs.source import Effort, Source
     from mapper.limits.constraints import ConstraintFile
     from mapper.limits.relays import RelayNeurons
-    from mapper.runtime.memory_plan import Plan
+    from mapper.runtime.plan import Plan
     from storage.store.meta import NetworkMeta
     from storage.store.network import NetworkFile
 

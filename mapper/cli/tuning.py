@@ -20,7 +20,7 @@ METHOD = tuple(name for name in SETTINGS if name not in OWN)
 """Settings that `mapper run --set` changes, in Python the keyword arguments `method`."""
 LATER = (
     "cores", "fill", "level_fm_passes", "level_tries", "net_pins", "packet_cycles",
-    "tick_proposals", "tree_pins",
+    "net_time", "tick_proposals",
 )  # fmt: skip
 OLD = tuple(name for name in METHOD if SETTINGS[name].kind is not str and name not in LATER)
 """Settings that had an option each before there was `--set`; those that came later never had."""

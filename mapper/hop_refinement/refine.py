@@ -27,7 +27,8 @@ from mapper.partitioning.kway_refinement import refine_round
 from mapper.runtime.callbacks import OnMapping, ignore
 from mapper.runtime.checkpoint import Arrays
 from mapper.runtime.context import Context
-from mapper.runtime.memory_plan import HELD_BYTES, Plan
+from mapper.runtime.memory_plan import HELD_BYTES
+from mapper.runtime.plan import Plan
 from mapper.scoring.stage_costs import estimate
 from mapper.settings import Settings
 

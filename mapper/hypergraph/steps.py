@@ -28,6 +28,8 @@ from storage.graph import Graph
 from storage.store.network import NetworkFile
 
 LARGE = 200_000  # pins beyond which partitions update late, see `new_queue`, and bisect less often
+BRIEF_TRIES = 2  # starts of each bisection of a brief partition
+BRIEF_BUDGET = 10_000_000  # pins that its refinement examines on a level
 WORTH_ANOTHER = 0.003  # share of the tree hops that two V-cycles save, if another is to follow
 
 
@@ -51,19 +53,11 @@ def partition_nets(task: NetTask, context: Context) -> tuple[NDArray[np.int32], 
 
     Raises `DoesNotFitError` if no way was found to get all parts within the capacity.
     """
-    settings, plan, steps, monitor, team = context
+    settings, _, steps, monitor, team = context
     nets, capacity, cores = task.nets, task.capacity, task.cores
     wanted = parts_wanted(int(nets.sizes.sum()), capacity, cores)
     monitor.level(nets.vertices, nets.pins.size)
-    late, tries = nets.pins.size > LARGE, settings.bisection_repeats
-    half = max(1, tries // 2)
-    bisection = Effort(half, 3, 100, 1, True) if late else Effort(tries, 3, 100, half)
-    effort = PartitionEffort(
-        bisection,
-        Search(settings.refinement_passes, 25, 150, settings.net_budget, plan.gathered, late),
-        settings.cycles,
-        settings.recuts,
-    )
+    effort = _partition_effort(nets.pins.size, context)
 
     def work() -> Arrays:
         part = partition_hypergraph(nets, wanted, capacity, effort, settings.seed_of(2), team)
@@ -81,6 +75,19 @@ def partition_nets(task: NetTask, context: Context) -> tuple[NDArray[np.int32], 
         monitor.observer.on_partition(part)
         monitor.observer.on_nets(connectivity=cost)
     return part, parts
+
+
+def _partition_effort(pins: int, context: Context) -> PartitionEffort:
+    settings, plan = context.settings, context.plan
+    late, tries, budget = pins > LARGE, settings.bisection_repeats, settings.net_budget
+    if plan.brief:
+        tries, budget = min(tries, BRIEF_TRIES), min(budget, BRIEF_BUDGET)
+    half = max(1, tries // 2)
+    bisection = Effort(half, 3, 100, 1, True) if late else Effort(tries, 3, 100, half)
+    search = Search(settings.refinement_passes, 25, 150, budget, plan.gathered, late)
+    if plan.brief:
+        return PartitionEffort(bisection, search, v_cycles=0, rebisections=0)
+    return PartitionEffort(bisection, search, settings.cycles, settings.recuts)
 
 
 def refine_streamed_nets(
@@ -195,11 +202,12 @@ def refine_trees(
 
     It ends early when two V-cycles in a row save less than `WORTH_ANOTHER` together.
     """
-    settings, _, steps, monitor, _ = context
+    settings, plan, steps, monitor, _ = context
     effort = TreeEffort(settings.tree_proposals)
     name = "tree hops"
     if settings.objective == "core":
         effort, name = packet_effort(settings.tree_proposals), "hops"
+    effort = effort.share(plan.net_work)
     earlier = 0  # hops before the cycle before
     for index in range(settings.net_cycles):
 

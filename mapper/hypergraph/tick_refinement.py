@@ -55,9 +55,19 @@ def per_unit(costs: TickCosts, unit: int) -> TickCosts:
     return costs._replace(**{name: getattr(costs, name) / unit for name in rated})
 
 
-def targets_seen(vertices: int, proposals: int) -> int:
-    """Targets of each net that there is time for, with so many proposals for each vertex."""
-    return max(FEWEST, isqrt(MOST // (SLOTS * max(proposals * vertices, LEAST))))
+def targets_seen(vertices: int, context: Context) -> int:
+    """Targets of each net that there is time for."""
+    return max(FEWEST, isqrt(_most(context) // (SLOTS * _wanted(vertices, context))))
+
+
+def _most(context: Context) -> int:
+    """Slots that all proposals may look at, about."""
+    return max(1, int(MOST * context.plan.net_work))
+
+
+def _wanted(vertices: int, context: Context) -> int:
+    """Proposals in all, if there is time for them."""
+    return max(context.settings.tick_proposals * vertices, LEAST)
 
 
 def thinned_if_many(
@@ -68,11 +78,10 @@ def thinned_if_many(
     neurons : ndarray[int64], shape (vertices,), size of each vertex in neurons
     """
     settings = context.settings
-    wanted = max(settings.tick_proposals * nets.vertices, LEAST)
     whole = whole_nets(nets, neurons, costs.delivery)
-    if wanted * _work(whole, core, mesh) <= MOST:
+    if _wanted(nets.vertices, context) * _work(whole, core, mesh) <= _most(context):
         return whole
-    most = targets_seen(nets.vertices, settings.tick_proposals)
+    most = targets_seen(nets.vertices, context)
     lists = [(nets.start, nets.pins, nets.weights)]
     return thin_nets(lists, nets.sizes, neurons, core, most, costs.delivery, settings.seed_of(41))
 
@@ -98,8 +107,8 @@ def refine_by_ticks(
     cycles_of : the cycles of a tick with all nets, which are never more than before
     """
     settings, _, steps, monitor, _ = context
-    wanted = max(settings.tick_proposals * nets.graph.vertices, LEAST)
-    proposals = min(wanted, MOST / _work(nets, core, mesh)) if settings.tick_proposals else 0
+    wanted = _wanted(nets.graph.vertices, context) if settings.tick_proposals else 0
+    proposals = min(wanted, _most(context) / _work(nets, core, mesh))
     schedule = TickSchedule(int(proposals / 20))
     scaled = per_unit(costs, nets.unit)
 

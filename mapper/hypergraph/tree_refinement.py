@@ -6,7 +6,7 @@ many nets, move together first, then each alone. Every level is annealed from a 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -41,6 +41,13 @@ class TreeEffort:
     steps: int = 20
     per_core_penalty: int = 4
     branches: bool = True
+
+    def share(self, share: float) -> TreeEffort:
+        """The effort with so much of the work."""
+        return replace(
+            self, proposals=share * self.proposals, least=int(share * self.least),
+            most=int(share * self.most),
+        )  # fmt: skip
 
 
 def packet_effort(proposals: float) -> TreeEffort:

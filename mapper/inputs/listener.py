@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from mapper.runtime.memory_plan import Plan
+    from mapper.runtime.plan import Plan
 
 LOG = logging.getLogger("mapper")
 

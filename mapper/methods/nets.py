@@ -29,7 +29,7 @@ from mapper.hypergraph.tick_refinement import (
 from mapper.limits.combined import CombinedCapacity
 from mapper.methods.steps import Int32, Method, Run
 from mapper.runtime.checkpoint import Checkpoint
-from mapper.runtime.memory_plan import REFINED_BY
+from mapper.runtime.plan import REFINED_BY
 from mapper.runtime.threads import ThreadTeam
 from mapper.scoring.measure import measure_network
 from mapper.scoring.stage_costs import StageCosts
@@ -123,7 +123,7 @@ def refine_by_time_streamed(run: Run, core: Int32) -> Int32:
     neurons = network.vertex_sizes()
 
     def seen(_: Mesh, costs: TickCosts) -> TickNets:
-        most = targets_seen(network.vertices, settings.tick_proposals)
+        most = targets_seen(network.vertices, run.context)
         lists, seed = NetReader(network).stream(run.team), settings.seed_of(41)
         run.monitor.note(f"up to {most} targets of each neuron stand for all")
         return thin_nets(lists, run.combined.sizes, neurons, core, most, costs.delivery, seed)

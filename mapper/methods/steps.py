@@ -20,8 +20,9 @@ from mapper.limits.constraints import Constraints
 from mapper.limits.pins import core_of_items
 from mapper.runtime.checkpoint import Checkpoint
 from mapper.runtime.context import Context
-from mapper.runtime.memory_plan import FILL, Plan
+from mapper.runtime.memory_plan import FILL
 from mapper.runtime.monitor import Monitor
+from mapper.runtime.plan import Plan
 from mapper.runtime.stopping import Keep
 from mapper.runtime.threads import ThreadTeam
 from mapper.scoring.stage_costs import StageCosts

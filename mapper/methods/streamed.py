@@ -32,7 +32,7 @@ from mapper.methods.steps import Int32, Method, Run
 from mapper.partitioning.streamed import Task, balanced, numbered, open_rows, partition_streamed
 from mapper.runtime.callbacks import OnMapping, ignore
 from mapper.runtime.checkpoint import Arrays, Checkpoint
-from mapper.runtime.memory_plan import REFINED_BY
+from mapper.runtime.plan import REFINED_BY
 from mapper.scoring.stage_costs import StageCosts
 from storage.graph import Graph
 
@@ -73,6 +73,7 @@ class Streamed(Method):
         run = self._run
         return (
             run.settings.objective == "multicast"
+            and not run.plan.levels
             and run.single_capacity
             and run.constraints is None
         )
@@ -118,19 +119,19 @@ class Streamed(Method):
         if run.settings.objective == "cut" or self._by_nets:
             return core
         core = self._refined_by_hops(core)
-        if run.plan.packets_held and run.settings.objective == "time" and not run.constraints:
+        if run.plan.nets_after and run.settings.objective == "time" and not run.constraints:
             return refine_by_time_streamed(run, core)
-        if run.plan.packets_held and run.settings.objective == "core":
+        if run.plan.nets_after and run.settings.objective != "time":
             return refine_by_nets(run, None, core, self._combined.capacity)
         if run.settings.objective == "core":
             run.monitor.note(
                 "refined by hops of one packet per synapse: the network has more synapses than a "
-                "quarter of hop_budget, or than --memory holds as nets"
+                "quarter of hop_budget, or than --memory or net_time has room for as nets"
             )
         if run.settings.objective == "time":
             run.monitor.note(
                 "neurons spread over the cores, refined by hops of one packet per synapse: some "
-                "stay together, or --memory does not hold a few targets of each"
+                "stay together, or --memory or net_time has no room for a few targets of each"
             )
         return core
 

@@ -20,8 +20,8 @@ from mapper.results.mapping_file import save_mapping_in
 from mapper.results.output_folder import IMPORTED
 from mapper.results.output_folder import REPORT as REPORT
 from mapper.results.report_file import LARGEST, SCHEMA, Report
-from mapper.runtime.memory_plan import enough_memory
 from mapper.runtime.monitor import Monitor
+from mapper.runtime.planning import enough_memory
 from mapper.settings import Settings
 from mapper.version import version
 from storage.address import path_of

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,7 @@ from rich.table import Table
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 if TYPE_CHECKING:
-    from mapper.runtime.memory_plan import Plan
+    from mapper.runtime.plan import Plan
     from mapper.runtime.worker_plan import WorkerPlan
 
 
@@ -286,6 +287,8 @@ def levels(entries: Sequence[Mapping[str, Any]]) -> Table:
 
 def planned(plan: Plan, seconds: Mapping[str, float] | None = None) -> Table:
     """What each stage of a run will need at most; seconds : processor time, if that is known."""
+    from mapper.runtime.plan import STAGES
+
     rows: list[tuple[Any, ...]] = [
         (name, size(need), f"{need / plan.budget:.0%}") for name, need in plan.stages.items()
     ]
@@ -297,11 +300,12 @@ def planned(plan: Plan, seconds: Mapping[str, float] | None = None) -> Table:
         more = f" on {plan.sample.levels + 1} levels" if plan.sample.levels else ""
         title += f",\nclusters{more} with {plan.sample.shown} connections each for the first cut"
     heads = ["stage", "peak memory", "share of budget"]
-    if seconds is not None:
-        title += f",\nabout {number(round(sum(seconds.values())))} s of processor time"
+    if seconds:
+        title += f",\nabout {number(math.ceil(sum(seconds.values())))} s of processor time"
         heads.append("processor time, s")
-        read = [] if "read" in plan.stages else [("read", "", "")]
-        rows = [(*row, seconds.get(row[0], "")) for row in read + rows]
+        rows += [(name, "", "") for name in seconds if name not in plan.stages]
+        rows = [(*row, f"{seconds[row[0]]:.1f}" if row[0] in seconds else "") for row in rows]
+    rows.sort(key=lambda row: STAGES.index(row[0]))
     return columns(title, heads, rows)
 
 

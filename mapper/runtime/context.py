@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from mapper.runtime.checkpoint import Checkpoint
-from mapper.runtime.memory_plan import Plan
 from mapper.runtime.monitor import Monitor
+from mapper.runtime.plan import Plan
 from mapper.runtime.threads import ThreadTeam
 from mapper.settings import Settings
 

@@ -6,16 +6,13 @@ arrays that are alive together in a stage and compared with measured peaks (scri
 
 from __future__ import annotations
 
-import shutil
-from dataclasses import dataclass, replace
 from math import exp, log
-from pathlib import Path
 
 from chipsim.chip.model import Chip
-from mapper.errors import DoesNotFitError
 from mapper.runtime.net_plan import net_share, sample_bytes
-from mapper.runtime.sample import ENOUGH, Sample, levels_of
-from mapper.settings import BY_NETS, MOST_MEMORY, Settings
+from mapper.runtime.plan import REFINED_BY, Plan
+from mapper.runtime.sample import levels_of
+from mapper.settings import BY_NETS, Settings
 from storage.sorting.sorter import BYTES_PER_ENTRY
 from storage.store.network import NetworkFile
 
@@ -41,6 +38,7 @@ AXON_BYTES = 28  # of a synapse while vertices are exchanged: in a row, and in a
 CHAINS = 2  # annealings side by side in a V-cycle, whatever the number of threads
 LEVEL_BYTES = 20  # of a connection: all levels, and what is added up to make the next
 CHAIN_NEURON_BYTES = 64  # of a neuron in a V-cycle
+SMALL = 100_000  # synapses of networks for which time does not matter
 PACKET_WORK = 4  # looks at a pin that a V-cycle by packets to cores takes of the same budget
 WORTH_A_CYCLE = 4  # looks at all connections that the budget of refinement has for it
 WISHING_BYTES = 32  # of a neuron during a round of label propagation
@@ -67,143 +65,12 @@ NEAR_VERTICES = 60_000  # of a block: about so many are told apart by two bytes,
 LIGHT_WEIGHT = 256  # from which on one does not fit a byte
 CHECKED_BYTES = 0.2  # of a connection there: degrees, heads, and what does not fit a unit
 LEVEL_ROW_BYTES = 3.4  # of a connection of a level in a file of rows
-REFINED_BY = {
-    "multicast": "refine by trees", "core": "refine by packets", "time": "refine by time",
-}  # fmt: skip
-"""The stage in which neurons move where nets are held, by objective."""
 RECORD_BYTES = 5.5  # of a connection between clusters while it is sorted on disk
 FILL = 0.97  # of the capacity that cores have on average
 STEP_BYTES = 24  # of a neuron in the steps that are kept for `--resume`, compressed
 REFINED_BYTES = 2.5  # of the same for each step of refinement by hops
-DISK_MARGIN = 1.1  # times the disk that is foretold must be free
 CLASSIC_SHRINK = 0.85  # connections that a round of pairing leaves where there is little structure
 CLASSIC_CSR = 12
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """Bytes that each stage needs, and how the memory is shared out.
-
-    budget : what `--memory` allows; stages : peak of each, by name
-    scratch, sorting : bytes on disk, the latter only while something is sorted; see also
-        `mapper.graph.disk`, which tells the former from a few blocks of the network
-    rows : of scratch, the rows of the network
-    scattered : neighbours in the network are anywhere in the order of ids
-    nets_held : with hops of packets to cores or of trees, all nets are held in memory instead of
-        the rows
-    packets_held : all nets are held in memory after the rows, to refine by packets to cores, or
-        some targets of each, to refine by time
-    net_share : share of the nets that streamed parts are refined by, 0 for none
-    held : the whole network is held in memory instead of streamed from scratch
-    sampled : connections between clusters that are kept; gathered : bytes for rows of blocks
-    sampled_above : the same where clusters are clustered again, `mapper.partitioning.levels`
-    contracted : bytes for the sort of connections between clusters then
-    contractions : connections that are kept for each level in scratch, at most
-    grouped : bytes for sums of the traffic between groups, and for limits
-    summed : bytes for the former in the stage "groups"
-    threads : those asked for, or as many as the memory has room for
-    levels : the whole mapping is made on levels in memory
-    cycles : V-cycles; chains : of them side by side
-    sample : what the cut into blocks sees, about; None if there is no such cut
-    """
-
-    budget: int
-    stages: dict[str, int]
-    scratch: int
-    sorting: int
-    held: bool
-    sampled: int
-    gathered: int
-    grouped: int
-    threads: int
-    levels: bool = False
-    cycles: int = 0
-    chains: int = 1
-    nets_held: bool = False
-    packets_held: bool = False
-    net_share: float = 0.0
-    sample: Sample | None = None
-    sampled_above: int = 0
-    contracted: int = 0
-    contractions: tuple[int, ...] = ()
-    summed: int = 0
-    rows: int = 0
-    scattered: bool = False
-
-    @property
-    def memory(self) -> int:
-        """The largest of all stages."""
-        return max(self.stages.values())
-
-    @property
-    def strategy(self) -> str:
-        """How the network is partitioned, and where it is kept meanwhile."""
-        if self.nets_held:
-            return "partition by nets in memory"
-        if self.levels:
-            return "partition of coarsening levels in memory"
-        where = "connections in memory" if self.held else "connections streamed from disk"
-        if self.net_share:
-            return f"partition by {where}, refined by {self.net_share:.0%} of the nets"
-        return f"partition by {where}"
-
-    def on_workers(self) -> Plan:
-        """The plan of a run whose workers make levels of clusters: nothing is sorted on disk."""
-        return replace(self, sorting=0)
-
-    @property
-    def shortage(self) -> str:
-        """What the memory does not suffice for, as a sentence; empty if it does."""
-        stage = max(self.stages, key=lambda name: self.stages[name])
-        need = self.stages[stage]
-        if need <= self.budget:
-            return ""
-        return (
-            f"the stage {stage!r} needs {megabytes(need)}, --memory is {megabytes(self.budget)} "
-            f"({megabytes(need - self.budget)} short); give more memory"
-        )
-
-    def require(self, folder: Path | None = None) -> None:
-        """Raise `DoesNotFitError` if the memory or the disk of `folder` has not enough room."""
-        if self.shortage:
-            raise DoesNotFitError(self.shortage)
-        if folder is None:
-            return
-        need = int(DISK_MARGIN * self.scratch) + self.sorting
-        free = shutil.disk_usage(folder).free
-        if need > free:
-            raise DoesNotFitError(
-                f"{folder}: the run needs {megabytes(need)} of disk for scratch, "
-                f"{megabytes(free)} are free; choose another place with -o"
-            )
-
-
-def megabytes(size: int) -> str:
-    return f"{-(-size // (1 << 20)):,} MiB"
-
-
-def make_plan(network: NetworkFile, chip: Chip, settings: Settings) -> Plan:
-    """The plan of a run."""
-    settings = settings.resolved(chip.delivery)
-    if settings.method == "classic":
-        return _plan_classic(network, settings)
-    return _plan_streamed(network, chip, settings)
-
-
-def enough_memory(network: NetworkFile, chip: Chip, settings: Settings) -> int | None:
-    """About the bytes of `--memory` with which the cut into blocks sees enough of the network.
-
-    None if it sees little since no more is wanted: `coarse_degree`.
-    """
-    if settings.coarse_degree < ENOUGH:
-        return None
-    memory = settings.memory_bytes
-    while memory < MOST_MEMORY:
-        sample = make_plan(network, chip, replace(settings, memory_bytes=memory)).sample
-        if sample is None or not sample.thin:
-            break
-        memory += memory // 20
-    return memory
 
 
 def block_bytes(network: NetworkFile) -> int:
@@ -221,7 +88,7 @@ def _interpreter(network: NetworkFile) -> int:
     return INTERPRETER + LABEL_BYTES * count + 2 * letters
 
 
-def _plan_streamed(network: NetworkFile, chip: Chip, settings: Settings) -> Plan:
+def plan_by_connections(network: NetworkFile, chip: Chip, settings: Settings) -> Plan:
     """Nothing here but the number of threads depends on the threads that are asked for: how the
     memory is shared out decides the result, which is the same for any number of them."""
     n, memory = network.vertices, settings.memory_bytes
@@ -274,7 +141,10 @@ def _plan_streamed(network: NetworkFile, chip: Chip, settings: Settings) -> Plan
     # A level of a V-cycle, and what is added up to make the next; one chain has room for a sample.
     level = LEVEL_BYTES * m
     levels = held and m <= settings.level_budget and 2 * level <= left
-    levels &= settings.objective != "multicast"  # which refines parts on the network itself
+    if settings.objective == "multicast":  # small networks have nets in memory or none
+        after = base + rows + level + net_bytes(network, most_parts(network, chip))
+        few = network.connections <= settings.level_budget  # counting those not looked at
+        levels &= few and not small(network) and after <= memory
     chains = CHAINS if (CHAINS + levels) * level + (CHAINS - 1) * chained <= left else 1
     stages["refine by hops"] += max(
         chains * LEVEL_BYTES * min(m, sampled) + (chains - 1) * chained if cycles else 0,
@@ -301,39 +171,32 @@ def _plan_streamed(network: NetworkFile, chip: Chip, settings: Settings) -> Plan
         stages["initial partition"] = base + rows + ABOVE_BYTES * n + max(kept, contracted)
     if chip.synapse_limit is not None:
         stages["check"] = base + 40 * n
-    packets_held, share = False, 0.0
+    nets_after, share = False, 0.0
     if settings.objective in BY_NETS:
-        pins = (2 if network.undirected else 1) * network.meta.synapses + n
-        need = NET_BYTES * pins + NET_NEURON_BYTES * n + MATRIX_BYTES * parts * parts
-        table = max(1 << 22, min(8 * n * parts, (memory - base - need) * 3 // 4))
-        by_trees = settings.objective == "multicast"
-        if base + need + table <= memory and pins <= settings.held_pins:
-            refine = REFINED_BY[settings.objective]
-            nets = dict.fromkeys(("read", refine), base + need)
-            nets["partition"] = base + need + table
-            nets["placement"] = base + need + PLACER_BYTES * pairs
-            for name in ("check", "score"):
-                if name in stages:
-                    nets[name] = stages[name]
-            kept = int((STEP_BYTES + REFINED_BYTES * settings.net_cycles) * n)
-            return Plan(memory, nets, kept, 0, True, 0, table, 0, threads, nets_held=True)
+        pins, need = net_pins(network), net_bytes(network, parts)
         sampled_nets = 0
         if settings.objective != "time" and not levels:
             share = net_share(n, pins - n, parts, memory - base - rows)
             sampled_nets = sample_bytes(n, pins - n, parts, share)
-        if by_trees or share:
+        if share or (settings.objective == "multicast" and not levels):
             streamed = base + rows + STREAMED_NET_BYTES * n
             stages["refine by nets"] = streamed + sampled_nets
-        within = PACKET_WORK * pins <= settings.hop_budget and base + need <= memory
         if settings.objective == "time":
-            thin = base + rows + NET_NEURON_BYTES * n + NET_BYTES * THIN_PINS * n
-            packets_held = thin <= memory
-            if packets_held:
-                stages[REFINED_BY["time"]] = max(thin, stages["score"])
-        elif settings.objective == "core" and within:
-            packets_held = True
-            stages["refine by packets"] = base + need
-            refined += settings.packet_cycles
+            need = NET_NEURON_BYTES * n + NET_BYTES * THIN_PINS * n
+            nets_after = base + rows + need <= memory
+        elif settings.objective == "core":
+            within = PACKET_WORK * pins <= settings.hop_budget
+            nets_after = within and base + rows + need <= memory
+        else:
+            nets_after = levels
+        if nets_after:
+            stage = base + rows + (level if levels else 0) + need
+            stages[REFINED_BY[settings.objective]] = (
+                max(stage, stages["score"]) if settings.objective == "time" else stage
+            )
+            refined += settings.net_cycles
+        elif share and settings.objective == "multicast":
+            stages[REFINED_BY["multicast"]] = stages["refine by nets"]
     in_scratch = 0 if held else int(row_bytes(network) * m)
     return Plan(
         memory,
@@ -352,7 +215,7 @@ def _plan_streamed(network: NetworkFile, chip: Chip, settings: Settings) -> Plan
         levels,
         cycles,
         chains,
-        packets_held=packets_held,
+        nets_after=nets_after,
         net_share=share,
         sample=None if levels or stop >= parts else samples[-1],
         sampled_above=sampled_above,
@@ -361,6 +224,45 @@ def _plan_streamed(network: NetworkFile, chip: Chip, settings: Settings) -> Plan
         summed=summed,
         rows=in_scratch,
     )
+
+
+def plan_by_nets(network: NetworkFile, chip: Chip, settings: Settings, other: Plan) -> Plan | None:
+    """The plan with all nets in memory; None if these are too many for it or for the settings.
+
+    other : the same run by connections
+    """
+    n, memory = network.vertices, settings.memory_bytes
+    parts, need = most_parts(network, chip), net_bytes(network, most_parts(network, chip))
+    base = _interpreter(network) + other.threads * block_bytes(network)
+    table = max(1 << 22, min(8 * n * parts, (memory - base - need) * 3 // 4))
+    if base + need + table > memory or net_pins(network) > settings.net_pins:
+        return None
+    pairs = min(n * settings.degree, network.connections, parts * parts) // 2
+    pairs = min(pairs, other.summed // PLACER_BYTES)
+    stages = dict.fromkeys(("read", REFINED_BY[settings.objective]), base + need)
+    stages["partition"] = base + need + table
+    stages["placement"] = base + need + PLACER_BYTES * pairs
+    for name in ("check", "score"):
+        if name in other.stages:
+            stages[name] = other.stages[name]
+    kept = int((STEP_BYTES + REFINED_BYTES * settings.net_cycles) * n)
+    return Plan(memory, stages, kept, 0, True, 0, table, 0, other.threads, nets_held=True)
+
+
+def net_pins(network: NetworkFile) -> int:
+    """Pins of all nets: synapses, and the neuron of each net."""
+    return (2 if network.undirected else 1) * network.meta.synapses + network.vertices
+
+
+def net_bytes(network: NetworkFile, parts: int) -> int:
+    """All nets in memory, with their coarse levels and the traffic of parts."""
+    n = network.vertices
+    return NET_BYTES * net_pins(network) + NET_NEURON_BYTES * n + MATRIX_BYTES * parts * parts
+
+
+def small(network: NetworkFile) -> bool:
+    """Whether the network is partitioned by nets, whatever the time, if the memory holds them."""
+    return network.meta.synapses <= SMALL
 
 
 def row_bytes(network: NetworkFile) -> float:
@@ -398,7 +300,7 @@ def most_parts(network: NetworkFile, chip: Chip) -> int:
     return max(1, min(cores, parts))
 
 
-def _plan_classic(network: NetworkFile, settings: Settings) -> Plan:
+def plan_classic(network: NetworkFile, settings: Settings) -> Plan:
     """Coarsening by pairs with a limit of 1/15 of a core leaves a few tenths of the connections
     for the coarsest graph, which is held in memory whatever the budget."""
     n, m = network.vertices, network.connections

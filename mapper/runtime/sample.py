@@ -56,7 +56,7 @@ class Sample:
         return self.kept < min(self.whole, ENOUGH * self.clusters)
 
     def facts(self, enough: int | None) -> dict[str, Any]:
-        """The `sample` of report.json; enough : bytes, of `memory_plan.enough_memory`."""
+        """The `sample` of report.json; enough : bytes, of `planning.enough_memory`."""
         return {
             "levels": self.levels,
             "clusters": self.clusters,

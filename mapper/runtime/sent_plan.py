@@ -12,7 +12,8 @@ from math import exp
 from typing import NamedTuple
 
 from chipsim.chip.model import Chip
-from mapper.runtime.memory_plan import Plan, most_parts
+from mapper.runtime.memory_plan import most_parts
+from mapper.runtime.plan import Plan
 from mapper.runtime.sample import CLUSTERED, CLUSTERED_AGAIN
 from mapper.settings import Settings
 from storage.store.network import NetworkFile

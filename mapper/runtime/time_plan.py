@@ -1,73 +1,133 @@
 """How long a run will take, stage by stage, before it starts: processor time of all threads.
 
-Entries times nanoseconds, as measured on one core of the machine of the benchmarks (cortices of 1,
-4 and 32 million neurons, natural ids); other processors are as much faster or slower in all stages.
-A look at a label takes longer the more of them there are, as fewer are in the caches: about so much
-more for each doubling of the neurons above a million. Shuffled ids take longer still from some 10^8
-neurons on.
+Entries times nanoseconds, as measured on one core of a cloud machine with networks of 7,717 to a
+million neurons (`scripts/bench_estimates.py`); `mapper.runtime.processor` measures how much slower
+another processor is. A look at a label takes longer the more of them there are, as fewer are in the
+caches (`Size.crowding`). Shuffled ids take longer still from some 10^8 neurons on. Stages that
+search until their budget is used up are those of `mapper.runtime.search_time`.
 """
 
 from __future__ import annotations
 
-from math import log2
-
 from chipsim.chip.model import Chip
-from mapper.runtime.memory_plan import Plan, gathered_bytes, most_parts
+from mapper.runtime.memory_plan import gathered_bytes
+from mapper.runtime.plan import REFINED_BY, Plan
+from mapper.runtime.search_time import (
+    NETS,
+    Size,
+    hops_seconds,
+    level_seconds,
+    partition_seconds,
+    refinement_seconds,
+    size_of,
+)
 from mapper.settings import Settings
 from storage.store.network import NetworkFile
 
-MILLION = 1 << 20  # neurons
-READ = 22  # of a connection: inflated, decoded, both directions added, packed
-CLUSTER = 9  # of a connection and round of label propagation
-SAMPLE = 12  # of a connection: one look, which contracts
-COARSE = 212  # of a connection of the sample: all levels in memory
+READ = 38  # of a connection: inflated, decoded, both directions added, packed
+READ_PIN = 35  # of a pin of nets in memory
+CLUSTER = 8  # of a connection and round of label propagation
+SAMPLE = 15  # of a connection: one look, which contracts
+COARSE = 260  # of a connection of the sample: all levels in memory
 CONTRACT = 20  # of a connection that is contracted into scratch
 SORT = 80  # of a connection that is kept then
+EDGES = 0.6  # connections on levels in scratch for each that the plan counts: parallel ones merge
 MOVE = 7.2  # of a connection and pass of refinement
-SPLIT = 52  # of a connection: gathered once, and all bisections
-GATHER = 4  # of a connection in each further pass of gathering
-GROUPS = 9  # of a connection
-SCORE = 27  # of a connection
-PLACE = 380_000  # of a group, for up to `STANDARD` of them
-STANDARD = 4096  # groups; for more the work of a placement grows with this power of them
-GROWTH = 0.65
 PASSES = 0.6  # of the passes over blocks that are allowed are made, if these were cut on one level
 LAST_PASSES = 0.4  # of those over cores
-MORE = {  # for each doubling of the neurons
-    "read": 1.5, "cluster": 2.3, "move": 1.0, "groups": 1.2, "score": 5.0,
-}  # fmt: skip
-EDGES = 0.6  # connections on levels in scratch for each that the plan counts: parallel ones merge
+SPLIT, SPLIT_FM = 35, 5  # of a connection: gathered once, and all bisections; of a pass of FM
+SPLIT_NEURON, SPLIT_NEURON_FM = 2000, 2000  # of a neuron, for the same
+GATHER = 4  # of a connection in each further pass of gathering
+GROUPS = 9  # of a connection
+GROUP_PIN = 55  # of a pin of streamed nets
+NET_MOVE = 85  # of a connection and pass of refinement by streamed nets
+NET_PASSES = 0.8  # of the passes that are allowed are made
+SEEN_PIN = 25  # of a pin, read for a sample of the nets
+REACH = 3  # of a part and pin of the sample, in all passes
+SCORE, SCORE_NEURON = 18, 1300  # of a connection, and of a neuron
+PLACE = {"fast": 450_000, "default": 950_000, "strong": 16_000_000}
+"""Of a group, for up to `STANDARD` of them, by effort."""
+STANDARD = 4096  # groups; for more the work of a placement grows with this power of them
+GROWTH = 0.65
+START = 1.0  # seconds of a run besides its stages
 
 
 def processor_seconds(
     network: NetworkFile, chip: Chip, settings: Settings, plan: Plan
-) -> dict[str, float] | None:
-    """Seconds of each stage; None for networks that are not cut into blocks.
+) -> dict[str, float]:
+    """Seconds of each stage; none for the preset classic."""
+    if settings.method == "classic":
+        return {}
+    settings = settings.resolved(chip.delivery)
+    size = size_of(network, chip, settings)
+    if plan.nets_held:
+        nanoseconds: dict[str, float] = {"read": READ_PIN * size.pins, "groups": GROUPS * size.pins}
+        seconds = {"partition": partition_seconds(size, settings, plan.brief)}
+    else:
+        nanoseconds = {
+            "read": READ * size.connections,
+            "groups": GROUPS * size.crowding * size.seen,
+        }
+        if plan.sample is not None:
+            nanoseconds |= _block_nanoseconds(network, settings, plan, size)
+        elif not plan.levels:
+            nanoseconds |= _cut_nanoseconds(settings, size, 1)
+        seconds = level_seconds(size, settings, plan.cycles) if plan.levels else {}
+        if settings.objective not in ("cut", "multicast") and not plan.levels:
+            seconds["refine by hops"] = hops_seconds(size, settings, plan.cycles)
+        if "refine by nets" in plan.stages:
+            nanoseconds |= _streamed_nets(settings, plan, size)
+    if plan.nets_held or plan.nets_after:
+        refined = refinement_seconds(size, settings, plan.net_work)
+        seconds[REFINED_BY[settings.objective]] = refined
+    crowded = max(1.0, size.parts / STANDARD) ** (GROWTH - 1)
+    nanoseconds["placement"] = PLACE[settings.placement] * size.parts * crowded
+    neurons = SCORE_NEURON * size.crowding * size.neurons
+    nanoseconds["score"] = SCORE * size.connections + neurons
+    seconds |= {stage: value / 1e9 for stage, value in nanoseconds.items()}
+    return {stage: round(value, 2) for stage, value in seconds.items()}
 
-    Without stages that look at nets or refine by hops: these have budgets of their own.
-    """
-    if plan.sample is None:
-        return None
-    m = min(network.connections, settings.degree * network.vertices)
-    above = sum(plan.contractions)
-    rounds = settings.cluster_rounds
-    doublings = log2(max(1.0, network.vertices / MILLION))
-    more = {name: doublings * step for name, step in MORE.items()}
-    cluster, move = CLUSTER + more["cluster"], MOVE + more["move"]
-    block_passes = settings.block_passes * (1.0 if above else PASSES)
-    parts = most_parts(network, chip)
+
+def _block_nanoseconds(
+    network: NetworkFile, settings: Settings, plan: Plan, size: Size
+) -> dict[str, float]:
+    """Those of a network that is cut into blocks."""
+    assert plan.sample is not None
+    m, above, rounds = size.seen, sum(plan.contractions), settings.cluster_rounds
     batches = -(-gathered_bytes(network, settings) * m // plan.gathered)
-    nanoseconds = {
-        "read": (READ + more["read"]) * m,
-        "coarsen": cluster * rounds * m,
+    passes = settings.block_passes * (1.0 if above else PASSES)
+    return {
+        "coarsen": CLUSTER * size.crowding * rounds * m,
         "initial partition": (SAMPLE + (CONTRACT if above else 0)) * m
         + above * (SORT + EDGES * (CLUSTER * rounds + SAMPLE))
         + COARSE * plan.sample.kept,
-        "refine blocks": move * block_passes * m,
-        "split blocks": (SPLIT + GATHER * (batches - 1)) * m,
-        "uncoarsen and refine": move * max(1, LAST_PASSES * settings.refinement_passes) * m,
-        "groups": (GROUPS + more["groups"]) * m,
-        "placement": PLACE * parts * max(1.0, parts / STANDARD) ** (GROWTH - 1),
-        "score": (SCORE + more["score"]) * network.connections,
+        "refine blocks": MOVE * size.crowding * passes * m,
+        **_cut_nanoseconds(settings, size, batches),
     }
-    return {stage: round(value / 1e9, 1) for stage, value in nanoseconds.items()}
+
+
+def _cut_nanoseconds(settings: Settings, size: Size, batches: int) -> dict[str, float]:
+    """Those of cutting blocks, or a small network, into cores."""
+    passes = max(1, LAST_PASSES * settings.refinement_passes)
+    connection = SPLIT + SPLIT_FM * settings.fm_passes + GATHER * (batches - 1)
+    neuron = SPLIT_NEURON + SPLIT_NEURON_FM * settings.fm_passes
+    return {
+        "split blocks": connection * size.seen + neuron * size.neurons,
+        "uncoarsen and refine": MOVE * size.crowding * passes * size.seen,
+    }
+
+
+def _streamed_nets(settings: Settings, plan: Plan, size: Size) -> dict[str, float]:
+    """Those of refinement by nets that are not in memory."""
+    if not plan.net_share:
+        passes = NET_PASSES * settings.block_passes
+        alike = size.density**NETS.density
+        return {
+            "refine by nets": NET_MOVE * size.crowding * alike * passes * size.seen,
+            "groups": GROUP_PIN * size.crowding * alike * size.pins,
+        }
+    reach = REACH * size.parts * plan.net_share * size.pins
+    found = {"refine by nets": SEEN_PIN * size.pins + reach}
+    if settings.objective == "multicast":
+        found[REFINED_BY["multicast"]] = reach
+    return found

@@ -18,11 +18,10 @@ from mapper.runtime.memory_plan import (
     MATRIX_BYTES,
     NEURON_BYTES_PER_THREAD,
     PAIR_BYTES,
-    Plan,
     block_bytes,
-    megabytes,
     most_parts,
 )
+from mapper.runtime.plan import Plan, megabytes
 from mapper.runtime.sample import CLUSTERED, CLUSTERED_AGAIN
 from mapper.runtime.sent_plan import INNER, Sent, plan_sent, ranges_for
 from mapper.settings import Settings

@@ -22,8 +22,8 @@ from mapper.hypergraph.streamed import (
     streamed_traffic,
 )
 from mapper.pipeline import map_network
-from mapper.runtime.memory_plan import make_plan
 from mapper.runtime.monitor import Monitor
+from mapper.runtime.planning import make_plan
 from mapper.runtime.threads import ThreadTeam
 from mapper.scoring.measure import measure_network
 from mapper.settings import HOPS, Settings, preset
@@ -190,7 +190,7 @@ def test_large_nets_are_refined_by_a_sample(objective: str, tmp_path: Path) -> N
     with NetworkWriter(path, 300) as writer:
         writer.add(source, near, np.ones(source.size, np.int64))
         writer.finish()
-    changes = {"net_pins": 0, "tree_pins": 0, "level_budget": 0}
+    changes = {"net_pins": 0, "level_budget": 0}
     settings = preset("fast", objective=objective, memory_bytes=1 << 30, **changes)
     chip = Chip(
         name="tiles", width=4, height=4, neurons=25, machine=Machine(4, 4, tile=Block(2, 2, 0.0))

@@ -15,8 +15,8 @@ from mapper.partitioning.levels import Level, cluster_rows, clustered_enough, sa
 from mapper.partitioning.streamed import CLUSTER, Task, open_rows, partition_streamed
 from mapper.runtime.checkpoint import Checkpoint
 from mapper.runtime.context import Context
-from mapper.runtime.memory_plan import Plan
 from mapper.runtime.monitor import Monitor
+from mapper.runtime.plan import Plan
 from mapper.runtime.stopping import StoppedError
 from mapper.runtime.threads import ThreadTeam
 from mapper.settings import preset

@@ -21,8 +21,9 @@ from mapper.results.mapping_file import MAPPING
 from mapper.results.output import make_report, read_report, scratch_in, write_results
 from mapper.runtime.checkpoint import Checkpoint
 from mapper.runtime.context import Context
-from mapper.runtime.memory_plan import Plan, make_plan
 from mapper.runtime.monitor import Monitor
+from mapper.runtime.plan import Plan
+from mapper.runtime.planning import make_plan
 from mapper.runtime.threads import ThreadTeam
 from mapper.settings import Settings, preset
 from storage.scratch.scratch import Scratch

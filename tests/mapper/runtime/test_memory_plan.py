@@ -11,7 +11,8 @@ import pytest
 
 from chipsim.chip.model import Chip
 from mapper.errors import DoesNotFitError
-from mapper.runtime.memory_plan import Plan, enough_memory, make_plan, megabytes
+from mapper.runtime.plan import Plan, megabytes
+from mapper.runtime.planning import enough_memory, make_plan
 from mapper.runtime.sample import Sample
 from mapper.settings import PRESETS, preset
 from storage.store.meta import AttributeMeta
@@ -157,10 +158,11 @@ def test_the_strategy_of_a_plan(path: Path) -> None:
 
 def test_packets_refine_what_the_budget_has_time_for(path: Path) -> None:
     def stages(scale: int, name: str = "default", **changes: Any) -> bool:
-        changes |= {"objective": "core", "net_pins": 0, "memory_bytes": 1 << 40}
+        changes |= {"objective": "core", "net_pins": 0, "net_time": 1 << 50}
+        changes["memory_bytes"] = 1 << 40
         plan = planned(path, Chip("c", 64, 64), scale, name, **changes)
-        assert ("refine by packets" in plan.stages) == plan.packets_held
-        return plan.packets_held
+        assert ("refine by packets" in plan.stages) == plan.nets_after
+        return plan.nets_after
 
     with NetworkFile(path) as network:
         pins = network.meta.synapses + network.vertices
@@ -310,7 +312,7 @@ def test_a_disk_that_is_too_small_is_refused(
         asked.append(folder)
         return SimpleNamespace(free=free)
 
-    monkeypatch.setattr("mapper.runtime.memory_plan.shutil.disk_usage", usage)
+    monkeypatch.setattr("mapper.runtime.plan.shutil.disk_usage", usage)
     plan = replace(SMALL, budget=1 << 30, scratch=2 << 20, sorting=1 << 20)
     plan.require()  # no folder, nothing to ask
     assert asked == []

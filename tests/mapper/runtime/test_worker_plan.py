@@ -12,7 +12,7 @@ import pytest
 from chipsim.chip.model import Chip
 from mapper.errors import DoesNotFitError
 from mapper.graph.disk import with_disk
-from mapper.runtime.memory_plan import make_plan
+from mapper.runtime.planning import make_plan
 from mapper.runtime.worker_plan import WorkerPlan, plan_workers
 from mapper.settings import preset
 from storage.store.network import NetworkFile
@@ -122,7 +122,7 @@ def streamed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     def plan(*given: Any) -> Any:
         return replace(make_plan(*given), held=False, levels=False)
 
-    monkeypatch.setattr("mapper.runtime.memory_plan.make_plan", plan)
+    monkeypatch.setattr("mapper.runtime.planning.make_plan", plan)
     chip = ["--chip", "40x40", "--neurons-per-core", "32", "--memory", "1GiB"]
     return ["check", str(path), *chip]
 

@@ -15,8 +15,8 @@ from mapper.graph.rows import StreamedRows
 from mapper.hypergraph.tree_refinement import refine_by_trees
 from mapper.pipeline import map_network
 from mapper.results.output import make_report, scratch_in
-from mapper.runtime.memory_plan import make_plan
 from mapper.runtime.monitor import Monitor
+from mapper.runtime.planning import make_plan
 from mapper.runtime.threads import ThreadTeam
 from mapper.scoring.stage_costs import SPARED, CostEstimate, StageCosts, estimate
 from mapper.settings import Settings, preset

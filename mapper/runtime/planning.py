@@ -1,0 +1,82 @@
+"""The plan of a run: how a network is partitioned, by what fits the memory and by time.
+
+Objectives that see nets have three ways: a partition by nets in memory, the same with little
+effort, and one by connections. The first often finds the best mapping, and takes up to a hundred
+times as long as the last. The yardstick is the objective unicast, whose run is the same without any
+nets: with default effort a run takes up to `net_time` times as long by the estimates of
+`mapper.runtime.time_plan`. What a partition leaves of that is for refinement by nets.
+
+Estimates are those for one machine, so that the plan is the same on all.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from chipsim.chip.model import Chip
+from mapper.runtime.memory_plan import plan_by_connections, plan_by_nets, plan_classic, small
+from mapper.runtime.plan import Plan
+from mapper.runtime.sample import ENOUGH
+from mapper.runtime.search_time import refinement_seconds, size_of
+from mapper.runtime.time_plan import START, processor_seconds
+from mapper.settings import BY_NETS, MOST_MEMORY, UNLIMITED, Settings
+from storage.store.network import NetworkFile
+
+FULL_WORK = 0.25  # share of the refinement that a partition with full effort leaves time for
+CHEAP = 0.75  # of the time of a run for unicast that a brief partition may take
+LEAST_WORK = 0.03  # the same of others; with less hardly anything is found
+
+
+def make_plan(network: NetworkFile, chip: Chip, settings: Settings) -> Plan:
+    """The plan of a run."""
+    settings = settings.resolved(chip.delivery)
+    if settings.method == "classic":
+        return plan_classic(network, settings)
+    plan = plan_by_connections(network, chip, settings)
+    if settings.objective not in BY_NETS:
+        return plan
+    nets = plan_by_nets(network, chip, settings, plan)
+    if settings.net_time == UNLIMITED or small(network):
+        return nets or plan
+    if settings.net_time == 0:
+        return plan.without_nets()
+    unicast = replace(settings, objective="unicast")
+    base = plan_by_connections(network, chip, unicast)
+    usual = sum(processor_seconds(network, chip, unicast, base).values())
+    limit = START + settings.net_time * usual
+
+    size = size_of(network, chip, settings)
+    nothing, full = (refinement_seconds(size, settings, share) for share in (0.0, 1.0))
+
+    def work(plan: Plan) -> float:
+        """Share of the usual refinement by nets that there is time for."""
+        rest = processor_seconds(network, chip, settings, replace(plan, net_work=0))
+        return min(1.0, (limit - sum(rest.values())) / max(0.001, full - nothing))
+
+    if nets is not None:
+        if work(nets) >= FULL_WORK:
+            return replace(nets, net_work=work(nets))
+        brief = replace(nets, brief=True)
+        partition = processor_seconds(network, chip, settings, brief)["partition"]
+        if partition <= CHEAP * (START + usual) and work(brief) >= LEAST_WORK:
+            return replace(brief, net_work=work(brief))
+    if not plan.nets_after:
+        return plan
+    share = work(plan)
+    return replace(plan, net_work=share) if share >= LEAST_WORK else plan.without_nets()
+
+
+def enough_memory(network: NetworkFile, chip: Chip, settings: Settings) -> int | None:
+    """About the bytes of `--memory` with which the cut into blocks sees enough of the network.
+
+    None if it sees little since no more is wanted: `coarse_degree`.
+    """
+    if settings.coarse_degree < ENOUGH:
+        return None
+    memory = settings.memory_bytes
+    while memory < MOST_MEMORY:
+        sample = make_plan(network, chip, replace(settings, memory_bytes=memory)).sample
+        if sample is None or not sample.thin:
+            break
+        memory += memory // 20
+    return memory

@@ -1,0 +1,141 @@
+"""Processor seconds of stages that search until their budget is used up.
+
+What a move costs depends on the network, so these follow laws: products of powers of its size,
+fitted to measured runs of ten kinds of networks (`scripts/bench_estimates.py`). Regular networks,
+such as convolutions, compress well and are searched fast: many neurons have the same targets.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from chipsim.chip.model import Chip
+from mapper.runtime.memory_plan import most_parts, net_pins
+from mapper.settings import Settings
+from storage.store.network import NetworkFile
+
+BYTES = 4.0  # of a stored synapse of a random network
+WORK = 50_000_000  # connections that annealing examines with default effort
+LEAST_PROPOSALS = 30  # see `mapper.hop_refinement.refine`
+NANO = 1e-9
+LARGE = 100_000  # neurons whose data no cache holds
+CROWDING = 0.2  # power of the neurons beyond these with which looks take longer
+PASS = 8  # nanoseconds of a connection and pass of moves by hops
+EXCHANGE = 25  # nanoseconds of a connection and round of exchanges
+EXCHANGE_NEURON = 5000  # nanoseconds of a neuron and round
+V_CYCLE = 600  # nanoseconds of a connection and V-cycle
+V_CYCLE_NEURON = 120_000  # nanoseconds of a neuron and V-cycle
+REBISECTION = 10  # looks at all pins of a round of bisections of pairs, as `partition` counts them
+REBISECTED = 0.5  # of a partition that such a round takes
+NET_LEVELS = 1600  # nanoseconds of a pin: coarse levels of nets, and their trees
+DENSE = 70  # nets of a neuron from which on there are fewer levels and proposals
+SECONDS = {"multicast": 12.0, "core": 17.0, "time": 20.0}  # of annealing by nets, per V-cycle
+
+
+class Size(NamedTuple):
+    """What estimates depend on.
+
+    seen : connections that are looked at in each pass; density : stored bytes of a synapse, in
+        those of a random network, at most 1
+    """
+
+    neurons: int
+    connections: int
+    seen: int
+    pins: int
+    parts: int
+    density: float
+
+    @property
+    def crowding(self) -> float:
+        """How much longer a look at what each neuron has takes where no cache holds it."""
+        return max(1.0, self.neurons / LARGE) ** CROWDING
+
+
+class Law(NamedTuple):
+    """Seconds of a random network of 10,000 neurons and 10^6 connections or pins, and powers."""
+
+    seconds: float
+    neurons: float
+    entries: float
+    density: float
+
+    def of(self, size: Size, entries: int) -> float:
+        return (
+            self.seconds
+            * (size.neurons / 10_000) ** self.neurons
+            * (entries / 1_000_000) ** self.entries
+            * size.density**self.density
+        )
+
+
+COARSEN = Law(0.07, 0.5, 0.4, 0.0)
+FIRST_PARTS = Law(0.19, 0.85, 0.4, 0.3)
+FIRST_ANNEALING = Law(1.2, 0.4, 0.2, 0.2)
+EXCHANGES = Law(0.28, 0.8, 0.5, 0.15)
+ANNEALING = Law(4.2, 0.2, 0.4, 0.15)
+NETS = Law(4.9, 0.8, 0.2, 0.75)
+
+
+def size_of(network: NetworkFile, chip: Chip, settings: Settings) -> Size:
+    """Return the size of a network on a chip."""
+    density = network.stored_bytes() / (BYTES * max(1, network.meta.synapses))
+    connections = max(1, network.connections)
+    return Size(
+        max(1, network.vertices),
+        connections,
+        min(connections, settings.degree * network.vertices),
+        net_pins(network),
+        most_parts(network, chip),
+        min(1.0, max(0.02, density)),
+    )
+
+
+def level_seconds(size: Size, settings: Settings, cycles: int) -> dict[str, float]:
+    """Return the seconds of stages on coarsening levels in memory; cycles : V-cycles."""
+    return {
+        "coarsen": COARSEN.of(size, size.seen),
+        "initial partition": FIRST_PARTS.of(size, size.seen)
+        + _work(size, settings, settings.proposals) * FIRST_ANNEALING.of(size, size.seen),
+        "refine by hops": EXCHANGES.of(size, size.seen)
+        + (
+            _work(size, settings, settings.proposals)
+            + cycles * _work(size, settings, settings.cycle_proposals)
+        )
+        * ANNEALING.of(size, size.seen),
+    }
+
+
+def _work(size: Size, settings: Settings, proposals: int) -> float:
+    """Connections that annealing examines on a level, in those of default effort."""
+    most = max(LEAST_PROPOSALS, settings.anneal_budget // size.seen)
+    return min(proposals, most) * size.seen / WORK
+
+
+def hops_seconds(size: Size, settings: Settings, cycles: int) -> float:
+    """Return the seconds of refinement by hops of rows; cycles : V-cycles."""
+    most = settings.hop_budget // size.seen
+    passes, rounds = min(settings.hop_passes, most), min(settings.exchanges, most)
+    move = PASS * size.crowding**2
+    exchange = EXCHANGE * size.seen + EXCHANGE_NEURON * size.neurons
+    cycle = (V_CYCLE * size.seen + V_CYCLE_NEURON * size.neurons) * NANO
+    cycle *= size.density**ANNEALING.density
+    cycle += _work(size, settings, settings.cycle_proposals) * ANNEALING.of(size, size.seen)
+    return (passes * move * size.seen + rounds * exchange) * NANO + cycles * cycle
+
+
+def partition_seconds(size: Size, settings: Settings, brief: bool) -> float:
+    """Return the seconds of a partition by nets in memory."""
+    rounds = min(settings.recuts, settings.net_budget // (REBISECTION * size.pins))
+    more = 0 if brief else settings.cycles + REBISECTED * rounds
+    return NETS.of(size, size.pins) * (1 + more)
+
+
+def refinement_seconds(size: Size, settings: Settings, work: float) -> float:
+    """Return the seconds of refinement by trees, packets or time.
+
+    work : share of its usual work, as in a plan; without any its levels are made nevertheless
+    """
+    levels = NET_LEVELS * size.pins * NANO * size.density**NETS.density
+    dense = min(1.0, DENSE * size.neurons / size.pins)
+    return settings.net_cycles * dense * (levels + work * SECONDS[settings.objective])
