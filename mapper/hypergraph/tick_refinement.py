@@ -12,7 +12,7 @@ from mapper.errors import UsageError
 from mapper.hop_refinement.mesh import Mesh
 from mapper.hypergraph.hypergraph import Hypergraph, Int32, Int64
 from mapper.hypergraph.thin_nets import CORE, SYNAPSE, TREE, TickNets, thin_nets, whole_nets
-from mapper.hypergraph.tick_annealing import TickCosts, TickSchedule, anneal_ticks
+from mapper.hypergraph.tick_annealing import SHARE, TickCosts, TickSchedule, anneal_ticks
 from mapper.hypergraph.trees import new_trees
 from mapper.runtime.checkpoint import Arrays
 from mapper.runtime.context import Context
@@ -79,19 +79,29 @@ def thinned_if_many(
     """
     settings = context.settings
     whole = whole_nets(nets, neurons, costs.delivery)
-    if _wanted(nets.vertices, context) * _work(whole, core, mesh) <= _most(context):
+    if _wanted(nets.vertices, context) * _work(whole, core, mesh, context) <= _most(context):
         return whole
     most = targets_seen(nets.vertices, context)
     lists = [(nets.start, nets.pins, nets.weights)]
     return thin_nets(lists, nets.sizes, neurons, core, most, costs.delivery, settings.seed_of(41))
 
 
-def _work(nets: TickNets, core: Int32, mesh: Mesh) -> float:
-    """Slots that a proposal looks at: of all nets of a vertex, mostly again to take it back."""
+def _work(nets: TickNets, core: Int32, mesh: Mesh, context: Context) -> float:
+    """Slots that a proposal looks at: of all nets of a vertex, mostly again to take it back.
+
+    Half of the proposals are of vertices on the slowest cores, which may be in far more nets than
+    others. That counts where time is short, that is with less than the usual work.
+    """
     graph = nets.graph
     trees, _ = new_trees(graph, core.copy(), mesh.capacities, mesh.width)
-    each = np.repeat(trees.used.astype(np.int64), np.diff(graph.start)).sum()
-    return SLOTS * max(1.0, float(each) / max(1, graph.vertices))
+    slots = np.repeat(trees.used.astype(np.float64), np.diff(graph.start))
+    mean = float(slots.sum()) / max(1, graph.vertices)
+    if context.plan.net_work < 1:
+        on_core = np.bincount(core, np.bincount(graph.pins, slots, graph.vertices))
+        count = np.bincount(core)
+        slowest = np.argsort(-on_core, kind="stable")[: max(1, np.count_nonzero(count) // SHARE)]
+        mean = (mean + float(on_core[slowest].sum()) / max(1, int(count[slowest].sum()))) / 2
+    return SLOTS * max(1.0, mean)
 
 
 def refine_by_ticks(
@@ -108,7 +118,7 @@ def refine_by_ticks(
     """
     settings, _, steps, monitor, _ = context
     wanted = _wanted(nets.graph.vertices, context) if settings.tick_proposals else 0
-    proposals = min(wanted, _most(context) / _work(nets, core, mesh))
+    proposals = min(wanted, _most(context) / _work(nets, core, mesh, context))
     schedule = TickSchedule(int(proposals / 20))
     scaled = per_unit(costs, nets.unit)
 
