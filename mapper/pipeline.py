@@ -54,7 +54,7 @@ from mapper.runtime.planning import make_plan
 from mapper.runtime.stopping import Stop, StoppedError
 from mapper.runtime.threads import ThreadTeam
 from mapper.runtime.time_plan import processor_seconds
-from mapper.scoring.measure import measure_network
+from mapper.scoring.measure import Measurements
 from mapper.scoring.stage_costs import StageCosts
 from mapper.scoring.worked import sweep_on
 from mapper.settings import Settings
@@ -103,6 +103,7 @@ def map_network(
     here = plan if workers is None else plan.on_workers()
     here.require(None if scratch.names() else scratch.path)  # scratch of before counts as used
     costs: list[StageCosts] = []
+    measurements = Measurements(network, chip, plan.threads)
 
     def mapped() -> NDArray[np.int32]:
         with ThreadTeam(plan.threads, monitor.stop) as team:
@@ -121,7 +122,7 @@ def map_network(
             )
             run = Run(
                 network, graph, chip, constraints, job, combined, settings, plan,
-                Checkpoint(scratch), scratch, monitor, team, workers,
+                Checkpoint(scratch), scratch, monitor, team, measurements, workers,
             )  # fmt: skip
             if not run.plan.nets_held:  # these move neurons by hops, between cores as full as now
                 run = replace(run, combined=run.spread(combined))
@@ -147,11 +148,9 @@ def map_network(
         with monitor.stage("score"):
             monitor.expect(network.connections)
             swept = None
-            if workers is not None:
+            if workers is not None and measurements.known(found) is None:
                 swept = sweep_on(workers, network, chip, found, monitor)
-            traffic = measure_network(
-                network, chip, found, plan.threads, scratch.path, monitor.advance, swept
-            )
+            traffic = measurements.measure(found, scratch.path, monitor.advance, swept)
             for one in costs:
                 one.settle(traffic)
             broken = violations(chip, traffic.usage)

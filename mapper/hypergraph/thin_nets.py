@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
+from numba import njit
 from numpy.typing import NDArray
 
 from mapper.hypergraph.hypergraph import Hypergraph, Int32, Int64, make_hypergraph
@@ -38,12 +39,29 @@ class TickNets(NamedTuple):
     unit: int
 
 
+@njit(cache=True, nogil=True)
+def _receive(start, pins, weights, core, marks, events, reached):
+    """Add the spikes that each vertex receives from some nets, and count the cores they reach.
+
+    marks : shape (cores,), -1 on entry; reached : shape (nets,)
+    """
+    for e in range(start.size - 1):
+        reached[e] = 0
+        for p in range(start[e] + 1, start[e + 1]):
+            v = pins[p]
+            events[v] += weights[e]
+            if marks[core[v]] != e:
+                marks[core[v]] = e
+                reached[e] += 1
+
+
 def whole_nets(graph: Hypergraph, neurons: Int64, delivery: int) -> TickNets:
     """All nets as they are."""
     degree = np.diff(graph.start) - 1
     packets = degree.astype(np.float64) if delivery == SYNAPSE else np.ones(degree.size)
     lists = graph.start, graph.pins, graph.weights
-    return TickNets(graph, neurons, _events(lists, graph.vertices), packets, 1)
+    events, _ = _received(lists, np.zeros(graph.vertices, np.int32))
+    return TickNets(graph, neurons, events, packets, 1)
 
 
 def thin_nets(
@@ -59,24 +77,26 @@ def thin_nets(
     events = np.zeros(sizes.size)
     found = []
     for some in lists:
-        events += _events(some, sizes.size) * SCALE
-        found.append(_thinned(some, core, most, delivery, rng))
+        received, reached = _received(some, core)
+        events += received * SCALE
+        found.append(_thinned(some, core, reached, most, delivery, rng))
     start = np.append(0, np.cumsum(np.concatenate([lengths for lengths, _, _, _ in found])))
     pins, weights, packets = (np.concatenate([one[i] for one in found]) for i in (1, 2, 3))
     return TickNets(make_hypergraph(start, pins, weights, sizes), neurons, events, packets, SCALE)
 
 
-def _events(lists: Lists, vertices: int) -> Float64:
-    """Rate of the spikes that each vertex receives."""
-    start, pins, weights = lists
-    rates = np.repeat(weights, np.diff(start) - 1).astype(np.float64)
-    return np.bincount(np.delete(pins, start[:-1]), rates, vertices).astype(np.float64)
+def _received(lists: Lists, core: Int32) -> tuple[Float64, Int64]:
+    """Rate of the spikes that each vertex receives, and the cores that each net reaches."""
+    events, reached = np.zeros(core.size), np.empty(lists[2].size, np.int64)
+    marks = np.full(int(core.max(initial=0)) + 1, -1, np.int64)
+    _receive(*lists, core, marks, events, reached)
+    return events, reached
 
 
 def _thinned(
-    lists: Lists, core: Int32, most: int, delivery: int, rng: np.random.Generator
+    lists: Lists, core: Int32, reached: Int64, most: int, delivery: int, rng: np.random.Generator
 ) -> tuple[Int64, Int32, Int64, Float64]:
-    """Pins of each net, the pins, rates, and `packets`."""
+    """Pins of each net, the pins, rates, and `packets`; reached : cores that each net reaches."""
     start, pins, weights = lists
     degree = np.diff(start) - 1
     kept = np.minimum(degree, most)
@@ -87,8 +107,6 @@ def _thinned(
     if delivery == SYNAPSE:
         ratio = degree / kept
     else:
-        every = np.repeat(np.arange(degree.size), degree)
-        reached = _reached(every, core[np.delete(pins, start[:-1])], degree.size)
         ratio = reached / _reached(net, core[pins[at]], degree.size)
     out = np.insert(pins[at], np.cumsum(kept) - kept, pins[start[:-1]]).astype(np.int32)
     rates = np.maximum(1, np.rint(weights * ratio * SCALE)).astype(np.int64)

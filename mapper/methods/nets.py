@@ -31,7 +31,6 @@ from mapper.methods.steps import Int32, Method, Run
 from mapper.runtime.checkpoint import Checkpoint
 from mapper.runtime.plan import REFINED_BY
 from mapper.runtime.threads import ThreadTeam
-from mapper.scoring.measure import measure_network
 from mapper.scoring.stage_costs import StageCosts
 from storage.store.network import RATE
 
@@ -129,8 +128,7 @@ def refine_by_time_streamed(run: Run, core: Int32) -> Int32:
         return thin_nets(lists, run.combined.sizes, neurons, core, most, costs.delivery, seed)
 
     def cycles_of(found: Int32, *_: object) -> float:
-        traffic = measure_network(network, run.chip, found, run.team.threads)
-        return float(summarise(run.chip, traffic)["tick_cycles"])
+        return float(summarise(run.chip, run.measurements.measure(found))["tick_cycles"])
 
     return refine_by_time(run, core, run.combined.capacity, seen, cycles_of)
 

@@ -25,6 +25,7 @@ from mapper.runtime.monitor import Monitor
 from mapper.runtime.plan import Plan
 from mapper.runtime.stopping import Keep
 from mapper.runtime.threads import ThreadTeam
+from mapper.scoring.measure import Measurements
 from mapper.scoring.stage_costs import StageCosts
 from mapper.settings import Settings
 from storage.graph import Graph
@@ -56,6 +57,7 @@ class Run:
     scratch: Scratch
     monitor: Monitor
     team: ThreadTeam
+    measurements: Measurements
     workers: Workers | None = None
 
     @property

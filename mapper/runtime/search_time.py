@@ -29,7 +29,7 @@ REBISECTION = 10  # looks at all pins of a round of bisections of pairs, as `par
 REBISECTED = 0.5  # of a partition that such a round takes
 NET_LEVELS = 1600  # nanoseconds of a pin: coarse levels of nets, and their trees
 DENSE = 70  # nets of a neuron from which on there are fewer levels and proposals
-SECONDS = {"multicast": 12.0, "core": 17.0, "time": 20.0}  # of annealing by nets, per V-cycle
+SECONDS = {"multicast": 12.0, "core": 17.0, "time": 40.0}  # of annealing by nets, per V-cycle
 
 
 class Size(NamedTuple):
@@ -136,6 +136,8 @@ def refinement_seconds(size: Size, settings: Settings, work: float) -> float:
 
     work : share of its usual work, as in a plan; without any its levels are made nevertheless
     """
+    if settings.objective == "time":  # with some targets of each net, on one level
+        return work * SECONDS["time"]
     levels = NET_LEVELS * size.pins * NANO * size.density**NETS.density
     dense = min(1.0, DENSE * size.neurons / size.pins)
     return settings.net_cycles * dense * (levels + work * SECONDS[settings.objective])

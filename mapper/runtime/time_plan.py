@@ -43,6 +43,7 @@ GROUP_PIN = 55  # of a pin of streamed nets
 NET_MOVE = 85  # of a connection and pass of refinement by streamed nets
 NET_PASSES = 0.8  # of the passes that are allowed are made
 SEEN_PIN = 25  # of a pin, read for a sample of the nets
+THIN_PIN = 50  # of a pin, read for some targets of each net
 REACH = 3  # of a part and pin of the sample, in all passes
 SCORE, SCORE_NEURON = 18, 1300  # of a connection, and of a neuron
 PLACE = {"fast": 450_000, "default": 950_000, "strong": 16_000_000}
@@ -79,13 +80,19 @@ def processor_seconds(
             nanoseconds |= _streamed_nets(settings, plan, size)
     if plan.nets_held or plan.nets_after:
         refined = refinement_seconds(size, settings, plan.net_work)
+        if plan.nets_after and settings.objective == "time":
+            refined += (THIN_PIN * size.pins + 2 * _score(size)) / 1e9
         seconds[REFINED_BY[settings.objective]] = refined
     crowded = max(1.0, size.parts / STANDARD) ** (GROWTH - 1)
     nanoseconds["placement"] = PLACE[settings.placement] * size.parts * crowded
-    neurons = SCORE_NEURON * size.crowding * size.neurons
-    nanoseconds["score"] = SCORE * size.connections + neurons
+    nanoseconds["score"] = _score(size)
     seconds |= {stage: value / 1e9 for stage, value in nanoseconds.items()}
     return {stage: round(value, 2) for stage, value in seconds.items()}
+
+
+def _score(size: Size) -> float:
+    """Those of a pass over the network that measures a mapping."""
+    return SCORE * size.connections + SCORE_NEURON * size.crowding * size.neurons
 
 
 def _block_nanoseconds(

@@ -16,6 +16,8 @@ from mapper.runtime.callbacks import Advance, ignore
 from storage.graph import Csr
 from storage.store.network import RATE, NetworkFile
 
+REMEMBERED = 2  # mappings: before and after a refinement
+
 
 def measure_network(
     network: NetworkFile,
@@ -45,6 +47,41 @@ def measure_network(
         scratch=scratch,
         swept=swept or (),
     )
+
+
+class Measurements:
+    """Measures mappings of a network, and remembers the last ones.
+
+    A refinement that has measured the mapping which it returns spares the last stage of a run its
+    pass over the network.
+    """
+
+    def __init__(self, network: NetworkFile, chip: Chip, threads: int) -> None:
+        self._network, self._chip, self._threads = network, chip, threads
+        self._last: list[tuple[NDArray[np.int32], Traffic]] = []
+
+    def measure(
+        self,
+        core: NDArray[np.int32],
+        scratch: Path | None = None,
+        advance: Advance = ignore,
+        swept: Iterable[Swept] | None = None,
+    ) -> Traffic:
+        """The traffic, see `measure_network`."""
+        traffic = self.known(core)
+        if traffic is None:
+            traffic = measure_network(
+                self._network, self._chip, core, self._threads, scratch, advance, swept
+            )
+            self._last = [*self._last[-REMEMBERED + 1 :], (core.copy(), traffic)]
+        return traffic
+
+    def known(self, core: NDArray[np.int32]) -> Traffic | None:
+        """The traffic of a mapping that was measured lately."""
+        for last, traffic in self._last:
+            if np.array_equal(last, core):
+                return traffic
+        return None
 
 
 @dataclass(frozen=True, slots=True)

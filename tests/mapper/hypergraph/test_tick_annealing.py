@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -16,9 +17,9 @@ from chipsim.traffic.ticks import tick_bounds
 from mapper import map_network
 from mapper.errors import UsageError
 from mapper.hop_refinement.mesh import Mesh
-from mapper.hypergraph.hypergraph import Hypergraph
+from mapper.hypergraph.hypergraph import Hypergraph, make_hypergraph
 from mapper.hypergraph.net_rows import read_nets
-from mapper.hypergraph.thin_nets import thin_nets, whole_nets
+from mapper.hypergraph.thin_nets import _receive, thin_nets, whole_nets
 from mapper.hypergraph.tick_annealing import (
     TickCosts,
     TickSchedule,
@@ -27,7 +28,8 @@ from mapper.hypergraph.tick_annealing import (
     move,
     tick_state,
 )
-from mapper.hypergraph.tick_refinement import DELIVERIES, per_unit, tick_costs
+from mapper.hypergraph.tick_refinement import DELIVERIES, _work, per_unit, tick_costs
+from mapper.runtime.plan import Plan
 from mapper.runtime.threads import ThreadTeam
 from mapper.scoring.measure import measure_network
 from storage.store.network import NetworkFile
@@ -219,3 +221,38 @@ def test_a_chip_without_times_is_refused(folder: Path) -> None:
     path = random_network(folder / "net.bin", 30, 100)
     with pytest.raises(UsageError, match=r"chip c has no cycles .* give a chip file with a table"):
         map_network(path, Chip("c", 4, 4), objective="time")
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_what_vertices_receive_and_nets_reach(seed: int) -> None:
+    _, graph, _, rng = case(seed)
+    core = rng.integers(0, 5, graph.vertices).astype(np.int32)
+    events, reached = np.zeros(graph.vertices), np.empty(graph.net_count, np.int64)
+    marks = np.full(5, -1, np.int64)
+    _receive(graph.start, graph.pins, graph.weights, core, marks, events, reached)
+    expected = [0] * graph.vertices
+    for e, (low, high) in enumerate(pairwise(graph.start.tolist())):
+        targets = graph.pins[low + 1 : high].tolist()
+        for v in targets:
+            expected[v] += int(graph.weights[e])
+        assert reached[e] == len({int(core[v]) for v in targets})
+    assert events.tolist() == expected
+
+
+def test_little_time_is_shared_by_the_nets_of_the_slowest_cores() -> None:
+    """Half of the proposals are of vertices on such cores."""
+    nets = 40
+    pins = np.array([[7 - e % 4, 8 + e % 2] for e in range(nets)], np.int32).ravel()
+    start, weights = np.arange(0, 2 * nets + 1, 2), np.ones(nets, np.int64)
+    graph = make_hypergraph(start, pins, weights, np.ones(10, np.int64))
+    core = np.array([0, 0, 0, 0, 1, 1, 1, 1, 2, 2], np.int32)
+    mesh = Mesh(3, 1, np.full(3, 10))
+    seen = whole_nets(graph, np.ones(10, np.int64), DELIVERIES["core"])
+    plan = Plan(1 << 30, {"read": 1}, 0, 0, True, 0, 1 << 20, 0, 1, nets_held=True)
+    usual, little = (
+        _work(seen, core, mesh, SimpleNamespace(plan=replace(plan, net_work=share)))  # type: ignore[arg-type]
+        for share in (1.0, 0.5)
+    )
+    of_all, of_slowest = nets * 2 / 10, nets / 2  # nets of a vertex
+    assert little / usual == pytest.approx((of_all + of_slowest) / 2 / of_all, rel=0.6)
+    assert little > usual
