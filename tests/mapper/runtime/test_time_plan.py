@@ -10,6 +10,9 @@ import pytest
 
 from chipsim.chip.model import Chip
 from chipsim.chip.time import ChipTime
+from mapper.hop_refinement import refine
+from mapper.hypergraph import partition
+from mapper.runtime import search_time
 from mapper.runtime.monitor import Monitor
 from mapper.runtime.plan import REFINED_BY
 from mapper.runtime.planning import make_plan
@@ -126,3 +129,8 @@ def test_checks_say_how_long_a_run_takes(
     assert "connections each for the first cut" in shown
     classic = run("check", *command[:-1], "classic", "--json")
     assert classic.json()["run"]["processor_seconds"] == {}
+
+
+def test_estimates_count_work_as_the_stages_do() -> None:
+    assert search_time.REBISECTION == partition.REBISECTION
+    assert search_time.LEAST_PROPOSALS == refine.LEAST_PROPOSALS
