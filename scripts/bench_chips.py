@@ -1,4 +1,4 @@
-"""Every chip of `mapper chips` on five networks: time, memory, objective, and why one does not fit.
+"""Every chip of `mapper chips` on five networks: processor seconds, memory, hops, or what is short.
 
     python scripts/bench_chips.py FOLDER [--chips C ...] [--networks N ...] [--limit SECONDS]
         [--json FILE]
@@ -47,7 +47,7 @@ def measure(folder: Path, name: str, chip: str, limit: float) -> dict[str, Any]:
     process = run(
         mapper("run", *words, "-o", str(folder / "mapping"), "--force", "--json", "-q"), limit
     )
-    found: dict[str, Any] = {"network": name, "chip": chip, "seconds": process.seconds}
+    found: dict[str, Any] = {"network": name, "chip": chip, "seconds": process.cpu_seconds}
     if process.failed:
         return found | {"failed": process.failed}
     report = last_object(process.output)

@@ -1,4 +1,4 @@
-"""How a run maps a network: what it holds in memory, and the bytes that each stage needs."""
+"""The plan of a run: how it partitions a network, what it holds in memory, bytes of each stage."""
 
 from __future__ import annotations
 

@@ -2,11 +2,11 @@
 
 Objectives that see nets have three ways: a partition by nets in memory, the same with little
 effort, and one by connections. The first often finds the best mapping, and takes up to a hundred
-times as long as the last. The yardstick is the objective unicast, whose run is the same without any
-nets: with default effort a run takes up to `net_time` times as long by the estimates of
-`mapper.runtime.time_plan`. What a partition leaves of that is for refinement by nets.
+times as long as the last. A run may take `net_time` times as long as the same run for unicast, by the
+estimates of `mapper.runtime.time_plan`; the time that the partition leaves is spent on refinement
+by nets.
 
-Estimates are those for one machine, so that the plan is the same on all.
+The estimates are for one machine, so that the plan is the same on every machine.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from mapper.runtime.time_plan import START, processor_seconds
 from mapper.settings import BY_NETS, MOST_MEMORY, UNLIMITED, Settings
 from storage.store.network import NetworkFile
 
-FULL_WORK = 0.25  # share of the refinement that a partition with full effort leaves time for
+FULL_WORK = 0.25  # least share of the usual refinement after a partition with full effort
 CHEAP = 0.75  # of the time of a run for unicast that a brief partition may take
-LEAST_WORK = 0.03  # the same of others; with less hardly anything is found
+LEAST_WORK = 0.03  # least share after other partitions; with less, hardly anything is found
 
 
 def make_plan(network: NetworkFile, chip: Chip, settings: Settings) -> Plan:

@@ -1,4 +1,4 @@
-"""How fast this processor is, beside that of the machine on which estimates of time were made."""
+"""The speed of this processor, compared with the machine on which times were measured."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import time
 import numpy as np
 
 TRIES = 3  # the fastest counts: others may have been interrupted
-STEPS = 100_000  # of Python's own, for the speed of a core
-LOOKS = 1_000_000  # at random places of an array that caches do not hold, for that of memory
+STEPS = 100_000  # of a Python loop, which measures a core
+LOOKS = 1_000_000  # look-ups in an array larger than most caches, which measure memory
 USUAL = 0.0034, 0.0040  # seconds of both on the machine of the estimates
 
 

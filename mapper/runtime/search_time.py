@@ -1,8 +1,9 @@
 """Processor seconds of stages that search until their budget is used up.
 
-What a move costs depends on the network, so these follow laws: products of powers of its size,
-fitted to measured runs of ten kinds of networks (`scripts/bench_estimates.py`). Regular networks,
-such as convolutions, compress well and are searched fast: many neurons have the same targets.
+The cost of a move depends on the network, so the estimates are products of powers of its size,
+fitted to measured runs of ten kinds of networks (`scripts/bench_estimates.py`). In regular
+networks, such as convolutions, many neurons have the same targets: they compress well and are
+searched quickly.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ WORK = 50_000_000  # connections that annealing examines with default effort
 LEAST_PROPOSALS = 30  # see `mapper.hop_refinement.refine`
 NANO = 1e-9
 LARGE = 100_000  # neurons whose data no cache holds
-CROWDING = 0.2  # power of the neurons beyond these with which looks take longer
+CROWDING = 0.2  # power of the number of neurons, beyond these, in the time of a look-up
 PASS = 8  # nanoseconds of a connection and pass of moves by hops
 EXCHANGE = 25  # nanoseconds of a connection and round of exchanges
 EXCHANGE_NEURON = 5000  # nanoseconds of a neuron and round
@@ -33,10 +34,10 @@ SECONDS = {"multicast": 12.0, "core": 17.0, "time": 40.0}  # of annealing by net
 
 
 class Size(NamedTuple):
-    """What estimates depend on.
+    """The size of a network, as estimates use it.
 
-    seen : connections that are looked at in each pass; density : stored bytes of a synapse, in
-        those of a random network, at most 1
+    seen : connections that each pass reads
+    density : stored bytes of a synapse, as a share of the bytes in a random network, at most 1
     """
 
     neurons: int
@@ -48,7 +49,7 @@ class Size(NamedTuple):
 
     @property
     def crowding(self) -> float:
-        """How much longer a look at what each neuron has takes where no cache holds it."""
+        """How much longer it takes to read a value of a neuron if no cache holds them all."""
         return max(1.0, self.neurons / LARGE) ** CROWDING
 
 
