@@ -2,9 +2,9 @@
 
 Objectives that see nets have three ways: a partition by nets in memory, the same with little
 effort, and one by connections. The first often finds the best mapping, and takes up to a hundred
-times as long as the last. A run may take `net_time` times as long as the same run for unicast, by the
-estimates of `mapper.runtime.time_plan`; the time that the partition leaves is spent on refinement
-by nets.
+times as long as the last. A run may take `net_time` times as long as the same run for unicast, as
+`mapper.runtime.time_plan` estimates; the time that the partition leaves is spent on refinement by
+nets.
 
 The estimates are for one machine, so that the plan is the same on every machine.
 """

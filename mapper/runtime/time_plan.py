@@ -1,11 +1,11 @@
 """How long a run will take, stage by stage, before it starts: processor time of all threads.
 
-Numbers of connections, pins or neurons times nanoseconds, as measured on one core of a cloud machine
-with networks of 7,717 to a million neurons (`scripts/bench_estimates.py`);
+Numbers of connections, pins or neurons times nanoseconds, as measured on one core of a cloud
+machine with networks of 7,717 to a million neurons (`scripts/bench_estimates.py`);
 `mapper.runtime.processor` measures how much slower another processor is. Reading a label takes
 longer the more labels there are, as fewer fit the caches (`Size.crowding`). Shuffled ids take
-longer still from some 10^8 neurons on. `mapper.runtime.search_time` estimates the stages that search
-until their budget is used up.
+longer still from some 10^8 neurons on. `mapper.runtime.search_time` estimates the stages that
+search until their budget is used up.
 """
 
 from __future__ import annotations
