@@ -55,49 +55,60 @@ def _receive(start, pins, weights, core, marks, events, reached):
                 reached[e] += 1
 
 
+class Received(NamedTuple):
+    """Nets under a mapping.
+
+    events : shape (vertices,), rate of the spikes that each vertex receives from these nets
+    reached : shape (nets,), cores that each net reaches
+    """
+
+    lists: Lists
+    events: Float64
+    reached: Int64
+
+
 def whole_nets(graph: Hypergraph, neurons: Int64, delivery: int) -> TickNets:
     """All nets as they are."""
     degree = np.diff(graph.start) - 1
     packets = degree.astype(np.float64) if delivery == SYNAPSE else np.ones(degree.size)
     lists = graph.start, graph.pins, graph.weights
-    events, _ = _received(lists, np.zeros(graph.vertices, np.int32))
+    events = receive(lists, np.zeros(graph.vertices, np.int32)).events
     return TickNets(graph, neurons, events, packets, 1)
 
 
 def thin_nets(
-    lists: Iterable[Lists], sizes: Int64, neurons: Int64, core: Int32, most: int, delivery: int,
-    seed: int,
+    received: Iterable[Received], sizes: Int64, neurons: Int64, core: Int32, most: int,
+    delivery: int, seed: int,
 ) -> TickNets:  # fmt: skip
     """Up to so many targets of each net.
 
-    lists : nets in pieces; sizes : of each vertex, in what capacities count
+    received : all nets, in pieces, under this mapping; sizes : capacity that each vertex uses
     core : of each vertex, under which packets stay as many
     """
     rng = np.random.default_rng([seed, sizes.size])
     events = np.zeros(sizes.size)
     found = []
-    for some in lists:
-        received, reached = _received(some, core)
-        events += received * SCALE
-        found.append(_thinned(some, core, reached, most, delivery, rng))
+    for some in received:
+        events += some.events * SCALE
+        found.append(_thinned(some, core, most, delivery, rng))
     start = np.append(0, np.cumsum(np.concatenate([lengths for lengths, _, _, _ in found])))
     pins, weights, packets = (np.concatenate([one[i] for one in found]) for i in (1, 2, 3))
     return TickNets(make_hypergraph(start, pins, weights, sizes), neurons, events, packets, SCALE)
 
 
-def _received(lists: Lists, core: Int32) -> tuple[Float64, Int64]:
-    """Rate of the spikes that each vertex receives, and the cores that each net reaches."""
+def receive(lists: Lists, core: Int32) -> Received:
+    """Nets with the spikes and cores that they reach under a mapping."""
     events, reached = np.zeros(core.size), np.empty(lists[2].size, np.int64)
     marks = np.full(int(core.max(initial=0)) + 1, -1, np.int64)
     _receive(*lists, core, marks, events, reached)
-    return events, reached
+    return Received(lists, events, reached)
 
 
 def _thinned(
-    lists: Lists, core: Int32, reached: Int64, most: int, delivery: int, rng: np.random.Generator
+    received: Received, core: Int32, most: int, delivery: int, rng: np.random.Generator
 ) -> tuple[Int64, Int32, Int64, Float64]:
-    """Pins of each net, the pins, rates, and `packets`; reached : cores that each net reaches."""
-    start, pins, weights = lists
+    """Pins of each net, the pins, rates, and `packets`."""
+    start, pins, weights = received.lists
     degree = np.diff(start) - 1
     kept = np.minimum(degree, most)
     net = np.repeat(np.arange(degree.size), kept)
@@ -107,7 +118,7 @@ def _thinned(
     if delivery == SYNAPSE:
         ratio = degree / kept
     else:
-        ratio = reached / _reached(net, core[pins[at]], degree.size)
+        ratio = received.reached / _reached(net, core[pins[at]], degree.size)
     out = np.insert(pins[at], np.cumsum(kept) - kept, pins[start[:-1]]).astype(np.int32)
     rates = np.maximum(1, np.rint(weights * ratio * SCALE)).astype(np.int64)
     packets = kept.astype(np.float64) if delivery == SYNAPSE else 1 / ratio

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import isqrt
+from typing import Any
 
 import numpy as np
 
@@ -11,7 +12,15 @@ from chipsim.chip.model import Chip
 from mapper.errors import UsageError
 from mapper.hop_refinement.mesh import Mesh
 from mapper.hypergraph.hypergraph import Hypergraph, Int32, Int64
-from mapper.hypergraph.thin_nets import CORE, SYNAPSE, TREE, TickNets, thin_nets, whole_nets
+from mapper.hypergraph.thin_nets import (
+    CORE,
+    SYNAPSE,
+    TREE,
+    TickNets,
+    receive,
+    thin_nets,
+    whole_nets,
+)
 from mapper.hypergraph.tick_annealing import SHARE, TickCosts, TickSchedule, anneal_ticks
 from mapper.hypergraph.trees import new_trees
 from mapper.runtime.checkpoint import Arrays
@@ -82,7 +91,7 @@ def thinned_if_many(
     if _wanted(nets.vertices, context) * _work(whole, core, mesh, context) <= _most(context):
         return whole
     most = targets_seen(nets.vertices, context)
-    lists = [(nets.start, nets.pins, nets.weights)]
+    lists = [receive((nets.start, nets.pins, nets.weights), core)]
     return thin_nets(lists, nets.sizes, neurons, core, most, costs.delivery, settings.seed_of(41))
 
 
@@ -116,7 +125,7 @@ def refine_by_ticks(
 
     cycles_of : the cycles of a tick with all nets, which are never more than before
     """
-    settings, _, steps, monitor, _ = context
+    settings, _, steps, monitor, team = context
     wanted = _wanted(nets.graph.vertices, context) if settings.tick_proposals else 0
     proposals = min(wanted, _most(context) / _work(nets, core, mesh, context))
     schedule = TickSchedule(int(proposals / 20))
@@ -124,8 +133,12 @@ def refine_by_ticks(
 
     def anneal() -> Arrays:
         seed = settings.seed_of(40)
-        found = anneal_ticks(nets, core, mesh, scaled, schedule, seed, monitor.stop)
-        before, after = cycles_of(core), cycles_of(found)
+        works: list[Callable[[], Any]] = [  # annealing has one thread
+            lambda: cycles_of(core),
+            lambda: anneal_ticks(nets, core, mesh, scaled, schedule, seed, monitor.stop),
+        ]
+        before, found = team.map(lambda work: work(), works)
+        after = cycles_of(found)
         monitor.note(f"slowest core or link: {before:,.1f} to {after:,.1f} cycles")
         return {"core": found if after <= before else core}
 

@@ -18,7 +18,7 @@ from mapper.hop_refinement.repair_limits import unless_over_limits
 from mapper.hypergraph.hypergraph import Hypergraph, contract
 from mapper.hypergraph.net_rows import NetReader, net_traffic, read_nets
 from mapper.hypergraph.steps import NetTask, partition_nets, refine_trees
-from mapper.hypergraph.thin_nets import TickNets, thin_nets, whole_nets
+from mapper.hypergraph.thin_nets import TickNets, receive, thin_nets, whole_nets
 from mapper.hypergraph.tick_annealing import TickCosts, most_cycles, tick_state
 from mapper.hypergraph.tick_refinement import (
     refine_by_ticks,
@@ -122,10 +122,13 @@ def refine_by_time_streamed(run: Run, core: Int32) -> Int32:
     neurons = network.vertex_sizes()
 
     def seen(_: Mesh, costs: TickCosts) -> TickNets:
-        most = targets_seen(network.vertices, run.context)
-        lists, seed = NetReader(network).stream(run.team), settings.seed_of(41)
+        most, seed = targets_seen(network.vertices, run.context), settings.seed_of(41)
+        reader = NetReader(network)
+        found = run.team.stream(
+            lambda index: receive(reader.read(index), core), range(network.block_count)
+        )
         run.monitor.note(f"up to {most} targets of each neuron stand for all")
-        return thin_nets(lists, run.combined.sizes, neurons, core, most, costs.delivery, seed)
+        return thin_nets(found, run.combined.sizes, neurons, core, most, costs.delivery, seed)
 
     def cycles_of(found: Int32, *_: object) -> float:
         return float(summarise(run.chip, run.measurements.measure(found))["tick_cycles"])

@@ -182,7 +182,7 @@ def plan_by_connections(network: NetworkFile, chip: Chip, settings: Settings) ->
             streamed = base + rows + STREAMED_NET_BYTES * n
             stages["refine by nets"] = streamed + sampled_nets
         if settings.objective == "time":
-            need = NET_NEURON_BYTES * n + NET_BYTES * THIN_PINS * n
+            need = NET_NEURON_BYTES * n + NET_BYTES * THIN_PINS * n + stages["score"] - base
             nets_after = base + rows + need <= memory
         elif settings.objective == "core":
             within = PACKET_WORK * pins <= settings.hop_budget
@@ -190,10 +190,8 @@ def plan_by_connections(network: NetworkFile, chip: Chip, settings: Settings) ->
         else:
             nets_after = levels
         if nets_after:
-            stage = base + rows + (level if levels else 0) + need
-            stages[REFINED_BY[settings.objective]] = (
-                max(stage, stages["score"]) if settings.objective == "time" else stage
-            )
+            held_too = base + rows + (level if levels else 0)
+            stages[REFINED_BY[settings.objective]] = held_too + need
             refined += settings.net_cycles
         elif share and settings.objective == "multicast":
             stages[REFINED_BY["multicast"]] = stages["refine by nets"]

@@ -19,7 +19,7 @@ from mapper.errors import UsageError
 from mapper.hop_refinement.mesh import Mesh
 from mapper.hypergraph.hypergraph import Hypergraph, make_hypergraph
 from mapper.hypergraph.net_rows import read_nets
-from mapper.hypergraph.thin_nets import _receive, thin_nets, whole_nets
+from mapper.hypergraph.thin_nets import _receive, receive, thin_nets, whole_nets
 from mapper.hypergraph.tick_annealing import (
     TickCosts,
     TickSchedule,
@@ -131,7 +131,8 @@ def test_some_targets_stand_for_all(seed: int, delivery: str) -> None:
     ]
     _, loads = tick_state(whole_nets(graph, ones, costs.delivery), core, mesh, costs)
     for most in (2, 9):
-        thin = thin_nets(lists, graph.sizes, ones, core, most, costs.delivery, seed)
+        received = [receive(some, core) for some in lists]
+        thin = thin_nets(received, graph.sizes, ones, core, most, costs.delivery, seed)
         degree = np.diff(graph.start) - 1
         assert (np.diff(thin.graph.start) - 1).tolist() == np.minimum(degree, most).tolist()
         pins = [graph.pins[a:b] for a, b in pairwise(graph.start)]
