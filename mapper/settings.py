@@ -270,8 +270,8 @@ class Settings:
         6_000_000, (0, UNLIMITED), "synapses", strong=60_000_000,
     )
     net_time: int = _whole(
-        "multicast", "max estimated time of runs by nets, in times that of unicast; up to 100,000 "
-        "synapses take any time", 2, (0, UNLIMITED), "times", strong=UNLIMITED,
+        "multicast", "max estimated time of a run, as a multiple of the time for unicast; networks "
+        "of up to 100,000 synapses take any time", 2, (0, UNLIMITED), "times", strong=UNLIMITED,
     )
     packet_cycles: int = _whole(
         "multicast", "max V-cycles over the mapping by hops of packets to cores", 3, (0, 1000),

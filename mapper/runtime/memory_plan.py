@@ -143,7 +143,9 @@ def plan_by_connections(network: NetworkFile, chip: Chip, settings: Settings) ->
     levels = held and m <= settings.level_budget and 2 * level <= left
     if settings.objective == "multicast":  # small networks have nets in memory or none
         after = base + rows + level + net_bytes(network, most_parts(network, chip))
-        few = network.connections <= settings.level_budget  # counting those not looked at
+        few = (
+            network.connections <= settings.level_budget
+        )  # including those that a run does not read
         levels &= few and not small(network) and after <= memory
     chains = CHAINS if (CHAINS + levels) * level + (CHAINS - 1) * chained <= left else 1
     stages["refine by hops"] += max(
@@ -183,15 +185,12 @@ def plan_by_connections(network: NetworkFile, chip: Chip, settings: Settings) ->
             stages["refine by nets"] = streamed + sampled_nets
         if settings.objective == "time":
             need = NET_NEURON_BYTES * n + NET_BYTES * THIN_PINS * n + stages["score"] - base
-            nets_after = base + rows + need <= memory
-        elif settings.objective == "core":
-            within = PACKET_WORK * pins <= settings.hop_budget
-            nets_after = within and base + rows + need <= memory
-        else:
-            nets_after = levels
+        need += base + rows + (level if levels else 0)
+        nets_after = need <= memory and (settings.objective != "multicast" or levels)
+        if settings.objective == "core":
+            nets_after &= PACKET_WORK * pins <= settings.hop_budget
         if nets_after:
-            held_too = base + rows + (level if levels else 0)
-            stages[REFINED_BY[settings.objective]] = held_too + need
+            stages[REFINED_BY[settings.objective]] = need
             refined += settings.net_cycles
         elif share and settings.objective == "multicast":
             stages[REFINED_BY["multicast"]] = stages["refine by nets"]

@@ -108,7 +108,7 @@ def level_seconds(size: Size, settings: Settings, cycles: int) -> dict[str, floa
 
 
 def _work(size: Size, settings: Settings, proposals: int) -> float:
-    """Connections that annealing examines on a level, in those of default effort."""
+    """Connections that annealing examines on a level, divided by `WORK`."""
     most = max(LEAST_PROPOSALS, settings.anneal_budget // size.seen)
     return min(proposals, most) * size.seen / WORK
 

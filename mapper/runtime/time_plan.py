@@ -92,14 +92,14 @@ def processor_seconds(
 
 
 def _score(size: Size) -> float:
-    """Those of a pass over the network that measures a mapping."""
+    """Nanoseconds of a pass over the network that measures a mapping."""
     return SCORE * size.connections + SCORE_NEURON * size.crowding * size.neurons
 
 
 def _block_nanoseconds(
     network: NetworkFile, settings: Settings, plan: Plan, size: Size
 ) -> dict[str, float]:
-    """Those of a network that is cut into blocks."""
+    """Nanoseconds of the stages that cut a network into blocks."""
     assert plan.sample is not None
     m, above, rounds = size.seen, sum(plan.contractions), settings.cluster_rounds
     batches = -(-gathered_bytes(network, settings) * m // plan.gathered)
@@ -115,7 +115,7 @@ def _block_nanoseconds(
 
 
 def _cut_nanoseconds(settings: Settings, size: Size, batches: int) -> dict[str, float]:
-    """Those of cutting blocks, or a small network, into cores."""
+    """Nanoseconds of the stages that cut blocks, or a small network, into cores."""
     passes = max(1, LAST_PASSES * settings.refinement_passes)
     connection = SPLIT + SPLIT_FM * settings.fm_passes + GATHER * (batches - 1)
     neuron = SPLIT_NEURON + SPLIT_NEURON_FM * settings.fm_passes
@@ -126,7 +126,7 @@ def _cut_nanoseconds(settings: Settings, size: Size, batches: int) -> dict[str, 
 
 
 def _streamed_nets(settings: Settings, plan: Plan, size: Size) -> dict[str, float]:
-    """Those of refinement by nets that are not in memory."""
+    """Nanoseconds of refinement by nets that are not in memory."""
     if not plan.net_share:
         passes = NET_PASSES * settings.block_passes
         alike = size.density**NETS.density

@@ -243,7 +243,7 @@ def test_what_vertices_receive_and_nets_reach(seed: int) -> None:
 def test_little_time_is_shared_by_the_nets_of_the_slowest_cores() -> None:
     """Half of the proposals are of vertices on such cores."""
     nets = 40
-    pins = np.array([[7 - e % 4, 8 + e % 2] for e in range(nets)], np.int32).ravel()
+    pins = np.array([[e % 8, 8 + e % 2] for e in range(nets)], np.int32).ravel()
     start, weights = np.arange(0, 2 * nets + 1, 2), np.ones(nets, np.int64)
     graph = make_hypergraph(start, pins, weights, np.ones(10, np.int64))
     core = np.array([0, 0, 0, 0, 1, 1, 1, 1, 2, 2], np.int32)
@@ -255,5 +255,4 @@ def test_little_time_is_shared_by_the_nets_of_the_slowest_cores() -> None:
         for share in (1.0, 0.5)
     )
     of_all, of_slowest = nets * 2 / 10, nets / 2  # nets of a vertex
-    assert little / usual == pytest.approx((of_all + of_slowest) / 2 / of_all, rel=0.6)
-    assert little > usual
+    assert little / usual == pytest.approx((of_all + of_slowest) / 2 / of_all)

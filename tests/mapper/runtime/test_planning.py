@@ -88,6 +88,19 @@ def test_more_memory_takes_no_more_time(path: Path) -> None:
         assert max(found) <= 1.1 * found[0]
 
 
+@pytest.mark.parametrize("objective", ["core", "multicast", "time"])
+def test_nets_are_left_out_where_memory_is_short(objective: str, path: Path) -> None:
+    """Levels, rows and nets are in memory together: a run without nets would fit."""
+    some = Planned(path, 400_000, 2)
+    held = set()
+    for megabytes in range(300, 900, 4):
+        plan = some.plan(objective=objective, net_pins=0, memory_bytes=megabytes << 20)[0]
+        if not some.plan(objective="unicast", memory_bytes=megabytes << 20)[0].shortage:
+            assert not plan.shortage
+        held.add(plan.nets_after)
+    assert held == {False, True}
+
+
 def test_regular_networks_are_partitioned_by_nets(path: Path) -> None:
     """Twins make their partition fast; stored bytes show it."""
     regular, random = (Planned(path, 70_000, 72, density) for density in (0.05, 1.0))
