@@ -1,4 +1,4 @@
-"""Every chip of `mapper chips` on five networks: processor seconds, memory, hops, or what is short.
+"""Every chip of `mapper chips` on five networks: processor seconds, memory, hops, or the shortage.
 
     python scripts/bench_chips.py FOLDER [--chips C ...] [--networks N ...] [--limit SECONDS]
         [--json FILE]

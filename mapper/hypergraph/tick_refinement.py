@@ -70,7 +70,7 @@ def targets_seen(vertices: int, context: Context) -> int:
 
 
 def _most(context: Context) -> int:
-    """Slots that all proposals may look at, about."""
+    """Slots that all proposals may examine, about."""
     return max(1, int(MOST * context.plan.net_work))
 
 
@@ -96,7 +96,7 @@ def thinned_if_many(
 
 
 def _work(nets: TickNets, core: Int32, mesh: Mesh, context: Context) -> float:
-    """Slots that a proposal looks at: of all nets of a vertex, mostly again to take it back.
+    """Slots that a proposal examines: of all nets of a vertex, mostly again to take it back.
 
     Half of the proposals are of vertices on the slowest cores, which may be in far more nets than
     others. That counts where time is short, that is with less than the usual work.

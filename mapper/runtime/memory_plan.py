@@ -258,7 +258,7 @@ def net_bytes(network: NetworkFile, parts: int) -> int:
 
 
 def small(network: NetworkFile) -> bool:
-    """Whether the network is partitioned by nets, whatever the time, if the memory holds them."""
+    """Whether the network is always partitioned by nets, if the memory holds them."""
     return network.meta.synapses <= SMALL
 
 

@@ -1,4 +1,4 @@
-"""The plan of a run: how it partitions a network, what it holds in memory, bytes of each stage."""
+"""The plan of a run: way of partition, contents of memory, and bytes of each stage."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from mapper.errors import DoesNotFitError
 from mapper.runtime.sample import Sample
 
-DISK_MARGIN = 1.1  # times the disk that is foretold must be free
+DISK_MARGIN = 1.1  # times the planned disk space must be free
 
 REFINED_BY = {
     "multicast": "refine by trees", "core": "refine by packets", "time": "refine by time",
@@ -30,7 +30,7 @@ class Plan:
 
     budget : what `--memory` allows; stages : peak of each, by name
     scratch, sorting : bytes on disk, the latter only while something is sorted; see also
-        `mapper.graph.disk`, which tells the former from a few blocks of the network
+        `mapper.graph.disk`, which estimates the former from a few blocks of the network
     rows : of scratch, the rows of the network
     scattered : neighbours in the network are anywhere in the order of ids
     nets_held : with hops of packets to cores or of trees, all nets are held in memory instead of
@@ -112,7 +112,7 @@ class Plan:
 
     @property
     def shortage(self) -> str:
-        """What the memory does not suffice for, as a sentence; empty if it does."""
+        """A sentence about the stage that needs more memory than there is; empty if all fit."""
         stage = max(self.stages, key=lambda name: self.stages[name])
         need = self.stages[stage]
         if need <= self.budget:
