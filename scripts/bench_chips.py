@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -65,12 +66,24 @@ def cell(one: dict[str, Any]) -> str:
     """A cell of the table."""
     if "failed" in one:
         return reason(one["failed"])
-    return f"{one['seconds']:.0f} s, {one['memory'] / 2**20:,.0f} MiB, {one['hops'] / 1e6:.3g}"
+    hops = one["hops"] / 1e6
+    rounded = f"{hops:.3g}" if hops < 1000 else f"{hops:,.0f}"
+    return f"{one['seconds']:.0f} s, {one['memory'] / 2**20:,.0f} MiB, {rounded}"
+
+
+REASONS = (
+    (r"(\d+) of (\d+) cores remain above a limit", r"not found: \1 of \2 cores above a limit"),
+    (r"vertex \d+ needs ([\d,]+ \w+)", r"a neuron needs \1"),
+    (r"needs ([\d,]+ \w+); the chip holds ([\d,]+)", r"\1; \2 fit"),
+)
 
 
 def reason(failed: str) -> str:
     """The part of an error that says what does not fit."""
-    return failed.partition(": ")[2].removeprefix("error: ").partition(";")[0] or failed
+    for pattern, words in REASONS:
+        if found := re.search(pattern, failed):
+            return found.expand(words)
+    return failed.partition(": ")[2]
 
 
 def table(found: list[dict[str, Any]], networks: list[str]) -> str:
