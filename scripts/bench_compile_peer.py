@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from storage.formats.layers.onnxruns import runtime
+
 Array = NDArray[Any]
 TYPES = ("tensor(float)", "tensor(double)", "tensor(int8)", "tensor(uint8)")
 METHODS = ("MinMax", "Entropy", "Percentile")
@@ -29,7 +31,7 @@ class Peer:
     def found(cls) -> Peer | None:
         """None if it is not installed."""
         try:
-            return cls(import_module("onnxruntime"), import_module("onnxruntime.quantization"))
+            return cls(runtime(), import_module("onnxruntime.quantization"))
         except ImportError:
             return None
 

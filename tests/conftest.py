@@ -13,6 +13,8 @@ import pytest
 from tests.kernel_cache import refresh
 from tests.tiers import Some, commits, left_out, some_of
 
+os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # some tests import ONNX Runtime themselves
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("tiers")

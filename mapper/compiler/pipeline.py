@@ -148,7 +148,7 @@ def compile_model(
             tensor: region
             for code in made.codes for tensor, region in code.regions.items()
         } | {one.tensor: one.region for one in made.results}  # fmt: skip
-        host = plan_host(graph, partition, regions, model.opsets)
+        host = plan_host(graph, partition, regions)
         words = host_words(made.host_words, shape)
     with stage("cycles"):
         packing = max(

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import Any
 
-RUNTIME = "onnxruntime"
+from storage.formats.layers.onnxruns import runtime
 
 KEEPS_INT8 = ("session.qdqisint8allowed", "1")
 # Products of uint8 and int8 are added in 16 bits that saturate where a processor has no VNNI
@@ -19,22 +18,22 @@ def session_of(model: Any, *, as_written: bool = False) -> Any:
 
     Raises `ImportError` where onnxruntime is not installed.
     """
-    runtime = import_module(RUNTIME)
+    ort = runtime()
 
     def opened(*entries: tuple[str, str]) -> Any:
-        options = runtime.SessionOptions()
+        options = ort.SessionOptions()
         if as_written:
-            options.graph_optimization_level = runtime.GraphOptimizationLevel.ORT_DISABLE_ALL
+            options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
         for entry in entries:
             options.add_session_config_entry(*entry)
         given = model if isinstance(model, bytes) else str(model)
-        return runtime.InferenceSession(given, options, providers=["CPUExecutionProvider"])
+        return ort.InferenceSession(given, options, providers=["CPUExecutionProvider"])
 
     if as_written:
         return opened()
     try:
         return opened(KEEPS_INT8, EXACT)
-    except runtime.capi.onnxruntime_pybind11_state.NotImplemented:
+    except ort.capi.onnxruntime_pybind11_state.NotImplemented:
         # It makes weights uint8 beside maps of int8, too, for which there are no kernels; those
         # of int8 and int8 are exact as they are.
         return opened(KEEPS_INT8)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,11 +12,11 @@ from mapper.compiler.graph.node import Dequantise, Host, Node, Quantise
 from mapper.compiler.graph.tensor import Tensor
 from storage.formats.layers.onnxgraph import Node as OnnxNode
 
-QUANTISING = 21  # opset with QuantizeLinear of 8 and 16 bits
+QUANTISING = (("", 21),)  # the opset with QuantizeLinear of 8 and 16 bits
 
 
 def settle_inputs(graph: Graph) -> None:
-    """The host quantises what the model does with its inputs first."""
+    """The host quantises the model's inputs as the model does first."""
     for name, view in graph.inputs.items():
         users = graph.users(view.tensor)
         stored = [one.output for one in users if isinstance(one.operator, Quantise)]
@@ -33,15 +32,14 @@ def settle_inputs(graph: Graph) -> None:
 
 def settle_host(graph: Graph) -> None:
     """The host dequantises what its nodes and the user take: it needs no nodes for that. Numbers
-    that it quantises for itself are rounded so, and stay real."""
+    that the host itself has quantised are rounded, and stay real."""
     for node in [one for one in graph.nodes if isinstance(one.operator, Dequantise)]:
         data, real = node.inputs[0], node.output
         maker = graph.maker(data)
         if any(not isinstance(user.operator, Host) for user in graph.users(real)):
             continue
         if maker is not None and isinstance(maker.operator, Quantise):
-            if graph.only_user(data) is node:
-                _round_on_host(graph, maker, node)
+            _round_on_host(graph, maker, node)
             continue
         graph.remove(node, data)
         for user in graph.nodes:
@@ -56,33 +54,32 @@ def _seen(value: Any, real: Tensor, data: Tensor) -> Any:
 
 
 def _round_on_host(graph: Graph, quantise: Node, dequantise: Node) -> None:
-    """Real numbers as they are after QuantizeLinear and DequantizeLinear."""
+    """Real numbers as they are behind QuantizeLinear and DequantizeLinear, of which the host does
+    the work; cores may take the stored integers beside it.
+
+    The names are of values in the order of the tensor's axes, which ONNX may see in another one.
+    """
     from onnx import helper
 
     source, stored, real = quantise.inputs[0], quantise.output, dequantise.output
+    rounded = Tensor(f"{stored.name}.rounded", stored.shape)
     zero = np.array(stored.zero_point, np.int8 if stored.bits == 8 else np.int16)
     scale = np.array(stored.scale, np.float32)
-    for node, kind, taken, made in (
-        (quantise, "QuantizeLinear", source, stored),
-        (dequantise, "DequantizeLinear", stored, real),
+    at = graph.nodes.index(dequantise)
+    made = []
+    for node, kind, taken, result in (
+        (quantise, "QuantizeLinear", source, rounded),
+        (dequantise, "DequantizeLinear", rounded, real),
     ):
-        constants = [f"{made.name}.scale", f"{made.name}.zero_point"]
-        proto = helper.make_node(kind, [taken.name, *constants], [made.name], node.sources[0])
-        onnx_node = OnnxNode(proto, {})
-        views = [View(one, shape=(1, *one.shape[1:]), order=(0, 1, 2, 3)) for one in (taken, made)]
-        given = (views[0], scale, zero)
-        why = "its result goes to no core"
-        evaluate = partial(_rounded, kind, given)
-        takes = zero.dtype if taken is stored else scale.dtype
-        kinds = (takes, scale.dtype, zero.dtype)
-        node.operator = Host(onnx_node, given, (views[1],), why, evaluate, QUANTISING, kinds=kinds)
-        node.inputs = [taken]
-    stored.type, stored.stored = "float32", False
-
-
-def _rounded(kind: str, given: tuple[Any, ...], inputs: list[Any]) -> list[Any]:
-    data, (_, scale, zero) = inputs[0], given
-    if kind == "DequantizeLinear":
-        return [(np.asarray(data, np.float32) - np.float32(zero)) * scale]
-    ends = np.iinfo(zero.dtype)
-    return [np.clip(np.rint(data / scale) + zero, ends.min, ends.max).astype(zero.dtype)]
+        names = [f"{taken.name}.map", f"{result.name}.scale", f"{result.name}.zero_point"]
+        proto = helper.make_node(kind, names, [f"{result.name}.map"], node.sources[0])
+        views = [View(one, shape=one.shape, order=(0, 1, 2, 3)) for one in (taken, result)]
+        kinds = (zero.dtype if taken is rounded else scale.dtype, scale.dtype, zero.dtype)
+        operator = Host(
+            OnnxNode(proto, {}), (views[0], scale, zero), (views[1],),
+            "its result goes to no core", QUANTISING, kinds,
+        )  # fmt: skip
+        made.append(Node(operator, [taken], [result], node.sources))
+    graph.nodes[at : at + 1] = made
+    if not graph.users(stored) and not graph.is_output(stored):
+        graph.nodes.remove(quantise)

@@ -2,14 +2,13 @@
 
 Maps are (frames, rows, columns, channels) from here on. Each value of the model is a `View` of a
 tensor, so that nodes which only move elements about leave no trace. Nodes between constants are
-evaluated by the reference implementation of ONNX. What no core can do becomes a node of the host.
+worked out by ONNX Runtime. What no core can do becomes a node of the host.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -19,6 +18,7 @@ from numpy.typing import NDArray
 
 from mapper.compiler.frontend.stored import Stored, stored_constant
 from mapper.compiler.graph.graph import CHANNELS_FIRST, Graph, View, four_axes
+from mapper.compiler.graph.hosted import session_of
 from mapper.compiler.graph.node import Host, Node, Operator
 from mapper.compiler.graph.tensor import Tensor
 from mapper.errors import MapperError
@@ -313,9 +313,10 @@ class Reader:
         ]
         self.types |= {str(n): kind for n, (_, kind) in zip(node.proto.output, made, strict=False)}
         operator = Host(
-            node, tuple(inputs), tuple(views), self.why, partial(self.model.evaluate, node),
-            kinds=tuple(self._kinds(inputs)),
+            node, tuple(inputs), tuple(views), self.why, tuple(self.opsets),
+            tuple(self._kinds(inputs)),
         )  # fmt: skip
+        session_of(operator)  # whatever ONNX Runtime has no kernel for is refused at once
         taken = [value.tensor for value in inputs if isinstance(value, View)]
         self.graph.nodes.append(Node(operator, taken, [v.tensor for v in views], (node.name,)))
         self.values |= zip(node.proto.output, views, strict=False)

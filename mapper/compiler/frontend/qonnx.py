@@ -2,7 +2,7 @@
 
 A Quant of constants is evaluated: the layer finds the whole numbers behind its weights. One of
 activations says which levels a map has, which scale, and so what is stored of it: it needs no
-samples. The reference implementation of ONNX knows none of these operators.
+samples. ONNX Runtime knows none of these operators.
 """
 
 from __future__ import annotations
@@ -25,16 +25,20 @@ MOST_BITS = 8
 
 
 def evaluate(node: OnnxNode, inputs: list[Any]) -> list[NDArray[Any]]:
-    """What a node makes of constants."""
+    """The result of a node of constants."""
+    return [np.asarray(_evaluated(node, inputs), np.float32)]
+
+
+def _evaluated(node: OnnxNode, inputs: list[Any]) -> NDArray[Any]:
     rounding = node.attributes.get("rounding_mode", b"").decode()
     if node.kind == "BipolarQuant":
-        return [bipolar(*inputs)]
+        return bipolar(*inputs)
     if node.kind == "Trunc":
         x, scale, zero, before, behind = inputs
-        return [trunc(x, scale, zero, (float(before), float(behind)), rounding or "FLOOR")]
+        return trunc(x, scale, zero, (float(before), float(behind)), rounding or "FLOOR")
     x, scale, zero, bits = inputs
     signed, narrow = node.flag("signed", 1), node.flag("narrow")
-    return [quant(x, scale, zero, float(np.max(bits)), (signed, narrow), rounding or "ROUND")]
+    return quant(x, scale, zero, float(np.max(bits)), (signed, narrow), rounding or "ROUND")
 
 
 def levels(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Value | None:

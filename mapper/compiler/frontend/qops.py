@@ -92,8 +92,8 @@ def join(graph: Graph, whys: dict[str, str]) -> None:
             whys.update(dict.fromkeys(node.sources, made))
         else:
             _put(graph, place, made)
-    settle_inputs(graph)
     settle_host(graph)
+    settle_inputs(graph)
 
 
 def _maker(graph: Graph, tensor: Tensor, kind: type) -> Node | None:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mapper.compiler.graph.graph import Graph, View
+from mapper.compiler.graph.hosted import session_of, views_of
 from mapper.compiler.graph.node import Host, Node, Operator, Slice
 from mapper.compiler.graph.tensor import Tensor
 from mapper.errors import MapperError
@@ -64,17 +65,13 @@ def on_host(node: Node, inputs: list[Data]) -> list[Data]:
     """What a node of the host makes of real numbers, frame by frame: models have a batch of one."""
     operator = node.operator
     assert isinstance(operator, Host)
+    session = session_of(operator)
     rows = []
     for at in range(inputs[0].shape[0] if inputs else 1):
         data = iter(inputs)
-        given = [
-            one.frame(next(data)[at : at + 1]).astype(operator.kind(number), copy=False)
-            if isinstance(one, View)
-            else one
-            for number, one in enumerate(operator.given)
-        ]
+        given = {name: one.frame(next(data)[at : at + 1]) for name, one in views_of(operator)}
         try:
-            rows.append(operator.evaluate(given))
+            rows.append(session.run(given))
         except BadInputError as error:
             raise MapperError(f"{node.label}: {error}") from error
     return [

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -254,16 +253,15 @@ class PadMap(Operator):
     value: float = 0.0
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Host(Operator):
-    """A node of the model that the host computes, by what ONNX says of it.
+    """A node of the model that the host computes, with ONNX Runtime.
 
     node : of `storage.formats.layers.onnxgraph`
     given : a view, an array, or None for each input of it
     results : views of what it makes
     why : what keeps it from the cores
-    evaluate : what it makes of arrays, one for each input, for one frame
-    opset : of the operator, if it is not that of the model
+    opsets : domains and versions of the operators of the model
     kinds : types of the numbers that it takes, one for each input; all float32 if empty
     """
 
@@ -272,13 +270,15 @@ class Host(Operator):
     given: tuple[Any, ...]
     results: tuple[Any, ...]
     why: str
-    evaluate: Callable[[list[Any]], list[Any]]
-    opset: int | None = None
+    opsets: tuple[tuple[str, int], ...] = ()
     kinds: tuple[np.dtype[Any], ...] = ()
 
     def kind(self, number: int) -> np.dtype[Any]:
         """The type of the numbers of an input."""
         return self.kinds[number] if self.kinds else np.dtype(np.float32)
+
+    __eq__ = object.__eq__  # each node of the model is another one
+    __hash__ = object.__hash__
 
 
 @dataclass(slots=True, eq=False)

@@ -2,7 +2,7 @@
 
 `simulate` runs the plan, and nothing else does work of the host. Its steps, by `do`:
 
-node        a node that no core computes: a model of one node, for the reference implementation
+node        a node that no core computes: a model of one node, for ONNX Runtime
 view        a value as another node sees it: transposed, or of another shape
 quantise    real numbers as stored integers; windows: the windows of a map as its pixels
 pack        stored integers into the memory of a core, in vectors of its channels
@@ -19,9 +19,8 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-import numpy as np
-
 from mapper.compiler.graph.graph import Graph, View
+from mapper.compiler.graph.hosted import model_of, views_of
 from mapper.compiler.graph.node import (
     Host,
     Node,
@@ -40,14 +39,14 @@ Step = dict[str, Any]
 
 def plan_host(
     graph: Graph, partition: Partition, regions: Mapping[Tensor, Region],
-    opsets: list[tuple[str, int]], lists: Lists | None = None,
+    lists: Lists | None = None,
 ) -> list[Step]:  # fmt: skip
     """The host's steps around the functions of a graph of integers, in their order.
 
     lists : where layouts change; None works it out, with as few changes as can be
     """
     lists = lists or packing_lists(parts_of(partition))
-    return _Planner(graph, partition, regions, opsets, lists).steps
+    return _Planner(graph, partition, regions, lists).steps
 
 
 class _Planner:
@@ -58,10 +57,9 @@ class _Planner:
     """
 
     def __init__(
-        self, graph: Graph, partition: Partition, regions: Mapping[Tensor, Region],
-        opsets: list[tuple[str, int]], lists: Lists,
-    ) -> None:  # fmt: skip
-        self.graph, self.regions, self.opsets = graph, regions, opsets
+        self, graph: Graph, partition: Partition, regions: Mapping[Tensor, Region], lists: Lists
+    ) -> None:
+        self.graph, self.regions = graph, regions
         self.real: set[Tensor] = set()
         self.steps: list[Step] = []
         self.known = set(graph.inputs)
@@ -138,7 +136,7 @@ class _Planner:
             return
         what = {"kind": node.kind, "sources": list(node.sources), "packed": True}
         maps = {"values": [one.name for one in node.inputs], "results": [node.output.name]}
-        self.steps.append({"do": "node", **what, **maps, **_model(node, self.opsets)})
+        self.steps.append({"do": "node", **what, **maps, **_model(node, of_vectors=True)})
 
     def _windows(self, node: Node, operator: Windows) -> None:
         for name, view in self.graph.inputs.items():
@@ -162,7 +160,7 @@ class _Planner:
             if isinstance(value, View):
                 self._need(name, value)
         what = {"kind": node.kind, "sources": list(node.sources)}
-        self.steps.append({"do": "node", **what, **_model(node, self.opsets)})
+        self.steps.append({"do": "node", **what, **_model(node)})
         for name, view in zip(proto.output, operator.results, strict=False):
             self.values.setdefault(view.tensor, (name, view))
             self.known.add(name)
@@ -194,34 +192,15 @@ def _stored(view: View) -> Step:
     }
 
 
-def _model(node: Any, opsets: list[tuple[str, int]]) -> Step:
-    """A node as a model of its own, constants included."""
-    from onnx import helper, numpy_helper
-
-    proto, given = node.operator.node.proto, node.operator.given
-    constants = [
-        numpy_helper.from_array(value, name)
-        for name, value in zip(proto.input, given, strict=True)
-        if isinstance(value, np.ndarray)
-    ]
-    taken = [
-        helper.make_tensor_value_info(
-            name, helper.np_dtype_to_tensor_dtype(node.operator.kind(number)), list(value.shape)
-        )
-        for number, (name, value) in enumerate(zip(proto.input, given, strict=True))
-        if isinstance(value, View)
-    ]
-    results = [helper.make_empty_tensor_value_info(name) for name in proto.output if name]
-    graph = helper.make_graph([proto], "host", taken, results, constants)
-    if node.operator.opset is not None:
-        opsets = [("", node.operator.opset)]
-    model = helper.make_model(
-        graph, opset_imports=[helper.make_opsetid(domain, version) for domain, version in opsets]
-    )
+def _model(node: Node, of_vectors: bool = False) -> Step:
+    """A node as a model of its own, constants included; of_vectors : its maps come in vectors."""
+    operator = node.operator
+    assert isinstance(operator, Host)
+    proto = operator.node.proto
     return {
-        "why": node.operator.why,
+        "why": operator.why,
         "op": proto.op_type,
-        "inputs": [value.name for value in taken],
+        "inputs": [name for name, _ in views_of(operator)],
         "outputs": [name for name in proto.output if name],
-        "model": base64.b64encode(model.SerializeToString(deterministic=True)).decode(),
+        "model": base64.b64encode(model_of(operator, of_vectors)).decode(),
     }

@@ -18,6 +18,8 @@ from mapper.compiler.integer.levels import stored_input
 from mapper.compiler.integer.windows import pixels_of_windows
 from mapper.compiler.partition.hostplan import Step
 from mapper.errors import MapperError
+from storage.errors import BadInputError
+from storage.formats.layers.onnxruns import NodeSession
 
 Data = NDArray[Any]
 Maps = dict[str, Data]
@@ -62,7 +64,7 @@ class HostPlan:
         laid_out = {step["tensor"] for step in steps if step["do"] == "windows"}
         self._inner = laid_out - taken
         """Maps that cores make for cores, and that the host only lays out in between."""
-        self._ready: dict[int, Any] = {}
+        self._ready: dict[int, NodeSession] = {}
         self._lock = Lock()
 
     def run(self, values: Mapping[str, Data], cores: Cores) -> tuple[dict[str, Data], Maps]:
@@ -133,28 +135,16 @@ class HostPlan:
         vectors.stored[of.name] = with_filled_blocks(made, of.channels, of.zero_point)
 
     def _node(self, number: int, step: Step, known: Mapping[str, Data]) -> dict[str, Data]:
-        """What a node of the host makes; the reference implementation is built once."""
-        from onnx import helper, load_model_from_string
-        from onnx.reference import ReferenceEvaluator
-
-        with self._lock:
-            if number not in self._ready:
-                model = load_model_from_string(base64.b64decode(step["model"]))
-                kinds = {
-                    one.name: helper.tensor_dtype_to_np_dtype(one.type.tensor_type.elem_type)
-                    for one in model.graph.input
-                }
-                self._ready[number] = ReferenceEvaluator(model), kinds
-            evaluator, kinds = self._ready[number]
-            try:
-                given = {name: known[name].astype(kinds[name], copy=False) for name in kinds}
-                made = evaluator.run(None, given)
-            except Exception as error:
-                reason = " ".join(str(error).split())[:120]
-                name = f"node {step['sources'][0]!r} ({step['op']})"
-                raise MapperError(f"{name}: {reason}") from error
-        arrays = (np.asarray(one) for one in made)
-        return dict(zip(step["outputs"], arrays, strict=True))
+        """The outputs of a node on the host; its session is made once."""
+        try:
+            with self._lock:
+                if number not in self._ready:
+                    self._ready[number] = NodeSession(base64.b64decode(step["model"]))
+            made = self._ready[number].run(known)
+        except BadInputError as error:
+            name = f"node {step['sources'][0]!r} ({step['op']})"
+            raise MapperError(f"{name}: {error}") from error
+        return dict(zip(step["outputs"], made, strict=True))
 
 
 class Vectors:

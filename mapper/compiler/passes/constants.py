@@ -14,6 +14,7 @@ import numpy as np
 
 from mapper.compiler.frontend.onnx import ASKED
 from mapper.compiler.graph.graph import Graph, View
+from mapper.compiler.graph.hosted import session_of
 from mapper.compiler.graph.node import Host
 from mapper.compiler.passes.base import Context, Pass, Site, Taken
 
@@ -45,7 +46,7 @@ def apply(graph: Graph, site: Site, context: Context) -> str:
     """Its results become constants of the nodes that take them."""
     (node,) = site
     assert isinstance(node.operator, Host)
-    made = node.operator.evaluate(list(node.operator.given))
+    made = session_of(node.operator).run({})
     values = {
         view.tensor: np.asarray(one).reshape(view.shape)
         for view, one in zip(node.operator.results, made, strict=False)
@@ -74,8 +75,8 @@ def folded(graph: Graph) -> list[str]:
 
 CONSTANTS = Pass(
     "constants", sites, legal, gain, apply,
-    what="nodes between constants are worked out when the model is read, by the reference "
-    "implementation of ONNX; without, those that make real numbers run on the host, and so do the "
+    what="nodes between constants are worked out when the model is read, by ONNX Runtime; "
+    "without, those that make real numbers run on the host, and so do the "
     "layers that take their results; shapes, axes and stored integers are worked out in any case",
     legal_if="all inputs are constant",
     applied_if="always; a node that is kept on the host stays there",

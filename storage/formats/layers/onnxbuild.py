@@ -175,7 +175,9 @@ class Builder:
                 raise BadInputError("where elements go depends on neurons; it must be constant")
             if place < data and isinstance(value, np.ndarray):  # a constant among signals
                 arrays[place] = np.full(value.shape, NONE, np.int64)
-        return self.model.evaluate(node, arrays)
+        # whatever moves elements has a kernel for float64, which holds all ids exactly
+        arrays[:data] = [None if ids is None else ids.astype(np.float64) for ids in arrays[:data]]
+        return [made.astype(np.int64) for made in self.model.evaluate(node, arrays)]
 
     def _paired(self, node: Node, inputs: Sequence[Value]) -> Signal:
         """Element by element of several tensors: new neurons, unless only one is a signal."""

@@ -2,8 +2,8 @@
 
 A value of the graph is an array of constants, or a `Signal`: an array of the ids of neurons, as
 long as nodes only move elements about. Such nodes (Reshape, Transpose, Slice, Concat, ...) are
-applied to the ids by the reference implementation of ONNX, as are all nodes whose inputs are
-constants, so that each version of an operator means what its standard says.
+applied to the ids by ONNX Runtime, as are all nodes whose inputs are constants, so that each
+version of an operator means what its standard says.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from storage.errors import BadInputError
 from storage.extras import require
+from storage.formats.layers.onnxruns import NodeSession, model_of_node, runtime
 
 MOST_SHOWN = 8  # nodes of a cycle in a message
 NONE = -1  # in arrays of ids: no neuron, but a constant, such as padding
@@ -87,8 +88,14 @@ class Node:
 
 
 def library(path: Path) -> Any:
-    """The package onnx; raises `BadInputError` with the extra to install if it is missing."""
-    return require("onnx", "onnx", path, "ONNX models")
+    """The package onnx; raises `BadInputError` with the extra to install if it, or ONNX Runtime,
+    is missing."""
+    found = require("onnx", "onnx", path, "ONNX models")
+    try:
+        runtime()
+    except ImportError:
+        require("onnxruntime", "onnx", path, "ONNX models")
+    return found
 
 
 Sort = tuple[tuple[int, ...], np.dtype[Any]]
@@ -111,7 +118,6 @@ class Model:
         self._onnx = library(path)
         decoding = import_module("google.protobuf.message").DecodeError
         checking = import_module("onnx.checker").ValidationError
-        self._reference = import_module("onnx.reference")
         try:
             model = self._onnx.load(str(path))
             graph = model.graph
@@ -218,32 +224,19 @@ class Model:
 
     def evaluate(self, node: Node, inputs: Sequence[NDArray[Any] | None]) -> list[NDArray[Any]]:
         """What a node makes of arrays; raises `BadInputError` if it makes nothing of them."""
-        quantiser = _QUANTISERS.get(node.kind)
+        if (quantiser := _QUANTISERS.get(node.kind)) is not None:
+            return [quantiser(node, inputs)]
+        feeds = {f"i{k}": array for k, array in enumerate(inputs) if array is not None}
         try:
-            if quantiser is not None:
-                return [quantiser(node, inputs)]
-            helper = self._onnx.helper
-            feeds = {f"i{k}": array for k, array in enumerate(inputs) if array is not None}
             copy = type(node.proto)()
             copy.CopyFrom(node.proto)
             copy.input[:] = ["" if a is None else f"i{k}" for k, a in enumerate(inputs)]
-            graph = helper.make_graph(
-                [copy],
-                "one",
-                [
-                    helper.make_tensor_value_info(
-                        name, helper.np_dtype_to_tensor_dtype(array.dtype), array.shape
-                    )
-                    for name, array in feeds.items()
-                ],
-                [helper.make_empty_tensor_value_info(name) for name in copy.output if name],
-            )
-            model = helper.make_model(graph, opset_imports=self._opsets)
-            evaluator = self._reference.ReferenceEvaluator(model)
-            return [np.asarray(made) for made in evaluator.run(None, feeds)]
+            sorts = {name: (array.dtype, array.shape) for name, array in feeds.items()}
+            model = model_of_node(copy, sorts, {}, self.opsets)
         except _ANY_FAULT as error:
             reason = " ".join(str(error).split())[:120]
-            raise BadInputError(f"cannot be worked out: {reason}") from error
+            raise BadInputError(f"is no valid node: {reason}") from error
+        return NodeSession(model).run(feeds)
 
 
 def _check_order(nodes: Sequence[Node], inputs: Sequence[str]) -> None:
@@ -297,21 +290,13 @@ def _quant(node: Node, inputs: Sequence[NDArray[Any] | None]) -> NDArray[Any]:
     mode = node.attributes.get("rounding_mode", b"ROUND").decode().upper()
     rounded = {"CEIL": np.ceil, "FLOOR": np.floor, "ROUND_TO_ZERO": np.trunc}.get(mode, np.rint)
     whole = np.clip(rounded(values / scale + zero), low, high)
-    return np.asarray((whole - zero) * scale)
+    return np.asarray((whole - zero) * scale, np.float32)
 
 
 def _bipolar(_: Node, inputs: Sequence[NDArray[Any] | None]) -> NDArray[Any]:
     """QONNX BipolarQuant: plus or minus the scale; zero counts as positive."""
     values, scale = (np.asarray(array, np.float64) for array in inputs[:2])
-    return np.where(values >= 0, 1.0, -1.0) * scale
-
-
-def _dequantise(node: Node, inputs: Sequence[NDArray[Any] | None]) -> NDArray[Any]:
-    """DequantizeLinear, of the versions, too, that the reference implementation leaves out."""
-    assert inputs[0] is not None and inputs[1] is not None
-    return dequantised(
-        inputs[0], inputs[1], inputs[2] if len(inputs) > 2 else None, int(node.number("axis", 1))
-    )
+    return np.asarray(np.where(values >= 0, 1.0, -1.0) * scale, np.float32)
 
 
 def dequantised(
@@ -332,7 +317,7 @@ def dequantised(
     return np.asarray((values.astype(np.float64) - along(zero, 0.0)) * along(scale, 1.0))
 
 
-_QUANTISERS = {"Quant": _quant, "BipolarQuant": _bipolar, "DequantizeLinear": _dequantise}
+_QUANTISERS = {"Quant": _quant, "BipolarQuant": _bipolar}
 
 
 def elements(shape: Sequence[int]) -> int:

@@ -115,7 +115,7 @@ def test_results_are_those_of_unpacked_work(name: str, bits: int, tmp_path: Path
     lain = simulate(made.folder, given, 1, check=True)
     assert {one.differences for one in lain.compared} == {0}
     made.folder.host[:] = plan_host(
-        whole.graph, whole.partition, whole.code.regions, [("", 17)], always(whole.partition)
+        whole.graph, whole.partition, whole.code.regions, always(whole.partition)
     )
     assert not {"take", "put"} & set(steps(made))
     plain = simulate(Machine(made.folder), given, 1, check=True)

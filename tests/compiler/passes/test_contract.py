@@ -11,6 +11,7 @@ from copy import deepcopy
 from typing import NamedTuple
 
 import numpy as np
+import onnx
 import pytest
 
 from mapper.cli.compile import add_arguments
@@ -37,6 +38,7 @@ from mapper.compiler.memory.regions import share as share_regions
 from mapper.compiler.passes.base import Context, Pass, sweep
 from mapper.compiler.passes.registry import ON_FLOATS, PASSES
 from mapper.compiler.passes.switches import CHANGES_NUMBERS, SWITCHES
+from storage.formats.layers.onnxgraph import Node as OnnxNode
 from tests.compiler.networks import SAME, Builder, residual
 from tests.compiler.passes.test_fold import Calls
 from tests.compiler.passes.test_integer_passes import (
@@ -111,7 +113,10 @@ def of_constants(why: str) -> Graph:
     def host(taken: tuple[object, ...], made: Tensor, reason: str) -> Node:
         views = [one for one in taken if isinstance(one, View)]
         result = View(made, shape=(1, 6, 8, 8))
-        operator = Host(None, taken, (result,), reason, lambda some: [np.add(some[0], some[-1])])
+        names = ["data", "data" if len(taken) == 1 else "other"]
+        node = OnnxNode(onnx.helper.make_node("Add", names, ["sum"], made.name), {})
+        given = (taken[0], taken[-1])
+        operator = Host(node, given, (result,), reason, (("", 17),))
         return Node(operator, [one.tensor for one in views], [made], (made.name,))
 
     build = Builder(8, 8, 6, 3)

@@ -1,0 +1,39 @@
+"""Nodes of the host as models of their own, and as sessions of ONNX Runtime."""
+
+from __future__ import annotations
+
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from mapper.compiler.graph.graph import View
+from mapper.compiler.graph.node import Host
+from storage.formats.layers.onnxruns import NodeSession, model_of_node
+
+_sessions: WeakKeyDictionary[Host, NodeSession] = WeakKeyDictionary()
+
+
+def views_of(operator: Host) -> list[tuple[str, View]]:
+    """What a node takes that is no constant, with the names of its inputs, in their order."""
+    pairs = zip(operator.node.proto.input, operator.given, strict=True)
+    return [(name, one) for name, one in pairs if isinstance(one, View)]
+
+
+def model_of(operator: Host, any_shape: bool = False) -> bytes:
+    """A node as a model, constants included, serialised; any_shape : of what it takes"""
+    pairs = list(zip(operator.node.proto.input, operator.given, strict=True))
+    constants = {name: one for name, one in pairs if isinstance(one, np.ndarray)}
+    inputs = {
+        name: (operator.kind(number), None if any_shape else one.shape)
+        for number, (name, one) in enumerate(pairs)
+        if isinstance(one, View)
+    }
+    return model_of_node(operator.node.proto, inputs, constants, operator.opsets)
+
+
+def session_of(operator: Host) -> NodeSession:
+    """A node that runs, made once."""
+    found = _sessions.get(operator)
+    if found is None:
+        found = _sessions[operator] = NodeSession(model_of(operator))
+    return found

@@ -1,0 +1,98 @@
+"""Small models whose right results are worked out by hand, with numpy alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mapper.cli.main import main
+from mapper.compiler.manifest import read_folder
+from mapper.compiler.simulate import simulate
+from tests.storage.formats.onnx_models import helper, numpy_helper, onnx
+
+Array = NDArray[Any]
+RANDOM = np.random.default_rng(34)
+FRAMES = 24
+SHAPE = (3, 4, 5)
+
+
+class Case(NamedTuple):
+    """A model, samples of shape (frames, ...), and what it makes of them.
+
+    least : signal over error in dB
+    quantised : no samples are given to the compiler
+    """
+
+    name: str
+    nodes: Sequence[Any]
+    constants: Mapping[str, Any]
+    samples: Array
+    right: Array
+    least: float
+    quantised: bool = False
+    opset: int = 17
+    chip: str = "1x1"
+    kind: int = onnx.TensorProto.FLOAT
+    domains: Sequence[str] = ()
+
+    def save(self, path: Path) -> None:
+        given = helper.make_tensor_value_info("x", self.kind, [1, *self.samples.shape[1:]])
+        graph = helper.make_graph(
+            list(self.nodes), "case", [given],
+            [helper.make_empty_tensor_value_info("y")],
+            [numpy_helper.from_array(np.asarray(one), name)
+             for name, one in self.constants.items()],
+        )  # fmt: skip
+        opsets = [helper.make_opsetid("", self.opset)]
+        opsets += [helper.make_opsetid(domain, 1) for domain in self.domains]
+        onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=10), str(path))
+
+
+def node(kind: str, inputs: str, output: str, **more: Any) -> Any:
+    """A node named after its output; an input that is left out is "-"."""
+    names = ["" if name == "-" else name for name in inputs.split()]
+    return helper.make_node(kind, names, output.split(), output.split()[0], **more)
+
+
+def pointwise(x: Array, w: Array) -> Array:
+    """A convolution of 1x1 in float64."""
+    return np.asarray(np.einsum("nchw,oc->nohw", x.astype(float), w[:, :, 0, 0].astype(float)))
+
+
+def rounded(x: Array, scale: float, zero: int, low: int = 0, high: int = 255) -> Array:
+    """QuantizeLinear and DequantizeLinear."""
+    return np.asarray((np.clip(np.rint(x / scale) + zero, low, high) - zero) * scale)
+
+
+def decibels(right: Array, found: Array) -> float:
+    error = ((right - found.reshape(right.shape)) ** 2).sum()
+    return float(10 * np.log10((right**2).sum() / max(error, 1e-12)))
+
+
+def compiled(case: Case, folder: Path, *words: str) -> int:
+    """The exit code of compiling a case into folder/out."""
+    case.save(folder / "model.onnx")
+    line = ["compile", str(folder / "model.onnx"), "--chip", case.chip, "-o", str(folder / "out")]
+    if not case.quantised:
+        np.save(folder / "samples.npy", case.samples.astype(np.float32))
+        line += ["--calibrate", str(folder / "samples.npy"), "--max-loss", "100"]
+    return int(main([*line, "-q", *words]))
+
+
+def outputs(case: Case, folder: Path) -> Array:
+    """What the compiled model makes of the samples, every stored map as the reference has it."""
+    assert compiled(case, folder) == 0
+    made = simulate(read_folder(folder / "out"), case.samples.astype(np.float32), 1, True)
+    assert {one.differences for one in made.compared} <= {0}
+    (found,) = made.values.values()
+    return found
+
+
+def check(case: Case, folder: Path) -> None:
+    found = outputs(case, folder)
+    assert found.size == case.right.size
+    assert decibels(case.right, found) >= case.least
