@@ -7,8 +7,12 @@ owner in one region, the least box around it; of a map in planes each layer has 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+from functools import reduce
 from typing import NamedTuple
+
+import numpy as np
 
 from mapper.compiler.cores.slices import Held, Sliced
 from mapper.compiler.graph.tensor import Tensor
@@ -23,6 +27,11 @@ class Box(NamedTuple):
 
     rows: Span
     blocks: Span
+
+    @property
+    def size(self) -> int:
+        """Blocks of all rows."""
+        return self.rows.size * self.blocks.size
 
     def meet(self, other: Box) -> Box | None:
         """What two boxes have in common, or None."""
@@ -43,6 +52,32 @@ class Box(NamedTuple):
             for a, b in zip(self, other, strict=True)
         )
         return Box(rows, blocks)
+
+
+def add_box(boxes: list[Box], box: Box) -> None:
+    """Add a box to others that have nothing in common, and join it with those that it meets."""
+    while meets := [other for other in boxes if other.meet(box)]:
+        for other in meets:
+            boxes.remove(other)
+            box = box.around(other)
+    boxes.append(box)
+
+
+def gaps_between(made: Sequence[Box], taken: Sequence[Box]) -> list[Box]:
+    """What is made and not taken, in boxes of rows that follow each other."""
+    behind = reduce(Box.around, made)
+    missing = np.zeros((behind.rows.behind, behind.blocks.behind), bool)
+    for boxes, value in ((made, True), (taken, False)):
+        for box in boxes:
+            missing[slice(*box.rows), slice(*box.blocks)] = value
+    rows = np.flatnonzero(missing.any(1))
+    found = []
+    for run in np.split(rows, np.flatnonzero(np.diff(rows) > 1) + 1):
+        if run.size:
+            blocks = np.flatnonzero(missing[run].any(0))
+            spans = (Span(int(one[0]), int(one[-1]) + 1) for one in (run, blocks))
+            found.append(Box(*spans))
+    return found
 
 
 class Kept(NamedTuple):

@@ -8,7 +8,7 @@ from itertools import pairwise
 from chipsim.chip.npu_shape import NpuShape
 from chipsim.npu.records import STREAMS
 from mapper.compiler.codegen.links import Brought, Credit, Links, Place, Target, require_streams
-from mapper.compiler.cores.areas import Box, Homes, Kept
+from mapper.compiler.cores.areas import Box, Homes, Kept, add_box, gaps_between
 from mapper.compiler.cores.pieces import ChipPlan, CorePlan, Part, Piece, Whole
 from mapper.compiler.cores.ports import nearest
 from mapper.compiler.cores.rooms import Address, Room, place_rooms
@@ -86,9 +86,10 @@ class _Planner:
         }
 
     def made(self) -> ChipPlan:
-        for core in self.cores.values():
-            self._keep(core)
-        self._fill_gaps()
+        boxes = {place: self._boxes(core) for place, core in self.cores.items()}
+        self._fill_gaps(boxes)
+        for place, core in self.cores.items():
+            self._keep(core, boxes[place])
         for core in self.cores.values():
             self._feed(core)
         for core in self.cores.values():
@@ -129,21 +130,20 @@ class _Planner:
         owner = self.homes.of(one.whole).owner
         return owner, self._even(owner, self.homes.box(one.whole, one.held))
 
-    def _keep(self, core: _Core) -> None:
-        """The regions of what the layers of a core take: boxes that have nothing in common are
-        apart."""
+    def _boxes(self, core: _Core) -> dict[Tensor, list[Box]]:
+        """What the layers of a core take, by owner: boxes that have nothing in common are apart."""
         boxes: dict[Tensor, list[Box]] = {}
         for one in (one for made in core.slices for one in made.inputs):
             owner, box = self._even_box(one)
             mine = boxes.setdefault(owner, [])
             if owner.planes:
                 mine += [] if box in mine else [box]
-                continue
-            while meets := [other for other in mine if other.meet(box)]:
-                for other in meets:
-                    mine.remove(other)
-                    box = box.around(other)
-            mine.append(box)
+            else:
+                add_box(mine, box)
+        return boxes
+
+    def _keep(self, core: _Core, boxes: dict[Tensor, list[Box]]) -> None:
+        """The regions of these boxes."""
         for owner, mine in boxes.items():
             for number, box in enumerate(sorted(mine)):
                 core.kept[owner, number] = Kept(owner, box)
@@ -163,27 +163,27 @@ class _Planner:
         first = box.rows.first // UP * UP
         return box._replace(rows=Span(first, min(-(-box.rows.behind // UP) * UP, owner.height)))
 
-    def _fill_gaps(self) -> None:
-        """Rows that a window steps over go to whoever takes those behind, or before: whatever is
-        made is stored."""
-        owners = {self.homes.of(one.whole).owner for core in self.cores.values()
-                  for made in core.slices for one in made.outputs}  # fmt: skip
-        for owner in owners:
-            if owner in self.host:
-                continue  # it gets all of them
-            kept = [
-                (one.box.rows, core, key)
-                for core in self.cores.values()
-                for key, one in core.kept.items()
-                if one.owner is owner
-            ]
-            behind = None
-            for rows, core, key in sorted(kept, key=lambda one: one[0]):
-                if behind is not None and rows.first > behind:
-                    one = core.kept[key]
-                    wider = one.box._replace(rows=Span(behind, rows.behind))
-                    core.kept[key] = one._replace(box=wider)
-                behind = max(behind or 0, rows.behind)
+    def _fill_gaps(self, boxes: dict[Place, dict[Tensor, list[Box]]]) -> None:
+        """Whatever is made is stored: rows and channels that nobody takes go to the host, if it
+        gets others of their map, or else to the core whose box grows least, of several alike to the
+        one whose rows come last."""
+        made: dict[Tensor, list[Box]] = {}
+        for core in self.cores.values():
+            for one in (one for each in core.slices for one in each.outputs):
+                owner = self.homes.of(one.whole).owner
+                made.setdefault(owner, []).append(self.homes.box(one.whole, one.held))
+        for owner, parts in made.items():
+            takers = [(place, box) for place in boxes for box in boxes[place].get(owner, [])]
+            to_host = [self.host[owner]] if owner in self.host else []
+            for gap in gaps_between(parts, [*(box for _, box in takers), *to_host]):
+                if to_host:
+                    self.host[owner] = self.host[owner].around(gap)
+                    continue
+                place, box = min(
+                    ((place, box) for place in boxes for box in boxes[place].get(owner, [])),
+                    key=lambda one: (one[1].around(gap).size - one[1].size, -one[1].rows.first),
+                )
+                add_box(boxes[place][owner], box.around(gap))
 
     def _regions_of(self, one: Sliced) -> Iterator[tuple[_Core, Hashable, Box]]:
         """The regions that a part of a result goes to, and their common box."""

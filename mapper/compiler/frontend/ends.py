@@ -10,6 +10,7 @@ import numpy as np
 from mapper.compiler.graph.graph import Graph, View
 from mapper.compiler.graph.node import Dequantise, Host, Node, Quantise
 from mapper.compiler.graph.tensor import Tensor
+from mapper.compiler.integer.binary import steps_of
 from storage.formats.layers.onnxgraph import Node as OnnxNode
 
 QUANTISING = (("", 21),)  # the opset with QuantizeLinear of 8 and 16 bits
@@ -19,7 +20,11 @@ def settle_inputs(graph: Graph) -> None:
     """The host quantises the model's inputs as the model does first."""
     for name, view in graph.inputs.items():
         users = graph.users(view.tensor)
-        stored = [one.output for one in users if isinstance(one.operator, Quantise)]
+        stored = [
+            one.output
+            for one in users
+            if isinstance(one.operator, Quantise) and one.operator.levels is None
+        ]
         if (
             stored
             and len(stored) == len(users)
@@ -62,22 +67,29 @@ def _round_on_host(graph: Graph, quantise: Node, dequantise: Node) -> None:
     from onnx import helper
 
     source, stored, real = quantise.inputs[0], quantise.output, dequantise.output
-    rounded = Tensor(f"{stored.name}.rounded", stored.shape)
-    zero = np.array(stored.zero_point, np.int8 if stored.bits == 8 else np.int16)
-    scale = np.array(stored.scale, np.float32)
+    steps = [(dequantise, "DequantizeLinear", source, real)]
+    zero, levels = stored.zero_point, quantise.operator.levels  # type: ignore[attr-defined]
+    if levels is None:
+        rounded = Tensor(f"{stored.name}.rounded", stored.shape)
+        steps = [
+            (quantise, "QuantizeLinear", source, rounded),
+            (dequantise, "DequantizeLinear", rounded, real),
+        ]
+    else:  # of whole numbers that the model is given, or that the host makes
+        (_, offset), *_ = steps_of(quantise)
+        zero = -int(offset.reshape(()))
+    sign = "" if zero == stored.zero_point else "u"
+    whole, scale = np.array(zero, f"{sign}int{stored.bits}"), np.array(stored.scale, np.float32)
     at = graph.nodes.index(dequantise)
     made = []
-    for node, kind, taken, result in (
-        (quantise, "QuantizeLinear", source, rounded),
-        (dequantise, "DequantizeLinear", rounded, real),
-    ):
+    for node, kind, taken, result in steps:
         names = [f"{taken.name}.map", f"{result.name}.scale", f"{result.name}.zero_point"]
         proto = helper.make_node(kind, names, [f"{result.name}.map"], node.sources[0])
         views = [View(one, shape=one.shape, order=(0, 1, 2, 3)) for one in (taken, result)]
-        kinds = (zero.dtype if taken is rounded else scale.dtype, scale.dtype, zero.dtype)
+        kinds = (whole.dtype if kind == "DequantizeLinear" else scale.dtype, scale.dtype)
         operator = Host(
-            OnnxNode(proto, {}), (views[0], scale, zero), (views[1],),
-            "its result goes to no core", QUANTISING, kinds,
+            OnnxNode(proto, {}), (views[0], scale, whole), (views[1],),
+            "its result goes to no core", QUANTISING, (*kinds, whole.dtype),
         )  # fmt: skip
         made.append(Node(operator, [taken], [result], node.sources))
     graph.nodes[at : at + 1] = made

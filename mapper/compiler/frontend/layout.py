@@ -212,8 +212,11 @@ def _channel_order(data: View, perm: tuple[int, ...]) -> NDArray[np.int64] | Non
 
 def same(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Value | None:
     """Nodes that leave values as they are when a model only runs."""
-    if node.kind == "Cast" and int(node.attributes.get("to", 1)) not in (1, 10, 11):
-        reader.why = "it makes numbers other than floating point"
-        return None
     value: View = inputs[0]
+    kind = reader.types.get(value.tensor.name, np.dtype(np.float32))
+    if node.kind == "Cast" and (
+        kind.kind != "f" or int(node.attributes.get("to", 1)) not in (1, 10, 11)
+    ):
+        reader.why = "it takes or makes numbers other than floating point"
+        return None
     return value

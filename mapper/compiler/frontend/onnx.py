@@ -247,14 +247,16 @@ class Reader:
         return list(evaluator(node, inputs) if evaluator else self.model.evaluate(node, inputs))
 
     def host(
-        self, kind: str, node: OnnxNode, inputs: list[Any], attributes: dict[str, Any]
-    ) -> View:
-        """A value that the host makes of others, by an operator of ONNX in place of a node's."""
+        self, kind: str, node: OnnxNode, inputs: list[Any], attributes: dict[str, Any],
+        role: str = "real",
+    ) -> View:  # fmt: skip
+        """A value that the host makes of others, by an operator of ONNX in place of a node's, or of
+        a part of it; role : ends its name"""
         from onnx import helper
 
-        made = f"{node.proto.output[0]}.real"
+        made = f"{node.proto.output[0]}.{role}"
         names = [
-            one.tensor.name if isinstance(one, View) else f"{node.name}.{at}"
+            one.tensor.name if isinstance(one, View) else f"{node.name}.{role}.{at}"
             for at, one in enumerate(inputs)
         ]
         proto = helper.make_node(kind, names, [made], node.name, **attributes)

@@ -11,13 +11,19 @@ import numpy as np
 from mapper.compiler.frontend.float import activation, arithmetic, conv, gemm, matmul, pool
 from mapper.compiler.frontend.layout import concat, same, upsample
 from mapper.compiler.frontend.onnx import Handler, Made, Reader
-from mapper.compiler.frontend.quantised import dequantised, quantised, require_same
+from mapper.compiler.frontend.quantised import (
+    dequantised,
+    kind_of_whole,
+    quantised,
+    require_same,
+    stored_whole,
+)
 from mapper.compiler.frontend.stored import OFFSET, Scale, Stored, scale_of, stored_constant
 from mapper.compiler.graph.graph import View
 from mapper.errors import MapperError
 from storage.formats.layers.onnxgraph import Node as OnnxNode
 
-FLOAT32 = 1  # of ONNX's types
+FLOAT32, INT32 = 1, 6  # of ONNX's types
 NOT_OF_ONNX = {"channels_last", "opset"}  # attributes that operators of real numbers have not
 
 
@@ -175,9 +181,13 @@ def whole_sums(axis: int, kind: str, compute: Handler) -> Handler:
 
     def handler(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Made:
         x, w, x_zero, w_zero = filled(inputs, 4)
-        if not isinstance(x, View) or x.tensor.type == "float32" or isinstance(x_zero, View):
-            reader.why = "its input is quantised while it runs; cores need scales before"
+        if not isinstance(x, View) or isinstance(w, View) or isinstance(w_zero, View):
+            reader.why = "its weights are not constant: export with constant folding"
             return None
+        if x.tensor.type == "float32":
+            return _of_host(reader, node, inputs)
+        if isinstance(x_zero, View):
+            raise MapperError("its zero point is not that of its input")
         zero = np.zeros((), np.uint8) if x_zero is None else np.asarray(x_zero)
         if x.tensor.zero_point != int(zero.reshape(())) - OFFSET.get(zero.dtype, 0):
             raise MapperError("its zero point is not that of its input")
@@ -188,6 +198,36 @@ def whole_sums(axis: int, kind: str, compute: Handler) -> Handler:
         made = computed(reader, node, kind, compute, [data, weights])
         remember(reader, begun, weights=stored)
         return quantised(reader, node, made, Scale(1.0, 0, "int32"))
+
+    def _of_host(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Made:
+        """Of integers that the host makes by a scale of the sample: sum((q - z) w) is sum(q w),
+        which a core computes, less z sum(w), in 32 bits on the host."""
+        x, w, x_zero, w_zero = filled(inputs, 4)
+        type_ = kind_of_whole(reader, x)
+        begun = len(reader.graph.nodes)
+        if type_ is None or type_.itemsize > 1 or node.name in reader.keep:
+            return None
+        how = Scale(1.0, -OFFSET.get(type_, 0), "int8")
+        stored = stored_whole(reader, node, x, how, type_)
+        data = dequantised(reader, node, stored, f"{node.proto.input[0]}.real")
+        weights, kept = constant(w, np.float32(1), w_zero, axis)
+        made = compute(reader, plain(node, kind), [data, weights])
+        if not isinstance(made, View):
+            del reader.graph.nodes[begun:]
+            return None
+        remember(reader, begun, weights=kept)
+        sums = quantised(reader, node, made, Scale(1.0, 0, "int32"))
+        sums.tensor.name += ".stored"
+        if x_zero is None:
+            return sums
+        ones = np.ones(x.shape, type_)
+        rest = [w, None, w_zero] if w_zero is not None else [w]
+        (each,) = reader.model.evaluate(node, [ones, *rest])
+        whole = dequantised(reader, node, sums, f"{sums.tensor.name}.whole")
+        reader.types[whole.tensor.name] = np.dtype(np.int32)
+        less = reader.host("Cast", node, [x_zero], {"to": INT32}, "zero")
+        less = reader.host("Mul", node, [less, each.astype(np.int32)], {}, "less")
+        return reader.host("Sub", node, [whole, less], {}, "centred")
 
     return handler
 

@@ -15,10 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mapper.compiler.frontend.ends import settle_host, settle_inputs
+from mapper.compiler.frontend.stored import Stored
 from mapper.compiler.graph.graph import Graph
 from mapper.compiler.graph.node import (
     Activation,
     Add,
+    Affine,
     Clamp,
     Concat,
     Conv,
@@ -83,6 +85,7 @@ def join(graph: Graph, whys: dict[str, str]) -> None:
     """
     _drop_pairs(graph)
     _shift_maps(graph)
+    _fold_affine(graph)
     for node in list(graph.nodes):
         place = _place(graph, node)
         if place is None:
@@ -128,6 +131,48 @@ def _shift_maps(graph: Graph) -> None:
             offset = how.offset - data.zero_point * how.factor.m0
             node.inputs, node.operator = [data], Requantise(how._replace(offset=offset))
     _drop_unused(graph)
+
+
+def _fold_affine(graph: Graph) -> None:
+    """Constants that the results of a layer are multiplied by, and that are added to them, go into
+    its scales and its bias; factors below zero stay where they are."""
+    for layer in graph.nodes:
+        if not isinstance(layer.operator, Conv | Dense):
+            continue
+        while (user := graph.only_user(layer.output)) is not None:
+            weights = graph.quantised.get(layer.inputs[1])
+            if weights is None or not isinstance(user.operator, Affine):
+                break
+            factor, offset = (np.asarray(one.value, np.float64) for one in user.inputs[1:])
+            if not (factor > 0).all() or not _scaled_layer(graph, layer, factor, offset):
+                break
+            layer.sources += user.sources
+            layer.outputs = user.outputs
+            graph.nodes.remove(user)
+
+
+def _scaled_layer(
+    graph: Graph, layer: Node, factor: NDArray[np.float64], offset: NDArray[np.float64]
+) -> bool:
+    """Multiply the scales of a layer's weights, and its bias, and add to the bias; False if the
+    weights are not as the model stores them. factor, offset : shape (outputs,)"""
+    found = stored_weights(graph, layer)
+    if isinstance(found, str):
+        return False
+    values, scales = found
+    tensor = layer.inputs[1]
+    assert tensor.value is not None
+    scales = (scales * factor).astype(np.float32)
+    wide = scales.reshape(-1, *(1,) * (values.ndim - 1))
+    real = replace(tensor, value=values.astype(np.float32) * wide)
+    graph.quantised[real] = Stored(values, scales, np.zeros((), np.int64), 0)
+    bias = np.zeros(scales.size)
+    if len(layer.inputs) > 2:
+        bias = np.asarray(layer.inputs[2].value, np.float64)
+    name = f"{layer.sources[0]}.bias"
+    whole = Tensor(name, bias.shape, value=bias * factor + offset)
+    layer.inputs = [layer.inputs[0], real, whole]
+    return True
 
 
 def _drop_unused(graph: Graph) -> None:

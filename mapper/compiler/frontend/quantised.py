@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from mapper.compiler.frontend.onnx import Handler, Reader, Value
-from mapper.compiler.frontend.stored import Scale, scale_of
+from mapper.compiler.frontend.stored import OFFSET, STORED, Scale, scale_of
 from mapper.compiler.graph.graph import View
-from mapper.compiler.graph.node import Dequantise, Node, Quantise
+from mapper.compiler.graph.node import Dequantise, Levels, Node, Quantise
 from mapper.compiler.graph.tensor import Tensor
 from mapper.errors import MapperError
 from storage.formats.layers.onnxgraph import Node as OnnxNode
@@ -40,6 +42,31 @@ def dequantised(reader: Reader, node: OnnxNode, data: View, name: str) -> View:
     return data._replace(tensor=made)
 
 
+def kind_of_whole(reader: Reader, data: View) -> np.dtype[Any] | None:
+    """The type of integers that cores can store, of an input or a value of the host."""
+    kind = reader.types.get(data.tensor.name)
+    return kind if data.tensor.type == "float32" and kind in STORED else None
+
+
+def stored_whole(
+    reader: Reader, node: OnnxNode, data: View, how: Scale, kind: np.dtype[Any]
+) -> View:
+    """A view of integers that the model is given, or that the host makes, as they are stored; how :
+    what they stand for"""
+    shift = OFFSET.get(kind, 0)
+    made = stored_like(data.tensor, how)
+    made.name = f"{data.tensor.name}.{node.name}"
+    levels = Levels(how.scale, 1.0, how.zero_point, made.low, made.high)
+    zero = -float(how.zero_point + shift)
+    constants = [
+        Tensor(f"{made.name}.{name}", (1,), value=np.array([value]))
+        for name, value in (("factor", 1.0), ("offset", zero))
+    ]
+    taken = [data.tensor, *constants]
+    reader.graph.nodes.append(Node(Quantise(levels), taken, [made], (node.name,)))
+    return data._replace(tensor=made)
+
+
 def require_same(data: View, how: Scale) -> None:
     """Raise `MapperError` if a node reads integers by another scale than they were made with."""
     tensor = data.tensor
@@ -61,10 +88,17 @@ def dequantize_linear(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Valu
     data, scale, *zero_point = inputs
     if not isinstance(data, View):
         return None
-    if data.tensor.type == "float32":
+    if isinstance(scale, View) or (zero_point and isinstance(zero_point[0], View)):
+        reader.why = "its scale is computed while it runs; cores need scales before"
+        return None
+    kind = kind_of_whole(reader, data)
+    if data.tensor.type == "float32" and kind is None:
         reader.why = "it dequantises what was not quantised"
         return None
-    require_same(data, scale_of(scale, zero_point[0] if zero_point else None))
+    how = scale_of(scale, zero_point[0] if zero_point else np.zeros((), kind))
+    if kind is not None:
+        data = stored_whole(reader, node, data, how, kind)
+    require_same(data, how)
     return dequantised(reader, node, data, str(node.proto.output[0]))
 
 

@@ -7,7 +7,7 @@ simulators and the hardware compute, equals this bit for bit.
 from __future__ import annotations
 
 import math
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -139,6 +139,14 @@ def quantise(values: ArrayLike, scale: float, zero_point: int, bits: int) -> Int
 def dequantise(stored: ArrayLike, scale: float, zero_point: int) -> NDArray[np.float32]:
     """The real values, in float32, that integers stand for."""
     return np.float32(scale) * (np.asarray(stored, np.int64) - zero_point).astype(np.float32)
+
+
+def real_numbers(stored: ArrayLike, tensor: Any) -> NDArray[np.floating[Any]]:
+    """What a map stands for: sums of scale 1 are whole numbers, exact in float64; other maps are
+    float32. tensor : of the graph"""
+    if tensor.type in ("int32", "int64") and tensor.scale == 1.0:
+        return np.asarray(stored, np.float64) - tensor.zero_point
+    return dequantise(stored, tensor.scale, tensor.zero_point)
 
 
 def half_away(values: ArrayLike) -> Int64:

@@ -33,7 +33,7 @@ from mapper.compiler.graph.node import (
     Windows,
 )
 from mapper.compiler.integer.binary import Thresholds, signs
-from mapper.compiler.integer.formulas import added, dequantise, quantise, requantise
+from mapper.compiler.integer.formulas import added, quantise, real_numbers, requantise
 from mapper.compiler.integer.levels import stored_input
 from mapper.compiler.integer.windows import (
     columns_of_windows,
@@ -126,8 +126,7 @@ def on_real_numbers(node: Node, inputs: list[Data]) -> list[Data]:
     """A node of the host, which sees the real numbers behind stored integers."""
     pairs = zip(node.inputs, inputs, strict=True)
     real = [
-        data if tensor.type == "float32" else dequantise(data, tensor.scale, tensor.zero_point)
-        for tensor, data in pairs
+        data if tensor.type == "float32" else real_numbers(data, tensor) for tensor, data in pairs
     ]
     return on_host(node, real)
 

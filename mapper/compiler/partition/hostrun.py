@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from mapper.compiler.graph.graph import View
 from mapper.compiler.graph.node import Levels, Node, Operator, Sign, Window
 from mapper.compiler.graph.tensor import BITS, Pad, Tensor
-from mapper.compiler.integer.formulas import dequantise, quantise
+from mapper.compiler.integer.formulas import dequantise, quantise, real_numbers
 from mapper.compiler.integer.levels import stored_input
 from mapper.compiler.integer.windows import pixels_of_windows
 from mapper.compiler.partition.hostplan import Step
@@ -107,7 +107,7 @@ class HostPlan:
                 case "dequantise":
                     view = view_of(step)
                     of = view.tensor
-                    real = dequantise(results[of.name], of.scale, of.zero_point)
+                    real = real_numbers(results[of.name], of)
                     known[step["value"]] = view.frame(real)
                 case "view":
                     seen, made = _view(step["seen"]), _view(step["as"])

@@ -87,7 +87,7 @@ def _whole(node: Node) -> Tensor:
 def _is_depthwise(node: Node) -> bool:
     operator = node.operator
     channels = node.inputs[0].channels
-    return isinstance(operator, Conv) and operator.groups == channels == node.output.channels
+    return isinstance(operator, Conv) and 1 < operator.groups == channels == node.output.channels
 
 
 def _alike(node: Node) -> list[Tensor]:

@@ -1,0 +1,188 @@
+"""Models with right results by hand: parts of maps, whole numbers of the model and of the host."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.compiler.right_values import (
+    FRAMES,
+    RANDOM,
+    SHAPE,
+    Array,
+    Case,
+    check,
+    node,
+    onnx,
+    pointwise,
+    rounded,
+)
+
+X = RANDOM.normal(size=(FRAMES, *SHAPE)).astype(np.float32)
+W = RANDOM.normal(0, 0.5, (8, 3, 1, 1)).astype(np.float32)
+A = pointwise(X, W)
+CONV = node("Conv", "x w", "a")
+TANH = node("Tanh", "p", "y")
+CHANNEL = np.array([1])
+
+
+def cut(name: str, first: int, behind: int, chip: str) -> Case:
+    """Some channels of a layer, which the host takes."""
+    nodes = [CONV, node("Slice", "a first behind axis", "p"), TANH]
+    constants = {"w": W, "first": np.array([first]), "behind": np.array([behind]), "axis": CHANNEL}
+    return Case(name, nodes, constants, X, np.tanh(A[:, first:behind]), 20, chip=chip)
+
+
+def parted(chip: str) -> Case:
+    """A layer in three parts, of which the first is unused, and the last is for cores again."""
+    second = np.maximum(pointwise(A[:, 5:].astype(np.float32), W), 0)
+    nodes = [
+        CONV,
+        node("Split", "a sizes", "u p q", axis=1),
+        node("Tanh", "p", "r"),
+        node("Conv", "q w", "s"),
+        node("Relu", "s", "t"),
+        node("Concat", "r t", "y", axis=1),
+    ]
+    right = np.concatenate([np.tanh(A[:, 2:5]), second], 1)
+    constants = {"w": W, "sizes": np.array([2, 3, 3])}
+    return Case(f"parts {chip}", nodes, constants, X, right, 20, opset=13, chip=chip)
+
+
+FLOATS = [
+    *(cut(f"channels {a}-{b} {c}", a, b, c) for a, b in ((1, 8), (3, 5)) for c in ("1x1", "2x2")),
+    *(parted(chip) for chip in ("1x1", "2x2", "4x1")),
+    Case(
+        "one channel beside its layer",
+        [CONV, node("Concat", "x a", "y", axis=1)],
+        {"w": W[:, :1]}, X[:, :1],
+        np.concatenate([X[:, :1], pointwise(X[:, :1], W[:, :1])], 1), 20,
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", FLOATS, ids=lambda case: case.name)
+def test_parts_of_maps(case: Case, tmp_path: Path) -> None:
+    check(case, tmp_path)
+
+
+# -- what quantised models do between layers and scales --------------------------------------------
+
+STORED = RANDOM.integers(-127, 128, (8, 3, 1, 1)).astype(np.int8)
+SCALES = {
+    "s": np.float32(0.03), "z": np.uint8(100), "q": STORED, "t": np.float32(0.01), "o": np.int8(0),
+    "u": np.float32(0.053), "v": np.uint8(90),
+}  # fmt: skip
+WEIGHTS = node("DequantizeLinear", "q t o", "wd")
+INPUT = [node("QuantizeLinear", "x s z", "xq"), node("DequantizeLinear", "xq s z", "xd")]
+LAYER = [*INPUT, WEIGHTS, node("Conv", "xd wd", "f")]
+SUMS = pointwise(rounded(X, 0.03, 100), STORED * 0.01)
+LAST = [node("QuantizeLinear", "g u v", "gq"), node("DequantizeLinear", "gq u v", "y")]
+ADDED = RANDOM.normal(size=(8, 1, 1)).astype(np.float32)
+FACTORS = RANDOM.uniform(0.5, 2, (8, 1, 1)).astype(np.float32)
+NORMAL = {
+    "b1": FACTORS.ravel(), "b2": ADDED.ravel(), "b3": ADDED.ravel()[::-1],
+    "b4": FACTORS.ravel()[::-1],
+}  # fmt: skip
+
+
+def normalised(x: Array) -> Array:
+    scale, offset, mean, variance = (one.reshape(-1, 1, 1) for one in NORMAL.values())
+    return np.asarray((x - mean) / np.sqrt(variance.astype(float) + 1e-5) * scale + offset)
+
+
+def behind(name: str, last: object, right: Array, **constants: Array) -> Case:
+    made = rounded(right, 0.053, 90)
+    return Case(name, [*LAYER, last, *LAST], {**SCALES, **constants}, X, made, 40, quantised=True)
+
+
+CONSTANTS = [
+    behind("added", node("Add", "f k", "g"), SUMS + ADDED, k=ADDED),
+    behind("multiplied", node("Mul", "f k", "g"), SUMS * FACTORS, k=FACTORS),
+    behind("normalised", node("BatchNormalization", "f b1 b2 b3 b4", "g"), normalised(SUMS),
+           **NORMAL),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CONSTANTS, ids=lambda case: case.name)
+def test_constants_behind_quantised_layers(case: Case, tmp_path: Path) -> None:
+    """They go into scales and biases; what is rounded then is less than a step of the sums."""
+    check(case, tmp_path)
+
+
+def given_whole(kind: str) -> Case:
+    ends = np.iinfo(kind)
+    zero = np.array(ends.min + 100, kind)
+    x = RANDOM.integers(ends.min, ends.max + 1, (FRAMES, *SHAPE))
+    nodes = [node("DequantizeLinear", "x s n", "xd"), *LAYER[2:], *LAST]
+    nodes[2] = node("Conv", "xd wd", "g")
+    real = (x - int(zero)) * 0.03
+    right = rounded(pointwise(real, STORED * 0.01), 0.053, 90)
+    element = onnx.helper.np_dtype_to_tensor_dtype(np.dtype(kind))
+    return Case(f"{kind} input", nodes, {**SCALES, "n": zero}, x, right, 40, True, kind=element)
+
+
+@pytest.mark.parametrize("kind", ["uint8", "int8"])
+def test_inputs_of_whole_numbers(kind: str, tmp_path: Path) -> None:
+    check(given_whole(kind), tmp_path)
+
+
+def test_inputs_of_whole_numbers_on_the_host(tmp_path: Path) -> None:
+    """A layer and a node of the host take the same input."""
+    case = given_whole("uint8")
+    nodes = [*case.nodes[:-1], node("DequantizeLinear", "gq u v", "l"), node("Tanh", "xd", "h")]
+    nodes.append(node("Concat", "l h", "y", axis=1))
+    right = np.concatenate([case.right, np.tanh((case.samples - 100) * 0.03)], 1)
+    check(case._replace(nodes=nodes, right=right), tmp_path)
+
+
+# -- scales of each sample -------------------------------------------------------------------------
+
+
+def dynamic(x: Array) -> tuple[Array, np.float32, int]:
+    """DynamicQuantizeLinear of a sample."""
+    low, high = min(np.float32(0), x.min()), max(np.float32(0), x.max())
+    scale = np.float32((high - low) / np.float32(255))
+    zero = int(np.clip(np.rint(-low / scale), 0, 255))
+    return np.clip(np.rint(x / scale) + zero, 0, 255).astype(np.int64), scale, zero
+
+
+def scaled(kind: str, **more: object) -> list[object]:
+    """What quantize_dynamic of onnxruntime writes for a layer."""
+    return [
+        node("DynamicQuantizeLinear", "x", "q s z"),
+        node(kind, "q w z", "sums", **more),
+        node("Cast", "sums", "real", to=1),
+        node("Mul", "s k", "factor"),
+        node("Mul", "real factor", "y"),
+    ]
+
+
+def test_dense_layers_with_scales_of_each_sample(tmp_path: Path) -> None:
+    x = RANDOM.normal(size=(FRAMES, 40)).astype(np.float32)
+    w = RANDOM.integers(-127, 128, (40, 5)).astype(np.int8)
+    right = []
+    for row in x:
+        q, scale, zero = dynamic(row)
+        right.append(((q - zero) @ w).astype(np.float32) * (scale * np.float32(0.01)))
+    constants = {"w": w, "k": np.float32(0.01)}
+    check(
+        Case("dense", scaled("MatMulInteger"), constants, x, np.array(right), 140, True), tmp_path
+    )
+
+
+def test_convolutions_with_scales_of_each_sample(tmp_path: Path) -> None:
+    """Around the map there are zero points: as many fewer products count at its edges."""
+    w = RANDOM.integers(-127, 128, (6, 3, 3, 3)).astype(np.int8)
+    right = []
+    for one in X:
+        q, scale, zero = dynamic(one)
+        whole = np.pad(q - zero, ((0, 0), (1, 1), (1, 1)))
+        windows = np.lib.stride_tricks.sliding_window_view(whole, (3, 3), (1, 2))
+        sums = np.einsum("chwij,ocij->ohw", windows, w.astype(np.int64))
+        right.append(sums.astype(np.float32) * (scale * np.float32(0.01)))
+    constants = {"w": w, "k": np.float32(0.01)}
+    nodes = scaled("ConvInteger", pads=[1, 1, 1, 1])
+    check(Case("conv", nodes, constants, X, np.array(right), 140, True), tmp_path)
