@@ -12,6 +12,9 @@ from mapper.cli import compile_options, terminal
 from mapper.cli import options as common
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from chipsim.chip.model import Chip
     from chipsim.chip.npu_shape import NpuShape
     from mapper.compiler.frontend.model import Model
@@ -92,10 +95,11 @@ def run(options: argparse.Namespace) -> int:
                 terminal.say(options, f"note: {note}")
             compile_tables.require_limits(options, compiled)
             command = ["mapper", *options.arguments]
-            origin = Origin(options.model, form.to_json(), _count(samples), command)
+            seen = _seen(test if test is not None else samples)
+            origin = Origin(options.model, form.to_json(), _count(samples), command, seen)
             dumps = Dumps(rows, options.keep_graphs, options.emit)
             report = write_compiled(work.folder, compiled, target, origin, dumps, clock)
-    terminal.emit(options, report, compile_tables.result_tables(options, compiled))
+    terminal.emit(options, report, compile_tables.result_tables(options, compiled, report["judge"]))
     return 0
 
 
@@ -119,17 +123,18 @@ def _chip_and_shape(options: argparse.Namespace) -> tuple[Chip, NpuShape]:
 
 
 def _compile_kernels(options: argparse.Namespace, target: Target) -> None:
-    """Those that a compilation for several cores calls: for one there are none."""
+    """Those that a compilation calls: parts are placed, and some frames are run."""
     from mapper.compiler.cores.placement import effort
     from mapper.warmup import works_of_compilation
 
     chip, shape, settings = target
     cores = min(chip.usable_count, settings.cores or chip.usable_count)
     if cores == 1 or not shape.map_vectors:
+        common.compile_kernels(options, "cores")
         return
     placed = options.ablate or settings.placement == "mapper"
     works = works_of_compilation(effort() if placed else None, cores)
-    common.compile_kernels(options, *works, *["cores/frames"] * options.ablate)
+    common.compile_kernels(options, "cores", *works, *["cores/frames"] * options.ablate)
 
 
 def _settings(options: argparse.Namespace) -> CompileSettings:
@@ -224,6 +229,13 @@ def _count(samples: SampleArrays | RangesFile | None) -> int:
     if samples is None:
         return 0
     return samples.samples if isinstance(samples, RangesFile) else len(samples.x)
+
+
+def _seen(samples: SampleArrays | RangesFile | None) -> NDArray[np.float32] | None:
+    """Samples themselves, if there are any."""
+    from mapper.compiler.quantise.ranges_file import RangesFile
+
+    return None if samples is None or isinstance(samples, RangesFile) else samples.x
 
 
 def _say_stage(options: argparse.Namespace, name: str, seconds: float) -> None:

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from mapper.compiler.ablation import Row
+    from mapper.compiler.judge.beside import Judgement
+    from mapper.compiler.judge.compare import Beside
     from mapper.compiler.manifest import Target
     from mapper.compiler.pipeline import Compiled
     from mapper.compiler.quantise.verify import Compared
@@ -109,6 +111,20 @@ def require_limits(options: argparse.Namespace, compiled: Compiled) -> None:
     terminal.say(options, f"note: {text}; kept with --force")
 
 
+def judge_table(found: Judgement) -> Table:
+    """What the cores stored, and the outputs, beside the model in ONNX Runtime."""
+    from mapper.results.tables import columns
+
+    def beside(row: Beside) -> str:
+        if row.wanted is None:
+            return f"{row.differences:,} differ"
+        return "no error" if row.signal is None else f"{row.signal:.1f} dB"
+
+    heads = ("value", "elements", "beside the model", "ties")
+    rows = [(row.name, row.elements, beside(row), row.ties or "") for row in found.rows]
+    return columns(f"beside ONNX Runtime, {found.frames:,} frames", heads, rows)
+
+
 def _packing(options: argparse.Namespace, cost: Packing) -> dict[str, Any]:
     """What packing bits costs, both ways, for a model that has some."""
     if not cost.transfers:
@@ -128,7 +144,17 @@ def _cycles(compiled: Compiled) -> dict[str, int]:
     return {"cores": len(compiled.codes), "cycles of the busiest core": most}
 
 
-def result_tables(options: argparse.Namespace, compiled: Compiled) -> list[Table]:
+def _judged(judge: dict[str, Any]) -> str:
+    """How many maps and outputs were compared with the model's."""
+    if judge["why"]:
+        return f"no: {judge['why']}"
+    left = f", {len(judge['left_out'])} maps left out" if judge["left_out"] else ""
+    return f"{len(judge['rows'])} maps and outputs of {judge['frames']} frames{left}"
+
+
+def result_tables(
+    options: argparse.Namespace, compiled: Compiled, judge: dict[str, Any]
+) -> list[Table]:
     from mapper.results.tables import facts
 
     rows: dict[str, Any] = {
@@ -145,4 +171,5 @@ def result_tables(options: argparse.Namespace, compiled: Compiled) -> list[Table
         score = compiled.verified.attempts[compiled.verified.number].score
         found = "no error" if score.signal is None else f"{score.signal:.1f} dB"
         rows["signal over error"] = found
+    rows["compared in ONNX Runtime"] = _judged(judge)
     return [facts(f"{options.model.name} on {options.chip}", rows)]

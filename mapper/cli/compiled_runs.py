@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
@@ -15,21 +16,24 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from mapper.compiler.manifest import CompiledFolder
-    from mapper.compiler.simulate import Clipped
+    from mapper.compiler.simulate import Clipped, Maps
 
 CLOCK = 500.0  # MHz, if nothing else is said
+JUDGED_AT_ONCE = 8  # frames whose maps are kept until they are compared
 
 
 def run_compiled(options: argparse.Namespace) -> int:
     """Run the programs of a compiled model on samples."""
     import numpy as np
 
+    from mapper.cli import compile_tables
     from mapper.cli.cycling import cycle_tables
     from mapper.compiler.chip_cycles import CHECKED
     from mapper.compiler.dump import Dump
+    from mapper.compiler.judge.folders import Judged, require_right
     from mapper.compiler.manifest import read_folder
     from mapper.compiler.quantise.score import require_classes
-    from mapper.compiler.report import add_simulation
+    from mapper.compiler.report import add_simulation, read_report
     from mapper.compiler.simulate import (
         FRAMES_AT_ONCE,
         Compared,
@@ -71,6 +75,8 @@ def run_compiled(options: argparse.Namespace) -> int:
     clipped: list[Clipped | None] = []
     digest = Digest(folder)
     machine = Machine(folder)
+    judged = Judged(machine, folder.model, read_report(options.path)) if options.check else None
+    at_once = FRAMES_AT_ONCE if judged is None else JUDGED_AT_ONCE
     with (
         open_samples(options.input, shape, form, options.limit, channels_last=last) as samples,
         output_folder(options.dump, force=False) if options.dump else nullcontext() as work,
@@ -80,10 +86,13 @@ def run_compiled(options: argparse.Namespace) -> int:
             terminal.say(options, f"note: {note}")
         threads, labels, frames = common.threads_of(options), samples.labels, len(samples)
         dump = None if work is None else Dump(work.folder, machine, frames)
-        for some in samples.batches(FRAMES_AT_ONCE):
-            taken = dump.from_frame(sum(map(len, classes))) if dump else None
-            found = simulate(machine, some, threads, options.check, taken)
+        for some in samples.batches(at_once):
+            takers = [dump.from_frame(sum(map(len, classes)))] if dump else []
+            takers += [judged.take] if judged else []
+            found = simulate(machine, some, threads, options.check, _to_all(takers))
             digest.add(found)
+            if judged is not None:
+                judged.add(some, found.values)
             clipped.append(clipped_inputs(folder, some))
             parts.append(found.compared)
             classes.append(classes_of(found.values))
@@ -114,6 +123,9 @@ def run_compiled(options: argparse.Namespace) -> int:
         result["hardware"] = on_chip
     if labels is not None:
         result["accuracy"] = float((np.concatenate(classes) == labels).mean())
+    judgement = None if judged is None else judged.judgement()
+    if judgement is not None:
+        result["judge"] = judgement.to_json()
     if options.check or options.dump:
         result["elements"] = sum(elements for _, elements, _ in compared)
         result["differences"] = sum(differences for _, _, differences in compared)
@@ -127,6 +139,10 @@ def run_compiled(options: argparse.Namespace) -> int:
     if options.check or options.dump:
         heads = ("layer", "elements", "differences")
         shown.append(columns("beside the integer reference", heads, compared))
+    if judgement is not None:
+        shown.append(compile_tables.judge_table(judgement))
+        if judgement.why:
+            terminal.say(options, f"note: not compared with the model itself: {judgement.why}")
     if timed is not None:
         shown += cycle_tables(result["cycle_run"], str(options.path))
     if on_chip is not None:
@@ -135,7 +151,21 @@ def run_compiled(options: argparse.Namespace) -> int:
     if result.get("differences"):
         terminal.complain(f"{result['differences']:,} elements differ from the integer reference")
         return BAD_INPUT
+    if judgement is not None:
+        require_right(judgement, options.path)
     return 0
+
+
+def _to_all(takers: list[Callable[[int, Maps], None]]) -> Callable[[int, Maps], None] | None:
+    """Gives the maps of a frame to several, or None."""
+    if not takers:
+        return None
+
+    def give(number: int, maps: Maps) -> None:
+        for take in takers:
+            take(number, maps)
+
+    return give
 
 
 def _hardware(

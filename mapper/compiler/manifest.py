@@ -54,8 +54,10 @@ from mapper.errors import MapperError, shown
 from mapper.version import version
 from storage.errors import BadInputError
 from storage.files import digest, read_input, write_file
+from storage.formats.layers.onnxgraph import whole_model
 
 MANIFEST, SCHEMA, SEAL = "manifest.json", 1, "sha256"
+MODEL = "model.onnx"
 WEIGHTS, RECORDS = "weights.bin", "macros.bin"
 TILES, MAPPING = "tiles.bin", "mapping.npz"
 HOST_PLAN, GRAPH, CONSTANTS, RANGES, GRAPHS, DRIVER, LOOPS = (
@@ -75,6 +77,7 @@ class CompiledFolder(NamedTuple):
     weights : words of the host's memory that cores ask for, int8, shape (words, rows, columns);
         None if there are none
     records : the file of macro records
+    model : ONNX model that was compiled, serialised
     """
 
     path: Path
@@ -84,6 +87,7 @@ class CompiledFolder(NamedTuple):
     images: dict[tuple[int, int], Image]
     weights: NDArray[np.int8] | None = None
     records: bytes = b""
+    model: bytes = b""
 
     @property
     def chip(self) -> Chip:
@@ -135,6 +139,7 @@ def write_folder(
         HOST_PLAN: _json({"steps": compiled.host}),
         GRAPH: _json(graph),
         CONSTANTS: _npz(constants),
+        MODEL: whole_model(model),
     }
     if compiled.ports:
         flits = flits_of(compiled.codes, target.shape, compiled.ports)
@@ -346,9 +351,12 @@ def read_folder(folder: Path) -> CompiledFolder:
         if WEIGHTS in data:
             rows, columns = manifest["shape"]["rows"], manifest["shape"]["columns"]
             weights = np.frombuffer(data[WEIGHTS], np.int8).reshape(-1, rows, columns)
-        if RECORDS not in data:
-            raise MapperError(f"{folder / RECORDS}: is missing; compile the model again")
-    return CompiledFolder(folder, manifest, host, graph, images, weights, data[RECORDS])
+        for name in (RECORDS, MODEL):
+            if name not in data:
+                raise MapperError(f"{folder / name}: is missing; compile the model again")
+    return CompiledFolder(
+        folder, manifest, host, graph, images, weights, data[RECORDS], data[MODEL]
+    )
 
 
 def _checked(path: Path, wanted: str) -> bytes:

@@ -5,9 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 from mapper.compiler.codegen.cdriver.hoststeps import driver_of
 from mapper.compiler.codegen.cdriver.writer import write_driver
 from mapper.compiler.explain import Row, write_explain
+from mapper.compiler.judge.folders import judge_compiled, require_right
 from mapper.compiler.manifest import (
     DRIVER,
     RANGES,
@@ -30,12 +34,14 @@ class Origin(NamedTuple):
     model : its file; form : how samples become its input
     calibrated : samples that ranges were measured with
     command : words of the command line
+    samples : float32, shape (frames, ...), that the result is judged with; None takes random ones
     """
 
     model: Path
     form: dict[str, Any]
     calibrated: int
     command: list[str]
+    samples: NDArray[np.float32] | None = None
 
 
 class Dumps(NamedTuple):
@@ -53,7 +59,8 @@ def write_compiled(
     """Write all files of a compiled model; returns what is in report.json.
 
     clock : that measured the stages before
-    Raises `CheckFailedError` if a program reads or waits for what nothing gives.
+    Raises `CheckFailedError` if a program reads or waits for what nothing gives, or makes other
+    numbers than the model in ONNX Runtime.
     """
     with stage("memory images"):
         write_folder(folder, origin.model, target, compiled, origin.form)
@@ -61,7 +68,14 @@ def write_compiled(
             ranges = compiled.verified.best.ranges
             write_ranges(folder / RANGES, ranges, origin.model, origin.calibrated)
     with stage("check"):
-        verify_compiled(read_folder(folder), made=True)
+        written = read_folder(folder)
+        verify_compiled(written, made=True)
+    with stage("usage report"):
+        report = report_of(compiled, origin.model.name, target, origin.command)
+    with stage("judge"):
+        judgement = judge_compiled(written, origin.samples, report)
+        report["judge"] = judgement.to_json()
+        require_right(judgement, origin.model)
     with stage("dumps"):
         if dumps.rows:
             write_explain(folder, dumps.rows)
@@ -71,8 +85,6 @@ def write_compiled(
             write_loops(folder, compiled)
         if "c" in dumps.emit:
             write_driver(folder / DRIVER, driver_of(read_folder(folder)))
-    with stage("usage report"):
-        report = report_of(compiled, origin.model.name, target, origin.command)
     report["seconds"] = clock.seconds
     write_report(folder, report)
     return report

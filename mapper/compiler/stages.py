@@ -22,7 +22,8 @@ from contextvars import ContextVar
 ORDER = (
     "read", "optimise", "quantise", "verify", "partition", "execution order", "feature memory",
     "weight memory", "dense weights", "parameters", "packet headers", "host memory",
-    "tiles and cores", "instructions", "cycles", "memory images", "check", "dumps", "usage report",
+    "tiles and cores", "instructions", "cycles", "memory images", "check", "judge", "dumps",
+    "usage report",
 )  # fmt: skip
 """Weights of dense layers are apart from those of other convolutions."""
 

@@ -21,8 +21,10 @@ from numpy.typing import NDArray
 
 from storage.errors import BadInputError
 from storage.extras import require
+from storage.files import read_input
 from storage.formats.layers.onnxruns import NodeSession, model_of_node, runtime
 
+MOST_MODEL = 1 << 31  # bytes
 MOST_SHOWN = 8  # nodes of a cycle in a message
 NONE = -1  # in arrays of ids: no neuron, but a constant, such as padding
 _ANY_FAULT = (
@@ -96,6 +98,18 @@ def library(path: Path) -> Any:
     except ImportError:
         require("onnxruntime", "onnx", path, "ONNX models")
     return found
+
+
+def whole_model(path: Path) -> bytes:
+    """A model in one piece, with weights that lie in files beside it."""
+    onnx = library(path)
+    data = read_input(path, MOST_MODEL)
+    model = onnx.load_model_from_string(data)
+    if not any(
+        onnx.external_data_helper.uses_external_data(one) for one in model.graph.initializer
+    ):
+        return data
+    return bytes(onnx.load(str(path)).SerializeToString(deterministic=True))
 
 
 Sort = tuple[tuple[int, ...], np.dtype[Any]]

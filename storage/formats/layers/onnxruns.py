@@ -63,24 +63,37 @@ def runtime() -> Any:
     return import_module("onnxruntime")
 
 
+def open_session(model: bytes) -> Any:
+    """A model, serialised, ready to run node by node as it is written, on one thread.
+
+    Raises `BadInputError` if ONNX Runtime has no kernel for a node, or finds a fault.
+    """
+    ort = runtime()
+    options = ort.SessionOptions()
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    options.log_severity_level = FATAL
+    try:
+        return ort.InferenceSession(model, options, ["CPUExecutionProvider"])
+    except Exception as error:  # its classes have no base of their own
+        raise BadInputError(_reason(error)) from error
+
+
+def run_session(session: Any, feeds: Mapping[str, NDArray[Any]]) -> list[NDArray[Any]]:
+    """All outputs; raises `BadInputError` if a node makes nothing of what it is given."""
+    try:
+        return [np.asarray(made) for made in session.run(None, dict(feeds))]
+    except Exception as error:
+        raise BadInputError(_reason(error)) from error
+
+
 class NodeSession:
     """A node, ready to run; several threads may run it at once."""
 
     def __init__(self, model: bytes) -> None:
-        """model : of one node, serialised
-
-        Raises `BadInputError` if ONNX Runtime has no kernel for it, or it is no valid node.
-        """
-        ort = runtime()
-        options = ort.SessionOptions()
-        options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
-        options.intra_op_num_threads = options.inter_op_num_threads = 1
-        options.log_severity_level = FATAL
-        try:
-            self._session = ort.InferenceSession(model, options, ["CPUExecutionProvider"])
-        except Exception as error:  # its classes have no base of their own
-            raise BadInputError(_reason(error)) from error
-        self._kinds = {one.name: _type(one.type) for one in self._session.get_inputs()}
+        """model : of one node, serialised; raises `BadInputError` as `open_session`."""
+        self._session = open_session(model)
+        self._kinds = {one.name: numpy_type(one.type) for one in self._session.get_inputs()}
 
     def run(self, given: Mapping[str, NDArray[Any]]) -> list[NDArray[Any]]:
         """The outputs for inputs by name, which become numbers of the types that it takes; raises
@@ -88,13 +101,10 @@ class NodeSession:
         feeds = {
             name: np.asarray(given[name], kind, order="C") for name, kind in self._kinds.items()
         }
-        try:
-            return [np.asarray(made) for made in self._session.run(None, feeds)]
-        except Exception as error:
-            raise BadInputError(_reason(error)) from error
+        return run_session(self._session, feeds)
 
 
-def _type(name: str) -> np.dtype[Any]:
+def numpy_type(name: str) -> np.dtype[Any]:
     """Of a tensor, as ONNX Runtime calls it: `tensor(float)`."""
     kind = name.removeprefix("tensor(").removesuffix(")")
     other = {"float": "float32", "double": "float64", "string": "object"}

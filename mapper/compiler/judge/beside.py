@@ -1,0 +1,146 @@
+"""Judging a compiled model: its maps and outputs beside those of the model in ONNX Runtime."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from numpy.typing import NDArray
+
+from mapper.compiler.judge.compare import (
+    EXACT,
+    LEAST,
+    MARGIN,
+    Beside,
+    OutputSums,
+    StoredMap,
+    Sums,
+    as_value,
+    order_of,
+)
+from mapper.compiler.judge.cut import CutModel
+from storage.errors import BadInputError
+
+Array = NDArray[Any]
+
+
+class Frames(NamedTuple):
+    """What a compiled model makes of some samples.
+
+    samples : float32, shape (frames, ...), as the model takes them
+    stored : integers by the names of maps, shape (frames, rows, columns, channels)
+    outputs : by name, shape (frames, ...)
+    """
+
+    samples: Array
+    stored: Mapping[str, Array]
+    outputs: Mapping[str, Array]
+
+
+class Predicted(NamedTuple):
+    """What the quantisation loses: signal over error in dB of each map by itself, None without
+    error, by its name; and of the results."""
+
+    own: Mapping[str, float | None]
+    results: float | None
+
+
+class Judgement(NamedTuple):
+    """rows : the maps in the order in which they are made, then the outputs
+    left_out : names of maps that are no values of the model, as those with gaps between channels
+    why : ONNX Runtime does not run the model; nothing is compared then
+    """
+
+    frames: int
+    rows: list[Beside]
+    left_out: list[str]
+    why: str = ""
+
+    @property
+    def departure(self) -> Beside | None:
+        """The first map or output that is not what the model makes."""
+        return next((row for row in self.rows if row.departs), None)
+
+    @property
+    def ties(self) -> int:
+        return sum(row.ties for row in self.rows)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "frames": self.frames,
+            "why": self.why,
+            "left_out": self.left_out,
+            "rows": [row._asdict() | {"departs": row.departs} for row in self.rows],
+        }
+
+
+class Judge:
+    """Compares what a compiled model makes with what the model makes of the same numbers."""
+
+    def __init__(self, model: bytes, maps: Sequence[StoredMap], predicted: Predicted) -> None:
+        self._model, self._predicted = model, predicted
+        self._maps = {one.name: one for one in maps}
+        self._cut: CutModel | None = None
+        self._orders: dict[str, tuple[int, ...]] = {}
+        self._sums: dict[str, Sums] = {}
+        self._outputs: dict[str, OutputSums] = {}
+        self._frames, self._why = 0, ""
+
+    def add(self, made: Frames) -> None:
+        """Compare some more frames."""
+        self._frames += len(made.samples)
+        if self._why:
+            return
+        try:
+            if self._cut is None:
+                self._cut = self._begin(made)
+            for at in range(len(made.samples)):
+                self._frame(self._cut, made, at)
+        except BadInputError as error:
+            self._why = str(error)
+
+    def _begin(self, made: Frames) -> CutModel:
+        """Cut the model where it has values that the cores store."""
+        cut = CutModel(self._model, list(self._maps), made.samples[:1])
+        for name in cut.values:
+            order = order_of(made.stored[name][:1], cut.first[name], self._maps[name])
+            if order is not None:
+                self._orders[name] = order
+        if len(self._orders) < len(cut.values):  # a map of more elements, which fill its blocks
+            cut = CutModel(self._model, list(self._orders), made.samples[:1])
+        own = self._predicted.own
+        for name in self._orders:
+            self._sums[name] = Sums(self._maps[name], own.get(name), name in own)
+        wanted = EXACT
+        if self._left_out(cut):
+            results = self._predicted.results
+            wanted = min(EXACT, LEAST if results is None else results - MARGIN)
+        self._outputs = {name: OutputSums(name, wanted) for name in made.outputs}
+        return cut
+
+    def _left_out(self, cut: CutModel | None) -> list[str]:
+        given = None if cut is None else cut.input
+        return [name for name in self._maps if name not in self._sums and name != given]
+
+    def _frame(self, cut: CutModel, made: Frames, at: int) -> None:
+        placed, given = {}, {}
+        for name, order in self._orders.items():
+            value = cut.first[name]
+            placed[name] = made.stored[name][at : at + 1].transpose(order).reshape(value.shape)
+            given[name] = as_value(placed[name], value.dtype, self._maps[name])
+        sample = made.samples[at : at + 1]
+        found = cut.run(sample, given) | {cut.input: sample}
+        for name, one in self._sums.items():
+            step = cut.steps.get(name)
+            taken = None if step is None else (found[step[0]], step[1])
+            one.add(placed[name], found[name], taken)
+        for name, one_ in self._outputs.items():
+            one_.add(made.outputs[name][at], found[name])
+
+    def judgement(self) -> Judgement:
+        """Of all frames."""
+        if self._why:
+            return Judgement(self._frames, [], list(self._maps), self._why)
+        rows = [one.beside() for one in self._sums.values()]
+        rows += [one.beside() for one in self._outputs.values()]
+        return Judgement(self._frames, rows, self._left_out(self._cut))

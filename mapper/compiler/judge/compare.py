@@ -1,0 +1,196 @@
+"""What the cores stored beside the model in ONNX Runtime, map by map."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+TIE = 1 / 64
+"""Of a step: how far from the middle between two integers a real number may be that is rounded to
+the other one. Biases in floating point are rounded to steps of a layer's sums, and sums in float32
+have an error of their own."""
+FUSED_TIES = 0.01
+"""Share of a map's elements: of nodes such as QLinearConv what is rounded cannot be seen, and their
+kernels round halves of float32 products otherwise."""
+MARGIN = 6.0
+"""In dB: how much less than predicted the signal of a layer may be on other samples."""
+EXACT = 60.0
+"""In dB: what is computed of the same numbers in float32."""
+LEAST = 20.0
+"""In dB, of outputs behind maps that are not compared, if nothing was predicted."""
+CHANNELS_FIRST, CHANNELS_LAST = (0, 3, 1, 2), (0, 1, 2, 3)
+SHIFT = {"uint8": 128, "uint16": 1 << 15}
+"""What stored integers are less than those of the model."""
+
+
+class StoredMap(NamedTuple):
+    """A map that cores store: the name of the model's value, the layers of the model that make it,
+    and what its integers stand for, scale * (stored - zero_point)."""
+
+    name: str
+    nodes: tuple[str, ...]
+    scale: float
+    zero_point: int
+
+
+class Beside(NamedTuple):
+    """A map, or an output of the model, beside the model's own.
+
+    differences : integers that are not those of the model, without ties; of real numbers those that
+        are not the nearest; None if the signal counts
+    ties : integers that are off by one where the real number is halfway between both
+    signal : over error in dB, of real numbers; None without error
+    wanted : the least signal that the quantisation explains, in dB; None if differences count
+    """
+
+    name: str
+    nodes: tuple[str, ...]
+    elements: int
+    differences: int | None
+    ties: int = 0
+    signal: float | None = None
+    wanted: float | None = None
+
+    @property
+    def departs(self) -> bool:
+        """Whether it is not what the model makes of the same numbers."""
+        if self.wanted is None:
+            return bool(self.differences)
+        return self.signal is not None and self.signal < self.wanted
+
+    @property
+    def told(self) -> str:
+        """What differs, in words."""
+        if self.wanted is None:
+            return f"{self.differences:,} of {self.elements:,} integers differ"
+        return f"signal over error {self.signal:.1f} dB, at least {self.wanted:.1f} dB expected"
+
+
+class Sums:
+    """What is counted of a map over frames."""
+
+    def __init__(self, one: StoredMap, predicted: float | None, known: bool) -> None:
+        """known : whether a signal was predicted; None is a map without error."""
+        self.one, self.predicted, self.known = one, predicted, known
+        self.elements = self.differences = self.ties = self.fused = 0
+        self.power = self.error = 0.0
+        self.real = False
+
+    def add(self, stored: Array, value: Array, step: tuple[Array, float] | None) -> None:
+        """A frame. stored : in the shape of the value; step : what QuantizeLinear takes, and its
+        scale, if one made the value"""
+        self.elements += stored.size
+        if value.dtype.kind in "iu":
+            self._add_whole(stored.astype(np.int64), value, step)
+            return
+        self.real = True
+        real = self.one.scale * (stored.astype(np.float64) - self.one.zero_point)
+        exact = value.astype(np.float64)
+        if np.isin(exact, (-1, 0, 1)).all():
+            exact = np.where(exact == 0, real, exact)  # signs of zero are +1 on cores, 0 in ONNX
+        self.power += float((exact**2).sum())
+        self.error += float(((exact - real) ** 2).sum())
+        whole = exact / self.one.scale + self.one.zero_point
+        self.differences += int((np.abs(stored - whole) > 0.5 + TIE).sum())
+
+    def _add_whole(self, stored: Array, value: Array, step: tuple[Array, float] | None) -> None:
+        theirs = value.astype(np.int64) - SHIFT.get(value.dtype.name, 0)
+        off = np.abs(stored - theirs)
+        if step is None:
+            self.fused += int((off == 1).sum())
+            self.differences += int((off > 1).sum())
+            return
+        taken, scale = step
+        halfway = np.abs(np.abs(np.mod(taken.astype(np.float64) / scale, 1.0)) - 0.5) <= TIE
+        tied = (off == 1) & halfway
+        self.ties += int(tied.sum())
+        self.differences += int(((off > 0) & ~tied).sum())
+
+    def beside(self) -> Beside:
+        one = self.one
+        if self.real and self.known:
+            wanted = EXACT if self.predicted is None else min(EXACT, self.predicted - MARGIN)
+            signal = decibels(self.power, self.error)
+            return Beside(one.name, one.nodes, self.elements, None, 0, signal, wanted)
+        differences, ties = self.differences, self.ties
+        if self.fused <= FUSED_TIES * self.elements:
+            ties += self.fused
+        else:
+            differences += self.fused
+        return Beside(one.name, one.nodes, self.elements, differences, ties)
+
+
+def decibels(power: float, error: float) -> float | None:
+    """Signal over error; None without error, or without signal."""
+    return None if error == 0 or power == 0 else 10 * math.log10(power / error)
+
+
+def order_of(stored: Array, value: Array, one: StoredMap) -> tuple[int, ...] | None:
+    """The order in which a value of the model has the axes of a map, (1, rows, columns, channels):
+    channels on axis 1, or last; where its shape does not say which, the one that is nearer to what
+    the model makes. None if it has another number of elements.
+
+    stored, value : of the same sample
+    """
+
+    def wide(sizes: Sequence[int]) -> list[int]:
+        return [size for size in sizes if size != 1]
+
+    if stored.size != value.size:
+        return None
+    orders = [CHANNELS_FIRST, CHANNELS_LAST]
+    fitting = [each for each in orders if wide(stored.transpose(each).shape) == wide(value.shape)]
+    theirs = value.astype(np.float64)
+    if value.dtype.kind in "iu":
+        theirs -= SHIFT.get(value.dtype.name, 0)
+    else:
+        theirs = theirs / one.scale + one.zero_point
+    return min(
+        fitting or orders,
+        key=lambda each: float(np.abs(stored.transpose(each).reshape(value.shape) - theirs).sum()),
+    )
+
+
+def as_value(placed: Array, kind: np.dtype[Any], one: StoredMap) -> Array:
+    """Stored integers as a value of the model."""
+    if kind.kind in "iu":
+        return np.asarray(placed + SHIFT.get(kind.name, 0)).astype(kind)
+    return np.asarray(one.scale * (placed - one.zero_point).astype(np.float64)).astype(kind)
+
+
+class OutputSums:
+    """What is counted of an output of the model over frames.
+
+    wanted : the least signal over error, in dB
+    """
+
+    def __init__(self, name: str, wanted: float) -> None:
+        self.name, self.wanted = name, wanted
+        self.elements = self.differences = 0
+        self.power = self.error = 0.0
+
+    def add(self, ours: Array, theirs: Array) -> None:
+        """A frame, in any shape."""
+        self.elements += theirs.size
+        if ours.size != theirs.size:
+            self.differences += theirs.size
+            return
+        if theirs.dtype.kind not in "fiub":
+            return  # names of classes
+        mine, exact = (np.asarray(one, np.float64).ravel() for one in (ours, theirs))
+        same = (mine == exact) | (np.isnan(mine) & np.isnan(exact))
+        with np.errstate(invalid="ignore"):
+            off = np.where(same, 0.0, exact - mine)
+        self.power += float(np.nansum(exact**2))
+        self.error += float((off**2).sum())
+
+    def beside(self) -> Beside:
+        if self.differences:
+            return Beside(self.name, (), self.elements, self.differences)
+        signal = decibels(self.power, self.error)
+        return Beside(self.name, (), self.elements, None, 0, signal, self.wanted)

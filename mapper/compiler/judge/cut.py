@@ -1,0 +1,111 @@
+"""A model in ONNX Runtime, cut where the cores store maps.
+
+Whatever takes a value that the cores store is given what they stored. So each layer is judged by
+itself, and a fault shows in the layer that has it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mapper.compiler.judge.plain import names_made, plain_model
+from storage.formats.layers.onnxruns import open_session, run_session
+
+Array = NDArray[Any]
+GIVEN = ".of the cores"  # ends the names of values that are given in place of the model's own
+
+
+class CutModel:
+    """A model, cut at some of its values.
+
+    values : those of the asked ones that the model has
+    input : the name of what it takes
+    first : what the model makes of a sample by itself
+    steps : of values that QuantizeLinear makes, by name: what it takes, and its scale, if that is
+        one constant
+    """
+
+    def __init__(self, model: bytes, asked: Collection[str], sample: Array) -> None:
+        """model : serialised; sample : float32, shape (1, ...)
+
+        Raises `BadInputError` if ONNX Runtime does not run the model.
+        """
+        from onnx import load_model_from_string, numpy_helper
+
+        proto = load_model_from_string(model)
+        plain_model(proto)
+        made = names_made(proto.graph.node)
+        self.values = [name for name in dict.fromkeys(asked) if name in made]
+        self.outputs = [one.name for one in proto.graph.output]
+        constants = {one.name: numpy_helper.to_array(one) for one in proto.graph.initializer}
+        self.steps: dict[str, tuple[str, float]] = {}
+        for node in proto.graph.node:
+            scale = constants.get(node.input[1]) if node.op_type == "QuantizeLinear" else None
+            if scale is not None and scale.size == 1 and node.output[0] in self.values:
+                self.steps[node.output[0]] = node.input[0], float(scale.reshape(()))
+        (self.input,) = (one.name for one in proto.graph.input if one.name not in constants)
+        wanted = [*self.values, *(taken for taken, _ in self.steps.values())]
+        whole = _session(proto, [name for name in wanted if name in made])
+        self._kind = input_type(model)
+        self.first = dict(zip(_names(whole), self._run(whole, sample, {}), strict=True))
+        _cut(proto, {name: self.first[name].dtype for name in self.values})
+        self._session = _session(proto, [name for name in wanted if name in made])
+
+    def run(self, sample: Array, given: Mapping[str, Array]) -> dict[str, Array]:
+        """The values, what QuantizeLinear takes, and the outputs; given : by name, what the cores
+        stored, in the shapes and types of the model."""
+        feeds = {f"{name}{GIVEN}": array for name, array in given.items()}
+        names = {one.name for one in self._session.get_inputs()}
+        some = {name: array for name, array in feeds.items() if name in names}
+        return dict(zip(_names(self._session), self._run(self._session, sample, some), strict=True))
+
+    def _run(self, session: Any, sample: Array, feeds: Mapping[str, Array]) -> list[Array]:
+        return run_session(session, {self.input: sample.astype(self._kind), **feeds})
+
+
+def input_type(model: bytes) -> np.dtype[Any]:
+    """The type of the numbers that a model takes."""
+    from onnx import helper, load_model_from_string
+
+    graph = load_model_from_string(model).graph
+    constants = {one.name for one in graph.initializer}
+    (given,) = (one for one in graph.input if one.name not in constants)
+    return np.dtype(helper.tensor_dtype_to_np_dtype(given.type.tensor_type.elem_type))
+
+
+def _cut(proto: Any, kinds: Mapping[str, np.dtype[Any]]) -> None:
+    """Let all that takes some values take inputs in their place."""
+    from onnx import helper
+
+    _rename(proto.graph, set(kinds))
+    for name, kind in kinds.items():
+        element = helper.np_dtype_to_tensor_dtype(kind)
+        proto.graph.input.append(helper.make_tensor_value_info(f"{name}{GIVEN}", element, None))
+
+
+def _rename(graph: Any, names: set[str]) -> None:
+    for node in graph.node:
+        node.input[:] = [f"{name}{GIVEN}" if name in names else name for name in node.input]
+        for attribute in node.attribute:  # graphs inside of If and Loop see values outside
+            for inner in [attribute.g] if attribute.HasField("g") else attribute.graphs:
+                _rename(inner, names - names_made(inner.node))
+
+
+def _session(proto: Any, more: list[str]) -> Any:
+    """Of a model with more outputs."""
+    from onnx import helper
+
+    whole = type(proto)()
+    whole.CopyFrom(proto)
+    known = {one.name for one in whole.graph.output}
+    extra = [name for name in dict.fromkeys(more) if name not in known]
+    whole.graph.output.extend(helper.make_empty_tensor_value_info(name) for name in extra)
+    return open_session(whole.SerializeToString())
+
+
+def _names(session: Any) -> list[str]:
+    return [one.name for one in session.get_outputs()]

@@ -1,0 +1,117 @@
+"""Compiled models before the judge: their programs run, and what they store is compared."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mapper.compiler.judge.beside import Frames, Judge, Judgement, Predicted
+from mapper.compiler.judge.compare import StoredMap
+from mapper.compiler.judge.cut import input_type
+from mapper.compiler.manifest import CompiledFolder
+from mapper.compiler.simulate import Machine, Maps, clipped_inputs, simulate
+from mapper.errors import CheckFailedError
+
+Array = NDArray[Any]
+WHOLE_BYTES = 255
+BEYOND = 0.05  # of its range
+WORK = 1 << 22
+"""Cycles of one core that are spent on frames before a compilation reports success."""
+MOST_FRAMES = 8
+
+
+def frames_for(cycles: int) -> int:
+    """How many frames of a model are compared when it is compiled."""
+    return int(np.clip(WORK // max(1, cycles), 1, MOST_FRAMES))
+
+
+class Judged:
+    """A compiled model that runs, and the judge of it.
+
+    predicted : report.json of the compilation, with the losses of its layers
+    """
+
+    def __init__(self, machine: Machine, model: bytes, report: Mapping[str, Any]) -> None:
+        layers = {layer["map"]: tuple(layer["nodes"]) for layer in machine.layers}
+        taken = [name for one in machine.functions for name in one["inputs"]]
+        self._maps = []
+        for name in dict.fromkeys([*taken, *layers]):
+            one = machine.parts(name)[0]
+            if machine.covered(name).all():
+                how = one["scale"] or 1.0, one["zero_point"]
+                self._maps.append(StoredMap(name, layers.get(name, ()), *how))
+        losses = {one["tensor"]: one["own"] for one in report["losses"]}
+        self._judge = Judge(model, self._maps, Predicted(losses, report["signal_db"]))
+        self._frames: dict[int, Maps] = {}
+
+    def take(self, number: int, maps: Maps) -> None:
+        """The maps of a frame, by its number among some; threads may call this."""
+        self._frames[number] = maps
+
+    def add(self, samples: Array, outputs: Mapping[str, Array]) -> None:
+        """Judge the frames that were taken, of samples of shape (frames, ...)."""
+        frames = [self._frames[at] for at in range(len(samples))]
+        self._frames = {}
+        stored = {
+            one.name: np.concatenate([maps[one.name] for maps in frames]) for one in self._maps
+        }
+        self._judge.add(Frames(samples, stored, outputs))
+
+    def judgement(self) -> Judgement:
+        return self._judge.judgement()
+
+
+def judge_compiled(
+    folder: CompiledFolder, samples: Array | None, report: Mapping[str, Any]
+) -> Judgement:
+    """A model that was just compiled, on a few frames.
+
+    samples : of which the first are taken; None makes some
+    """
+    frames = frames_for(report["cycles"])
+    machine = Machine(folder)
+    some = random_samples(machine, frames) if samples is None else samples[:frames]
+    return judged(machine, folder.model, some, report)
+
+
+def random_samples(machine: Machine, frames: int) -> Array:
+    """Samples that fill the range of a model's input, and reach a little beyond; whole numbers if
+    it takes those."""
+    random = np.random.default_rng(0)
+    shape = (frames, *machine.folder.manifest["input"]["shape"][1:])
+    kind = input_type(machine.folder.model)
+    if kind.kind in "iu":
+        ends = np.iinfo(kind) if kind.itemsize == 1 else np.iinfo(np.uint8)
+        return random.integers(ends.min, ends.max + 1, shape).astype(np.float32)
+    known = clipped_inputs(machine.folder, np.zeros((0, 1), np.float32))
+    if known is None:
+        return random.normal(size=shape).astype(np.float32)
+    if known.high - known.low == WHOLE_BYTES:  # of scale 1: it stands for whole numbers
+        return random.integers(int(known.low), int(known.high) + 1, shape).astype(np.float32)
+    beyond = BEYOND * (known.high - known.low)
+    return random.uniform(known.low - beyond, known.high + beyond, shape).astype(np.float32)
+
+
+def require_right(found: Judgement, model: Path) -> None:
+    """Raise `CheckFailedError` that names the first map or output that departs from the model."""
+    row = found.departure
+    if row is not None:
+        what = f"layer {row.nodes[0]!r}" if row.nodes else "output"
+        raise CheckFailedError(
+            f"{model}: {what} (value {row.name!r}) departs from the model in ONNX Runtime: "
+            f"{row.told}; this is a fault of mapper: please report it with the model"
+        )
+
+
+def judged(
+    machine: Machine, model: bytes, samples: Array, report: Mapping[str, Any], threads: int = 1
+) -> Judgement:
+    """Run some samples, float32 of shape (frames, ...), and judge what comes of them."""
+    one = Judged(machine, model, report)
+    found = simulate(machine, samples, threads, check=False, on_frame=one.take)
+    one.add(samples, found.values)
+    return one.judgement()
