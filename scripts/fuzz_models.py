@@ -1,0 +1,208 @@
+"""Compile random models: each is right, or refused with its node and a reason.
+
+    python scripts/fuzz_models.py [--count 1000] [--seed 0] [--keep FOLDER]
+
+Models of one to fifteen nodes, in floating point, binary, or quantised by ONNX Runtime's tools, are
+compiled for one core or four, and judged: all that the cores store beside ONNX Runtime, and all
+that they make beside the integer reference. Printed is every model that comes out wrong, or ends
+with a traceback or an exit code that is none of ours, reduced to the fewest nodes that show it;
+then how many ended how, and why models were refused. --keep keeps the reduced models.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import io
+import os
+import re
+import shutil
+import sys
+import tempfile
+import time
+import traceback
+from collections import Counter
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+from mapper.cli.main import main as mapper_main  # noqa: E402
+from mapper.compiler.manifest import read_folder  # noqa: E402
+from mapper.compiler.simulate import simulate  # noqa: E402
+from tests.compiler.random_models import Made, pruned, random_model, runs  # noqa: E402
+from tests.storage.formats.onnx_models import numpy_helper, onnx  # noqa: E402
+
+REFUSED = re.compile(r"^mapper compile: model\.onnx: .{10,}$")
+INTERNAL = re.compile(
+    r"ONNXRuntimeError|Traceback|\w+Error\b|NoneType|onnxruntime_pybind|\bfault of mapper\b|"
+    r"does not fit together|holds a result that is not stored|\.partial/"
+)
+"""What no user is to read."""
+
+
+class Ended(NamedTuple):
+    """how : "right", "refused", or "wrong"; said : why"""
+
+    how: str
+    said: str = ""
+
+
+def compiled(made: Made, folder: Path) -> Ended:
+    """Compile a model in a folder, and run it beside the integer reference."""
+    onnx.save(made.model, str(folder / "model.onnx"))
+    np.save(folder / "samples.npy", made.samples)
+    words = ["compile", "model.onnx", "--chip", made.chip, "-o", "out", "--force", "-q"]
+    if made.style in ("float", "binary"):
+        words += ["--calibrate", "samples.npy", "--max-loss", "100", "--min-signal", "-99"]
+    words += ["--method", "minmax"] * (made.style in ("float", "binary"))
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.chdir(folder), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try:
+            code: int | None = mapper_main(words)
+        except SystemExit as stop:
+            code = int(stop.code or 0)
+        except BaseException:
+            return Ended("wrong", traceback.format_exc().strip().splitlines()[-1])
+    said = err.getvalue().strip()
+    last = said.splitlines()[-1] if said else ""
+    if code in (1, 3):
+        plain = REFUSED.match(last) and not INTERNAL.search(last)
+        return Ended("refused" if plain else "wrong", last)
+    if code != 0:
+        return Ended("wrong", f"exit {code}: {last}")
+    try:
+        found = simulate(read_folder(folder / "out"), made.samples[:2], 1, check=True)
+    except BaseException:
+        return Ended("wrong", traceback.format_exc().strip().splitlines()[-1])
+    differences = sum(one.differences for one in found.compared)
+    return Ended("wrong", f"{differences} elements differ from the reference") if differences else (
+        Ended("right")
+    )  # fmt: skip
+
+
+def smaller(made: Made) -> list[Any]:
+    """Models with an earlier result, or without one of the nodes that keep a shape."""
+    graph = made.model.graph
+    constants = {one.name: numpy_helper.to_array(one) for one in graph.initializer}
+    opset = next(one.version for one in made.model.opset_import if one.domain in ("", "ai.onnx"))
+    nodes = list(graph.node)
+    found = []
+    given = _given(made)
+    found += [pruned(nodes, constants, given, [node.output[0]], opset) for node in nodes[:-1]]
+    ends = [one.name for one in graph.output]
+    if len(ends) > 1:
+        found += [pruned(nodes, constants, given, [name], opset) for name in ends]
+    for gone in nodes:
+        if not gone.input or gone.output[0] in ends:
+            continue
+        rest = []
+        for node in nodes:
+            if node is gone:
+                continue
+            copy = type(node)()
+            copy.CopyFrom(node)
+            copy.input[:] = [gone.input[0] if name in gone.output else name for name in node.input]
+            rest.append(copy)
+        found.append(pruned(rest, constants, given, ends, opset))
+    return [one for one in found if one is not None]
+
+
+def _given(made: Made) -> Any:
+    from tests.compiler.random_models import Value
+
+    return Value("x", (1, *made.samples.shape[1:]))
+
+
+def reduced(made: Made, ended: Ended, folder: Path) -> Made:
+    """The smallest model that is wrong in the same way."""
+    kind = signature(ended.said)
+    while True:
+        for model in sorted(smaller(made), key=lambda one: len(one.graph.node)):
+            if len(model.graph.node) >= len(made.model.graph.node):
+                continue
+            _domains(model, made.model)
+            if not runs(model, made.samples):
+                continue
+            less = made._replace(model=model)
+            again = compiled(less, folder)
+            if again.how == "wrong" and signature(again.said) == kind:
+                made = less
+                break
+        else:
+            return made
+
+
+def _domains(model: Any, whole: Any) -> None:
+    """Sets of operators beside those of ONNX, and the version."""
+    model.ir_version = whole.ir_version
+    for one in whole.opset_import:
+        if one.domain not in ("", "ai.onnx"):
+            model.opset_import.append(one)
+
+
+def signature(said: str) -> str:
+    """A message without names and numbers."""
+    plain = re.sub(r"'[^']*'|\"[^\"]*\"|\([^)]*\)|[-\d.,]+", "", said)
+    return " ".join(plain.split())[:90]
+
+
+def shape_of(model: Any) -> str:
+    """The nodes of a model in a line."""
+    return " -> ".join(node.op_type for node in model.graph.node)
+
+
+def main() -> int:
+    words = (__doc__ or "").split("\n\n")
+    parser = argparse.ArgumentParser(description=words[0])
+    parser.add_argument("--count", type=int, default=1000)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--keep", type=Path, metavar="FOLDER")
+    options = parser.parse_args()
+    os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
+    ends: Counter[str] = Counter()
+    reasons: Counter[str] = Counter()
+    example: dict[str, str] = {}
+    seen: Counter[str] = Counter()
+    begun = time.monotonic()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        for seed in range(options.seed, options.seed + options.count):
+            made = random_model(seed, folder)
+            if made is None:
+                ends["no model"] += 1
+                continue
+            ended = compiled(made, folder)
+            ends[ended.how] += 1
+            if ended.how == "refused":
+                reasons[signature(ended.said)] += 1
+                example.setdefault(signature(ended.said), f"{seed}: {ended.said}")
+            if ended.how != "wrong":
+                continue
+            kind = signature(ended.said)
+            seen[kind] += 1
+            if seen[kind] > 3:
+                continue
+            least = reduced(made, ended, folder)
+            print(f"seed {seed}, {made.style}, {made.chip}: {ended.said}\n"
+                  f"    {shape_of(least.model)}", flush=True)  # fmt: skip
+            if options.keep:
+                options.keep.mkdir(parents=True, exist_ok=True)
+                onnx.save(least.model, str(options.keep / f"{seed}.onnx"))
+                np.save(options.keep / f"{seed}.npy", made.samples)
+                shutil.rmtree(folder / "out", ignore_errors=True)
+    for reason, count in reasons.most_common():
+        print(f"{count:5} refused: {example[reason]}")
+    for kind, count in seen.most_common():
+        print(f"{count:5} wrong: {kind}")
+    seconds = time.monotonic() - begun
+    told = ", ".join(f"{ends[how]} {how}" for how in ("right", "refused", "wrong", "no model"))
+    print(f"{options.count} models from seed {options.seed}: {told}; {seconds:.0f} s")
+    return 1 if ends["wrong"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
