@@ -115,7 +115,9 @@ class Judge:
         if self._left_out(cut):
             results = self._predicted.results
             wanted = min(EXACT, LEAST if results is None else results - MARGIN)
-        self._outputs = {name: OutputSums(name, wanted) for name in made.outputs}
+        self._outputs = {
+            name: OutputSums(name, EXACT if name in self._sums else wanted) for name in made.outputs
+        }
         return cut
 
     def _left_out(self, cut: CutModel | None) -> list[str]:
@@ -134,8 +136,8 @@ class Judge:
             step = cut.steps.get(name)
             taken = None if step is None else (found[step[0]], step[1])
             one.add(placed[name], found[name], taken)
-        for name, one_ in self._outputs.items():
-            one_.add(made.outputs[name][at], found[name])
+        for name, one_ in self._outputs.items():  # a stored map is judged as such
+            one_.add(made.outputs[name][at], given[name] if name in given else found[name])
 
     def judgement(self) -> Judgement:
         """Of all frames."""

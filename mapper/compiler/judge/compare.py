@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import permutations
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,7 +24,8 @@ EXACT = 60.0
 """In dB: what is computed of the same numbers in float32."""
 LEAST = 20.0
 """In dB, of outputs behind maps that are not compared, if nothing was predicted."""
-CHANNELS_FIRST, CHANNELS_LAST = (0, 3, 1, 2), (0, 1, 2, 3)
+ORDERS = ((0, 3, 1, 2), *(each for each in permutations(range(4)) if each[0] == 0))
+"""Of the axes of a map as the model may see them: channels on axis 1 most of all."""
 SHIFT = {"uint8": 128, "uint16": 1 << 15}
 """What stored integers are less than those of the model."""
 
@@ -36,6 +38,7 @@ class StoredMap(NamedTuple):
     nodes: tuple[str, ...]
     scale: float
     zero_point: int
+    bits: int
 
 
 class Beside(NamedTuple):
@@ -95,7 +98,8 @@ class Sums:
             exact = np.where(exact == 0, real, exact)  # signs of zero are +1 on cores, 0 in ONNX
         self.power += float((exact**2).sum())
         self.error += float(((exact - real) ** 2).sum())
-        whole = exact / self.one.scale + self.one.zero_point
+        half = 1 << (self.one.bits - 1)
+        whole = np.clip(exact / self.one.scale + self.one.zero_point, -half, max(1, half - 1))
         self.differences += int((np.abs(stored - whole) > 0.5 + TIE).sum())
 
     def _add_whole(self, stored: Array, value: Array, step: tuple[Array, float] | None) -> None:
@@ -131,9 +135,9 @@ def decibels(power: float, error: float) -> float | None:
 
 
 def order_of(stored: Array, value: Array, one: StoredMap) -> tuple[int, ...] | None:
-    """The order in which a value of the model has the axes of a map, (1, rows, columns, channels):
-    channels on axis 1, or last; where its shape does not say which, the one that is nearer to what
-    the model makes. None if it has another number of elements.
+    """The order in which a value of the model has the axes of a map, (1, rows, columns, channels);
+    where its shape does not say which, the one that is nearest to what the model makes. None if it
+    has another number of elements.
 
     stored, value : of the same sample
     """
@@ -143,15 +147,14 @@ def order_of(stored: Array, value: Array, one: StoredMap) -> tuple[int, ...] | N
 
     if stored.size != value.size:
         return None
-    orders = [CHANNELS_FIRST, CHANNELS_LAST]
-    fitting = [each for each in orders if wide(stored.transpose(each).shape) == wide(value.shape)]
+    fits = [each for each in ORDERS if wide(stored.transpose(each).shape) == wide(value.shape)]
     theirs = value.astype(np.float64)
     if value.dtype.kind in "iu":
         theirs -= SHIFT.get(value.dtype.name, 0)
     else:
         theirs = theirs / one.scale + one.zero_point
     return min(
-        fitting or orders,
+        fits or ORDERS,
         key=lambda each: float(np.abs(stored.transpose(each).reshape(value.shape) - theirs).sum()),
     )
 

@@ -42,7 +42,7 @@ class Judged:
         for name in dict.fromkeys([*taken, *layers]):
             one = machine.parts(name)[0]
             if machine.covered(name).all():
-                how = one["scale"] or 1.0, one["zero_point"]
+                how = one["scale"] or 1.0, one["zero_point"], one["bits"]
                 self._maps.append(StoredMap(name, layers.get(name, ()), *how))
         losses = {one["tensor"]: one["own"] for one in report["losses"]}
         self._judge = Judge(model, self._maps, Predicted(losses, report["signal_db"]))
