@@ -30,6 +30,7 @@ from mapper.compiler.cores.programs import ChipPrograms, chip_programs
 from mapper.compiler.cores.tries import Tried, best_of, each, earliest, tried
 from mapper.compiler.cores.turns import turns
 from mapper.compiler.cores.vertices import vertices_of
+from mapper.compiler.graph.tensor import Tensor
 from mapper.compiler.stages import stage
 from mapper.errors import DoesNotFitError
 
@@ -53,6 +54,14 @@ def refusal(job: Job) -> str:
         return f"the host works between its {len(job.partition.functions)} functions"
     if job.settings.padding == "stored":
         return "--padding stored is made for one"
+    (function,) = job.partition.functions
+
+    def owner(tensor: Tensor) -> Tensor:
+        return job.places[tensor].owner if tensor in job.places else tensor
+
+    given = {owner(tensor) for tensor in function.inputs}
+    if any(owner(tensor) in given for tensor in function.results):
+        return "the host reads a map of which it gives a part itself"
     return ""
 
 

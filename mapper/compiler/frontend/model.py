@@ -17,6 +17,7 @@ from mapper.compiler.frontend.requantshift import INTEGERS
 from mapper.compiler.graph.graph import Graph, View
 from mapper.compiler.graph.node import Dequantise, Host, Node, Quantise
 from mapper.compiler.graph.tensor import Tensor
+from mapper.compiler.memory.regions import SHARES
 from mapper.compiler.quantise.exact import exact_tails
 from mapper.errors import MapperError
 from storage.formats.layers.onnxgraph import Node as OnnxNode
@@ -155,6 +156,9 @@ def _on_cores_or_host(read: Read) -> Callable[[Collection[str]], Graph]:
         while True:
             reader, whys = read(keep)
             left = {name for node in _real(reader.graph) for name in node.sources} - keep
+            idle = set() if left else _idle(reader.graph) - keep
+            whys |= dict.fromkeys(idle, "no core works on its map")
+            left |= idle
             if not left:
                 for node in reader.graph.nodes:
                     if isinstance(node.operator, Host) and (why := said.get(node.sources[0])):
@@ -165,6 +169,26 @@ def _on_cores_or_host(read: Read) -> Callable[[Collection[str]], Graph]:
             said |= whys
 
     return build
+
+
+def _idle(graph: Graph) -> set[str]:
+    """ONNX nodes that join or cut maps of the host for the host."""
+    made = {view.tensor for view in graph.inputs.values()}
+    for node in graph.nodes:
+        if isinstance(node.operator, Host | Quantise) or (
+            isinstance(node.operator, SHARES) and made.issuperset(node.inputs)
+        ):
+            made |= set(node.outputs)
+    found: set[str] = set()
+    for node in reversed(graph.nodes):
+        users = graph.users(node.output)
+        if (
+            isinstance(node.operator, SHARES)
+            and made.issuperset(node.inputs)
+            and all(isinstance(one.operator, Host) or one.sources[0] in found for one in users)
+        ):
+            found.add(node.sources[0])
+    return found
 
 
 def _real(graph: Graph) -> list[Node]:
