@@ -40,6 +40,7 @@ class Tensor:
     stored : whether it gets memory, from `address` (a vector) on
     planes : whether it lies there channel by channel (T-mode), for the window unit
     value : of a constant, or None
+    of_model : channels that the model has, if others fill blocks between them
     """
 
     name: str
@@ -52,6 +53,7 @@ class Tensor:
     address: int | None = None
     planes: bool = False
     value: NDArray[Any] | None = None
+    of_model: tuple[int, ...] | None = None
 
     @property
     def bits(self) -> int:

@@ -126,6 +126,7 @@ class Judge:
 
     def _frame(self, cut: CutModel, made: Frames, at: int) -> None:
         placed, given = {}, {}
+        left_out = bool(self._left_out(cut))  # which may be off by one, at a tie of their own
         for name, order in self._orders.items():
             value = cut.first[name]
             placed[name] = made.stored[name][at : at + 1].transpose(order).reshape(value.shape)
@@ -135,7 +136,7 @@ class Judge:
         for name, one in self._sums.items():
             step = cut.steps.get(name)
             taken = None if step is None else (found[step[0]], step[1])
-            one.add(placed[name], found[name], taken)
+            one.add(placed[name], found[name], None if left_out else taken)
         for name, one_ in self._outputs.items():  # a stored map is judged as such
             one_.add(made.outputs[name][at], given[name] if name in given else found[name])
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,8 @@ from mapper.compiler.simulate import Machine, Maps, clipped_inputs, simulate
 from mapper.errors import CheckFailedError
 
 Array = NDArray[Any]
+MOVED = re.compile(r"\.(windows|moved|copy\d+)$")
+"""Names of maps that hold the numbers of others in another order."""
 WHOLE_BYTES = 255
 BEYOND = 0.05  # of its range
 WORK = 1 << 22
@@ -39,11 +42,15 @@ class Judged:
         layers = {layer["map"]: tuple(layer["nodes"]) for layer in machine.layers}
         taken = [name for one in machine.functions for name in one["inputs"]]
         self._maps = []
+        self._channels: dict[str, list[int]] = {}
         for name in dict.fromkeys([*taken, *layers]):
             one = machine.parts(name)[0]
-            if machine.covered(name).all():
+            channels = one["of_model"] or list(range(one["whole"][3]))
+            if machine.covered(name)[:, :, channels].all():
+                self._channels[name] = channels
                 how = one["scale"] or 1.0, one["zero_point"], one["bits"]
                 self._maps.append(StoredMap(name, layers.get(name, ()), *how))
+        self._maps = [one for one in self._maps if not MOVED.search(one.name)]
         losses = {one["tensor"]: one["own"] for one in report["losses"]}
         self._judge = Judge(model, self._maps, Predicted(losses, report["signal_db"]))
         self._frames: dict[int, Maps] = {}
@@ -57,7 +64,10 @@ class Judged:
         frames = [self._frames[at] for at in range(len(samples))]
         self._frames = {}
         stored = {
-            one.name: np.concatenate([maps[one.name] for maps in frames]) for one in self._maps
+            one.name: np.concatenate(
+                [maps[one.name][..., self._channels[one.name]] for maps in frames]
+            )
+            for one in self._maps
         }
         self._judge.add(Frames(samples, stored, outputs))
 

@@ -57,6 +57,7 @@ def whole_blocks(graph: Graph, size: int) -> list[str]:
         _fill(node, cuts, size)
     for tensor in [one for one in cuts if cuts[one]]:
         channels = tensor.channels
+        tensor.of_model = tuple(_slots(channels, cuts[tensor], size).tolist())
         tensor.shape = (*tensor.shape[:3], _width(channels, cuts[tensor], size))
         told.append(f"{tensor.name}: {channels} -> {tensor.channels} channels, to begin at blocks")
     return told
