@@ -265,7 +265,7 @@ def _map(one: Lying, core: list[int] | None, columns: int) -> dict[str, Any]:
         "owner": None if region.owner is None else region.owner.name,
         "scale": tensor.scale,
         "zero_point": tensor.zero_point,
-        "of_model": None if tensor.of_model is None else list(tensor.of_model),
+        **({} if tensor.of_model is None else {"of_model": list(tensor.of_model)}),
     }
 
 

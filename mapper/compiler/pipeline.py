@@ -107,9 +107,21 @@ def compile_model(
     samples : to calibrate with, or ranges of some; none for a model that is quantised already
     test : samples to verify with; None takes some of `samples`
     chip : that has such cores; None is one core
-    Raises `MapperError` that names the node, `DoesNotFitError` that names the memory.
+    Raises `MapperError` that names the file and the node, `DoesNotFitError` that names the memory.
     """
     require_core(shape, settings)
+    try:
+        return _compiled(model, shape, samples, settings, test, chip)
+    except MapperError as error:
+        if str(model.path) in str(error):
+            raise
+        raise type(error)(f"{model.path}: {error}") from error
+
+
+def _compiled(
+    model: Model, shape: NpuShape, samples: SampleArrays | RangesFile | None,
+    settings: CompileSettings, test: SampleArrays | None, chip: Chip | None,
+) -> Compiled:  # fmt: skip
     log: list[str] = []
     notes: list[str] = []
     graphs: dict[str, Graph] = {}

@@ -141,11 +141,14 @@ class Machine:
 
     def covered(self, tensor: str) -> NDArray[np.bool_]:
         """Which elements of a map lie anywhere, shape (rows, columns, channels); what no layer
-        takes goes nowhere."""
+        takes goes nowhere, and what fills blocks between channels holds any number."""
         parts = self.parts(tensor)
         found = np.zeros(parts[0]["whole"][1:], bool)
         for one in parts:
             found[slice(*one["rows"]), :, slice(*one["channels"])] = True
+        if (channels := parts[0].get("of_model")) is not None:
+            filled = np.setdiff1d(np.arange(found.shape[2]), channels)
+            found[:, :, filled] = False
         return found
 
     def run(self, cores: Cores, sample: NDArray[np.float32]) -> tuple[dict[str, Data], Maps]:

@@ -81,4 +81,4 @@ def test_the_order_is_that_of_the_specification() -> None:
         "memory, dense weights, parameters, packet headers, host memory, tiles and cores, "
         "instructions, memory images, check, dumps, usage report"
     )
-    assert [name for name in ORDER if name != "cycles"] == named.split(", ")
+    assert [name for name in ORDER if name not in ("cycles", "judge")] == named.split(", ")

@@ -120,10 +120,12 @@ class _Planner:
     def _key(self, core: _Core, one: Sliced) -> Hashable:
         """The region of a core that holds what a layer takes."""
         owner, box = self._even_box(one)
-        return next(
-            key
-            for key, kept in core.kept.items()
-            if kept.owner is owner and (kept.box == box if owner.planes else kept.box.holds(box))
+        for key, kept in core.kept.items():
+            if kept.owner is owner and (kept.box == box if owner.planes else kept.box.holds(box)):
+                return key
+        raise DoesNotFitError(
+            f"{core.name}: its rows of a layer see nothing of {one.whole.name!r} but padding; take "
+            "fewer cores with --cores"
         )
 
     def _even_box(self, one: Sliced) -> tuple[Tensor, Box]:

@@ -59,6 +59,8 @@ def refusal(job: Job) -> str:
     def owner(tensor: Tensor) -> Tensor:
         return job.places[tensor].owner if tensor in job.places else tensor
 
+    if any(tensor.type == "int32" and owner(tensor) is not tensor for tensor in job.places):
+        return "sums of 32 bits are joined or cut"
     given = {owner(tensor) for tensor in function.inputs}
     if any(owner(tensor) in given for tensor in function.results):
         return "the host reads a map of which it gives a part itself"

@@ -45,7 +45,7 @@ class Judged:
         self._channels: dict[str, list[int]] = {}
         for name in dict.fromkeys([*taken, *layers]):
             one = machine.parts(name)[0]
-            channels = one["of_model"] or list(range(one["whole"][3]))
+            channels = one.get("of_model") or list(range(one["whole"][3]))
             if machine.covered(name)[:, :, channels].all():
                 self._channels[name] = channels
                 how = one["scale"] or 1.0, one["zero_point"], one["bits"]

@@ -156,7 +156,8 @@ def plain_model(model: Any) -> None:
             dims[0].Clear()
             dims[0].dim_value = 1
     for one in graph.output:
-        one.type.tensor_type.ClearField("shape")
+        if one.type.HasField("tensor_type"):
+            one.type.tensor_type.ClearField("shape")
 
 
 def _copied(node: Any) -> Any:

@@ -112,7 +112,8 @@ def _share_parts(graph: Graph, node: Node, homes: dict[Tensor, Place]) -> list[s
             node.output.scale, node.output.zero_point, node.output.type,
         ):  # fmt: skip
             raise MapperError(
-                f"{node.label}: {tensor.name} has another scale than {node.output.name}"
+                f"{node.label}: joins numbers of different scales, such as signs and others; keep "
+                f"it on the host with --keep {node.sources[0]}"
             )
         place = _place(node.output, axis, at)
         at += tensor.shape[axis]

@@ -232,7 +232,8 @@ def _fill(node: Node, cuts: Cuts, size: int) -> None:
         known = isinstance(operator, (*ALIKE, Concat, Slice))
         if not known:
             raise MapperError(
-                f"{node.label}: takes or makes parts that do not begin at blocks of {size} channels"
+                f"{node.label}: the parts that are joined or cut before or behind it have no "
+                f"multiple of {size} channels; keep it on the host with --keep {node.sources[0]}"
             )
 
 

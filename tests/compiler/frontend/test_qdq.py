@@ -223,7 +223,8 @@ def test_activations_alone(tmp_path: Path, kind: str, same: bool) -> None:
 
 @pytest.mark.parametrize("same", [True, False], ids=["same scale", "another scale"])
 def test_parts_of_maps(tmp_path: Path, same: bool) -> None:
-    """Slice by channel: of one scale it picks, by another one it is rescaled behind."""
+    """Slice by channel: of one scale it picks, which is left to the host, as no core works on the
+    map; by another one it is rescaled behind."""
     net, x, taken = begin()
     made = taken if same else how("uint8", 0.03, 4)
     ends = [net.constant(np.int64([one])) for one in (1, 3, 1)]
@@ -231,7 +232,8 @@ def test_parts_of_maps(tmp_path: Path, same: bool) -> None:
     pair(net, "p", made, "y")
     data = less(x, taken)[:, 1:3]
     expected = twin.dequantised(twin.scaled(data, taken.scale / made.scale, made), made)
-    check(net, x, expected, tmp_path)
+    rounded = ("QuantizeLinear", "DequantizeLinear")
+    check(net, x, expected, tmp_path, (*rounded, "Slice", *rounded) if same else ())
 
 
 def test_enlarged_maps(tmp_path: Path) -> None:

@@ -72,7 +72,7 @@ def test_from_a_model_to_cores(out: Path, run: Run) -> None:
     names = sorted(path.name for path in out.iterdir())
     assert names == [
         "core_0_0.npc", "graph.json", "graph.npz", "host_plan.json", "macros.bin",
-        "manifest.json", "ranges.json", "report.html", "report.json",
+        "manifest.json", "model.onnx", "ranges.json", "report.html", "report.json",
     ]  # fmt: skip
     found = run("simulate", out, "--input", "samples.npz", "--check", "--json").json()
     assert found["frames"] == 20

@@ -1,0 +1,224 @@
+"""The judge finds what departs from the model, and names where; ties and orders of axes do not."""
+
+from __future__ import annotations
+
+import base64
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mapper.cli.main import main
+from mapper.compiler.integer.levels import bipolar, quant, trunc
+from mapper.compiler.judge import folders
+from mapper.compiler.judge.beside import Frames, Judge, Predicted
+from mapper.compiler.judge.compare import Beside, StoredMap, Sums, order_of
+from mapper.compiler.judge.cut import CutModel
+from mapper.compiler.judge.folders import judged
+from mapper.compiler.manifest import read_folder
+from mapper.compiler.simulate import Machine
+from storage.formats.layers.onnxruns import model_of_node
+from tests.compiler.right_values import RANDOM, Case, compiled, node, pointwise, rounded
+from tests.storage.formats.onnx_models import helper, model, numpy_helper, onnx
+
+X = RANDOM.normal(size=(8, 3, 4, 5)).astype(np.float32)
+W = RANDOM.normal(0, 0.5, (8, 3, 1, 1)).astype(np.float32)
+SCALES = {
+    "s": np.float32(0.03), "z": np.uint8(100), "u": np.float32(0.053), "v": np.uint8(90),
+}  # fmt: skip
+QUANTISED = [
+    node("QuantizeLinear", "x s z", "xq"), node("DequantizeLinear", "xq s z", "xd"),
+    node("Conv", "xd w", "a"), node("QuantizeLinear", "a u v", "aq"),
+    node("DequantizeLinear", "aq u v", "y"),
+]  # fmt: skip
+
+
+def quantised_model() -> bytes:
+    graph = helper.make_graph(
+        QUANTISED, "q", [helper.make_tensor_value_info("x", 1, [1, 3, 4, 5])],
+        [helper.make_empty_tensor_value_info("y")],
+        [numpy_helper.from_array(np.asarray(v), k) for k, v in {**SCALES, "w": W}.items()],
+    )  # fmt: skip
+    opsets = [helper.make_opsetid("", 17)]
+    return bytes(helper.make_model(graph, opset_imports=opsets, ir_version=9).SerializeToString())
+
+
+def stored(x: np.ndarray, scale: float, zero: int) -> np.ndarray:
+    """As cores store it: channels last, 128 less."""
+    whole = np.clip(np.rint(x / scale) + zero, 0, 255).astype(np.int64) - 128
+    return whole.transpose(0, 2, 3, 1)
+
+
+def rows_of(change: Any = None) -> list[Beside]:
+    """What is found of a quantised layer, of which something is changed."""
+    seen = rounded(X, 0.03, 100)
+    maps = {"xq": stored(X, 0.03, 100), "aq": stored(pointwise(seen, W), 0.053, 90)}
+    outputs = {"y": rounded(pointwise(seen, W), 0.053, 90).astype(np.float32)[:, None]}
+    if change is not None:
+        change(maps, outputs)
+    known = [StoredMap("xq", (), 0.03, -28, 8), StoredMap("aq", ("Conv_a",), 0.053, -38, 8)]
+    judge = Judge(quantised_model(), known, Predicted({}, None))
+    judge.add(Frames(X, maps, outputs))
+    found = judge.judgement()
+    assert not found.why
+    assert not found.left_out
+    return found.rows
+
+
+def test_what_is_right_does_not_depart() -> None:
+    rows = rows_of()
+    assert [row.name for row in rows] == ["xq", "aq", "y"]
+    assert not any(row.departs for row in rows)
+    assert rows[1].elements == 8 * 8 * 20
+
+
+def test_an_integer_that_is_off_departs_in_its_layer_alone() -> None:
+    def change(maps: dict[str, np.ndarray], _: object) -> None:
+        maps["xq"] = maps["xq"].copy()
+        maps["xq"][3, 1, 2, 0] += 2
+
+    rows = rows_of(change)
+    assert next((row.name, row.differences) for row in rows if row.departs) == ("xq", 1)
+
+    def behind(maps: dict[str, np.ndarray], _: object) -> None:
+        maps["aq"][3, 1, 2, 0] += 2
+
+    rows = rows_of(behind)
+    assert next(row.name for row in rows if row.departs) == "aq"
+
+
+def test_an_output_in_another_order_departs() -> None:
+    def change(_: object, outputs: dict[str, np.ndarray]) -> None:
+        outputs["y"] = outputs["y"][..., ::-1]
+
+    assert [row.name for row in rows_of(change) if row.departs] == ["y"]
+
+
+@pytest.mark.parametrize(("taken", "tied"), [(1.5, True), (1.49, True), (1.45, False)])
+def test_only_what_is_halfway_is_a_tie(taken: float, tied: bool) -> None:
+    sums = Sums(StoredMap("a", (), 1.0, -128, 8), None, known=False)
+    value = np.full((1, 4), 2, np.uint8)
+    sums.add(np.full((1, 4), 1 - 128), value, (np.full((1, 4), taken), 1.0))
+    found = sums.beside()
+    assert (found.ties, found.differences) == ((4, 0) if tied else (0, 4))
+
+
+def test_a_signal_below_what_was_predicted_departs() -> None:
+    exact = RANDOM.normal(size=(1, 3, 4, 5))
+    whole = np.rint(exact / 0.03).astype(np.int64)
+    for predicted, departs in ((40.0, False), (55.0, True), (None, True)):
+        sums = Sums(StoredMap("a", (), 0.03, 0, 8), predicted, known=True)
+        sums.add(whole, exact.astype(np.float32), None)
+        assert sums.beside().departs is departs
+
+
+@pytest.mark.parametrize("order", [(0, 3, 1, 2), (0, 1, 2, 3), (0, 3, 2, 1), (0, 2, 3, 1)])
+def test_orders_of_axes_are_found(order: tuple[int, ...]) -> None:
+    map_ = RANDOM.integers(-100, 100, (1, 4, 4, 4))
+    one = StoredMap("a", (), 0.5, 3, 8)
+    value = (0.5 * (map_.transpose(order) - 3)).astype(np.float32)
+    assert order_of(map_, value, one) == order
+    assert order_of(map_, value.reshape(1, -1), one) == order
+    assert order_of(map_, value[:, :2], one) is None
+
+
+# -- operators that ONNX Runtime lacks -------------------------------------------------------------
+
+
+def plain(kind: str, constants: list[np.ndarray], **more: Any) -> np.ndarray:
+    """What the judge makes of a node of QONNX, of X."""
+    names = ["x", *(f"c{at}" for at in range(len(constants)))]
+    proto = helper.make_node(kind, names, ["y"], domain="qonnx.custom_op.general", **more)
+    known = dict(zip(names[1:], constants, strict=True))
+    opsets = [("", 9), ("qonnx.custom_op.general", 1)]
+    made = model_of_node(proto, {"x": (np.dtype(np.float32), [1, 3, 4, 5])}, known, opsets)
+    return CutModel(made, ["y"], X[:1]).first["y"]
+
+
+@pytest.mark.parametrize("mode", ["ROUND", "FLOOR", "CEIL", "ROUND_TO_ZERO"])
+@pytest.mark.parametrize("bits", [2.0, 4.0, 8.0])
+def test_quant(bits: float, mode: str) -> None:
+    for signed, narrow in ((1, 0), (1, 1), (0, 0)):
+        scale, zero = np.float32(0.125), np.float32(1)
+        found = plain("Quant", [scale, zero, np.float32(bits)], signed=signed, narrow=narrow,
+                      rounding_mode=mode)  # fmt: skip
+        wanted = quant(X[:1], scale, zero, bits, (bool(signed), bool(narrow)), mode)
+        np.testing.assert_array_equal(found, wanted)
+
+
+def test_bipolar_and_trunc() -> None:
+    scale = np.float32(0.25)
+    np.testing.assert_array_equal(plain("BipolarQuant", [scale]), bipolar(X[:1], scale))
+    zero, bits = np.float32(0), (8.0, 5.0)
+    found = plain("Trunc", [scale, zero, *map(np.float32, bits)])
+    np.testing.assert_array_equal(found, trunc(X[:1], scale, zero, bits, "FLOOR"))
+
+
+def test_what_onnx_runtime_lacks_is_not_judged() -> None:
+    proto = helper.make_node("Wibble", ["x"], ["y"])
+    made = model_of_node(proto, {"x": (np.dtype(np.float32), [1, 3, 4, 5])}, {}, [("", 17)])
+    judge = Judge(made, [StoredMap("y", (), 1.0, 0, 8)], Predicted({}, None))
+    judge.add(Frames(X, {"y": np.zeros((8, 4, 5, 3), np.int64)}, {"y": X}))
+    found = judge.judgement()
+    assert "Wibble" in found.why
+    assert found.departure is None
+
+
+# -- compiled models -------------------------------------------------------------------------------
+
+
+CASE = Case(
+    "lrn", [node("Conv", "x w", "a"), node("LRN", "a", "y", size=5, alpha=0.5)], {"w": W}, X, X, 0
+)
+
+
+def test_a_host_that_computes_something_else_is_found(tmp_path: Path) -> None:
+    assert compiled(CASE, tmp_path) == 0
+    folder = read_folder(tmp_path / "out")
+    report = json.loads((tmp_path / "out" / "report.json").read_text())
+    assert judged(Machine(folder), folder.model, X, report).departure is None
+    (step,) = (one for one in folder.host if one["do"] == "node")
+    wrong = model([node("LRN", "a", "y", size=1, alpha=0.5)], {}, {"a": (1, 8, 4, 5)})
+    wrong.ir_version = 9
+    step["model"] = base64.b64encode(wrong.SerializeToString()).decode()
+    found = judged(Machine(folder), folder.model, X, report).departure
+    assert found is not None
+    assert (found.name, found.nodes) == ("y", ())
+
+
+def test_a_compilation_that_departs_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def shifted(folder: Any) -> Machine:
+        machine = Machine(folder)
+        whole = onnx.load_from_string(folder.model)
+        for one in whole.graph.initializer:
+            if one.name == "w":
+                one.CopyFrom(numpy_helper.from_array(W[::-1], "w"))
+        machine.folder = folder._replace(model=whole.SerializeToString())
+        return machine
+
+    monkeypatch.setattr(folders, "Machine", shifted)
+    monkeypatch.setattr(
+        folders, "judge_compiled",
+        lambda folder, samples, report: judged(
+            shifted(folder), shifted(folder).folder.model, samples, report
+        ),
+    )  # fmt: skip
+    monkeypatch.setattr("mapper.compiler.output.judge_compiled", folders.judge_compiled)
+    assert compiled(CASE, tmp_path) == 1
+    said = capsys.readouterr().err
+    assert "layer 'a' (value 'a') departs from the model in ONNX Runtime: signal" in said
+    assert not (tmp_path / "out").exists()
+
+
+def test_simulations_judge_all_samples(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert compiled(CASE, tmp_path) == 0
+    capsys.readouterr()
+    samples = str(tmp_path / "samples.npy")
+    assert main(["simulate", str(tmp_path / "out"), "--input", samples, "--check", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)["judge"]
+    assert (found["frames"], found["why"]) == (8, "")
+    assert [row["name"] for row in found["rows"]] == ["a", "y"]
