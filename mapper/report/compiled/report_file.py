@@ -177,6 +177,29 @@ class Hardware(Struct):
     bytes: Whole
 
 
+class Beside(Struct):
+    """A stored map, or an output, beside that of the model in ONNX Runtime: integers that differ
+    without ties, or the signal over error and the least that is expected; None without error."""
+
+    name: str
+    nodes: list[str]
+    elements: Whole
+    differences: Whole | None
+    ties: Whole
+    signal: Decibels
+    wanted: Decibels
+    departs: bool
+
+
+class Judge(Struct):
+    """What was compared with the model, and maps that were left out; why : nothing was."""
+
+    frames: Whole
+    why: str
+    left_out: list[str]
+    rows: list[Beside]
+
+
 class Simulation(Struct):
     """What `simulate` found."""
 
@@ -186,6 +209,7 @@ class Simulation(Struct):
     clipped: Whole | UnsetType = UNSET
     elements: Whole | UnsetType = UNSET
     differences: Whole | UnsetType = UNSET
+    judge: Judge | UnsetType = UNSET
     cycle_run: CycleRun | UnsetType = UNSET
     hardware: Hardware | UnsetType = UNSET
 
@@ -233,6 +257,7 @@ class CompiledReport(Struct):
     timelines: list[Timeline]
     log: list[str]
     seconds: dict[str, Amount]
+    judge: Judge | UnsetType = UNSET
     simulation: Simulation | UnsetType = UNSET
     ablation: list[dict[str, Any]] | UnsetType = UNSET
     compared: list[dict[str, Any]] | UnsetType = UNSET
