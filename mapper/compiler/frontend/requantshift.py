@@ -45,15 +45,25 @@ def requant_shift(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Made:
         raise MapperError(f"div is {div:g}; cores shift: give a power of two, 1 or more")
     if not 2 <= levels <= LEVELS:
         raise MapperError(f"n_levels_out is {levels}; cores store 2 to {LEVELS} levels")
+    mul = _whole("mul", factor, channels, MOST_OFFSET)
+    add = _whole("add", offset, channels, MOST_OFFSET)
+    # cores multiply by fewer bits: in channels of more, the last ones of both are rounded away
+    spare = np.maximum(0, np.frexp(np.abs(mul).astype(np.float64))[1] - (MANTISSA + 1))
+    if (spare > shift).any():
+        raise MapperError(
+            f"mul holds {np.abs(mul).max()} and div is {div:g}; cores multiply by less than "
+            f"{1 << (MANTISSA + 1):,}"
+        )
+    mul, add = (np.rint(np.ldexp(one, -spare)).astype(np.int64) for one in (mul, add))
     low = -(levels // 2) if signed else 0
     zero_point = -128 if low + levels > 128 else 0
     how = Requantisation(
-        Multiplier(_whole("mul", factor, channels, 1 << (MANTISSA + 1)), np.array(shift)),
+        Multiplier(mul, shift - spare),
         zero_point,
         low + zero_point,
         low + levels - 1 + zero_point,
         "up",
-        offset=_whole("add", offset, channels, MOST_OFFSET),
+        offset=add,
     )
     made = Tensor(
         str(node.proto.output[0]), data.tensor.shape, "int8", 1.0, zero_point, stored=True

@@ -106,6 +106,22 @@ def test_levels(tmp_path: Path, levels: int, signed: int, ends: tuple[int, int])
     assert [how.rounding for how in hows] == ["up"]
 
 
+def test_large_factors_lose_their_last_bits(tmp_path: Path) -> None:
+    """More bits than cores multiply by are rounded, in the channels that have them alone."""
+    w = RANDOM.integers(-3, 4, (4, 3, 1, 1))
+    mul = np.array([641, 128631864, 1 << 28, 77]).reshape(4, 1, 1)
+    add = np.array([5000, 1 << 20, -(1 << 22), 3]).reshape(4, 1, 1)
+    path = saved(
+        tmp_path, [node("Conv", ["x", "w"], "c"), shift(["c", "mul", "add"], "y", 1 << 28)],
+        {"w": w, "mul": mul, "add": add}, (1, 3, 5, 6),
+    )  # fmt: skip
+    x = RANDOM.integers(0, 256, (1, 3, 5, 6))
+    graph = open_model(path).build(())
+    found = whole_results(graph, x)[graph.outputs["y"].tensor]
+    wanted = shifted(twin.conv(x, w), mul, add, 1 << 28, (-128, 127))
+    np.testing.assert_array_equal(found, wanted)
+
+
 def test_d01_sums_pools_and_dense_layers(tmp_path: Path) -> None:
     """A signed and an unsigned map, each requantised, are added, pooled, and seen by a Gemm with a
     bias."""
@@ -158,7 +174,7 @@ def test_an_offset_that_no_multiplication_follows(tmp_path: Path) -> None:
         ({}, {"mul": 1.5}, "mul holds 1.5; give whole numbers"),
         ({}, {"add": np.nan}, "add holds nan"),
         ({}, {"mul": np.ones((5, 1, 1))}, "mul has 5 values; the map has 6 channels"),
-        ({}, {"mul": 2.0**26}, "mul holds 67108864; cores take less than"),
+        ({}, {"mul": 2.0**31}, "mul holds 2147483648; cores take less than"),
         ({}, {"add": 2.0**40}, "cores take less than 2,147,483,648"),
     ],
 )
