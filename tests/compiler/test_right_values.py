@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ from tests.compiler.right_values import (
     Array,
     Case,
     check,
+    compiled,
     node,
     onnx,
     pointwise,
@@ -186,3 +188,27 @@ def test_convolutions_with_scales_of_each_sample(tmp_path: Path) -> None:
     constants = {"w": w, "k": np.float32(0.01)}
     nodes = scaled("ConvInteger", pads=[1, 1, 1, 1])
     check(Case("conv", nodes, constants, X, np.array(right), 140, True), tmp_path)
+
+
+# -- what is lost ----------------------------------------------------------------------------------
+
+
+def lost(case: Case, folder: Path) -> float:
+    """Points, of the attempt that is kept."""
+    assert compiled(case, folder, "--min-signal", "0") == 0
+    report = json.loads((folder / "out" / "report.json").read_text())
+    return float(report["attempts"][report["kept"]]["loss"])
+
+
+def test_maps_as_results_lose_no_classes(tmp_path: Path) -> None:
+    """The largest of many alike pixels is another one in integers, which means nothing."""
+    flat = np.round(X * 4) / 4 + RANDOM.normal(0, 1e-3, X.shape)
+    assert lost(Case("map", [node("Conv", "x w", "y")], {"w": W}, flat, A, 0), tmp_path) == 0
+
+
+def test_classes_that_tie_lose_nothing(tmp_path: Path) -> None:
+    """Two classes are always the same number: whichever comes first is right."""
+    w = RANDOM.normal(0, 0.5, (4, 60)).astype(np.float32)
+    w[2] = w[1]
+    nodes = [node("Flatten", "x", "f"), node("Gemm", "f w", "y", transB=1)]
+    assert lost(Case("tie", nodes, {"w": w}, X, X, 0), tmp_path) <= 100 / FRAMES
