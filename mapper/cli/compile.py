@@ -36,8 +36,8 @@ layers become integer programs for the matrix processors (NPUs) of the cores;
 what no core computes, such as Softmax, runs on the host.
 
 --calibrate gives the samples that the ranges of a floating-point model are
-measured with: .npz (x, optional y for labels), .npy, .csv (label, pixels) or a
-folder of images. DIR keeps the ranges as ranges.json, which --calibrate takes
+measured with: .npz (x, or an array named as the input; y are labels), .npy,
+.csv (label, pixels) or a folder of images. DIR keeps the ranges as ranges.json, which --calibrate takes
 in place of samples. --verify takes the same formats as --calibrate; with labels
 the loss is one of accuracy, without it is the share of samples whose top class
 changes.
@@ -214,7 +214,7 @@ def _read(
     from storage.samples import SampleArrays, open_samples
 
     shape, last = model.view.shape[1:], model.view.order[-1] == 3
-    with open_samples(path, shape, form, asked, channels_last=last) as found:
+    with open_samples(path, shape, form, asked, channels_last=last, name=model.name) as found:
         count = len(found) if most is None else min(len(found), most)
         labels = None if found.labels is None else found.labels[:count]
         for note in found.notes:

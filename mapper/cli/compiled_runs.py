@@ -78,7 +78,14 @@ def run_compiled(options: argparse.Namespace) -> int:
     judged = Judged(machine, folder.model, read_report(options.path)) if options.check else None
     at_once = FRAMES_AT_ONCE if judged is None else JUDGED_AT_ONCE
     with (
-        open_samples(options.input, shape, form, options.limit, channels_last=last) as samples,
+        open_samples(
+            options.input,
+            shape,
+            form,
+            options.limit,
+            channels_last=last,
+            name=folder.manifest["input"]["name"],
+        ) as samples,
         output_folder(options.dump, force=False) if options.dump else nullcontext() as work,
         terminal.fraction_bar(options, "simulating") as progress,
     ):

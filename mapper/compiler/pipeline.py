@@ -25,6 +25,7 @@ from mapper.compiler.cores.spread import refusal, spread, usable_places
 from mapper.compiler.frontend.model import Model, built
 from mapper.compiler.graph.graph import Graph
 from mapper.compiler.graph.macro import Macro
+from mapper.compiler.graph.node import Host
 from mapper.compiler.partition.functions import Partition, divide
 from mapper.compiler.partition.hostplan import Step as HostStep
 from mapper.compiler.partition.hostplan import plan_host
@@ -150,7 +151,7 @@ def _compiled(
         macros, places, told = lay_out(graph, context, settings.off)
         log += told
         if not macros:
-            raise MapperError(f"{model.path}: no node of it runs on a core; nothing to compile")
+            raise MapperError(f"{model.path}: no node of it runs on a core{_first_reason(graph)}")
     with stage("execution order"):
         partition = divide(graph, macros)
     job = Job(partition, places, shape, choices, settings, HostLink.of(chip.host))
@@ -182,6 +183,18 @@ def _compiled(
         log + notes,
         list(dict.fromkeys(notes)),
     )
+
+
+def _first_reason(graph: Graph) -> str:
+    """Why the first node of a model that the host computes is not on a core."""
+    for node in graph.nodes:
+        if isinstance(node.operator, Host):
+            kind = node.operator.node.kind
+            return (
+                f": node {node.sources[0]!r} ({kind}): {node.operator.why}; --explain-only has "
+                "the reasons of all nodes"
+            )
+    return ": there is nothing to compute"
 
 
 def _on_cores(job: Job, chip: Chip, log: list[str], notes: list[str]) -> Made:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -108,18 +109,20 @@ def open_samples(
     limit: int | None = None,
     *,
     channels_last: bool = False,
+    name: str | None = None,
 ) -> Samples:
     """Samples in a `.npz`, `.npy` or `.csv` file, or a folder of images; to be closed.
 
     shape : of the model's input, without its batch axis
     limit : only so many, the first ones
     channels_last : whether that shape has the channels on its last axis
+    name : of the model's input, and perhaps of the array in a `.npz` file
     Raises `BadInputError` in one line that says what is wrong with which file or sample.
     """
     if limit is not None and limit < 1:
         raise BadInputError(f"{path}: {limit} samples are none; take 1 or more")
     taken = InputShape(tuple(int(size) for size in shape), channels_last)
-    source = _source(path, taken)
+    source = _source(path, taken, name)
     try:
         return Samples(source, taken, form, limit)
     except BaseException:
@@ -153,11 +156,11 @@ def read_samples(
         return SampleArrays(x, samples.labels, samples.notes)
 
 
-def _source(path: Path, taken: InputShape) -> Source:
+def _source(path: Path, taken: InputShape, name: str | None) -> Source:
     if path.is_dir():
         return ImageSource(path, taken)
     kinds: dict[str, Callable[[Path], Source]] = {
-        ".npz": NpzSource,
+        ".npz": partial(NpzSource, name=name),
         ".npy": NpySource,
         ".csv": CsvSource,
     }

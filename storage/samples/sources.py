@@ -85,10 +85,13 @@ class NpySource(Source):
 
 
 class NpzSource(Source):
-    """The array x of an archive, and y, the labels, if there is one; x is inflated as needed."""
+    """The samples of an archive, which are inflated as needed: the array with the name of the
+    model's input, or x, or the only one; and y, the labels, if there is such an array."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, name: str | None = None) -> None:
+        """name : of the model's input"""
         super().__init__(path)
+        self._name = name
         self._file = open_input(path)
         self._member: Any = None
         self._at = 0
@@ -104,16 +107,23 @@ class NpzSource(Source):
     def _open(self, path: Path) -> None:
         self._archive = zipfile.ZipFile(self._file)
         names = [name.removesuffix(".npy") for name in self._archive.namelist()]
-        if "x" not in names:
+        others = [name for name in names if name != "y"]
+        found = next((name for name in (self._name, "x") if name in names), None)
+        if found is None and len(others) == 1:
+            (found,) = others
+        if found is None:
+            given = ", ".join(sorted(names)[:8]) or "none at all"
+            of_model = "" if self._name in (None, "x") else f", or as {self._name}"
             raise BadInputError(
-                f"{path}: has no array x, but {', '.join(sorted(names)[:8]) or 'none at all'}; "
-                "save the samples as x, and labels as y"
+                f"{path}: has no array x, but {given}; save the samples as x{of_model}, and labels "
+                "as y"
             )
-        left_out = sorted(set(names) - {"x", "y"})
+        self._name = found
+        left_out = sorted(set(names) - {found, "y"})
         if left_out:
             self.notes.append(f"{path}: arrays {', '.join(left_out[:8])} are not used")
         shape, self._turned, self._type = self._rewind()
-        self._describe(shape, self._type, f"{path}: x")
+        self._describe(shape, self._type, f"{path}: {found}")
         if "y" in names:
             with self._archive.open("y.npy") as member:
                 self.labels = self._labels(member)
@@ -122,15 +132,16 @@ class NpzSource(Source):
         """Go to the first sample; returns shape, whether axes are reversed, and type."""
         if self._member is not None:
             self._member.close()
-        self._member, self._at = self._archive.open("x.npy"), 0
-        return _header(self._member, self._archive.getinfo("x.npy").file_size, "x")
+        member = f"{self._name}.npy"
+        self._member, self._at = self._archive.open(member), 0
+        return _header(self._member, self._archive.getinfo(member).file_size, str(self._name))
 
     def _labels(self, member: Any) -> Labels:
         shape, _, dtype = _header(member, self._archive.getinfo("y.npy").file_size, "y")
         if dtype.kind not in "buif" or shape not in ((self.count,), (self.count, 1)):
             if len(shape) in (1, 2) and shape[1:] in ((), (1,)) and dtype.kind in "buif":
                 raise BadInputError(
-                    f"{self.where}: x has {self.count} samples, y {shape[0]} labels"
+                    f"{self.where}: {self._name} has {self.count} samples, y {shape[0]} labels"
                 )
             raise BadInputError(
                 f"{self.where}: y has shape {sizes(shape)} of {dtype}; labels are one whole "

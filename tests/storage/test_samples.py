@@ -283,6 +283,14 @@ def test_archives_without_x_name_what_they_have(tmp_path: Path, maps: np.ndarray
         tmp_path / "a.npz"
     )
     np.savez(tmp_path / "b.npz")
+    for name in ("only", "input:0"):  # the only array, or that of the model's input
+        np.savez(tmp_path / "c.npz", **{name: np.ones((2, 3)), "y": np.arange(2)})
+        with open_samples(tmp_path / "c.npz", (3,), PLAIN, name="input:0") as samples:
+            assert samples.labels is not None
+            np.testing.assert_array_equal(samples.read(0, 2), np.ones((2, 3)))
+    np.savez(tmp_path / "d.npz", **{"input:0": np.ones((2, 3)), "x": np.zeros((5, 3))})
+    with open_samples(tmp_path / "d.npz", (3,), PLAIN, name="input:0") as samples:
+        assert samples.notes == [f"{tmp_path / 'd.npz'}: arrays x are not used"]
     assert "has no array x, but none at all" in refusal(tmp_path / "b.npz")
     np.savez(tmp_path / "c.npz", x=maps, z=maps)
     (note,) = read_samples(tmp_path / "c.npz", (3, 4, 5), PLAIN).notes
