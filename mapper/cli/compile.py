@@ -37,10 +37,10 @@ what no core computes, such as Softmax, runs on the host.
 
 --calibrate gives the samples that the ranges of a floating-point model are
 measured with: .npz (x, or an array named as the input; y are labels), .npy,
-.csv (label, pixels) or a folder of images. DIR keeps the ranges as ranges.json, which --calibrate takes
-in place of samples. --verify takes the same formats as --calibrate; with labels
-the loss is one of accuracy, without it is the share of samples whose top class
-changes.
+.csv (label, pixels) or a folder of images. DIR keeps the ranges as
+ranges.json, which --calibrate takes in place of samples. --verify takes the
+same formats as --calibrate; with labels the loss is one of accuracy, without
+it is the share of samples whose top class changes.
 
 `mapper chips` lists the presets of --chip and --npu.
 """

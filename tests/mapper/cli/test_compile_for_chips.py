@@ -101,7 +101,7 @@ def test_kernels_are_told_of_before_they_are_compiled(
     )
     run(*words, "-q")
     if chip == "1x1":
-        assert asked == []
+        assert asked == [["cores"]]  # some frames are run
         return
     first, *others = asked
     assert told == [True] + [False] * len(others)
@@ -109,7 +109,7 @@ def test_kernels_are_told_of_before_they_are_compiled(
     assert {"compile", "run/strong/unicast/levels"} <= set(first)
     asked.clear()
     run(*words, "-q", "--placement", "serpentine")
-    assert asked[0] == ["compile", "generate"]
+    assert asked[0] == ["cores", "compile", "generate"]
     assert set(chain(*asked)) == set(asked[0])
 
 
