@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
 from numpy.typing import NDArray
 
 from mapper.compiler.judge.compare import (
@@ -111,10 +112,11 @@ class Judge:
         own = self._predicted.own
         for name in self._orders:
             self._sums[name] = Sums(self._maps[name], own.get(name), name in own)
-        wanted = EXACT
-        if self._left_out(cut):
-            results = self._predicted.results
-            wanted = min(EXACT, LEAST if results is None else results - MARGIN)
+        results = self._predicted.results
+        if results is not None:  # the host may take numbers as they are, and cores as they store
+            wanted = min(EXACT, results - MARGIN)
+        else:
+            wanted = LEAST if self._left_out(cut) else EXACT
         self._outputs = {
             name: OutputSums(name, EXACT if name in self._sums else wanted) for name in made.outputs
         }
@@ -131,14 +133,32 @@ class Judge:
             value = cut.first[name]
             placed[name] = made.stored[name][at : at + 1].transpose(order).reshape(value.shape)
             given[name] = as_value(placed[name], value.dtype, self._maps[name])
-        sample = made.samples[at : at + 1]
-        found = cut.run(sample, given) | {cut.input: sample}
+        runs = [cut.run(one, given) | {cut.input: one} for one in self._inputs(cut, made, at)]
+
+        def found(name: str, ours: Array) -> dict[str, Array]:
+            """The run that is nearer to what was made of the sample: host and cores take it as it
+            is, or as it is stored."""
+            return min(runs, key=lambda run: _distance(run[name], ours))
+
         for name, one in self._sums.items():
-            step = cut.steps.get(name)
-            taken = None if step is None else (found[step[0]], step[1])
-            one.add(placed[name], found[name], None if left_out else taken)
+            step, run = cut.steps.get(name), found(name, given[name])
+            taken = None if step is None else (run[step[0]], step[1])
+            one.add(placed[name], run[name], None if left_out else taken)
         for name, one_ in self._outputs.items():  # a stored map is judged as such
-            one_.add(made.outputs[name][at], given[name] if name in given else found[name])
+            ours = made.outputs[name][at]
+            one_.add(ours, given[name] if name in given else found(name, ours)[name])
+
+    def _inputs(self, cut: CutModel, made: Frames, at: int) -> list[Array]:
+        """A sample as it is, and as the real numbers of what is stored of it, if cores store it."""
+        sample, one = made.samples[at : at + 1], self._maps.get(cut.input)
+        if one is None:
+            return [sample]
+        stored = made.stored[cut.input]
+        order = order_of(stored[:1], made.samples[:1], one)
+        if order is None:
+            return [sample]
+        placed = stored[at : at + 1].transpose(order).reshape(sample.shape)
+        return [sample, as_value(placed, sample.dtype, one)]
 
     def judgement(self) -> Judgement:
         """Of all frames."""
@@ -147,3 +167,11 @@ class Judge:
         rows = [one.beside() for one in self._sums.values()]
         rows += [one.beside() for one in self._outputs.values()]
         return Judgement(self._frames, rows, self._left_out(self._cut))
+
+
+def _distance(value: Array, ours: Array) -> float:
+    """How far two arrays are from each other; infinite if they have other sizes, or no numbers."""
+    if value.size != ours.size or value.dtype.kind not in "fiub":
+        return float("inf")
+    near, far = (np.asarray(one, np.float64).ravel() for one in (ours, value))
+    return float(np.nansum(np.abs(near - far)))
