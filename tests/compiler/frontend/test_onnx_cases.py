@@ -13,7 +13,7 @@ import pytest
 
 from mapper.compiler.frontend.model import HANDLERS, open_model
 from mapper.compiler.graph.execute import run_graph
-from mapper.compiler.graph.floating import FLOATING
+from mapper.compiler.integer.mixed import MIXED
 from mapper.compiler.passes.registry import optimise
 from mapper.errors import MapperError
 from tests.storage.formats.onnx_models import onnx, reference
@@ -78,7 +78,7 @@ def outcome(model: Any, data: np.ndarray, path: Path) -> str:
         made = run_graph(
             graph,
             {view.tensor: view.stored(data.astype(np.float32))},
-            FLOATING,
+            MIXED,
             [one.tensor for _, one in outputs],
         )
     except MapperError:
