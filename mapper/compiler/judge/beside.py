@@ -40,10 +40,12 @@ class Frames(NamedTuple):
 
 class Predicted(NamedTuple):
     """What the quantisation loses: signal over error in dB of each map by itself, None without
-    error, by its name; and of the results."""
+    error, by its name; of the results; and of maps that are not named, None if those are whole
+    numbers of the model."""
 
     own: Mapping[str, float | None]
     results: float | None
+    others: float | None = None
 
 
 class Judgement(NamedTuple):
@@ -111,10 +113,12 @@ class Judge:
             cut = CutModel(self._model, list(self._orders), made.samples[:1])
         own = self._predicted.own
         for name in self._orders:
-            self._sums[name] = Sums(self._maps[name], own.get(name), name in own)
+            others = self._predicted.others
+            known = name in own or others is not None
+            self._sums[name] = Sums(self._maps[name], own.get(name, others), known)
         results = self._predicted.results
         if results is not None:  # the host may take numbers as they are, and cores as they store
-            wanted = min(EXACT, results - MARGIN)
+            wanted = min(LEAST, results - MARGIN)
         else:
             wanted = LEAST if self._left_out(cut) else EXACT
         self._outputs = {

@@ -23,7 +23,8 @@ MARGIN = 10.0
 EXACT = 60.0
 """In dB: what is computed of the same numbers in float32."""
 LEAST = 20.0
-"""In dB, of outputs behind maps that are not compared, if nothing was predicted."""
+"""In dB: signal over error of a layer that computes what it should, unless its quantisation
+predicts less. On other samples than ranges were measured with numbers are clipped."""
 ORDERS = ((0, 3, 1, 2), *(each for each in permutations(range(4)) if each[0] == 0))
 """Of the axes of a map as the model may see them: channels on axis 1 most of all."""
 SHIFT = {"uint8": 128, "uint16": 1 << 15}
@@ -118,7 +119,7 @@ class Sums:
     def beside(self) -> Beside:
         one = self.one
         if self.real and self.known:
-            wanted = EXACT if self.predicted is None else min(EXACT, self.predicted - MARGIN)
+            wanted = LEAST if self.predicted is None else min(LEAST, self.predicted - MARGIN)
             signal = decibels(self.power, self.error)
             return Beside(one.name, one.nodes, self.elements, None, 0, signal, wanted)
         differences, ties = self.differences, self.ties

@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mapper.compiler.judge.beside import Frames, Judge, Judgement, Predicted
-from mapper.compiler.judge.compare import StoredMap
+from mapper.compiler.judge.compare import LEAST, MARGIN, StoredMap
 from mapper.compiler.judge.cut import input_type
-from mapper.compiler.manifest import CompiledFolder
+from mapper.compiler.manifest import RANGES, CompiledFolder
 from mapper.compiler.simulate import Machine, Maps, clipped_inputs, simulate
 from mapper.errors import CheckFailedError
 
@@ -52,7 +52,9 @@ class Judged:
                 self._maps.append(StoredMap(name, layers.get(name, ()), *how))
         self._maps = [one for one in self._maps if not MOVED.search(one.name)]
         losses = {one["tensor"]: one["own"] for one in report["losses"]}
-        self._judge = Judge(model, self._maps, Predicted(losses, report["signal_db"]))
+        calibrated = (machine.folder.path / RANGES).is_file()
+        predicted = Predicted(losses, report["signal_db"], LEAST + MARGIN if calibrated else None)
+        self._judge = Judge(model, self._maps, predicted)
         self._frames: dict[int, Maps] = {}
 
     def take(self, number: int, maps: Maps) -> None:
@@ -82,6 +84,9 @@ def judge_compiled(
 
     samples : of which the first are taken; None makes some
     """
+    if samples is None and (folder.path / RANGES).is_file():
+        why = "there are no samples, and random ones would leave the ranges that were measured"
+        return Judgement(0, [], [], why)
     frames = frames_for(report["cycles"])
     machine = Machine(folder)
     some = random_samples(machine, frames) if samples is None else samples[:frames]
