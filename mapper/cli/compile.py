@@ -95,7 +95,7 @@ def run(options: argparse.Namespace) -> int:
                 terminal.say(options, f"note: {note}")
             compile_tables.require_limits(options, compiled)
             command = ["mapper", *options.arguments]
-            seen = _seen(test if test is not None else samples)
+            seen = _seen(samples) if _seen(samples) is not None else _seen(test)
             origin = Origin(options.model, form.to_json(), _count(samples), command, seen)
             dumps = Dumps(rows, options.keep_graphs, options.emit)
             report = write_compiled(work.folder, compiled, target, origin, dumps, clock)

@@ -107,9 +107,9 @@ def test_only_what_is_halfway_is_a_tie(taken: float, tied: bool) -> None:
 
 def test_a_signal_below_what_was_predicted_departs() -> None:
     exact = RANDOM.normal(size=(1, 3, 4, 5))
-    whole = np.rint(exact).astype(np.int64)  # some 10 dB
-    for predicted, departs in ((12.0, False), (40.0, True), (None, True)):
-        sums = Sums(StoredMap("a", (), 1.0, 0, 8), predicted, known=True)
+    whole = np.rint(exact / 0.03).astype(np.int64)  # some 41 dB
+    for predicted, departs in ((40.0, False), (55.0, True), (None, True)):
+        sums = Sums(StoredMap("a", (), 0.03, 0, 8), predicted, known=True)
         sums.add(whole, exact.astype(np.float32), None)
         assert sums.beside().departs is departs
 

@@ -41,11 +41,12 @@ class Frames(NamedTuple):
 class Predicted(NamedTuple):
     """What the quantisation loses: signal over error in dB of each map by itself, None without
     error, by its name; of the results; and of maps that are not named, None if those are whole
-    numbers of the model."""
+    numbers of the model. most : dB that are asked for, whatever is predicted."""
 
     own: Mapping[str, float | None]
     results: float | None
     others: float | None = None
+    most: float = EXACT
 
 
 class Judgement(NamedTuple):
@@ -115,10 +116,12 @@ class Judge:
         for name in self._orders:
             others = self._predicted.others
             known = name in own or others is not None
-            self._sums[name] = Sums(self._maps[name], own.get(name, others), known)
+            self._sums[name] = Sums(
+                self._maps[name], own.get(name, others), known, self._predicted.most
+            )
         results = self._predicted.results
         if results is not None:  # the host may take numbers as they are, and cores as they store
-            wanted = min(LEAST, results - MARGIN)
+            wanted = min(self._predicted.most, results - MARGIN)
         else:
             wanted = LEAST if self._left_out(cut) else EXACT
         self._outputs = {

@@ -23,8 +23,8 @@ MARGIN = 10.0
 EXACT = 60.0
 """In dB: what is computed of the same numbers in float32."""
 LEAST = 20.0
-"""In dB: signal over error of a layer that computes what it should, unless its quantisation
-predicts less. On other samples than ranges were measured with numbers are clipped."""
+"""In dB: signal over error that is asked for on other samples than the prediction was made with, as
+numbers beyond the ranges are clipped."""
 ORDERS = ((0, 3, 1, 2), *(each for each in permutations(range(4)) if each[0] == 0))
 """Of the axes of a map as the model may see them: channels on axis 1 most of all."""
 SHIFT = {"uint8": 128, "uint16": 1 << 15}
@@ -78,9 +78,12 @@ class Beside(NamedTuple):
 class Sums:
     """What is counted of a map over frames."""
 
-    def __init__(self, one: StoredMap, predicted: float | None, known: bool) -> None:
-        """known : whether a signal was predicted; None is a map without error."""
-        self.one, self.predicted, self.known = one, predicted, known
+    def __init__(
+        self, one: StoredMap, predicted: float | None, known: bool, most: float = EXACT
+    ) -> None:
+        """known : whether a signal was predicted; None is a map without error
+        most : dB that are asked for, whatever is predicted"""
+        self.one, self.predicted, self.known, self.most = one, predicted, known, most
         self.elements = self.differences = self.ties = self.fused = 0
         self.power = self.error = 0.0
         self.real = False
@@ -119,7 +122,8 @@ class Sums:
     def beside(self) -> Beside:
         one = self.one
         if self.real and self.known:
-            wanted = LEAST if self.predicted is None else min(LEAST, self.predicted - MARGIN)
+            predicted = EXACT + MARGIN if self.predicted is None else self.predicted
+            wanted = min(self.most, predicted - MARGIN)
             signal = decibels(self.power, self.error)
             return Beside(one.name, one.nodes, self.elements, None, 0, signal, wanted)
         differences, ties = self.differences, self.ties

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mapper.compiler.judge.beside import Frames, Judge, Judgement, Predicted
-from mapper.compiler.judge.compare import LEAST, MARGIN, StoredMap
+from mapper.compiler.judge.compare import EXACT, LEAST, MARGIN, StoredMap
 from mapper.compiler.judge.cut import input_type
 from mapper.compiler.manifest import RANGES, CompiledFolder
 from mapper.compiler.simulate import Machine, Maps, clipped_inputs, simulate
@@ -35,10 +35,13 @@ def frames_for(cycles: int) -> int:
 class Judged:
     """A compiled model that runs, and the judge of it.
 
-    predicted : report.json of the compilation, with the losses of its layers
+    report : report.json of the compilation, with the losses of its layers
+    most : dB that are asked for at most; more than `LEAST` on the samples of these losses alone
     """
 
-    def __init__(self, machine: Machine, model: bytes, report: Mapping[str, Any]) -> None:
+    def __init__(
+        self, machine: Machine, model: bytes, report: Mapping[str, Any], most: float = LEAST
+    ) -> None:
         layers = {layer["map"]: tuple(layer["nodes"]) for layer in machine.layers}
         taken = [name for one in machine.functions for name in one["inputs"]]
         self._maps = []
@@ -53,7 +56,8 @@ class Judged:
         self._maps = [one for one in self._maps if not MOVED.search(one.name)]
         losses = {one["tensor"]: one["own"] for one in report["losses"]}
         calibrated = (machine.folder.path / RANGES).is_file()
-        predicted = Predicted(losses, report["signal_db"], LEAST + MARGIN if calibrated else None)
+        others = LEAST + MARGIN if calibrated else None
+        predicted = Predicted(losses, report["signal_db"], others, most)
         self._judge = Judge(model, self._maps, predicted)
         self._frames: dict[int, Maps] = {}
 
@@ -126,7 +130,7 @@ def judged(
     machine: Machine, model: bytes, samples: Array, report: Mapping[str, Any], threads: int = 1
 ) -> Judgement:
     """Run some samples, float32 of shape (frames, ...), and judge what comes of them."""
-    one = Judged(machine, model, report)
+    one = Judged(machine, model, report, EXACT)
     found = simulate(machine, samples, threads, check=False, on_frame=one.take)
     one.add(samples, found.values)
     return one.judgement()
