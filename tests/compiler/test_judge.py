@@ -96,13 +96,26 @@ def test_an_output_in_another_order_departs() -> None:
     assert [row.name for row in rows_of(change) if row.departs] == ["y"]
 
 
-@pytest.mark.parametrize(("taken", "tied"), [(1.5, True), (1.49, True), (1.45, False)])
-def test_only_what_is_halfway_is_a_tie(taken: float, tied: bool) -> None:
-    sums = Sums(StoredMap("a", (), 1.0, -128, 8), None, known=False)
-    value = np.full((1, 4), 2, np.uint8)
-    sums.add(np.full((1, 4), 1 - 128), value, (np.full((1, 4), taken), 1.0))
-    found = sums.beside()
-    assert (found.ties, found.differences) == ((4, 0) if tied else (0, 4))
+@pytest.mark.parametrize(
+    ("taken", "whole", "tied"), [(1.5, 1, True), (1.49, 2, True), (1.45, 2, False)]
+)
+@pytest.mark.parametrize("again", [False, True])
+def test_only_what_is_halfway_is_a_tie(taken: float, whole: int, tied: bool, again: bool) -> None:
+    """again : the integers are quantised once more, and cores store only the second ones"""
+    nodes = [node("QuantizeLinear", "x one zero", "q")]
+    if again:
+        nodes += [node("DequantizeLinear", "q one zero", "d"),
+                  node("QuantizeLinear", "d fine zero", "r")]  # fmt: skip
+    name, scale = ("r", 0.25) if again else ("q", 1.0)
+    constants = {"one": np.float32(1), "fine": np.float32(0.25), "zero": np.uint8(0)}
+    made = model(nodes, constants, {"x": (1, 4)}, [name])
+    made.ir_version = 9
+    one = StoredMap(name, (), scale, -128, 8)
+    judge = Judge(made.SerializeToString(), [one], Predicted({}, None))
+    stored = np.full((1, 1, 1, 4), round(whole / scale) - 128)
+    judge.add(Frames(np.full((1, 4), taken, np.float32), {name: stored}, {}))
+    (row,) = judge.judgement().rows
+    assert (row.ties, row.differences) == ((4, 0) if tied else (0, 4))
 
 
 def test_a_signal_below_what_was_predicted_departs() -> None:
@@ -110,7 +123,7 @@ def test_a_signal_below_what_was_predicted_departs() -> None:
     whole = np.rint(exact / 0.03).astype(np.int64)  # some 41 dB
     for predicted, departs in ((40.0, False), (55.0, True), (None, True)):
         sums = Sums(StoredMap("a", (), 0.03, 0, 8), predicted, known=True)
-        sums.add(whole, exact.astype(np.float32), None)
+        sums.add(whole, exact.astype(np.float32))
         assert sums.beside().departs is departs
 
 

@@ -12,11 +12,13 @@ from mapper.compiler.judge.compare import (
     EXACT,
     LEAST,
     MARGIN,
+    TIE,
     Beside,
     OutputSums,
     StoredMap,
     Sums,
     as_value,
+    differs,
     order_of,
 )
 from mapper.compiler.judge.cut import CutModel
@@ -147,10 +149,14 @@ class Judge:
             is, or as it is stored."""
             return min(runs, key=lambda run: _distance(run[name], ours))
 
+        values = {name: found(name, given[name])[name] for name in self._sums}
+        nudged: list[dict[str, Array]] = []
+        if any(differs(placed[name], value) for name, value in values.items()):
+            inputs = self._inputs(cut, made, at)
+            nudged = [cut.run(one, given, share) for one in inputs for share in (-TIE, TIE)]
         for name, one in self._sums.items():
-            step, run = cut.steps.get(name), found(name, given[name])
-            taken = None if step is None else (run[step[0]], step[1])
-            one.add(placed[name], run[name], None if left_out else taken)
+            fused = left_out or name not in cut.quantised
+            one.add(placed[name], values[name], [run[name] for run in nudged], fused)
         for name, one_ in self._outputs.items():  # a stored map is judged as such
             ours = made.outputs[name][at]
             one_.add(ours, given[name] if name in given else found(name, ours)[name])

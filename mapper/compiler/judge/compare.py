@@ -88,12 +88,19 @@ class Sums:
         self.power = self.error = 0.0
         self.real = False
 
-    def add(self, stored: Array, value: Array, step: tuple[Array, float] | None) -> None:
-        """A frame. stored : in the shape of the value; step : what QuantizeLinear takes, and its
-        scale, if one made the value"""
+    def add(
+        self, stored: Array, value: Array, nudged: Sequence[Array] = (), fused: bool = False
+    ) -> None:
+        """Add a frame.
+
+        stored : integers of the cores, in the shape of the value
+        value : the same of the model
+        nudged : the same where all that is quantised is TIE of a step more, or less
+        fused : the node of the model, or cores that store no map, round what is not visible
+        """
         self.elements += stored.size
         if value.dtype.kind in "iu":
-            self._add_whole(stored.astype(np.int64), value, step)
+            self._add_whole(stored, value, nudged, fused)
             return
         self.real = True
         real = self.one.scale * (stored.astype(np.float64) - self.one.zero_point)
@@ -106,18 +113,15 @@ class Sums:
         whole = np.clip(exact / self.one.scale + self.one.zero_point, -half, max(1, half - 1))
         self.differences += int((np.abs(stored - whole) > 0.5 + TIE).sum())
 
-    def _add_whole(self, stored: Array, value: Array, step: tuple[Array, float] | None) -> None:
-        theirs = value.astype(np.int64) - SHIFT.get(value.dtype.name, 0)
-        off = np.abs(stored - theirs)
-        if step is None:
-            self.fused += int((off == 1).sum())
-            self.differences += int((off > 1).sum())
-            return
-        taken, scale = step
-        halfway = np.abs(np.abs(np.mod(taken.astype(np.float64) / scale, 1.0)) - 0.5) <= TIE
-        tied = (off == 1) & halfway
+    def _add_whole(self, stored: Array, value: Array, nudged: Sequence[Array], fused: bool) -> None:
+        ours = stored.astype(np.int64)
+        off = np.abs(ours - _whole(value))
+        both = np.array([_whole(one) for one in (value, *nudged)])
+        tied = (off > 0) & (both.min(0) <= ours) & (ours <= both.max(0))
+        hidden = (off == 1) & ~tied & fused
         self.ties += int(tied.sum())
-        self.differences += int(((off > 0) & ~tied).sum())
+        self.fused += int(hidden.sum())
+        self.differences += int(((off > 0) & ~tied & ~hidden).sum())
 
     def beside(self) -> Beside:
         one = self.one
@@ -132,6 +136,16 @@ class Sums:
         else:
             differences += self.fused
         return Beside(one.name, one.nodes, self.elements, differences, ties)
+
+
+def _whole(value: Array) -> Array:
+    """Integers of the model as cores store them."""
+    return value.astype(np.int64) - SHIFT.get(value.dtype.name, 0)
+
+
+def differs(stored: Array, value: Array) -> bool:
+    """Whether the cores stored other integers than the model makes; False of real numbers."""
+    return value.dtype.kind in "iu" and bool((stored.astype(np.int64) != _whole(value)).any())
 
 
 def decibels(power: float, error: float) -> float | None:
@@ -153,11 +167,10 @@ def order_of(stored: Array, value: Array, one: StoredMap) -> tuple[int, ...] | N
     if stored.size != value.size:
         return None
     fits = [each for each in ORDERS if wide(stored.transpose(each).shape) == wide(value.shape)]
-    theirs = value.astype(np.float64)
     if value.dtype.kind in "iu":
-        theirs -= SHIFT.get(value.dtype.name, 0)
+        theirs = _whole(value).astype(np.float64)
     else:
-        theirs = theirs / one.scale + one.zero_point
+        theirs = value.astype(np.float64) / one.scale + one.zero_point
     return min(
         fits or ORDERS,
         key=lambda each: float(np.abs(stored.transpose(each).reshape(value.shape) - theirs).sum()),

@@ -25,8 +25,7 @@ class CutModel:
     values : those of the asked ones that the model has
     input : the name of what it takes
     first : what the model makes of a sample by itself
-    steps : of values that QuantizeLinear makes, by name: what it takes, and its scale, if that is
-        one constant
+    quantised : those of the values that QuantizeLinear makes
     """
 
     def __init__(self, model: bytes, asked: Collection[str], sample: Array) -> None:
@@ -34,34 +33,43 @@ class CutModel:
 
         Raises `BadInputError` if ONNX Runtime does not run the model.
         """
-        from onnx import load_model_from_string, numpy_helper
+        from onnx import load_model_from_string
 
         proto = load_model_from_string(model)
         plain_model(proto)
         made = names_made(proto.graph.node)
         self.values = [name for name in dict.fromkeys(asked) if name in made]
         self.outputs = [one.name for one in proto.graph.output]
-        constants = {one.name: numpy_helper.to_array(one) for one in proto.graph.initializer}
-        self.steps: dict[str, tuple[str, float]] = {}
-        for node in proto.graph.node:
-            scale = constants.get(node.input[1]) if node.op_type == "QuantizeLinear" else None
-            if scale is not None and scale.size == 1 and node.output[0] in self.values:
-                self.steps[node.output[0]] = node.input[0], float(scale.reshape(()))
+        constants = {one.name for one in proto.graph.initializer}
+        self.quantised = {
+            node.output[0] for node in proto.graph.node if node.op_type == "QuantizeLinear"
+        } & set(self.values)
         (self.input,) = (one.name for one in proto.graph.input if one.name not in constants)
-        wanted = [*self.values, *(taken for taken, _ in self.steps.values())]
-        whole = _session(proto, [name for name in wanted if name in made])
+        whole = _session(proto, self.values)
         self._kind = input_type(model)
         self.first = dict(zip(_names(whole), self._run(whole, sample, {}), strict=True))
         _cut(proto, {name: self.first[name].dtype for name in self.values})
-        self._session = _session(proto, [name for name in wanted if name in made])
+        self._proto = proto
+        self._sessions = {0.0: _session(proto, self.values)}
 
-    def run(self, sample: Array, given: Mapping[str, Array]) -> dict[str, Array]:
-        """The values, what QuantizeLinear takes, and the outputs; given : by name, what the cores
-        stored, in the shapes and types of the model."""
+    def run(
+        self, sample: Array, given: Mapping[str, Array], nudge: float = 0.0
+    ) -> dict[str, Array]:
+        """The values and the outputs.
+
+        given : by name, the integers that the cores stored, in the shapes and types of the model
+        nudge : share of a step that is added to every tensor before it is quantised
+        """
+        if nudge not in self._sessions:
+            nudged = type(self._proto)()
+            nudged.CopyFrom(self._proto)
+            _nudge(nudged.graph, nudge)
+            self._sessions[nudge] = _session(nudged, self.values)
+        session = self._sessions[nudge]
         feeds = {f"{name}{GIVEN}": array for name, array in given.items()}
-        names = {one.name for one in self._session.get_inputs()}
+        names = {one.name for one in session.get_inputs()}
         some = {name: array for name, array in feeds.items() if name in names}
-        return dict(zip(_names(self._session), self._run(self._session, sample, some), strict=True))
+        return dict(zip(_names(session), self._run(session, sample, some), strict=True))
 
     def _run(self, session: Any, sample: Array, feeds: Mapping[str, Array]) -> list[Array]:
         return run_session(session, {self.input: sample.astype(self._kind), **feeds})
@@ -85,6 +93,26 @@ def _cut(proto: Any, kinds: Mapping[str, np.dtype[Any]]) -> None:
     for name, kind in kinds.items():
         element = helper.np_dtype_to_tensor_dtype(kind)
         proto.graph.input.append(helper.make_tensor_value_info(f"{name}{GIVEN}", element, None))
+
+
+def _nudge(graph: Any, share: float) -> None:
+    """Add a share of their step to all tensors that are quantised with a constant scale."""
+    from onnx import helper, numpy_helper
+
+    constants = {one.name: numpy_helper.to_array(one) for one in graph.initializer}
+    nodes = []
+    for node in graph.node:
+        scale = constants.get(node.input[1]) if node.op_type == "QuantizeLinear" else None
+        if scale is not None and scale.size == 1 and node.input[0] not in constants:
+            addend, moved = f"{node.output[0]}.nudge", f"{node.output[0]}.nudged"
+            step = (scale.reshape(()) * share).astype(scale.dtype)
+            graph.initializer.append(numpy_helper.from_array(step, addend))
+            nodes.append(helper.make_node("Add", [node.input[0], addend], [moved]))
+            node.input[0] = moved
+        nodes.append(node)
+    copies = [type(node).FromString(node.SerializeToString()) for node in nodes]
+    del graph.node[:]
+    graph.node.extend(copies)
 
 
 def _rename(graph: Any, names: set[str]) -> None:
