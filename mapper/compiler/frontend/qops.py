@@ -46,7 +46,7 @@ from mapper.compiler.integer.formulas import (
     multiplier,
 )
 from mapper.compiler.quantise.layers import ACCUMULATOR, required_shift
-from mapper.compiler.quantise.operators import bounds_of, mean_nodes, slope_of
+from mapper.compiler.quantise.operators import bounds_of, mean_nodes, requantised, slope_of
 
 ROUNDING: Rounding = "even"
 LEAST_SUM = -(1 << 15)  # of two bytes: what no sum reaches
@@ -209,18 +209,6 @@ def _put(graph: Graph, place: Place, made: list[Node]) -> None:
     for node in gone[1:]:
         graph.nodes.remove(node)
     _drop_unused(graph)
-
-
-def requantised(
-    data: Tensor, result: Tensor, bounds: tuple[int, int], sources: tuple[str, ...]
-) -> Node:
-    """Stored integers by another scale: the zero point of the data is in the offset."""
-    ratio = np.float32(data.scale) / np.float32(result.scale)
-    factor = multiplier(ratio, sources[0])
-    how = Requantisation(
-        factor, result.zero_point, *bounds, ROUNDING, offset=-data.zero_point * factor.m0
-    )
-    return Node(Requantise(how), [data], [result], sources)
 
 
 def _conv(graph: Graph, place: Place) -> Made:

@@ -107,14 +107,15 @@ class Judge:
 
     def _begin(self, made: Frames) -> CutModel:
         """Cut the model where it has values that the cores store."""
-        cut = CutModel(self._model, list(self._maps), made.samples[:1])
+        own = self._predicted.own
+        errors = {name: 10 ** (-signal / 20) for name, signal in own.items() if signal is not None}
+        cut = CutModel(self._model, list(self._maps), made.samples[:1], errors)
         for name in cut.values:
             order = order_of(made.stored[name][:1], cut.first[name], self._maps[name])
             if order is not None:
                 self._orders[name] = order
         if len(self._orders) < len(cut.values):  # a map of more elements, which fill its blocks
-            cut = CutModel(self._model, list(self._orders), made.samples[:1])
-        own = self._predicted.own
+            cut = CutModel(self._model, list(self._orders), made.samples[:1], errors)
         for name in self._orders:
             others = self._predicted.others
             known = name in own or others is not None
@@ -142,7 +143,12 @@ class Judge:
             value = cut.first[name]
             placed[name] = made.stored[name][at : at + 1].transpose(order).reshape(value.shape)
             given[name] = as_value(placed[name], value.dtype, self._maps[name])
-        runs = [cut.run(one, given) | {cut.input: one} for one in self._inputs(cut, made, at)]
+        inputs = self._inputs(cut, made, at)
+        runs = [
+            cut.run(one, given, sign=sign) | {cut.input: one}
+            for one in inputs
+            for sign in cut.signs
+        ]
 
         def found(name: str, ours: Array) -> dict[str, Array]:
             """The run that is nearer to what was made of the sample: host and cores take it as it
@@ -151,8 +157,11 @@ class Judge:
 
         values = {name: found(name, given[name])[name] for name in self._sums}
         nudged: list[dict[str, Array]] = []
-        if any(differs(placed[name], value) for name, value in values.items()):
-            inputs = self._inputs(cut, made, at)
+        if any(
+            differs(placed[name], value, self._maps[name])
+            for name, value in values.items()
+            if value.dtype.kind in "iu" or name in cut.signed
+        ):
             nudged = [cut.run(one, given, share) for one in inputs for share in (-TIE, TIE)]
         for name, one in self._sums.items():
             fused = left_out or name not in cut.quantised

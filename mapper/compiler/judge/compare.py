@@ -95,7 +95,7 @@ class Sums:
 
         stored : integers of the cores, in the shape of the value
         value : the same of the model
-        nudged : the same where all that is quantised is TIE of a step more, or less
+        nudged : the same where all that is quantised, or has a sign, is a little more, or less
         fused : the node of the model, or cores that store no map, round what is not visible
         """
         self.elements += stored.size
@@ -105,8 +105,8 @@ class Sums:
         self.real = True
         real = self.one.scale * (stored.astype(np.float64) - self.one.zero_point)
         exact = value.astype(np.float64)
-        if np.isin(exact, (-1, 0, 1)).all():
-            exact = np.where(exact == 0, real, exact)  # signs of zero are +1 on cores, 0 in ONNX
+        if len(nudged):
+            exact = np.clip(real, *_ends(exact, *nudged))
         self.power += float((exact**2).sum())
         self.error += float(((exact - real) ** 2).sum())
         half = 1 << (self.one.bits - 1)
@@ -116,8 +116,8 @@ class Sums:
     def _add_whole(self, stored: Array, value: Array, nudged: Sequence[Array], fused: bool) -> None:
         ours = stored.astype(np.int64)
         off = np.abs(ours - _whole(value))
-        both = np.array([_whole(one) for one in (value, *nudged)])
-        tied = (off > 0) & (both.min(0) <= ours) & (ours <= both.max(0))
+        low, high = _ends(*(_whole(one) for one in (value, *nudged)))
+        tied = (off > 0) & (low <= ours) & (ours <= high)
         hidden = (off == 1) & ~tied & fused
         self.ties += int(tied.sum())
         self.fused += int(hidden.sum())
@@ -143,9 +143,16 @@ def _whole(value: Array) -> Array:
     return value.astype(np.int64) - SHIFT.get(value.dtype.name, 0)
 
 
-def differs(stored: Array, value: Array) -> bool:
-    """Whether the cores stored other integers than the model makes; False of real numbers."""
-    return value.dtype.kind in "iu" and bool((stored.astype(np.int64) != _whole(value)).any())
+def _ends(*values: Array) -> tuple[Array, Array]:
+    """The least and the largest, element by element."""
+    return np.minimum.reduce(values), np.maximum.reduce(values)
+
+
+def differs(stored: Array, value: Array, one: StoredMap) -> bool:
+    """Whether the cores stored other integers, or signs, than the model makes."""
+    if value.dtype.kind in "iu":
+        return bool((stored.astype(np.int64) != _whole(value)).any())
+    return bool((np.abs(one.scale * (stored - one.zero_point) - value) > one.scale / 2).any())
 
 
 def decibels(power: float, error: float) -> float | None:

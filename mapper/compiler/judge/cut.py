@@ -6,7 +6,9 @@ itself, and a fault shows in the layer that has it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -16,6 +18,8 @@ from mapper.compiler.judge.plain import names_made, plain_model
 from storage.formats.layers.onnxruns import open_session, run_session
 
 Array = NDArray[Any]
+SIGN_STEP = 2.0**-10
+"""Of the largest number before a sign, what counts as a step: sums in float32 have an error."""
 GIVEN = ".of the cores"  # ends the names of values that are given in place of the model's own
 
 
@@ -26,10 +30,16 @@ class CutModel:
     input : the name of what it takes
     first : what the model makes of a sample by itself
     quantised : those of the values that QuantizeLinear makes
+    signed : those of the values that Sign makes
+    signs : what signs of zero may be: 0 as in ONNX, and +1 as on cores if the model has signs
     """
 
-    def __init__(self, model: bytes, asked: Collection[str], sample: Array) -> None:
+    def __init__(
+        self, model: bytes, asked: Collection[str], sample: Array,
+        errors: Mapping[str, float] = MappingProxyType({}),
+    ) -> None:  # fmt: skip
         """model : serialised; sample : float32, shape (1, ...)
+        errors : of values that are rounded to integers and not stored, relative to their size
 
         Raises `BadInputError` if ONNX Runtime does not run the model.
         """
@@ -41,31 +51,37 @@ class CutModel:
         self.values = [name for name in dict.fromkeys(asked) if name in made]
         self.outputs = [one.name for one in proto.graph.output]
         constants = {one.name for one in proto.graph.initializer}
-        self.quantised = {
-            node.output[0] for node in proto.graph.node if node.op_type == "QuantizeLinear"
-        } & set(self.values)
+        kinds = {node.output[0]: node.op_type for node in proto.graph.node if node.output}
+        self.quantised = {name for name in self.values if kinds[name] == "QuantizeLinear"}
+        self.signed = {name for name in self.values if kinds[name] == "Sign"}
         (self.input,) = (one.name for one in proto.graph.input if one.name not in constants)
         whole = _session(proto, self.values)
         self._kind = input_type(model)
         self.first = dict(zip(_names(whole), self._run(whole, sample, {}), strict=True))
         _cut(proto, {name: self.first[name].dtype for name in self.values})
-        self._proto = proto
-        self._sessions = {0.0: _session(proto, self.values)}
+        self._proto, self._errors = proto, errors
+        self.signs = (0, 1) if "Sign" in kinds.values() else (0,)
+        self._sessions = {(0.0, 0): _session(proto, self.values)}
 
     def run(
-        self, sample: Array, given: Mapping[str, Array], nudge: float = 0.0
+        self, sample: Array, given: Mapping[str, Array], nudge: float = 0.0, sign: int = 0
     ) -> dict[str, Array]:
         """The values and the outputs.
 
         given : by name, the integers that the cores stored, in the shapes and types of the model
-        nudge : share of a step that is added to every tensor before it is quantised
+        nudge : share of a step that is added to every tensor before it is quantised; before signs
+            it is added as a share of the largest number: SIGN_STEP of it, or the error of integers
+        sign : the sign of zero
         """
-        if nudge not in self._sessions:
-            nudged = type(self._proto)()
-            nudged.CopyFrom(self._proto)
-            _nudge(nudged.graph, nudge)
-            self._sessions[nudge] = _session(nudged, self.values)
-        session = self._sessions[nudge]
+        if (nudge, sign) not in self._sessions:
+            changed = type(self._proto)()
+            changed.CopyFrom(self._proto)
+            if nudge:
+                _nudge(changed.graph, nudge, self._errors)
+            if sign:
+                _zero_is_positive(changed.graph)
+            self._sessions[nudge, sign] = _session(changed, self.values)
+        session = self._sessions[nudge, sign]
         feeds = {f"{name}{GIVEN}": array for name, array in given.items()}
         names = {one.name for one in session.get_inputs()}
         some = {name: array for name, array in feeds.items() if name in names}
@@ -95,21 +111,62 @@ def _cut(proto: Any, kinds: Mapping[str, np.dtype[Any]]) -> None:
         proto.graph.input.append(helper.make_tensor_value_info(f"{name}{GIVEN}", element, None))
 
 
-def _nudge(graph: Any, share: float) -> None:
-    """Add a share of their step to all tensors that are quantised with a constant scale."""
+def _nudge(graph: Any, share: float, errors: Mapping[str, float]) -> None:
+    """Add a share of a step to all tensors that are quantised with a constant scale, or whose sign
+    is taken."""
     from onnx import helper, numpy_helper
 
     constants = {one.name: numpy_helper.to_array(one) for one in graph.initializer}
     nodes = []
     for node in graph.node:
         scale = constants.get(node.input[1]) if node.op_type == "QuantizeLinear" else None
+        addend, moved = f"{node.output[0]}.nudge", f"{node.output[0]}.nudged"
         if scale is not None and scale.size == 1 and node.input[0] not in constants:
-            addend, moved = f"{node.output[0]}.nudge", f"{node.output[0]}.nudged"
-            step = (scale.reshape(()) * share).astype(scale.dtype)
-            graph.initializer.append(numpy_helper.from_array(step, addend))
-            nodes.append(helper.make_node("Add", [node.input[0], addend], [moved]))
-            node.input[0] = moved
+            step = np.full((), scale.reshape(()) * share, scale.dtype)
+        elif node.op_type == "Sign":
+            size, large, factor = (f"{addend}.{at}" for at in range(3))
+            nodes += [
+                helper.make_node("Abs", [node.input[0]], [size]),
+                helper.make_node("ReduceMax", [size], [large], keepdims=0),
+                helper.make_node("Mul", [large, factor], [addend]),
+            ]
+            least = max(abs(share) * SIGN_STEP, errors.get(node.input[0], 0.0))
+            addend, step = factor, np.full((), math.copysign(least, share), np.float32)
+        else:
+            nodes.append(node)
+            continue
+        graph.initializer.append(numpy_helper.from_array(step, addend))
+        nodes.append(helper.make_node("Add", [node.input[0], f"{node.output[0]}.nudge"], [moved]))
+        node.input[0] = moved
         nodes.append(node)
+    _replace_nodes(graph, nodes)
+
+
+def _zero_is_positive(graph: Any) -> None:
+    """Let signs of zero be +1: 2 (1 - [x < 0]) - 1."""
+    from onnx import TensorProto, helper, numpy_helper
+
+    zero, one, two = (f"sign.{at}" for at in range(3))
+    for value, name in enumerate((zero, one, two)):
+        graph.initializer.append(numpy_helper.from_array(np.full((), value, np.float32), name))
+    nodes = []
+    for node in graph.node:
+        if node.op_type != "Sign":
+            nodes.append(node)
+            continue
+        (given,), (made,) = node.input, node.output
+        below, not_, whole, double = (f"{made}.{at}" for at in range(4))
+        nodes += [
+            helper.make_node("Less", [given, zero], [below]),
+            helper.make_node("Not", [below], [not_]),
+            helper.make_node("Cast", [not_], [whole], to=TensorProto.FLOAT),
+            helper.make_node("Mul", [whole, two], [double]),
+            helper.make_node("Sub", [double, one], [made]),
+        ]
+    _replace_nodes(graph, nodes)
+
+
+def _replace_nodes(graph: Any, nodes: list[Any]) -> None:
     copies = [type(node).FromString(node.SerializeToString()) for node in nodes]
     del graph.node[:]
     graph.node.extend(copies)

@@ -50,7 +50,7 @@ from mapper.compiler.quantise.layers import (
     require_whole_sums,
     scales_for_bias,
 )
-from mapper.compiler.quantise.operators import bounds_of, mean_nodes, slope_of
+from mapper.compiler.quantise.operators import bounds_of, mean_nodes, requantised, slope_of
 from mapper.compiler.quantise.parameters import Precision, Scaling, quantised_weights
 from mapper.compiler.quantise.ranges import Ends, Range
 from mapper.compiler.quantise.scales import ScalePlan, is_mean
@@ -156,13 +156,28 @@ class Converter(ScalePlan):
             if len(node.inputs) > 1 or node.operator.slope not in (0.0, 1.0):
                 raise MapperError(f"{node.label}: a leaky activation needs a convolution before it")
             low, high = bounds_of(node, result)
-            self.made.nodes.append(Node(Clamp(low, high), inputs, [result], sources))
+            if inputs[0].same_scale(result):
+                made_ = Node(Clamp(low, high), inputs, [result], sources)
+            else:
+                rounding = self.precision.rounding
+                made_ = requantised(inputs[0], result, (low, high), sources, rounding)
+            self.made.nodes.append(made_)
         elif isinstance(node.operator, Pool | Concat | Slice | Upsample):
+            inputs = [self._rescaled(data, result, sources) for data in inputs]
             self.made.nodes.append(Node(node.operator, inputs, [result], sources))
         else:
             raise MapperError(
                 f"{node.label}: no core does this here; keep {node.sources[0]!r} on the host"
             )
+
+    def _rescaled(self, data: Tensor, result: Tensor, sources: tuple[str, ...]) -> Tensor:
+        """Data with the scale of the result, where signs or levels meet other maps."""
+        if data.same_scale(result):
+            return data
+        made = replace(result, name=f"{data.name}.as {result.name}", shape=data.shape)
+        bounds = result.low, result.high
+        self.made.nodes.append(requantised(data, made, bounds, sources, self.precision.rounding))
+        return made
 
     def _exact(self, node: Node, result: Tensor, sources: tuple[str, ...]) -> bool:
         """Whether a node makes signs, or whole numbers of signs, which is done then."""

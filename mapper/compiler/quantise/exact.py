@@ -77,7 +77,9 @@ class ExactLayers:
                 scale = node.operator.scale
                 zero = 0 if isinstance(node.operator, Sign) else node.operator.stored_zero
                 self.scales[node.output] = Scaling(scale, zero)
-            elif moves and len(found) == 1 and (scaling := next(iter(found))) is not None:
+                continue
+            scaling = next(iter(found)) if len(found) == 1 else None
+            if scaling is not None and (moves or _clips_at_levels(node, scaling)):
                 self.scales[node.output] = scaling
         self.hosted = {
             view.tensor
@@ -127,6 +129,16 @@ class ExactLayers:
             and node.inputs[1].value is not None
             and kernel_signs(node.inputs[1].value) is None
         ]
+
+
+def _clips_at_levels(node: Node, scaling: Scaling) -> bool:
+    """Whether a node is an activation that only clips, at multiples of a scale or not at all."""
+    operator = node.operator
+    if not isinstance(operator, Activation) or len(node.inputs) > 1:
+        return False
+    ends = np.array([operator.low, operator.high]) / scaling.scale
+    whole = np.isinf(ends) | (ends == np.rint(ends))
+    return operator.slope in (0.0, 1.0) and bool(whole.all())
 
 
 def _chain(graph: Graph, layer: Node) -> Chain | None:

@@ -53,3 +53,16 @@ def mean_nodes(
         Node(operator, [data], [sums], sources),
         Node(Requantise(how), [sums], [result], sources),
     ]
+
+
+def requantised(
+    data: Tensor, result: Tensor, bounds: tuple[int, int], sources: tuple[str, ...],
+    rounding: Rounding = "even",
+) -> Node:  # fmt: skip
+    """Stored integers with another scale: the zero point of the data is in the offset."""
+    ratio = np.float32(data.scale) / np.float32(result.scale)
+    factor = multiplier(ratio, sources[0])
+    how = Requantisation(
+        factor, result.zero_point, *bounds, rounding, offset=-data.zero_point * factor.m0
+    )
+    return Node(Requantise(how), [data], [result], sources)
