@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from mapper.compiler.cores.areas import Box, Homes
 from mapper.compiler.cores.costs import Cost, Costs
 from mapper.compiler.cores.pieces import Piece, Whole
-from mapper.compiler.cores.slices import can_split_blocks, slice_macro
+from mapper.compiler.cores.slices import can_split_blocks, slice_macro, some_row_is_padding
 from mapper.compiler.cores.vertices import SHARES, shares
 from mapper.compiler.graph.node import Upsample
 from mapper.compiler.graph.tensor import Tensor
@@ -63,11 +63,15 @@ class Line:
     """The layers one behind the other.
 
     rows : of each, those that anybody takes, before they are upsampled
+    whole : of each, whether its rows stay on one core
     blocks : see `Way`
     """
 
     def __init__(self, costs: Costs, rows: Sequence[Span], cores: int, blocks: float = 2) -> None:
         self.costs, self.rows, self.cores, self.blocks = costs, rows, cores, blocks
+        self.whole = [
+            some_row_is_padding(macro, span) for macro, span in zip(costs.macros, rows, strict=True)
+        ]
         self.by_rows = [self._is_cut_by_rows(number) for number in range(len(rows))]
         self.factors = np.ones(len(rows))  # by which layers take longer than was measured
 
@@ -89,7 +93,7 @@ class Line:
 
     def _units(self, number: int, by_rows: bool) -> int:
         if by_rows:
-            return self.rows[number].size
+            return 1 if self.whole[number] else self.rows[number].size
         extent = extent_of(self.costs.macros[number], self.costs.shape)
         return -(-extent.blocks // extent.share)
 
@@ -98,7 +102,8 @@ class Line:
         extent = extent_of(self.costs.macros[number], self.costs.shape)
         if self.by_rows[number]:
             top = self.rows[number].first
-            return Piece(number, Span(top + first, top + behind), Span(0, extent.blocks))
+            rows = self.rows[number] if self.whole[number] else Span(top + first, top + behind)
+            return Piece(number, rows, Span(0, extent.blocks))
         share = extent.share
         blocks = Span(first * share, min(behind * share, extent.blocks))
         return Piece(number, self.rows[number], blocks)

@@ -55,19 +55,34 @@ class Slice(NamedTuple):
 
 
 def can_split_blocks(macro: Macro) -> bool:
-    """Whether output blocks may be on different cores: groups that are no single channels are kept
-    together, since their blocks take inputs that begin inside of vectors."""
+    """Whether output blocks may be on different cores: groups of several channels, or of one that
+    makes several, stay together, as their blocks take inputs that begin inside vectors."""
     conv = macro.conv
     if conv is None:
         return True
     assert isinstance(conv.operator, Conv)
-    return conv.operator.groups in (1, conv.inputs[0].channels)
+    groups = conv.operator.groups
+    return groups == 1 or groups == conv.inputs[0].channels == conv.output.channels
 
 
 def slice_macro(macro: Macro, rows: Span, blocks: Span, lanes: int) -> Slice:
     """Rows and output blocks of a macro node; rows : before its result is upsampled; lanes :
     channels of a block."""
     return _Slicer(macro, rows, blocks, lanes).made()
+
+
+def some_row_is_padding(macro: Macro, rows: Span) -> bool:
+    """Whether windows of some row of a result lie in padding alone: as a part of its own such a
+    row would take no map."""
+    for row in {rows.first, rows.behind - 1}:
+        taken = Span(row, row + 1)
+        for node in reversed(macro.nodes):
+            if isinstance(node.operator, Upsample):
+                continue
+            taken = _inside(needed(taken, window_of(node), 0), node.inputs[0].height)
+            if taken.behind <= taken.first:
+                return True
+    return False
 
 
 class _Slicer:

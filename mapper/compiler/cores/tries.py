@@ -58,26 +58,26 @@ def tried(
     """
     all_: list[Tried[M]] = []
     seen: list[Grouped] = []
-    least, refused = 0.0, 0
-    while len(all_) + refused < TRIES + REFUSED and len(all_) < TRIES:
+    least, refusals = 0.0, list[DoesNotFitError]()
+    while len(all_) + len(refusals) < TRIES + REFUSED and len(all_) < TRIES:
         period, found = line.shortest(least)
         if any(one.pieces == found.pieces and one.groups == found.groups for one in seen):
             break  # it has learnt all there is
         seen.append(found)
         try:
             one = run(found)
-        except DoesNotFitError:
-            refused += 1
-            if refused > REFUSED:
-                if all_:
-                    break
-                raise
+        except DoesNotFitError as error:
+            refusals.append(error)
+            if len(refusals) > REFUSED:
+                break
             least = LONGER * period
             continue
         all_.append(one)
         if any(one.period > HOPELESS * other.period for other in before):
             break
         line.learn(found, one.cycles)
+    if not all_:
+        raise refusals[-1]
     return all_
 
 
