@@ -137,6 +137,13 @@ def test_orders_of_axes_are_found(order: tuple[int, ...]) -> None:
     assert order_of(map_, value[:, :2], one) is None
 
 
+def test_reshape_hides_the_order_of_axes() -> None:
+    map_ = RANDOM.integers(-100, 100, (1, 6, 2, 4))  # rows, columns, channels
+    one = StoredMap("a", (), 0.5, 3, 8)
+    value = 0.5 * (map_.transpose(0, 3, 1, 2) - 3).reshape(1, 6, 2, 4).astype(np.float32)
+    assert order_of(map_, value, one) == (0, 3, 1, 2)
+
+
 # -- operators that ONNX Runtime lacks -------------------------------------------------------------
 
 

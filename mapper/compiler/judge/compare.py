@@ -161,9 +161,10 @@ def decibels(power: float, error: float) -> float | None:
 
 
 def order_of(stored: Array, value: Array, one: StoredMap) -> tuple[int, ...] | None:
-    """The order in which a value of the model has the axes of a map, (1, rows, columns, channels);
-    where its shape does not say which, the one that is nearest to what the model makes. None if it
-    has another number of elements.
+    """The order in which a value of the model has the axes of a map, (1, rows, columns, channels):
+    the one that is nearest to what the model makes, of several one with the shape of the value.
+    Reshape leaves values whose shape has another order than their elements. None if the numbers of
+    elements differ.
 
     stored, value : of the same sample
     """
@@ -179,7 +180,7 @@ def order_of(stored: Array, value: Array, one: StoredMap) -> tuple[int, ...] | N
     else:
         theirs = value.astype(np.float64) / one.scale + one.zero_point
     return min(
-        fits or ORDERS,
+        (*fits, *ORDERS),
         key=lambda each: float(np.abs(stored.transpose(each).reshape(value.shape) - theirs).sum()),
     )
 
