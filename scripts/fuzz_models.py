@@ -1,12 +1,13 @@
 """Compile random models: each is right, or refused with its node and a reason.
 
-    python scripts/fuzz_models.py [--count 1000] [--seed 0] [--keep FOLDER]
+    python scripts/fuzz_models.py [--count 1000] [--seconds S] [--seed 0] [--workers 2]
+                                  [--keep FOLDER]
 
 Models of one to fifteen nodes, in floating point, binary, or quantised by ONNX Runtime's tools, are
-compiled for one core or four, and judged: all that the cores store beside ONNX Runtime, and all
-that they make beside the integer reference. Printed is every model that comes out wrong, or ends
-with a traceback or an exit code that is none of ours, reduced to the fewest nodes that show it;
-then how many ended how, and why models were refused. --keep keeps the reduced models.
+compiled for one or four cores and judged: all maps against ONNX Runtime, and all results of the
+cores against the integer reference. Printed is every model that is wrong, ends with a traceback or
+has an unknown exit code, reduced to the fewest nodes that show it; then the number of models that
+were right, refused or wrong, and the reasons of refusal. --keep keeps the reduced models.
 """
 
 from __future__ import annotations
@@ -14,14 +15,17 @@ from __future__ import annotations
 import argparse
 import contextlib
 import io
+import math
+import multiprocessing
 import os
 import re
-import shutil
 import sys
 import tempfile
 import time
 import traceback
-from collections import Counter
+from collections import Counter, deque
+from collections.abc import Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -33,6 +37,7 @@ sys.path.insert(0, str(ROOT))
 from mapper.cli.main import main as mapper_main  # noqa: E402
 from mapper.compiler.manifest import read_folder  # noqa: E402
 from mapper.compiler.simulate import simulate  # noqa: E402
+from tests.compiler.random_layers import Value  # noqa: E402
 from tests.compiler.random_models import Made, pruned, random_model, runs  # noqa: E402
 from tests.storage.formats.onnx_models import numpy_helper, onnx  # noqa: E402
 
@@ -42,6 +47,10 @@ INTERNAL = re.compile(
     r"does not fit together|holds a result that is not stored|\.partial/"
 )
 """What no user is to read."""
+
+
+MOST_REDUCED = 3
+"""Models that are wrong with the same words."""
 
 
 class Ended(NamedTuple):
@@ -91,7 +100,7 @@ def smaller(made: Made) -> list[Any]:
     opset = next(one.version for one in made.model.opset_import if one.domain in ("", "ai.onnx"))
     nodes = list(graph.node)
     found = []
-    given = _given(made)
+    given = Value("x", (1, *made.samples.shape[1:]))
     found += [pruned(nodes, constants, given, [node.output[0]], opset) for node in nodes[:-1]]
     ends = [one.name for one in graph.output]
     if len(ends) > 1:
@@ -109,12 +118,6 @@ def smaller(made: Made) -> list[Any]:
             rest.append(copy)
         found.append(pruned(rest, constants, given, ends, opset))
     return [one for one in found if one is not None]
-
-
-def _given(made: Made) -> Any:
-    from tests.compiler.random_models import Value
-
-    return Value("x", (1, *made.samples.shape[1:]))
 
 
 def reduced(made: Made, ended: Ended, folder: Path) -> Made:
@@ -155,52 +158,79 @@ def shape_of(model: Any) -> str:
     return " -> ".join(node.op_type for node in model.graph.node)
 
 
+class Tried(NamedTuple):
+    """A model of a seed. nodes : of the smallest model that is wrong in the same way"""
+
+    seed: int
+    ended: Ended
+    nodes: str = ""
+
+
+def tried(seed: int, keep: Path | None, known: frozenset[str] = frozenset()) -> Tried:
+    """Compile and judge the model of a seed; reduce it unless its fault is known."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        made = random_model(seed, folder)
+        if made is None:
+            return Tried(seed, Ended("no model"))
+        ended = compiled(made, folder)
+        if ended.how != "wrong" or signature(ended.said) in known:
+            return Tried(seed, ended)
+        least = reduced(made, ended, folder)
+        if keep:
+            keep.mkdir(parents=True, exist_ok=True)
+            onnx.save(least.model, str(keep / f"{seed}.onnx"))
+            np.save(keep / f"{seed}.npy", made.samples)
+        return Tried(seed, ended, f"{made.style}, {made.chip}: {shape_of(least.model)}")
+
+
+def all_tried(options: argparse.Namespace) -> Iterator[Tried]:
+    """The models of the seeds, in order, by several processes; no more begin after the time."""
+    end = time.monotonic() + options.seconds
+    seeds = iter(range(options.seed, options.seed + options.count))
+    running: deque[Future[Tried]] = deque()
+    seen: Counter[str] = Counter()
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(options.workers, context, max_tasks_per_child=200) as pool:
+        while True:
+            while len(running) < 2 * options.workers and time.monotonic() < end:
+                seed = next(seeds, None)
+                if seed is None:
+                    break
+                known = frozenset(kind for kind, count in seen.items() if count >= MOST_REDUCED)
+                running.append(pool.submit(tried, seed, options.keep, known))
+            if not running:
+                return
+            found = running.popleft().result()
+            if found.ended.how == "wrong":
+                seen[signature(found.ended.said)] += 1
+            yield found
+
+
 def main() -> int:
     words = (__doc__ or "").split("\n\n")
     parser = argparse.ArgumentParser(description=words[0])
-    parser.add_argument("--count", type=int, default=1000)
+    parser.add_argument("--count", type=int, default=1000, help="models at most")
+    parser.add_argument("--seconds", type=float, default=math.inf, help="time at most")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--keep", type=Path, metavar="FOLDER")
     options = parser.parse_args()
     os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
     ends: Counter[str] = Counter()
-    reasons: Counter[str] = Counter()
-    example: dict[str, str] = {}
-    seen: Counter[str] = Counter()
+    kinds: dict[str, list[Tried]] = {}
     begun = time.monotonic()
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        for seed in range(options.seed, options.seed + options.count):
-            made = random_model(seed, folder)
-            if made is None:
-                ends["no model"] += 1
-                continue
-            ended = compiled(made, folder)
-            ends[ended.how] += 1
-            if ended.how == "refused":
-                reasons[signature(ended.said)] += 1
-                example.setdefault(signature(ended.said), f"{seed}: {ended.said}")
-            if ended.how != "wrong":
-                continue
-            kind = signature(ended.said)
-            seen[kind] += 1
-            if seen[kind] > 3:
-                continue
-            least = reduced(made, ended, folder)
-            print(f"seed {seed}, {made.style}, {made.chip}: {ended.said}\n"
-                  f"    {shape_of(least.model)}", flush=True)  # fmt: skip
-            if options.keep:
-                options.keep.mkdir(parents=True, exist_ok=True)
-                onnx.save(least.model, str(options.keep / f"{seed}.onnx"))
-                np.save(options.keep / f"{seed}.npy", made.samples)
-                shutil.rmtree(folder / "out", ignore_errors=True)
-    for reason, count in reasons.most_common():
-        print(f"{count:5} refused: {example[reason]}")
-    for kind, count in seen.most_common():
-        print(f"{count:5} wrong: {kind}")
+    for one in all_tried(options):
+        ends[one.ended.how] += 1
+        if one.ended.how == "refused":
+            kinds.setdefault(signature(one.ended.said), []).append(one)
+        elif one.nodes:
+            print(f"seed {one.seed}, {one.nodes}\n    {one.ended.said}", flush=True)
+    for some in sorted(kinds.values(), key=len, reverse=True):
+        print(f"{len(some):5} refused, such as seed {some[0].seed}: {some[0].ended.said}")
     seconds = time.monotonic() - begun
     told = ", ".join(f"{ends[how]} {how}" for how in ("right", "refused", "wrong", "no model"))
-    print(f"{options.count} models from seed {options.seed}: {told}; {seconds:.0f} s")
+    print(f"{ends.total()} models from seed {options.seed}: {told}; {seconds:.0f} s")
     return 1 if ends["wrong"] else 0
 
 
