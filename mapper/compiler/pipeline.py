@@ -14,28 +14,23 @@ from numpy.typing import NDArray
 
 from chipsim.chip.model import Chip
 from chipsim.chip.npu_shape import NpuShape
-from chipsim.npu.arrivals import HostLink
 from mapper.compiler.calibration import calibration_of, dataset, left_out
-from mapper.compiler.codegen.builder import Choices
 from mapper.compiler.codegen.code import CoreCode, Lying
 from mapper.compiler.codegen.program import host_words
 from mapper.compiler.cores.job import Job, Made
 from mapper.compiler.cores.one import on_one_core
-from mapper.compiler.cores.spread import refusal, spread, usable_places
+from mapper.compiler.cores.spread import refusal, runs_on_one, spread, usable_places
 from mapper.compiler.frontend.model import Model, built
 from mapper.compiler.graph.graph import Graph
 from mapper.compiler.graph.macro import Macro
-from mapper.compiler.graph.node import Host
-from mapper.compiler.partition.functions import Partition, divide
+from mapper.compiler.jobs import job_of, require_room
+from mapper.compiler.partition.functions import Partition
 from mapper.compiler.partition.hostplan import Step as HostStep
 from mapper.compiler.partition.hostplan import plan_host
 from mapper.compiler.partition.islands import optimised
 from mapper.compiler.passes.base import Context
 from mapper.compiler.passes.constants import CONSTANTS
 from mapper.compiler.passes.registry import (
-    context_of,
-    lay_out,
-    optimise_integers,
     optimise_quantised,
 )
 from mapper.compiler.quantise.exact import ExactLayers
@@ -44,7 +39,7 @@ from mapper.compiler.quantise.ranges_file import RangesFile
 from mapper.compiler.quantise.rest import is_in_part
 from mapper.compiler.quantise.score import Limits
 from mapper.compiler.quantise.verify import Verified, verified
-from mapper.compiler.requirements import require_bits, require_core
+from mapper.compiler.requirements import require_core
 from mapper.compiler.schedule.packing import Packing, packing_cost
 from mapper.compiler.schedule.preloaded import Preloaded
 from mapper.compiler.settings import CompileSettings
@@ -111,6 +106,7 @@ def compile_model(
     Raises `MapperError` that names the file and the node, `DoesNotFitError` that names the memory.
     """
     require_core(shape, settings)
+    chip = chip or Chip("one core", 1, 1, npu=shape)
     try:
         return _compiled(model, shape, samples, settings, test, chip)
     except MapperError as error:
@@ -121,7 +117,7 @@ def compile_model(
 
 def _compiled(
     model: Model, shape: NpuShape, samples: SampleArrays | RangesFile | None,
-    settings: CompileSettings, test: SampleArrays | None, chip: Chip | None,
+    settings: CompileSettings, test: SampleArrays | None, chip: Chip,
 ) -> Compiled:  # fmt: skip
     log: list[str] = []
     notes: list[str] = []
@@ -135,26 +131,11 @@ def _compiled(
             notes += graph.notes
             log += optimise_quantised(graph, settings.off, Context(shape))
     else:
-        found, losses = _quantised(model, shape, samples, settings, test, log, notes)
+        found, losses = _quantised(model, (shape, chip), samples, settings, test, log, notes)
         graphs["float"], graph = found.best.source, found.best.graph
     graphs["integer"] = graph
-    choices = Choices(settings.bias, settings.dual, settings.schedule, settings.first_tile)
-    with stage("optimise", whole=True):
-        require_bits(graph, shape)
-        chip = chip or Chip("one core", 1, 1, npu=shape)
-        cores = min(chip.usable_count, settings.cores or chip.usable_count)
-        if not shape.map_vectors or settings.padding == "stored":
-            cores = 1  # such models run on one
-        context = context_of(shape, choices, settings.reuse, settings.few_channels, cores)
-        log += optimise_integers(graph, context, settings.off)
-    with stage("partition"):
-        macros, places, told = lay_out(graph, context, settings.off)
-        log += told
-        if not macros:
-            raise MapperError(f"{model.path}: no node of it runs on a core{_first_reason(graph)}")
-    with stage("execution order"):
-        partition = divide(graph, macros)
-    job = Job(partition, places, shape, choices, settings, HostLink.of(chip.host))
+    job = job_of(graph, shape, settings, chip, log)
+    partition = job.partition
     made = _on_cores(job, chip, log, notes)
     with stage("host memory"):
         regions = {
@@ -185,26 +166,13 @@ def _compiled(
     )
 
 
-def _first_reason(graph: Graph) -> str:
-    """Why the first node of a model that the host computes is not on a core."""
-    for node in graph.nodes:
-        if isinstance(node.operator, Host):
-            kind = node.operator.node.kind
-            return (
-                f": node {node.sources[0]!r} ({kind}): {node.operator.why}; --explain-only has "
-                "the reasons of all nodes"
-            )
-    return ": there is nothing to compute"
-
-
 def _on_cores(job: Job, chip: Chip, log: list[str], notes: list[str]) -> Made:
     """Programs of all cores, or of one if only one may be used, or can be."""
+    if not runs_on_one(job, chip):
+        return spread(job, chip, log)
     places = usable_places(chip)
     if len(places) > 1 and job.settings.cores != 1:
-        why = refusal(job)
-        if not why:
-            return spread(job, chip, log)
-        notes.append(f"the model runs on one core: {why}")
+        notes.append(f"the model runs on one core: {refusal(job)}")
     return on_one_core(job, places[0], log)
 
 
@@ -215,18 +183,21 @@ def _packing(code: CoreCode, macros: list[Macro], shape: NpuShape, chunk: int) -
 
 
 def _quantised(
-    model: Model, shape: NpuShape, samples: SampleArrays | RangesFile, settings: CompileSettings,
-    test: SampleArrays | None, log: list[str], notes: list[str],
+    model: Model, where: tuple[NpuShape, Chip], samples: SampleArrays | RangesFile,
+    settings: CompileSettings, test: SampleArrays | None, log: list[str], notes: list[str],
 ) -> tuple[Verified, list[LayerLoss]]:  # fmt: skip
     """A model in floating point as one of integers, and what each layer loses, if samples tell it.
 
-    log, notes : are added to
+    where : the core, and the chip; log, notes : are added to
+    Raises `DoesNotFitError` before it measures anything if maps fit no core.
     """
+    shape, chip = where
     calibration = calibration_of(model, samples, settings)
     beside = None if test is None else dataset(model, test)
 
     def source_of(kept: Collection[str]) -> Graph:
         source, told = optimised(model, kept, settings.off, shape)
+        require_room(source, shape, settings, chip)
         log.extend(told)
         notes.extend(source.notes)
         notes.extend(ExactLayers(source).notes())

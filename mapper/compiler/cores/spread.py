@@ -22,11 +22,12 @@ from mapper.compiler.cores.costs import Costs
 from mapper.compiler.cores.job import Job, Made
 from mapper.compiler.cores.meshed import CoreFeeds, HostSide, mesh_chip
 from mapper.compiler.cores.period import Grouped, Line, Way, taken_rows
-from mapper.compiler.cores.pieces import ChipPlan, Part, Piece, Whole
+from mapper.compiler.cores.pieces import ChipPlan, Part, Piece
 from mapper.compiler.cores.placement import cores_of
 from mapper.compiler.cores.plan import plan_cores
 from mapper.compiler.cores.ports import ports_of
 from mapper.compiler.cores.programs import ChipPrograms, chip_programs
+from mapper.compiler.cores.room import require_room_on_several, whole_of
 from mapper.compiler.cores.tries import Tried, best_of, each, earliest, tried
 from mapper.compiler.cores.turns import turns
 from mapper.compiler.cores.vertices import vertices_of
@@ -67,6 +68,11 @@ def refusal(job: Job) -> str:
     return ""
 
 
+def runs_on_one(job: Job, chip: Chip) -> bool:
+    """Whether a model runs on one core, as no other may be used, or can be."""
+    return len(usable_places(chip)) == 1 or job.settings.cores == 1 or bool(refusal(job))
+
+
 def spread(job: Job, chip: Chip, log: list[str]) -> Made:
     """A model over all cores of a chip that may be used, for the shortest period.
 
@@ -78,6 +84,7 @@ def spread(job: Job, chip: Chip, log: list[str]) -> Made:
         chip = _fewer(chip, places[: job.settings.cores])
         places = places[: job.settings.cores]
         ports = [port for port in ports if port in places]
+    require_room_on_several(job, chip)
     all_: Ran = []
     for way in WAYS:
         with suppress(DoesNotFitError):  # the next way may need less
@@ -101,8 +108,7 @@ def _cuts(job: Job, way: Way, where: tuple[Chip, Sequence[Place]], before: Ran) 
     where : the chip, and the nodes of the host's ports
     """
     chip, ports = where
-    function, shape = job.partition.functions[0], job.shape
-    whole = Whole(job.partition.macros, job.places, function.inputs, function.results)
+    whole, shape = whole_of(job), job.shape
     job = job._replace(choices=replace(job.choices, lag=way.lag))
     costs = Costs(whole, shape, job.choices, way.streams)
     rows = taken_rows(whole, costs.homes, shape.columns)
@@ -157,10 +163,8 @@ def on_cores(
 
     Raises `DoesNotFitError` that names core, memory and layer.
     """
-    function = job.partition.functions[0]
-    whole = Whole(job.partition.macros, job.places, function.inputs, function.results)
     with stage("feature memory"):
-        plan = plan_cores(whole, placed, job.shape, ports)
+        plan = plan_cores(whole_of(job), placed, job.shape, ports)
     with stage("instructions"):
         programs = chip_programs(plan, job.shape, job.choices, job.settings.weights, log)
     with stage("cycles"):

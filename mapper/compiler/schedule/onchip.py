@@ -164,30 +164,45 @@ def chosen(
     sources = [
         [makers.get(tensor, -1) for tensor in dict.fromkeys(macro.inputs)] for macro in macros
     ]
+    sizes = {  # counting micro-ops takes long
+        id(one): (one.micro_ops, one.instructions) for choice in options for one in choice
+    }
+
+    def size(kept: Sequence[Choice]) -> tuple[int, int]:
+        micro_ops, instructions = (sum(sizes[id(one)][at] for one in kept) for at in range(2))
+        return micro_ops, instructions
+
     start = [choice[0] for choice in options]
-    for measure, most in ((_micro_ops, limits.micro_ops), (_instructions, limits.instructions)):
-        if sum(map(measure, start)) > most:
-            start = [min(choice, key=measure) for choice in options]
+    for at, most in enumerate((limits.micro_ops, limits.instructions)):
+        if size(start)[at] > most:
+            start = [min(choice, key=lambda one: sizes[id(one)][at]) for choice in options]
             break
     found = []
     for price in MICRO_OP:
         kept = list(start)
         state = Pipeline.empty(len(macros), shared)
         for number, choice in enumerate(options):
-            others = [*kept[:number], *kept[number + 1 :]]
-            fit = [one for one in choice if one is kept[number] or _within(limits, [*others, one])]
+            whole, mine = size(kept), sizes[id(kept[number])]
+            room = limits.micro_ops - whole[0] + mine[0], limits.instructions - whole[1] + mine[1]
+            fit = [
+                one
+                for one in choice
+                if one is kept[number]
+                or (sizes[id(one)][0] <= room[0] and sizes[id(one)][1] <= room[1])
+            ]
             ranks = [
                 _ahead(state, number, one, kept, sources).end
-                + INSTRUCTION * one.instructions
-                + price * one.micro_ops
+                + INSTRUCTION * sizes[id(one)][1]
+                + price * sizes[id(one)][0]
                 + limits.lag * one.row_cycles
                 for one in fit
             ]
             kept[number] = fit[ranks.index(min(ranks))]
             state = state.behind(number, kept[number], sources[number], kept)
         late = limits.lag * sum(one.row_cycles for one in kept)
-        found.append((state.end + INSTRUCTION * sum(map(_instructions, kept)) + late, kept))
-        if sum(map(_micro_ops, kept)) <= limits.micro_ops // 2:
+        micro_ops, instructions = size(kept)
+        found.append((state.end + INSTRUCTION * instructions + late, kept))
+        if micro_ops <= limits.micro_ops // 2:
             break  # there is more than enough for all
     return min(found, key=lambda one: one[0])[1]
 
@@ -200,13 +215,6 @@ def _ahead(
     for at in range(number, len(trial)):
         state = state.behind(at, trial[at], sources[at], trial)
     return state
-
-
-def _within(limits: Limits, kept: Sequence[Choice]) -> bool:
-    return (
-        sum(map(_micro_ops, kept)) <= limits.micro_ops
-        and sum(map(_instructions, kept)) <= limits.instructions
-    )
 
 
 class Limits(NamedTuple):
@@ -309,14 +317,6 @@ def _rows_taken(macro: Macro, tile: Tile) -> tuple[int, ...]:
                 found[tensor] = max(found.get(tensor, 1), behind)
     # windows are made of maps of the host, which are there
     return tuple(found.get(tensor, 1) for tensor in dict.fromkeys(macro.inputs))
-
-
-def _micro_ops(choice: Choice) -> int:
-    return choice.micro_ops
-
-
-def _instructions(choice: Choice) -> int:
-    return choice.instructions
 
 
 def _even_tiles(cut: Cut, extent: Extent) -> bool:

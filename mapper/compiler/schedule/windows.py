@@ -68,9 +68,9 @@ def can_be_said(node: Node, rows: Span, columns: Span, shape: NpuShape) -> bool:
 
 def headers_needed(rows: list[Span], columns: list[Span], width: int, filters: int) -> int:
     """Of the packets of all parts of a result, which is cut into some rows and columns."""
-    return sum(
-        packets_of(run, filters) for y in rows for x in columns for run in runs_of(y, x, width)
-    )
+    if columns == [Span(0, width)]:
+        return sum(-(-y.size * width // filters) for y in rows)
+    return sum(y.size for y in rows) * sum(-(-x.size // filters) for x in columns)
 
 
 def headers_of(node: Node, run: Run, shape: NpuShape) -> list[Header]:

@@ -1,0 +1,89 @@
+"""From a graph of integers to macro nodes and functions, and whether their maps fit the cores."""
+
+from __future__ import annotations
+
+from chipsim.chip.model import Chip
+from chipsim.chip.npu_shape import NpuShape
+from chipsim.npu.arrivals import HostLink
+from mapper.compiler.codegen.builder import Choices
+from mapper.compiler.cores.job import Job
+from mapper.compiler.cores.room import require_room_on_one, require_room_on_several
+from mapper.compiler.cores.spread import runs_on_one
+from mapper.compiler.graph.graph import Graph
+from mapper.compiler.graph.node import Host
+from mapper.compiler.memory.planner import blocks_of
+from mapper.compiler.partition.functions import divide
+from mapper.compiler.passes.registry import context_of, lay_out, optimise_integers
+from mapper.compiler.quantise.convert import Converter
+from mapper.compiler.quantise.ranges import Ends
+from mapper.compiler.quantise.rest import is_in_part
+from mapper.compiler.requirements import require_bits
+from mapper.compiler.settings import CompileSettings
+from mapper.compiler.stages import stage
+from mapper.errors import DoesNotFitError, MapperError
+
+
+def job_of(
+    graph: Graph, shape: NpuShape, settings: CompileSettings, chip: Chip, log: list[str]
+) -> Job:
+    """A graph of integers, optimised and divided into functions; raises `MapperError` if no node
+    runs on a core. log : is added to"""
+    choices = Choices(settings.bias, settings.dual, settings.schedule, settings.first_tile)
+    with stage("optimise", whole=True):
+        require_bits(graph, shape)
+        cores = min(chip.usable_count, settings.cores or chip.usable_count)
+        if not shape.map_vectors or settings.padding == "stored":
+            cores = 1  # such models run on one
+        context = context_of(shape, choices, settings.reuse, settings.few_channels, cores)
+        log += optimise_integers(graph, context, settings.off)
+    with stage("partition"):
+        macros, places, told = lay_out(graph, context, settings.off)
+        log += told
+        if not macros:
+            raise MapperError(f"no node of it runs on a core{_first_reason(graph)}")
+    with stage("execution order"):
+        partition = divide(graph, macros)
+    return Job(partition, places, shape, choices, settings, HostLink.of(chip.host))
+
+
+def _first_reason(graph: Graph) -> str:
+    """Why the first node of a model that the host computes is not on a core."""
+    for node in graph.nodes:
+        if isinstance(node.operator, Host):
+            kind = node.operator.node.kind
+            return (
+                f": node {node.sources[0]!r} ({kind}): {node.operator.why}; --explain-only has "
+                "the reasons of all nodes"
+            )
+    return ": there is nothing to compute"
+
+
+def require_room(source: Graph, shape: NpuShape, settings: CompileSettings, chip: Chip) -> None:
+    """Raise `DoesNotFitError` if the maps of a graph of real numbers fit no core, whatever their
+    scales: to find these takes long."""
+    sizes = [
+        sum(
+            one.height * one.width * blocks_of(one.channels, shape.columns)
+            for one in (*node.inputs, *node.outputs)
+            if one.value is None
+        )
+        for node in source.nodes
+        if not isinstance(node.operator, Host)
+    ]
+    small = max(sizes, default=0) <= shape.map_vectors
+    if not shape.map_vectors or is_in_part(source):
+        return
+    if small and sum(sizes) <= shape.map_vectors * chip.usable_count:
+        return
+    converter = Converter(source, settings.wish().precision)
+    try:
+        graph = converter.convert({one: Ends(-1, 1) for one in converter.quantised_tensors()})
+        job = job_of(graph, shape, settings, chip, [])
+        if runs_on_one(job, chip):
+            require_room_on_one(job)
+        else:
+            require_room_on_several(job, chip)
+    except DoesNotFitError:
+        raise
+    except MapperError:
+        return  # of scales that are not the model's
