@@ -143,9 +143,14 @@ class Judge:
             value = cut.first[name]
             placed[name] = made.stored[name][at : at + 1].transpose(order).reshape(value.shape)
             given[name] = as_value(placed[name], value.dtype, self._maps[name])
-        inputs = self._inputs(cut, made, at)
+        inputs, feeds = self._inputs(cut, made, at), [given]
+        hosted = [name for name in given if not self._maps[name].nodes]
+        if hosted:  # the host goes on with what it computed, and stores it for cores
+            computed = cut.run(inputs[0], given)
+            feeds.append(given | {name: computed[name] for name in hosted})
         runs = [
-            cut.run(one, given, sign=sign) | {cut.input: one}
+            cut.run(one, some, sign=sign) | {cut.input: one}
+            for some in feeds
             for one in inputs
             for sign in cut.signs
         ]

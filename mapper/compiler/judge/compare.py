@@ -20,6 +20,8 @@ FUSED_TIES = 0.01
 kernels round halves of float32 products otherwise."""
 MARGIN = 10.0
 """In dB: how much less than predicted the signal of a layer may be on other samples."""
+FEW = 30.0
+"""In dB: how much less the signal may be if a single element makes it."""
 EXACT = 60.0
 """In dB: what is computed of the same numbers in float32."""
 LEAST = 20.0
@@ -85,7 +87,7 @@ class Sums:
         most : dB that are asked for, whatever is predicted"""
         self.one, self.predicted, self.known, self.most = one, predicted, known, most
         self.elements = self.differences = self.ties = self.fused = 0
-        self.power = self.error = 0.0
+        self.power = self.error = self.fourth = 0.0
         self.real = False
 
     def add(
@@ -108,6 +110,7 @@ class Sums:
         if len(nudged):
             exact = np.clip(real, *_ends(exact, *nudged))
         self.power += float((exact**2).sum())
+        self.fourth += float((exact**4).sum())
         self.error += float(((exact - real) ** 2).sum())
         half = 1 << (self.one.bits - 1)
         whole = np.clip(exact / self.one.scale + self.one.zero_point, -half, max(1, half - 1))
@@ -126,7 +129,7 @@ class Sums:
     def beside(self) -> Beside:
         one = self.one
         if self.real and self.known:
-            predicted = EXACT + MARGIN if self.predicted is None else self.predicted
+            predicted = EXACT + MARGIN if self.predicted is None else self.predicted - self._spread
             wanted = min(self.most, predicted - MARGIN)
             signal = decibels(self.power, self.error)
             return Beside(one.name, one.nodes, self.elements, None, 0, signal, wanted)
@@ -136,6 +139,11 @@ class Sums:
         else:
             differences += self.fused
         return Beside(one.name, one.nodes, self.elements, differences, ties)
+
+    @property
+    def _spread(self) -> float:
+        """In dB: how much a signal varies that a few large elements make, as behind ReLU."""
+        return FEW * math.sqrt(self.fourth) / self.power if self.power else 0.0
 
 
 def _whole(value: Array) -> Array:
