@@ -62,6 +62,11 @@ def refusal(job: Job) -> str:
 
     if any(tensor.type == "int32" and owner(tensor) is not tensor for tensor in job.places):
         return "sums of 32 bits are joined or cut"
+    taken = {tensor for macro in job.partition.macros for tensor in macro.inputs}
+    for tensor, place in job.places.items():
+        beside = place.columns == 1 and tensor.width < place.owner.width
+        if beside and tensor in taken:  # rows come as a whole, and parts may need each other
+            return f"a layer takes {tensor.name!r}, which lies side by side with other maps"
     given = {owner(tensor) for tensor in function.inputs}
     if any(owner(tensor) in given for tensor in function.results):
         return "the host reads a map of which it gives a part itself"
