@@ -81,6 +81,11 @@ def number(value: float) -> str:
     return f"{value:,.0f}" if abs(value) < 1e15 else f"{value:.4g}"
 
 
+def counted(count: int, one: str, several: str = "") -> str:
+    """A number with its noun, whose plural ends with an s unless `several` is given."""
+    return f"{count:,} {one if count == 1 else several or one + 's'}"
+
+
 def percent(value: float) -> str:
     """A share of 1 for people."""
     return "100 %" if value == 1 else f"{100 * value:.1f} %"

@@ -7,6 +7,7 @@ from typing import Any
 
 from mapper.report.cells import Cell, Head, Table, table
 from mapper.report.compiled.chiprun import chip_run
+from mapper.report.compiled.judged import judged
 from mapper.report.compiled.memorymap import memory_map
 from mapper.report.compiled.timeline import timelines
 from mapper.report.page import asset, colour_style, templates
@@ -31,6 +32,8 @@ def render_compiled(report: dict[str, Any]) -> bytes:
             units=_units(report),
             losses=_losses(report),
             attempts=_attempts(report),
+            judged=judged(report),
+            missed=report.get("limits_missed"),
             layers=_layers(report),
             work=_work(report),
             timelines=timelines(report),

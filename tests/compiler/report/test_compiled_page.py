@@ -7,10 +7,12 @@ import re
 import xml.etree.ElementTree as ET
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from mapper.compiler import chip_cycles
+from mapper.report.compiled.judged import judged
 from tests.compiler.bad_input.good import QUICK, good
 from tests.docs.test_schemas import errors
 from tests.mapper.conftest import Run
@@ -46,6 +48,7 @@ def test_what_the_page_shows(out: Path, run: Run) -> None:
         "Tiles and cycles", "Units, waits and bytes", "Timeline of the units of Core (0, 0)",
         "Cycle-true run of core (0, 0)", "Attempts to quantise", "Memories of the core",
         "mapper compile good.onnx --method minmax", "To reproduce", "Accuracy",
+        "compared with the model in ONNX Runtime; ", "Comparison with ONNX Runtime",
     ):  # fmt: skip
         assert piece in page, piece
     assert "<b>&" not in page
@@ -53,6 +56,50 @@ def test_what_the_page_shows(out: Path, run: Run) -> None:
     assert not re.search(r'(src|href)="', page), "one file that opens anywhere"
     for picture in re.findall(r"<svg.*?</svg>", page):
         ET.fromstring(picture)
+
+
+def row(name: str, **more: Any) -> dict[str, Any]:
+    """A value compared with the model's: of floating point, without error."""
+    one = {"name": name, "nodes": [name], "elements": 9, "differences": None, "ties": 0,
+           "signal": None, "wanted": 20.0, "departs": False}  # fmt: skip
+    return one | more
+
+
+def test_the_line_about_onnx_runtime_names_the_worst_layer() -> None:
+    rows = [
+        row("a"),
+        row("b", signal=42.25),
+        row("c", signal=31.5, nodes=["c", "relu"]),
+        row("d", wanted=None, differences=0, ties=2),
+        row("y", nodes=[], signal=33.0),
+    ]
+    judge = {"frames": 1, "why": "", "left_out": ["m"], "rows": rows}
+    found = judged({"judge": judge})
+    assert found is not None
+    assert found.line == (
+        "5 maps and outputs of 1 frame compared with the model in ONNX Runtime; "
+        "2 exact but for 2 ties; worst: layer c, relu, 31.5 dB; 1 map left out."
+    )
+    assert found.rows is not None
+    shown = [[cell.shown for cell in cells[2:4]] for _, cells in found.rows.rows]
+    assert shown[:2] == [["exact", "20.0 dB"], ["42.2 dB", "20.0 dB"]]
+    rows[3] |= {"differences": 7, "departs": True}
+    found = judged({"judge": judge})
+    assert found is not None
+    assert "worst: layer d, 7 differences" in found.line
+
+
+def test_the_page_reports_that_nothing_was_compared() -> None:
+    judge = {"frames": 0, "why": "there are no samples", "left_out": [], "rows": []}
+    found = judged({"judge": judge})
+    assert found is not None
+    assert found == ("Not compared with ONNX Runtime: there are no samples.", None)
+    assert judged({}) is None
+    rows = [row("b", signal=42.0)]
+    later = {"judge": judge, "simulation": {"judge": judge | {"why": "", "rows": rows}}}
+    found = judged(later)
+    assert found is not None
+    assert "worst: layer b, 42.0 dB" in found.line
 
 
 @pytest.fixture
