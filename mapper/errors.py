@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 OWN = ("mapper", "storage", "chipsim", "hw")
-BAD_INPUT, USAGE, DOES_NOT_FIT, INTERRUPTED, CLOSED_PIPE = 1, 2, 3, 130, 141
+BAD_INPUT, USAGE, DOES_NOT_FIT, BEYOND_LIMITS, INTERRUPTED, CLOSED_PIPE = 1, 2, 3, 4, 130, 141
 
 
 class MapperError(Exception):

@@ -38,6 +38,7 @@ from mapper.compiler.manifest import CompiledFolder, read_folder
 from mapper.compiler.passes.registry import optimise
 from mapper.compiler.quantise.losses import Signal
 from mapper.compiler.simulate import Outcome, simulate
+from mapper.errors import BEYOND_LIMITS
 from mapper.results.tables import columns
 from storage.samples import parse_form, read_samples
 
@@ -197,7 +198,8 @@ def flattened(
 
 def compiled(row: Row, path: Path) -> str:
     """Compile into `out`; returns what went wrong."""
-    words = ["compile", str(path), "--chip", "1x1", "--npu", row.npu, "-o", "out", "--force", "-q"]
+    words = ["compile", str(path), "--chip", "1x1", "--npu", row.npu, "-o", "out", "--force", "-q",
+             "--keep-going"]  # fmt: skip
     if row.count:
         words += ["--calibrate", "samples.npz", "--samples", str(row.count)]
     with silence() as said:
@@ -206,7 +208,7 @@ def compiled(row: Row, path: Path) -> str:
         except SystemExit as stop:
             code = int(stop.code or 0)
     lines = Path(said).read_text().strip().splitlines()
-    return "" if code == 0 else (lines[-1] if lines else f"exit code {code}")
+    return "" if code in (0, BEYOND_LIMITS) else (lines[-1] if lines else f"exit code {code}")
 
 
 @contextlib.contextmanager

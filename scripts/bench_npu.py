@@ -40,7 +40,7 @@ from mapper.compiler.cycles import run_cycles
 from mapper.compiler.frontend.model import open_model
 from mapper.compiler.manifest import MAPPING, TILES, CompiledFolder, read_folder
 from mapper.compiler.simulate import programs_of, simulate
-from mapper.errors import MapperError
+from mapper.errors import BEYOND_LIMITS, MapperError
 from mapper.evaluation.mapped import open_mapped
 from mapper.scoring.measure import measure_network
 from storage.store.network import NetworkFile
@@ -213,12 +213,13 @@ def of_chip(
 def compiled(case: Case, path: Path, chip: str, *more: str) -> CompiledFolder:
     """The model for a chip; raises `MapperError` with what the command says."""
     folder = "_".join([case.row.name, chip, *more])
-    words = ["compile", str(path), "--chip", chip, "-o", folder, "--force", "-q", *case.options]
+    words = ["compile", str(path), "--chip", chip, "-o", folder, "--force", "-q", "--keep-going",
+             *case.options]  # fmt: skip
     if case.row.count:
         words += ["--calibrate", "samples.npz", "--samples", str(case.row.count)]
     with silence() as said:
         code = mapper_main([*words, *more])
-    if code:
+    if code not in (0, BEYOND_LIMITS):
         raise MapperError(Path(said).read_text().strip().splitlines()[-1])
     return read_folder(Path(folder))
 

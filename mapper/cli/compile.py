@@ -40,7 +40,9 @@ measured with: .npz (x, or an array named as the input; y are labels), .npy,
 .csv (label, pixels) or a folder of images. DIR keeps the ranges as
 ranges.json, which --calibrate takes in place of samples. --verify takes the
 same formats as --calibrate; with labels the loss is one of accuracy, without
-it is the share of samples whose top class changes.
+it is the share of samples whose top class changes. A result that misses
+--max-loss or --min-signal is refused; --keep-going writes it, marks it in
+report.json and ends with exit code 4.
 
 `mapper chips` lists the presets of --chip and --npu.
 """
@@ -100,7 +102,7 @@ def run(options: argparse.Namespace) -> int:
             dumps = Dumps(rows, options.keep_graphs, options.emit)
             report = write_compiled(work.folder, compiled, target, origin, dumps, clock)
     terminal.emit(options, report, compile_tables.result_tables(options, compiled, report["judge"]))
-    return 0
+    return compile_tables.limits_code(options, compiled)
 
 
 def _chip_and_shape(options: argparse.Namespace) -> tuple[Chip, NpuShape]:

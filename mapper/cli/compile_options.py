@@ -25,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--force",
         action="store_true",
-        help="replace DIR if it exists; keep a result beyond the limits",
+        help="replace DIR if it exists",
     )
     chip = parser.add_argument_group("chip")
     chip.add_argument(
@@ -137,6 +137,11 @@ def add_numbers(group: argparse._ActionsContainer) -> None:
         default=20.0,
         metavar="DB",
         help="limit: least signal over error, in dB (default: 20)",
+    )
+    group.add_argument(
+        "--keep-going",
+        action="store_true",
+        help="keep a result beyond these limits; exit code 4",
     )
     group.add_argument(
         "--keep", default="", metavar="NODE,...", help="ONNX nodes to keep on the host"

@@ -92,23 +92,35 @@ def _keep_rows(options: argparse.Namespace, name: str, rows: list[dict[str, Any]
 
 
 def require_limits(options: argparse.Namespace, compiled: Compiled) -> None:
-    """Raise `CheckFailedError` if no attempt was good enough; with --force the best one is kept."""
+    """Raise `CheckFailedError` if the best attempt misses a limit, unless --keep-going keeps it."""
     from mapper.errors import CheckFailedError
 
     found = compiled.verified
-    if found is None or found.reached:
+    if found is None or not compiled.missed or options.keep_going:
         return
-    score = found.attempts[found.number].score
-    signal = "no error" if score.signal is None else f"{score.signal:.1f} dB"
-    text = (
-        f"{options.model}: {signal} and {score.loss:.1f} points lost is the best of "
-        f"{len(found.attempts)} attempts"
+    many = len(found.attempts)
+    raise CheckFailedError(
+        f"{options.model}: {_missed(compiled)} (the best of {many} "
+        f"attempt{'s' * (many != 1)}); change --min-signal or --max-loss, or keep the result with "
+        "--keep-going"
     )
-    if not options.force:
-        raise CheckFailedError(
-            f"{text}; allow more with --max-loss and --min-signal, or keep it with --force"
-        )
-    terminal.say(options, f"note: {text}; kept with --force")
+
+
+def limits_code(options: argparse.Namespace, compiled: Compiled) -> int:
+    """Return the exit code of a written result; report limits that it misses on stderr."""
+    from mapper.errors import BEYOND_LIMITS
+
+    if not compiled.missed:
+        return 0
+    terminal.complain(
+        f"mapper compile: {options.model}: {_missed(compiled)}; {options.output} is kept with "
+        "--keep-going"
+    )
+    return BEYOND_LIMITS
+
+
+def _missed(compiled: Compiled) -> str:
+    return " and ".join(compiled.missed)
 
 
 def judge_table(found: Judgement) -> Table:
@@ -171,5 +183,7 @@ def result_tables(
         score = compiled.verified.attempts[compiled.verified.number].score
         found = "no error" if score.signal is None else f"{score.signal:.1f} dB"
         rows["signal over error"] = found
+    if compiled.missed:
+        rows["beyond its limits"] = "; ".join(compiled.missed)
     rows["compared in ONNX Runtime"] = _judged(judge)
     return [facts(f"{options.model.name} on {options.chip}", rows)]

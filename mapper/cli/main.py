@@ -58,8 +58,9 @@ examples:
   mapper verify result
 
 exit codes: 0 done, 1 bad input or failed check, 2 usage, 3 the network does
-not fit the chip, 130 interrupted. `mapper COMMAND --help` explains a command,
-`mapper docs` lists what there is to read.
+not fit the chip, 4 a result beyond its limits was kept, 130 interrupted.
+`mapper COMMAND --help` explains a command, `mapper docs` lists what there is
+to read.
 """
 
 

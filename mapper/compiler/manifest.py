@@ -240,6 +240,7 @@ def manifest_of(compiled: Compiled, target: Target) -> dict[str, Any]:
         "layers": _layers(compiled),
         "input": _value(next(iter(compiled.graph.inputs.items()))),
         "outputs": list(compiled.graph.outputs),
+        **({"limits_missed": compiled.missed} if compiled.missed else {}),
     }
 
 

@@ -37,7 +37,6 @@ from mapper.compiler.quantise.exact import ExactLayers
 from mapper.compiler.quantise.losses import LayerLoss, layer_losses
 from mapper.compiler.quantise.ranges_file import RangesFile
 from mapper.compiler.quantise.rest import is_in_part
-from mapper.compiler.quantise.score import Limits
 from mapper.compiler.quantise.verify import Verified, verified
 from mapper.compiler.requirements import require_core
 from mapper.compiler.schedule.packing import Packing, packing_cost
@@ -58,6 +57,7 @@ class Compiled:
     host_weights : words that the host keeps, shape (words, rows, columns)
     results : where the host keeps what several cores send it; ports : the nodes of its ports
     verified : how near it is to the model, and what was tried; None if it was quantised already
+    missed : limits of the verification that it is beyond, with its values
     notes : of the log, what changes numbers or where they are computed
     losses : of each layer over the calibration samples; graphs : by stage
     """
@@ -75,6 +75,7 @@ class Compiled:
     graphs: dict[str, Graph]
     log: list[str]
     notes: list[str]
+    missed: list[str]
 
     @property
     def macros(self) -> list[Macro]:
@@ -163,6 +164,7 @@ def _compiled(
         graphs,
         log + notes,
         list(dict.fromkeys(notes)),
+        [] if found is None else found.missed(settings.limits),
     )
 
 
@@ -205,7 +207,7 @@ def _quantised(
 
     found = verified(
         source_of, calibration, settings.wish(shape.multiplier == "dual"),
-        Limits(settings.max_loss, settings.min_signal), beside,
+        settings.limits, beside,
     )  # fmt: skip
     best, losses = found.best, []
     notes += best.notes + left_out(found, calibration, settings)

@@ -42,6 +42,7 @@ def report_of(compiled: Compiled, model: str, target: Target, command: list[str]
         "command": command,
         "settings": target.settings.as_json(),
         **_verification(compiled.verified),
+        "limits_missed": compiled.missed,
         "losses": [one._asdict() for one in compiled.losses],
         "cycles": busiest.timeline.cycles,
         "busy": busy_shares(busiest.timeline),

@@ -12,6 +12,7 @@ from mapper.compiler.memory.weights import Rule
 from mapper.compiler.passes.base import FewChannels
 from mapper.compiler.quantise.methods import Method
 from mapper.compiler.quantise.parameters import Precision
+from mapper.compiler.quantise.score import Limits
 from mapper.compiler.quantise.verify import MOST_WIDE, Wish
 from mapper.errors import UsageError
 
@@ -90,6 +91,11 @@ class CompileSettings:
         if self.first_tile is not None and min(self.first_tile) < 1:
             sizes = "x".join(map(str, self.first_tile))
             raise UsageError(f"--first-tile is {sizes}; give columns and rows of at least 1")
+
+    @property
+    def limits(self) -> Limits:
+        """What the verification asks for."""
+        return Limits(self.max_loss, self.min_signal)
 
     def wish(self, dual: bool = False) -> Wish:
         """What the verification loop begins with; dual : whether cores have 16 bits."""

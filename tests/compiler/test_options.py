@@ -44,7 +44,8 @@ NEUTRAL: dict[str, list[dict[str, object]]] = {
 }
 """Settings beside the defaults that change cycles or memory alone."""
 ELSEWHERE = {
-    "--output", "--force", "--chip", "--npu", "--emit", "--keep-graphs", "--json", "--quiet",
+    "--output", "--force", "--keep-going", "--chip", "--npu", "--emit", "--keep-graphs", "--json",
+    "--quiet",
     "--verbose", "--debug", "--help", "--compare", "--ablate", "--explain", "--explain-only",
 }  # fmt: skip
 """What is compiled for, written and said."""

@@ -60,8 +60,16 @@ class Score(NamedTuple):
     whole: float | None = None
 
     def reaches(self, limits: Limits) -> bool:
-        enough = self.signal is None or self.signal >= limits.signal
-        return self.loss <= limits.loss and enough
+        return not self.missed(limits)
+
+    def missed(self, limits: Limits) -> list[str]:
+        """Name each limit that is missed, with the value found."""
+        found = []
+        if self.signal is not None and self.signal < limits.signal:
+            found.append(f"SQNR {self.signal:.1f} dB, limit {limits.signal:g} dB or more")
+        if self.loss > limits.loss:
+            found.append(f"{self.loss:.1f} points lost, limit {limits.loss:g} or fewer")
+        return found
 
     def rank(self, limits: Limits) -> tuple[float, float]:
         """Larger is better: losses within the limit are alike, then the signal decides."""

@@ -67,6 +67,10 @@ class Verified(NamedTuple):
     reached: bool
     frames: int = 0
 
+    def missed(self, limits: Limits) -> list[str]:
+        """Name the limits that the best attempt misses, with its values; none without attempts."""
+        return self.attempts[self.number].score.missed(limits) if self.attempts else []
+
 
 @dataclass(frozen=True, slots=True)
 class Wish:

@@ -257,6 +257,7 @@ class CompiledReport(Struct):
     timelines: list[Timeline]
     log: list[str]
     seconds: dict[str, Amount]
+    limits_missed: list[str] | UnsetType = UNSET
     judge: Judge | UnsetType = UNSET
     simulation: Simulation | UnsetType = UNSET
     ablation: list[dict[str, Any]] | UnsetType = UNSET

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from mapper.errors import BEYOND_LIMITS
 from tests.compiler.codegen.test_cdriver import CC, compiled
 from tests.mapper.conftest import Run, tree
 from tests.storage.formats.onnx_models import onnx
@@ -141,17 +143,59 @@ def test_compare(model: Path, run: Run) -> None:
     assert not Path("out").exists()
 
 
+BEYOND = ("--chip", "1x1", "--calibrate", "samples.npz", "--min-signal", "200")
+
+
 @pytest.mark.heavy
 @pytest.mark.sample(0.25)
 def test_limits_that_no_attempt_reaches(model: Path, run: Run) -> None:
-    options = ("--chip", "1x1", "--calibrate", "samples.npz", "--min-signal", "200")
-    found = run("compile", "small.onnx", *options)
+    found = run("compile", "small.onnx", *BEYOND)
     assert found.code == 1
-    assert "is the best of" in found.err
+    assert re.search(
+        r"SQNR [\d.]+ dB, limit 200 dB or more \(the best of \d+ attempts\)", found.err
+    )
     assert not Path("out").exists()
-    found = run("compile", "small.onnx", *options, "--force")
+
+
+@pytest.mark.heavy
+@pytest.mark.sample(0.25)
+def test_force_keeps_no_result_beyond_the_limits(out: Path, run: Run) -> None:
+    before = tree(out)
+    found = run("compile", "small.onnx", *BEYOND, "--force")
+    assert found.code == 1
+    assert "keep the result with --keep-going" in found.err
+    assert tree(out) == before
+
+
+@pytest.mark.heavy
+@pytest.mark.sample(0.25)
+def test_a_result_beyond_the_limits_is_marked(model: Path, run: Run) -> None:
+    """Exit code, stderr, summary, report, page and manifest."""
+    found = run("compile", "small.onnx", *BEYOND, "--keep-going")
+    assert found.code == BEYOND_LIMITS
+    assert "beyond its limits" in found.out
+    (line,) = [one for one in found.err.splitlines() if "limit" in one]
+    assert line.startswith("mapper compile: small.onnx: SQNR ")
+    assert line.endswith(" dB, limit 200 dB or more; out is kept with --keep-going")
+    report, manifest = (
+        json.loads(Path("out", name).read_text()) for name in ("report.json", "manifest.json")
+    )
+    (missed,) = report["limits_missed"]
+    assert missed in line
+    assert manifest["limits_missed"] == [missed]
+    assert missed in Path("out/report.html").read_text()
+    quiet = run("compile", "small.onnx", *BEYOND, "--keep-going", "--force", "-q")
+    assert (quiet.code, quiet.out, quiet.err.strip()) == (BEYOND_LIMITS, "", line)
+    assert run("simulate", "out", "--input", "samples.npz", "--check", "-q").code == 0
+
+
+@pytest.mark.heavy
+def test_a_result_within_the_limits_is_not_marked(out: Path, run: Run) -> None:
+    assert json.loads((out / "report.json").read_text())["limits_missed"] == []
+    assert "limits_missed" not in (out / "manifest.json").read_text()
+    assert "Beyond its limits" not in (out / "report.html").read_text()
+    found = run("compile", "small.onnx", *BEYOND[:4], "--keep-going", "-o", "again")
     assert found.code == 0
-    assert "kept with --force" in found.err
 
 
 BAD = [
