@@ -21,6 +21,7 @@ from mapper.compiler.manifest import CompiledFolder, as_damage, program_file
 from mapper.compiler.memory.layouts import in_planes
 from mapper.compiler.memory.planner import VECTORS_OF_ENTRY, blocks_of
 from mapper.compiler.partition.hostrun import Cores, Data, HostPlan, without_gaps
+from mapper.errors import MapperError
 
 Maps = dict[str, NDArray[np.int64]]
 Map = dict[str, Any]
@@ -265,7 +266,7 @@ def _simulate(
 
     rows = list(run_frames(machine.chip, range(len(samples)), work, threads))
     values = {
-        name: np.concatenate([np.atleast_1d(row[0][at]) for row in rows])
+        name: _frames_of(name, [np.atleast_1d(row[0][at]) for row in rows])
         for at, name in enumerate(outputs)
     }
     stored = {name: np.concatenate([row[1][name] for row in rows]) for name in rows[0][1]}
@@ -278,6 +279,18 @@ def _simulate(
         for at, layer in enumerate(machine.layers if check or on_frame else [])
     ]
     return Outcome(values, stored, found)
+
+
+def _frames_of(name: str, rows: list[Data]) -> Data:
+    """An output of the model for all frames, shape (frames, ...); it may have no batch axis."""
+    shapes = dict.fromkeys(row.shape for row in rows)
+    if len(shapes) > 1:
+        first, second, *_ = shapes
+        raise MapperError(
+            f"output {name!r}: makes shape {second} of one sample, {first} of another; export the "
+            "model without shapes that depend on data"
+        )
+    return np.concatenate([row if row.shape[0] == 1 else row[None] for row in rows])
 
 
 def _differences(machine: Machine, cores: FrameCores) -> list[int]:

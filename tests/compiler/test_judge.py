@@ -18,7 +18,7 @@ from mapper.compiler.judge.compare import Beside, StoredMap, Sums, order_of
 from mapper.compiler.judge.cut import CutModel
 from mapper.compiler.judge.folders import judged
 from mapper.compiler.manifest import read_folder
-from mapper.compiler.simulate import Machine
+from mapper.compiler.simulate import Machine, simulate
 from storage.formats.layers.onnxruns import model_of_node
 from tests.compiler.right_values import RANDOM, Case, compiled, node, pointwise, rounded
 from tests.storage.formats.onnx_models import helper, model, numpy_helper, onnx
@@ -232,6 +232,20 @@ def test_a_compilation_that_departs_is_refused(
     said = capsys.readouterr().err
     assert "layer 'a' (value 'a') departs from the model in ONNX Runtime: signal" in said
     assert not (tmp_path / "out").exists()
+
+
+def test_an_output_without_a_batch_axis(tmp_path: Path) -> None:
+    """RoiAlign has a row for each region: two here, of each frame."""
+    nodes = [node("Conv", "x w", "a"), node("RoiAlign", "a r b", "y", output_height=2)]
+    regions = np.array([[0, 0, 2, 2], [1, 1, 4, 3]], np.float32)
+    case = CASE._replace(nodes=nodes, constants={"w": W, "r": regions, "b": np.zeros(2, np.int64)})
+    assert compiled(case, tmp_path) == 0
+    folder = read_folder(tmp_path / "out")
+    made = simulate(folder, X, 1, check=False).values["y"]
+    assert made.shape == (8, 2, 8, 2, 1)
+    report = json.loads((tmp_path / "out" / "report.json").read_text())
+    found = judged(Machine(folder), folder.model, X, report)
+    assert (found.why, found.departure) == ("", None)
 
 
 def test_simulations_judge_all_samples(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -244,6 +244,8 @@ def affine(
 
 def normalisation(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Value | None:
     """BatchNormalization, by its running mean and variance."""
+    if node.flag("training_mode"):
+        raise MapperError("is in training mode; export the model for inference")
     data, *constants = inputs
     if not is_map(data) or not all(isinstance(value, np.ndarray) for value in constants[:4]):
         reader.why = "its parameters are not constant"

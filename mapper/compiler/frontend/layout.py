@@ -213,6 +213,9 @@ def _channel_order(data: View, perm: tuple[int, ...]) -> NDArray[np.int64] | Non
 def same(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Value | None:
     """Nodes that leave values as they are when a model only runs."""
     value: View = inputs[0]
+    training = inputs[2] if node.kind == "Dropout" and len(inputs) > 2 else None
+    if training is not None and (isinstance(training, View) or np.any(training)):
+        raise MapperError("is in training mode; export the model for inference")
     kind = reader.types.get(value.tensor.name, np.dtype(np.float32))
     if node.kind == "Cast" and (
         kind.kind != "f" or int(node.attributes.get("to", 1)) not in (1, 10, 11)

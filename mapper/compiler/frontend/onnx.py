@@ -25,6 +25,7 @@ from mapper.errors import MapperError
 from storage.errors import BadInputError
 from storage.formats.layers.onnxgraph import Model
 from storage.formats.layers.onnxgraph import Node as OnnxNode
+from storage.formats.layers.onnxruns import operator_text
 
 Value = NDArray[Any] | View
 Evaluator = Callable[[OnnxNode, list[Any]], list[NDArray[Any]]]
@@ -36,6 +37,11 @@ of the only one. None if the host is to compute it."""
 
 NAMES_CLASSES = frozenset({"ZipMap"})
 """Operators that only name classes for the user, and that nothing here computes: left out."""
+DRAWS = frozenset(
+    {"Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform",
+     "RandomUniformLike"}
+)  # fmt: skip
+"""Operators whose results differ from run to run."""
 OLDEST = 7  # opset
 ASKED = "it is kept on the host, as asked"
 TRANSPOSED = (0, 3, 1, 2)  # of a Transpose from channels last to channels first
@@ -193,6 +199,8 @@ class Reader:
         missing = [name for name in names if name and name not in self.values]
         if missing:
             raise MapperError(f"takes {missing[0]!r}, which nothing makes")
+        if node.kind in DRAWS:
+            raise MapperError("draws random numbers, which no two runs share; leave it out")
         inputs = [self.values[name] if name else None for name in names]
         if not any(isinstance(value, View) for value in inputs):
             if node.kind == "DequantizeLinear":
@@ -208,6 +216,9 @@ class Reader:
         if node.name in self.keep:
             self.why = self.keep[node.name]
         if node.kind not in self.of_integers:
+            if whole and not self.model.is_known(node):
+                text = operator_text(node.proto, self.opsets)
+                raise MapperError(f"no core computes it, and ONNX Runtime has no operator {text}")
             require_real(inputs)
         begun = len(self.graph.nodes)
         made_here = None if handler is None else handler(self, node, inputs)
@@ -284,12 +295,20 @@ class Reader:
         ]
         if found := self.model.inferred(node, given):
             return found
-        zeros = [
-            np.zeros(value.shape, kind) if isinstance(value, View) else value
-            for value, kind in zip(inputs, kinds, strict=True)
-        ]
-        with np.errstate(all="ignore"):  # only the shapes of the results count
-            return [(array.shape, array.dtype) for array in self._evaluate(node, zeros)]
+        made, other = (
+            self._evaluate(node, [
+                np.full(value.shape, number, kind) if isinstance(value, View) else value
+                for value, kind in zip(inputs, kinds, strict=True)
+            ])
+            for number in (0, 1)
+        )  # fmt: skip
+        for first, second in zip(made, other, strict=True):
+            if first.shape != second.shape:
+                raise MapperError(
+                    f"makes shape {first.shape} of zeros, {second.shape} of ones; export the "
+                    "model without shapes that depend on data"
+                )
+        return [(array.shape, array.dtype) for array in made]
 
     def _kinds(self, inputs: list[Any]) -> list[np.dtype[Any]]:
         """The types of numbers that a node takes; whatever cores make is real, and as wide as the

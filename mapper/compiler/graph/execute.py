@@ -73,18 +73,18 @@ def on_host(node: Node, inputs: list[Data]) -> list[Data]:
         try:
             rows.append(session.run(given))
         except BadInputError as error:
-            raise MapperError(f"{node.label}: {error}") from error
+            raise MapperError(f"{operator.label}: {error}") from error
     return [
-        np.concatenate([_stored(view, row[number], node) for row in rows])
+        np.concatenate([_stored(view, row[number], operator) for row in rows])
         for number, view in enumerate(operator.results)
     ]
 
 
-def _stored(view: View, array: Data, node: Node) -> Data:
+def _stored(view: View, array: Data, operator: Host) -> Data:
     """One frame of a tensor; real numbers are float32."""
     if array.size != math.prod(view.shape):
         raise MapperError(
-            f"{node.label}: makes shape {array.shape} of one sample, {view.shape} of another; "
+            f"{operator.label}: makes shape {array.shape} of one sample, {view.shape} of another; "
             "export the model without shapes that depend on data"
         )
     real = array.dtype.kind == "f"

@@ -273,6 +273,11 @@ class Host(Operator):
     opsets: tuple[tuple[str, int], ...] = ()
     kinds: tuple[np.dtype[Any], ...] = ()
 
+    @property
+    def label(self) -> str:
+        """How messages name the node of the model."""
+        return f"node {self.node.name!r} ({self.node.kind})"
+
     def kind(self, number: int) -> np.dtype[Any]:
         """The type of the numbers of an input."""
         return self.kinds[number] if self.kinds else np.dtype(np.float32)

@@ -55,13 +55,13 @@ class CutModel:
         self.quantised = {name for name in self.values if kinds[name] == "QuantizeLinear"}
         self.signed = {name for name in self.values if kinds[name] == "Sign"}
         (self.input,) = (one.name for one in proto.graph.input if one.name not in constants)
-        whole = _session(proto, self.values)
+        whole = _Session(proto, self.values)
         self._kind = input_type(model)
-        self.first = dict(zip(_names(whole), self._run(whole, sample, {}), strict=True))
+        self.first = self._run(whole, sample, {})
         _cut(proto, {name: self.first[name].dtype for name in self.values})
         self._proto, self._errors = proto, errors
         self.signs = (0, 1) if "Sign" in kinds.values() else (0,)
-        self._sessions = {(0.0, 0): _session(proto, self.values)}
+        self._sessions = {(0.0, 0): _Session(proto, self.values)}
 
     def run(
         self, sample: Array, given: Mapping[str, Array], nudge: float = 0.0, sign: int = 0
@@ -80,15 +80,16 @@ class CutModel:
                 _nudge(changed.graph, nudge, self._errors)
             if sign:
                 _zero_is_positive(changed.graph)
-            self._sessions[nudge, sign] = _session(changed, self.values)
+            self._sessions[nudge, sign] = _Session(changed, self.values)
         session = self._sessions[nudge, sign]
         feeds = {f"{name}{GIVEN}": array for name, array in given.items()}
-        names = {one.name for one in session.get_inputs()}
-        some = {name: array for name, array in feeds.items() if name in names}
-        return dict(zip(_names(session), self._run(session, sample, some), strict=True))
+        some = {name: array for name, array in feeds.items() if name in session.inputs}
+        return self._run(session, sample, some)
 
-    def _run(self, session: Any, sample: Array, feeds: Mapping[str, Array]) -> list[Array]:
-        return run_session(session, {self.input: sample.astype(self._kind), **feeds})
+    def _run(
+        self, session: _Session, sample: Array, feeds: Mapping[str, Array]
+    ) -> dict[str, Array]:
+        return session.run({self.input: sample.astype(self._kind), **feeds})
 
 
 def input_type(model: bytes) -> np.dtype[Any]:
@@ -180,17 +181,22 @@ def _rename(graph: Any, names: set[str]) -> None:
                 _rename(inner, names - names_made(inner.node))
 
 
-def _session(proto: Any, more: list[str]) -> Any:
-    """Of a model with more outputs."""
-    from onnx import helper
+class _Session:
+    """A model with more outputs, ready to run."""
 
-    whole = type(proto)()
-    whole.CopyFrom(proto)
-    known = {one.name for one in whole.graph.output}
-    extra = [name for name in dict.fromkeys(more) if name not in known]
-    whole.graph.output.extend(helper.make_empty_tensor_value_info(name) for name in extra)
-    return open_session(whole.SerializeToString())
+    def __init__(self, proto: Any, more: list[str]) -> None:
+        from onnx import helper
 
+        whole = type(proto)()
+        whole.CopyFrom(proto)
+        known = {one.name for one in whole.graph.output}
+        extra = [name for name in dict.fromkeys(more) if name not in known]
+        whole.graph.output.extend(helper.make_empty_tensor_value_info(name) for name in extra)
+        self._model = whole.SerializeToString()
+        self._session = open_session(self._model)
+        self.inputs = {one.name for one in self._session.get_inputs()}
 
-def _names(session: Any) -> list[str]:
-    return [one.name for one in session.get_outputs()]
+    def run(self, feeds: Mapping[str, Array]) -> dict[str, Array]:
+        """All outputs by name."""
+        names = [one.name for one in self._session.get_outputs()]
+        return dict(zip(names, run_session(self._session, feeds, self._model), strict=True))

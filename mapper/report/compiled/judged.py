@@ -28,7 +28,7 @@ def judged(report: dict[str, Any]) -> Judged | None:
     parts = [
         f"{counted(len(rows), 'map or output', 'maps and outputs')} of "
         f"{counted(found['frames'], 'frame')} compared with the model in ONNX Runtime",
-        f"{len(exact)} exact" + (f" but for {counted(ties, 'tie')}" if ties else ""),
+        f"{len(exact)} exact" + (f", {counted(ties, 'tie')}" if ties else ""),
     ]
     if len(exact) < len(rows):
         worst = min((row for row in rows if not _is_exact(row)), key=_quality)

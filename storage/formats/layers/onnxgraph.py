@@ -166,6 +166,10 @@ class Model:
         """Domain and version of each set of operators."""
         return [(str(opset.domain), int(opset.version)) for opset in self._opsets]
 
+    def is_known(self, node: Node) -> bool:
+        """Whether ONNX has the operator, in any version."""
+        return bool(self._onnx.defs.has(node.kind, node.proto.domain))
+
     def _type(self, given: Any) -> np.dtype[Any] | None:
         try:
             kind = np.dtype(

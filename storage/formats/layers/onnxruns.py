@@ -22,13 +22,36 @@ from storage.errors import BadInputError
 FATAL = 4  # severity of messages of ONNX Runtime: its errors are raised as well
 OLDEST_IR = 4  # of models whose constants are no inputs
 MOST_SAID = 160  # characters of a reason
-_NO_KERNEL = re.compile(r"implementation for (\w+)\((\d+)\)")
+STANDARD = "ai.onnx"  # domain of the operators of ONNX
+_NAMED = re.compile(
+    r"Name:'([^']*)'|Node \(([^)]*)\) Op|In Node, \(\"([^\"]*)\"|in node \(([^)]*)\)"
+)
+"""Where an error of ONNX Runtime names a node."""
 _OF_ITSELF = re.compile(
-    r"^\[ONNXRuntimeError\] : \d+ : \w+ : |Non-zero status code returned .*?Status Message: |"
-    r"/\S+:\d+ .*?\) |Node \(\S*\) Op \(\w+\) |\[\w+Error\] |"
-    r"\S.*? was (?:true|false)\. (?=\S)| ?Please fix either the inputs/outputs or the model\."
+    r"\[ONNXRuntimeError\] : \d+ : \w+ : |Non-zero status code returned .*?Status Message: |"
+    r"/\S+:\d+ .*?\) |\b\w+\.(?:cc|h|cpp):\d+ (?:\S+ )?|Node \(\S*\) Op \(\w+\) |\[\w+Error\] |"
+    r"\[with [^]]*\] |Exception during initialization: |This is an invalid model\. |"
+    r"In Node, \(.*?\) : \(.*?\) -> \(.*?\) ?, (?:Error )?|"
+    r"\S.*? was (?:true|false)\.(?: (?=\S)|$)| ?Please fix either the inputs/outputs or the model\."
 )
 """What ONNX Runtime says of itself in an error: codes, places in its sources, conditions."""
+_RAW = re.compile(r"::|\.cc\b|\w+Error\b|Exception|onnxruntime|0x[0-9a-f]+|\[with |[<>]|\w_\b")
+"""What is left of it in an error that no user can read."""
+_KINDS = (
+    (re.compile(r"implementation for \w+\(\d+\)|Could not find an implementation"),
+     "ONNX Runtime has no kernel for {} and these types"),
+    (re.compile(r"is not a registered function/op|No Op registered for"),
+     "ONNX Runtime has no operator {}"),
+    (re.compile(r"No opset import for domain"),
+     "the model imports no opset for {}"),
+    (re.compile(r"Type Error: Type '(?P<type>[^']*)' of input parameter"),
+     "{} does not take a {type} here"),
+    (re.compile(r"Type parameter \(\w+\) of Optype"),
+     "{} takes tensors of one type, and gets several"),
+    (re.compile(r"topologically sorted"),
+     "{} reads an outer value inside its subgraph; the host runs nodes alone"),
+)  # fmt: skip
+"""Errors that have words of ours."""
 
 Opsets = Sequence[tuple[str, int]]
 """Domain and version of each set of operators."""
@@ -76,24 +99,68 @@ def open_session(model: bytes) -> Any:
     try:
         return ort.InferenceSession(model, options, ["CPUExecutionProvider"])
     except Exception as error:  # its classes have no base of their own
-        raise BadInputError(_reason(error)) from error
+        raise SessionError(error, model) from error
 
 
-def run_session(session: Any, feeds: Mapping[str, NDArray[Any]]) -> list[NDArray[Any]]:
-    """All outputs; raises `BadInputError` if a node makes nothing of what it is given."""
+def run_session(
+    session: Any, feeds: Mapping[str, NDArray[Any]], model: bytes
+) -> list[NDArray[Any]]:
+    """All outputs; raises `BadInputError` if a node makes nothing of what it is given.
+
+    model : that the session runs, for messages
+    """
     try:
         return [np.asarray(made) for made in session.run(None, dict(feeds))]
     except Exception as error:
-        raise BadInputError(_reason(error)) from error
+        raise SessionError(error, model) from error
+
+
+class SessionError(BadInputError):
+    """ONNX Runtime does not run a model.
+
+    node : name of the node at fault, "" if it is not known
+    """
+
+    def __init__(self, error: Exception, model: bytes) -> None:
+        text = " ".join(str(error).split())
+        self.node, operator = _at_fault(text, model)
+        super().__init__(_reason(text, operator))
+
+
+def operator_text(proto: Any, opsets: Opsets) -> str:
+    """How messages name the operator of a node: with its domain and opset."""
+    domain = str(proto.domain) or STANDARD
+    versions = {name or STANDARD: version for name, version in opsets}
+    version = f"opset {versions[domain]}" if domain in versions else "no opset"
+    return f"{proto.op_type} (domain {domain}, {version})"
+
+
+def _at_fault(text: str, model: bytes) -> tuple[str, str]:
+    """Name and operator of the node that an error is about; "" and "the model" if unknown."""
+    from onnx import load_model_from_string
+
+    proto = load_model_from_string(model)
+    nodes = list(proto.graph.node)
+    if len(nodes) > 1:
+        names = {name for found in _NAMED.finditer(text) for name in found.groups() if name}
+        nodes = [node for node in nodes if node.name in names]
+    if not nodes:
+        return "", "the model"
+    opsets = [(one.domain, one.version) for one in proto.opset_import]
+    return str(nodes[0].name), operator_text(nodes[0], opsets)
 
 
 class NodeSession:
     """A node, ready to run; several threads may run it at once."""
 
     def __init__(self, model: bytes) -> None:
-        """model : of one node, serialised; raises `BadInputError` as `open_session`."""
+        """model : of one node, serialised; raises `BadInputError` as `open_session`, and for
+        results that are no tensors of numbers."""
+        self._model = model
         self._session = open_session(model)
         self._kinds = {one.name: numpy_type(one.type) for one in self._session.get_inputs()}
+        for one in self._session.get_outputs():
+            numpy_type(one.type)
 
     def run(self, given: Mapping[str, NDArray[Any]]) -> list[NDArray[Any]]:
         """The outputs for inputs by name, which become numbers of the types that it takes; raises
@@ -101,20 +168,37 @@ class NodeSession:
         feeds = {
             name: np.asarray(given[name], kind, order="C") for name, kind in self._kinds.items()
         }
-        return run_session(self._session, feeds)
+        return run_session(self._session, feeds, self._model)
 
 
 def numpy_type(name: str) -> np.dtype[Any]:
-    """Of a tensor, as ONNX Runtime calls it: `tensor(float)`."""
+    """Of a tensor, as ONNX Runtime calls it: `tensor(float)`; raises `BadInputError` if it is no
+    tensor, or numpy has no such numbers."""
+    if not name.startswith("tensor("):
+        word = name.partition("(")[0]
+        word = {"seq": "sequence", "optional": "value that may be missing"}.get(word, word)
+        raise BadInputError(f"takes or makes a {word}; only tensors are read")
     kind = name.removeprefix("tensor(").removesuffix(")")
     other = {"float": "float32", "double": "float64", "string": "object"}
-    return np.dtype(other.get(kind, kind))
+    try:
+        found = np.dtype(other.get(kind, kind))
+    except TypeError:
+        found = np.dtype(np.void)
+    if found.kind not in "biufO":
+        raise BadInputError(f"takes or makes {kind} numbers; export the model in float32")
+    return found
 
 
-def _reason(error: Exception) -> str:
-    """What ONNX Runtime finds wrong with a node."""
-    text = " ".join(str(error).split())
-    if found := _NO_KERNEL.search(text):
-        return f"ONNX Runtime has no kernel for {found[1]} of opset {found[2]} and these types"
-    said = _OF_ITSELF.sub("", text)
-    return said if len(said) <= MOST_SAID else f"{said[: MOST_SAID - 3]}..."
+def _reason(text: str, operator: str) -> str:
+    """What ONNX Runtime finds wrong with a node, in one sentence without its own terms."""
+    for pattern, said in _KINDS:
+        if found := pattern.search(text):
+            return said.format(operator, **found.groupdict())
+    said = _OF_ITSELF.sub("", text).strip().translate({ord("{"): "(", ord("}"): ")"})
+    if not said or _RAW.search(said):
+        return (
+            f"ONNX Runtime does not run {operator}: its attributes, or the types and shapes of its "
+            "inputs, do not go together"
+        )
+    said = said if len(said) <= MOST_SAID else f"{said[: MOST_SAID - 3]}..."
+    return f"ONNX Runtime does not run {operator}: {said}"

@@ -142,9 +142,5 @@ def test_sizes_that_depend_on_data_are_told(tmp_path: Path) -> None:
         helper.make_node("Cast", ["n"], ["y"], to=onnx.TensorProto.FLOAT),
     ]
     made = model(nodes, {}, {"x": (1, 4)})
-    graph = read(made, tmp_path)
-    (view,) = graph.inputs.values()
-    data = np.array([[1, 0, 1, 1]], np.float32)
-    with pytest.raises(MapperError, match=r"'places'.*depend on data"):
-        run_graph(graph, {view.tensor: view.stored(data)}, FLOATING,
-                  [one.tensor for one in graph.outputs.values()])  # fmt: skip
+    with pytest.raises(MapperError, match=r"'places' \(NonZero\): makes shape .*depend on data"):
+        read(made, tmp_path)

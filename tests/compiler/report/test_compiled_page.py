@@ -78,7 +78,7 @@ def test_the_line_about_onnx_runtime_names_the_worst_layer() -> None:
     assert found is not None
     assert found.line == (
         "5 maps and outputs of 1 frame compared with the model in ONNX Runtime; "
-        "2 exact but for 2 ties; worst: layer c, relu, 31.5 dB; 1 map left out."
+        "2 exact, 2 ties; worst: layer c, relu, 31.5 dB; 1 map left out."
     )
     assert found.rows is not None
     shown = [[cell.shown for cell in cells[2:4]] for _, cells in found.rows.rows]

@@ -43,7 +43,7 @@ FAULTS: list[tuple[Any, str]] = [
     (model([node("Relu", "v")]), "node 'n_y' (Relu): its input 'v' is of no node before it"),
     (
         model([node("Reshape", "x s")], {"s": np.array([7, -1])}),
-        "(Reshape): The input tensor cannot be reshaped",
+        "(domain ai.onnx, opset 17): The input tensor cannot be reshaped",
     ),
     (model([node("Add", "x s")], {"s": np.ones(7, np.float32)}), "node 'n_y' (Add): shape mism"),
     (model([node("Pad", "x s")], {"s": np.array([1, 2])}), "(Pad): pads are [1, 2]"),
@@ -66,7 +66,7 @@ FAULTS: list[tuple[Any, str]] = [
     (model([node("Two\nlines", "x")]), "(Two lines): this operator is not supported"),
     (
         model([node("MatMul", "w w")], {"w": weights(2, 3)}, {"x": (1,)}),
-        "(MatMul): Incompatible dimensions",
+        "(domain ai.onnx, opset 17): Incompatible dimensions",
     ),
     (model([node("Constant", "", value_float=1.0)], {}, {}), "no neurons"),
     (model([], {}, {"x": (1, 2**20, 2**20)}), "'x' of shape (1, 1048576, 1048576): beyond"),

@@ -1,0 +1,133 @@
+"""Models that ONNX Runtime lacks an operator for, or refuses: one line in plain words."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mapper.compiler.frontend.model import open_model
+from mapper.compiler.graph.execute import run_graph
+from mapper.compiler.graph.floating import FLOATING
+from mapper.errors import MapperError
+from tests.storage.formats.onnx_models import helper, node, numpy_helper, onnx
+
+RAW = re.compile(
+    r"ONNXRuntimeError|\w+Error\]|\.cc\b|/\w+/|Traceback|Exception|::|This is an invalid model|"
+    r"Fatal error|Status Message|\n"
+)
+X = (1, 3, 4, 4)
+
+
+def refusal(
+    nodes: Sequence[Any], folder: Path, constants: dict[str, Any] | None = None, opset: int = 17,
+    shape: Sequence[int] = X, kind: int = onnx.TensorProto.FLOAT, domain: str = "",
+) -> str:  # fmt: skip
+    """What is said of a model with the output y; it names the file and is one plain line."""
+    graph = helper.make_graph(
+        list(nodes), "refused", [helper.make_tensor_value_info("x", kind, shape)],
+        [helper.make_empty_tensor_value_info("y")],
+        [numpy_helper.from_array(np.asarray(v), k) for k, v in (constants or {}).items()],
+    )  # fmt: skip
+    opsets = [helper.make_opsetid("", opset)]
+    opsets += [helper.make_opsetid(domain, 1)] * bool(domain)
+    path = folder / "model.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=8), str(path))
+    with pytest.raises(MapperError) as error:
+        open_model(path).build(())
+    said = str(error.value)
+    assert said.startswith(f"{path}: ")
+    said = said.removeprefix(f"{path}: ")
+    assert not RAW.search(said), said
+    return said
+
+
+def branch(name: str) -> Any:
+    """A graph that reads the value a of the graph around it."""
+    result = helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, X)
+    return helper.make_graph([helper.make_node("Relu", ["a"], [name])], name, [], [result])
+
+
+RELU = node("Relu", "x", "a")
+CASES: list[tuple[str, list[Any], dict[str, Any], str]] = [
+    ("no kernel", [node("GlobalLpPool", "x")], {"opset": 22},
+     "(GlobalLpPool): ONNX Runtime has no kernel for GlobalLpPool (domain ai.onnx, opset 22)"),
+    ("no such operator", [node("Wibble", "x")], {},
+     "ONNX Runtime has no operator Wibble (domain ai.onnx, opset 17)"),
+    ("custom", [node("Wibble", "x", domain="com.acme")], {"domain": "com.acme"},
+     "ONNX Runtime has no operator Wibble (domain com.acme, opset 1)"),
+    ("no opset", [node("Wibble", "x", domain="com.acme")], {},
+     "the model imports no opset for Wibble (domain com.acme, no opset)"),
+    ("type", [node("GlobalLpPool", "x")], {"kind": onnx.TensorProto.INT32},
+     "GlobalLpPool (domain ai.onnx, opset 17) does not take a tensor(int32) here"),
+    ("attribute", [RELU, node("LRN", "a", size=-5)], {},
+     "ONNX Runtime does not run LRN (domain ai.onnx, opset 17): its attributes, or"),
+    ("shape", [RELU, node("Einsum", "a", equation="bchw->bhwq")], {},
+     "ONNX Runtime does not run Einsum (domain ai.onnx, opset 17): Equation output contains a"),
+    ("sequence", [node("SequenceConstruct", "x x", "s"), node("SequenceAt", "s i")],
+     {"constants": {"i": np.array(0)}}, "'n_s' (SequenceConstruct): takes or makes a sequence; "),
+    ("optional", [node("Optional", "x", "o"), node("OptionalGetElement", "o")], {},
+     "'n_o' (Optional): takes or makes a value that may be missing; only tensors are read"),
+    ("branches", [RELU, node("If", "c", then_branch=branch("t"), else_branch=branch("e"))],
+     {"constants": {"c": np.array(True)}},
+     "If (domain ai.onnx, opset 17) reads an outer value inside its subgraph"),
+    ("bfloat16", [node("Cast", "x", "c", to=onnx.TensorProto.BFLOAT16), node("Relu", "c")], {},
+     "'n_c' (Cast): takes or makes bfloat16 numbers; export the model in float32"),
+    ("float8", [node("Cast", "x", "c", to=onnx.TensorProto.FLOAT8E4M3FN), node("Relu", "c")],
+     {"opset": 19}, "'n_c' (Cast): takes or makes float8e4m3fn numbers; "),
+    ("random", [node("Bernoulli", "x")], {}, "'n_y' (Bernoulli): draws random numbers"),
+    ("training", [node("BatchNormalization", "x s s s s", training_mode=1)],
+     {"constants": {"s": np.ones(3, np.float32)}}, "is in training mode; export the model"),
+    ("dropout", [node("Dropout", "x r t")],
+     {"constants": {"r": np.float32(0.5), "t": np.array(True)}}, "is in training mode; export"),
+    ("sizes", [RELU, node("Cast", "a", "c", to=onnx.TensorProto.BOOL), node("Compress", "x c")],
+     {}, "makes shape (0,) of zeros, (48,) of ones; export the model without shapes that depend"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("nodes", "more", "says"), [one[1:] for one in CASES],
+                         ids=[one[0] for one in CASES])  # fmt: skip
+def test_refusals_are_plain(
+    tmp_path: Path, nodes: list[Any], more: dict[str, Any], says: str
+) -> None:
+    assert says in refusal(nodes, tmp_path, **more)
+
+
+def test_a_fault_that_shows_when_a_node_runs(tmp_path: Path) -> None:
+    """Kernels that check shapes late name the node, the operator and the reason."""
+    made = helper.make_graph(
+        [node("Relu", "x", "a"), node("GlobalLpPool", "a")], "late",
+        [helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, (1, 4))],
+        [helper.make_empty_tensor_value_info("y")],
+    )  # fmt: skip
+    path = tmp_path / "model.onnx"
+    opsets = [helper.make_opsetid("", 17)]
+    onnx.save(helper.make_model(made, opset_imports=opsets, ir_version=8), str(path))
+    graph = open_model(path).build(())
+    feeds = {
+        view.tensor: view.stored(np.ones((1, 4), np.float32)) for view in graph.inputs.values()
+    }
+    with pytest.raises(MapperError) as error:
+        run_graph(graph, feeds, FLOATING, [one.tensor for one in graph.outputs.values()])
+    assert str(error.value) == (
+        "node 'n_y' (GlobalLpPool): ONNX Runtime does not run GlobalLpPool (domain ai.onnx, "
+        "opset 17): Input dimension cannot be less than 3."
+    )
+
+
+@pytest.mark.parametrize("kind", ["iLayerNorm", "ITAMax", "iGELU"])
+def test_integer_operators_that_nobody_computes(tmp_path: Path, kind: str) -> None:
+    """Of networks of whole numbers: the reason is the operator, not its numbers."""
+    shift = node("RequantShift", "x m d", "q", div=4.0, n_levels_out=256, signed=1)
+    constants = {"m": np.ones(1, np.float32), "d": np.zeros(1, np.float32)}
+    said = refusal([shift, node(kind, "q")], tmp_path, constants)
+    assert said == (
+        f"node 'n_y' ({kind}): no core computes it, and ONNX Runtime has no operator {kind} "
+        "(domain ai.onnx, opset 17)"
+    )
+    said = refusal([shift, node("Softmax", "q")], tmp_path, constants)
+    assert "computes with stored integers; put DequantizeLinear before it" in said
