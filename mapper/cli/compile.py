@@ -35,6 +35,10 @@ MODEL is a network in floating point, or one that is quantised already. Its
 layers become integer programs for the matrix processors (NPUs) of the cores;
 what no core computes, such as Softmax, runs on the host.
 
+--input-shape fixes axes of the model's input whose size is open, e.g. rows
+and columns: x=1,3,224,224, or 1,3,224,224. A fixed batch is compiled as one
+sample if no node needs the whole batch.
+
 --calibrate gives the samples that the ranges of a floating-point model are
 measured with: .npz (x, or an array named as the input; y are labels), .npy,
 .csv (label, pixels) or a folder of images. DIR keeps the ranges as
@@ -98,7 +102,9 @@ def run(options: argparse.Namespace) -> int:
             compile_tables.require_limits(options, compiled)
             command = ["mapper", *options.arguments]
             seen = _seen(samples) if _seen(samples) is not None else _seen(test)
-            origin = Origin(options.model, form.to_json(), _count(samples), command, seen)
+            origin = Origin(
+                options.model, form.to_json(), _count(samples), command, seen, model.data
+            )
             dumps = Dumps(rows, options.keep_graphs, options.emit)
             report = write_compiled(work.folder, compiled, target, origin, dumps, clock)
     terminal.emit(options, report, compile_tables.result_tables(options, compiled, report["judge"]))
@@ -162,7 +168,7 @@ def _open(options: argparse.Namespace) -> Model:
     from mapper.compiler.frontend.model import open_model
     from mapper.errors import UsageError
 
-    model = open_model(options.model)
+    model = open_model(options.model, _shapes(options))
     if options.calibrate is not None:
         model = model.to_calibrate()
     elif model.build_in_part is not None:
@@ -179,6 +185,18 @@ def _open(options: argparse.Namespace) -> Model:
         terminal.say(options, "note: the model is quantised already, and keeps its numbers: no "
                             f"effect of {', '.join(given)}")  # fmt: skip
     return model
+
+
+def _shapes(options: argparse.Namespace) -> dict[str, tuple[int, ...]]:
+    """Sizes of inputs by name; raises `UsageError` if one is given twice."""
+    from mapper.errors import UsageError
+
+    found: dict[str, tuple[int, ...]] = {}
+    for name, sizes in options.input_shape:
+        if name in found or (found and "" in (name, *found)):
+            raise UsageError("--input-shape: gives an input twice; give each of them once")
+        found[name] = sizes
+    return found
 
 
 def _samples(

@@ -27,6 +27,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="replace DIR if it exists",
     )
+    parser.add_argument(
+        "--input-shape",
+        type=_input_shape,
+        action="append",
+        default=[],
+        metavar="[NAME=]SIZES",
+        help="sizes of the input's open axes, e.g. 1,3,224,224",
+    )
     chip = parser.add_argument_group("chip")
     chip.add_argument(
         "--chip", required=True, metavar="C", help="WIDTHxHEIGHT, a preset's name, or FILE.toml"
@@ -284,6 +292,17 @@ def _emitted(text: str) -> tuple[str, ...]:
         if name not in EMITTED:
             raise argparse.ArgumentTypeError(f"{name!r} is not known; give {', '.join(EMITTED)}")
     return names
+
+
+def _input_shape(text: str) -> tuple[str, tuple[int, ...]]:
+    """The name of an input, "" if it is left out, and the sizes of all of its axes."""
+    name, _, sizes = text.rpartition("=")
+    words = [word.strip() for word in sizes.split(",")]
+    if not all(word.isdecimal() and int(word) > 0 for word in words):
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not [NAME=]SIZES with sizes from 1, such as 1,3,224,224"
+        )
+    return name, tuple(int(word) for word in words)
 
 
 def _number(text: str) -> float:

@@ -54,7 +54,6 @@ from mapper.errors import MapperError, shown
 from mapper.version import version
 from storage.errors import BadInputError
 from storage.files import digest, read_input, write_file
-from storage.formats.layers.onnxgraph import whole_model
 
 MANIFEST, SCHEMA, SEAL = "manifest.json", 1, "sha256"
 MODEL = "model.onnx"
@@ -127,8 +126,15 @@ class Target(NamedTuple):
     settings: CompileSettings
 
 
+class SourceFile(NamedTuple):
+    """The file of a model, and the model that is compiled, serialised."""
+
+    path: Path
+    data: bytes
+
+
 def write_folder(
-    folder: Path, model: Path, target: Target, compiled: Compiled, form: dict[str, Any]
+    folder: Path, model: SourceFile, target: Target, compiled: Compiled, form: dict[str, Any]
 ) -> None:
     """Write a compiled model. form : how samples become the model's input."""
     graph, constants = graph_to_json(compiled.graph)
@@ -139,7 +145,7 @@ def write_folder(
         HOST_PLAN: _json({"steps": compiled.host}),
         GRAPH: _json(graph),
         CONSTANTS: _npz(constants),
-        MODEL: whole_model(model),
+        MODEL: model.data,
     }
     if compiled.ports:
         flits = flits_of(compiled.codes, target.shape, compiled.ports)
@@ -150,7 +156,7 @@ def write_folder(
     for name, data in files.items():
         write_file(folder / name, data)
     manifest = manifest_of(compiled, target) | {
-        "model": {"name": model.name, "sha256": digest(model)},
+        "model": {"name": model.path.name, "sha256": digest(model.path)},
         "samples": form,
         "files": {name: hashlib.sha256(data).hexdigest() for name, data in files.items()},
     }

@@ -15,6 +15,7 @@ from mapper.compiler.judge.folders import judge_compiled, require_right
 from mapper.compiler.manifest import (
     DRIVER,
     RANGES,
+    SourceFile,
     Target,
     read_folder,
     write_folder,
@@ -26,6 +27,7 @@ from mapper.compiler.quantise.ranges_file import write_ranges
 from mapper.compiler.report import Report, report_of, write_report
 from mapper.compiler.stages import Clock, stage
 from mapper.compiler.verify import verify_compiled
+from storage.formats.layers.onnxgraph import whole_model
 
 
 class Origin(NamedTuple):
@@ -35,6 +37,7 @@ class Origin(NamedTuple):
     calibrated : samples that ranges were measured with
     command : words of the command line
     samples : float32, shape (frames, ...), that the result is judged with; None takes random ones
+    data : the model, serialised, if its shapes are not those of the file
     """
 
     model: Path
@@ -42,6 +45,7 @@ class Origin(NamedTuple):
     calibrated: int
     command: list[str]
     samples: NDArray[np.float32] | None = None
+    data: bytes | None = None
 
 
 class Dumps(NamedTuple):
@@ -63,7 +67,8 @@ def write_compiled(
     numbers than the model in ONNX Runtime.
     """
     with stage("memory images"):
-        write_folder(folder, origin.model, target, compiled, origin.form)
+        data = origin.data or whole_model(origin.model)
+        write_folder(folder, SourceFile(origin.model, data), target, compiled, origin.form)
         if compiled.verified is not None:
             ranges = compiled.verified.best.ranges
             write_ranges(folder / RANGES, ranges, origin.model, origin.calibrated)

@@ -22,7 +22,7 @@ from tests.compiler.programs import SHAPE, Made, compiled, source_of
 NUMBERS = {
     "--bits", "--scheme", "--method", "--per", "--headroom", "--no-bias-correction",
     "--zero-point", "--rounding", "--keep", "--max-loss", "--min-signal", "--calibrate",
-    "--samples", "--verify", "--normalise", "--layout",
+    "--samples", "--verify", "--normalise", "--layout", "--input-shape",
     *(f"--no-{name}" for name in CHANGES_NUMBERS),
 }  # fmt: skip
 """What samples and maps are made of."""

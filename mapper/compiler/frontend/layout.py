@@ -176,6 +176,12 @@ def reshape(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Value | None:
     return data._replace(shape=made.shape)
 
 
+def sizes(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Value | None:
+    """Shape and Size: known before the model runs."""
+    (made,) = reader.model.evaluate(node, [np.zeros(inputs[0].shape, np.float32)])
+    return made
+
+
 def transpose(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Value | None:
     data = inputs[0]
     last = tuple(range(len(data.shape)))[::-1]

@@ -5,21 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Literal, NamedTuple
 
 from mapper.compiler.frontend.float import FLOAT
-from mapper.compiler.frontend.onnx import ASKED, Handler, Reader
+from mapper.compiler.frontend.onnx import ASKED, Handler, Reader, require_file
 from mapper.compiler.frontend.qonnx import EVALUATORS
 from mapper.compiler.frontend.qoperator import MOVING, QOPERATORS, VIEWS
 from mapper.compiler.frontend.qops import join
 from mapper.compiler.frontend.quantised import QUANTISED
 from mapper.compiler.frontend.requantshift import INTEGERS
+from mapper.compiler.frontend.shapes import Shapes, source_of
 from mapper.compiler.graph.graph import Graph, View
 from mapper.compiler.graph.node import Dequantise, Host, Node, Quantise
 from mapper.compiler.graph.tensor import Tensor
 from mapper.compiler.memory.regions import SHARES
 from mapper.compiler.quantise.exact import exact_tails
-from mapper.errors import MapperError
 from storage.formats.layers.onnxgraph import Node as OnnxNode
 
 HANDLERS: dict[str, Handler] = {**FLOAT, **QUANTISED, **QOPERATORS, **MOVING, **INTEGERS}
@@ -50,6 +51,7 @@ class Model(NamedTuple):
     build : its graph, with some ONNX nodes on the host, perhaps with the reason of each
     build_in_part : of a quantised model that leaves something in real numbers, the graph with it,
         for samples to give scales; None of others
+    data : the model, serialised, if its shapes are not those of the file
     parts : its nodes, in the order of the file
     """
 
@@ -61,6 +63,7 @@ class Model(NamedTuple):
     build: Callable[[Collection[str]], Graph]
     parts: list[Part] = []  # noqa: RUF012
     build_in_part: Callable[[Collection[str]], Graph] | None = None
+    data: bytes | None = None
 
     def to_calibrate(self) -> Model:
         """The same, with what a quantised model leaves in real numbers for the cores."""
@@ -69,15 +72,19 @@ class Model(NamedTuple):
         return self._replace(build=self.build_in_part, quantised=False)
 
 
-def open_model(path: Path) -> Model:
-    """An ONNX model; raises `MapperError` that names file and node."""
+def open_model(path: Path, shapes: Shapes = MappingProxyType({})) -> Model:
+    """An ONNX model; raises `MapperError` that names file and node.
 
+    shapes : sizes of the axes of an input, which fix its open axes
+    """
+    require_file(path)
+    source = source_of(path, shapes, HANDLERS)
     first: list[tuple[Reader, dict[str, str]]] = []  # taken by whoever builds the whole model first
 
     def read(keep: Collection[str]) -> tuple[Reader, dict[str, str]]:
         if first and not keep:
             return first.pop()
-        reader = Reader(path, HANDLERS, keep, EVALUATORS, OF_INTEGERS)
+        reader = Reader(path, HANDLERS, keep, EVALUATORS, OF_INTEGERS, source)
         reader.read()
         whys: dict[str, str] = {}
         join(reader.graph, whys)
@@ -86,15 +93,14 @@ def open_model(path: Path) -> Model:
     first.append(read(()))
     reader = first[0][0]
     graph = reader.graph
-    if len(graph.inputs) != 1:
-        names = ", ".join(map(repr, graph.inputs))
-        raise MapperError(f"{path}: has {len(graph.inputs)} inputs ({names}); one is taken")
     ((name, view),) = graph.inputs.items()
     quantised = any(tensor.type != "float32" and tensor.value is None for tensor in graph.tensors())
     build = _on_cores_or_host(read) if quantised else _with_exact_tails(read)
     rest = any(not isinstance(node.operator, Dequantise) for node in _real(graph))
     in_part = _with_the_rest(read) if quantised and rest else None
-    return Model(path, name, view, reader.opsets, quantised, build, _parts(reader), in_part)
+    return Model(
+        path, name, view, reader.opsets, quantised, build, _parts(reader), in_part, source.data
+    )
 
 
 def built(model: Model, kept: Collection[str], fold: bool = True) -> Graph:

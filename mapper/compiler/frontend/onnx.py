@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +27,19 @@ from storage.formats.layers.onnxgraph import Model
 from storage.formats.layers.onnxgraph import Node as OnnxNode
 from storage.formats.layers.onnxruns import operator_text
 
+
+class Source(NamedTuple):
+    """A model to read.
+
+    data : serialised, if it is not as its file has it
+    notes : what was changed
+    """
+
+    data: bytes | None = None
+    notes: Sequence[str] = ()
+
+
+AS_IT_IS = Source()
 Value = NDArray[Any] | View
 Evaluator = Callable[[OnnxNode, list[Any]], list[NDArray[Any]]]
 """What a node makes of constants."""
@@ -53,18 +66,17 @@ class Reader:
     def __init__(
         self, path: Path, handlers: dict[str, Handler], keep: Collection[str] = (),
         evaluators: Mapping[str, Evaluator] = MappingProxyType({}),
-        of_integers: Collection[str] = (),
+        of_integers: Collection[str] = (), source: Source = AS_IT_IS,
     ) -> None:  # fmt: skip
         """keep : names of nodes that are to stay on the host, perhaps with the reason of each
         of_integers : operators that take stored integers as they are; others want real numbers
-
+        source : the model, if it was changed since it was read from the file
 
         Raises `MapperError` that names the file if it is no model, or a node that it has not.
         """
-        if not path.is_file():
-            raise MapperError(f"{path}: is no file; name an ONNX model")
+        require_file(path)
         try:
-            self.model = Model(path)
+            self.model = Model(path, source.data)
         except BadInputError as error:
             raise MapperError(
                 str(error) if str(path) in str(error) else f"{path}: {error}"
@@ -82,6 +94,7 @@ class Reader:
             )
         self.of_integers = of_integers
         self.graph = Graph()
+        self.graph.notes += source.notes
         self.values: dict[str, Value] = dict(self.model.constants)
         self.unread: set[str] = set()  # what nodes that are left out would make
         self.why = ""
@@ -355,6 +368,12 @@ def require_real(inputs: Sequence[Any]) -> None:
             "computes with stored integers; put DequantizeLinear before it, and QuantizeLinear "
             "behind"
         )
+
+
+def require_file(path: Path) -> None:
+    """Raise `MapperError` if there is no such file."""
+    if not path.is_file():
+        raise MapperError(f"{path}: is no file; name an ONNX model")
 
 
 def is_map(value: Any) -> bool:

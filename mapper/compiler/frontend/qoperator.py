@@ -278,5 +278,15 @@ QOPERATORS: dict[str, Handler] = {
     "Cast": cast,
 }
 VIEWS = frozenset(
-    {"Flatten", "Reshape", "Squeeze", "Unsqueeze", "Transpose", "Identity", "Dropout"}
+    {
+        "Flatten",
+        "Reshape",
+        "Squeeze",
+        "Unsqueeze",
+        "Transpose",
+        "Identity",
+        "Dropout",
+        "Shape",
+        "Size",
+    }
 )

@@ -127,13 +127,19 @@ class Model:
     uses : number of nodes and outputs that take a value
     """
 
-    def __init__(self, path: Path) -> None:
-        """Raises `BadInputError` if the file is damaged, or no model of a neural network."""
+    def __init__(self, path: Path, data: bytes | None = None) -> None:
+        """data : the model, serialised, in place of the file
+
+        Raises `BadInputError` if the file is damaged, or no model of a neural network.
+        """
         self._onnx = library(path)
         decoding = import_module("google.protobuf.message").DecodeError
         checking = import_module("onnx.checker").ValidationError
         try:
-            model = self._onnx.load(str(path))
+            if data is None:
+                model = self._onnx.load(str(path))
+            else:
+                model = self._onnx.load_model_from_string(data)
             graph = model.graph
             self.constants: dict[str, NDArray[Any]] = {
                 tensor.name: self._onnx.numpy_helper.to_array(tensor)

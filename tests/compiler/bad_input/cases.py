@@ -136,10 +136,11 @@ case("future IR", "IR version 99", damage=lambda it: setattr(it, "ir_version", 9
 case("no nodes", "no output depends on an input",
      damage=lambda it: (it.nodes.clear(), setattr(it, "outputs", ["w"])))  # fmt: skip
 case("two inputs", "has 2 inputs ('x', 'z')", damage=put("inputs", z=[1, 3]))
-case("open axis", "input 'x': axis 2 has a dynamic size",
+case("open axis", "good.onnx: input 'x': axis 2 has a dynamic size", "--input-shape x=1,",
      damage=put("inputs", x=[1, CHANNELS, "rows", SIZE]))  # fmt: skip
-case("batch of 8", "good.onnx: input 'x' has a batch of 8", "export the model for one sample",
-     damage=put("inputs", x=[8, CHANNELS, SIZE, SIZE]))  # fmt: skip
+case("shape of another model", "good.onnx: --input-shape x=1,1,2,2: axis 1 of input 'x' has",
+     options=("--chip", "1x1", "--calibrate", "samples.npz", "--input-shape",
+              "1,1,2,2"))  # fmt: skip
 case(
     "five axes",
     "good.onnx: input 'x' has 5 axes",

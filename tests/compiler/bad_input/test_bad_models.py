@@ -91,6 +91,10 @@ def open_batch(it: Good) -> None:
     it.inputs["x"] = ["n", *it.inputs["x"][1:]]
 
 
+def fixed_batch(it: Good) -> None:
+    it.inputs["x"] = [8, *it.inputs["x"][1:]]
+
+
 def without_names(it: Good) -> None:
     for one in it.nodes:
         one.name = ""
@@ -129,7 +133,8 @@ def strange_names(it: Good) -> None:
 
 ODD = [
     (lowest_pad, (0, 1)), (one_pixel, (0,)), (one_element_wise_node, (0, 1)), (one_sum, (0,)),
-    (many_inputs, (0, 3)), (open_batch, (0,)), (without_names, (0,)), (constant_channel, (0,)),
+    (many_inputs, (0, 3)), (open_batch, (0,)), (fixed_batch, (0,)), (without_names, (0,)),
+    (constant_channel, (0,)),
     (all_the_same, (0,)), (one_sample, (0,)), (large_numbers, (0, 1)), (small_numbers, (0, 1)),
     (identities, (0,)), (strange_names, (0,)), (many_weights, (0, 3)),
 ]  # fmt: skip
