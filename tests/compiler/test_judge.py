@@ -118,6 +118,23 @@ def test_only_what_is_halfway_is_a_tie(taken: float, whole: int, tied: bool, aga
     assert (row.ties, row.differences) == ((4, 0) if tied else (0, 4))
 
 
+def test_steps_below_the_error_of_float32_are_ties() -> None:
+    """Of a scale of 3e-40 what is next to 0 may be at either end, what is not may not."""
+    one = StoredMap("a", (), 3.41e-40, -28, 8)
+    taken = np.array([8.0, 1e-7, -1e-7, 0.25])
+    value = np.array([255, 255, 0, 255], np.uint8)
+    for stored_, differences, ties in (
+        ([127, 127, -128, 127], 0, 0),
+        ([127, -28, -28, 127], 0, 2),
+        ([127, 127, -128, -28], 1, 0),
+        ([-128, 127, -128, 127], 1, 0),
+    ):
+        sums = Sums(one, None, known=False)
+        sums.add(np.array(stored_), value, (taken, one.scale))
+        found = sums.beside()
+        assert (found.differences, found.ties) == (differences, ties)
+
+
 def test_a_signal_below_what_was_predicted_departs() -> None:
     exact = RANDOM.normal(size=(1, 3, 4, 5))
     whole = np.rint(exact / 0.03).astype(np.int64)  # some 41 dB

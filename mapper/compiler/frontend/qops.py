@@ -14,6 +14,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from mapper.compiler.frontend.constants import (
+    note_constant,
+    sum_factors,
+    without_products,
+)
 from mapper.compiler.frontend.ends import settle_host, settle_inputs
 from mapper.compiler.frontend.stored import Stored
 from mapper.compiler.graph.graph import Graph
@@ -40,10 +45,9 @@ from mapper.compiler.integer.formulas import (
     Multiplier,
     Requantisation,
     Rounding,
-    add_factors,
     folded_bias,
     half_away,
-    multiplier,
+    saturating_multiplier,
 )
 from mapper.compiler.quantise.layers import ACCUMULATOR, required_shift
 from mapper.compiler.quantise.operators import bounds_of, mean_nodes, requantised, slope_of
@@ -94,9 +98,24 @@ def join(graph: Graph, whys: dict[str, str]) -> None:
         if isinstance(made, str):
             whys.update(dict.fromkeys(node.sources, made))
         else:
+            _note_constant(graph, place)
             _put(graph, place, made)
     settle_host(graph)
     settle_inputs(graph)
+
+
+def _note_constant(graph: Graph, place: Place) -> None:
+    """Note that a layer is constant because of its scales."""
+    if place.how is not None or place.result.type == "int32":
+        return
+    scales: list[tuple[Tensor, Any]]
+    if isinstance(place.node.operator, Conv | Dense):
+        weights = place.node.inputs[1]
+        scales = [(place.data[0], place.data[0].scale), (weights, graph.quantised[weights].scale)]
+    else:
+        largest = max(place.data, key=lambda one: one.scale)
+        scales = [(largest, largest.scale)]
+    note_constant(graph, place.node.sources[0], scales, place.result)
 
 
 def _maker(graph: Graph, tensor: Tensor, kind: type) -> Node | None:
@@ -116,6 +135,7 @@ def _drop_pairs(graph: Graph) -> None:
             graph.remove(node, data)
         else:
             made = requantised(data, result, (result.low, result.high), node.sources)
+            note_constant(graph, node.sources[0], [(data, data.scale)], result)
             graph.nodes[graph.nodes.index(node)] = made
     _drop_unused(graph)
 
@@ -219,6 +239,8 @@ def _conv(graph: Graph, place: Place) -> Made:
         return weights
     values, scales = weights
     unit = np.float32(data.scale) * scales
+    real = np.zeros(1) if len(node.inputs) < 3 else np.asarray(node.inputs[2].value, np.float64)
+    values, unit = without_products(values, unit, real, result)
     bias = stored_bias(graph, node, unit)
     whole = folded_bias(bias, values, data.zero_point)
     shift = required_shift(values, whole, bits, label)
@@ -233,14 +255,17 @@ def _conv(graph: Graph, place: Place) -> Made:
         if place.activation is not None:
             return "an activation stands before RequantShift"
         return [conv, Node(Requantise(place.how), [sums], [result], _behind(graph, place))]
-    factor = unit / np.float32(result.scale)
+    with np.errstate(over="ignore"):
+        factor = unit / np.float32(result.scale)
     slope = slope_of(place.activation)
     if result.type == "int32":
         return _sums(place, conv, factor)
     how = Requantisation(
-        multiplier(factor * np.float32(2.0**shift), label), result.zero_point, *place.bounds,
-        ROUNDING, shift,
-        negative=None if slope is None else multiplier(factor * slope * 2.0**shift, label),
+        saturating_multiplier(factor * np.float32(2.0**shift), label), result.zero_point,
+        *place.bounds, ROUNDING, shift,
+        negative=None
+        if slope is None
+        else saturating_multiplier(factor * slope * 2.0**shift, label),
     )  # fmt: skip
     return [conv, Node(Requantise(how), [sums], [result], place.sources)]
 
@@ -307,9 +332,7 @@ def _add(graph: Graph, place: Place) -> Made:
     if slope_of(place.activation) is not None:
         return "a leaky activation follows it"
     result, label = place.result, place.node.label
-    factors = add_factors(
-        (a.scale, a.zero_point), (b.scale, b.zero_point), result.scale, result.bits, label
-    )
+    factors = sum_factors(a, b, result, label)
     made = Add(factors, *place.bounds, ROUNDING)
     return [Node(made, [a, b], [result], place.sources)]
 
@@ -375,7 +398,9 @@ def _activation(_: Graph, place: Place) -> Made:
     bias = np.full(channels, -data.zero_point)
     sums = Tensor(f"{result.name}.sums", data.shape, "int32")
     factor = np.float32(data.scale) / np.float32(result.scale)
-    both: list[Multiplier] = [multiplier(one, place.node.label) for one in (factor, factor * slope)]
+    both: list[Multiplier] = [
+        saturating_multiplier(one, place.node.label) for one in (factor, factor * slope)
+    ]
     how = Requantisation(both[0], result.zero_point, *bounds, ROUNDING, negative=both[1])
     name = place.node.sources[0]
     constants = [

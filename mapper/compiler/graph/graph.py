@@ -78,6 +78,7 @@ class Graph:
     inputs, outputs : by the names of the model's
     left_out : names of nodes that only name results for the user
     notes : what was taken for granted, for the user
+    constant_scales : tensors whose scales make layers constant, each of which has a note
     folded : kinds of nodes of constants that were worked out, and bytes of their results, by name
     quantised : constants that the model stores as integers, by the tensor of their real numbers
     """
@@ -88,6 +89,7 @@ class Graph:
         self.outputs: dict[str, View] = {}
         self.left_out: list[str] = []
         self.notes: list[str] = []
+        self.constant_scales: set[Tensor] = set()
         self.folded: dict[str, tuple[str, int]] = {}
         self.quantised: dict[Tensor, Any] = {}
 

@@ -21,6 +21,8 @@ ROUNDINGS: tuple[Rounding, ...] = ("away", "up", "even", "floor")
 """By the number that a parameter record gives them."""
 MANTISSA = 24  # bits of a multiplier, which float32 has, too
 MOST_SHIFT = 63
+LEAST_FACTOR = 2.0 ** (MANTISSA - 1 - MOST_SHIFT)  # of multipliers
+MOST_FACTOR = 2.0**MANTISSA - 1
 AT_ONCE = 1 << 16  # numbers that stay in caches while one step follows another
 
 
@@ -99,6 +101,19 @@ def multiplier(factor: ArrayLike, where: str) -> Multiplier:
     return Multiplier(m0, n)
 
 
+def saturating_multiplier(factor: ArrayLike, where: str) -> Multiplier:
+    """A factor as `multiplier`; one that needs other shifts becomes 0, or the largest.
+
+    Stored results are the same: sums of less than 2^39 are rounded to 0, or are clipped.
+    """
+    with np.errstate(over="ignore"):
+        single = np.asarray(factor, np.float32)
+    size = np.abs(single)
+    kept = np.where(size < LEAST_FACTOR, np.float32(0), single)
+    largest = np.copysign(np.float32(MOST_FACTOR), single)
+    return multiplier(np.where(size > MOST_FACTOR, largest, kept), where)
+
+
 def requantise(sums: ArrayLike, how: Requantisation) -> Int64:
     """Sums, shape (..., channels), as stored integers of the same shape."""
     sums = np.asarray(sums, np.int64)
@@ -130,7 +145,8 @@ def _requantised(sums: Int64, how: Requantisation) -> Int64:
 
 def quantise(values: ArrayLike, scale: float, zero_point: int, bits: int) -> Int64:
     """Real values as stored integers, as QuantizeLinear makes them: float32, halves to even."""
-    steps = np.rint(np.asarray(values, np.float32) / np.float32(scale))
+    with np.errstate(over="ignore"):  # of tiny scales, which clip all values but 0
+        steps = np.rint(np.asarray(values, np.float32) / np.float32(scale))
     # before it is a whole number it is clipped, for infinite values
     low, high = -(1 << (bits - 1)), (1 << (bits - 1)) - 1
     return np.clip(steps, low - zero_point, high - zero_point).astype(np.int64) + zero_point

@@ -18,6 +18,8 @@ from mapper.compiler.judge.plain import names_made, plain_model
 from storage.formats.layers.onnxruns import open_session, run_session
 
 Array = NDArray[Any]
+ROUNDED = 2.0**-20
+"""Of the largest number before it is quantised: the error of sums in float32."""
 SIGN_STEP = 2.0**-10
 """Of the largest number before a sign, what counts as a step: sums in float32 have an error."""
 GIVEN = ".of the cores"  # ends the names of values that are given in place of the model's own
@@ -119,26 +121,34 @@ def _nudge(graph: Any, share: float, errors: Mapping[str, float]) -> None:
 
     constants = {one.name: numpy_helper.to_array(one) for one in graph.initializer}
     nodes = []
+
+    def nudged(node: Any, step: float, part: float) -> None:
+        """Add a step, or a part of the largest number if that is more."""
+        given, name = node.input[0], node.output[0]
+        size, large, error, most, addend, moved = (f"{name}.nudge.{at}" for at in range(6))
+        values = {"part": part, "step": step, "side": math.copysign(1, share)}
+        for one, value in values.items():
+            constant = np.full((), value, np.float32)
+            graph.initializer.append(numpy_helper.from_array(constant, f"{name}.{one}"))
+        nodes.extend(
+            [
+                helper.make_node("Abs", [given], [size]),
+                helper.make_node("ReduceMax", [size], [large], keepdims=0),
+                helper.make_node("Mul", [large, f"{name}.part"], [error]),
+                helper.make_node("Max", [error, f"{name}.step"], [most]),
+                helper.make_node("Mul", [most, f"{name}.side"], [addend]),
+                helper.make_node("Add", [given, addend], [moved]),
+            ]
+        )
+        node.input[0] = moved
+
     for node in graph.node:
         scale = constants.get(node.input[1]) if node.op_type == "QuantizeLinear" else None
-        addend, moved = f"{node.output[0]}.nudge", f"{node.output[0]}.nudged"
         if scale is not None and scale.size == 1 and node.input[0] not in constants:
-            step = np.full((), scale.reshape(()) * share, scale.dtype)
+            nudged(node, abs(share) * float(scale.reshape(())), ROUNDED)
         elif node.op_type == "Sign":
-            size, large, factor = (f"{addend}.{at}" for at in range(3))
-            nodes += [
-                helper.make_node("Abs", [node.input[0]], [size]),
-                helper.make_node("ReduceMax", [size], [large], keepdims=0),
-                helper.make_node("Mul", [large, factor], [addend]),
-            ]
-            least = max(abs(share) * SIGN_STEP, errors.get(node.input[0], 0.0))
-            addend, step = factor, np.full((), math.copysign(least, share), np.float32)
-        else:
-            nodes.append(node)
-            continue
-        graph.initializer.append(numpy_helper.from_array(step, addend))
-        nodes.append(helper.make_node("Add", [node.input[0], f"{node.output[0]}.nudge"], [moved]))
-        node.input[0] = moved
+            error = errors.get(node.input[0], 0.0)
+            nudged(node, 0.0, max(abs(share) * SIGN_STEP, error))
         nodes.append(node)
     _replace_nodes(graph, nodes)
 

@@ -272,9 +272,17 @@ class Converter(ScalePlan):
         least = scales_for_bias(bias, data, result, stored[0].size)
         if (coarser := int((least > scales).sum())) and self.precision.per_channel:
             stored, scales = quantised_weights(weights.value, bits, True, least)
+            if stored.any():
+                self.notes.append(
+                    f"{node.label}: weights of channels ({coarser}) that are tiny beside their "
+                    "bias have larger steps, so that it fits an accumulator"
+                )
+        if not stored.any():
+            largest = float(np.abs(weights.value).max(initial=0))
             self.notes.append(
-                f"{node.label}: weights of channels ({coarser}) that are tiny beside their bias "
-                "have larger steps, so that it fits an accumulator"
+                f"layer {node.sources[0]!r}: its weights "
+                + (f"of {largest:.3g} or less quantise to zero" if largest else "are zero")
+                + " and make it constant"
             )
         unit = np.float64(data.scale) * scales.astype(np.float64)
         bias = bias / unit

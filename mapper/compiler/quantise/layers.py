@@ -13,8 +13,8 @@ from mapper.compiler.graph.tensor import Tensor
 from mapper.compiler.integer.formulas import (
     Requantisation,
     accumulator_bound,
-    multiplier,
     rounding_shift,
+    saturating_multiplier,
 )
 from mapper.errors import MapperError
 
@@ -71,8 +71,8 @@ def requantisation(how: Requantisation, layer: Layer, shift: int) -> Requantisat
     """How the sums of a layer become stored integers if they are shifted by `shift` before."""
     factor = layer.unit / layer.result.scale * 2.0**shift
     where = layer.conv.label
-    negative = None if layer.slope is None else multiplier(factor * layer.slope, where)
-    return how._replace(factor=multiplier(factor, where), shift=shift, negative=negative)
+    negative = None if layer.slope is None else saturating_multiplier(factor * layer.slope, where)
+    return how._replace(factor=saturating_multiplier(factor, where), shift=shift, negative=negative)
 
 
 def scales_for_bias(

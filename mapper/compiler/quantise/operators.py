@@ -8,7 +8,12 @@ import numpy as np
 
 from mapper.compiler.graph.node import Activation, Node, Pool, Requantise
 from mapper.compiler.graph.tensor import Tensor
-from mapper.compiler.integer.formulas import Requantisation, Rounding, multiplier, quantise
+from mapper.compiler.integer.formulas import (
+    Requantisation,
+    Rounding,
+    quantise,
+    saturating_multiplier,
+)
 from mapper.compiler.integer.windows import pixels
 
 
@@ -48,7 +53,9 @@ def mean_nodes(
     over = over[:, :, None] if np.unique(over).size > 1 else over.max()
     ratio = data.scale / (result.scale * np.asarray(over, np.float64))
     sums = Tensor(f"{result.name}.sums", result.shape, "int32")
-    how = Requantisation(multiplier(ratio, sources[0]), result.zero_point, *bounds, rounding)
+    how = Requantisation(
+        saturating_multiplier(ratio, sources[0]), result.zero_point, *bounds, rounding
+    )
     return [
         Node(operator, [data], [sums], sources),
         Node(Requantise(how), [sums], [result], sources),
@@ -61,7 +68,7 @@ def requantised(
 ) -> Node:  # fmt: skip
     """Stored integers with another scale: the zero point of the data is in the offset."""
     ratio = np.float32(data.scale) / np.float32(result.scale)
-    factor = multiplier(ratio, sources[0])
+    factor = saturating_multiplier(ratio, sources[0])
     how = Requantisation(
         factor, result.zero_point, *bounds, rounding, offset=-data.zero_point * factor.m0
     )

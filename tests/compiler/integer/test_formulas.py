@@ -26,6 +26,7 @@ from mapper.compiler.integer.formulas import (
     quantise,
     requantise,
     rounding_shift,
+    saturating_multiplier,
 )
 from mapper.errors import MapperError
 from tests.twins import integer as twin
@@ -106,6 +107,27 @@ def test_a24_factors_that_no_shift_makes_name_the_layer(factor: float) -> None:
 def test_a24_factors_that_are_not_finite(factor: float) -> None:
     with np.errstate(over="ignore"), pytest.raises(MapperError, match=r"here: .*not finite"):
         multiplier(factor, "here")
+
+
+beyond = st.floats(0, 2.0**-41, width=32) | st.floats(2.0**24, 2.0**127, width=32)
+
+
+@given(beyond, st.integers(-(2**38), 2**38), st.sampled_from(("away", "up", "even")))
+def test_saturating_multipliers_store_the_same(
+    factor: float, total: int, rounding: Rounding
+) -> None:
+    """Factors that no shift makes round every sum to 0, or clip it."""
+    how = Requantisation(saturating_multiplier(factor, "here"), 3, -128, 127, rounding)
+    exact = 3 + round(max(-1000.0, min(1000.0, factor * total)))
+    assert int(requantise([total], how)[0]) == min(max(exact, -128), 127)
+
+
+def test_saturating_multipliers_of_both_signs() -> None:
+    made = saturating_multiplier([2.0**-41, -(2.0**-41), 1e30, -1e30, math.inf, 0.5], "here")
+    assert made.m0.tolist() == [0, 0, 2**24 - 1, -(2**24 - 1), 2**24 - 1, 2**23]
+    assert made.n.tolist() == [0, 0, 0, 0, 0, 24]
+    with pytest.raises(MapperError, match="not finite"):
+        saturating_multiplier(math.nan, "here")
 
 
 # -- requantisation --------------------------------------------------------------------------------

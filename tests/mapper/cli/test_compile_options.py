@@ -116,8 +116,8 @@ SAME: dict[str, tuple[Words, Words]] = {
 """The same results by another program."""
 ELSEWHERE = {
     "--output", "--force", "--chip", "--input-shape", "--layout", "--verify", "--no-reuse",
-    "--explain", "--explain-only", "--compare", "--ablate", "--keep-graphs", "--keep-going", "--emit",
-    "--pack", "--pack-chunk",
+    "--explain", "--explain-only", "--compare", "--ablate", "--keep-graphs", "--keep-going",
+    "--emit", "--pack", "--pack-chunk",
 }  # fmt: skip
 """Tested below, or where chips, passes, packing, drivers and tables are."""
 
