@@ -37,7 +37,7 @@ class Origin(NamedTuple):
     calibrated : samples that ranges were measured with
     command : words of the command line
     samples : float32, shape (frames, ...), that the result is judged with; None takes random ones
-    data : the model, serialised, if its shapes are not those of the file
+    data : the model, serialised, if its shapes differ from the file
     """
 
     model: Path

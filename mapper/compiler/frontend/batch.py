@@ -19,7 +19,7 @@ def one_sample(model: Any, name: str, computed: Collection[str]) -> Any:
     """Return a model (`onnx.ModelProto`) for one sample in place of a fixed batch.
 
     name : of its input, whose first axis is the batch; computed : operators that cores compute
-    The rows of the batch have to be what the new model makes of each sample in ONNX Runtime.
+    Each row of the batch has to equal the result of the new model for its sample in ONNX Runtime.
     Raises `MapperError` that names the node that needs the batch, `BadInputError` if the model does
     not run.
     """

@@ -47,7 +47,7 @@ def sum_factors(a: Tensor, b: Tensor, result: Tensor, where: str) -> AddFactors:
 def without_products(
     weights: NDArray[np.int64], unit: NDArray[np.float32], bias: NDArray[np.float64], result: Tensor
 ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """Return weights and unit of the sums, without products that are negligible beside a bias that
+    """Return weights and unit of the sums, without products that are negligible next to a bias that
     no accumulator holds: of these channels the weights are 0, and the unit is made for the bias.
 
     weights : shape (outputs, ...); unit : the real number that 1 stands for in the sums, shape

@@ -51,7 +51,7 @@ class Model(NamedTuple):
     build : its graph, with some ONNX nodes on the host, perhaps with the reason of each
     build_in_part : of a quantised model that leaves something in real numbers, the graph with it,
         for samples to give scales; None of others
-    data : the model, serialised, if its shapes are not those of the file
+    data : the model, serialised, if its shapes differ from the file
     parts : its nodes, in the order of the file
     """
 

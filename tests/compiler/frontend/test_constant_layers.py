@@ -46,7 +46,7 @@ def network(**changed: Any) -> Case:
 
 
 def notes_and_values(case: Case, folder: Path) -> tuple[list[str], np.ndarray, np.ndarray]:
-    """Notes about layers, what the programs make, and what ONNX Runtime makes node by node."""
+    """Notes about layers, results of the programs, and of ONNX Runtime node by node."""
     assert compiled(case, folder) == 0
     path = folder / "model.onnx"
     notes = [one for one in open_model(path).build(()).notes if one.startswith("layer ")]
@@ -83,7 +83,7 @@ def test_constant_layers(tmp_path: Path, changed: dict[str, Any], says: list[str
 
 
 def test_the_bias_of_a_constant_layer_counts(tmp_path: Path) -> None:
-    """Products of 1e-40 and less leave a bias in real numbers as it is."""
+    """Products of 1e-40 and less leave the bias alone."""
     bias = np.array([2.0, -1.0, 0.0, 0.5], np.float32)
     case = network(sw=TINY, bias=bias)
     case = case._replace(nodes=[*case.nodes[:5], node("DequantizeLinear", "cq sa za", "y")])
