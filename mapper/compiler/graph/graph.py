@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mapper.compiler.graph.node import Node
+from mapper.compiler.graph.node import Host, Node
 from mapper.compiler.graph.tensor import Tensor
 
 CHANNELS_FIRST = (0, 3, 1, 2)
@@ -117,7 +118,7 @@ class Graph:
     def replace(self, tensor: Tensor, instead: Tensor) -> None:
         """Let everybody who takes a tensor take another one."""
         for node in self.nodes:
-            node.inputs = [instead if one is tensor else one for one in node.inputs]
+            take_instead(node, tensor, instead)
         self.outputs = {
             name: view._replace(tensor=instead) if view.tensor is tensor else view
             for name, view in self.outputs.items()
@@ -131,3 +132,15 @@ class Graph:
             if id(tensor) not in seen:
                 seen.add(id(tensor))
                 yield tensor
+
+
+def take_instead(node: Node, tensor: Tensor, instead: Tensor) -> None:
+    """Let a node take another tensor, nodes of the host by the same view."""
+    node.inputs = [instead if one is tensor else one for one in node.inputs]
+    if isinstance(node.operator, Host):
+        given = tuple(
+            one._replace(tensor=instead) if isinstance(one, View) and one.tensor is tensor else one
+            for one in node.operator.given
+        )
+        if any(a is not b for a, b in zip(given, node.operator.given, strict=True)):
+            node.operator = replace(node.operator, given=given)

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mapper.compiler.graph.graph import Graph, View
+from mapper.compiler.graph.graph import Graph, take_instead
 from mapper.compiler.graph.node import (
     Add,
     Clamp,
@@ -179,14 +179,7 @@ def _without_gaps_for_the_host(graph: Graph, cuts: Cuts) -> Iterator[str]:
         maker = graph.maker(tensor)
         made = _moved(graph, tensor, 0 if maker is None else graph.nodes.index(maker) + 1)
         for node in hosts:
-            operator = node.operator
-            assert isinstance(operator, Host)
-            given = tuple(
-                one._replace(tensor=made) if isinstance(one, View) and one.tensor is tensor else one
-                for one in operator.given
-            )
-            node.operator = replace(operator, given=given)
-            node.inputs = [made if one is tensor else one for one in node.inputs]
+            take_instead(node, tensor, made)
         graph.outputs = {
             name: view._replace(tensor=made) if view.tensor is tensor else view
             for name, view in graph.outputs.items()

@@ -11,7 +11,7 @@ import numpy as np
 
 from mapper.compiler.frontend.qops import join, stored_weights
 from mapper.compiler.frontend.stored import Stored
-from mapper.compiler.graph.graph import Graph, View
+from mapper.compiler.graph.graph import Graph, View, take_instead
 from mapper.compiler.graph.node import (
     Activation,
     Add,
@@ -160,13 +160,7 @@ def _between(graph: Graph, tensor: Tensor, how: Scaling) -> None:
     for node in users:
         if isinstance(node.operator, Host) and (maker is None or _is(maker, Host)):
             continue  # from host to host nothing is stored
-        node.inputs = [real if one is tensor else one for one in node.inputs]
-        if isinstance(node.operator, Host):
-            given = tuple(
-                one._replace(tensor=real) if isinstance(one, View) and one.tensor is tensor else one
-                for one in node.operator.given
-            )
-            node.operator = replace(node.operator, given=given)
+        take_instead(node, tensor, real)
     if maker is not None and not _is(maker, Host):
         graph.outputs |= {name: view._replace(tensor=real) for name, view in outputs.items()}
     graph.nodes[at:at] = [
