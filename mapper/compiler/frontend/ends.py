@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any
-
 import numpy as np
 
 from mapper.compiler.graph.graph import Graph, View
@@ -27,6 +24,7 @@ def settle_inputs(graph: Graph) -> None:
         ]
         if (
             stored
+            and not graph.is_output(view.tensor)
             and len(stored) == len(users)
             and all(stored[0].same_scale(one) for one in stored)
         ):
@@ -47,15 +45,6 @@ def settle_host(graph: Graph) -> None:
             _round_on_host(graph, maker, node)
             continue
         graph.remove(node, data)
-        for user in graph.nodes:
-            if isinstance(user.operator, Host):
-                given = tuple(_seen(one, real, data) for one in user.operator.given)
-                user.operator = replace(user.operator, given=given)
-
-
-def _seen(value: Any, real: Tensor, data: Tensor) -> Any:
-    same = isinstance(value, View) and value.tensor is real
-    return value._replace(tensor=data) if same else value
 
 
 def _round_on_host(graph: Graph, quantise: Node, dequantise: Node) -> None:
