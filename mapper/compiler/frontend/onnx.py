@@ -50,6 +50,8 @@ of the only one. None if the host is to compute it."""
 
 NAMES_CLASSES = frozenset({"ZipMap"})
 """Operators that only name classes for the user, and that nothing here computes: left out."""
+MICROSOFT = "com.microsoft"
+"""The domain of operators that only ONNX Runtime has."""
 DRAWS = frozenset(
     {"Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform",
      "RandomUniformLike"}
@@ -229,6 +231,8 @@ class Reader:
         if node.name in self.keep:
             self.why = self.keep[node.name]
         if node.kind not in self.of_integers:
+            if whole and node.proto.domain == MICROSOFT:
+                raise MapperError("takes stored integers; neither cores nor the host compute it")
             if whole and not self.model.is_known(node):
                 text = operator_text(node.proto, self.opsets)
                 raise MapperError(f"no core computes it, and ONNX Runtime has no operator {text}")
@@ -279,10 +283,11 @@ class Reader:
         from onnx import helper
 
         made = f"{node.proto.output[0]}.{role}"
-        names = [
-            one.tensor.name if isinstance(one, View) else f"{node.name}.{role}.{at}"
-            for at, one in enumerate(inputs)
-        ]
+        names: list[str] = []
+        for at, one in enumerate(inputs):
+            name = one.tensor.name if isinstance(one, View) else f"{node.name}.{role}.{at}"
+            # several views of a tensor, too, have names of their own
+            names.append("" if one is None else f"{name}.{at}" if name in names else name)
         proto = helper.make_node(kind, names, [made], node.name, **attributes)
         self._host(OnnxNode(proto, attributes), inputs)
         found = self.values[made]

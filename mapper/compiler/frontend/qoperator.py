@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from mapper.compiler.frontend.float import activation, arithmetic, conv, gemm, matmul, pool
-from mapper.compiler.frontend.layout import concat, same, upsample
-from mapper.compiler.frontend.onnx import Handler, Made, Reader
+from mapper.compiler.frontend.layout import concat, cut, pad, same, split, upsample
+from mapper.compiler.frontend.onnx import Handler, Made, Reader, Value
 from mapper.compiler.frontend.quantised import (
     dequantised,
     kind_of_whole,
@@ -33,11 +33,13 @@ def filled(inputs: list[Any], size: int) -> list[Any]:
 
 
 def plain(node: OnnxNode, kind: str) -> OnnxNode:
-    """The operator of real numbers of the same name; its result has another name."""
+    """The operator of real numbers of the same name; its results have other names."""
     from onnx import helper
 
-    made = [f"{node.proto.output[0]}.real"]
-    proto = helper.make_node(kind, [f"{one}.real" for one in node.proto.input], made, node.name)
+    made = [f"{one}.real" for one in node.proto.output]
+    proto = helper.make_node(
+        kind, [one and f"{one}.real" for one in node.proto.input], made, node.name
+    )
     return OnnxNode(proto, node.attributes)
 
 
@@ -57,7 +59,7 @@ def real(reader: Reader, node: OnnxNode, data: Any, how: Scale) -> View:
     if not isinstance(data, View) or data.tensor.type == "float32":
         raise MapperError("takes a map that is not quantised; put QuantizeLinear before it")
     require_same(data, how)
-    return dequantised(reader, node, data, f"{node.proto.input[0]}.real")
+    return dequantised(reader, node, data, f"{data.tensor.name}.real")
 
 
 def constant(values: Any, scale: Any, zero_point: Any, axis: int) -> tuple[Any, Stored]:
@@ -130,13 +132,22 @@ def qgemm(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Made:
     return weighted(reader, node, inputs, axis, inputs[6], how, ("Gemm", gemm))
 
 
-def qlinear_add(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Made:
-    inputs = filled(inputs, 8)
-    if not all(isinstance(inputs[at], View) for at in (0, 3)):
-        raise MapperError("adds a constant; export the model with real numbers there")
-    a, b = (real(reader, node, inputs[at], scale_of(*inputs[at + 1 : at + 3])) for at in (0, 3))
-    made = computed(reader, node, "Add", arithmetic, [a, b])
-    return quantised(reader, node, made, scale_of(inputs[6], inputs[7]))
+def two(kind: str) -> Handler:
+    """Of (a, scale, zero point, b, scale, zero point, scale and zero point of the result)."""
+
+    def handler(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Made:
+        inputs = filled(inputs, 8)
+        operands: list[Value] = []
+        for at in (0, 3):
+            value, scale, zero = inputs[at : at + 3]
+            if isinstance(value, View):
+                operands.append(real(reader, node, value, scale_of(scale, zero)))
+            else:
+                operands.append(np.asarray(constant(np.asarray(value), scale, zero, 0)[0]))
+        made = computed(reader, node, kind, arithmetic, operands)
+        return quantised(reader, node, made, scale_of(inputs[6], inputs[7]))
+
+    return handler
 
 
 def one_map(kind: str, compute: Handler) -> Handler:
@@ -250,23 +261,52 @@ def moving(compute: Handler) -> Handler:
         if not isinstance(data, View) or data.tensor.type == "float32":
             return compute(reader, node, inputs)
         tensor = data.tensor
-        seen = dequantised(reader, node, data, f"{node.proto.input[0]}.real")
-        made = computed(reader, node, node.kind, compute, [seen, *inputs[1:]])
         how = Scale(tensor.scale, tensor.zero_point, tensor.type)
-        return quantised(reader, node, made, how)
+        seen = dequantised(reader, node, data, f"{node.proto.input[0]}.real")
+        rest = list(inputs[1:])
+        if node.kind == "Pad" and node.attributes.get("mode", b"constant") == b"constant":
+            rest[1:2] = [_padded_with(rest, how)]
+        if len(node.proto.output) == 1:
+            made = computed(reader, node, node.kind, compute, [seen, *rest])
+            return quantised(reader, node, made, how)
+        parts = compute(reader, plain(node, node.kind), [seen, *rest])
+        if not isinstance(parts, list):
+            raise MapperError(f"{reader.why}; put DequantizeLinear before it")
+        found: list[Value] = []
+        for part, name in zip(parts, node.proto.output, strict=True):
+            assert isinstance(part, View)  # of a map
+            stored = quantised(reader, node, part, how)
+            stored.tensor.name = name
+            found.append(stored)
+        return found
 
     return handler
+
+
+def _padded_with(rest: list[Any], how: Scale) -> Any:
+    """The real number that stored integers are padded with."""
+    value = rest[1] if len(rest) > 1 else None
+    if value is None or isinstance(value, View):
+        raise MapperError("pads stored integers; give the integer as a constant")
+    whole = int(np.asarray(value).reshape(())) - OFFSET.get(np.asarray(value).dtype, 0)
+    return np.full((), how.scale * (whole - how.zero_point), np.float32)
 
 
 MOVING = {
     **dict.fromkeys(("MaxPool", "GlobalMaxPool"), moving(pool)),
     **dict.fromkeys(("Resize", "Upsample"), moving(upsample)),
+    "Pad": moving(pad),
+    "Slice": moving(cut),
+    "Split": moving(split),
+    "DepthToSpace": moving(lambda *_: None),
+    "SpaceToDepth": moving(lambda *_: None),
 }
 QOPERATORS: dict[str, Handler] = {
     "QLinearConv": qlinear_conv,
     "QLinearMatMul": qlinear_matmul,
     "QGemm": qgemm,
-    "QLinearAdd": qlinear_add,
+    "QLinearAdd": two("Add"),
+    "QLinearMul": two("Mul"),
     "QLinearConcat": qlinear_concat,
     "QLinearAveragePool": one_map("AveragePool", pool),
     "QLinearGlobalAveragePool": one_map("GlobalAveragePool", pool),
