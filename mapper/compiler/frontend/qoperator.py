@@ -59,7 +59,12 @@ def real(reader: Reader, node: OnnxNode, data: Any, how: Scale) -> View:
     if not isinstance(data, View) or data.tensor.type == "float32":
         raise MapperError("takes a map that is not quantised; put QuantizeLinear before it")
     require_same(data, how)
-    return dequantised(reader, node, data, f"{data.tensor.name}.real")
+    return seen(reader, node, data)
+
+
+def seen(reader: Reader, node: OnnxNode, data: View) -> View:
+    """A stored map in real numbers; nodes that make real numbers of a map name theirs `.real`."""
+    return dequantised(reader, node, data, f"{data.tensor.name}.seen")
 
 
 def constant(values: Any, scale: Any, zero_point: Any, axis: int) -> tuple[Any, Stored]:
@@ -203,7 +208,7 @@ def whole_sums(axis: int, kind: str, compute: Handler) -> Handler:
         if x.tensor.zero_point != int(zero.reshape(())) - OFFSET.get(zero.dtype, 0):
             raise MapperError("its zero point is not that of its input")
         tensor = x.tensor
-        data = dequantised(reader, node, x, f"{node.proto.input[0]}.real")
+        data = seen(reader, node, x)
         weights, stored = constant(w, np.float32(1) / np.float32(tensor.scale), w_zero, axis)
         begun = len(reader.graph.nodes)
         made = computed(reader, node, kind, compute, [data, weights])
@@ -220,7 +225,7 @@ def whole_sums(axis: int, kind: str, compute: Handler) -> Handler:
             return None
         how = Scale(1.0, -OFFSET.get(type_, 0), "int8")
         stored = stored_whole(reader, node, x, how, type_)
-        data = dequantised(reader, node, stored, f"{node.proto.input[0]}.real")
+        data = seen(reader, node, stored)
         weights, kept = constant(w, np.float32(1), w_zero, axis)
         made = compute(reader, plain(node, kind), [data, weights])
         if not isinstance(made, View):
@@ -262,14 +267,14 @@ def moving(compute: Handler) -> Handler:
             return compute(reader, node, inputs)
         tensor = data.tensor
         how = Scale(tensor.scale, tensor.zero_point, tensor.type)
-        seen = dequantised(reader, node, data, f"{node.proto.input[0]}.real")
+        map_ = seen(reader, node, data)
         rest = list(inputs[1:])
         if node.kind == "Pad" and node.attributes.get("mode", b"constant") == b"constant":
             rest[1:2] = [_padded_with(rest, how)]
         if len(node.proto.output) == 1:
-            made = computed(reader, node, node.kind, compute, [seen, *rest])
+            made = computed(reader, node, node.kind, compute, [map_, *rest])
             return quantised(reader, node, made, how)
-        parts = compute(reader, plain(node, node.kind), [seen, *rest])
+        parts = compute(reader, plain(node, node.kind), [map_, *rest])
         if not isinstance(parts, list):
             raise MapperError(f"{reader.why}; put DequantizeLinear before it")
         found: list[Value] = []
