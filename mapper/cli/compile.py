@@ -67,13 +67,16 @@ def run(options: argparse.Namespace) -> int:
     from mapper.compiler.stages import Clock, stage
     from mapper.errors import UsageError
     from mapper.results.output_folder import output_folder
-    from storage.samples import parse_form
+    from storage.samples import parse_form, require_samples
 
     chip, shape = _chip_and_shape(options)
     settings = _settings(options)
     if "c" in options.emit and chip.usable_count > 1 and settings.cores != 1:
         raise UsageError("--emit c: a driver in C runs one core; give --cores 1")
     form = parse_form(options.normalise, options.layout)
+    for path in (options.calibrate, options.verify):  # a large model takes seconds to read
+        if path is not None and path.suffix.lower() != ".json":
+            require_samples(path)
     clock = Clock(partial(_say_stage, options))
     with clock.running():
         with stage("read"):

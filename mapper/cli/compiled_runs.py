@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from mapper.compiler.manifest import CompiledFolder
-    from mapper.compiler.simulate import Clipped, Maps
+    from mapper.compiler.simulate import Clipped, Compared, Maps
+    from storage.samples import Samples
 
 CLOCK = 500.0  # MHz, if nothing else is said
 JUDGED_AT_ONCE = 8  # frames whose maps are kept until they are compared
@@ -24,30 +25,16 @@ JUDGED_AT_ONCE = 8  # frames whose maps are kept until they are compared
 
 def run_compiled(options: argparse.Namespace) -> int:
     """Run the programs of a compiled model on samples."""
-    import numpy as np
-
-    from mapper.cli import compile_tables
     from mapper.cli.cycling import cycle_tables
-    from mapper.compiler.chip_cycles import CHECKED
-    from mapper.compiler.dump import Dump
-    from mapper.compiler.judge.folders import Judged, require_right
     from mapper.compiler.manifest import read_folder
-    from mapper.compiler.quantise.score import require_classes
-    from mapper.compiler.report import add_simulation, read_report
-    from mapper.compiler.simulate import (
-        FRAMES_AT_ONCE,
-        Compared,
-        Digest,
-        Machine,
-        clipped_inputs,
-        simulate,
-    )
-    from mapper.results.output_folder import output_folder, writing_into
-    from mapper.results.tables import columns, facts
-    from storage.samples import SampleForm, open_samples
+    from mapper.compiler.report import add_simulation
+    from mapper.results.output_folder import writing_into
+    from storage.samples import SampleForm, open_samples, require_samples
 
     if options.input is None and options.cycles is None:
         raise UsageError(f"{options.path}: is a compiled model; name samples with --input")
+    if options.input is not None:
+        require_samples(options.input)
     folder = read_folder(options.path)
     if (options.frames or options.clock) and not options.cycles:
         raise UsageError("--frames, --clock: are of runs cycle by cycle; give --cycles, too")
@@ -66,9 +53,39 @@ def run_compiled(options: argparse.Namespace) -> int:
             add_simulation(options.path, {"cycle_run": only})
         terminal.emit(options, {"cycle_run": only}, cycle_tables(only, str(options.path)))
         return 0
+    given = folder.manifest["input"]
     form = SampleForm.from_json(folder.manifest["samples"])
-    shape = tuple(folder.manifest["input"]["shape"][1:])
-    last = bool(folder.manifest["input"]["channels_last"])
+    shape, last = tuple(given["shape"][1:]), bool(given["channels_last"])
+    with open_samples(
+        options.input, shape, form, options.limit, channels_last=last, name=given["name"]
+    ) as samples:
+        for note in samples.notes:
+            terminal.say(options, f"note: {note}")
+        return _run_samples(options, folder, samples)
+
+
+def _run_samples(options: argparse.Namespace, folder: CompiledFolder, samples: Samples) -> int:
+    """Run samples that are open; kernels are compiled once it is known that there are some."""
+    import numpy as np
+
+    from mapper.cli import compile_tables
+    from mapper.cli.cycling import cycle_tables
+    from mapper.compiler.chip_cycles import CHECKED
+    from mapper.compiler.dump import Dump
+    from mapper.compiler.judge.folders import Judged, require_right
+    from mapper.compiler.quantise.score import require_classes
+    from mapper.compiler.report import add_simulation, read_report
+    from mapper.compiler.simulate import (
+        FRAMES_AT_ONCE,
+        Compared,
+        Digest,
+        Machine,
+        clipped_inputs,
+        simulate,
+    )
+    from mapper.results.output_folder import output_folder, writing_into
+    from mapper.results.tables import columns, facts
+
     _compile_kernels(options, folder)
     parts: list[list[Compared]] = []
     classes: list[NDArray[np.int64]] = []
@@ -78,19 +95,9 @@ def run_compiled(options: argparse.Namespace) -> int:
     judged = Judged(machine, folder.model, read_report(options.path)) if options.check else None
     at_once = FRAMES_AT_ONCE if judged is None else JUDGED_AT_ONCE
     with (
-        open_samples(
-            options.input,
-            shape,
-            form,
-            options.limit,
-            channels_last=last,
-            name=folder.manifest["input"]["name"],
-        ) as samples,
         output_folder(options.dump, force=False) if options.dump else nullcontext() as work,
         terminal.fraction_bar(options, "simulating") as progress,
     ):
-        for note in samples.notes:
-            terminal.say(options, f"note: {note}")
         threads, labels, frames = common.threads_of(options), samples.labels, len(samples)
         dump = None if work is None else Dump(work.folder, machine, frames)
         for some in samples.batches(at_once):

@@ -15,7 +15,13 @@ images.
 from __future__ import annotations
 
 from storage.samples.form import LAYOUTS, Layout, Normalisation, SampleForm, parse_form
-from storage.samples.samples import SampleArrays, Samples, open_samples, read_samples
+from storage.samples.samples import (
+    SampleArrays,
+    Samples,
+    open_samples,
+    read_samples,
+    require_samples,
+)
 
 __all__ = [
     "LAYOUTS",
@@ -27,4 +33,5 @@ __all__ = [
     "open_samples",
     "parse_form",
     "read_samples",
+    "require_samples",
 ]

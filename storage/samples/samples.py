@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,11 +11,22 @@ from numpy.typing import NDArray
 
 from storage.closing import Closing
 from storage.errors import BadInputError
+from storage.files import require_file
 from storage.samples.form import InputShape, SampleForm, arrangement, sizes
 from storage.samples.images import ImageSource
-from storage.samples.sources import CsvSource, Labels, NpySource, NpzSource, Source
+from storage.samples.sources import (
+    CsvSource,
+    Labels,
+    NpySource,
+    NpzSource,
+    Source,
+    require_numbers,
+)
 
 AT_ONCE = 1 << 24  # numbers that are looked at together
+_KINDS: dict[str, Callable[[Path], Source]] = {
+    ".npz": NpzSource, ".npy": NpySource, ".csv": CsvSource,
+}  # fmt: skip
 
 
 class Samples(Closing):
@@ -130,6 +140,21 @@ def open_samples(
         raise
 
 
+def require_samples(path: Path) -> None:
+    """Raise `BadInputError` for a file that cannot hold samples, as its name and headers say.
+
+    Takes milliseconds: call it before a model is read, or kernels are compiled, for its samples.
+    """
+    if path.is_dir():
+        return
+    kind = _kind(path)
+    require_file(path)
+    if kind is NpySource:
+        NpySource(path).close()
+    elif kind is NpzSource:
+        require_numbers(path)
+
+
 class SampleArrays(NamedTuple):
     """Samples in memory.
 
@@ -159,15 +184,16 @@ def read_samples(
 def _source(path: Path, taken: InputShape, name: str | None) -> Source:
     if path.is_dir():
         return ImageSource(path, taken)
-    kinds: dict[str, Callable[[Path], Source]] = {
-        ".npz": partial(NpzSource, name=name),
-        ".npy": NpySource,
-        ".csv": CsvSource,
-    }
-    kind = kinds.get(path.suffix.lower())
+    kind = _kind(path)
+    return NpzSource(path, name) if kind is NpzSource else kind(path)
+
+
+def _kind(path: Path) -> Callable[[Path], Source]:
+    """What reads a file, by the ending of its name."""
+    kind = _KINDS.get(path.suffix.lower())
     if kind is None:
         raise BadInputError(
             f"{path}: samples are .npz (arrays x and y), .npy, .csv (label, then pixels), or a "
             "folder of images"
         )
-    return kind(path)
+    return kind

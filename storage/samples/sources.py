@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import mmap
 import zipfile
 import zlib
@@ -19,6 +20,7 @@ from storage.samples.form import sizes
 
 Labels = NDArray[np.int64]
 
+REAL = "buif"  # kinds of types whose numbers are real
 LONGEST_LINE = 1 << 26  # bytes of a sample as text
 SKIPPED = 1 << 22  # bytes that are inflated at a time on the way to a sample
 _DAMAGE = (ValueError, OSError, EOFError, KeyError, zipfile.BadZipFile, zlib.error, RuntimeError)
@@ -45,8 +47,7 @@ class Source(Closing):
         """Some samples, shape (count, *shape)."""
 
     def _describe(self, shape: tuple[int, ...], dtype: np.dtype[Any], name: str) -> None:
-        if dtype.kind not in "buif":
-            raise BadInputError(f"{name} holds {dtype}; samples are real numbers")
+        _require_real(dtype, name)
         if len(shape) < 1 or not shape[0] or not all(shape):
             raise BadInputError(f"{name} has no samples (shape {sizes(shape)})")
         self.count, self.shape = shape[0], shape[1:] or (1,)
@@ -62,6 +63,8 @@ class NpySource(Source):
                 np.lib.format.read_magic(file)
             except ValueError as error:
                 raise BadInputError(f"{path}: is no .npy file; save it with numpy.save") from error
+            file.seek(0)
+            _require_real(_type(file), f"{path}: its array")
         try:
             self._array: NDArray[Any] | None = np.load(path, mmap_mode="r", allow_pickle=False)
         except _DAMAGE as error:
@@ -138,8 +141,8 @@ class NpzSource(Source):
 
     def _labels(self, member: Any) -> Labels:
         shape, _, dtype = _header(member, self._archive.getinfo("y.npy").file_size, "y")
-        if dtype.kind not in "buif" or shape not in ((self.count,), (self.count, 1)):
-            if len(shape) in (1, 2) and shape[1:] in ((), (1,)) and dtype.kind in "buif":
+        if dtype.kind not in REAL or shape not in ((self.count,), (self.count, 1)):
+            if len(shape) in (1, 2) and shape[1:] in ((), (1,)) and dtype.kind in REAL:
                 raise BadInputError(
                     f"{self.where}: {self._name} has {self.count} samples, y {shape[0]} labels"
                 )
@@ -179,8 +182,43 @@ class NpzSource(Source):
         self._file.close()
 
 
-def _header(member: Any, size: int, name: str) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
-    """Shape, whether axes are reversed, and type of an array whose file has some bytes."""
+def require_numbers(path: Path) -> None:
+    """Raise `BadInputError` if no array of a `.npz` file but y holds real numbers.
+
+    Reads the headers of the arrays alone. Damage is left to `NpzSource`, which names it.
+    """
+    kinds: dict[str, np.dtype[Any] | None] = {}
+    with contextlib.suppress(*_DAMAGE), open_input(path) as file, zipfile.ZipFile(file) as archive:
+        for name in archive.namelist():
+            with archive.open(name) as member:
+                kinds[name.removesuffix(".npy")] = _type(member)
+    kinds.pop("y", None)
+    if kinds and all(kind is not None and kind.kind not in REAL for kind in kinds.values()):
+        name = "x" if "x" in kinds else next(iter(kinds))
+        _require_real(kinds[name], f"{path}: {name}")
+
+
+def _require_real(dtype: np.dtype[Any] | None, name: str) -> None:
+    if dtype is not None and dtype.kind not in REAL:
+        what = "Python objects" if dtype.hasobject else str(dtype)
+        raise BadInputError(f"{name} holds {what}; save real numbers, such as those of float32")
+
+
+def _type(member: Any) -> np.dtype[Any] | None:
+    """The type of an array from its header, or None if the header is damaged."""
+    try:
+        return _header(member, None, "")[2]
+    except _DAMAGE:
+        return None
+
+
+def _header(
+    member: Any, size: int | None, name: str
+) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    """Shape, whether axes are reversed, and type of an array.
+
+    size : bytes of its file, header included, which fit its shape; None if they are not known
+    """
     version = np.lib.format.read_magic(member)
     readers: dict[tuple[int, int], Any] = {
         (1, 0): np.lib.format.read_array_header_1_0,
@@ -190,7 +228,7 @@ def _header(member: Any, size: int, name: str) -> tuple[tuple[int, ...], bool, n
         raise ValueError(f"{name} is of version {version}")
     shape, turned, dtype = readers[version](member)
     length = int(np.prod(shape, dtype=object)) * dtype.itemsize
-    if dtype.kind in "buif" and not 0 < size - length < 1 << 16:
+    if size is not None and dtype.kind in REAL and not 0 < size - length < 1 << 16:
         raise ValueError(f"{name} has not as many bytes as its shape says")
     return tuple(map(int, shape)), bool(turned) and len(shape) > 1, dtype
 

@@ -15,7 +15,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from storage.errors import BadInputError
-from storage.samples import Normalisation, SampleForm, open_samples, parse_form, read_samples
+from storage.samples import (
+    Normalisation,
+    SampleForm,
+    open_samples,
+    parse_form,
+    read_samples,
+    require_samples,
+)
 from storage.samples.form import InputShape
 
 PLAIN = SampleForm()
@@ -317,8 +324,25 @@ def test_bad_labels(tmp_path: Path, maps: np.ndarray, labels: np.ndarray, says: 
 @pytest.mark.parametrize("value", [1j, "a", None, np.datetime64("2020")])
 def test_arrays_that_hold_no_numbers(tmp_path: Path, kind: str, value: Any) -> None:
     path = written(tmp_path / f"a.{kind}", np.array([[value] * 60]))
-    said = refusal(path)
-    assert "samples are real numbers" in said or "cannot be read" in said
+    assert "save real numbers, such as those of float32" in refusal(path)
+    with pytest.raises(BadInputError, match="save real numbers"):
+        require_samples(path)
+
+
+def test_headers_are_read_alone(tmp_path: Path, maps: np.ndarray) -> None:
+    """What is no file of samples is refused before a model is read; the rest is read later."""
+    objects = np.array([[{}]])
+    np.savez(tmp_path / "a.npz", x=objects, y=np.arange(1))
+    np.savez(tmp_path / "b.npz", x=maps, z=objects)
+    with pytest.raises(BadInputError, match=r"a\.npz: x holds Python objects; save real numbers"):
+        require_samples(tmp_path / "a.npz")
+    require_samples(tmp_path / "b.npz")  # z is left out
+    (tmp_path / "c.npz").write_bytes(b"PK damaged")
+    require_samples(tmp_path / "c.npz")  # damage is named when samples are read
+    (tmp_path / "d.npy").write_text("text")
+    for name in ("d.npy", "e.txt", "f.csv"):
+        with pytest.raises(BadInputError, match=name):
+            require_samples(tmp_path / name)
 
 
 @pytest.mark.parametrize(

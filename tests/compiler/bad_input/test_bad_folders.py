@@ -7,8 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+import mapper.cli.options
 from tests.compiler.bad_input.good import QUICK, good
 from tests.mapper.conftest import Run
 
@@ -26,6 +28,25 @@ def out(folder: Path, run: Run) -> Path:
     found = run("compile", "good.onnx", *QUICK, "--chip", "1x1", "--calibrate", "samples.npz")
     assert found.code == 0, found.err
     return folder / "out"
+
+
+def test_samples_are_read_before_kernels_are_compiled(
+    out: Path, fails: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mapper.cli.options, "compile_kernels", lambda *_: pytest.fail("compiles"))
+    for name, value in {"a.npy": np.array([[None]]), "b.npy": np.zeros((2, 5))}.items():
+        np.save(name, value, allow_pickle=True)
+        assert name in fails("simulate", "out", "--input", name)
+
+
+def test_samples_are_refused_before_models_are_read(
+    folder: Path, fails: Callable[..., str]
+) -> None:
+    np.save("a.npy", np.array([[None]]), allow_pickle=True)
+    Path("bad.onnx").write_bytes(b"no model")
+    for option in ("--calibrate", "--verify"):
+        said = fails("compile", "bad.onnx", "--chip", "2x2", option, "a.npy")
+        assert "a.npy: its array holds Python objects" in said
 
 
 def files_of(out: Path) -> list[str]:
