@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import threading
 import urllib.request
@@ -52,6 +53,8 @@ class WebServer(ThreadingHTTPServer):
 
     failures : status codes, 0 for a connection that breaks, with which the next requests are
         answered; ranges : (start, size) of those that were read; most : requests at a time
+    delay : seconds before each answer; drip : bytes that are sent at a time, and the seconds
+        before each of these pieces, or None
     """
 
     daemon_threads = True
@@ -64,6 +67,9 @@ class WebServer(ThreadingHTTPServer):
         self.most = self.busy = 0
         self.lock = threading.Lock()
         self.asked: Counter[str] = Counter()
+        self.delay = 0.0
+        self.drip: tuple[int, float] | None = None
+        self.stopped = threading.Event()
 
     @property
     def url(self) -> str:
@@ -82,7 +88,8 @@ class _Handler(BaseHTTPRequestHandler):
             server.most = max(server.most, server.busy)
             failure = server.failures.pop(0) if server.failures else None
         try:
-            self._answer(failure)
+            if not server.stopped.wait(server.delay):
+                self._answer(failure)
         finally:
             with server.lock:
                 server.busy -= 1
@@ -111,7 +118,12 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Range", f"bytes {start}-{end - 1}/{len(data)}")
         self.send_header("Last-Modified", "Mon, 23 Nov 2026 09:00:00 GMT")
         self.end_headers()
-        self.wfile.write(data[start:end])
+        size, pause = self.server.drip or (end - start or 1, 0.0)
+        with contextlib.suppress(ConnectionError):  # the client waits no longer
+            for at in range(start, end, size):
+                if self.server.stopped.wait(pause):
+                    return
+                self.wfile.write(data[at : min(at + size, end)])
 
     def log_message(self, *_: Any) -> None:
         pass
@@ -126,5 +138,6 @@ def web_server() -> Iterator[WebServer]:
         try:
             yield server
         finally:
+            server.stopped.set()
             server.shutdown()
             thread.join()

@@ -13,6 +13,7 @@ from typing import Any
 from storage.address import RemotePath
 from storage.blobs.blob import Blob
 from storage.blobs.readahead import DEFAULT_BUFFER, ReadAhead
+from storage.blobs.requests import TIMEOUT, Part, Requests, StalledError, timeout_seconds
 from storage.errors import BadInputError, MissingObjectError
 from storage.extras import require_extra
 
@@ -24,13 +25,16 @@ _RETRIES = {
     },
     "retry_timeout": timedelta(seconds=30),
 }  # fmt: skip
-_TIMES = {"connect_timeout": "10s", "timeout": "120s", "allow_http": True}
+_TIMES = {"connect_timeout": "10s", "timeout": "1d", "allow_http": True}  # see `Requests`
 _MISSING = (FileNotFoundError,)  # what obstore raises is one
 _REASON = re.compile(r'(?:message|error): "([^"]{1,200})"|<Message>([^<]{1,200})</Message>')
 
 
 class RemoteBlob(Blob):
-    """An object, read in ranges; one that fails is asked for again, once."""
+    """An object, read in ranges; one that fails is asked for again, once.
+
+    `MAPPER_STORE_TIMEOUT` seconds without progress end a request, both attempts together.
+    """
 
     path: RemotePath
 
@@ -41,52 +45,48 @@ class RemoteBlob(Blob):
         be read.
         """
         self.path = path
-        self._obstore = require_extra("obstore", "remote", path, "addresses of objects")
-        self._errors = self._obstore.exceptions
-        folder, _, self._key = path.url.rpartition("/")
+        obstore = require_extra("obstore", "remote", path, "addresses of objects")
+        self._errors = obstore.exceptions
+        folder, _, key = path.url.rpartition("/")
+        seconds = timeout_seconds()
         try:
-            self._store = self._obstore.store.from_url(
-                folder, client_options=_TIMES, retry_config=_RETRIES
-            )
+            store = obstore.store.from_url(folder, client_options=_TIMES, retry_config=_RETRIES)
         except (self._errors.BaseError, ValueError) as error:
             raise BadInputError(
                 f"{path}: is no address of an object: {_first_of(error)}"
             ) from error
-        self._tail = b""
-        self.size, self._tail = self._twice(self._open)
+
+        async def get(wanted: Any) -> Any:
+            return await obstore.get_async(store, key, options={"range": wanted})
+
+        self._requests = Requests(get, seconds, self._is_passing)
+        try:
+            self.size, self._tail = self._read({"suffix": TAIL})
+        except BaseException:
+            self._requests.close()
+            raise
         self._ahead = ReadAhead(self._range, self.size, buffer)
 
     def read(self, start: int, size: int) -> bytes:
         at = start - (self.size - len(self._tail))
         if at >= 0:
-            return self._tail[at : at + size]
+            return bytes(self._tail[at : at + size])
         return self._ahead.read(start, size)
 
-    def _open(self) -> tuple[int, bytes]:
-        """Size, and the last bytes."""
-        found = self._obstore.get(self._store, self._key, options={"range": {"suffix": TAIL}})
-        return int(found.meta["size"]), bytes(found.bytes())
-
     def _range(self, start: int, size: int) -> memoryview:
-        def get() -> memoryview:  # of what the store's client has: a copy would be as large
-            end = start + size
-            return memoryview(self._obstore.get_range(self._store, self._key, start=start, end=end))
+        return memoryview(self._read((start, start + size)).data)
 
-        found: memoryview = self._twice(get)
-        return found
-
-    def _twice(self, work: Any) -> Any:
-        errors = self._errors
-        refused = (errors.PermissionDeniedError, errors.UnauthenticatedError)
+    def _read(self, wanted: Any) -> Part:
         try:
-            return work()
-        except (*_MISSING, *refused) as error:
+            return self._requests.read(wanted)
+        except (self._errors.BaseError, OSError, StalledError) as error:
             raise self._refused(error) from error
-        except (errors.BaseError, OSError):
-            try:
-                return work()
-            except (errors.BaseError, OSError) as error:
-                raise self._refused(error) from error
+
+    def _is_passing(self, error: Exception) -> bool:
+        """Whether a request that failed with an error may succeed the next time."""
+        errors = self._errors
+        lasting = (*_MISSING, errors.PermissionDeniedError, errors.UnauthenticatedError)
+        return isinstance(error, errors.BaseError | OSError) and not isinstance(error, lasting)
 
     def _refused(self, error: Exception) -> BadInputError:
         errors = self._errors
@@ -97,6 +97,11 @@ class RemoteBlob(Blob):
             return BadInputError(
                 f"{self.path}: the store refuses to read it; check credentials, region and rights"
             )
+        if isinstance(error, StalledError):
+            return BadInputError(
+                f"{self.path}: the store stalls: {error}; check endpoint and network, or set "
+                f"{TIMEOUT} to more seconds"
+            )
         return BadInputError(
             f"{self.path}: cannot read: {_first_of(error)}; check address, endpoint and network"
         )
@@ -105,8 +110,8 @@ class RemoteBlob(Blob):
         self._ahead.forget()
 
     def close(self) -> None:
-        if hasattr(self, "_ahead"):
-            self._ahead.close()
+        self._requests.close()  # first: the threads of the other one wait for requests
+        self._ahead.close()
 
 
 def _first_of(error: Exception) -> str:

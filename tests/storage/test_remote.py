@@ -5,8 +5,9 @@ from __future__ import annotations
 import pickle
 import random
 import threading
+import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import CancelledError, ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,9 @@ from hypothesis import strategies as st
 
 from storage.address import RemotePath, path_of
 from storage.blobs import readahead
+from storage.blobs.opening import open_blob
 from storage.blobs.readahead import BEHIND, IN_FLIGHT, ReadAhead
+from storage.blobs.requests import TIMEOUT
 from storage.errors import BadInputError, CorruptError, MissingExtraError
 from storage.store.network import NetworkFile
 from storage.store.writer import NetworkWriter
@@ -184,6 +187,76 @@ def test_ranges_that_keep_failing(network: Path, web: WebServer) -> None:
     web.failures = [403] * 9
     with pytest.raises(BadInputError, match="the store refuses to read it"):
         NetworkFile(path)
+
+
+LARGE = 20_000  # bytes
+
+
+@pytest.fixture
+def stalling(web: WebServer, monkeypatch: pytest.MonkeyPatch) -> WebServer:
+    """A server whose clients wait for half a second."""
+    monkeypatch.setenv(TIMEOUT, "0.5")
+    web.objects["/net.bin"] = random.Random(2).randbytes(LARGE)
+    return web
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize(
+    ("delay", "drip", "failures"),
+    [
+        (30.0, None, []),
+        (0.0, (1, 0.05), []),
+        (0.0, (20, 0.1), []),  # 200 bytes per second
+        (0.3, None, [500] * 9),  # each attempt is answered in time, both together are not
+        (0.3, (1, 0.05), [0]),
+    ],
+)
+def test_a_store_that_stalls(
+    stalling: WebServer, delay: float, drip: tuple[int, float] | None, failures: list[int]
+) -> None:
+    stalling.delay, stalling.drip, stalling.failures = delay, drip, failures
+    began = time.monotonic()
+    match = r"net\.bin: the store stalls: fewer than 512 bytes in 0\.5 s; check endpoint .*, or set"
+    with pytest.raises(BadInputError, match=match):
+        open_blob(path_of(f"{stalling.url}/net.bin"))
+    assert 0.4 < time.monotonic() - began < 1.5
+
+
+@pytest.mark.heavy
+def test_a_slow_store(stalling: WebServer) -> None:
+    """A request may take longer than the timeout, as long as it progresses."""
+    stalling.drip = (1000, 0.05)
+    began = time.monotonic()
+    with open_blob(path_of(f"{stalling.url}/net.bin")) as blob:
+        assert blob.read(0, LARGE) == stalling.objects["/net.bin"]
+    assert time.monotonic() - began > 0.8
+
+
+@pytest.mark.heavy
+def test_pages_that_stall(web: WebServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A reader that is closed waits for none of the requests that are on their way."""
+    monkeypatch.setattr("storage.blobs.remote.TAIL", 100)
+    monkeypatch.setattr(readahead, "SMALLEST_PAGE", 1 << 10)
+    monkeypatch.setattr(readahead, "LARGEST_PAGE", 1 << 10)
+    web.objects["/net.bin"] = bytes(LARGE)
+    blob = open_blob(path_of(f"{web.url}/net.bin"))
+    web.delay = 60.0
+    with ThreadPoolExecutor(1) as pool:
+        read = pool.submit(blob.read, 0, 10)
+        while not web.busy:
+            time.sleep(0.01)
+        began = time.monotonic()
+        blob.close()
+        assert time.monotonic() - began < 1
+        with pytest.raises(CancelledError):
+            read.result()
+
+
+@pytest.mark.parametrize("value", ["0", "-1", "nan", "inf", "1e9", "soon"])
+def test_bad_timeouts(value: str, web: WebServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(TIMEOUT, value)
+    with pytest.raises(BadInputError, match=f"^{TIMEOUT}={value}: is no timeout; give seconds"):
+        open_blob(path_of(f"{web.url}/net.bin"))
 
 
 @pytest.mark.heavy

@@ -13,7 +13,7 @@ from mapper.api import map_network
 from mapper.cli import main as cli
 from tests.mapper.conftest import Run
 from tests.mapper.helpers import random_network
-from tests.objects import put, s3_server
+from tests.objects import put, s3_server, web_server
 
 pytestmark = [pytest.mark.jit, pytest.mark.filterwarnings("default")]  # of moto
 
@@ -110,6 +110,24 @@ def test_refused(network: Path, fails: Callable[..., str], monkeypatch: pytest.M
     assert told.endswith("need the extra remote: pip install 'neuromapper[remote]'")
     with pytest.raises(Exception, match="need the extra remote"):
         map_network(ADDRESS, "4x4")
+
+
+@pytest.mark.heavy
+def test_a_store_that_stalls(
+    folder: Path, fails: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("obstore")
+    path = random_network(folder / "net.bin", 300, 2000)
+    with web_server() as server:
+        address = f"{server.url}/net.bin"
+        server.objects["/net.bin"] = path.read_bytes()
+        server.drip = (1, 0.05)
+        monkeypatch.setenv("MAPPER_STORE_TIMEOUT", "0.3")
+        for words in (("info", address), ("verify", address), ("run", address, *RUN)):
+            told = fails(*words)
+            assert f"{address}: the store stalls: fewer than 307 bytes in 0.3 s; check" in told
+        monkeypatch.setenv("MAPPER_STORE_TIMEOUT", "never")
+        assert "MAPPER_STORE_TIMEOUT=never: is no timeout" in fails("info", address)
 
 
 @pytest.mark.heavy

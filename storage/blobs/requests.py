@@ -1,0 +1,144 @@
+"""Requests to a store, which end when too few bytes arrive for too long.
+
+The clients of stores limit the time of a whole request, which a large range on a slow line needs,
+or the pause between two bytes, which a server that sends one byte a second never exceeds. Here the
+limit is one of progress: in each period of some seconds, at least `SLOWEST` bytes per second.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable
+from concurrent.futures import CancelledError
+from threading import Lock, Thread
+from typing import Any, NamedTuple
+
+from storage.closing import Closing
+from storage.errors import BadInputError
+
+TIMEOUT = "MAPPER_STORE_TIMEOUT"
+"""Variable of the environment: seconds without progress that end a request."""
+DEFAULT_TIMEOUT = 30.0
+LONGEST_TIMEOUT = 86400.0
+SLOWEST = 1 << 10  # bytes per second
+
+
+class StalledError(Exception):
+    """Too few bytes arrived in the seconds that the timeout gives."""
+
+
+class Part(NamedTuple):
+    """A range of an object. size : bytes of the whole object"""
+
+    size: int
+    data: bytearray
+
+
+def timeout_seconds() -> float:
+    """The timeout that the environment gives, or the default.
+
+    Raises `BadInputError` if it is no number of seconds.
+    """
+    text = os.environ.get(TIMEOUT, "")
+    if not text:
+        return DEFAULT_TIMEOUT
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds <= LONGEST_TIMEOUT:
+        raise BadInputError(
+            f"{TIMEOUT}={text}: is no timeout; give seconds, more than 0 and at most "
+            f"{LONGEST_TIMEOUT:.0f}"
+        )
+    return seconds
+
+
+class Requests(Closing):
+    """Reads ranges of one object for any number of threads, in a thread of its own.
+
+    The package `obstore` waits in native code, which nothing interrupts, unless it is asked by an
+    event loop. A loop of its own also serves callers whose thread has one that runs.
+    """
+
+    def __init__(
+        self, get: Callable[[Any], Any], seconds: float, again: Callable[[Exception], bool]
+    ) -> None:
+        """get : starts a request for a range, in the form of `obstore.get_async`
+        seconds : of a period without progress that ends a request
+        again : whether a request that failed with an error is made a second time
+        """
+        self._get = get
+        self._seconds = seconds
+        self._again = again
+        self._least = max(1, round(SLOWEST * seconds))  # bytes per period
+        self._lock = Lock()
+        self._closed = False
+        self._loop = asyncio.new_event_loop()
+        self._thread = Thread(target=self._loop.run_forever, name="store", daemon=True)
+        self._thread.start()
+
+    def read(self, wanted: Any) -> Part:
+        """A range, as `obstore` describes it. Safe to call from several threads.
+
+        A request that fails is made a second time at most; the period in progress goes on.
+        Raises `StalledError` without progress, and the error of `obstore` if the request fails.
+        """
+        with self._lock:
+            if self._closed:
+                raise CancelledError
+            work = asyncio.run_coroutine_threadsafe(self._read(wanted), self._loop)
+        try:
+            return work.result()
+        except BaseException:  # such as Ctrl-C: nobody waits any more
+            work.cancel()
+            raise
+
+    async def _read(self, wanted: Any) -> Part:
+        limit = asyncio.timeout(self._seconds)
+        try:
+            async with limit:
+                try:
+                    return await self._once(wanted, limit)
+                except Exception as error:
+                    if not self._again(error):
+                        raise
+                    return await self._once(wanted, limit)
+        except TimeoutError as error:
+            if limit.expired():
+                raise StalledError(
+                    f"fewer than {self._least:,} bytes in {self._seconds:g} s"
+                ) from error
+            raise
+
+    async def _once(self, wanted: Any, limit: asyncio.Timeout) -> Part:
+        found = await self._get(wanted)
+        start, end = found.range
+        data, at = bytearray(end - start), 0
+        # pieces of at least so many bytes, but for the last: each is a period's progress
+        async for piece in found.stream(self._least):
+            view = memoryview(piece)
+            data[at : at + len(view)] = view
+            at += len(view)
+            limit.reschedule(self._loop.time() + self._seconds)
+        if at != end - start:
+            raise OSError(f"{at:,} bytes came of {end - start:,}")
+        return Part(int(found.meta["size"]), data)
+
+    def close(self) -> None:
+        """End all requests that wait."""
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+            self._loop.call_soon_threadsafe(self._stop)
+        self._thread.join()
+        self._loop.close()
+
+    def _stop(self) -> None:
+        tasks = asyncio.all_tasks(self._loop)
+        for task in tasks:
+            task.cancel()
+        ended = asyncio.gather(*tasks, return_exceptions=True)
+        ended.add_done_callback(lambda _: self._loop.stop())
