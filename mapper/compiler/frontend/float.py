@@ -111,8 +111,8 @@ def conv(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Value | None:
     declared = tuple(node.attributes.get("kernel_shape", weights.shape[2:]))
     if (1, *declared)[-2:] != weights.shape[2:]:
         raise MapperError(f"kernel_shape is {declared}, its kernels are {weights.shape[2:]}")
-    if bias is not None and bias.size != outputs:
-        raise MapperError(f"its bias has {bias.size} values, it has {outputs} kernels")
+    if bias is not None and bias.shape != (outputs,):
+        raise MapperError(f"its bias has shape {bias.shape}, it has {outputs} kernels")
     axes = 2 if len(data.shape) == 4 else 1
     size = weights.shape[2], weights.shape[3]
     how = Conv(window(node, size, tensor.shape, axes), groups)
@@ -138,8 +138,9 @@ def dense(
         raise MapperError(f"takes {data.shape[1]} values, its weights have {weights.shape[0]}")
     outputs = weights.shape[1]
     if bias is not None:
-        if bias.size not in (1, outputs):
-            raise MapperError(f"its bias has {bias.size} values, it has {outputs} outputs")
+        row = bias.shape[-1] if bias.ndim else 1
+        if bias.size != row or row not in (1, outputs):
+            raise MapperError(f"its bias has shape {bias.shape}, it has {outputs} outputs")
         bias = np.broadcast_to(bias.reshape(-1), (outputs,)).astype(np.float32)
     # one kernel as large as the map: the rows of the matrix in the order of the tensor's axes
     kernels = weights.T.reshape(outputs, *data.ordered[1:])

@@ -22,8 +22,9 @@ from mapper.compiler.graph.hosted import session_of
 from mapper.compiler.graph.node import Host, Node, Operator
 from mapper.compiler.graph.tensor import Tensor
 from mapper.errors import MapperError
+from mapper.runtime.resources import default_memory
 from storage.errors import BadInputError
-from storage.formats.layers.onnxgraph import Model
+from storage.formats.layers.onnxgraph import MOST_MADE, Model
 from storage.formats.layers.onnxgraph import Node as OnnxNode
 from storage.formats.layers.onnxruns import operator_text
 
@@ -58,6 +59,9 @@ DRAWS = frozenset(
 )  # fmt: skip
 """Operators whose results differ from run to run."""
 OLDEST = 7  # opset
+SHARE = 4  # this part of the memory may be constants that nodes make
+FAULTS = (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError)
+MOST_ELEMENTS = 1 << 27  # of a map
 ASKED = "it is kept on the host, as asked"
 TRANSPOSED = (0, 3, 1, 2)  # of a Transpose from channels last to channels first
 
@@ -78,7 +82,7 @@ class Reader:
         """
         require_file(path)
         try:
-            self.model = Model(path, source.data)
+            self.model = Model(path, source.data, min(MOST_MADE, default_memory() // SHARE))
         except BadInputError as error:
             raise MapperError(
                 str(error) if str(path) in str(error) else f"{path}: {error}"
@@ -126,10 +130,16 @@ class Reader:
                 raise MapperError(f"{self.path}: input {error}") from error
         for node in self.model.nodes:
             try:
-                self._take(node)
+                with np.errstate(all="ignore"):  # `constant` refuses what is not finite
+                    self._take(node)
             except (BadInputError, MapperError) as error:
                 raise MapperError(
                     f"{self.path}: node {node.name!r} ({node.kind}): {error}"
+                ) from error
+            except FAULTS as error:  # of handlers, by what a node holds that none of them foresees
+                raise MapperError(
+                    f"{self.path}: node {node.name!r} ({node.kind}): its inputs and attributes do "
+                    "not go together; check the model with onnx.checker"
                 ) from error
         for name in self.model.outputs:
             value = self.values.get(name)
@@ -170,6 +180,7 @@ class Reader:
             raise MapperError(f"{name!r} has shape {shape}: no elements; nothing to compute")
         if not 1 <= len(shape) <= 4:
             raise MapperError(f"{name!r} has {len(shape)} axes; cores take 1 to 4")
+        _require_size(name, shape)
         map_shape = [0, 0, 0, 0]
         for axis, size in zip(order, four_axes(shape), strict=True):
             map_shape[axis] = size
@@ -182,6 +193,7 @@ class Reader:
             return self.view(name, shape, like.order)
         if 1 <= len(shape) <= 4 and shape[0] == 1:
             return self.view(name, shape)
+        _require_size(name, shape)
         tensor = Tensor(name, (1, 1, 1, math.prod(shape)))
         return View(tensor, CHANNELS_FIRST, tuple(int(size) for size in shape))
 
@@ -217,6 +229,7 @@ class Reader:
         if node.kind in DRAWS:
             raise MapperError("draws random numbers, which no two runs share; leave it out")
         inputs = [self.values[name] if name else None for name in names]
+        self.model.check_types(node, inputs)
         if not any(isinstance(value, View) for value in inputs):
             if node.kind == "DequantizeLinear":
                 axis = int(node.attributes.get("axis", 1))
@@ -252,7 +265,7 @@ class Reader:
     def _fold(self, node: OnnxNode, inputs: list[Any]) -> None:
         """Work out a node of constants; one that is kept runs on the host, if it makes real numbers
         of real numbers: shapes, axes and stored integers must be known here."""
-        made = self._evaluate(node, inputs)
+        made = self._evaluate(node, inputs, kept=True)
         real = all(np.asarray(one).dtype == np.float32 for one in made)
         stores = node.kind == "DequantizeLinear" or node.kind in self.evaluators
         if real and inputs and not stores:
@@ -269,10 +282,12 @@ class Reader:
             )
         self.values |= zip(node.proto.output, made, strict=False)
 
-    def _evaluate(self, node: OnnxNode, inputs: list[Any]) -> list[Any]:
+    def _evaluate(self, node: OnnxNode, inputs: list[Any], kept: bool = False) -> list[Any]:
         """A node of constants, by ONNX, or by those who add operators to it."""
         evaluator = self.evaluators.get(node.kind)
-        return list(evaluator(node, inputs) if evaluator else self.model.evaluate(node, inputs))
+        if evaluator is not None:
+            return list(evaluator(node, inputs))
+        return self.model.evaluate(node, inputs, kept)
 
     def host(
         self, kind: str, node: OnnxNode, inputs: list[Any], attributes: dict[str, Any],
@@ -359,6 +374,14 @@ class Reader:
         taken = [value.tensor for value in inputs if isinstance(value, View)]
         self.graph.nodes.append(Node(operator, taken, [v.tensor for v in views], (node.name,)))
         self.values |= zip(node.proto.output, views, strict=False)
+
+
+def _require_size(name: str, shape: Sequence[int]) -> None:
+    """Raise `MapperError` for a map that no chip, and hardly a host, could hold."""
+    if math.prod(shape) > MOST_ELEMENTS:
+        raise MapperError(
+            f"{name!r} has shape {tuple(shape)}; maps have at most {MOST_ELEMENTS:,} elements"
+        )
 
 
 def _is_whole(value: Any) -> bool:

@@ -31,6 +31,8 @@ def evaluate(node: OnnxNode, inputs: list[Any]) -> list[NDArray[Any]]:
 
 def _evaluated(node: OnnxNode, inputs: list[Any]) -> NDArray[Any]:
     rounding = node.attributes.get("rounding_mode", b"").decode()
+    if np.broadcast_shapes(*(np.shape(one) for one in inputs)) != np.shape(inputs[0]):
+        raise MapperError("its scale or zero point has more values than its constant")
     if node.kind == "BipolarQuant":
         return bipolar(*inputs)
     if node.kind == "Trunc":

@@ -20,7 +20,7 @@ from mapper.compiler.frontend.constants import (
     without_products,
 )
 from mapper.compiler.frontend.ends import settle_host, settle_inputs
-from mapper.compiler.frontend.stored import Stored
+from mapper.compiler.frontend.stored import Stored, steps_of
 from mapper.compiler.graph.graph import Graph
 from mapper.compiler.graph.node import (
     Activation,
@@ -316,7 +316,7 @@ def stored_bias(graph: Graph, node: Node, unit: NDArray[np.float32]) -> NDArray[
     if stored is not None and np.allclose(stored.scale, unit, rtol=1e-5, atol=0):
         values = stored.values.astype(np.int64) - stored.zero_point.astype(np.int64)
         return np.broadcast_to(values.reshape(-1), unit.shape)
-    return half_away(real.astype(np.float64) / unit.astype(np.float64))
+    return half_away(steps_of(real, unit, node.label))
 
 
 def _add(graph: Graph, place: Place) -> Made:

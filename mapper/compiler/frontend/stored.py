@@ -13,6 +13,7 @@ from mapper.compiler.graph.tensor import Type
 from mapper.errors import MapperError
 
 OFFSET = {np.dtype(np.uint8): 128, np.dtype(np.uint16): 1 << 15}
+MOST_STEPS = 2.0**53  # beyond, real numbers are not exact
 STORED: dict[np.dtype[Any], Type] = {
     np.dtype(np.int8): "int8", np.dtype(np.uint8): "int8",
     np.dtype(np.int16): "int16", np.dtype(np.uint16): "int16",
@@ -71,3 +72,12 @@ def stored_constant(inputs: Sequence[Any], axis: int) -> Stored:
     axis = axis % values.ndim if np.size(scale) > 1 else 0
     size = values.shape[axis] if values.ndim else None
     return Stored(values, scales_of(scale, zero_point, size), np.asarray(zero_point), axis)
+
+
+def steps_of(bias: NDArray[Any], unit: NDArray[np.float32], label: str) -> NDArray[np.float64]:
+    """A bias of real numbers in steps of its scales; raises `MapperError` if it has too many."""
+    with np.errstate(divide="ignore", invalid="ignore"):  # two small scales multiply to 0
+        steps: NDArray[np.float64] = bias.astype(np.float64) / unit.astype(np.float64)
+    if not (np.abs(steps) < MOST_STEPS).all():
+        raise MapperError(f"{label}: its scales are too small for its bias; check the scales")
+    return steps

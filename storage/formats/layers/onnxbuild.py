@@ -148,7 +148,7 @@ class Builder:
             self.left_out.append(node.name)
             return [LeftOut()] * len(node.proto.output)
         if not signals:
-            return self.model.evaluate(node, [constant(value) for value in inputs])
+            return self.model.evaluate(node, [constant(value) for value in inputs], kept=True)
         if node.kind in PASSING:
             kept = signal_of(inputs, 0)
             return [Signal(kept.ids, self._fresh(node, kept) if node.kind in LINEAR else None)]

@@ -9,7 +9,7 @@ version of an operator means what its standard says.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 from importlib import import_module
@@ -22,9 +22,12 @@ from numpy.typing import NDArray
 from storage.errors import BadInputError
 from storage.extras import require
 from storage.files import read_input
+from storage.formats.layers.onnxcheck import STANDARD, arrays_of, check_node, check_types
 from storage.formats.layers.onnxruns import NodeSession, model_of_node, runtime
 
 MOST_MODEL = 1 << 31  # bytes
+MOST_MADE = 1 << 30  # bytes of constants that nodes make
+MOST_SHAPE = 1 << 12  # elements of a constant that shapes are inferred from
 MOST_SHOWN = 8  # nodes of a cycle in a message
 NONE = -1  # in arrays of ids: no neuron, but a constant, such as padding
 _ANY_FAULT = (
@@ -127,33 +130,34 @@ class Model:
     uses : number of nodes and outputs that take a value
     """
 
-    def __init__(self, path: Path, data: bytes | None = None) -> None:
+    def __init__(self, path: Path, data: bytes | None = None, made: int = MOST_MADE) -> None:
         """data : the model, serialised, in place of the file
+        made : bytes of constants that nodes may make, in all
 
         Raises `BadInputError` if the file is damaged, or no model of a neural network.
         """
         self._onnx = library(path)
+        self._most_made = self._left = made
         decoding = import_module("google.protobuf.message").DecodeError
-        checking = import_module("onnx.checker").ValidationError
         try:
-            if data is None:
-                model = self._onnx.load(str(path))
-            else:
-                model = self._onnx.load_model_from_string(data)
-            graph = model.graph
-            self.constants: dict[str, NDArray[Any]] = {
-                tensor.name: self._onnx.numpy_helper.to_array(tensor)
-                for tensor in graph.initializer
-            }
-        except (decoding, checking, *_ANY_FAULT, OSError) as error:
-            reason = " ".join(str(error).split())[:120]
-            raise BadInputError(f"not a valid ONNX file ({reason})") from error
+            whole = read_input(path, MOST_MODEL) if data is None else data
+            model = self._onnx.load_model_from_string(whole)
+        except decoding as error:
+            raise BadInputError(
+                "not a valid ONNX file: it is damaged, or of another kind; export it again"
+            ) from error
+        graph = model.graph
         if not graph.node and not graph.input:
             raise BadInputError("holds no graph; is this an ONNX model?")
         self._check_versions(model)
+        self.constants: dict[str, NDArray[Any]] = arrays_of(graph, path.parent)
         self._opsets = list(model.opset_import)
+        self._versions = {str(o.domain): int(o.version) for o in self._opsets}
         self.nodes = [self._node(proto) for proto in graph.node]
-        _check_order(self.nodes, [given.name for given in graph.input])
+        given = dict.fromkeys(one.name for one in graph.input)
+        if len(given) < len(graph.input) or "" in given:
+            raise BadInputError("has inputs without a name of their own; export the model again")
+        _check_order(self.nodes, given | dict.fromkeys(self.constants))
         self.inputs = [
             (str(given.name), _shape(given))
             for given in graph.input
@@ -193,6 +197,8 @@ class Model:
                 f"ONNX IR version {model.ir_version} is not known, 1 to {newest} are; update onnx, "
                 "or export the model for an older one"
             )
+        if not len(model.opset_import):
+            raise BadInputError("names no opset; export the model again")
         newest = int(self._onnx.defs.onnx_opset_version())
         for opset in model.opset_import:
             if opset.domain in ("", "ai.onnx") and not 1 <= opset.version <= newest:
@@ -206,9 +212,27 @@ class Model:
             found = {a.name: self._onnx.helper.get_attribute_value(a) for a in proto.attribute}
             if any(value is None for value in found.values()):
                 raise ValueError("an attribute without a value")
-            return Node(proto, found)
+            for value in found.values():
+                if isinstance(value, bytes):
+                    value.decode()
         except _ANY_FAULT as error:
-            raise BadInputError(f"node {proto.name!r}: its attributes are damaged") from error
+            raise BadInputError(
+                f"node {proto.name!r} ({proto.op_type}): its attributes are damaged"
+            ) from error
+        try:
+            check_node(proto, found, self._version(proto))
+        except BadInputError as error:
+            raise BadInputError(f"node {proto.name!r} ({proto.op_type}): {error}") from error
+        return Node(proto, found)
+
+    def _version(self, proto: Any) -> int:
+        """Of the set of operators that a node's is of."""
+        same = STANDARD if proto.domain in STANDARD else (proto.domain,)
+        return next((self._versions[one] for one in same if one in self._versions), 1)
+
+    def check_types(self, node: Node, inputs: Sequence[Any]) -> None:
+        """Raise `BadInputError` for a constant of a type that a node does not take."""
+        check_types(node.proto, self._version(node.proto), inputs)
 
     def inferred(self, node: Node, inputs: Sequence[NDArray[Any] | Sort | None]) -> list[Sort]:
         """Shape and type of each result of a node, as ONNX infers them; none if it cannot.
@@ -217,17 +241,16 @@ class Model:
         """
         inference = import_module("onnx.shape_inference")
         checking = import_module("onnx.checker").ValidationError
-        helper, domain = self._onnx.helper, str(node.proto.domain)
-        version = next((int(o.version) for o in self._opsets if o.domain == domain), 1)
+        helper, version = self._onnx.helper, self._version(node.proto)
+        domain = "" if node.proto.domain in STANDARD else str(node.proto.domain)
         types, data = {}, {}
         for name, given in zip(node.proto.input, inputs, strict=False):
             if given is None:
                 continue
-            constant = isinstance(given, np.ndarray)
             shape, kind = (given.shape, given.dtype) if isinstance(given, np.ndarray) else given
             element = helper.np_dtype_to_tensor_dtype(kind)
             types[name] = helper.make_tensor_type_proto(element, shape)
-            if constant:
+            if isinstance(given, np.ndarray) and given.size <= MOST_SHAPE:  # weights say no shapes
                 data[name] = self._onnx.numpy_helper.from_array(given, name)
         try:
             schema = self._onnx.defs.get_schema(node.kind, version, domain)
@@ -246,8 +269,12 @@ class Model:
             return []
         return made
 
-    def evaluate(self, node: Node, inputs: Sequence[NDArray[Any] | None]) -> list[NDArray[Any]]:
-        """What a node makes of arrays; raises `BadInputError` if it makes nothing of them."""
+    def evaluate(
+        self, node: Node, inputs: Sequence[NDArray[Any] | None], kept: bool = False
+    ) -> list[NDArray[Any]]:
+        """What a node makes of arrays; raises `BadInputError` if it makes nothing of them, or more
+        bytes than it may. kept : as constants of the model, which share these bytes"""
+        self._require_room(node, inputs, kept)
         if (quantiser := _QUANTISERS.get(node.kind)) is not None:
             return [quantiser(node, inputs)]
         feeds = {f"i{k}": array for k, array in enumerate(inputs) if array is not None}
@@ -262,8 +289,19 @@ class Model:
             raise BadInputError(f"is no valid node: {reason}") from error
         return NodeSession(model).run(feeds)
 
+    def _require_room(self, node: Node, inputs: Sequence[NDArray[Any] | None], kept: bool) -> None:
+        """Raise `BadInputError` before a node makes more bytes than it may."""
+        size = sum(math.prod(shape) * kind.itemsize for shape, kind in self.inferred(node, inputs))
+        if size > (self._left if kept else self._most_made):
+            raise BadInputError(
+                f"makes constants of {size:,} bytes; at most {self._most_made:,} in all fit the "
+                "memory: check its shape, or export a smaller model"
+            )
+        if kept:
+            self._left -= max(0, size)
 
-def _check_order(nodes: Sequence[Node], inputs: Sequence[str]) -> None:
+
+def _check_order(nodes: Sequence[Node], inputs: Iterable[str]) -> None:
     """Raise `BadInputError` for a tensor that is made twice, or is used before it is made."""
     maker: dict[str, int] = dict.fromkeys(inputs, -1)  # of each tensor, the number of the node
     for number, node in enumerate(nodes):

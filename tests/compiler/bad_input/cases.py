@@ -159,7 +159,7 @@ case("unknown operator", "'odd'", "Frobnicate",
 case("missing output", "output 'z': nothing makes it", damage=lambda it: it.outputs.append("z"))
 case("kernel channels", "node 'conv' (Conv)", "map has 2 channels, its kernels take 3",
      damage=put("constants", w=np.ones((KERNELS, 3, 3, 3), np.float32)))  # fmt: skip
-case("bias length", "node 'conv' (Conv)", "bias has 5 values",
+case("bias length", "node 'conv' (Conv)", "bias has shape (5,)",
      damage=put("constants", b=np.ones(5, np.float32)))  # fmt: skip
 case("dense size", "node 'dense' (Gemm)", "takes 36 values, its weights have 35",
      damage=put("constants", dense_w=np.ones((35, 3), np.float32)))  # fmt: skip

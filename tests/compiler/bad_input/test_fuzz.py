@@ -19,10 +19,14 @@ COUNT = 30  # cases per seed
 @pytest.mark.heavy
 @pytest.mark.sample(1)
 @pytest.mark.jit
-@pytest.mark.parametrize("seed", range(7, 12))
-def test_byte_flips_end_with_a_line(seed: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("seed", "more"),
+    [*((seed, ()) for seed in range(7, 12)), *((seed, ("--only", "graphs")) for seed in range(3))],
+)
+def test_damage_ends_with_a_line(seed: int, more: tuple[str, ...], tmp_path: Path) -> None:
+    words = ["--count", str(COUNT), "--seed", str(seed), *more]
     done = subprocess.run(
-        [sys.executable, "scripts/fuzz_compile.py", "--count", str(COUNT), "--seed", str(seed)],
+        [sys.executable, "scripts/fuzz_compile.py", *words],
         cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(tmp_path)},
         capture_output=True, text=True, check=False,
     )  # fmt: skip

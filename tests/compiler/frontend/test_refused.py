@@ -74,7 +74,7 @@ def test_kernels_that_are_not_constant_go_to_the_host(tmp_path: Path) -> None:
         (node("Conv", "x w"), {"w": (4, 5, 3, 3)}, "map has 6 channels, its kernels take 5"),
         (node("Conv", "x w", group=2), {"w": (4, 6, 3, 3)}, "kernels take 12 (6 in 2 groups)"),
         (node("Conv", "x w", group=3), {"w": (4, 2, 3, 3)}, "4 kernels do not divide into 3"),
-        (node("Conv", "x w b"), {"w": (4, 6, 3, 3), "b": (5,)}, "bias has 5 values, it has 4"),
+        (node("Conv", "x w b"), {"w": (4, 6, 3, 3), "b": (5,)}, "bias has shape (5,), it has 4"),
         (node("Conv", "x w", kernel_shape=[2, 2]), {"w": (4, 6, 3, 3)}, "kernel_shape is (2, 2)"),
         (node("Conv", "x w"), {"w": (4, 6, 10, 3)}, "kernel of 10x3 is larger than its padded"),
         (node("Conv", "x w", dilations=[5, 1]), {"w": (4, 6, 3, 3)}, "larger than its padded map"),
@@ -112,7 +112,7 @@ def test_a02_wrong_shapes_name_the_node_and_the_sizes(
 def test_a02_dense_layers_and_sums_of_other_sizes(tmp_path: Path) -> None:
     for nodes, says in [
         ([node("Gemm", "v w")], "takes 24 values, its weights have 7"),
-        ([node("Gemm", "v w2 b")], "bias has 3 values, it has 5 outputs"),
+        ([node("Gemm", "v w2 b")], r"bias has shape \(3,\), it has 5 outputs"),
     ]:
         constants = {"w": normal(7, 5), "w2": normal(24, 5), "b": normal(3)}
         with pytest.raises(MapperError, match=says):

@@ -112,9 +112,9 @@ def test_an_order_that_cannot_be(refused: Refuse) -> None:
 def test_weights_that_are_elsewhere_or_cut_off(refused: Refuse) -> None:
     flat = [node("Flatten", "x", "f"), node("MatMul", "f w")]
     for change, message in (
-        ("short", "cannot reshape array of size 2 into shape (60,3)"),
-        ("kind", "not a valid ONNX file"),
-        ("file", "not a valid ONNX file"),
+        ("short", "constant 'w': its data do not fit its type and its shape (60, 3)"),
+        ("kind", "constant 'w': its data do not fit its type"),
+        ("file", "constant 'w': its data are not in a file beside the model"),
     ):
         made = model(flat, {"w": weights(60, 3)})
         tensor = made.graph.initializer[0]

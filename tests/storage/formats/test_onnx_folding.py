@@ -109,7 +109,7 @@ def test_sums_that_are_used_twice_keep_their_weights(converted: Convert) -> None
 @pytest.mark.parametrize(
     "more",
     [
-        [node("ReduceSum", "m", axes=[0])],  # one neuron takes elements of both
+        [node("ReduceMean", "m", axes=[0])],  # one neuron takes elements of both
         [node("Reshape", "m s", "r"), node("MatMul", "r v")],
         [node("Transpose", "m", "t", perm=[1, 0]), node("MatMul", "t u")],
     ],

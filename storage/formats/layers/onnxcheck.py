@@ -1,0 +1,217 @@
+"""Nodes and constants of ONNX models, checked against the standard before anything reads them.
+
+Readers of operators may then take it that a node has the inputs, results and attributes that its
+version of the operator has, that attributes are of its types, and that constants have as many
+elements as their shapes. Operators that the package onnx does not describe are in `OTHERS`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from storage.errors import BadInputError
+
+STANDARD = ("", "ai.onnx")  # both name the same domain
+SAME_OPERATORS = ("com.microsoft",)
+"""Domains with operators that have names, inputs and results of those of the standard."""
+_KINDS = ("", "FLOAT", "INT", "STRING", "TENSOR", "GRAPH", "FLOATS", "INTS", "STRINGS", "TENSORS",
+          "GRAPHS", "SPARSE_TENSOR", "SPARSE_TENSORS", "TYPE_PROTO", "TYPE_PROTOS")  # fmt: skip
+_WORDS = {
+    "FLOAT": "a number", "INT": "a whole number", "STRING": "a text", "TENSOR": "a tensor",
+    "GRAPH": "a graph", "FLOATS": "numbers", "INTS": "whole numbers", "STRINGS": "texts",
+}  # fmt: skip
+
+
+class Arity(NamedTuple):
+    """How many inputs and results an operator has.
+
+    required : numbers of the inputs that must be given
+    repeated : inputs after `most` come in groups of so many; 0 if there are none
+    types : names of the types that each input may have; inputs beyond the last are as the last
+    """
+
+    required: tuple[int, ...]
+    most: int
+    results: int
+    repeated: int = 0
+    types: tuple[frozenset[str], ...] = ()
+
+
+def _other(required: str, results: int = 1, repeated: int = 0) -> Arity:
+    """Of an operator whose inputs are required (1) or not (0)."""
+    found = tuple(at for at, mark in enumerate(required) if mark == "1")
+    return Arity(found, len(required), results, repeated)
+
+
+OTHERS = {
+    "BipolarQuant": _other("11"), "ImageScaler": _other("1"), "QGemm": _other("110110000"),
+    "QLinearAdd": _other("11011010"), "QLinearAveragePool": _other("11010"),
+    "QLinearConcat": _other("10110", repeated=3), "QLinearGlobalAveragePool": _other("11010"),
+    "QLinearLeakyRelu": _other("11010"), "QLinearMul": _other("11011010"),
+    "QLinearSigmoid": _other("11010"), "QLinearSoftmax": _other("11010"),
+    "Quant": _other("1111"), "RequantShift": _other("111"), "Trunc": _other("11111"),
+}  # fmt: skip
+"""Operators of ONNX Runtime, of QONNX, and of networks of whole numbers."""
+
+
+@cache
+def _schema(kind: str, version: int, domain: str) -> Any | None:
+    """The description of an operator in a version of its domain, or the last one that it had."""
+    from onnx import defs
+
+    try:
+        found = defs.get_schema(kind, version, domain)
+        return defs.get_schema(kind, found.since_version - 1, domain) if found.deprecated else found
+    except defs.SchemaError:
+        return None
+
+
+@cache
+def _known(kind: str) -> Any | None:
+    """The newest description of an operator of the standard."""
+    from onnx import defs
+
+    return _schema(kind, defs.onnx_opset_version(), "")
+
+
+@cache
+def _arity(schema: Any) -> Arity:
+    given = list(schema.inputs)
+    single = tuple(at for at, one in enumerate(given) if one.option.name == "Single")
+    variadic = bool(given) and given[-1].option.name == "Variadic"
+    required = (*single, len(given) - 1) if variadic and given[-1].min_arity else single
+    types = tuple(frozenset(one.types) for one in given)
+    return Arity(required, len(given), schema.max_output, int(variadic), types)
+
+
+def arity_of(proto: Any, version: int) -> Arity | None:
+    """Of the operator of a node; None if nothing is known of it. version : of its domain"""
+    if proto.op_type in OTHERS:
+        return OTHERS[proto.op_type]
+    domain = "" if proto.domain in STANDARD else proto.domain
+    schema = _schema(proto.op_type, version, domain)
+    if schema is None and domain in ("", *SAME_OPERATORS):
+        schema = _known(proto.op_type)
+    return None if schema is None else _arity(schema)
+
+
+def check_node(proto: Any, attributes: Mapping[str, Any], version: int) -> None:
+    """Raise `BadInputError` for a node whose inputs, results or attributes its operator has not.
+
+    attributes : values by name; version : of the node's domain
+    """
+    kind, domain = proto.op_type, proto.domain
+    if not kind:
+        raise BadInputError("names no operator; export the model again")
+    if kind == "Loop":
+        raise BadInputError("only feed-forward networks are read; export it with loops unrolled")
+    if domain not in (*STANDARD, *SAME_OPERATORS) and _known(kind) is not None:
+        raise BadInputError(
+            f"domain {domain!r} has no operator {kind}; leave out the domain of the standard's"
+        )
+    if len(attributes) < len(proto.attribute):
+        raise BadInputError("an attribute is given twice; export the model again")
+    arity = arity_of(proto, version)
+    if arity is not None:
+        _check_counts(proto, arity)
+    schema = _schema(kind, version, "" if domain in STANDARD else domain)
+    if schema is None and domain in STANDARD and kind not in OTHERS and _known(kind) is not None:
+        raise BadInputError(f"opset {version} has no operator {kind}; export the model again")
+    if schema is None or kind in OTHERS:
+        return
+    for one in proto.attribute:
+        if one.name not in schema.attributes:
+            raise BadInputError(
+                f"{kind} of opset {version} has no attribute {one.name!r}; export the model again"
+            )
+        wanted = schema.attributes[one.name].type.name
+        if _KINDS[one.type] != wanted:
+            word = _WORDS.get(wanted, wanted.lower())
+            raise BadInputError(f"attribute {one.name} is {word}; export the model again")
+    for name, attribute in schema.attributes.items():
+        if attribute.required and name not in attributes:
+            raise BadInputError(f"attribute {name} is missing; export the model again")
+
+
+def _check_counts(proto: Any, arity: Arity) -> None:
+    names, count = list(proto.input), len(proto.input)
+    missing = next((at for at in arity.required if at >= count or not names[at]), None)
+    if missing is not None:
+        raise BadInputError(f"its input {missing} is missing; export the model again")
+    beyond = count - arity.most
+    if beyond > 0 and (not arity.repeated or beyond % arity.repeated):
+        raise BadInputError(f"takes {count} inputs; {proto.op_type} has {arity.most}")
+    if not any(proto.output):
+        raise BadInputError("names no result; export the model again")
+    if not proto.output[0] or len(proto.output) > arity.results:
+        raise BadInputError(
+            f"names {len(proto.output)} results, or not the first one; export the model again"
+        )
+
+
+def check_types(proto: Any, version: int, inputs: Sequence[Any]) -> None:
+    """Raise `BadInputError` for a constant of a type that an operator does not take.
+
+    inputs : of the node; what is no array is not checked
+    """
+    arity = arity_of(proto, version)
+    if arity is None or not arity.types:
+        return
+    for at, value in enumerate(inputs):
+        if isinstance(value, np.ndarray):
+            name, taken = _type_name(value.dtype), arity.types[min(at, len(arity.types) - 1)]
+            if name not in taken:
+                known = ", ".join(sorted(one[7:-1] for one in taken if one.startswith("tensor(")))
+                raise BadInputError(f"its input {at} holds {name[7:-1]}; it may hold {known}")
+
+
+@cache
+def _type_name(kind: np.dtype[Any]) -> str:
+    """A type as ONNX describes it: tensor(float)."""
+    other = {"float32": "float", "float64": "double", "object": "string"}
+    name = "string" if kind.kind in "SU" else kind.name
+    return f"tensor({other.get(name, name)})"
+
+
+def arrays_of(graph: Any, folder: Path) -> dict[str, NDArray[Any]]:
+    """The constants of a graph by name; raises `BadInputError` that names one which is damaged.
+
+    folder : of the model, for data in files of their own
+    """
+    from onnx import external_data_helper as external
+    from onnx import numpy_helper
+
+    if len(graph.sparse_initializer):
+        name = graph.sparse_initializer[0].values.name
+        raise BadInputError(f"constant {name!r} is sparse; export the model with dense constants")
+    found: dict[str, NDArray[Any]] = {}
+    for tensor in graph.initializer:
+        if tensor.name in found:
+            raise BadInputError(f"constant {tensor.name!r} is given twice; export the model again")
+        try:
+            if external.uses_external_data(tensor):
+                external.load_external_data_for_tensor(tensor, str(folder))
+                tensor.data_location = 0
+                del tensor.external_data[:]
+        except Exception as error:  # of many kinds, by what is wrong with name, offset and length
+            raise BadInputError(
+                f"constant {tensor.name!r}: its data are not in a file beside the model, or too "
+                "short there; save the model with its data"
+            ) from error
+        try:
+            if min(tensor.dims, default=0) < 0:
+                raise ValueError("a size below 0")
+            found[tensor.name] = numpy_helper.to_array(tensor)
+        except Exception as error:  # of onnx and numpy
+            dims = ", ".join(map(str, tensor.dims[:8]))
+            raise BadInputError(
+                f"constant {tensor.name!r}: its data do not fit its type and its shape ({dims}); "
+                "export the model again"
+            ) from error
+    return found

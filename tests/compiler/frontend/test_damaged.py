@@ -1,0 +1,220 @@
+"""Models of damaged structure: each is refused in one line that names the node or constant."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mapper.compiler.frontend.model import open_model
+from mapper.errors import MapperError
+from storage.formats.layers.onnxgraph import MOST_MADE
+from storage.formats.layers.onnxruns import _reason
+from tests.compiler.bad_input.good import good
+from tests.storage.formats.onnx_models import helper, model, node
+
+Damage = Callable[[Any], object]
+HUGE = 3 << 28  # numbers of 4 bytes: 3 GiB
+BAD_DATA = "constant 'w': its data do not fit its type and its shape"
+ELSEWHERE = "constant 'w': its data are not in a file beside the model"
+
+
+def refusal(made: Any, folder: Path) -> str:
+    """What is said of a model, without its name."""
+    path = folder / "a.onnx"
+    path.write_bytes(made.SerializeToString())
+    with pytest.raises(MapperError) as told:
+        open_model(path).build(())
+    said = str(told.value)
+    assert "\n" not in said
+    return said.removeprefix(f"{path}: ")
+
+
+def named(graph: Any, name: str) -> Any:
+    return next(one for one in (*graph.node, *graph.initializer) if one.name == name)
+
+
+def attribute(name: str, value: Any) -> Damage:
+    """Gives the convolution one more attribute."""
+    return lambda graph: named(graph, "conv").attribute.append(helper.make_attribute(name, value))
+
+
+def changed(which: str, **fields: Any) -> Damage:
+    """Sets fields of a node or constant; lists are replaced."""
+
+    def change(graph: Any) -> None:
+        for field, value in fields.items():
+            if isinstance(value, list):
+                getattr(named(graph, which), field)[:] = value
+            else:
+                setattr(named(graph, which), field, value)
+
+    return change
+
+
+def pads_of_type(kind: int) -> Damage:
+    return lambda graph: setattr(named(graph, "conv").attribute[0], "type", kind)
+
+
+@pytest.mark.parametrize(
+    ("damage", "says"),
+    [
+        (changed("relu", input=[]), "node 'relu' (Relu): its input 0 is missing"),
+        (changed("conv", input=["x", "", "b"]), "node 'conv' (Conv): its input 1 is missing"),
+        (changed("relu", input=["c", "c"]), "node 'relu' (Relu): takes 2 inputs; Relu has 1"),
+        (changed("relu", output=[]), "node 'relu' (Relu): names no result"),
+        (changed("relu", output=["", "r"]), "node 'relu' (Relu): names 2 results"),
+        (changed("relu", op_type=""), "node 'relu' (): names no operator"),
+        (changed("relu", op_type="Gelu"), "opset 17 has no operator Gelu"),
+        (changed("relu", op_type="Loop"), "only feed-forward networks are read"),
+        (changed("relu", domain="nobody"), "domain 'nobody' has no operator Relu"),
+        (changed("dense", output=["w"]), "node 'dense' (Gemm): makes 'w' once more"),
+        (attribute("alpha", 0.5), "Conv of opset 17 has no attribute 'alpha'"),
+        (attribute("group", [1, 2]), "node 'conv' (Conv): attribute group is a whole number"),
+        (attribute("pads", [1, 1, 1, 1]), "node 'conv' (Conv): an attribute is given twice"),
+        (attribute("auto_pad", b"\xff"), "node 'conv' (Conv): its attributes are damaged"),
+        (pads_of_type(5), "node 'conv' (Conv): attribute pads is whole numbers"),
+        (pads_of_type(0), "node 'conv' (Conv): its attributes are damaged"),
+        (lambda graph: named(graph, "pool").attribute.pop(0), "attribute kernel_shape is missing"),
+        (changed("w", dims=[4, -1, 3, 3]), BAD_DATA),
+        (changed("w", dims=[1 << 62, 8]), BAD_DATA),
+        (changed("w", raw_data=b"abc"), BAD_DATA),
+        (changed("w", data_type=99), BAD_DATA),
+        (changed("w", data_location=1), ELSEWHERE),
+        (changed("w", data_type=6), "node 'conv' (Conv): its input 1 holds int32; it may hold"),
+        (changed("w", name="b"), "constant 'b' is given twice"),
+        (
+            lambda graph: graph.input.append(graph.input[0]),
+            "has inputs without a name of",
+        ),
+        (
+            lambda graph: graph.sparse_initializer.add().values.CopyFrom(graph.initializer[0]),
+            "constant 'w' is sparse; export the model with dense constants",
+        ),
+    ],
+)
+def test_structures(damage: Damage, says: str, tmp_path: Path) -> None:
+    made = good().model()
+    damage(made.graph)
+    assert says in refusal(made, tmp_path)
+
+
+def test_no_opset(tmp_path: Path) -> None:
+    made = good().model()
+    del made.opset_import[:]
+    assert refusal(made, tmp_path) == "names no opset; export the model again"
+
+
+def test_data_outside_of_the_folder(tmp_path: Path) -> None:
+    folder = tmp_path / "models"
+    folder.mkdir()
+    made = good().model()
+    tensor = named(made.graph, "w")
+    (tmp_path / "w.bin").write_bytes(tensor.raw_data)
+    tensor.ClearField("raw_data")
+    tensor.data_location = 1
+    tensor.external_data.add(key="location", value="../w.bin")
+    assert ELSEWHERE in refusal(made, folder)
+
+
+ROW, COLUMN = np.ones((1, 1 << 15), np.float32), np.ones((1 << 15, 1), np.float32)
+
+
+@pytest.mark.parametrize(
+    ("kind", "constants", "more"),
+    [
+        ("ConstantOfShape", {"s": np.array([HUGE])}, {}),
+        ("Expand", {"a": np.float32([1]), "s": np.array([HUGE])}, {}),
+        ("Tile", {"a": np.float32([1]), "s": np.array([HUGE])}, {}),
+        ("Range", {"a": np.float32(0), "b": np.float32(HUGE), "c": np.float32(1)}, {}),
+        ("Pad", {"a": np.float32([1]), "p": np.array([HUGE, 0])}, {}),
+        ("RandomNormal", {}, {"shape": [HUGE]}),
+        ("MatMul", {"a": COLUMN, "b": ROW}, {}),
+        ("Add", {"a": COLUMN, "b": ROW}, {}),
+    ],
+)
+def test_huge_constants_are_not_made(
+    kind: str, constants: dict[str, Any], more: dict[str, Any], tmp_path: Path
+) -> None:
+    nodes = [
+        node(kind, " ".join(constants), "k", **more), node("ReduceMean", "k", "m", keepdims=0),
+        node("Mul", "x m", "y"),
+    ]  # fmt: skip
+    began = time.perf_counter()
+    said = refusal(model(nodes, constants, {"x": (1, 4)}), tmp_path)
+    assert time.perf_counter() - began < 2
+    assert f"node 'n_k' ({kind}): makes constants of " in said
+    assert f"at most {MOST_MADE:,} in all" in said
+
+
+def test_constants_share_the_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each constant fits the memory, all together do not."""
+    monkeypatch.setattr("mapper.compiler.frontend.onnx.MOST_MADE", 4 << 20)
+    nodes = [node("ConstantOfShape", "s", f"k{at}") for at in range(5)]
+    nodes += [node("Gather", f"k{at} zero", f"g{at}") for at in range(5)]
+    nodes += [node("Sum", "g0 g1 g2 g3 g4", "g"), node("Mul", "x g", "y")]
+    constants = {"s": np.array([1 << 18]), "zero": np.array([0])}
+    said = refusal(model(nodes, constants, {"x": (1, 4)}), tmp_path)
+    assert "node 'n_k4' (ConstantOfShape): makes constants of 1,048,576 bytes" in said
+
+
+@pytest.mark.parametrize("shape", [(1, 1 << 40), (1, 1 << 14, 1 << 14, 1)])
+def test_huge_maps(shape: tuple[int, ...], tmp_path: Path) -> None:
+    said = refusal(model([node("Relu", "x")], {}, {"x": shape}), tmp_path)
+    assert f"input 'x' has shape {shape}; maps have at most 134,217,728 elements" in said
+
+
+@pytest.mark.parametrize("bias", [(3, 1), (1, 3, 1)])
+def test_a_bias_that_is_no_row(bias: tuple[int, ...], tmp_path: Path) -> None:
+    constants = {"w": np.ones((4, 3), np.float32), "b": np.ones(bias, np.float32)}
+    said = refusal(model([node("Gemm", "x w b")], constants, {"x": (1, 4)}), tmp_path)
+    assert f"its bias has shape {bias}, it has 3 outputs" in said
+
+
+def test_scales_that_multiply_to_nothing(tmp_path: Path) -> None:
+    """Their product is 0 in 32 bits, of which a bias has no number of steps."""
+    nodes = [
+        node("QuantizeLinear", "x tiny zero", "q"), node("DequantizeLinear", "q tiny zero", "d"),
+        node("DequantizeLinear", "w small", "wd"), node("Gemm", "d wd b", "g"),
+        node("QuantizeLinear", "g tiny zero", "r"), node("DequantizeLinear", "r tiny zero", "y"),
+    ]  # fmt: skip
+    constants = {
+        "tiny": np.float32(1e-44), "small": np.float32(1e-3), "zero": np.uint8(0),
+        "w": np.ones((4, 3), np.int8), "b": np.ones(3, np.float32),
+    }  # fmt: skip
+    said = refusal(model(nodes, constants, {"x": (1, 4)}), tmp_path)
+    assert "its scales are too small for its bias; check the scales" in said
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (
+            "[ONNXRuntimeError] : 1 : FAIL : Type Error: Type 'tensor(float)' of input parameter "
+            "(i1) of operator (Pad) in node (pad) is invalid.",
+            "takes no input of type float",
+        ),
+        (
+            "[ONNXRuntimeError] : 10 : INVALID_GRAPH : This is an invalid model. In Node, "
+            '("n", ZipMap, "", -1) : ("i0": tensor(int8),) -> ("n",) , Error No Op registered for '
+            "ZipMap with domain_version of 17",
+            "ONNX Runtime has no operator ZipMap in this domain and opset",
+        ),
+        (
+            "[ONNXRuntimeError] : 1 : FAIL : tensor.cc:57 CalculateTensorStorageSize Tensor "
+            "shape.Size() must be >= 0",
+            "Tensor shape.Size() must be >= 0",
+        ),
+        (
+            "[ONNXRuntimeError] : 1 : FAIL : Type Error: Type parameter (T) of Optype (Concat) "
+            "bound to different types (tensor(float) and tensor(int64) in node (c).",
+            "its inputs are of types float and int64; they must be of one",
+        ),
+    ],
+)
+def test_reasons_of_onnxruntime(text: str, says: str) -> None:
+    assert _reason(RuntimeError(text)) == says
