@@ -335,9 +335,8 @@ def as_damage(folder: Path) -> Iterator[None]:
     except (BadInputError, ChipError, HwError):
         raise
     except (*_DAMAGE, KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
-        said = " ".join(f"{type(error).__name__}: {error}".split())[:120]
         raise MapperError(
-            f"{folder}: what its files say does not fit together ({said}); compile the model again"
+            f"{folder}: what its files say does not fit together; compile the model again"
         ) from error
 
 

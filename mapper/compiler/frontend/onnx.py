@@ -128,7 +128,7 @@ class Reader:
                 self.values[name] = self.graph.inputs[name] = self._input(name, shape)
             except MapperError as error:
                 raise MapperError(f"{self.path}: input {error}") from error
-        for node in self.model.nodes:
+        for node in self._needed():
             try:
                 with np.errstate(all="ignore"):  # `constant` refuses what is not finite
                     self._take(node)
@@ -150,6 +150,24 @@ class Reader:
         if not self.graph.outputs:
             raise MapperError(f"{self.path}: no output depends on an input; nothing to compile")
         return self.graph
+
+    def _needed(self) -> list[OnnxNode]:
+        """The nodes that outputs depend on; of others no core would store the result."""
+        wanted = set(self.model.outputs)
+        needed: list[OnnxNode] = []
+        rest: list[OnnxNode] = []
+        for node in reversed(self.model.nodes):
+            taken = not wanted.isdisjoint(node.proto.output)
+            (needed if taken else rest).append(node)
+            if taken:
+                wanted |= set(node.proto.input)
+        if rest:
+            self.graph.left_out += [node.name for node in rest]
+            more = f" and {len(rest) - 1} more" if len(rest) > 1 else ""
+            self.graph.notes.append(
+                f"node {rest[-1].name!r}{more}: left out, as no output depends on what they make"
+            )
+        return needed[::-1]
 
     def _input(self, name: str, shape: tuple[int, ...]) -> View:
         kind = self.model.types[name]

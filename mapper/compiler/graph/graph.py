@@ -77,7 +77,7 @@ class Graph:
     """Nodes in an order in which they can run, and the tensors between them.
 
     inputs, outputs : by the names of the model's
-    left_out : names of nodes that only name results for the user
+    left_out : names of nodes that only name results for the user, or that no output depends on
     notes : what was taken for granted, for the user
     constant_scales : tensors whose scales make layers constant, each of which has a note
     folded : kinds of nodes of constants that were worked out, and bytes of their results, by name

@@ -26,6 +26,7 @@ from storage.formats.layers.onnxcheck import STANDARD, arrays_of, check_node, ch
 from storage.formats.layers.onnxruns import NodeSession, model_of_node, runtime
 
 MOST_MODEL = 1 << 31  # bytes
+MOST_VERSION = 1 << 31  # of sets of operators
 MOST_MADE = 1 << 30  # bytes of constants that nodes make
 MOST_SHAPE = 1 << 12  # elements of a constant that shapes are inferred from
 MOST_SHOWN = 8  # nodes of a cycle in a message
@@ -201,6 +202,11 @@ class Model:
             raise BadInputError("names no opset; export the model again")
         newest = int(self._onnx.defs.onnx_opset_version())
         for opset in model.opset_import:
+            if not 1 <= opset.version < MOST_VERSION:
+                raise BadInputError(
+                    f"opset {opset.version} of domain {opset.domain!r} is not known; export the "
+                    "model again"
+                )
             if opset.domain in ("", "ai.onnx") and not 1 <= opset.version <= newest:
                 raise BadInputError(
                     f"opset {opset.version} is not known, 1 to {newest} are; update onnx, or "

@@ -109,6 +109,25 @@ def test_no_opset(tmp_path: Path) -> None:
     assert refusal(made, tmp_path) == "names no opset; export the model again"
 
 
+@pytest.mark.parametrize("domain", ["", "nobody"])
+def test_versions_beyond_32_bits(domain: str, tmp_path: Path) -> None:
+    made = good().model()
+    made.opset_import.add(domain=domain, version=1 << 40)
+    assert "opset 1099511627776 " in refusal(made, tmp_path)
+
+
+def test_nodes_of_no_output_are_left_out(tmp_path: Path) -> None:
+    made = good().model()
+    made.graph.output[0].name = "r"
+    path = tmp_path / "a.onnx"
+    path.write_bytes(made.SerializeToString())
+    graph = open_model(path).build(())
+    assert [node.kind for node in graph.nodes] == ["conv", "activation"]
+    assert sorted(graph.left_out) == ["dense", "flatten", "pool"]
+    (note,) = graph.notes
+    assert note == "node 'pool' and 2 more: left out, as no output depends on what they make"
+
+
 def test_data_outside_of_the_folder(tmp_path: Path) -> None:
     folder = tmp_path / "models"
     folder.mkdir()

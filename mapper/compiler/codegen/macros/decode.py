@@ -132,9 +132,8 @@ def decode_layers(encoded: Encoded, shape: NpuShape, where: str) -> Decoded:
             macro = reader.macro(group)
             cuts.append(_cut(first.items[Sort.CUT]))
         except _DAMAGE as error:
-            said = " ".join(f"{type(error).__name__}: {error}".split())[:80]
             raise MapperError(
-                f"{first.where}: does not fit together ({said}); compile the model again"
+                f"{first.where}: does not fit together; compile the model again"
             ) from error
         macros.append(macro)
         if first.flag("dynamic_weights"):
