@@ -1,6 +1,6 @@
 """Damage the structure of ONNX graphs at random, as broken or malicious exporters do.
 
-Each of the `DAMAGES` picks a place of a graph at random, changes it, and returns what it did, or
+Each of the `DAMAGES` picks a place of a graph at random, changes it, and returns a description, or
 None if the graph has no such place. `damage_model` applies one or several to a copy of a model.
 """
 
@@ -377,7 +377,7 @@ DAMAGES: tuple[Callable[[Any, Random], str | None], ...] = (
 
 
 def damage_model(base: Any, random: Random) -> tuple[bytes, str]:
-    """A damaged copy, serialised, and what was done to it."""
+    """A damaged copy, serialised, and the descriptions of its damages."""
     model = type(base)()
     model.CopyFrom(base)
     done: list[str] = []

@@ -21,7 +21,7 @@ class Base(NamedTuple):
 
 
 def good_models(folder: Path) -> list[Base]:
-    """Models that compile; their samples are those of `good`. folder : for files of tools"""
+    """Models that compile; `good` has samples for them. folder : for files of tools"""
     plain = good()
     whole, samples = plain.model(), plain.samples["x"]
     random = np.random.default_rng(0)

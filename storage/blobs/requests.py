@@ -56,10 +56,10 @@ def timeout_seconds() -> float:
 
 
 class Requests(Closing):
-    """Reads ranges of one object for any number of threads, in a thread of its own.
+    """Reads ranges of one object for any number of threads, in its own thread.
 
     The package `obstore` waits in native code, which nothing interrupts, unless it is asked by an
-    event loop. A loop of its own also serves callers whose thread has one that runs.
+    event loop. Its own loop also serves callers whose thread has one that runs.
     """
 
     def __init__(

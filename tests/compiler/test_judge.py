@@ -273,3 +273,15 @@ def test_simulations_judge_all_samples(tmp_path: Path, capsys: pytest.CaptureFix
     found = json.loads(capsys.readouterr().out)["judge"]
     assert (found["frames"], found["why"]) == (8, "")
     assert [row["name"] for row in found["rows"]] == ["a", "y"]
+
+
+@pytest.mark.parametrize(
+    "last", [node("Squeeze", "a zero", "y"), node("Transpose", "a", "y", perm=[1, 0, 2, 3])]
+)
+def test_outputs_whose_first_axis_is_not_of_samples(last: Any, tmp_path: Path) -> None:
+    """Each sample has all of an output."""
+    nodes, constants = [node("Conv", "x w", "a"), last], {"w": W, "zero": np.array([0])}
+    assert compiled(Case("first axis", nodes, constants, X, X, 0), tmp_path) == 0
+    report = json.loads((tmp_path / "out" / "report.json").read_text())
+    rows = {row["name"]: row["elements"] for row in report["judge"]["rows"]}
+    assert rows["y"] == len(X) * 8 * 4 * 5

@@ -165,7 +165,7 @@ class Reader:
             self.graph.left_out += [node.name for node in rest]
             more = f" and {len(rest) - 1} more" if len(rest) > 1 else ""
             self.graph.notes.append(
-                f"node {rest[-1].name!r}{more}: left out, as no output depends on what they make"
+                f"node {rest[-1].name!r}{more}: left out, as no output depends on it"
             )
         return needed[::-1]
 

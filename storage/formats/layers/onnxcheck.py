@@ -19,7 +19,7 @@ from storage.errors import BadInputError
 
 STANDARD = ("", "ai.onnx")  # both name the same domain
 SAME_OPERATORS = ("com.microsoft",)
-"""Domains with operators that have names, inputs and results of those of the standard."""
+"""Domains whose operators have names, inputs and results of the standard's."""
 _KINDS = ("", "FLOAT", "INT", "STRING", "TENSOR", "GRAPH", "FLOATS", "INTS", "STRINGS", "TENSORS",
           "GRAPHS", "SPARSE_TENSOR", "SPARSE_TENSORS", "TYPE_PROTO", "TYPE_PROTOS")  # fmt: skip
 _WORDS = {
@@ -201,8 +201,8 @@ def arrays_of(graph: Any, folder: Path) -> dict[str, NDArray[Any]]:
                 del tensor.external_data[:]
         except Exception as error:  # of many kinds, by what is wrong with name, offset and length
             raise BadInputError(
-                f"constant {tensor.name!r}: its data are not in a file beside the model, or too "
-                "short there; save the model with its data"
+                f"constant {tensor.name!r}: its data are not in a file of the model's folder, or "
+                "too short there; save the model with its data"
             ) from error
         try:
             if min(tensor.dims, default=0) < 0:

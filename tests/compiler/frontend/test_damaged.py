@@ -20,7 +20,7 @@ from tests.storage.formats.onnx_models import helper, model, node
 Damage = Callable[[Any], object]
 HUGE = 3 << 28  # numbers of 4 bytes: 3 GiB
 BAD_DATA = "constant 'w': its data do not fit its type and its shape"
-ELSEWHERE = "constant 'w': its data are not in a file beside the model"
+ELSEWHERE = "constant 'w': its data are not in a file of the model's folder"
 
 
 def refusal(made: Any, folder: Path) -> str:
@@ -125,7 +125,7 @@ def test_nodes_of_no_output_are_left_out(tmp_path: Path) -> None:
     assert [node.kind for node in graph.nodes] == ["conv", "activation"]
     assert sorted(graph.left_out) == ["dense", "flatten", "pool"]
     (note,) = graph.notes
-    assert note == "node 'pool' and 2 more: left out, as no output depends on what they make"
+    assert note == "node 'pool' and 2 more: left out, as no output depends on it"
 
 
 def test_data_outside_of_the_folder(tmp_path: Path) -> None:

@@ -114,7 +114,7 @@ def test_weights_that_are_elsewhere_or_cut_off(refused: Refuse) -> None:
     for change, message in (
         ("short", "constant 'w': its data do not fit its type and its shape (60, 3)"),
         ("kind", "constant 'w': its data do not fit its type"),
-        ("file", "constant 'w': its data are not in a file beside the model"),
+        ("file", "constant 'w': its data are not in a file of the model's folder"),
     ):
         made = model(flat, {"w": weights(60, 3)})
         tensor = made.graph.initializer[0]
