@@ -202,15 +202,15 @@ class Model:
             raise BadInputError("names no opset; export the model again")
         newest = int(self._onnx.defs.onnx_opset_version())
         for opset in model.opset_import:
+            if opset.domain in STANDARD and not 1 <= opset.version <= newest:
+                raise BadInputError(
+                    f"opset {opset.version} is not known, 1 to {newest} are; update onnx, or "
+                    "export the model for an older one"
+                )
             if not 1 <= opset.version < MOST_VERSION:
                 raise BadInputError(
                     f"opset {opset.version} of domain {opset.domain!r} is not known; export the "
                     "model again"
-                )
-            if opset.domain in ("", "ai.onnx") and not 1 <= opset.version <= newest:
-                raise BadInputError(
-                    f"opset {opset.version} is not known, 1 to {newest} are; update onnx, or "
-                    "export the model for an older one"
                 )
 
     def _node(self, proto: Any) -> Node:
