@@ -179,6 +179,18 @@ def _type_name(kind: np.dtype[Any]) -> str:
     return f"tensor({other.get(name, name)})"
 
 
+def check_names(graph: Any) -> None:
+    """Raise `BadInputError` for a name that is no text: the library reads others as bytes."""
+    for one in (*graph.input, *graph.output, *graph.initializer):
+        if not isinstance(one.name, str):
+            raise BadInputError(f"name {one.name[:20]!r} is not UTF-8; export the model again")
+    for node in graph.node:
+        names = (node.name, node.op_type, node.domain, *node.input, *node.output)
+        for name in (*names, *(one.name for one in node.attribute)):
+            if not isinstance(name, str):
+                raise BadInputError(f"name {name[:20]!r} is not UTF-8; export the model again")
+
+
 def arrays_of(graph: Any, folder: Path) -> dict[str, NDArray[Any]]:
     """The constants of a graph by name; raises `BadInputError` that names one which is damaged.
 

@@ -22,7 +22,13 @@ from numpy.typing import NDArray
 from storage.errors import BadInputError
 from storage.extras import require
 from storage.files import read_input
-from storage.formats.layers.onnxcheck import STANDARD, arrays_of, check_node, check_types
+from storage.formats.layers.onnxcheck import (
+    STANDARD,
+    arrays_of,
+    check_names,
+    check_node,
+    check_types,
+)
 from storage.formats.layers.onnxruns import NodeSession, model_of_node, runtime
 
 MOST_MODEL = 1 << 31  # bytes
@@ -151,6 +157,7 @@ class Model:
         if not graph.node and not graph.input:
             raise BadInputError("holds no graph; is this an ONNX model?")
         self._check_versions(model)
+        check_names(graph)
         self.constants: dict[str, NDArray[Any]] = arrays_of(graph, path.parent)
         self._opsets = list(model.opset_import)
         self._versions = {str(o.domain): int(o.version) for o in self._opsets}

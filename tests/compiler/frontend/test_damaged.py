@@ -109,6 +109,16 @@ def test_no_opset(tmp_path: Path) -> None:
     assert refusal(made, tmp_path) == "names no opset; export the model again"
 
 
+@pytest.mark.parametrize("name", [b"Relu", b"relu", b"dense_b"])
+def test_names_that_are_no_text(name: bytes, tmp_path: Path) -> None:
+    """Of an operator, a node, and a constant and the input that takes it."""
+    path = tmp_path / "a.onnx"
+    damaged = name[:-1] + b"\xff"
+    path.write_bytes(good().model().SerializeToString().replace(name, damaged))
+    with pytest.raises(MapperError, match="is not UTF-8; export the model again"):
+        open_model(path)
+
+
 @pytest.mark.parametrize("domain", ["", "nobody"])
 def test_versions_beyond_32_bits(domain: str, tmp_path: Path) -> None:
     made = good().model()
