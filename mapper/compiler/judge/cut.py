@@ -53,7 +53,7 @@ class CutModel:
         self.values = [name for name in dict.fromkeys(asked) if name in made]
         self.outputs = [one.name for one in proto.graph.output]
         constants = {one.name for one in proto.graph.initializer}
-        kinds = {node.output[0]: node.op_type for node in proto.graph.node if node.output}
+        kinds = {name: node.op_type for node in proto.graph.node for name in node.output}
         self.quantised = {name for name in self.values if kinds[name] == "QuantizeLinear"}
         self.signed = {name for name in self.values if kinds[name] == "Sign"}
         (self.input,) = (one.name for one in proto.graph.input if one.name not in constants)

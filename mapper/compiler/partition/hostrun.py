@@ -91,8 +91,7 @@ class HostPlan:
                         else quantise(maps, to.scale, to.zero_point, to.bits)
                     )
                 case "windows":
-                    made_by = stored if step["tensor"] in stored else results  # host, or cores
-                    stored[step["result"]] = _windows(step, made_by[step["tensor"]])
+                    stored[step["result"]] = _windows(step, (stored | results)[step["tensor"]])
                 case "pack":
                     cores.write(step["tensor"], stored[step["tensor"]])
                 case "start":
@@ -107,7 +106,7 @@ class HostPlan:
                 case "dequantise":
                     view = view_of(step)
                     of = view.tensor
-                    real = real_numbers(results[of.name], of)
+                    real = real_numbers((stored | results)[of.name], of)
                     known[step["value"]] = view.frame(real)
                 case "view":
                     seen, made = _view(step["seen"]), _view(step["as"])

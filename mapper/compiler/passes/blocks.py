@@ -51,7 +51,7 @@ def whole_blocks(graph: Graph, size: int) -> list[str]:
         return []
     told = [*_between_host_and_parts(graph, size)]
     cuts = _cuts(graph, size)
-    told += _without_gaps_for_the_host(graph, cuts)
+    told += _without_gaps_for_the_host(graph, cuts, size)
     cuts = _cuts(graph, size)
     for node in graph.nodes:
         _fill(node, cuts, size)
@@ -170,13 +170,15 @@ def _between_host_and_parts(graph: Graph, size: int) -> Iterator[str]:
         yield f"{tensor.name}: moved by a convolution, to fill its blocks"
 
 
-def _without_gaps_for_the_host(graph: Graph, cuts: Cuts) -> Iterator[str]:
+def _without_gaps_for_the_host(graph: Graph, cuts: Cuts, size: int) -> Iterator[str]:
     """What the host takes is moved to where it has no gaps."""
     for tensor in [one for one in cuts if cuts[one]]:
         hosts = [node for node in graph.users(tensor) if isinstance(node.operator, Host)]
         if not hosts and not graph.is_output(tensor):
             continue
         maker = graph.maker(tensor)
+        if maker is not None and tensor.bits > 16:  # no core multiplies sums
+            raise _refusal(maker, size)
         made = _moved(graph, tensor, 0 if maker is None else graph.nodes.index(maker) + 1)
         for node in hosts:
             take_instead(node, tensor, made)
@@ -224,10 +226,14 @@ def _fill(node: Node, cuts: Cuts, size: int) -> None:
     elif any(cuts.get(tensor) for tensor in (*node.inputs, *node.outputs)):
         known = isinstance(operator, (*ALIKE, Concat, Slice))
         if not known:
-            raise MapperError(
-                f"{node.label}: the parts that are joined or cut before or behind it have no "
-                f"multiple of {size} channels; keep it on the host with --keep {node.sources[0]}"
-            )
+            raise _refusal(node, size)
+
+
+def _refusal(node: Node, size: int) -> MapperError:
+    return MapperError(
+        f"{node.label}: the parts that are joined or cut before or after it have no multiple of "
+        f"{size} channels; keep it on the host with --keep {node.sources[0]}"
+    )
 
 
 def _fill_layer(node: Node, operator: Conv, cuts: Cuts, size: int) -> None:
