@@ -75,10 +75,11 @@ def read_input(path: Path, most: int) -> bytes:
     """All of a file of at most `most` bytes; raises `BadInputError` if it is larger, or no file."""
     with open_input(path) as file:
         try:
-            data = file.read(most + 1)
+            large = os.fstat(file.fileno()).st_size > most  # pipes have no size
+            data = b"" if large else file.read(most + 1)
         except OSError as error:
             raise read_error(path, error) from error
-    if len(data) > most:
+    if large or len(data) > most:
         raise BadInputError(f"{path}: is larger than {most >> 20} MiB; is it the right file?")
     return data
 

@@ -120,23 +120,26 @@ def test_only_what_is_halfway_is_a_tie(taken: float, whole: int, tied: bool, aga
 
 def test_steps_below_the_error_of_float32_are_ties() -> None:
     """Of a scale of 3e-40 what is next to 0 may be at either end, what is not may not."""
-    one = StoredMap("a", (), 3.41e-40, -28, 8)
-    taken = np.array([8.0, 1e-7, -1e-7, 0.25])
-    value = np.array([255, 255, 0, 255], np.uint8)
+    tiny = np.float32(3.41e-40)
+    nodes = [node("QuantizeLinear", "x s z", "q")]
+    made = model(nodes, {"s": tiny, "z": np.uint8(100)}, {"x": (1, 4)}, ["q"])
+    made.ir_version = 9
+    one = StoredMap("q", (), float(tiny), -28, 8)
+    samples = np.float32([[8.0, 1e-7, -1e-7, 0.25]])
     for stored_, differences, ties in (
         ([127, 127, -128, 127], 0, 0),
         ([127, -28, -28, 127], 0, 2),
         ([127, 127, -128, -28], 1, 0),
         ([-128, 127, -128, 127], 1, 0),
     ):
-        sums = Sums(one, None, known=False)
-        sums.add(np.array(stored_), value, (taken, one.scale))
-        found = sums.beside()
-        assert (found.differences, found.ties) == (differences, ties)
+        judge = Judge(made.SerializeToString(), [one], Predicted({}, None))
+        judge.add(Frames(samples, {"q": np.array(stored_).reshape(1, 1, 1, 4)}, {}))
+        (row,) = judge.judgement().rows
+        assert (row.differences, row.ties) == (differences, ties)
 
 
 def test_a_signal_below_what_was_predicted_departs() -> None:
-    exact = RANDOM.normal(size=(1, 3, 4, 5))
+    exact = RANDOM.normal(size=(1, 3, 40, 50))
     whole = np.rint(exact / 0.03).astype(np.int64)  # some 41 dB
     for predicted, departs in ((40.0, False), (55.0, True), (None, True)):
         sums = Sums(StoredMap("a", (), 0.03, 0, 8), predicted, known=True)

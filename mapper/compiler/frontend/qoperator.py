@@ -24,6 +24,7 @@ from mapper.errors import MapperError
 from storage.formats.layers.onnxgraph import Node as OnnxNode
 
 FLOAT32, INT32 = 1, 6  # of ONNX's types
+NEAREST = b"nearest"
 NOT_OF_ONNX = {"channels_last", "opset"}  # attributes that operators of real numbers have not
 
 
@@ -269,6 +270,11 @@ def moving(compute: Handler) -> Handler:
         how = Scale(tensor.scale, tensor.zero_point, tensor.type)
         map_ = seen(reader, node, data)
         rest = list(inputs[1:])
+        if node.kind in ("Resize", "Upsample") and node.attributes.get("mode", NEAREST) != NEAREST:
+            raise MapperError(
+                "interpolates stored integers, and ONNX does not say how they are rounded; put "
+                "DequantizeLinear before it"
+            )
         if node.kind == "Pad" and node.attributes.get("mode", b"constant") == b"constant":
             rest[1:2] = [_padded_with(rest, how)]
         if len(node.proto.output) == 1:

@@ -239,5 +239,7 @@ def test_weights_that_no_core_holds_are_streamed() -> None:
 @pytest.mark.sample(0.5)
 def test_a_model_that_fits_no_chip_says_what_lacks() -> None:
     small = replace(SHAPE, name="small", map_vectors=64)
-    with pytest.raises(DoesNotFitError, match=r"feature memory: .* vectors needed"):
+    with pytest.raises(
+        DoesNotFitError, match=r"feature memory: .* vectors at a time, 2 cores have 128"
+    ):
         folder(residual(3, channels=64), HOW, small, Chip("pair", 2, 1))

@@ -161,7 +161,6 @@ ROW, COLUMN = np.ones((1, 1 << 15), np.float32), np.ones((1 << 15, 1), np.float3
         ("Tile", {"a": np.float32([1]), "s": np.array([HUGE])}, {}),
         ("Range", {"a": np.float32(0), "b": np.float32(HUGE), "c": np.float32(1)}, {}),
         ("Pad", {"a": np.float32([1]), "p": np.array([HUGE, 0])}, {}),
-        ("RandomNormal", {}, {"shape": [HUGE]}),
         ("MatMul", {"a": COLUMN, "b": ROW}, {}),
         ("Add", {"a": COLUMN, "b": ROW}, {}),
     ],
@@ -204,46 +203,32 @@ def test_a_bias_that_is_no_row(bias: tuple[int, ...], tmp_path: Path) -> None:
     assert f"its bias has shape {bias}, it has 3 outputs" in said
 
 
-def test_scales_that_multiply_to_nothing(tmp_path: Path) -> None:
-    """Their product is 0 in 32 bits, of which a bias has no number of steps."""
-    nodes = [
-        node("QuantizeLinear", "x tiny zero", "q"), node("DequantizeLinear", "q tiny zero", "d"),
-        node("DequantizeLinear", "w small", "wd"), node("Gemm", "d wd b", "g"),
-        node("QuantizeLinear", "g tiny zero", "r"), node("DequantizeLinear", "r tiny zero", "y"),
-    ]  # fmt: skip
-    constants = {
-        "tiny": np.float32(1e-44), "small": np.float32(1e-3), "zero": np.uint8(0),
-        "w": np.ones((4, 3), np.int8), "b": np.ones(3, np.float32),
-    }  # fmt: skip
-    said = refusal(model(nodes, constants, {"x": (1, 4)}), tmp_path)
-    assert "its scales are too small for its bias; check the scales" in said
-
-
 @pytest.mark.parametrize(
     ("text", "says"),
     [
         (
             "[ONNXRuntimeError] : 1 : FAIL : Type Error: Type 'tensor(float)' of input parameter "
             "(i1) of operator (Pad) in node (pad) is invalid.",
-            "takes no input of type float",
+            "Pad does not take a tensor(float) here",
         ),
         (
             "[ONNXRuntimeError] : 10 : INVALID_GRAPH : This is an invalid model. In Node, "
             '("n", ZipMap, "", -1) : ("i0": tensor(int8),) -> ("n",) , Error No Op registered for '
             "ZipMap with domain_version of 17",
-            "ONNX Runtime has no operator ZipMap in this domain and opset",
+            "ONNX Runtime has no operator Pad",
         ),
         (
             "[ONNXRuntimeError] : 1 : FAIL : tensor.cc:57 CalculateTensorStorageSize Tensor "
             "shape.Size() must be >= 0",
-            "Tensor shape.Size() must be >= 0",
+            "ONNX Runtime does not run Pad: its attributes, or the types and shapes of its inputs, "
+            "do not go together",
         ),
         (
             "[ONNXRuntimeError] : 1 : FAIL : Type Error: Type parameter (T) of Optype (Concat) "
             "bound to different types (tensor(float) and tensor(int64) in node (c).",
-            "its inputs are of types float and int64; they must be of one",
+            "Pad takes tensors of one type, and gets several",
         ),
     ],
 )
 def test_reasons_of_onnxruntime(text: str, says: str) -> None:
-    assert _reason(RuntimeError(text)) == says
+    assert _reason(text, "Pad") == says
