@@ -1,0 +1,213 @@
+"""Models that were once wrong when random models were tried, with right results by hand."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mapper.cli.main import main
+from mapper.compiler.manifest import read_folder
+from mapper.compiler.quantise.score import Dataset
+from mapper.compiler.simulate import simulate
+from mapper.errors import DoesNotFitError
+from tests.compiler.programs import SHAPE, compiled_model
+from tests.compiler.right_values import (
+    FRAMES,
+    RANDOM,
+    Array,
+    Case,
+    check,
+    compiled,
+    node,
+    pointwise,
+    rounded,
+)
+from tests.storage.formats.onnx_models import model, onnx
+
+X = RANDOM.normal(size=(FRAMES, 3, 4, 5)).astype(np.float32)
+X = np.where(np.abs(X) < 0.1, np.float32(0.5), X)  # signs as clear as integers of 8 bits say them
+SIGNS = np.sign(X).astype(float)
+W = RANDOM.normal(0, 0.5, (4, 3, 1, 1)).astype(np.float32)
+SIGN = node("Sign", "x", "s")
+
+TALL = RANDOM.normal(size=(FRAMES, 17, 6, 5)).astype(np.float32)
+EACH = RANDOM.normal(0, 0.5, (34, 1, 1, 1)).astype(np.float32)
+
+
+def erf(x: Array) -> Array:
+    from scipy.special import erf as exact
+
+    return np.asarray(exact(x))
+
+
+def softmax(x: Array) -> Array:
+    powers = np.exp(x - x.max(1, keepdims=True))
+    return np.asarray(powers / powers.sum(1, keepdims=True))
+
+
+MEANS = softmax(X.mean((2, 3), keepdims=True).astype(float))
+FLOATS = [
+    Case(
+        "signs, and what ReLU leaves of them",
+        [SIGN, node("Relu", "s", "r"), node("Sub", "s r", "y")], {}, X, np.minimum(SIGNS, 0), 35,
+    ),
+    Case(
+        "signs that are clipped between their levels", [SIGN, node("Clip", "s - k", "y")],
+        {"k": np.float32(0.3)}, X, np.minimum(SIGNS, 0.3), 35,
+    ),
+    Case(
+        "signs beside a layer",
+        [SIGN, node("Conv", "x w", "c"), node("Concat", "s c", "y", axis=1)],
+        {"w": W}, X, np.concatenate([SIGNS, pointwise(X, W)], 1), 25,
+    ),
+    Case(
+        "signs that the host takes as well",
+        [SIGN, node("Erf", "s", "e"), node("Sign", "e", "y")], {}, X, SIGNS, 60,
+    ),
+    *(
+        Case(
+            f"two results for each channel {chip}", [node("Conv", "x w", "y", group=17)],
+            {"w": EACH}, TALL, np.repeat(TALL, 2, 1) * EACH.reshape(1, 34, 1, 1), 30, chip=chip,
+        )
+        for chip in ("1x1", "4x1")
+    ),
+    Case(
+        "rows of padding alone",
+        [node("GlobalAveragePool", "x", "a"), node("Softmax", "a", "b", axis=1),
+         node("Pad", "b pads", "y")],
+        {"pads": np.array([0, 0, 2, 1, 0, 0, 2, 1])}, X,
+        np.pad(MEANS, ((0, 0), (0, 0), (2, 2), (1, 1))), 25, chip="2x2",
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", FLOATS, ids=lambda case: case.name)
+def test_models_in_floating_point(case: Case, tmp_path: Path) -> None:
+    check(case, tmp_path)
+
+
+def test_a_sign_in_another_view_is_refused_in_words(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    nodes = [SIGN, node("Transpose", "s", "t", perm=[0, 2, 1, 3]), node("Sign", "t", "u"),
+             node("Conv", "u w", "y")]  # fmt: skip
+    case = Case("turned", nodes, {"w": np.ones((2, 4, 1, 1), np.float32)}, X, X, 0)
+    assert compiled(case, tmp_path) == 1
+    assert "no node of it runs on a core: node 'y' (Conv)" in capsys.readouterr().err
+
+
+# -- quantised models ------------------------------------------------------------------------------
+
+SCALES: dict[str, Any] = {
+    "s": np.float32(0.03), "z": np.uint8(100), "t": np.float32(0.05), "o": np.uint8(128),
+    "u": np.float32(0.04), "v": np.uint8(120),
+}  # fmt: skip
+SEEN = rounded(X, 0.03, 100)
+
+
+def steps(value: str, scale: str, zero: str) -> list[Any]:
+    """QuantizeLinear and DequantizeLinear."""
+    names = f"{scale} {zero}"
+    return [node("QuantizeLinear", f"{value} {names}", f"{value}q"),
+            node("DequantizeLinear", f"{value}q {names}", f"{value}d")]  # fmt: skip
+
+
+WIDE = rounded(SEEN, 0.05, 128)
+MASKS = RANDOM.normal(0, 1, (3, 1, 1)).astype(np.float32)
+MASK = np.clip(np.rint(MASKS / 0.01) + 128, 0, 255).astype(np.uint8)
+MIXED = (MASK.astype(float) - 128) * 0.01
+PADDED = np.pad(SEEN, ((0, 0), (0, 0), (1, 2), (0, 1)), constant_values=(113 - 100) * 0.03)
+STORED = [
+    *(
+        Case(
+            f"parts side by side that need each other {chip}",
+            [*steps("x", "s", "z"), *steps("xd", "t", "o"), *steps("xdd", "u", "v"),
+             node("Concat", "xddd xdd xddd", "c", axis=3), *steps("c", "t", "o"),
+             node("Identity", "cd", "y")],
+            SCALES, X,
+            np.concatenate([rounded(rounded(WIDE, 0.04, 120), 0.05, 128), WIDE] * 2, 3)[..., :15],
+            40, quantised=True, chip=chip,
+        )
+        for chip in ("1x1", "4x1")
+    ),
+    *(
+        Case(
+            f"QLinearMul of {what}",
+            [node("QuantizeLinear", "x s z", "xq"),
+             node("QLinearMul", f"xq s z {operand}", "m", domain="com.microsoft"),
+             node("MaxPool", "m", "p", kernel_shape=[1, 1]),
+             node("DequantizeLinear", "p u v", "y")],
+            {**SCALES, "k": MASK, "f": np.float32(0.01)}, X, rounded(right, 0.04, 120), 35,
+            quantised=True, domains=["com.microsoft"],
+        )
+        for what, operand, right in (
+            ("two maps", "xq s z u v", SEEN * SEEN), ("a constant", "k f o u v", SEEN * MIXED),
+        )
+    ),
+    Case(
+        "padded integers",
+        [node("QuantizeLinear", "x s z", "xq"), node("Pad", "xq pads k", "p"),
+         node("MaxPool", "p", "m", kernel_shape=[1, 1]), node("DequantizeLinear", "m s z", "y")],
+        {**SCALES, "pads": np.array([0, 0, 1, 0, 0, 0, 2, 1]), "k": np.uint8(113)}, X, PADDED, 60,
+        quantised=True,
+    ),
+    Case(
+        "parts of integers",
+        [node("QuantizeLinear", "x s z", "xq"), node("Split", "xq sizes", "a b", axis=1),
+         node("MaxPool", "b", "m", kernel_shape=[2, 2]), node("DequantizeLinear", "m s z", "y")],
+        {**SCALES, "sizes": np.array([1, 2])}, X,
+        np.lib.stride_tricks.sliding_window_view(SEEN[:, 1:], (2, 2), (2, 3)).max((-1, -2)), 60,
+        quantised=True,
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", STORED, ids=lambda case: case.name)
+def test_quantised_models(case: Case, tmp_path: Path) -> None:
+    check(case, tmp_path)
+
+
+def test_an_input_that_is_an_output(tmp_path: Path) -> None:
+    nodes = [node("Flatten", "x", "f"), *steps("x", "s", "z"),
+             node("MaxPool", "xd", "c", kernel_shape=[1, 1]), *steps("c", "t", "o")]  # fmt: skip
+    made = model(nodes, SCALES, {"x": (1, 3, 4, 5)}, ["f", "cd"], 13)
+    made.ir_version = 9
+    onnx.save(made, str(tmp_path / "model.onnx"))
+    line = ["compile", str(tmp_path / "model.onnx"), "--chip", "1x1", "-q", "-o"]
+    assert main([*line, str(tmp_path / "out")]) == 0
+    found = simulate(read_folder(tmp_path / "out"), X, 1, True)
+    assert {one.differences for one in found.compared} == {0}
+    np.testing.assert_array_equal(found.values["f"], X.reshape(FRAMES, -1))
+    np.testing.assert_allclose(found.values["cd"], WIDE, atol=1e-5)
+
+
+def test_interpolated_integers_are_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    nodes = [node("QuantizeLinear", "x s z", "xq"),
+             node("Resize", "xq - k", "r", mode="linear"),
+             node("DequantizeLinear", "r s z", "y")]  # fmt: skip
+    constants = {**SCALES, "k": np.float32([1, 1, 2, 2])}
+    assert compiled(Case("linear", nodes, constants, X, X, 0, quantised=True), tmp_path) == 1
+    assert "node 'r' (Resize): interpolates stored integers" in capsys.readouterr().err
+
+
+# -- early refusals --------------------------------------------------------------------------------
+
+
+def test_maps_without_room_are_refused_before_calibration(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def measured(*_: object) -> None:
+        raise AssertionError("samples were measured")
+
+    monkeypatch.setattr(Dataset, "ranges", measured)
+    made = model([node("Conv", "x w", "y")], {"w": W}, {"x": (1, 3, 40, 50)})
+    onnx.save(made, str(tmp_path / "model.onnx"))
+    samples = np.zeros((4, 3, 40, 50), np.float32)
+    with pytest.raises(DoesNotFitError, match=r"feature memory: 4,000 vectors needed"):
+        compiled_model(tmp_path / "model.onnx", samples, replace(SHAPE, map_vectors=1000))
