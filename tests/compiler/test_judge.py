@@ -164,6 +164,15 @@ def test_reshape_hides_the_order_of_axes() -> None:
     assert order_of(map_, value, one) == (0, 3, 1, 2)
 
 
+def test_maps_that_are_nothing_like_the_model_keep_the_usual_order() -> None:
+    """As signs behind many layers."""
+    one = StoredMap("a", (), 1.0, 0, 8)
+    for seed in range(20):
+        random = np.random.default_rng(seed)
+        stored_, value = (random.choice((-1, 1), (1, 5, 5, 5)) for _ in range(2))
+        assert order_of(stored_, value.astype(np.float32), one) == (0, 3, 1, 2)
+
+
 # -- operators that ONNX Runtime lacks -------------------------------------------------------------
 
 

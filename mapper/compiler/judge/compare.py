@@ -29,6 +29,8 @@ LEAST = 20.0
 numbers beyond the ranges are clipped."""
 ORDERS = ((0, 3, 1, 2), *(each for each in permutations(range(4)) if each[0] == 0))
 """Of the axes of a map as the model may see them: channels on axis 1 most of all."""
+CLEARLY = 0.5
+"""Of the distance in the usual order: after many layers integers differ a lot from the model."""
 SHIFT = {"uint8": 128, "uint16": 1 << 15}
 """What stored integers are less than those of the model."""
 
@@ -170,9 +172,9 @@ def decibels(power: float, error: float) -> float | None:
 
 def order_of(stored: Array, value: Array, one: StoredMap) -> tuple[int, ...] | None:
     """The order in which a value of the model has the axes of a map, (1, rows, columns, channels):
-    the one that is nearest to what the model makes, of several one with the shape of the value.
-    Reshape leaves values whose shape has another order than their elements. None if the numbers of
-    elements differ.
+    the first with the shape of the value, unless another one is clearly nearer to what the model
+    makes. Reshape leaves values whose shape has another order than their elements. None if the
+    numbers of elements differ.
 
     stored, value : of the same sample
     """
@@ -187,10 +189,13 @@ def order_of(stored: Array, value: Array, one: StoredMap) -> tuple[int, ...] | N
         theirs = _whole(value).astype(np.float64)
     else:
         theirs = value.astype(np.float64) / one.scale + one.zero_point
-    return min(
-        (*fits, *ORDERS),
-        key=lambda each: float(np.abs(stored.transpose(each).reshape(value.shape) - theirs).sum()),
-    )
+    usual = (*fits, *ORDERS)[0]
+    distances = {
+        each: float(np.abs(stored.transpose(each).reshape(value.shape) - theirs).sum())
+        for each in ORDERS
+    }
+    nearest = min(ORDERS, key=lambda each: distances[each])
+    return nearest if distances[nearest] < CLEARLY * distances[usual] else usual
 
 
 def as_value(placed: Array, kind: np.dtype[Any], one: StoredMap) -> Array:
