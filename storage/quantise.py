@@ -8,6 +8,7 @@ number of threads; whole numbers stay themselves, decimals stay exact, and anyth
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +19,7 @@ MAX_DECIMALS = 6
 ROUNDING = 2.0**-50  # relative: of a decimal and of its product, four last places of a float64
 RELATIVE_BITS = 24
 SMALLEST_EXPONENT = -1074  # of a float64 that is not zero
+MAX_ERROR = 1e300  # relative, that is reported: quotients go beyond a float64
 MAX_STORED = 2.0**52  # leaves bits for sums over two thousand such values in an int64
 
 
@@ -66,15 +68,51 @@ class UnitFinder:
         return 2.0 ** max(math.frexp(self._largest)[1] - RELATIVE_BITS, SMALLEST_EXPONENT)
 
 
+class Rounding(NamedTuple):
+    """Values that are not a whole number of units.
+
+    raised : number of positive values below half a unit, which became one unit
+    rounded : number of values with an error, those included
+    error : largest relative error of a value
+    """
+
+    raised: int = 0
+    rounded: int = 0
+    error: float = 0.0
+
+    def joined(self, other: Rounding) -> Rounding:
+        """Return the same of the values of both."""
+        return Rounding(
+            self.raised + other.raised, self.rounded + other.rounded, max(self.error, other.error)
+        )
+
+
 def to_units(
     values: NDArray[np.integer] | NDArray[np.floating], unit: float
-) -> tuple[NDArray[np.int64], int]:
-    """Values as whole numbers of units, and how many positive ones had to be raised to one unit."""
+) -> tuple[NDArray[np.int64], Rounding]:
+    """Return values as whole numbers of units, and the errors of these."""
     if unit == 1.0 and np.issubdtype(values.dtype, np.integer):
-        return values.astype(np.int64, copy=False), 0
+        return values.astype(np.int64, copy=False), Rounding()
     stored = np.rint(values / unit).astype(np.int64)
     vanished = (stored == 0) & (values > 0)
-    clamped = int(np.count_nonzero(vanished))
-    if clamped:
+    raised = int(np.count_nonzero(vanished))
+    if raised:
         stored[vanished] = 1
-    return stored, clamped
+    error = _relative_errors(values, stored, unit)
+    rounded = int(np.count_nonzero(error))
+    return stored, Rounding(raised, rounded, float(error.max(initial=0.0)))
+
+
+def _relative_errors(
+    values: NDArray[np.integer] | NDArray[np.floating], stored: NDArray[np.int64], unit: float
+) -> NDArray[np.float64]:
+    """Return the relative error of each stored value; 0 for decimals in a decimal unit."""
+    if unit >= 1.0 and np.issubdtype(values.dtype, np.integer) and unit < 2.0**63:
+        # whole numbers beyond 2^53 have more digits than a float64
+        whole, exact = stored.astype(np.uint64) * np.uint64(unit), values.astype(np.uint64)
+        gap = np.maximum(whole, exact) - np.minimum(whole, exact)
+        return np.asarray(gap / np.maximum(values, 1), np.float64)
+    size = np.where(values == 0, 1.0, np.abs(values))
+    with np.errstate(over="ignore"):
+        relative = np.minimum(np.abs(stored * unit - values) / size, MAX_ERROR)
+    return np.where(relative <= ROUNDING, 0.0, relative)

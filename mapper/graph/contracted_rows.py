@@ -86,7 +86,7 @@ def contract_to_scratch(
             sorter.add_edges(*found, undirected=True)
         block_size = choose_block_size(count, sorter.entries)
 
-        def packed(block: Block, _: int) -> PackedBlock:
+        def packed(block: Block, _: object) -> PackedBlock:
             weights = np.minimum(block.weights, MOST_WEIGHT)
             heaviest.append(heaviest_row(block.indptr, weights))
             number = block.first // block_size

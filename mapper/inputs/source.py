@@ -24,7 +24,15 @@ from mapper.results.output_folder import IMPORTED
 from storage.blobs.readahead import buffer_of
 from storage.files import writing
 from storage.store.network import NetworkFile, is_network_name
-from storage.store.traffic import UNIFORM, WEIGHTS, describe, traffic_of
+from storage.store.traffic import (
+    UNIFORM,
+    WEIGHTS,
+    WEIGHTS_ERROR,
+    WEIGHTS_ROUNDED,
+    describe,
+    sum_error,
+    traffic_of,
+)
 
 if TYPE_CHECKING:
     from storage.formats.columns import ColumnNames
@@ -318,6 +326,14 @@ def losses_of(meta: NetworkMeta, asked: bool) -> Iterator[str]:
     ]
     if said:
         yield f"note: {'; '.join(said)}"
+    rounded = layers(WEIGHTS_ROUNDED, 0)
+    if rounded:
+        weights = "weight" if rounded == 1 else "weights"
+        yield (
+            f"note: {rounded:,} {weights} rounded to units of {meta.weight_unit:.6g}: relative "
+            f"error at most {layers(WEIGHTS_ERROR, 0.0):.2g}; the cut and other sums of weights "
+            f"are off by at most {sum_error(meta):.3g}"
+        )
     if uniform and not asked:
         kept = "weights are not kept" if synaptic is None else "weights are kept beside that"
         yield (

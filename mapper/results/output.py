@@ -31,7 +31,14 @@ from storage.formats.losses import WEIGHTS_MISSING, WEIGHTS_NEGATIVE
 from storage.jsontext import parse_json
 from storage.scratch.scratch import Scratch
 from storage.store.network import NetworkFile
-from storage.store.traffic import RATE_WEIGHTS, SYNAPSE_WEIGHTS, traffic_of
+from storage.store.traffic import (
+    RATE_WEIGHTS,
+    SYNAPSE_WEIGHTS,
+    WEIGHTS_ERROR,
+    WEIGHTS_ROUNDED,
+    sum_error,
+    traffic_of,
+)
 from storage.typed import convert
 
 LOG, SCRATCH = "run.log", "scratch"
@@ -68,6 +75,9 @@ def network_facts(network: NetworkFile, path: Path) -> dict[str, Any]:
         "self_loops": meta.self_loops,
         "repeated": meta.repeated,
         "weights_clamped": meta.weights_clamped,
+        "weights_rounded": meta.provenance.get(WEIGHTS_ROUNDED, 0),
+        "weights_error": meta.provenance.get(WEIGHTS_ERROR, 0.0),
+        "sum_error": sum_error(meta),
         "weights_negative": meta.provenance.get(WEIGHTS_NEGATIVE, 0),
         "weights_missing": meta.provenance.get(WEIGHTS_MISSING, 0),
         **{k: v for k, v in meta.provenance.items() if k in ("columns", "columns_ignored")},

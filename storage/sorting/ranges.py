@@ -10,7 +10,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from storage.graph import Block, BlockArrays
-from storage.quantise import MAX_DECIMALS, to_units
+from storage.quantise import MAX_DECIMALS, Rounding, to_units
 from storage.sorting.radix import sort_packed, sort_pairs
 from storage.sorting.runs import EXACT_BELOW, Layout, Run, RunStore, Unpacking, _gather
 
@@ -55,13 +55,13 @@ def _merge_sorted(keys, values, low, bits, first, lists):
 
 def range_blocks(
     store: RunStore, first: int, last: int, block_size: int, unit: float, entries: int
-) -> Iterator[tuple[Block, int]]:
-    """The blocks of vertices `first` .. `last`-1, each with its count of clamped weights.
+) -> Iterator[tuple[Block, Rounding]]:
+    """The blocks of vertices `first` .. `last`-1; the errors of all weights are in the first.
 
     unit : weights become whole numbers of it before equal connections add up
     entries : about how many there are
     """
-    keys, values, clamped, low = _sorted_range(store, first, last, unit, entries)
+    keys, values, rounding, low = _sorted_range(store, first, last, unit, entries)
     bits = store.bits
     starts = np.append(np.arange(0, last - first, block_size), last - first)
     inner = np.searchsorted(keys, starts << (bits + 1 + low))
@@ -72,15 +72,15 @@ def range_blocks(
         lists = BlockArrays.empty(count, size)
         relative = int(starts[index])
         used = _merge_sorted(keys[part], values[part], low, bits, relative, lists)
-        yield lists.block(first + relative, used, sized=used < size), clamped
-        clamped = 0
+        yield lists.block(first + relative, used, sized=used < size), rounding
+        rounding = Rounding()
 
 
 def _sorted_range(
     store: RunStore, first: int, last: int, unit: float, entries: int
-) -> tuple[NDArray[np.int64], NDArray[np.int64], int, int]:
-    """Sorted keys and their values; then clamped weights, and the lowest bits of the keys that
-    are the weight (0: they are in the values).
+) -> tuple[NDArray[np.int64], NDArray[np.int64], Rounding, int]:
+    """Sorted keys and their values; then the errors of weights, and the lowest bits of the keys
+    that are the weight (0: they are in the values).
     """
     factors = [_factor(run, unit) for run in store.runs]
     whole = all(factors)
@@ -91,7 +91,7 @@ def _sorted_range(
         low = 0
     keys = np.empty(entries, np.int64)
     values = np.empty(0 if low else entries, np.int64)
-    at = clamped = 0
+    at, rounding = 0, Rounding()
     for run, factor in zip(store.runs, factors, strict=True):
         start = at
         how = factor or 1, low
@@ -101,17 +101,17 @@ def _sorted_range(
             given = values[start:at].view(kind)
             if run.decimals > 0:
                 given = given / 10.0**run.decimals
-            values[start:at], raised = to_units(given, unit)
-            clamped += raised
+            values[start:at], own = to_units(given, unit)
+            rounding = rounding.joined(own)
     keys, values = keys[:at], values[:at]
     if not low:
         low = max(1, int(values.max(initial=0)).bit_length())
         if key_bits + low > 63:
-            return *sort_pairs(keys, values), clamped, 0
+            return *sort_pairs(keys, values), rounding, 0
         keys <<= low
         keys |= values
     sort_packed(keys, np.empty_like(keys), low, low + key_bits)
-    return keys, values, clamped, low
+    return keys, values, rounding, low
 
 
 def gather_range(

@@ -23,6 +23,7 @@ from storage.closing import Closing
 from storage.errors import BadInputError
 from storage.graph import MAX_VERTICES, Block
 from storage.parallel import map_ordered
+from storage.quantise import Rounding
 from storage.sorting.filling import Edges, Filling
 from storage.sorting.ranges import range_blocks
 from storage.sorting.records import RecordFile
@@ -235,22 +236,22 @@ class ConnectionSorter(Closing):
         while self._pending:
             self._take(self._pending.popleft().result())
 
-    def blocks(self, block_size: int, unit: float = 1.0) -> Iterator[tuple[Block, int]]:
-        """Blocks of `block_size` vertices in order, each with its count of clamped weights.
+    def blocks(self, block_size: int, unit: float = 1.0) -> Iterator[tuple[Block, Rounding]]:
+        """Blocks of `block_size` vertices in order, each with errors of its weights.
 
         Weights become whole numbers of `unit` before repeated connections add up. Can be called
         once; raises `BadInputError` if the weights of the graph do not fit 62 bits together.
         """
-        return self.map_blocks(lambda block, clamped: (block, clamped), block_size, unit)
+        return self.map_blocks(lambda block, rounding: (block, rounding), block_size, unit)
 
     def map_blocks(
         self,
-        work: Callable[[Block, int], Result],
+        work: Callable[[Block, Rounding], Result],
         block_size: int,
         unit: float = 1.0,
         vertices: range | None = None,
     ) -> Iterator[Result]:
-        """``work(block, clamped)`` of all `blocks`, in order, computed by the sorter's threads.
+        """``work(block, rounding)`` of all `blocks`, in order, computed by the sorter's threads.
 
         vertices : those of some of the blocks, if not of all
         """

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from storage.graph import Block
+from storage.quantise import Rounding
 from storage.store.archive import Packed, Piece, pack
 from storage.store.codec import encode_block
 from storage.store.given import Given
@@ -27,7 +28,7 @@ class Counted(NamedTuple):
 
     connections: int
     weight: int
-    clamped: int
+    rounding: Rounding
     raw_bytes: int
     rated: bool
 
@@ -39,14 +40,15 @@ class Totals:
     """
 
     def __init__(self) -> None:
-        self.connections = self.weight = self.clamped = self.largest = self.sizes = 0
+        self.connections = self.weight = self.largest = self.sizes = 0
+        self.rounding = Rounding()
         self.rated = True
 
     def count(self, block: Counted) -> None:
         """Add a block."""
         self.connections += block.connections
         self.weight += block.weight
-        self.clamped += block.clamped
+        self.rounding = self.rounding.joined(block.rounding)
         self.largest = max(self.largest, block.raw_bytes)
         self.rated = self.rated and block.rated
 
@@ -54,7 +56,7 @@ class Totals:
         """Add what is known of other blocks."""
         self.connections += other.connections
         self.weight += other.weight
-        self.clamped += other.clamped
+        self.rounding = self.rounding.joined(other.rounding)
         self.largest = max(self.largest, other.largest)
         self.rated = self.rated and other.rated
 
@@ -78,8 +80,8 @@ class BlockEncoder:
     rate_unit: float = 1.0
     follow: bool = False
 
-    def __call__(self, block: Block, clamped: int) -> tuple[Packed, Counted]:
-        """clamped : weights of the block that were raised to a unit."""
+    def __call__(self, block: Block, rounding: Rounding) -> tuple[Packed, Counted]:
+        """rounding : errors of the block's weights."""
         rates = self.rates
         if self.follow and rates is not None:
             block = with_rates(block, rates, self.undirected)
@@ -87,7 +89,7 @@ class BlockEncoder:
         rated = rates is not None and follows_rates(
             block, rates, self.undirected, self.weight_unit, self.rate_unit
         )
-        found = Counted(block.connections, int(block.weights.sum()), clamped, len(raw), rated)
+        found = Counted(block.connections, int(block.weights.sum()), rounding, len(raw), rated)
         return pack(block_member(block.first // self.block_size), raw), found
 
 

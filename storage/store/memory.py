@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from storage.graph import Block, Graph, choose_block_size
+from storage.quantise import Rounding
 from storage.sorting.sorter import ConnectionSorter
 
 
@@ -55,7 +56,7 @@ class MemoryGraph(Graph):
         with ConnectionSorter(vertices, Path(tempfile.gettempdir())) as sorter:
             sorter.add(source, target, 0, weight)
             sorter.add(target, source, 0 if undirected else 1, weight)
-            ((block, _),) = list(sorter.blocks(max(vertices, 1))) or [(_empty_block(), 0)]
+            ((block, _),) = list(sorter.blocks(max(vertices, 1))) or [(_empty_block(), Rounding())]
         if sizes is None:
             sizes = np.ones(vertices, np.int64)
         return cls(np.asarray(sizes, np.int64), block, undirected=undirected, block_size=block_size)

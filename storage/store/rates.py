@@ -22,7 +22,7 @@ from storage.store.archive import ArchiveWriter, Packed, pack
 from storage.store.codec import encode_block, encode_numbers
 from storage.store.meta import MEMBER, AttributeMeta, NetworkMeta
 from storage.store.network import RATE, NetworkFile, attribute_member, block_member, weights_member
-from storage.store.traffic import from_rates, uniform
+from storage.store.traffic import WEIGHTS_ERROR, WEIGHTS_ROUNDED, from_rates, uniform
 
 Rates = NDArray[np.integer] | NDArray[np.floating]
 
@@ -100,7 +100,12 @@ def write_rated(
             total_weight=weight // 2,
             largest_block_bytes=largest,
             attributes={**network.meta.attributes, RATE: AttributeMeta(unit, 0)},
-            provenance=network.meta.provenance | (traffic or from_rates(source)),
+            provenance={
+                name: fact
+                for name, fact in network.meta.provenance.items()
+                if name not in (WEIGHTS_ROUNDED, WEIGHTS_ERROR)  # of weights that are replaced
+            }
+            | (traffic or from_rates(source)),
         )
         archive.add(pack(MEMBER, meta.to_json()))
         archive.commit()

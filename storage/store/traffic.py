@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from storage.quantise import Rounding
 from storage.store.meta import NetworkMeta
 from storage.store.network import RATE
 
@@ -19,6 +20,10 @@ TRAFFIC: Final = "traffic"  # of the provenance
 WEIGHTS, RATES, UNIFORM = "weights", "rates", "uniform"
 SOURCES = (WEIGHTS, RATES, UNIFORM)
 LARGEST: Final = "largest weight"
+WEIGHTS_ROUNDED: Final = "weights_rounded"
+"""Key of the provenance: number of synapses whose traffic is not a whole number of its unit."""
+WEIGHTS_ERROR: Final = "weights_error"
+"""Largest relative error of the traffic of a synapse, for the same reason."""
 
 RATE_WEIGHTS, SYNAPSE_WEIGHTS, BOTH_WEIGHTS = "rate", "synapse", "both"
 """What the one number is that a file has for a synapse: its traffic, its weight, or either."""
@@ -40,6 +45,22 @@ def uniform() -> dict[str, Any]:
 def from_weights() -> dict[str, Any]:
     """The same of a network whose weights are taken as traffic."""
     return {TRAFFIC: {"source": WEIGHTS}}
+
+
+def rounded_facts(rounding: Rounding) -> dict[str, Any]:
+    """Return the provenance of traffic that was rounded; each synapse is counted at both ends."""
+    if not rounding.rounded:
+        return {}
+    return {WEIGHTS_ROUNDED: rounding.rounded // 2, WEIGHTS_ERROR: rounding.error}
+
+
+def sum_error(meta: NetworkMeta) -> float:
+    """Return the largest error of a sum of traffic over synapses, such as the cut, in real units.
+
+    Rounding to the nearest unit costs half a unit at most; raising to one unit less than one.
+    """
+    rounded = int(meta.provenance.get(WEIGHTS_ROUNDED, 0))
+    return (rounded + meta.weights_clamped) / 2 * meta.weight_unit
 
 
 def traffic_of(meta: NetworkMeta) -> dict[str, str]:

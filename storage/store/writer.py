@@ -37,6 +37,7 @@ from storage.store.traffic import (
     TRAFFIC,
     from_rates,
     from_weights,
+    rounded_facts,
     uniform,
 )
 from storage.store.weights import checked_weights, describe_weights, encode_weights, joined
@@ -306,6 +307,8 @@ class NetworkWriter(Closing):
         totals.sizes = self._size
         if asked:
             said |= from_rates() if totals.rated else from_weights()
+        if not follow:
+            said |= rounded_facts(totals.rounding)
         meta = self._describe(totals, unit, block_size, said)
         if synaptic is not None or self._real:
             meta = replace(meta, synaptic=synaptic, version=WEIGHTED_VERSION)
@@ -380,7 +383,7 @@ class NetworkWriter(Closing):
             undirected=self._undirected,
             weights_are_rates=self._weights_are_rates,
             weight_unit=unit * self._weight_unit,
-            weights_clamped=totals.clamped // 2,
+            weights_clamped=totals.rounding.raised // 2,
             block_size=block_size,
             attribute_block_size=ATTRIBUTE_BLOCK,
             default_size=1,

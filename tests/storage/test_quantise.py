@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from storage.errors import BadInputError
-from storage.quantise import MAX_STORED, UnitFinder, to_units
+from storage.quantise import MAX_STORED, Rounding, UnitFinder, to_units
 from tests.twins import storage as naive
 
 several = settings(max_examples=150, deadline=None)
@@ -31,8 +31,8 @@ def unit_of(*chunks: Any) -> float:
 def test_whole_numbers(values: list[int], real: bool) -> None:
     array: Any = np.array(values, np.float64 if real else np.int64)
     assert unit_of(array) == 1.0
-    stored, clamped = to_units(array, 1.0)
-    assert (stored.tolist(), clamped, stored.dtype.name) == (values, 0, "int64")
+    stored, found = to_units(array, 1.0)
+    assert (stored.tolist(), found, stored.dtype.name) == (values, Rounding(), "int64")
 
 
 @several
@@ -43,8 +43,8 @@ def test_decimals(places: int, data: st.DataObject) -> None:
     values = [float(f"{whole}e-{places}") for whole in wholes]
     unit = unit_of(values)
     assert unit in [1.0, *(float(f"1e-{k}") for k in range(1, places + 1))]
-    stored, clamped = to_units(np.array(values), unit)
-    assert clamped == 0
+    stored, found = to_units(np.array(values), unit)
+    assert found == Rounding()
     scale = round(1 / unit)
     assert [Fraction(n, scale) for n in stored.tolist()] == [
         Fraction(whole, 10**places) for whole in wholes
@@ -58,11 +58,11 @@ def test_real_numbers(values: list[float], cut: int) -> None:
     unit = unit_of(values)
     assert unit == unit_of(values[:cut], values[cut:]) == unit_of(values[::-1])
     assert 0 < unit < math.inf
-    stored, clamped = to_units(np.array(values), unit)
+    stored, found = to_units(np.array(values), unit)
     assert stored.tolist() == [naive.in_units(value, unit) for value in values]
     assert stored.max() <= MAX_STORED
     small = [value for value in values if value > 0 and round(value / unit) == 0]
-    assert clamped == len(small)
+    assert found.raised == len(small) <= found.rounded
     if unit < 1e-6 or unit > 1:  # a power of two
         assert math.frexp(unit)[0] == 0.5
         assert max(values) <= unit * 2**24
@@ -116,8 +116,42 @@ def test_what_several_have_seen() -> None:
 
 def test_clamped() -> None:
     values = np.array([0.0, 0.4, 0.5, 0.51, 1e-9, 3.0])
-    stored, clamped = to_units(values, 1.0)
-    assert (stored.tolist(), clamped) == ([0, 1, 1, 1, 1, 3], 3)
+    stored, found = to_units(values, 1.0)
+    assert (stored.tolist(), found.raised) == ([0, 1, 1, 1, 1, 3], 3)
+    assert found.rounded == 4
+    assert found.error == pytest.approx(1e9)
+
+
+@pytest.mark.parametrize(
+    ("values", "rounded"),
+    [
+        ([2**60], 0),
+        ([2**60 + 1], 1),  # its last digit has no place in a float64
+        ([2**53 + 1, 3], 2),
+        ([2**63 - 1, 2**62], 1),
+        ([0, 1, 2**51], 0),
+        ([1e12, 1e-12], 2),
+        ([0.5, 0.25], 0),
+        ([0.1 + 0.2, 7.3], 0),
+        ([1 / 3, 0.5], 1),
+        ([0.0, 1.0], 0),
+    ],
+)
+def test_errors_of_units(values: list[Any], rounded: int) -> None:
+    array, unit = np.array(values), unit_of(values)
+    stored, found = to_units(array, unit)
+    errors = [
+        abs(number * Fraction(unit) / Fraction(value) - 1)
+        for number, value in zip(stored.tolist(), values, strict=True)
+        if value
+    ]
+    assert found.rounded == rounded
+    assert found.error == pytest.approx(float(max(errors)) if rounded else 0.0)
+
+
+def test_errors_of_several_parts() -> None:
+    one, other = Rounding(1, 2, 0.25), Rounding(0, 3, 0.5)
+    assert one.joined(other) == other.joined(one) == Rounding(1, 5, 0.5)
 
 
 @pytest.mark.parametrize(

@@ -125,3 +125,14 @@ def test_folder_that_does_not_exist(tmp_path: Path) -> None:
     make(tmp_path / "a.bin", [(0, 1)])
     with NetworkFile(tmp_path / "a.bin") as network, pytest.raises(WriteError):
         write_rated(network, tmp_path / "none" / "b.bin", np.ones(N))
+
+
+def test_rates_in_place_of_rounded_weights(tmp_path: Path) -> None:
+    """Their error is not that of the rates."""
+    with NetworkWriter(tmp_path / "a.bin", 3) as writer:
+        writer.add(np.array([0, 1]), np.array([1, 2]), np.array([1e12, 1e-12]))
+        meta = writer.finish({"format": "arrays"})
+    assert meta.provenance["weights_rounded"] == 2
+    with NetworkFile(tmp_path / "a.bin") as network:
+        meta = write_rated(network, tmp_path / "b.bin", np.array([1, 2, 3]))
+    assert meta.provenance == {"format": "arrays", "traffic": {"source": "rates"}}

@@ -306,6 +306,41 @@ def test_help_names_every_export(run: Run) -> None:
         assert exporter.extensions[0] in text
 
 
+@pytest.mark.parametrize(
+    ("weights", "notes"),
+    [
+        (
+            ["1e12", "1e-12"],
+            "note: 1 weights below the unit raised to one unit\n"
+            "note: 2 weights rounded to units of 65536: relative error at most 6.6e+16; "
+            "the cut and other sums of weights are off by at most 9.83e+04\n",
+        ),
+        (
+            [str(2**60 + 1), str(2**60)],
+            "note: 1 weight rounded to units of 1.37439e+11: relative error at most 8.7e-19; "
+            "the cut and other sums of weights are off by at most 6.87e+10\n",
+        ),
+        ([str(2**51), "3"], ""),
+        (["0.25", "1000000"], ""),
+    ],
+)
+def test_rounded_weights_are_reported_with_their_error(
+    weights: list[str], notes: str, run: Run
+) -> None:
+    """Sums were off by any factor without a word: a cut of 1e-12 was one of 65,536."""
+    rows = [f"{place},{place + 1},{weight}\n" for place, weight in enumerate(weights)]
+    Path("a.csv").write_text("".join(["source,target,weight\n", *rows]))
+    columns = "note: columns used: source (source), target (target), weight (weight)\n"
+    assert run("import", "a.csv", "a.bin").err == columns + notes
+    words = ("--chip", "2x2", "--neurons-per-core", "1", "-o", "out", "--json")
+    found = run("run", "a.csv", *words)
+    assert found.err == columns + notes
+    facts = found.json()["network"]
+    exact = sum(map(float, weights))
+    assert abs(facts["weight_total"] - exact) <= facts["sum_error"] + 1e-12 * exact
+    assert (facts["weights_rounded"] > 0) == bool(notes) == (facts["sum_error"] > 0)
+
+
 def test_losses_are_told_and_reported(run: Run) -> None:
     Path("a.txt").write_text("0 1\n0 1\n1 2\n2 2\n2 0\n")
     found = run("run", "a.txt", "--chip", "2x2", "--neurons-per-core", "1", "-o", "out", "--json")
