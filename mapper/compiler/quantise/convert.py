@@ -32,6 +32,7 @@ from mapper.compiler.graph.node import (
 from mapper.compiler.graph.tensor import Tensor, Type
 from mapper.compiler.integer.binary import thresholds
 from mapper.compiler.integer.formulas import (
+    LEAST_FACTOR,
     Requantisation,
     add_factors,
     folded_bias,
@@ -270,9 +271,13 @@ class Converter(ScalePlan):
             assert node.inputs[2].value is not None
             bias = node.inputs[2].value.astype(np.float64)
         least = scales_for_bias(bias, data, result, stored[0].size)
-        if (coarser := int((least > scales).sum())) and self.precision.per_channel:
+        coarser = int((least > scales).sum())
+        # Channels of no effect, as training leaves them, would need a shift beyond the largest.
+        # Half of this factor has a multiplier as well: rounding of scales does not lead below.
+        least = np.maximum(least, 2 * LEAST_FACTOR * result.scale / data.scale)
+        if self.precision.per_channel and (least > scales).any():
             stored, scales = quantised_weights(weights.value, bits, True, least)
-            if stored.any():
+            if coarser and stored.any():
                 self.notes.append(
                     f"{node.label}: weights of channels ({coarser}) that are tiny beside their "
                     "bias have larger steps, so that it fits an accumulator"

@@ -331,6 +331,25 @@ def test_channels_whose_weights_are_tiny_beside_their_bias_fit() -> None:
     assert np.abs((found - end.zero_point) * end.scale - 0.75).max() <= end.scale
 
 
+@pytest.mark.parametrize("tiny", [1e-10, 1e-20, 1e-40])
+@pytest.mark.parametrize("bias", [0.0, 1e-18])
+def test_channels_without_effect_are_zero(tiny: float, bias: float) -> None:
+    """Trained models have them (densenet121 of the ONNX zoo); no shift made their factor."""
+    build = Builder(4, 4, 2)
+    build.end(build.conv(build.input, 3))
+    weights, biases = (tensor.value for tensor in build.graph.nodes[0].inputs[1:])
+    assert weights is not None
+    assert biases is not None
+    weights[1] *= tiny
+    biases[1] = bias
+    made = quantised(build)
+    feeds = stored_feeds({build.input: build.samples(4)}, made.stored)
+    end = made.graph.nodes[-1].output
+    found = run_graph(made.graph, feeds, INTEGER, [end])[end]
+    assert (found[..., 1] == end.zero_point).all()
+    assert (found[..., 0] != end.zero_point).any()
+
+
 def test_signals_without_error_have_no_decibels() -> None:
     found = Signal()
     assert found.decibels is None
