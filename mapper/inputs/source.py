@@ -25,6 +25,8 @@ from storage.blobs.readahead import buffer_of
 from storage.files import writing
 from storage.store.network import NetworkFile, is_network_name
 from storage.store.traffic import (
+    RATES_ERROR,
+    RATES_ROUNDED,
     UNIFORM,
     WEIGHTS,
     WEIGHTS_ERROR,
@@ -333,6 +335,12 @@ def losses_of(meta: NetworkMeta, asked: bool) -> Iterator[str]:
             f"note: {rounded:,} {weights} rounded to units of {meta.weight_unit:.6g}: relative "
             f"error at most {layers(WEIGHTS_ERROR, 0.0):.2g}; the cut and other sums of weights "
             f"are off by at most {sum_error(meta):.3g}"
+        )
+    rates = layers(RATES_ROUNDED, 0)
+    if rates:
+        yield (
+            f"note: {rates:,} {'rate' if rates == 1 else 'rates'} rounded to units: relative error "
+            f"at most {layers(RATES_ERROR, 0.0):.2g}"
         )
     if uniform and not asked:
         kept = "weights are not kept" if synaptic is None else "weights are kept beside that"

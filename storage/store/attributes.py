@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from storage.errors import BadInputError
-from storage.quantise import UnitFinder, to_units
+from storage.quantise import Rounding, UnitFinder, to_units
 from storage.sorting.sorter import MAX_TOTAL
 from storage.store.meta import AttributeMeta
 from storage.store.network import RATE, SIZE
@@ -20,8 +20,8 @@ def stored_values(
     values: NDArray[np.integer] | NDArray[np.floating],
     labels: Sequence[str] | None,
     unit: float,
-) -> tuple[NDArray[Any], AttributeMeta]:
-    """Whole numbers of shape (neurons,), as narrow as they are, and what is said of them.
+) -> tuple[NDArray[Any], AttributeMeta, Rounding]:
+    """Whole numbers of shape (neurons,), as narrow as they are, what is said of them, and errors.
 
     values : shape (neurons,), in the given unit
     Raises `BadInputError` for what the format can't hold, see `NetworkWriter.set_attribute`.
@@ -31,6 +31,7 @@ def stored_values(
     if name == SIZE and not np.issubdtype(values.dtype, np.integer):
         raise BadInputError("sizes are whole numbers; scale them up")
     stored: NDArray[Any]
+    rounding = Rounding()
     if np.issubdtype(values.dtype, np.integer):
         low, high = min(0, int(values.min())), int(values.max())
         if high - low >= 2**63:
@@ -42,10 +43,11 @@ def stored_values(
         finder = UnitFinder()
         finder.observe(values if name == RATE else np.abs(values), f"attribute {name!r}")
         step = finder.unit()
-        stored, _ = to_units(values, step)
+        stored, rounding = to_units(values, step)
     offset = min(0, int(stored.min()))
     if offset < 0 and name in (SIZE, RATE):
         raise BadInputError(f"attribute {name!r} is negative: {offset * step * unit:g}")
     if labels is not None and not 0 <= stored.min() <= stored.max() < len(labels):
         raise BadInputError(f"attribute {name!r} counts beyond its {len(labels)} labels")
-    return stored, AttributeMeta(step * unit, offset, None if labels is None else list(labels))
+    about = AttributeMeta(step * unit, offset, None if labels is None else list(labels))
+    return stored, about, rounding

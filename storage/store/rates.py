@@ -16,13 +16,13 @@ from numpy.typing import NDArray
 from storage.errors import BadInputError
 from storage.graph import Block
 from storage.parallel import map_ordered
-from storage.quantise import UnitFinder, to_units
+from storage.quantise import Rounding, UnitFinder, to_units
 from storage.sorting.sorter import MAX_TOTAL
 from storage.store.archive import ArchiveWriter, Packed, pack
 from storage.store.codec import encode_block, encode_numbers
 from storage.store.meta import MEMBER, AttributeMeta, NetworkMeta
 from storage.store.network import RATE, NetworkFile, attribute_member, block_member, weights_member
-from storage.store.traffic import WEIGHTS_ERROR, WEIGHTS_ROUNDED, from_rates, uniform
+from storage.store.traffic import ROUNDED, from_rates, rounded_facts, uniform
 
 Rates = NDArray[np.integer] | NDArray[np.floating]
 
@@ -67,7 +67,7 @@ def write_rated(
     finder = UnitFinder()
     finder.observe(rates, RATE)
     unit = finder.unit()
-    stored, _ = to_units(rates, unit)
+    stored, rounding = to_units(rates, unit)
     if float(stored.max(initial=0)) * network.meta.synapses_read * 2 >= MAX_TOTAL:
         raise BadInputError(f"{source or RATE}: the traffic adds up beyond 2^62; scale rates down")
 
@@ -103,8 +103,9 @@ def write_rated(
             provenance={
                 name: fact
                 for name, fact in network.meta.provenance.items()
-                if name not in (WEIGHTS_ROUNDED, WEIGHTS_ERROR)  # of weights that are replaced
+                if name not in ROUNDED  # of weights and rates that are replaced
             }
+            | rounded_facts(Rounding(), rounding)
             | (traffic or from_rates(source)),
         )
         archive.add(pack(MEMBER, meta.to_json()))

@@ -24,6 +24,10 @@ WEIGHTS_ROUNDED: Final = "weights_rounded"
 """Key of the provenance: number of synapses whose traffic is not a whole number of its unit."""
 WEIGHTS_ERROR: Final = "weights_error"
 """Largest relative error of the traffic of a synapse, for the same reason."""
+RATES_ROUNDED: Final = "rates_rounded"
+RATES_ERROR: Final = "rates_error"
+"""The same of the rates of neurons."""
+ROUNDED: Final = (WEIGHTS_ROUNDED, WEIGHTS_ERROR, RATES_ROUNDED, RATES_ERROR)
 
 RATE_WEIGHTS, SYNAPSE_WEIGHTS, BOTH_WEIGHTS = "rate", "synapse", "both"
 """What the one number is that a file has for a synapse: its traffic, its weight, or either."""
@@ -47,11 +51,18 @@ def from_weights() -> dict[str, Any]:
     return {TRAFFIC: {"source": WEIGHTS}}
 
 
-def rounded_facts(rounding: Rounding) -> dict[str, Any]:
-    """Return the provenance of traffic that was rounded; each synapse is counted at both ends."""
-    if not rounding.rounded:
-        return {}
-    return {WEIGHTS_ROUNDED: rounding.rounded // 2, WEIGHTS_ERROR: rounding.error}
+def rounded_facts(weights: Rounding, rates: Rounding) -> dict[str, Any]:
+    """Return the provenance of traffic and of rates that were rounded.
+
+    weights : errors of the traffic of synapses, each at both of its ends
+    rates : errors of the rates of neurons
+    """
+    found: dict[str, Any] = {}
+    if weights.rounded:
+        found |= {WEIGHTS_ROUNDED: weights.rounded // 2, WEIGHTS_ERROR: weights.error}
+    if rates.rounded:
+        found |= {RATES_ROUNDED: rates.rounded, RATES_ERROR: rates.error}
+    return found
 
 
 def sum_error(meta: NetworkMeta) -> float:

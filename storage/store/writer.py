@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from storage.closing import Closing
 from storage.errors import BadInputError
 from storage.graph import MAX_VERTICES, choose_block_size
+from storage.quantise import Rounding
 from storage.sorting.sorter import MAX_TOTAL, ConnectionSorter
 from storage.sorting.weights import Weights, WeightSorter
 from storage.store.archive import ArchiveWriter, Packed, pack
@@ -98,6 +99,7 @@ class NetworkWriter(Closing):
         self._attributes: dict[str, tuple[Stored, AttributeMeta]] = {}
         self._real: dict[str, NDArray[np.float64]] = {}
         self._given = Given()
+        self._rate_rounding = Rounding()
         self._weights = weights
         self._archive = ArchiveWriter(path) if isinstance(path, Path) else path
         folder = self._archive.path.absolute().parent
@@ -242,7 +244,9 @@ class NetworkWriter(Closing):
             raise BadInputError(
                 f"attribute {name!r} has {values.size} values for {self.neurons} neurons"
             )
-        whole, about = stored_values(name, values, labels, unit)
+        whole, about, rounding = stored_values(name, values, labels, unit)
+        if name == RATE:
+            self._rate_rounding = rounding
         offset = about.offset
         self._attributes[name] = lambda a, b: whole[a:b].astype(np.int64) - offset, about
 
@@ -307,8 +311,7 @@ class NetworkWriter(Closing):
         totals.sizes = self._size
         if asked:
             said |= from_rates() if totals.rated else from_weights()
-        if not follow:
-            said |= rounded_facts(totals.rounding)
+        said |= rounded_facts(totals.rounding, self._rate_rounding)
         meta = self._describe(totals, unit, block_size, said)
         if synaptic is not None or self._real:
             meta = replace(meta, synaptic=synaptic, version=WEIGHTED_VERSION)

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from storage.errors import BadInputError, WriteError
 from storage.store.network import NetworkFile
 from storage.store.rates import write_rated
+from storage.store.traffic import ROUNDED
 from storage.store.writer import NetworkWriter
 from tests.storage.formats.conftest import attributes_of, edges_of
 
@@ -71,7 +72,8 @@ def test_every_synapse_carries_the_rate_of_its_source(
     assert meta.total_weight * unit == pytest.approx(sum(expected.values()))
     for name in ("neurons", "synapses", "synapses_read", "repeated", "self_loops", "undirected"):
         assert getattr(meta, name) == getattr(before, name)
-    assert meta.provenance == {"traffic": {"source": "rates", "file": "r"}}
+    provenance = {name: fact for name, fact in meta.provenance.items() if name not in ROUNDED}
+    assert provenance == {"traffic": {"source": "rates", "file": "r"}}
 
 
 def test_whole_rates_keep_the_unit_one(tmp_path: Path) -> None:
@@ -136,3 +138,20 @@ def test_rates_in_place_of_rounded_weights(tmp_path: Path) -> None:
     with NetworkFile(tmp_path / "a.bin") as network:
         meta = write_rated(network, tmp_path / "b.bin", np.array([1, 2, 3]))
     assert meta.provenance == {"format": "arrays", "traffic": {"source": "rates"}}
+
+
+def test_rates_that_are_rounded_are_counted(tmp_path: Path) -> None:
+    """Rates of a file, and those that come with a network."""
+    rates = np.array([1e12, 1e-12, 0.0])
+    with NetworkWriter(tmp_path / "a.bin", 3) as writer:
+        writer.add(np.array([0, 1]), np.array([1, 2]))
+        writer.set_attribute("rate", rates)
+        first = writer.finish()
+    with NetworkFile(tmp_path / "a.bin") as network:
+        second = write_rated(network, tmp_path / "b.bin", rates)
+    with NetworkFile(tmp_path / "b.bin") as network:
+        third = write_rated(network, tmp_path / "c.bin", np.array([1, 2, 3]))
+    for meta in (first, second):
+        assert meta.provenance["rates_rounded"] == 2
+        assert meta.provenance["rates_error"] == pytest.approx(65536e12)
+    assert "rates_rounded" not in third.provenance
