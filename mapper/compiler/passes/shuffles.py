@@ -55,12 +55,19 @@ def fold_shuffles(graph: Graph) -> list[str]:
         assert order is not None
         found = _before(graph, node)
         change: Callable[[Node, Order], None] = _give
-        if found is None:
+        if found is not None:
+            moved = [one.output for one in found]
+        else:
             found, change = _behind(graph, node), _take
-        if found is None:
-            continue
+            if found is None:
+                continue
+            moved = [one.output for one in found[:-1]]
         for one in found:
             change(one, order)
+        for tensor in moved:  # no value of the model has the channels in this order
+            tensor.name += ".shuffled"
+        if change is _give:
+            node.inputs[0].name = node.output.name  # the last one is the shuffled value
         layer = found[-1]
         layer.sources = (*layer.sources, *node.sources)
         graph.remove(node, node.inputs[0])

@@ -105,8 +105,26 @@ def test_kernels_take_the_order(name: str, tmp_path: Path) -> None:
     assert fold_shuffles(graph)
     assert kept(graph) == 0
     same_as_onnx(path, graph)
+    named_as_onnx(path, graph)
     optimise(graph)
     same_as_onnx(path, graph)
+
+
+def named_as_onnx(path: Path, graph: Graph) -> None:
+    """Tensors that are called like a value of the model have its numbers, but for their axes."""
+    given = np.random.default_rng(1).normal(0, 1, SIZE).astype(np.float32)
+    whole = onnx.load(str(path))
+    names = ["y", *(n for one in whole.graph.node for n in one.output if n != "y")]
+    whole.graph.output.extend(map(onnx.helper.make_empty_tensor_value_info, names[1:]))
+    found = reference.ReferenceEvaluator(whole).run(None, {"x": given})
+    values = dict(zip(names, found, strict=True))
+    known = [tensor for one in graph.nodes for tensor in one.outputs if tensor.name in values]
+    feeds = {graph.inputs["x"].tensor: graph.inputs["x"].stored(given)}
+    made = run_graph(graph, feeds, FLOATING, known)
+    for tensor in known:
+        wanted = values[tensor.name]
+        stored = made[tensor].transpose(0, 3, 1, 2).reshape(wanted.shape)
+        np.testing.assert_allclose(stored, wanted, rtol=1e-4, atol=1e-5, err_msg=tensor.name)
 
 
 @pytest.mark.parametrize("name", LEFT)
