@@ -33,8 +33,8 @@ from storage.scratch.scratch import Scratch
 from storage.store.network import NetworkFile
 from storage.store.traffic import (
     RATE_WEIGHTS,
+    ROUNDED,
     SYNAPSE_WEIGHTS,
-    WEIGHTS_ERROR,
     WEIGHTS_ROUNDED,
     sum_error,
     traffic_of,
@@ -63,6 +63,10 @@ def network_of(folder: Path, moved: Path | None, report: dict[str, Any]) -> Path
     return beside if not network.exists() and beside.exists() else network
 
 
+NOTED = ("columns", "columns_ignored", *ROUNDED)
+"""Facts of a network's provenance that its report repeats."""
+
+
 def network_facts(network: NetworkFile, path: Path) -> dict[str, Any]:
     """The `network` of report.json."""
     meta = network.meta
@@ -75,12 +79,10 @@ def network_facts(network: NetworkFile, path: Path) -> dict[str, Any]:
         "self_loops": meta.self_loops,
         "repeated": meta.repeated,
         "weights_clamped": meta.weights_clamped,
-        "weights_rounded": meta.provenance.get(WEIGHTS_ROUNDED, 0),
-        "weights_error": meta.provenance.get(WEIGHTS_ERROR, 0.0),
-        "sum_error": sum_error(meta),
         "weights_negative": meta.provenance.get(WEIGHTS_NEGATIVE, 0),
         "weights_missing": meta.provenance.get(WEIGHTS_MISSING, 0),
-        **{k: v for k, v in meta.provenance.items() if k in ("columns", "columns_ignored")},
+        **{k: v for k, v in meta.provenance.items() if k in NOTED},
+        **({"sum_error": sum_error(meta)} if WEIGHTS_ROUNDED in meta.provenance else {}),
         "undirected": meta.undirected,
         "weight_total": real(meta.total_weight, meta.weight_unit),
         "weights_are": SYNAPSE_WEIGHTS if meta.synaptic else RATE_WEIGHTS,

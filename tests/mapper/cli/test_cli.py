@@ -337,8 +337,8 @@ def test_rounded_weights_are_reported_with_their_error(
     assert found.err == columns + notes
     facts = found.json()["network"]
     exact = sum(map(float, weights))
-    assert abs(facts["weight_total"] - exact) <= facts["sum_error"] + 1e-12 * exact
-    assert (facts["weights_rounded"] > 0) == bool(notes) == (facts["sum_error"] > 0)
+    assert abs(facts["weight_total"] - exact) <= facts.get("sum_error", 0) + 1e-12 * exact
+    assert ("weights_rounded" in facts) == bool(notes) == ("sum_error" in facts)
 
 
 def test_losses_are_told_and_reported(run: Run) -> None:
