@@ -147,6 +147,31 @@ def test_a_signal_below_what_was_predicted_departs() -> None:
         assert sums.beside().departs is departs
 
 
+@pytest.mark.parametrize(
+    ("own", "departs"),
+    [({"a": 36.0, "y": 89.0}, False), ({"a": 70.0, "y": 89.0}, True), ({"y": 89.0}, True)],
+)
+def test_layers_that_store_nothing_lose_as_predicted(own: dict[str, float], departs: bool) -> None:
+    """As a convolution in 8 bits before a pooling that is stored in 16."""
+    nodes = [node("Conv", "x w", "a"), node("Relu", "a", "b"),
+             node("MaxPool", "b", "y", kernel_shape=[2, 2])]  # fmt: skip
+    whole = model(nodes, {"w": W}, {"x": (1, 3, 4, 5)})
+    whole.ir_version = 9
+    scale, kernel = 2.0**-12, np.rint(W / 0.02) * np.float32(0.02)
+    rectified = np.maximum(pointwise(X, kernel), 0)
+    pooled = np.maximum.reduce([rectified[:, :, i : i + 3, j : j + 4]
+                                for i in (0, 1) for j in (0, 1)])  # fmt: skip
+    maps = {"y": np.rint(pooled / scale).astype(np.int64).transpose(0, 2, 3, 1)}
+    judge = Judge(
+        whole.SerializeToString(), [StoredMap("y", ("Conv_a",), scale, 0, 16)], Predicted(own, None)
+    )
+    judge.add(Frames(X, maps, {}))
+    (row,) = judge.judgement().rows
+    assert row.signal is not None
+    assert 30 < row.signal < 45
+    assert row.departs is departs
+
+
 @pytest.mark.parametrize("order", [(0, 3, 1, 2), (0, 1, 2, 3), (0, 3, 2, 1), (0, 2, 3, 1)])
 def test_orders_of_axes_are_found(order: tuple[int, ...]) -> None:
     map_ = RANDOM.integers(-100, 100, (1, 4, 4, 4))

@@ -119,9 +119,11 @@ class Judge:
         for name in self._orders:
             others = self._predicted.others
             known = name in own or others is not None
-            self._sums[name] = Sums(
-                self._maps[name], own.get(name, others), known, self._predicted.most
-            )
+            lost = [own.get(name, others)]
+            if name in own:  # layers whose maps the cores do not store lose something as well
+                lost += [own.get(one) for one in cut.between(name, self._orders)]
+            predicted = min((one for one in lost if one is not None), default=None)
+            self._sums[name] = Sums(self._maps[name], predicted, known, self._predicted.most)
         results, signals = self._predicted.results, [one for one in own.values() if one is not None]
         if results is not None:  # the host may take numbers as they are, and cores as they store
             if len(made.outputs) > 1:  # a large output hides the error of a small one

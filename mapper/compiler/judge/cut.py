@@ -50,6 +50,7 @@ class CutModel:
         proto = load_model_from_string(model)
         plain_model(proto)
         made = names_made(proto.graph.node)
+        self._taken = {name: list(node.input) for node in proto.graph.node for name in node.output}
         self.values = [name for name in dict.fromkeys(asked) if name in made]
         self.outputs = [one.name for one in proto.graph.output]
         constants = {one.name for one in proto.graph.initializer}
@@ -87,6 +88,17 @@ class CutModel:
         feeds = {f"{name}{GIVEN}": array for name, array in given.items()}
         some = {name: array for name, array in feeds.items() if name in session.inputs}
         return self._run(session, sample, some)
+
+    def between(self, name: str, given: Collection[str]) -> set[str]:
+        """Return the names of values that a value is computed by, from given ones on."""
+        found: set[str] = set()
+        waiting = list(self._taken.get(name, ()))
+        while waiting:
+            one = waiting.pop()
+            if one in self._taken and one not in given and one not in found:
+                found.add(one)
+                waiting += self._taken[one]
+        return found
 
     def _run(
         self, session: _Session, sample: Array, feeds: Mapping[str, Array]
