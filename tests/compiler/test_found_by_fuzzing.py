@@ -34,6 +34,9 @@ SIGNS = np.sign(X).astype(float)
 W = RANDOM.normal(0, 0.5, (4, 3, 1, 1)).astype(np.float32)
 SIGN = node("Sign", "x", "s")
 
+SMALL = RANDOM.uniform(0.05, 0.45, X.shape).astype(np.float32) * np.where(X < 0, -1, 1)
+SMALL = SMALL.astype(np.float32)
+SLOPES = RANDOM.uniform(0.1, 0.5, (3, 1, 1)).astype(np.float32)
 TALL = RANDOM.normal(size=(FRAMES, 17, 6, 5)).astype(np.float32)
 EACH = RANDOM.normal(0, 0.5, (34, 1, 1, 1)).astype(np.float32)
 
@@ -67,6 +70,11 @@ FLOATS = [
     Case(
         "signs that the host takes as well",
         [SIGN, node("Erf", "s", "e"), node("Sign", "e", "y")], {}, X, SIGNS, 60,
+    ),
+    Case(
+        "a bias is corrected by the signs that the host makes",
+        [node("Sign", "x", "s"), node("PRelu", "s slopes", "y")],
+        {"slopes": SLOPES}, SMALL, np.where(SMALL < 0, -SLOPES, 1), 35,
     ),
     *(
         Case(

@@ -111,11 +111,15 @@ class Sums:
         exact = value.astype(np.float64)
         if len(nudged):
             exact = np.clip(real, *_ends(exact, *nudged))
+        half = 1 << (self.one.bits - 1)
+        low, high = (
+            self.one.scale * (end - self.one.zero_point) for end in (-half, max(1, half - 1))
+        )
+        exact = np.clip(exact, low, high)  # what the range leaves out is lost when it is chosen
         self.power += float((exact**2).sum())
         self.fourth += float((exact**4).sum())
         self.error += float(((exact - real) ** 2).sum())
-        half = 1 << (self.one.bits - 1)
-        whole = np.clip(exact / self.one.scale + self.one.zero_point, -half, max(1, half - 1))
+        whole = exact / self.one.scale + self.one.zero_point
         self.differences += int((np.abs(stored - whole) > 0.5 + TIE).sum())
 
     def _add_whole(self, stored: Array, value: Array, nudged: Sequence[Array], fused: bool) -> None:

@@ -47,6 +47,8 @@ class Judged:
         self._maps = []
         self._channels: dict[str, list[int]] = {}
         for name in dict.fromkeys([*taken, *layers]):
+            if name not in machine.results and name not in machine.maps:
+                continue  # joined of parts, and taken with other parts
             one = machine.parts(name)[0]
             channels = one.get("of_model") or list(range(one["whole"][3]))
             if machine.covered(name)[:, :, channels].all():
