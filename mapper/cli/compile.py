@@ -80,7 +80,7 @@ def run(options: argparse.Namespace) -> int:
     clock = Clock(partial(_say_stage, options))
     with clock.running():
         with stage("read"):
-            model = _open(options)
+            model = _open(options, form)
         rows = explain(model, settings) if options.explain or options.explain_only else []
         if options.explain_only:
             terminal.emit(options, explain_json(rows), explain_tables(rows, str(options.model)))
@@ -165,14 +165,19 @@ def _settings(options: argparse.Namespace) -> CompileSettings:
     )  # fmt: skip
 
 
-def _open(options: argparse.Namespace) -> Model:
+def _open(options: argparse.Namespace, form: SampleForm) -> Model:
     """The model; of one that is quantised, what it leaves in real numbers as well if there are
     samples. Says which options have no effect on it."""
     from mapper.compiler.frontend.model import open_model
     from mapper.errors import UsageError
 
-    model = open_model(options.model, _shapes(options))
-    if options.calibrate is not None:
+    shapes = _shapes(options)
+    model = open_model(options.model, shapes)
+    by_samples = model.guessed and options.calibrate is not None
+    if by_samples and options.calibrate.suffix.lower() != ".json":
+        samples = _read(options, options.calibrate, model, form, options.samples)
+        model = open_model(options.model, shapes, signed=bool(samples.x.min(initial=0) < 0))
+    elif options.calibrate is not None:
         model = model.to_calibrate()
     elif model.build_in_part is not None:
         terminal.say(options, "note: what the model leaves in real numbers runs on the host; give "
@@ -180,7 +185,7 @@ def _open(options: argparse.Namespace) -> Model:
     if not model.quantised:
         return model
     for name in ("calibrate", "compare", "verify"):
-        if getattr(options, name):
+        if getattr(options, name) and not (by_samples and name == "calibrate"):
             raise UsageError(
                 f"{options.model}: is quantised already, and keeps its scales; leave out --{name}"
             )

@@ -53,6 +53,7 @@ class Model(NamedTuple):
         for samples to give scales; None of others
     data : the model, serialised, if its shapes differ from the file
     parts : its nodes, in the order of the file
+    guessed : whether it does not say if the whole numbers that it takes have a sign
     """
 
     path: Path
@@ -64,6 +65,7 @@ class Model(NamedTuple):
     parts: list[Part] = []  # noqa: RUF012
     build_in_part: Callable[[Collection[str]], Graph] | None = None
     data: bytes | None = None
+    guessed: bool = False
 
     def to_calibrate(self) -> Model:
         """The same, with what a quantised model leaves in real numbers for the cores."""
@@ -72,13 +74,14 @@ class Model(NamedTuple):
         return self._replace(build=self.build_in_part, quantised=False)
 
 
-def open_model(path: Path, shapes: Shapes = MappingProxyType({})) -> Model:
+def open_model(path: Path, shapes: Shapes = MappingProxyType({}), signed: bool = False) -> Model:
     """An ONNX model; raises `MapperError` that names file and node.
 
     shapes : sizes of the axes of an input, which fix its open axes
+    signed : whether whole numbers that it takes have a sign, if it does not say so
     """
     require_file(path)
-    source = source_of(path, shapes, HANDLERS)
+    source = source_of(path, shapes, HANDLERS)._replace(signed=signed)
     first: list[tuple[Reader, dict[str, str]]] = []  # taken by whoever builds the whole model first
 
     def read(keep: Collection[str]) -> tuple[Reader, dict[str, str]]:
@@ -99,8 +102,9 @@ def open_model(path: Path, shapes: Shapes = MappingProxyType({})) -> Model:
     rest = any(not isinstance(node.operator, Dequantise) for node in _real(graph))
     in_part = _with_the_rest(read) if quantised and rest else None
     return Model(
-        path, name, view, reader.opsets, quantised, build, _parts(reader), in_part, source.data
-    )
+        path, name, view, reader.opsets, quantised, build, _parts(reader), in_part, source.data,
+        reader.guessed,
+    )  # fmt: skip
 
 
 def built(model: Model, kept: Collection[str], fold: bool = True) -> Graph:

@@ -34,10 +34,12 @@ class Source(NamedTuple):
 
     data : serialised, if it is not as its file has it
     notes : what was changed
+    signed : whether an input whose type the model does not say has negative values
     """
 
     data: bytes | None = None
     notes: Sequence[str] = ()
+    signed: bool = False
 
 
 AS_IT_IS = Source()
@@ -101,6 +103,7 @@ class Reader:
         self.of_integers = of_integers
         self.graph = Graph()
         self.graph.notes += source.notes
+        self.signed, self.guessed = source.signed, False  # of an input that may be either
         self.values: dict[str, Value] = dict(self.model.constants)
         self.unread: set[str] = set()  # what nodes that are left out would make
         self.why = ""

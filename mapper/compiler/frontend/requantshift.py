@@ -103,14 +103,17 @@ def _all_whole(name: str, values: NDArray[Any]) -> NDArray[Any]:
 
 
 def _real(reader: Reader, node: OnnxNode, data: View, at: int) -> View:
-    """The whole numbers of a stored map; an input of the model is stored first, as uint8."""
+    """The whole numbers of a stored map; an input of the model is stored first, in 8 bits."""
     if data.tensor in [view.tensor for view in reader.graph.inputs.values()]:
-        name = f"{data.tensor.name}.stored"
-        stored = Tensor(name, data.tensor.shape, "int8", 1.0, -128, stored=True)
+        name, zero = f"{data.tensor.name}.stored", 0 if reader.signed else -128
+        stored = Tensor(name, data.tensor.shape, "int8", 1.0, zero, stored=True)
         reader.graph.nodes.append(Node(Quantise(), [data.tensor], [stored], (node.name,)))
-        note = (
-            f"input {data.tensor.name!r} is taken for whole numbers from 0 to 255: such networks "
-            "do not say what theirs holds"
+        reader.guessed = True
+        note = f"input {data.tensor.name!r} is taken for whole numbers from " + (
+            "-128 to 127, as the samples of --calibrate have negative ones"
+            if reader.signed
+            else "0 to 255: such networks do not say what theirs holds; give samples with "
+            "--calibrate if there are negative ones"
         )
         if note not in reader.graph.notes:
             reader.graph.notes.append(note)

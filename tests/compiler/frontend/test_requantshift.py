@@ -9,12 +9,15 @@ from typing import Any
 import numpy as np
 import pytest
 
+from mapper.cli.main import main
 from mapper.compiler.frontend.model import open_model
 from mapper.compiler.graph.execute import run_graph
 from mapper.compiler.graph.graph import Graph
 from mapper.compiler.graph.node import Host, Requantise
 from mapper.compiler.graph.tensor import Tensor
 from mapper.compiler.integer.reference import INTEGER
+from mapper.compiler.manifest import read_folder
+from mapper.compiler.simulate import simulate
 from mapper.errors import MapperError
 from tests.storage.formats.onnx_models import helper, numpy_helper, onnx
 from tests.twins import quantised as twin
@@ -242,8 +245,27 @@ def test_what_is_taken_for_granted_is_said(tmp_path: Path) -> None:
         node("Add", ["b", "d"], "e"), shift(["e", "m", "o"], "y"),
     ]  # fmt: skip
     constants = {"w": np.ones((2, 3, 1, 1)), "m": 1, "o": 0}
-    model = open_model(saved(tmp_path, nodes, constants, (1, 3, 4, 4)))
-    assert model.build(()).notes == [
+    path = saved(tmp_path, nodes, constants, (1, 3, 4, 4))
+    assert open_model(path).build(()).notes == [
         "input 'x' is taken for whole numbers from 0 to 255: such networks do not say what theirs "
-        "holds"
+        "holds; give samples with --calibrate if there are negative ones"
     ]
+    assert open_model(path, signed=True).build(()).notes == [
+        "input 'x' is taken for whole numbers from -128 to 127, as the samples of --calibrate have "
+        "negative ones"
+    ]
+
+
+@pytest.mark.parametrize(("least", "most"), [(-100, 100), (0, 255)])
+def test_samples_say_whether_the_input_has_a_sign(least: int, most: int, tmp_path: Path) -> None:
+    path = saved(
+        tmp_path, [node("Conv", ["x", "w"], "a"), shift(["a", "m", "o"], "y", 1024)],
+        {"w": np.ones((2, 3, 1, 1)), "m": 256, "o": 0}, (1, 3, 4, 4),
+    )  # fmt: skip
+    x = RANDOM.integers(least, most + 1, (16, 3, 4, 4)).astype(np.float32)
+    np.save(tmp_path / "samples.npy", x)
+    line = ["compile", str(path), "--chip", "1x1", "-q", "-o", str(tmp_path / "out")]
+    assert main([*line, "--calibrate", str(tmp_path / "samples.npy")]) == 0
+    made = simulate(read_folder(tmp_path / "out"), x, 1, True)
+    sums = np.repeat(x.sum(1, keepdims=True), 2, 1)
+    np.testing.assert_array_equal(made.values["y"], shifted(sums, 256, 0, 1024, (-128, 127)))
