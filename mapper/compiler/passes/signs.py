@@ -9,7 +9,16 @@ from typing import Any
 import numpy as np
 
 from mapper.compiler.graph.graph import Graph
-from mapper.compiler.graph.node import Activation, Levels, Node, Operator, Pool, Sign
+from mapper.compiler.graph.node import (
+    Activation,
+    Conv,
+    Dense,
+    Levels,
+    Node,
+    Operator,
+    Pool,
+    Sign,
+)
 from mapper.compiler.integer.binary import applied, signs, steps_of
 from mapper.compiler.integer.levels import levels_of
 
@@ -37,7 +46,7 @@ def simplify_signs(graph: Graph) -> list[str]:
 def _simplify(graph: Graph, node: Node) -> str | None:
     """One change before or behind a sign; what was done, or None."""
     user = graph.only_user(node.output)
-    if user is not None and _is_max(user) and len(node.inputs) == 1:
+    if user is not None and _is_max(user) and len(node.inputs) == 1 and _on_tile(graph, node, user):
         _swap(graph, node, user)
         return f"{user.label}: before {node.label}"
     maker = graph.maker(node.inputs[0])
@@ -68,6 +77,17 @@ def _simplify(graph: Graph, node: Node) -> str | None:
 
 def _is_max(node: Node) -> bool:
     return isinstance(node.operator, Pool) and node.operator.kind == "max"
+
+
+def _on_tile(graph: Graph, node: Node, pool: Node) -> bool:
+    """Whether pooling can come before a sign: the sums of a layer are pooled on its tile, once and
+    without padding, or not at all."""
+    maker = graph.maker(node.inputs[0])
+    pooled = maker is not None and _is_max(maker)
+    layer = graph.maker(maker.inputs[0]) if maker is not None and pooled else maker
+    if layer is None or not isinstance(layer.operator, Conv | Dense):
+        return not pooled
+    return not pooled and isinstance(pool.operator, Pool) and not any(pool.operator.window.pad)
 
 
 def _swap(graph: Graph, node: Node, pool: Node) -> None:

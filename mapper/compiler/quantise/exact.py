@@ -145,6 +145,8 @@ def _chain(graph: Graph, layer: Node) -> Chain | None:
     pools: list[Node] = []
     node = graph.only_user(layer.output)
     while node is not None and isinstance(node.operator, Pool) and node.operator.kind == "max":
+        if pools or any(node.operator.window.pad):
+            return None  # sums are pooled on the tile that makes them, or not at all
         pools.append(node)
         node = graph.only_user(node.output)
     return Chain(pools, node) if node is not None and isinstance(node.operator, ENDS) else None
