@@ -14,7 +14,7 @@ from chipsim.npu.execute import Frame, NpuChip, run_frames
 from chipsim.npu.records import STREAMS, Program
 from mapper.compiler.codegen.decoded import program_of
 from mapper.compiler.graph.execute import run_graph
-from mapper.compiler.graph.node import Host
+from mapper.compiler.graph.node import Concat, Host
 from mapper.compiler.integer.binary import packed, unpacked
 from mapper.compiler.integer.reference import INTEGER
 from mapper.compiler.manifest import CompiledFolder, as_damage, program_file
@@ -132,7 +132,18 @@ class Machine:
             self.shape, programs_of(folder), streams_of(folder), host_weights=folder.weights
         )
         self.functions: list[dict[str, Any]] = folder.manifest["functions"]
-        self.layers: list[dict[str, Any]] = folder.manifest["layers"]
+        joined = {
+            tensor.name
+            for node in folder.graph.nodes
+            if isinstance(node.operator, Concat)
+            for tensor in node.inputs
+        }
+        known = self.maps.keys() | self.results.keys()
+        self.layers: list[dict[str, Any]] = [  # a part of another map may have no place of its own
+            layer
+            for layer in folder.manifest["layers"]
+            if layer["map"] in known or layer["map"] not in joined
+        ]
         self.plan = HostPlan(folder.host)
         self.input = next(iter(folder.graph.inputs))
 
