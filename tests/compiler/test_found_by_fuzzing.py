@@ -37,6 +37,10 @@ SIGN = node("Sign", "x", "s")
 SMALL = RANDOM.uniform(0.05, 0.45, X.shape).astype(np.float32) * np.where(X < 0, -1, 1)
 SMALL = SMALL.astype(np.float32)
 SLOPES = RANDOM.uniform(0.1, 0.5, (3, 1, 1)).astype(np.float32)
+UNIT = np.eye(3, dtype=np.float32).reshape(3, 3, 1, 1)
+AROUND = {"kernel_shape": [2, 2], "pads": [1, 1, 1, 1]}
+SIGNED = np.pad(SIGNS, ((0, 0), (0, 0), (1, 1), (1, 1)), constant_values=-1)
+SIGNED = np.lib.stride_tricks.sliding_window_view(SIGNED, (2, 2), (2, 3)).max((-1, -2))
 TALL = RANDOM.normal(size=(FRAMES, 17, 6, 5)).astype(np.float32)
 EACH = RANDOM.normal(0, 0.5, (34, 1, 1, 1)).astype(np.float32)
 
@@ -75,6 +79,16 @@ FLOATS = [
         "a bias is corrected by the signs that the host makes",
         [node("Sign", "x", "s"), node("PRelu", "s slopes", "y")],
         {"slopes": SLOPES}, SMALL, np.where(SMALL < 0, -SLOPES, 1), 35,
+    ),
+    *(
+        Case(
+            f"signs of a padded maximum, {what}", [node("Conv", "x w", "c"), *nodes], {"w": UNIT},
+            X, SIGNED, 60,
+        )
+        for what, nodes in (
+            ("before it", [node("Sign", "c", "s"), node("MaxPool", "s", "y", **AROUND)]),
+            ("behind it", [node("MaxPool", "c", "p", **AROUND), node("Sign", "p", "y")]),
+        )
     ),
     *(
         Case(
@@ -171,6 +185,22 @@ STORED = [
         np.lib.stride_tricks.sliding_window_view(SEEN[:, 1:], (2, 2), (2, 3)).max((-1, -2)), 60,
         quantised=True,
     ),
+]  # fmt: skip
+
+
+HALF = np.rint(RANDOM.normal(0, 40, (4, 3, 1, 1))).astype(np.int8)
+LAYER = rounded(pointwise(SEEN, HALF * np.float32(0.01)), 0.05, 128)
+STORED += [
+    Case(
+        f"a map of cores beside one of the host, for the host {chip}",
+        [*steps("x", "s", "z"), node("DequantizeLinear", "w k", "wd"), node("Conv", "xd wd", "c"),
+         *steps("c", "t", "o"), node("Tanh", "cd", "h"), *steps("h", "k", "o"),
+         node("Concat", "hd cd", "j", axis=3), *steps("j", "t", "o"), node("Identity", "jd", "y")],
+        {**SCALES, "w": HALF, "k": np.float32(0.01)}, X,
+        rounded(np.concatenate([rounded(np.tanh(LAYER), 0.01, 128), LAYER], 3), 0.05, 128), 30,
+        quantised=True, chip=chip,
+    )
+    for chip in ("1x1", "2x2")
 ]  # fmt: skip
 
 

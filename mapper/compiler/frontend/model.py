@@ -182,9 +182,15 @@ def _on_cores_or_host(read: Read) -> Callable[[Collection[str]], Graph]:
 
 
 def _idle(graph: Graph) -> set[str]:
-    """ONNX nodes that join or cut maps of the host for the host."""
+    """ONNX nodes that join or cut maps of the host for the host. One map that the host computes is
+    enough: cores may have no work left after it."""
     made = {view.tensor for view in graph.inputs.values()}
+    computed: set[Tensor] = set()
     for node in graph.nodes:
+        if isinstance(node.operator, Host) or (
+            isinstance(node.operator, (Quantise, *SHARES)) and computed & set(node.inputs)
+        ):
+            computed |= set(node.outputs)
         if isinstance(node.operator, Host | Quantise) or (
             isinstance(node.operator, SHARES) and made.issuperset(node.inputs)
         ):
@@ -194,7 +200,7 @@ def _idle(graph: Graph) -> set[str]:
         users = graph.users(node.output)
         if (
             isinstance(node.operator, SHARES)
-            and made.issuperset(node.inputs)
+            and (made.issuperset(node.inputs) or computed & set(node.inputs))
             and all(isinstance(one.operator, Host) or one.sources[0] in found for one in users)
         ):
             found.add(node.sources[0])
