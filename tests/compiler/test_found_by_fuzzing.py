@@ -139,6 +139,8 @@ def steps(value: str, scale: str, zero: str) -> list[Any]:
 
 
 WIDE = rounded(SEEN, 0.05, 128)
+SQUARE = X[..., :4].copy()
+LOGISTIC = 1 / (1 + np.exp(-rounded(SQUARE, 0.03, 100)))
 MASKS = RANDOM.normal(0, 1, (3, 1, 1)).astype(np.float32)
 MASK = np.clip(np.rint(MASKS / 0.01) + 128, 0, 255).astype(np.uint8)
 MIXED = (MASK.astype(float) - 128) * 0.01
@@ -169,6 +171,18 @@ STORED = [
         for what, operand, right in (
             ("two maps", "xq s z u v", SEEN * SEEN), ("a constant", "k f o u v", SEEN * MIXED),
         )
+    ),
+    Case(
+        "two views of a stored map, each for a node of the host",
+        [node("QuantizeLinear", "x s z", "xq"),
+         node("Transpose", "xq", "turned", perm=[0, 1, 3, 2]),
+         node("QLinearSigmoid", "xq s z g n", "a", domain="com.microsoft"),
+         node("QLinearSigmoid", "turned s z g n", "b", domain="com.microsoft"),
+         node("QLinearConcat", "g n a g n b g n", "c", domain="com.microsoft", axis=1),
+         node("MaxPool", "c", "p", kernel_shape=[1, 1]), node("DequantizeLinear", "p g n", "y")],
+        {**SCALES, "g": np.float32(0.0041), "n": np.uint8(0)}, SQUARE,
+        rounded(np.concatenate([LOGISTIC, LOGISTIC.swapaxes(2, 3)], 1), 0.0041, 0), 45,
+        quantised=True, domains=["com.microsoft"],
     ),
     Case(
         "padded integers",

@@ -64,8 +64,9 @@ def real(reader: Reader, node: OnnxNode, data: Any, how: Scale) -> View:
 
 
 def seen(reader: Reader, node: OnnxNode, data: View) -> View:
-    """A stored map in real numbers; nodes that make real numbers of a map name theirs `.real`."""
-    return dequantised(reader, node, data, f"{data.tensor.name}.seen")
+    """A stored map in real numbers. Several nodes may see it in several shapes: each of the values
+    has a name of its own."""
+    return dequantised(reader, node, data, f"{data.tensor.name}.seen{len(reader.graph.nodes)}")
 
 
 def constant(values: Any, scale: Any, zero_point: Any, axis: int) -> tuple[Any, Stored]:
