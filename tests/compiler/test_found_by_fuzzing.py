@@ -76,6 +76,14 @@ FLOATS = [
         [SIGN, node("Erf", "s", "e"), node("Sign", "e", "y")], {}, X, SIGNS, 60,
     ),
     Case(
+        "a layer is joined with a map of the host, and no layer follows",
+        [
+            node("Conv", "x w", "c"), node("Erf", "c", "e"),
+            node("Concat", "e c", "y", axis=2),
+        ],
+        {"w": W}, X, np.concatenate([erf(pointwise(X, W)), pointwise(X, W)], 2), 30,
+    ),
+    Case(
         "a bias is corrected by the signs that the host makes",
         [node("Sign", "x", "s"), node("PRelu", "s slopes", "y")],
         {"slopes": SLOPES}, SMALL, np.where(SMALL < 0, -SLOPES, 1), 35,

@@ -166,9 +166,9 @@ def _on_cores_or_host(read: Read) -> Callable[[Collection[str]], Graph]:
         while True:
             reader, whys = read(keep)
             left = {name for node in _real(reader.graph) for name in node.sources} - keep
-            idle = set() if left else _idle(reader.graph) - keep
-            whys |= dict.fromkeys(idle, "no core works on its map")
-            left |= idle
+            joined = set() if left else idle(reader.graph) - keep
+            whys |= dict.fromkeys(joined, IDLE)
+            left |= joined
             if not left:
                 for node in reader.graph.nodes:
                     if isinstance(node.operator, Host) and (why := said.get(node.sources[0])):
@@ -181,7 +181,10 @@ def _on_cores_or_host(read: Read) -> Callable[[Collection[str]], Graph]:
     return build
 
 
-def _idle(graph: Graph) -> set[str]:
+IDLE = "no core works on its map"
+
+
+def idle(graph: Graph) -> set[str]:
     """ONNX nodes that join or cut maps of the host for the host. One map that the host computes is
     enough: cores may have no work left after it."""
     made = {view.tensor for view in graph.inputs.values()}

@@ -18,7 +18,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
 from chipsim.chip.npu_shape import NpuShape
-from mapper.compiler.frontend.model import Model, built
+from mapper.compiler.frontend.model import IDLE, Model, built, idle
 from mapper.compiler.frontend.onnx import ASKED
 from mapper.compiler.graph.graph import Graph
 from mapper.compiler.graph.node import (
@@ -199,6 +199,7 @@ def optimised(
         judged = model.build(kept)
         optimise(judged)
     found = lonely(judged, {part.name for part in model.parts})
+    found |= dict.fromkeys(idle(judged) - set(kept), IDLE)
     if found:
         with stage("read"):
             graph = built(model, {**dict.fromkeys(kept, ASKED), **found}, fold)
