@@ -59,22 +59,20 @@ def _first_reason(graph: Graph) -> str:
 
 
 def require_room(source: Graph, shape: NpuShape, settings: CompileSettings, chip: Chip) -> None:
-    """Raise `DoesNotFitError` if the maps of a graph of real numbers fit no core, whatever their
-    scales: to find these takes long."""
-    sizes = [
-        sum(
-            one.height * one.width * blocks_of(one.channels, shape.columns)
-            for one in (*node.inputs, *node.outputs)
-            if one.value is None
-        )
-        for node in source.nodes
-        if not isinstance(node.operator, Host)
-    ]
-    small = max(sizes, default=0) <= shape.map_vectors
+    """Raise `DoesNotFitError` if the maps and parameters of a graph of real numbers fit no core,
+    whatever their scales: to find these takes long."""
     if not shape.map_vectors or is_in_part(source):
         return
-    if small and sum(sizes) <= shape.map_vectors * chip.usable_count:
-        return
+    own = [node for node in source.nodes if not isinstance(node.operator, Host)]
+    maps = sum(
+        one.height * one.width * blocks_of(one.channels, shape.columns)
+        for node in own
+        for one in (*node.inputs, *node.outputs)
+        if one.value is None
+    )
+    parameters = sum(2 + 4 * blocks_of(node.output.channels, shape.rows) for node in own)
+    if maps <= shape.map_vectors and parameters <= shape.parameter_words:
+        return  # of a model that is small in any case
     converter = Converter(source, settings.wish().precision)
     try:
         graph = converter.convert({one: Ends(-1, 1) for one in converter.quantised_tensors()})

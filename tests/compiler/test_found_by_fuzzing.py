@@ -262,12 +262,31 @@ def test_interpolated_integers_are_refused(
 def test_maps_without_room_are_refused_before_calibration(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def measured(*_: object) -> None:
-        raise AssertionError("samples were measured")
-
-    monkeypatch.setattr(Dataset, "ranges", measured)
+    monkeypatch.setattr(Dataset, "ranges", _measured)
     made = model([node("Conv", "x w", "y")], {"w": W}, {"x": (1, 3, 40, 50)})
     onnx.save(made, str(tmp_path / "model.onnx"))
     samples = np.zeros((4, 3, 40, 50), np.float32)
     with pytest.raises(DoesNotFitError, match=r"feature memory: 4,000 vectors needed"):
         compiled_model(tmp_path / "model.onnx", samples, replace(SHAPE, map_vectors=1000))
+
+
+def test_parameters_without_room_are_refused_before_calibration(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Maps of 20 vectors, at least two of them at a time; of each layer 2 blocks of biases and
+    scales and a word before them, of 4 vectors each."""
+    monkeypatch.setattr(Dataset, "ranges", _measured)
+    wide = {f"w{at}": RANDOM.normal(size=(32, 32 if at else 3, 1, 1)) for at in range(4)}
+    names = ["x", "a", "b", "c", "y"]
+    nodes = [node("Conv", f"{names[at]} w{at}", names[at + 1]) for at in range(4)]
+    constants = {name: one.astype(np.float32) for name, one in wide.items()}
+    onnx.save(model(nodes, constants, {"x": (1, 3, 2, 5)}), str(tmp_path / "model.onnx"))
+    samples = np.zeros((4, 3, 2, 5), np.float32)
+    small = replace(SHAPE, map_vectors=100, parameter_words=16)
+    told = "at least 120 vectors needed, 80 of them for parameters"
+    with pytest.raises(DoesNotFitError, match=told):
+        compiled_model(tmp_path / "model.onnx", samples, small)
+
+
+def _measured(*_: object) -> None:
+    raise AssertionError("samples were measured")

@@ -16,7 +16,7 @@ from mapper.compiler.codegen.links import Sent, Target
 from mapper.compiler.codegen.reloads import Area, Reloaded
 from mapper.compiler.codegen.steps import Step, Touch
 from mapper.compiler.codegen.streams import Streams
-from mapper.compiler.codegen.tables import LANES, MICRO_OPS, PARAMETERS, Tables
+from mapper.compiler.codegen.tables import MICRO_OPS, PARAMETER_BYTES, PARAMETERS, Tables
 from mapper.compiler.graph.macro import Macro
 from mapper.compiler.graph.tensor import Tensor
 from mapper.compiler.memory.planner import Region, memory_use, pixel_vectors
@@ -122,7 +122,7 @@ class ProgramBuilder:
         behind = memory_use(regions).used if memory.behind is None else memory.behind
         self.area = Area(behind, shape.columns)
         sizes = {MICRO_OPS: (shape.micro_ops, MICRO_OP_BYTES),
-                 PARAMETERS: (shape.parameter_words, 4 * LANES)}  # fmt: skip
+                 PARAMETERS: (shape.parameter_words, PARAMETER_BYTES)}  # fmt: skip
         self.tables.reloaded = {
             name: Reloaded(name, *sizes[name], self.area, self._load_table)
             for name in sorted(memory.reloaded)
@@ -174,7 +174,7 @@ class ProgramBuilder:
     def _load_table(self, memory: str, first: int, source: int, vectors: int) -> None:
         number, name = TABLES[memory]
         fields = {"dst": first, "src": source, "vectors": vectors, "memory": number}
-        words = -(-vectors * self.shape.columns // (MICRO_OP_BYTES, 4 * LANES)[number])
+        words = -(-vectors * self.shape.columns // (MICRO_OP_BYTES, PARAMETER_BYTES)[number])
         self._add(
             "LOAD", Instruction("LOAD", "TABLE", fields=fields),
             [Touch("FM", np.arange(source, source + vectors))],

@@ -17,6 +17,7 @@ from mapper.compiler.stages import stage
 from mapper.errors import DoesNotFitError
 
 LANES = 16  # of a parameter word
+PARAMETER_BYTES = 4 * LANES
 
 
 MICRO_OPS, PARAMETERS = "micro-op", "parameter"

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from chipsim.chip.model import Chip
+from mapper.compiler.codegen.tables import PARAMETER_BYTES, Tables
 from mapper.compiler.cores.areas import Homes, Kept
 from mapper.compiler.cores.job import Job
 from mapper.compiler.cores.period import taken_rows
 from mapper.compiler.cores.pieces import Whole
 from mapper.compiler.cores.slices import slice_macro
 from mapper.compiler.graph.macro import Macro
+from mapper.compiler.graph.node import Conv, Requantise
 from mapper.compiler.memory.planner import Stored, blocks_of, memory_use, plan_memory
 from mapper.compiler.schedule.inputs import Span
 from mapper.errors import DoesNotFitError
@@ -25,8 +27,37 @@ def require_room_on_one(job: Job) -> None:
     shape, partition = job.shape, job.partition
     stored = Stored(partition.macros, partition.written(), partition.read(), job.places)
     regions = plan_memory(stored, shape.columns, 0, job.settings.reuse)
-    if shape.map_vectors and memory_use(regions).bound > shape.map_vectors:
+    use = memory_use(regions)
+    if shape.map_vectors and use.bound > shape.map_vectors:
         plan_memory(stored, shape.columns, shape.map_vectors, job.settings.reuse)
+    words = _parameter_words(job)
+    if shape.map_vectors and words > shape.parameter_words:  # all of them lie behind the maps
+        vectors = blocks_of(words * PARAMETER_BYTES, shape.columns)
+        needed = use.bound + vectors
+        if needed > shape.map_vectors:
+            raise DoesNotFitError(
+                f"feature memory: at least {needed:,} vectors needed, {vectors:,} of them for "
+                f"parameters that are loaded while the program runs; a core has "
+                f"{shape.map_vectors:,} ({needed - shape.map_vectors:,} short); take a core with "
+                "more"
+            )
+
+
+def _parameter_words(job: Job) -> int:
+    """Biases and scales of all layers, in words, if each is read as a whole."""
+    tables = Tables(job.shape, bounded=False)
+    for macro in job.partition.macros:
+        for node in macro.nodes:
+            how = node.operator.how if isinstance(node.operator, Requantise) else None
+            if how is not None and how.factor.m0.ndim < 3:
+                channels = node.output.channels
+                behind = blocks_of(channels, job.shape.rows)
+                tables.add_record(how, channels, 0, behind, macro.label)
+            elif isinstance(node.operator, Conv) and node.inputs[0].type != "bits":
+                bias = node.inputs[2].value
+                assert bias is not None
+                tables.add_bias(bias, macro.label)
+    return len(tables.parameters)
 
 
 def require_room_on_several(job: Job, chip: Chip) -> None:
