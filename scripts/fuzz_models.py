@@ -51,6 +51,8 @@ INTERNAL = re.compile(
 """What no user is to read."""
 
 
+REAL = ("float", "binary", "dynamic")
+"""Styles of models with maps of real numbers, whose ranges samples give."""
 MOST_REDUCED = 3
 """Models that are wrong with the same words."""
 
@@ -67,9 +69,9 @@ def compiled(made: Made, folder: Path) -> Ended:
     onnx.save(made.model, str(folder / "model.onnx"))
     np.save(folder / "samples.npy", made.samples)
     words = ["compile", "model.onnx", "--chip", made.chip, "-o", "out", "--force", "-q"]
-    if made.style in ("float", "binary"):
-        words += ["--calibrate", "samples.npy", "--max-loss", "100", "--min-signal", "-99"]
-    words += ["--method", "minmax"] * (made.style in ("float", "binary"))
+    if made.style in REAL:
+        words += ["--calibrate", "samples.npy", "--method", "minmax"]
+        words += ["--max-loss", "100", "--min-signal", "-99"]
     out, err = io.StringIO(), io.StringIO()
     with contextlib.chdir(folder), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         try:

@@ -167,9 +167,11 @@ def _verification(found: Verified | None) -> dict[str, Any]:
     """What was tried, and how near the best is; nothing of a model that was quantised already, or
     with nothing to verify with."""
     if found is None or not found.attempts:
-        return {"signal_db": None, "attempts": [], "kept": None}
+        return {"signal_db": None, "outputs_db": {}, "attempts": [], "kept": None}
+    score = found.attempts[found.number].score
     return {
-        "signal_db": found.attempts[found.number].score.signal,
+        "signal_db": score.signal,
+        "outputs_db": dict(score.outputs),
         "attempts": [attempt_row(one) for one in found.attempts],
         "kept": found.number,
     }

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import mapper.compiler.output
 from mapper.cli.main import main
 from mapper.compiler.integer.levels import bipolar, quant, trunc
 from mapper.compiler.judge import folders
@@ -59,7 +60,7 @@ def rows_of(change: Any = None) -> list[Beside]:
     if change is not None:
         change(maps, outputs)
     known = [StoredMap("xq", (), 0.03, -28, 8), StoredMap("aq", ("Conv_a",), 0.053, -38, 8)]
-    judge = Judge(quantised_model(), known, Predicted({}, None))
+    judge = Judge(quantised_model(), known, Predicted({}))
     judge.add(Frames(X, maps, outputs))
     found = judge.judgement()
     assert not found.why
@@ -111,7 +112,7 @@ def test_only_what_is_halfway_is_a_tie(taken: float, whole: int, tied: bool, aga
     made = model(nodes, constants, {"x": (1, 4)}, [name])
     made.ir_version = 9
     one = StoredMap(name, (), scale, -128, 8)
-    judge = Judge(made.SerializeToString(), [one], Predicted({}, None))
+    judge = Judge(made.SerializeToString(), [one], Predicted({}))
     stored = np.full((1, 1, 1, 4), round(whole / scale) - 128)
     judge.add(Frames(np.full((1, 4), taken, np.float32), {name: stored}, {}))
     (row,) = judge.judgement().rows
@@ -132,7 +133,7 @@ def test_steps_below_the_error_of_float32_are_ties() -> None:
         ([127, 127, -128, -28], 1, 0),
         ([-128, 127, -128, 127], 1, 0),
     ):
-        judge = Judge(made.SerializeToString(), [one], Predicted({}, None))
+        judge = Judge(made.SerializeToString(), [one], Predicted({}))
         judge.add(Frames(samples, {"q": np.array(stored_).reshape(1, 1, 1, 4)}, {}))
         (row,) = judge.judgement().rows
         assert (row.differences, row.ties) == (differences, ties)
@@ -163,7 +164,7 @@ def test_layers_that_store_nothing_lose_as_predicted(own: dict[str, float], depa
                                 for i in (0, 1) for j in (0, 1)])  # fmt: skip
     maps = {"y": np.rint(pooled / scale).astype(np.int64).transpose(0, 2, 3, 1)}
     judge = Judge(
-        whole.SerializeToString(), [StoredMap("y", ("Conv_a",), scale, 0, 16)], Predicted(own, None)
+        whole.SerializeToString(), [StoredMap("y", ("Conv_a",), scale, 0, 16)], Predicted(own)
     )
     judge.add(Frames(X, maps, {}))
     (row,) = judge.judgement().rows
@@ -230,10 +231,22 @@ def test_bipolar_and_trunc() -> None:
     np.testing.assert_array_equal(found, trunc(X[:1], scale, zero, bits, "FLOOR"))
 
 
+def test_each_output_is_judged_by_its_own_prediction() -> None:
+    """At 20 dB what loses 12 dB by itself is right, and what loses 35 dB is not."""
+    nodes = [node("Neg", "x", "a"), node("Abs", "x", "b")]
+    made = model(nodes, {}, {"x": (1, 3, 4, 5)}, ["a", "b"])
+    made.ir_version = 9
+    predicted = Predicted({}, {"a": 12.0, "b": 35.0})
+    for share, departs in ((0.1, ["b"]), (2.0, ["a", "b"]), (0.01, [])):
+        judge = Judge(made.SerializeToString(), [], predicted)
+        judge.add(Frames(X, {}, {"a": -X * (1 + share), "b": np.abs(X) * (1 + share)}))
+        assert [row.name for row in judge.judgement().rows if row.departs] == departs
+
+
 def test_what_onnx_runtime_lacks_is_not_judged() -> None:
     proto = helper.make_node("Wibble", ["x"], ["y"])
     made = model_of_node(proto, {"x": (np.dtype(np.float32), [1, 3, 4, 5])}, {}, [("", 17)])
-    judge = Judge(made, [StoredMap("y", (), 1.0, 0, 8)], Predicted({}, None))
+    judge = Judge(made, [StoredMap("y", (), 1.0, 0, 8)], Predicted({}))
     judge.add(Frames(X, {"y": np.zeros((8, 4, 5, 3), np.int64)}, {"y": X}))
     found = judge.judgement()
     assert "Wibble" in found.why
@@ -281,7 +294,7 @@ def test_a_compilation_that_departs_is_refused(
             shifted(folder), shifted(folder).folder.model, samples, report
         ),
     )  # fmt: skip
-    monkeypatch.setattr("mapper.compiler.output.judge_compiled", folders.judge_compiled)
+    monkeypatch.setattr(mapper.compiler.output, "judge_compiled", folders.judge_compiled)
     assert compiled(CASE, tmp_path) == 1
     said = capsys.readouterr().err
     assert "layer 'a' (value 'a') departs from the model in ONNX Runtime: signal" in said

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,7 +12,6 @@ from numpy.typing import NDArray
 from mapper.compiler.judge.compare import (
     EXACT,
     LEAST,
-    MARGIN,
     TIE,
     Beside,
     OutputSums,
@@ -42,11 +42,11 @@ class Frames(NamedTuple):
 
 class Predicted(NamedTuple):
     """What the quantisation loses: signal over error in dB of each map by itself, None without
-    error, by its name; of the results; and of maps that are not named, None if those are whole
-    numbers of the model. most : dB that are asked for, whatever is predicted."""
+    error, by its name; of the model's outputs by theirs; and of maps that are not named, None if
+    those are whole numbers of the model. most : dB that are asked for, whatever is predicted."""
 
     own: Mapping[str, float | None]
-    results: float | None
+    outputs: Mapping[str, float | None] = MappingProxyType({})
     others: float | None = None
     most: float = EXACT
 
@@ -124,17 +124,18 @@ class Judge:
                 lost += [own.get(one) for one in cut.between(name, self._orders)]
             predicted = min((one for one in lost if one is not None), default=None)
             self._sums[name] = Sums(self._maps[name], predicted, known, self._predicted.most)
-        results, signals = self._predicted.results, [one for one in own.values() if one is not None]
-        if results is not None:  # the host may take numbers as they are, and cores as they store
-            if len(made.outputs) > 1:  # a large output hides the error of a small one
-                results = min(results, *signals, EXACT + MARGIN)
-            wanted = min(self._predicted.most, results - MARGIN)
-        else:
-            wanted = LEAST if signals or self._left_out(cut) else EXACT
-        self._outputs = {
-            name: OutputSums(name, EXACT if name in self._sums else wanted) for name in made.outputs
-        }
+        self._outputs = {name: OutputSums(name, *self._wanted(cut, name)) for name in made.outputs}
         return cut
+
+    def _wanted(self, cut: CutModel, name: str) -> tuple[float | None, float]:
+        """The predicted signal of an output, and what is asked for at most."""
+        if name in self._sums:
+            return None, EXACT
+        predicted = self._predicted.outputs.get(name)
+        if predicted is not None:
+            return predicted, self._predicted.most
+        lossy = any(one is not None for one in self._predicted.own.values())
+        return None, LEAST if lossy or self._left_out(cut) else EXACT
 
     def _left_out(self, cut: CutModel | None) -> list[str]:
         given = None if cut is None else cut.input

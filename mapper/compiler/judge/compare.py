@@ -135,7 +135,9 @@ class Sums:
     def beside(self) -> Beside:
         one = self.one
         if self.real and self.known:
-            predicted = EXACT + MARGIN if self.predicted is None else self.predicted - self._spread
+            predicted = EXACT + MARGIN
+            if self.predicted is not None:
+                predicted = self.predicted - spread(self.power, self.fourth)
             wanted = min(self.most, predicted - MARGIN)
             signal = decibels(self.power, self.error)
             return Beside(one.name, one.nodes, self.elements, None, 0, signal, wanted)
@@ -146,10 +148,13 @@ class Sums:
             differences += self.fused
         return Beside(one.name, one.nodes, self.elements, differences, ties)
 
-    @property
-    def _spread(self) -> float:
-        """In dB: how much a signal varies that a few large elements make, as behind ReLU."""
-        return FEW * math.sqrt(self.fourth) / self.power if self.power else 0.0
+
+def spread(power: float, fourth: float) -> float:
+    """In dB: how much a signal varies that a few large elements make, as behind ReLU.
+
+    power, fourth : sums of the second and the fourth powers of the elements
+    """
+    return FEW * math.sqrt(fourth) / power if power else 0.0
 
 
 def _whole(value: Array) -> Array:
@@ -210,15 +215,13 @@ def as_value(placed: Array, kind: np.dtype[Any], one: StoredMap) -> Array:
 
 
 class OutputSums:
-    """What is counted of an output of the model over frames.
+    """What is counted of an output of the model over frames."""
 
-    wanted : the least signal over error, in dB
-    """
-
-    def __init__(self, name: str, wanted: float) -> None:
-        self.name, self.wanted = name, wanted
+    def __init__(self, name: str, predicted: float | None, most: float) -> None:
+        """In dB: the signal over error that was predicted, and what is asked for at most."""
+        self.name, self.predicted, self.most = name, predicted, most
         self.elements = self.differences = 0
-        self.power = self.error = 0.0
+        self.power = self.error = self.fourth = 0.0
 
     def add(self, ours: Array, theirs: Array) -> None:
         """A frame, in any shape."""
@@ -233,10 +236,13 @@ class OutputSums:
         with np.errstate(invalid="ignore"):
             off = np.where(same, 0.0, exact - mine)
         self.power += float(np.nansum(exact**2))
+        self.fourth += float(np.nansum(exact**4))
         self.error += float((off**2).sum())
 
     def beside(self) -> Beside:
         if self.differences:
             return Beside(self.name, (), self.elements, self.differences)
-        signal = decibels(self.power, self.error)
-        return Beside(self.name, (), self.elements, None, 0, signal, self.wanted)
+        signal, wanted = decibels(self.power, self.error), self.most
+        if self.predicted is not None:
+            wanted = min(wanted, self.predicted - spread(self.power, self.fourth) - MARGIN)
+        return Beside(self.name, (), self.elements, None, 0, signal, wanted)

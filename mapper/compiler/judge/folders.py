@@ -59,7 +59,7 @@ class Judged:
         losses = {one["tensor"]: one["own"] for one in report["losses"]}
         calibrated = (machine.folder.path / RANGES).is_file()
         others = LEAST + MARGIN if calibrated else None
-        predicted = Predicted(losses, report["signal_db"], others, most)
+        predicted = Predicted(losses, report.get("outputs_db", {}), others, most)
         self._judge = Judge(model, self._maps, predicted)
         self._frames: dict[int, Maps] = {}
 

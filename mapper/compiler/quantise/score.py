@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
@@ -52,12 +53,14 @@ class Score(NamedTuple):
     loss : points; accuracy lost if samples have labels, else share of samples of another class
     signal : of the cores' results over their error in dB; None without error
     real, whole : accuracy of both networks, 0 to 1; None without labels
+    outputs : the same as signal of each output of the model, by its name
     """
 
     loss: float
     signal: float | None
     real: float | None = None
     whole: float | None = None
+    outputs: Mapping[str, float | None] = MappingProxyType({})
 
     def reaches(self, limits: Limits) -> bool:
         return not self.missed(limits)
@@ -171,6 +174,11 @@ def _real(data: Data, tensor: Tensor) -> Data:
     return dequantise(data, tensor.scale, tensor.zero_point)
 
 
+def _seen(data: Mapping[Tensor, Data], view: View) -> Data:
+    """Real numbers of an output, in the order in which the model has them."""
+    return _real(data[view.tensor], view.tensor).transpose(view.order)
+
+
 def scored(made: Quantised, test: Dataset) -> Score:
     """How near a graph of integers is to the float graph, on some samples.
 
@@ -192,27 +200,31 @@ def scored(made: Quantised, test: Dataset) -> Score:
     )
     if test.labels is not None:
         require_classes(test.labels, math.prod(exact_view.shape))
+    outputs = {name: Signal() for name in made.source.outputs}
+    sources, mades = made.source.outputs, made.graph.outputs
+    exact_wanted = [*(real_of[one] for one in ends), exact_view.tensor]
+    exact_wanted += [view.tensor for view in sources.values()]
+    whole_wanted = [*ends, whole_view.tensor, *(view.tensor for view in mades.values())]
     for _, some in batches(made.source, feeds):
-        exact = run_graph(
-            made.source, some, MIXED, [*(real_of[one] for one in ends), exact_view.tensor]
-        )
-        whole = run_graph(
-            made.graph, stored_feeds(some, made.stored), INTEGER, [*ends, whole_view.tensor]
-        )
+        exact = run_graph(made.source, some, MIXED, exact_wanted)
+        whole = run_graph(made.graph, stored_feeds(some, made.stored), INTEGER, whole_wanted)
+        for name, one in outputs.items():
+            if exact[sources[name].tensor].dtype.kind in "fiub":  # not names of classes
+                one.add(_seen(exact, sources[name]), _seen(whole, mades[name]))
         for tensor in ends:
-            near = dequantise(whole[tensor], tensor.scale, tensor.zero_point)
-            signal.add(_real(exact[real_of[tensor]], real_of[tensor]), near)
+            signal.add(_real(exact[real_of[tensor]], real_of[tensor]), _real(whole[tensor], tensor))
         for list_, view, data in zip(tops, (exact_view, whole_view), (exact, whole), strict=True):
             list_.append(_top(data[view.tensor].transpose(view.order)))
         real = exact[exact_view.tensor].transpose(exact_view.order)
         lost.append(_is_lost(real, tops[1][-1]))
+    signals = {name: one.decibels for name, one in outputs.items()}
     exact_top, whole_top = (np.concatenate(pieces) for pieces in tops)
     if test.labels is None:
         counted = classes or _is_vector(ends[-1].shape)
         share = float(np.concatenate(lost).mean()) if counted else 0.0
-        return Score(100 * share, signal.decibels)
+        return Score(100 * share, signal.decibels, outputs=signals)
     before, after = (float((one == test.labels).mean()) for one in (exact_top, whole_top))
-    return Score(100 * (before - after), signal.decibels, before, after)
+    return Score(100 * (before - after), signal.decibels, before, after, signals)
 
 
 def require_classes(labels: NDArray[np.int64], classes: int) -> None:

@@ -260,6 +260,7 @@ class CompiledReport(Struct):
     limits_missed: list[str] | UnsetType = UNSET
     judge: Judge | UnsetType = UNSET
     simulation: Simulation | UnsetType = UNSET
+    outputs_db: dict[str, Decibels] | UnsetType = UNSET
     ablation: list[dict[str, Any]] | UnsetType = UNSET
     compared: list[dict[str, Any]] | UnsetType = UNSET
 
