@@ -252,13 +252,13 @@ def modes(folder: CompiledFolder) -> dict[str, set[str]]:
     for number, program in enumerate(programs_of(folder).values()):
         first = 0
         for layer in folder.manifest["layers"]:
-            behind = layer["end"][number]
+            stop = layer["end"][number]
             mine = found.setdefault(layer["map"], set())
-            for at in range(first, behind):
+            for at in range(first, stop):
                 op, kind, _ = fields_by_name(program, at)
                 if op == "GEMM":
                     mine.add(kind)
-            first = max(first, behind)
+            first = max(first, stop)
     return found
 
 

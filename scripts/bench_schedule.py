@@ -40,8 +40,8 @@ def main() -> None:
             seconds = time.perf_counter() - began
             cycles = sum(one.cost.cycles for one in found)
             tiled = [(layer, one.tiling) for layer, one in zip(layers, found, strict=True)]
-            behind = network_cost([steps_of(*one, shape) for one in tiled], shape)
-            stalls = behind.stalls / behind.cycles
+            stop = network_cost([steps_of(*one, shape) for one in tiled], shape)
+            stalls = stop.stalls / stop.cycles
             off = max(abs(one.modelled / one.cost.cycles - 1) for one in found)
             apart = max(
                 abs(simulated([tile], shape).cycles / one.cost.cycles - 1)

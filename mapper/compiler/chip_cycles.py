@@ -151,7 +151,7 @@ def _check(folder: CompiledFolder, chip: MeshChip, samples: NDArray[np.float32])
     frames = len(inputs)
     times = run_mesh(chip, frames, keep=range(frames), flits=True)
     functional = NpuChip(chip.shape, chip.programs, chip.streams, folder.weights)
-    wanted, behind = in_turn(chip, functional, inputs)
+    wanted, stop = in_turn(chip, functional, inputs)
     found, after = overlapped(chip, functional, inputs, times)
     compared = 0
     for number, (one, other) in enumerate(zip(wanted, found, strict=True)):
@@ -165,7 +165,7 @@ def _check(folder: CompiledFolder, chip: MeshChip, samples: NDArray[np.float32])
             )
         compared += one.vectors.size
     for place in chip.programs:
-        maps = behind.memory(place)["FM"]
+        maps = stop.memory(place)["FM"]
         wrong = np.argwhere(maps != after.memory(place)["FM"])
         if wrong.size:
             raise CheckFailedError(

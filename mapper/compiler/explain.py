@@ -63,7 +63,7 @@ def explain(model: Model, settings: CompileSettings) -> list[Row]:
     kinds = {part.name: part.kind for part in model.parts}
     found: dict[str, Row] = {}
     for number, function in enumerate(parts.functions):
-        for macro in parts.macros[function.first : function.behind]:
+        for macro in parts.macros[function.first : function.stop]:
             _macro(macro, parts.names()[number], kinds, found)
     for node in graph.nodes:
         _other(node, parts, kinds, found)

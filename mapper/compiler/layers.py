@@ -25,7 +25,7 @@ class Part(NamedTuple):
     """The instructions of a layer: numbers of the first, and of the one behind the last."""
 
     first: int
-    behind: int
+    stop: int
 
 
 class Run(NamedTuple):
@@ -62,7 +62,7 @@ def layer_row(macro: Macro, part: Part, region: Region | None, run: Run) -> dict
     Its cycles, and the busy shares of the units, are those from the end of the layers before it to
     its own; waits are those before its own instructions.
     """
-    own = slice(part.first, part.behind)
+    own = slice(part.first, part.stop)
     start, end = (getattr(run.timeline, name)[own] for name in ("start", "end"))
     units = run.units[own]
     first, last = int(start.min(initial=0)), int(end.max(initial=0))

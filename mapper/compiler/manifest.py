@@ -286,7 +286,7 @@ def _layers(compiled: Compiled) -> list[dict[str, Any]]:
     sources: dict[Tensor, tuple[str, ...]] = {}
     for number, one in enumerate(compiled.partition.functions):
         ends |= dict.fromkeys(one.inputs, (number, one.first - 1))
-        for at in range(one.first, one.behind):
+        for at in range(one.first, one.stop):
             for tensor in compiled.macros[at].outputs:
                 ends[tensor] = number, at
                 sources[tensor] = compiled.macros[at].sources

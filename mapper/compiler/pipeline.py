@@ -180,7 +180,7 @@ def _on_cores(job: Job, chip: Chip, log: list[str], notes: list[str]) -> Made:
 
 def _packing(code: CoreCode, macros: list[Macro], shape: NpuShape, chunk: int) -> Packing:
     """What packing costs on a core, beside that of a host which packs all maps."""
-    functions = [code.program[begin:behind] for begin, behind in code.spans]
+    functions = [code.program[begin:stop] for begin, stop in code.spans]
     return packing_cost(functions, macros, shape, chunk, Preloaded.of(code.tables, code.preset))
 
 

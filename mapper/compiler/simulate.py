@@ -196,11 +196,11 @@ class FrameCores:
             self._run(at, layer["end"])
             at = layer["end"]
             self.seen[layer["map"]] = self.read(layer["map"])
-        self._run(at, [behind for _, behind in spans])
+        self._run(at, [stop for _, stop in spans])
 
-    def _run(self, first: list[int], behind: list[int]) -> None:
+    def _run(self, first: list[int], stop: list[int]) -> None:
         """Some instructions of each core."""
-        spans = zip(self.machine.chip.cores, first, behind, strict=True)
+        spans = zip(self.machine.chip.cores, first, stop, strict=True)
         parts = {core: (begin, end) for core, begin, end in spans if end > begin}
         if parts:
             self.frame.run(parts=parts)
@@ -231,8 +231,8 @@ class Sent:
 
     def __init__(self, machine: Machine, frame: Frame) -> None:
         parts = [one for parts in machine.results.values() for one in parts]
-        behind = max(one["address"] + one["vectors"] for one in parts)
-        self.vectors = np.zeros((behind, machine.shape.columns), np.int8)
+        stop = max(one["address"] + one["vectors"] for one in parts)
+        self.vectors = np.zeros((stop, machine.shape.columns), np.int8)
         for core in machine.chip.cores:
             addresses, vectors = frame.host(core)
             self.vectors[addresses] = vectors

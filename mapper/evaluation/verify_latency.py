@@ -128,8 +128,8 @@ def latency(
     total = 0.0
     for out in range(5):
         others = [other for other in range(5) if other != out]
-        behind = (flits * (wait + wait**2)[:, None])[:, :, others].sum(axis=2) / free
-        total += float((reached[0][:, :, out] * (wait[:, out, None] + behind)).sum())
+        stop = (flits * (wait + wait**2)[:, None])[:, :, others].sum(axis=2) / free
+        total += float((reached[0][:, :, out] * (wait[:, out, None] + stop)).sum())
     if len(senders[0]) > len(flits):  # cores of a tile wait for each other
         total += float((reached[1][:, CORE] * _turns(*senders, per_cycle, len(flits))).sum())
     return _named(load_max=most, unloaded=unloaded, mean=unloaded + total / packets)

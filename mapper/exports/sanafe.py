@@ -160,8 +160,8 @@ def _modelled(run: MappedRun, options: dict[str, Any], losses: list[Loss]) -> _W
     unit = np.full(run.core.size, -1)
     units = 0
     order, ends = run.by_core()
-    for first, behind in pairwise(ends.tolist()):
-        inputs = order[first:behind][numbers.inputs[order[first:behind]]]
+    for first, stop in pairwise(ends.tolist()):
+        inputs = order[first:stop][numbers.inputs[order[first:stop]]]
         unit[inputs] = np.arange(inputs.size)
         units = max(units, inputs.size)
 

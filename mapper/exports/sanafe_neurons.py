@@ -84,7 +84,7 @@ def neuron_lines(neurons: LifNeurons, unit: Int64) -> str:
     differ = np.any(columns[1:] != columns[:-1], axis=1) | (unit[1:] >= 0)
     new = np.flatnonzero(differ) + 1
     lines = []
-    for first, behind in pairwise([0, *new.tolist(), len(columns)]):
+    for first, stop in pairwise([0, *new.tolist(), len(columns)]):
         threshold, bias, decay, reset, potential, soft, own = columns[first].tolist()
         about = (
             f"soma_hw_name: 'input[{int(own)}]'"
@@ -92,6 +92,6 @@ def neuron_lines(neurons: LifNeurons, unit: Int64) -> str:
             else f"threshold: {threshold!r}, bias: {bias!r}, leak_decay: {decay!r}, "
             f"reset: {reset!r}, reset_mode: {'soft' if soft else 'hard'}, potential: {potential!r}"
         )
-        name = str(first) if behind == first + 1 else f"{first}..{behind - 1}"
+        name = str(first) if stop == first + 1 else f"{first}..{stop - 1}"
         lines.append(f"        - {name}: {{{about}}}\n")
     return "".join(lines)

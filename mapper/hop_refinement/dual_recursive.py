@@ -145,9 +145,9 @@ def place_by_dual_recursive_bipartitioning(
                 bisect_graph(graph, target, most0, most1, effort, state, side)
             regions[number] = halves[0]
             regions.append(halves[1])
-            behind = side == 1
-            region[members[behind]] = len(regions) - 1
-            for half, (cx, cy) in ((~behind, first), (behind, second)):
+            stop = side == 1
+            region[members[stop]] = len(regions) - 1
+            for half, (cx, cy) in ((~stop, first), (stop, second)):
                 x[members[half]], y[members[half]] = cx, cy
             following += [number, len(regions) - 1]
         todo = following

@@ -38,19 +38,19 @@ def _walk(weight, at, before, after, place, gain):
     here = weight[at]
     gain[at] = 0
     if after > before + here:
-        step, ahead, behind = 1, after, before + here
+        step, ahead, stop = 1, after, before + here
     elif before > after + here:
-        step, ahead, behind = -1, before, after + here
+        step, ahead, stop = -1, before, after + here
     else:
         return at, 1
     total = np.int64(0)
     p = at
-    while ahead > behind:
-        total += (ahead - behind) * abs(np.int64(place[p + step]) - place[p])
+    while ahead > stop:
+        total += (ahead - stop) * abs(np.int64(place[p + step]) - place[p])
         p += step
         gain[p] = total
         ahead -= weight[p]
-        behind += weight[p]
+        stop += weight[p]
     if total == 0:
         return at, 1
     # Cores of a tile are alike: one of them may have slack.

@@ -264,11 +264,11 @@ def refine_round(
     fleet = fleet_of(rows, team)
     fleet.begin(State(part, block_weights, rows.sizes, (seeker,)))
     moved = outside = everything = 0
-    behind = 0 if rows.at_hand else BEHIND
+    stop = 0 if rows.at_hand else BEHIND
     looked: deque[list[Moves]] = deque()
-    for some in [*steps_of(rows, seed, index, rng), *([[]] * behind)]:
+    for some in [*steps_of(rows, seed, index, rng), *([[]] * stop)]:
         looked.append(list(fleet.each(seek, some, advance=advance)))
-        if len(looked) <= behind:
+        if len(looked) <= stop:
             continue
         found = looked.popleft()
         table = np.hstack([moves.table for moves in found])

@@ -211,10 +211,10 @@ def cut(net: Network) -> bool:
     axis = int(net.random.integers(1, len(x.shape)))
     if x.shape[axis] < 2:
         return False
-    first, behind = sorted(net.random.choice(x.shape[axis] + 1, 2, replace=False).tolist())
+    first, stop = sorted(net.random.choice(x.shape[axis] + 1, 2, replace=False).tolist())
     shape = list(x.shape)
-    shape[axis] = behind - first
-    places = [net.constant(np.array([n])) for n in (first, behind, axis)]
+    shape[axis] = stop - first
+    places = [net.constant(np.array([n])) for n in (first, stop, axis)]
     net.add("Slice", [x.name, *places], tuple(shape))
     return True
 

@@ -83,10 +83,10 @@ def test_an_integer_that_is_off_departs_in_its_layer_alone() -> None:
     rows = rows_of(change)
     assert next((row.name, row.differences) for row in rows if row.departs) == ("xq", 1)
 
-    def behind(maps: dict[str, np.ndarray], _: object) -> None:
+    def stop(maps: dict[str, np.ndarray], _: object) -> None:
         maps["aq"][3, 1, 2, 0] += 2
 
-    rows = rows_of(behind)
+    rows = rows_of(stop)
     assert next(row.name for row in rows if row.departs) == "aq"
 
 

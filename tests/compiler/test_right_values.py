@@ -30,11 +30,11 @@ TANH = node("Tanh", "p", "y")
 CHANNEL = np.array([1])
 
 
-def cut(name: str, first: int, behind: int, chip: str) -> Case:
+def cut(name: str, first: int, stop: int, chip: str) -> Case:
     """Some channels of a layer, which the host takes."""
     nodes = [CONV, node("Slice", "a first behind axis", "p"), TANH]
-    constants = {"w": W, "first": np.array([first]), "behind": np.array([behind]), "axis": CHANNEL}
-    return Case(name, nodes, constants, X, np.tanh(A[:, first:behind]), 20, chip=chip)
+    constants = {"w": W, "first": np.array([first]), "behind": np.array([stop]), "axis": CHANNEL}
+    return Case(name, nodes, constants, X, np.tanh(A[:, first:stop]), 20, chip=chip)
 
 
 def parted(chip: str) -> Case:
@@ -95,15 +95,15 @@ def normalised(x: Array) -> Array:
     return np.asarray((x - mean) / np.sqrt(variance.astype(float) + 1e-5) * scale + offset)
 
 
-def behind(name: str, last: object, right: Array, **constants: Array) -> Case:
+def stop(name: str, last: object, right: Array, **constants: Array) -> Case:
     made = rounded(right, 0.053, 90)
     return Case(name, [*LAYER, last, *LAST], {**SCALES, **constants}, X, made, 40, quantised=True)
 
 
 CONSTANTS = [
-    behind("added", node("Add", "f k", "g"), SUMS + ADDED, k=ADDED),
-    behind("multiplied", node("Mul", "f k", "g"), SUMS * FACTORS, k=FACTORS),
-    behind("normalised", node("BatchNormalization", "f b1 b2 b3 b4", "g"), normalised(SUMS),
+    stop("added", node("Add", "f k", "g"), SUMS + ADDED, k=ADDED),
+    stop("multiplied", node("Mul", "f k", "g"), SUMS * FACTORS, k=FACTORS),
+    stop("normalised", node("BatchNormalization", "f b1 b2 b3 b4", "g"), normalised(SUMS),
            **NORMAL),
 ]  # fmt: skip
 

@@ -57,11 +57,11 @@ def test_put_and_length(value: int, at: int) -> None:
 def test_get(data: bytes) -> None:
     found, end = _get(bytes_of(data), 0)
     try:
-        value, behind = naive.get(data, 0)
+        value, stop = naive.get(data, 0)
     except naive.Malformed:
         assert end < 0
     else:
-        assert (found, end) == (value, behind)
+        assert (found, end) == (value, stop)
 
 
 @several

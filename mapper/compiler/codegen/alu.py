@@ -108,7 +108,7 @@ def _runs(
 ) -> Iterator[tuple[int, int, int, Requantisation]]:
     """Pixels of a tile that have the same factor, of shape (rows, columns, 1): the first one, how
     many, how far apart, and their factor."""
-    m0, n = (one[rows.first : rows.behind, columns.first : columns.behind] for one in how.factor)
+    m0, n = (one[rows.first : rows.stop, columns.first : columns.stop] for one in how.factor)
     key = m0[:, :, 0] * 64 + n[:, :, 0]
     for y, height in _equal(key):
         for x, width in _equal(key[y : y + height].T):
@@ -180,7 +180,7 @@ def add(core: ProgramBuilder, node: Node, work: TileWork, last: bool) -> None:
     word[:3] = mine, others, constant
     rec = core.tables.add_parameters([word], core.macro.label)
     alu(core, "MAC2", made, beside, {"source": 1, "rec": rec})
-    work.free = beside.behind
+    work.free = beside.stop
     zero = node.output.zero_point
     if -(-core.shape.rows // core.shape.multiply_lanes) < 3 + bool(zero):
         # fewer cycles than one after the other: a requantisation by 1 * 2^-shift

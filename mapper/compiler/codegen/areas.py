@@ -53,7 +53,7 @@ class Entries(NamedTuple):
         return np.arange(self.first, self.first + self.blocks * self.pixels)
 
     @property
-    def behind(self) -> int:
+    def stop(self) -> int:
         return self.first + self.blocks * self.pixels
 
 
@@ -85,8 +85,8 @@ class Area:
             )
         return {
             "src": self.region.vector(
-                min(max(rows.first, self.rows.first), rows.behind - 1),
-                min(max(columns.first, self.columns.first), columns.behind - 1),
+                min(max(rows.first, self.rows.first), rows.stop - 1),
+                min(max(columns.first, self.columns.first), columns.stop - 1),
                 self.blocks.first,
             ),
             "c_size": self.blocks.size,
@@ -104,10 +104,10 @@ class Area:
     def cells(self, padding: int | None = None) -> NDArray[np.int64]:
         """The vectors in memory."""
         rows, columns = (
-            np.arange(max(there.first, span.first), min(there.behind, span.behind))
+            np.arange(max(there.first, span.first), min(there.stop, span.stop))
             for there, span in zip(self._there(padding), (self.rows, self.columns), strict=True)
         )
-        blocks = np.arange(self.blocks.first, self.blocks.behind)
+        blocks = np.arange(self.blocks.first, self.blocks.stop)
         found = self.region.vector(rows[:, None, None], columns[:, None], blocks).ravel()
         if self.region.high:
             return np.concatenate([found, found + self.region.high])
@@ -126,4 +126,4 @@ class Area:
 def _outside(span: Span, there: Span) -> tuple[int, int]:
     """Places of a span before the first and behind the last one that are there."""
     before = min(max(0, there.first - span.first), span.size)
-    return before, min(max(0, span.behind - there.behind), span.size - before)
+    return before, min(max(0, span.stop - there.stop), span.size - before)

@@ -102,7 +102,7 @@ def add_edges(core: ProgramBuilder, conv: Node, work: TileWork) -> None:
         return made
 
     def inside(at: int, span: Span) -> bool:
-        return span.first <= at < span.behind
+        return span.first <= at < span.stop
 
     of_rows = {
         (y - rows.first, 0): values for y, values in edges.rows.items() if inside(y, rows)
@@ -158,8 +158,8 @@ def pack_signs(core: ProgramBuilder, node: Node, work: TileWork, last: bool = Tr
     share = blocks_of_vector(shape.rows, shape.columns)
     vectors = made._replace(first=first, blocks=blocks_of(made.blocks, share))
     if made.blocks % share:  # bits of blocks that there are not stay as they are: they must be 0
-        behind = vectors._replace(first=first + (vectors.blocks - 1) * made.pixels, blocks=1)
-        alu(core, "MOV", behind, behind, {"source": 0, "imm": 0, "out": 1})
+        stop = vectors._replace(first=first + (vectors.blocks - 1) * made.pixels, blocks=1)
+        alu(core, "MOV", stop, stop, {"source": 0, "imm": 0, "out": 1})
     fields = {
         "dst": made.first,
         "n_out": made.blocks,
@@ -173,4 +173,4 @@ def pack_signs(core: ProgramBuilder, node: Node, work: TileWork, last: bool = Tr
         "ALU", Instruction("RQ", "THRESHOLD", fields=fields),
         [Touch("ACC", made.cells)], [Touch("OUT", vectors.cells)],
     )  # fmt: skip
-    work.made, work.free = vectors, vectors.behind
+    work.made, work.free = vectors, vectors.stop

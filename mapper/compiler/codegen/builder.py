@@ -81,14 +81,14 @@ class WeightPlan(NamedTuple):
 class MemoryPlan(NamedTuple):
     """weights : which come from the host
     reloaded : names of the small memories that are filled again while the program runs
-    behind : the first vector behind all maps; None if the regions say it
+    stop : the first vector behind all maps; None if the regions say it
     host_first : the first word in the host's memory that is free
     targets : where results go, of maps that do not simply go to their regions
     """
 
     weights: WeightPlan
     reloaded: frozenset[str] = frozenset()
-    behind: int | None = None
+    stop: int | None = None
     host_first: int = 0
     targets: Mapping[Tensor, tuple[Target, ...]] = MappingProxyType({})
 
@@ -119,8 +119,8 @@ class ProgramBuilder:
         self.memory = memory
         self.dynamic = memory.weights.dynamic
         self.streams = Streams(memory.weights.static, shape.weight_words, memory.host_first)
-        behind = memory_use(regions).used if memory.behind is None else memory.behind
-        self.area = Area(behind, shape.columns)
+        stop = memory_use(regions).used if memory.stop is None else memory.stop
+        self.area = Area(stop, shape.columns)
         sizes = {MICRO_OPS: (shape.micro_ops, MICRO_OP_BYTES),
                  PARAMETERS: (shape.parameter_words, PARAMETER_BYTES)}  # fmt: skip
         self.tables.reloaded = {

@@ -68,8 +68,8 @@ def _sides(window: Window, span: Span, axis: int, length: int) -> list[Side]:
     def inside(place: int) -> Span:
         begin = place * window.stride[axis] - before
         first = max(0, -(begin // step))
-        behind = min(window.size[axis], -(-(length - begin) // step))
-        return Span(first, max(first, behind))
+        stop = min(window.size[axis], -(-(length - begin) // step))
+        return Span(first, max(first, stop))
 
     found = []
     for places, group in groupby(range(*span), inside):

@@ -107,7 +107,7 @@ class Emitter(ProgramBuilder):
         else:
             area = Area(self.regions[macro.inputs[0]], *spans[0], tile.blocks)
             work.made = load_entries(self, area, work.made.first)
-        work.free = max(work.free, work.made.behind)
+        work.free = max(work.free, work.made.stop)
         self._behind(work, todo, done)
 
     def _behind(self, work: TileWork, todo: list[Node], done: bool) -> None:

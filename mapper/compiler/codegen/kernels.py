@@ -86,8 +86,8 @@ class Kernels(NamedTuple):
             return self.static
         spans = {}
         for ob in range(*outputs):
-            first, behind = self.spans[ob]
-            span = Span(max(blocks.first, first), min(blocks.behind, behind))
+            first, stop = self.spans[ob]
+            span = Span(max(blocks.first, first), min(blocks.stop, stop))
             if span.size > 0:  # of a group, or of none of these
                 spans[ob] = span
         if self.kind == "DEPTHWISE":
@@ -108,8 +108,8 @@ class Kernels(NamedTuple):
         rows, columns = part
         kw = self.kernel[1]
         whole = words.reshape(-1, kw, span.size, self.each, *words.shape[1:])
-        some = whole[rows.first : rows.behind, columns.first : columns.behind]
-        some = some[:, :, blocks.first - span.first : blocks.behind - span.first]
+        some = whole[rows.first : rows.stop, columns.first : columns.stop]
+        some = some[:, :, blocks.first - span.first : blocks.stop - span.first]
         return some.reshape(-1, *words.shape[1:])
 
 

@@ -56,14 +56,14 @@ class Credit(NamedTuple):
 
     to : the core that writes there, or the node of the host's port; stream : of that core, or of
         this one if it is the host
-    first, behind : vectors of the region, or the band; slots : frames that it holds
+    first, stop : vectors of the region, or the band; slots : frames that it holds
     """
 
     to: Place
     host: bool
     stream: int
     first: int
-    behind: int
+    stop: int
     slots: int
 
 
@@ -118,8 +118,8 @@ def links_from_json(data: Mapping[str, Any]) -> Links:
     """Undoes `links_to_json`; raises `TypeError` or `ValueError` if it is something else."""
     given = []
     for x, y, host, *rest in data["credits"]:
-        stream, first, behind, slots = map(int, rest)
-        given.append(Credit((int(x), int(y)), bool(host), stream, first, behind, slots))
+        stream, first, stop, slots = map(int, rest)
+        given.append(Credit((int(x), int(y)), bool(host), stream, first, stop, slots))
     brought = [
         Brought(int(stream), int(slots), tuple((int(a), int(b), int(c)) for a, b, c in runs))
         for stream, slots, runs in data["brought"]
@@ -236,18 +236,18 @@ def _asked(
 def _given(steps: Sequence[Step], credits_: Sequence[Credit]) -> list[tuple[int, Credit]]:
     """Credits in the order in which they are given, and behind which step; before the last step if
     nothing is read."""
-    spans = {(one.first, one.behind): len(steps) - 1 for one in credits_}
+    spans = {(one.first, one.stop): len(steps) - 1 for one in credits_}
     for number, step in enumerate(steps):
         for memory, cells in step.reads:
             if memory != "FM" or not cells.size:
                 continue
             low, high = int(cells.min()), int(cells.max())
-            for first, behind in spans:
-                if low < behind and high >= first:
-                    inside = (cells >= first) & (cells < behind)
+            for first, stop in spans:
+                if low < stop and high >= first:
+                    inside = (cells >= first) & (cells < stop)
                     if inside.any():
-                        spans[first, behind] = number
-    found = [(spans[one.first, one.behind], one) for one in credits_]
+                        spans[first, stop] = number
+    found = [(spans[one.first, one.stop], one) for one in credits_]
     return sorted(found, key=lambda pair: pair[0])
 
 

@@ -45,7 +45,7 @@ class Loaded(NamedTuple):
     def image(self, core: tuple[int, int]) -> Image:
         """For a core, (x, y)."""
         tables, shape = self.tables, self.shape
-        external = max(self.used, self.preset.behind)
+        external = max(self.used, self.preset.stop)
         info = {
             "shape": asdict(shape),
             "core": list(core),
@@ -106,7 +106,7 @@ def _made(layers: list[Layers], parts: list[bytes]) -> Remade:
             made, _ = made_.linked(one.links, Others(comes, freed_for(one.core, cores)))
         words += made.emitter.streams.words
         whole = [0, *made.ends]
-        spans = [(whole[first], whole[behind]) for first, behind in one.functions]
+        spans = [(whole[first], whole[stop]) for first, stop in one.functions]
         emitter = made.emitter
         loaded = Loaded(
             one.shape, made.program(spans), spans, emitter.tables, made.preset,

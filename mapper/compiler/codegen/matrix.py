@@ -114,7 +114,7 @@ def _brought(
 def _common(a: Part, b: Part) -> Part | None:
     """What two parts of a kernel have in common; None if nothing."""
     rows, columns = (
-        Span(max(x.first, y.first), min(x.behind, y.behind)) for x, y in zip(a, b, strict=True)
+        Span(max(x.first, y.first), min(x.stop, y.stop)) for x, y in zip(a, b, strict=True)
     )
     return Part(rows, columns) if rows.size > 0 and columns.size > 0 else None
 
@@ -208,8 +208,8 @@ def _pieces(node: Node, work: TileWork, size: int) -> list[Piece]:
     assert isinstance(node.operator, Conv)
     taken, most = taken_blocks(node, work.tile.blocks, size), work.cut.inputs
     return [
-        Piece(Span(at, min(at + most, taken.behind)), part)
-        for at in range(taken.first, taken.behind, most)
+        Piece(Span(at, min(at + most, taken.stop)), part)
+        for at in range(taken.first, taken.stop, most)
         for part in parts_of(node.operator.window, work.cut.kernel)
     ]
 
@@ -229,7 +229,7 @@ def _micro_ops(window: Window, where: Products, part: Part, taps: int) -> list[M
     found = []
     for ob in where.blocks:
         span, first = kernels.spans[ob], where.sum(ob)
-        for c in range(max(piece.blocks.first, span.first), min(piece.blocks.behind, span.behind)):
+        for c in range(max(piece.blocks.first, span.first), min(piece.blocks.stop, span.stop)):
             for ky in range(*part.rows):
                 for kx in range(*part.columns):
                     place = ky * kw + kx

@@ -84,7 +84,7 @@ def _kernels_apart(kernels: Kernels, blocks: Span) -> int:
     if blocks.size < 2:
         return 0
     apart = {len(kernels.words[at]) for at in range(*blocks)}
-    pairs = range(blocks.first, blocks.behind - 1, 2)
+    pairs = range(blocks.first, blocks.stop - 1, 2)
     alike = all(kernels.spans[at] == kernels.spans[at + 1] for at in pairs)
     distance = apart.pop()
     return distance if alike and not apart and distance <= _DIST["wgt"] else 0
@@ -98,14 +98,14 @@ def _halves(node: Node, region: Region, work: TileWork) -> list[Pass]:
     stride = node.operator.window.stride[0]
     inner = _inside(node, rows, 0)
     half = inner.size // 2
-    behind = inner.first + 2 * half
+    stop = inner.first + 2 * half
     pairs = Pass(
         Span(inner.first, inner.first + half), columns, 1, half * columns.size,
         half * stride * region.row,
     )  # fmt: skip
     if not half or pairs.far > _DIST["src"] or pairs.apart > _DIST["acc"]:
         return []
-    rest = (Span(rows.first, inner.first), Span(behind, rows.behind))
+    rest = (Span(rows.first, inner.first), Span(stop, rows.stop))
     return [pairs, *(Pass(one, columns) for one in rest if one.size)]
 
 
@@ -117,11 +117,11 @@ def _neighbours(node: Node, region: Region, work: TileWork) -> list[Pass]:
     stride = node.operator.window.stride[1]
     inner = _inside(node, columns, 1)
     half = inner.size // 2
-    behind = inner.first + 2 * half
-    pairs = Pass(rows, Span(inner.first, behind - 1), 2, 1, stride * region.pixel)
+    stop = inner.first + 2 * half
+    pairs = Pass(rows, Span(inner.first, stop - 1), 2, 1, stride * region.pixel)
     if not half or pairs.far > _DIST["src"]:
         return []
-    rest = (Span(columns.first, inner.first), Span(behind, columns.behind))
+    rest = (Span(columns.first, inner.first), Span(stop, columns.stop))
     return [pairs, *(Pass(rows, one) for one in rest if one.size)]
 
 
@@ -132,16 +132,14 @@ def _inside(node: Node, span: Span, axis: int) -> Span:
     before = (window.pad.top, window.pad.left)[axis]
     length, stride = (data.height, data.width)[axis], window.stride[axis]
     first = max(span.first, -(-before // stride))
-    behind = min(span.behind, (length + before - window.reach[axis]) // stride + 1)
-    return (
-        Span(first, max(first, behind)) if first < span.behind else Span(span.behind, span.behind)
-    )
+    stop = min(span.stop, (length + before - window.reach[axis]) // stride + 1)
+    return Span(first, max(first, stop)) if first < span.stop else Span(span.stop, span.stop)
 
 
 def kernel_pairs(blocks: Span, paired: bool) -> Iterator[tuple[str, list[int]]]:
     """Kinds of products, and the output blocks of a tile that they are made for."""
-    behind = blocks.first + blocks.size // 2 * 2 if paired else blocks.first
+    stop = blocks.first + blocks.size // 2 * 2 if paired else blocks.first
     if paired:
-        yield "DUAL_KERNEL", list(range(blocks.first, behind, 2))
-    if behind < blocks.behind:
-        yield "", list(range(behind, blocks.behind))
+        yield "DUAL_KERNEL", list(range(blocks.first, stop, 2))
+    if stop < blocks.stop:
+        yield "", list(range(stop, blocks.stop))

@@ -21,7 +21,7 @@ def pool(core: ProgramBuilder, node: Node, work: TileWork, last: bool) -> None:
     made = Entries(work.free, work.made.blocks, rows.size, columns.size)
     (part,) = parts_of(operator.window, operator.window.size)
     _gather(core, operator, part, work.made, made, last)
-    work.made, work.free = made, made.behind
+    work.made, work.free = made, made.stop
     _subtract_zero_points(core, node, made)
 
 
@@ -41,9 +41,9 @@ def pool_map(core: ProgramBuilder, node: Node) -> Product:
                 needed(rows, window, 0, part.rows), needed(columns, window, 1, part.columns),
                 work.tile.blocks,
             )  # fmt: skip
-            source = load_entries(core, area, made.behind, padding)
+            source = load_entries(core, area, made.stop, padding)
             _gather(core, operator, part, source, made, last and part is parts[-1])
-            work.free = source.behind
+            work.free = source.stop
         work.made = made
         _subtract_zero_points(core, node, made)
         return last

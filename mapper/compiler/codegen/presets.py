@@ -46,11 +46,11 @@ class Preset(NamedTuple):
 
     def with_area(self, area: Area) -> Preset:
         """And what lies behind the maps."""
-        runs = [(area.first, area.behind - area.first)] if area.behind > area.first else []
+        runs = [(area.first, area.stop - area.first)] if area.stop > area.first else []
         return Preset(self.runs + runs, self.data + bytes(area.data))
 
     @property
-    def behind(self) -> int:
+    def stop(self) -> int:
         return max((first + count for first, count in self.runs), default=0)
 
     def vectors(self, columns: int) -> NDArray[np.uint8]:

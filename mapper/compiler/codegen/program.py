@@ -54,7 +54,7 @@ class Core(NamedTuple):
         place: Place = (0, 0),
     ) -> Core:  # fmt: skip
         """A core that has all of a model. weights : which stay"""
-        memory = MemoryPlan(weights, behind=memory_use(regions).used)
+        memory = MemoryPlan(weights, stop=memory_use(regions).used)
         return cls(shape, regions, memory, place=place)
 
 
@@ -97,10 +97,10 @@ class Emitted(NamedTuple):
     def program(self, spans: list[tuple[int, int]]) -> list[Instruction]:
         """The instructions of some functions, by first step and the one behind the last."""
         shape, area = self.emitter.shape, self.emitter.area
-        sizes = memory_sizes(shape, shape.map_vectors or area.behind)
+        sizes = memory_sizes(shape, shape.map_vectors or area.stop)
         found: list[Instruction] = []
-        for begin, behind in spans:
-            found += with_tokens(self.emitter.steps[begin:behind], sizes)
+        for begin, stop in spans:
+            found += with_tokens(self.emitter.steps[begin:stop], sizes)
         return found
 
 
@@ -149,12 +149,12 @@ def _emitted(
             continue
         break
     area = made.emitter.area
-    behind, tables = area.behind, area.behind - area.first
-    if shape.map_vectors and behind > shape.map_vectors:
+    stop, tables = area.stop, area.stop - area.first
+    if shape.map_vectors and stop > shape.map_vectors:
         raise DoesNotFitError(
-            f"feature memory: {behind:,} vectors needed, {tables:,} of them for micro-ops and "
+            f"feature memory: {stop:,} vectors needed, {tables:,} of them for micro-ops and "
             f"parameters that are loaded while the program runs; a core has "
-            f"{shape.map_vectors:,} ({behind - shape.map_vectors:,} short); take a core with more"
+            f"{shape.map_vectors:,} ({stop - shape.map_vectors:,} short); take a core with more"
         )
     return made
 
@@ -169,7 +169,7 @@ def from_records(records: bytes, where: str) -> Emitted:
 
 def steps_of(layers: Layers, records: bytes) -> Emitted:
     """The same of its layers."""
-    last = {behind for _, behind in layers.functions}
+    last = {stop for _, stop in layers.functions}
     emitter = Emitter(layers.shape, layers.regions, layers.options, layers.memory)
     ends = []
     for number, (macro, cut) in enumerate(zip(layers.macros, layers.cuts, strict=True), 1):

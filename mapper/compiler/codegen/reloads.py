@@ -40,14 +40,14 @@ class Area:
         self._known: dict[Hashable, Span] = {}
 
     @property
-    def behind(self) -> int:
+    def stop(self) -> int:
         return self.first + len(self.data) // self.columns
 
     def add(self, key: Hashable, data: bytes) -> Span:
         """The vectors of some bytes, which are kept once."""
         if key not in self._known:
             vectors = -(-len(data) // self.columns)
-            self._known[key] = Span(self.behind, vectors)
+            self._known[key] = Span(self.stop, vectors)
             self.data += data.ljust(vectors * self.columns, b"\0")
         return self._known[key]
 

@@ -32,13 +32,13 @@ def store(core: ProgramBuilder, tensor: Tensor, tile: Tile, made: Entries, up: b
             f"accumulators of {core.shape.accumulator_bits}; take a core whose multiplier is int8"
         )
     if whole:
-        blocks = Span(VECTORS_OF_ENTRY * blocks.first, VECTORS_OF_ENTRY * blocks.behind)
+        blocks = Span(VECTORS_OF_ENTRY * blocks.first, VECTORS_OF_ENTRY * blocks.stop)
     elif tensor.type == "bits":
         share = blocks_of_vector(core.shape.rows, core.shape.columns)
-        blocks = Span(blocks.first // share, blocks_of(blocks.behind, share))
+        blocks = Span(blocks.first // share, blocks_of(blocks.stop, share))
     scale = 2 if up else 1
     rows, columns = (
-        Span(span.first * scale, span.behind * scale) for span in (tile.rows, tile.columns)
+        Span(span.first * scale, span.stop * scale) for span in (tile.rows, tile.columns)
     )
     for target in core.targets_of(tensor):
         for one in _parts(target, rows, blocks):
@@ -52,8 +52,8 @@ def store(core: ProgramBuilder, tensor: Tensor, tile: Tile, made: Entries, up: b
 def _parts(target: Target, rows: Span, blocks: Span) -> list[tuple[Span, Span]]:
     """The rows and blocks of a tile that a target gets, by instruction: entries of a block follow
     each other, those of some of its rows do not."""
-    some = Span(max(rows.first, target.rows.first), min(rows.behind, target.rows.behind))
-    of = Span(max(blocks.first, target.blocks.first), min(blocks.behind, target.blocks.behind))
+    some = Span(max(rows.first, target.rows.first), min(rows.stop, target.rows.stop))
+    of = Span(max(blocks.first, target.blocks.first), min(blocks.stop, target.blocks.stop))
     if some.size <= 0 or of.size <= 0:
         return []
     if some == rows or of.size == 1:
@@ -105,8 +105,8 @@ def _in_order(area: Area, scale: int) -> NDArray[np.int64]:
     parts of 16 bits, and the pixels that one becomes."""
     parts = np.array([0, area.region.high]) if area.region.high else np.zeros(1, np.int64)
     blocks = np.arange(*area.blocks)[:, None, None, None, None, None]
-    rows = np.arange(area.rows.first, area.rows.behind, scale)[:, None, None, None, None]
-    columns = np.arange(area.columns.first, area.columns.behind, scale)[:, None, None, None]
+    rows = np.arange(area.rows.first, area.rows.stop, scale)[:, None, None, None, None]
+    columns = np.arange(area.columns.first, area.columns.stop, scale)[:, None, None, None]
     below, right = np.arange(scale)[:, None], np.arange(scale)
     found = area.region.vector(rows + below, columns + right, blocks) + parts[:, None, None]
     return np.asarray(found).ravel()

@@ -47,8 +47,8 @@ class Streams:
     words : in the host's memory, shape (rows, columns) each
     """
 
-    def __init__(self, first: int, behind: int, host_first: int = 0) -> None:
-        self.first, self.behind, self.host_first = first, behind, host_first
+    def __init__(self, first: int, stop: int, host_first: int = 0) -> None:
+        self.first, self.stop, self.host_first = first, stop, host_first
         self.words: list[Words] = []
         self._next = first
         self._begun = False
@@ -57,11 +57,11 @@ class Streams:
 
     @property
     def size(self) -> int:
-        return self.behind - self.first
+        return self.stop - self.first
 
     def begin_layer(self, words: int) -> None:
         """Let a layer that fits the dynamic part as a whole lie in it without a gap."""
-        if words <= self.size and self._next + words > self.behind:
+        if words <= self.size and self._next + words > self.stop:
             self._next = self.first
 
     def bring(self, core: ProgramBuilder, key: Hashable, make: Callable[[], Words]) -> Lying:
@@ -80,7 +80,7 @@ class Streams:
         if key not in self._host:
             self._host[key] = self.host_first + len(self.words)
             self.words += list(made)
-        first = self._next if self._next + count <= self.behind else self.first
+        first = self._next if self._next + count <= self.stop else self.first
         self._next = first + count
         here = Lying(first, count, fresh=True)
         self._resident = {

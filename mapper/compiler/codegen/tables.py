@@ -134,7 +134,7 @@ class Tables:
         return first
 
     def add_record(
-        self, how: Requantisation, channels: int, first: int, behind: int, label: str
+        self, how: Requantisation, channels: int, first: int, stop: int, label: str
     ) -> int:
         """The record of a requantisation, for output blocks from first to behind."""
         offset = np.broadcast_to(np.asarray(how.offset, np.int64), (channels,))
@@ -155,7 +155,7 @@ class Tables:
         if how.negative is not None:
             groups.append(scale_words(how.negative, channels, rows))
         words = [head]
-        for block in range(first, behind):
+        for block in range(first, stop):
             words += [word for group in groups for word in group[block]]
         return self.add_parameters(words, label)
 

@@ -36,7 +36,7 @@ class Box(NamedTuple):
     def meet(self, other: Box) -> Box | None:
         """What two boxes have in common, or None."""
         rows, blocks = (
-            Span(max(a.first, b.first), min(a.behind, b.behind))
+            Span(max(a.first, b.first), min(a.stop, b.stop))
             for a, b in zip(self, other, strict=True)
         )
         return Box(rows, blocks) if rows.size > 0 and blocks.size > 0 else None
@@ -48,7 +48,7 @@ class Box(NamedTuple):
     def around(self, other: Box) -> Box:
         """The least box that holds both."""
         rows, blocks = (
-            Span(min(a.first, b.first), max(a.behind, b.behind))
+            Span(min(a.first, b.first), max(a.stop, b.stop))
             for a, b in zip(self, other, strict=True)
         )
         return Box(rows, blocks)
@@ -65,8 +65,8 @@ def add_box(boxes: list[Box], box: Box) -> None:
 
 def gaps_between(made: Sequence[Box], taken: Sequence[Box]) -> list[Box]:
     """What is made and not taken, in boxes of rows that follow each other."""
-    behind = reduce(Box.around, made)
-    missing = np.zeros((behind.rows.behind, behind.blocks.behind), bool)
+    stop = reduce(Box.around, made)
+    missing = np.zeros((stop.rows.stop, stop.blocks.stop), bool)
     for boxes, value in ((made, True), (taken, False)):
         for box in boxes:
             missing[slice(*box.rows), slice(*box.blocks)] = value
@@ -100,7 +100,7 @@ class Homes:
         """Blocks of a pixel that hold some channels."""
         lanes = 8 * self.lanes if tensor.type == "bits" else self.lanes
         each = VECTORS_OF_ENTRY if tensor.type == "int32" else 1
-        return Span(channels.first // lanes * each, blocks_of(channels.behind, lanes) * each)
+        return Span(channels.first // lanes * each, blocks_of(channels.stop, lanes) * each)
 
     def whole(self, tensor: Tensor) -> Box:
         """All of a map, as a box of its owner."""
@@ -110,12 +110,12 @@ class Homes:
         """The box of its owner that a part of a map is; where its columns lie in channels of a
         pixel all of these are there."""
         place = self.of(tensor)
-        rows = Span(held.rows.first + place.row, held.rows.behind + place.row)
+        rows = Span(held.rows.first + place.row, held.rows.stop + place.row)
         if place.columns > 1:
             return Box(rows, self.blocks(place.owner, Span(0, place.owner.channels)))
         first = self.blocks(place.owner, Span(place.channel, place.channel)).first
         blocks = self.blocks(tensor, held.channels)
-        return Box(rows, Span(blocks.first + first, blocks.behind + first))
+        return Box(rows, Span(blocks.first + first, blocks.stop + first))
 
     def held(self, tensor: Tensor, box: Box) -> Held | None:
         """The part of a map that a box of its owner holds, if any."""
@@ -123,7 +123,7 @@ class Homes:
         if some is None:
             return None
         place = self.of(tensor)
-        rows = Span(some.rows.first - place.row, some.rows.behind - place.row)
+        rows = Span(some.rows.first - place.row, some.rows.stop - place.row)
         if place.columns > 1:
             return Held(rows, Span(0, tensor.channels))
         first = self.whole(tensor).blocks.first

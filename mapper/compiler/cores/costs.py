@@ -60,8 +60,8 @@ class Costs:
     def of(self, piece: Piece) -> Cost:
         """Raises `DoesNotFitError` if no core holds it."""
         extent = extent_of(self.macros[piece.macro], self.shape)
-        ends = piece.rows.first == 0, piece.rows.behind == extent.rows
-        last = piece.blocks.behind == extent.blocks
+        ends = piece.rows.first == 0, piece.rows.stop == extent.rows
+        last = piece.blocks.stop == extent.blocks
         key = (piece.macro, piece.rows.size, piece.blocks.size, *ends, last)
         if key not in self._known:
             try:
@@ -94,7 +94,7 @@ class Costs:
         if self.streams and words > shape.weight_words:
             memory = MemoryPlan(plan_weights([made.macro], shape))
             words = -(-shape.weight_words // 2)
-        memory = memory._replace(behind=vectors, targets=targets)
+        memory = memory._replace(stop=vectors, targets=targets)
         emitter = Emitter(shape, regions, self.choices, memory)
         limits = Limits(shape.instructions, shape.micro_ops, self.choices.lag)
         ways = [emitter.ways(made.macro, 0, None)]

@@ -33,7 +33,7 @@ def on_one_core(job: Job, place: Place, log: list[str]) -> Made:
     with stage("weight memory"):
         weights = plan_weights(macros, shape, settings.weights)
     with stage("instructions"):
-        functions = [(one.first, one.behind) for one in partition.functions]
+        functions = [(one.first, one.stop) for one in partition.functions]
         core = Core.alone(shape, regions, weights, place)
         made = emitted(macros, functions, core, choices, log)
         spans = partition.spans(made.ends)

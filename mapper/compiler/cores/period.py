@@ -97,15 +97,15 @@ class Line:
         extent = extent_of(self.costs.macros[number], self.costs.shape)
         return -(-extent.blocks // extent.share)
 
-    def piece(self, number: int, first: int, behind: int) -> Piece:
+    def piece(self, number: int, first: int, stop: int) -> Piece:
         """Some units of a layer."""
         extent = extent_of(self.costs.macros[number], self.costs.shape)
         if self.by_rows[number]:
             top = self.rows[number].first
-            rows = self.rows[number] if self.whole[number] else Span(top + first, top + behind)
+            rows = self.rows[number] if self.whole[number] else Span(top + first, top + stop)
             return Piece(number, rows, Span(0, extent.blocks))
         share = extent.share
-        blocks = Span(first * share, min(behind * share, extent.blocks))
+        blocks = Span(first * share, min(stop * share, extent.blocks))
         return Piece(number, self.rows[number], blocks)
 
     def learn(self, made: Grouped, cycles: Sequence[float]) -> None:
@@ -260,8 +260,8 @@ def taken_rows(whole: Whole, homes: Homes, lanes: int) -> list[Span]:
             if held is not None:
                 spans.append(held.rows)
         first = min((one.first for one in spans), default=0) // scale
-        behind = -(-max((one.behind for one in spans), default=scale) // scale)
-        found[number] = Span(first, behind)
+        stop = -(-max((one.stop for one in spans), default=scale) // scale)
+        found[number] = Span(first, stop)
         extent = Span(0, blocks_of(macro.output.channels, lanes))
         for one in slice_macro(macro, found[number], extent, lanes).inputs:
             take(homes.of(one.whole).owner, homes.box(one.whole, one.held))

@@ -163,7 +163,7 @@ class _Planner:
         ):
             return box
         first = box.rows.first // UP * UP
-        return box._replace(rows=Span(first, min(-(-box.rows.behind // UP) * UP, owner.height)))
+        return box._replace(rows=Span(first, min(-(-box.rows.stop // UP) * UP, owner.height)))
 
     def _fill_gaps(self, boxes: dict[Place, dict[Tensor, list[Box]]]) -> None:
         """Whatever is made is stored: rows and channels that nobody takes go to the host, if it
@@ -283,10 +283,10 @@ class _Planner:
 
     def _filled(self, kept: Kept, base: int) -> Iterator[tuple[int, int, int]]:
         """What the host does not send of planes."""
-        value, behind = kept.owner.zero_point, WORD_VECTORS // GROUP * GROUP
+        value, stop = kept.owner.zero_point, WORD_VECTORS // GROUP * GROUP
         for at, count, _ in self._planes(kept):
-            if count < behind:
-                yield base + at + count, behind - count, value
+            if count < stop:
+                yield base + at + count, stop - count, value
 
     def _held(self, owner: Tensor, box: Box) -> list[Sliced]:
         """The parts of maps in a box of their owner."""
@@ -327,28 +327,26 @@ class _Planner:
     def _local(self, one: Sliced, some: Box) -> tuple[Span, Span]:
         """A box of the owner as rows and blocks of a part of a map."""
         box = self.homes.box(one.whole, one.held)
-        rows = Span(some.rows.first - box.rows.first, some.rows.behind - box.rows.first)
+        rows = Span(some.rows.first - box.rows.first, some.rows.stop - box.rows.first)
         if self.homes.of(one.whole).columns > 1:
             return rows, Span(0, pixel_vectors(one.part, self.shape.columns))
-        return rows, Span(
-            some.blocks.first - box.blocks.first, some.blocks.behind - box.blocks.first
-        )
+        return rows, Span(some.blocks.first - box.blocks.first, some.blocks.stop - box.blocks.first)
 
     def _links(self, core: _Core) -> Links:
         given, brought = [], []
         for key, kept in core.kept.items():
             address = core.addresses[key]
-            behind, slots = address.base + self.homes.size(kept), 1 + (address.slots > 0)
+            stop, slots = address.base + self.homes.size(kept), 1 + (address.slots > 0)
             for source in sorted(core.feeds.get(key, [])):
                 if source == HOST:
                     stream = core.streams[key, source]
                     port = nearest(self.ports, core.place)
-                    given.append(Credit(port, True, stream, address.base, behind, slots))
+                    given.append(Credit(port, True, stream, address.base, stop, slots))
                     runs = tuple(self._runs(kept, address.base))
                     brought.append(Brought(stream, address.slots, runs))
                 elif source != core.place:
                     stream = self.cores[source].credits[core.place]
-                    for first, end in pairwise([*self._bands(core, key, source), behind]):
+                    for first, end in pairwise([*self._bands(core, key, source), stop]):
                         given.append(Credit(source, False, stream, first, end, slots))
         return Links(tuple(given), tuple(brought))
 

@@ -44,9 +44,7 @@ def chip_programs(
     for place, one in plan.cores.items():
         try:
             weights = plan_weights(one.macros, shape, rule)
-            memory = MemoryPlan(
-                weights, behind=one.used, host_first=len(words), targets=one.targets
-            )
+            memory = MemoryPlan(weights, stop=one.used, host_first=len(words), targets=one.targets)
             preset = Preset.filled(one.filled, shape.columns)
             core = Core(shape, one.regions, memory, one.links, place, preset)
             made = emitted(one.macros, [(0, len(one.macros))], core, choices, log)

@@ -51,8 +51,8 @@ def _parameter_words(job: Job) -> int:
             how = node.operator.how if isinstance(node.operator, Requantise) else None
             if how is not None and how.factor.m0.ndim < 3:
                 channels = node.output.channels
-                behind = blocks_of(channels, job.shape.rows)
-                tables.add_record(how, channels, 0, behind, macro.label)
+                stop = blocks_of(channels, job.shape.rows)
+                tables.add_record(how, channels, 0, stop, macro.label)
             elif isinstance(node.operator, Conv) and node.inputs[0].type != "bits":
                 bias = node.inputs[2].value
                 assert bias is not None
@@ -75,7 +75,7 @@ def require_room_on_several(job: Job, chip: Chip) -> None:
 
     sizes = []
     for macro, rows in zip(whole.macros, taken_rows(whole, homes, lanes), strict=True):
-        middle = (rows.first + rows.behind) // 2
+        middle = (rows.first + rows.stop) // 2
         single = rows.size * taken(macro, Span(middle, middle + 1))  # less if strides skip rows
         sizes.append(min(taken(macro, rows), single))
     cores = min(chip.usable_count, job.settings.cores or chip.usable_count)

@@ -82,17 +82,17 @@ def _placed(rooms: Sequence[Room]) -> Rooms:
         starts = [0] + ([1 << slots + 2] if slots else [])
         step = WORD_VECTORS if one.planes else 1
         busy = [
-            (first, behind)
-            for first, behind, lives in placed
+            (first, stop)
+            for first, stop, lives in placed
             if lives is None or one.lives is None or lives.meet(one.lives)
         ]
-        begins = {0, *(behind for _, behind in busy)}
-        begins |= {behind - start for _, behind in busy for start in starts if behind >= start}
+        begins = {0, *(stop for _, stop in busy)}
+        begins |= {stop - start for _, stop in busy for start in starts if stop >= start}
         for begin in sorted({-(-at // step) * step for at in begins}):
             mine = [(begin + start, begin + start + one.size) for start in starts]
             if not any(a < d and c < b for a, b in mine for c, d in busy):
                 break
         found[one.key] = Address(begin, slots)
         placed += [(*span, one.lives) for span in mine]
-        used = max(used, *(behind for _, behind in mine))
+        used = max(used, *(stop for _, stop in mine))
     return Rooms(found, used)

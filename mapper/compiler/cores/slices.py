@@ -74,13 +74,13 @@ def slice_macro(macro: Macro, rows: Span, blocks: Span, lanes: int) -> Slice:
 def some_row_is_padding(macro: Macro, rows: Span) -> bool:
     """Whether windows of some row of a result lie in padding alone: as a part of its own such a
     row would take no map."""
-    for row in {rows.first, rows.behind - 1}:
+    for row in {rows.first, rows.stop - 1}:
         taken = Span(row, row + 1)
         for node in reversed(macro.nodes):
             if isinstance(node.operator, Upsample):
                 continue
             taken = _inside(needed(taken, window_of(node), 0), node.inputs[0].height)
-            if taken.behind <= taken.first:
+            if taken.stop <= taken.first:
                 return True
     return False
 
@@ -88,9 +88,7 @@ def some_row_is_padding(macro: Macro, rows: Span) -> bool:
 class _Slicer:
     def __init__(self, macro: Macro, rows: Span, blocks: Span, lanes: int) -> None:
         self.macro = macro
-        self.channels = Span(
-            blocks.first * lanes, min(blocks.behind * lanes, macro.output.channels)
-        )
+        self.channels = Span(blocks.first * lanes, min(blocks.stop * lanes, macro.output.channels))
         self.whole = blocks == Span(0, blocks_of(macro.output.channels, lanes))
         self.rows = self._rows(rows)
         self.parts: dict[Tensor, Tensor] = {}  # what the slice itself makes
@@ -105,7 +103,7 @@ class _Slicer:
             if isinstance(node.operator, Upsample):
                 found.insert(0, found[0])
                 found[1] = Span(
-                    found[1].first * node.operator.rows, found[1].behind * node.operator.rows
+                    found[1].first * node.operator.rows, found[1].stop * node.operator.rows
                 )
                 continue
             taken = needed(found[0], window_of(node), 0)
@@ -194,7 +192,7 @@ class _Slicer:
             return Requantise(self._how(operator.how, rows))
         if isinstance(operator, Threshold) and not self.whole:
             least, flip = (
-                one[self.channels.first : self.channels.behind]
+                one[self.channels.first : self.channels.stop]
                 for one in (operator.least, operator.flip)
             )
             return Threshold(least, flip)
@@ -204,9 +202,9 @@ class _Slicer:
         def cut(value: NDArray[np.int64]) -> NDArray[np.int64]:
             found = np.asarray(value)
             if found.ndim == 3:
-                found = found[rows.first : rows.behind]
+                found = found[rows.first : rows.stop]
             if found.ndim and found.shape[-1] > 1:
-                found = found[..., self.channels.first : self.channels.behind]
+                found = found[..., self.channels.first : self.channels.stop]
             return found
 
         def factor(one: Multiplier) -> Multiplier:
@@ -221,12 +219,12 @@ class _Slicer:
 
 
 def _inside(rows: Span, height: int) -> Span:
-    return Span(max(0, rows.first), min(rows.behind, height))
+    return Span(max(0, rows.first), min(rows.stop, height))
 
 
 def _cut(window: Window, rows: Span, height: int) -> Window:
     """A window over the rows of a map that it takes: padding only where they reach beyond it."""
-    pad = window.pad._replace(top=max(0, -rows.first), bottom=max(0, rows.behind - height))
+    pad = window.pad._replace(top=max(0, -rows.first), bottom=max(0, rows.stop - height))
     return replace(window, pad=pad)
 
 

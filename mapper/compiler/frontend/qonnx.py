@@ -36,8 +36,8 @@ def _evaluated(node: OnnxNode, inputs: list[Any]) -> NDArray[Any]:
     if node.kind == "BipolarQuant":
         return bipolar(*inputs)
     if node.kind == "Trunc":
-        x, scale, zero, before, behind = inputs
-        return trunc(x, scale, zero, (float(before), float(behind)), rounding or "FLOOR")
+        x, scale, zero, before, stop = inputs
+        return trunc(x, scale, zero, (float(before), float(stop)), rounding or "FLOOR")
     x, scale, zero, bits = inputs
     signed, narrow = node.flag("signed", 1), node.flag("narrow")
     return quant(x, scale, zero, float(np.max(bits)), (signed, narrow), rounding or "ROUND")
@@ -84,17 +84,17 @@ def _trunc(node: OnnxNode, given: list[float]) -> Levels:
 
     Trunc keeps the scale, and does not say whether its numbers have a sign.
     """
-    scale, zero, before, behind = given
+    scale, zero, before, stop = given
     if zero:
         raise MapperError(f"its zero point is {zero:g}; cores truncate numbers around 0")
-    divisor = scale * 2.0 ** (before - behind)
-    if behind >= MOST_BITS:
+    divisor = scale * 2.0 ** (before - stop)
+    if stop >= MOST_BITS:
         raise MapperError(
-            f"its results have {behind:g} bits; cores take fewer than {MOST_BITS}, as it does not "
+            f"its results have {stop:g} bits; cores take fewer than {MOST_BITS}, as it does not "
             "say whether they have a sign"
         )
-    ends_ = -(2.0 ** (behind - 1)), 2.0**behind - 1
-    return Levels(scale, divisor, *_stored(*ends_, 0.0, behind), _rounding(node, "FLOOR"))
+    ends_ = -(2.0 ** (stop - 1)), 2.0**stop - 1
+    return Levels(scale, divisor, *_stored(*ends_, 0.0, stop), _rounding(node, "FLOOR"))
 
 
 def _rounding(node: OnnxNode, usual: str) -> Rounding:

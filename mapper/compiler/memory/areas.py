@@ -48,8 +48,8 @@ def _along(
 
     padded : by the load, before and behind; sizes : of the border before, the map, and behind
     """
-    before, size, behind = sizes
-    whole = before + size + behind
+    before, size, stop = sizes
+    whole = before + size + stop
     if first + count > whole or (padded[0] and first not in (0, before)):
         return False
     return not padded[1] or first + count in (whole, before + size)

@@ -195,8 +195,8 @@ class Replay:
     def _follow(self, one: Instruction, places: Cells) -> int:
         """The load of windows that this one continues: it begins behind windows of that, or over
         those behind the end of a row that nobody wants."""
-        last, begin, behind = self._windows
-        follows = begin < int(places[0]) <= behind
+        last, begin, stop = self._windows
+        follows = begin < int(places[0]) <= stop
         first = self._first[last] if follows else one.number
         self._first[one.number] = first
         self._windows = one.number, int(places[0]), int(places[-1]) + 1

@@ -97,14 +97,14 @@ def _readers(macros: Sequence[Macro]) -> Iterator[Reader]:
         node = macro.nodes[0]
         if isinstance(node.operator, Conv | Pool):
             data, made, window = node.inputs[0], node.output, node.operator.window
-            behind = [
+            stop = [
                 (count - 1) * stride - before + reach - length
                 for count, stride, before, reach, length in zip(
                     (made.height, made.width), window.stride, (window.pad.top, window.pad.left),
                     window.reach, (data.height, data.width), strict=True,
                 )
             ]  # fmt: skip
-            pad = Pad(window.pad.top, max(0, behind[0]), window.pad.left, max(0, behind[1]))
+            pad = Pad(window.pad.top, max(0, stop[0]), window.pad.left, max(0, stop[1]))
             if pad != NO_PAD:
                 yield Reader(node, data, pad, padding_value(node))
 

@@ -66,7 +66,7 @@ class Region(NamedTuple):
         )
 
     @property
-    def behind(self) -> int:
+    def stop(self) -> int:
         """The vector behind a region of its own."""
         return self.base + self.size
 
@@ -181,10 +181,10 @@ def plan_memory(
             (at, at + one.size) for at, one in placed if not reuse or slot.lives.meet(one.lives)
         )
         gaps, end = [], 0
-        for first, behind in busy:
+        for first, stop in busy:
             if first - end >= slot.size:
                 gaps.append((first - end, end))
-            end = slot.begin(max(end, behind))
+            end = slot.begin(max(end, stop))
         placed.append((min(gaps)[1] if gaps else end, slot))
     used = max((at + one.size for at, one in placed), default=0)
     if capacity and used > capacity:
@@ -287,7 +287,7 @@ def memory_use(regions: Mapping[Tensor, Region]) -> Use:
         ),
         default=0,
     )
-    return Use(max((one.behind for one in owners), default=0), bound + borders)
+    return Use(max((one.stop for one in owners), default=0), bound + borders)
 
 
 def memory_log(regions: Mapping[Tensor, Region], columns: int) -> list[str]:

@@ -59,7 +59,7 @@ class Weights:
 
     def __init__(self) -> None:
         self.static: int | None = None
-        self.first = self.behind = 0  # of the last stream
+        self.first = self.stop = 0  # of the last stream
         self.asked = -1  # by this instruction
         self.there = True  # a product that waits has taken its last word
 
@@ -70,23 +70,23 @@ class Weights:
             raise CheckFailedError(
                 f"{what}: asks for words while those of instruction {self.asked} are on their way"
             )
-        self.first, self.behind, self.asked = f["dst"], f["dst"] + f["words"], number
+        self.first, self.stop, self.asked = f["dst"], f["dst"] + f["words"], number
         self.there = f["words"] == 0
-        return np.arange(self.first, self.behind)
+        return np.arange(self.first, self.stop)
 
     def take(self, words: Cells, waits: bool, what: str) -> bool:
         """Words of a product; whether it is the one after which all have arrived."""
         ours = words[words >= (self.static or 0)] if waits or self.static is not None else words[:0]
         if not waits:
-            early = ours[(ours >= self.first) & (ours < self.behind)]
+            early = ours[(ours >= self.first) & (ours < self.stop)]
             if early.size and not self.there:
                 raise CheckFailedError(
                     f"{what}: reads WM[{early[0]}], which may be on its way, and does not wait"
                 )
             return False
-        if ours.size and int(ours.max()) >= self.behind:
+        if ours.size and int(ours.max()) >= self.stop:
             raise CheckFailedError(f"{what}: waits for WM[{int(ours.max())}], which never arrives")
-        last = bool(ours.size) and int(ours.max()) == self.behind - 1
+        last = bool(ours.size) and int(ours.max()) == self.stop - 1
         self.there |= last
         return last
 

@@ -22,13 +22,13 @@ ON_HOST = (Host, Quantise, Windows)
 class Function(NamedTuple):
     """Macro nodes that run one behind the other.
 
-    first, behind : numbers of its macro nodes
+    first, stop : numbers of its macro nodes
     inputs : maps that the host writes before, results : that it reads behind
     host : nodes that the host runs before
     """
 
     first: int
-    behind: int
+    stop: int
     inputs: list[Tensor]
     results: list[Tensor]
     host: list[Node]
@@ -55,7 +55,7 @@ class Partition(NamedTuple):
         """Of each function the first instruction, and the one behind the last; ends : of the macro
         nodes."""
         whole = [0, *ends]
-        return [(whole[one.first], whole[one.behind]) for one in self.functions]
+        return [(whole[one.first], whole[one.stop]) for one in self.functions]
 
     def written(self) -> dict[Tensor, int]:
         """The maps that the host writes, and the macro node before which it does: -1 if it is the
@@ -70,7 +70,7 @@ class Partition(NamedTuple):
         """The maps that the host reads, and the last macro node before it does; those that are
         read behind the last one are kept until the end of the frame."""
         return {
-            tensor: one.behind if one is self.functions[-1] else one.behind - 1
+            tensor: one.stop if one is self.functions[-1] else one.stop - 1
             for one in self.functions
             for tensor in one.results
         }
@@ -101,11 +101,11 @@ def divide(graph: Graph, macros: list[Macro]) -> Partition:
         work[min(levels[maker[node.output]], count)].append(node)
     functions, first = [], 0
     for number in range(count):
-        behind = first + sum(levels[at] == number for at in range(len(macros)))
+        stop = first + sum(levels[at] == number for at in range(len(macros)))
         taken = [tensor for tensor, level in inputs.items() if level == number]
         given = [tensor for tensor, level in results.items() if level == number]
-        functions.append(Function(first, behind, taken, given, work[number]))
-        first = behind
+        functions.append(Function(first, stop, taken, given, work[number]))
+        first = stop
     outputs = [view.tensor for view in graph.outputs.values()]
     return Partition([macros[at] for at in order], functions, work[count], outputs)
 

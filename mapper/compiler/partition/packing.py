@@ -144,9 +144,9 @@ def packing_lists(parts: Sequence[Part]) -> Lists:
     packing = []
     for at, number in enumerate(numbers):
         before = parts[numbers[at - 1] + 1 : number] if at else None
-        behind = parts[number + 1 : numbers[at + 1]] if at + 1 < len(numbers) else None
+        stop = parts[number + 1 : numbers[at + 1]] if at + 1 < len(numbers) else None
         packing.append(
-            Packing(parts[number].name, _changes(before), _changes(behind)),
+            Packing(parts[number].name, _changes(before), _changes(stop)),
         )
     return Lists(
         [(part.name, number) for number, part in enumerate(parts)],

@@ -58,7 +58,7 @@ class QFunction(NamedTuple):
 def quantised_functions(partition: Partition) -> list[QFunction]:
     """The functions of cores as quantised operators, in groups."""
     return [
-        QFunction(name, TARGET, [_group(one) for one in partition.macros[f.first : f.behind]])
+        QFunction(name, TARGET, [_group(one) for one in partition.macros[f.first : f.stop]])
         for name, f in zip(partition.names(), partition.functions, strict=True)
     ]
 

@@ -219,14 +219,14 @@ class _Walk(NamedTuple):
         before = max(0, -int(pixels.min()))
         wide = int(pixels.max()) + before + 1
         steps = made.width // results
-        behind = (steps - 1) * step + wide - before - data.width // count
+        stop = (steps - 1) * step + wide - before - data.width // count
         if int(pixels.min()) > 0:
             return None
         places = [
             [(int(p) + before, int(i)) for p, i in zip(*row, strict=True)]
             for row in zip(pixels, inside, strict=True)
         ]
-        pad = window.pad._replace(left=before, right=max(0, behind))
+        pad = window.pad._replace(left=before, right=max(0, stop))
         size, strides = (window.size[0], wide), (window.stride[0], step)
         return cls(results, places, Window(size, strides, pad, window.dilation))
 

@@ -42,11 +42,11 @@ def taken(
         stored = Stored(partition.macros, partition.written(), partition.read(), places)
         regions = plan_memory(stored, shape.columns, 0)
         weights = plan_weights(partition.macros, shape, "optimal")
-        functions = [(one.first, one.behind) for one in partition.functions]
+        functions = [(one.first, one.stop) for one in partition.functions]
         core = Core.alone(shape, regions, weights)
         made = emitted(partition.macros, functions, core, choices, [])
         emitter, ends = made.emitter, made.ends
-        used = max(memory_use(regions).used, emitter.area.behind, shape.map_vectors)
+        used = max(memory_use(regions).used, emitter.area.stop, shape.map_vectors)
         program = with_tokens(emitter.steps, memory_sizes(shape, used))
         before = Preloaded.of(emitter.tables, made.preset)
         cycles = timeline_of_functions(program, partition.spans(ends), shape, before).cycles

@@ -51,15 +51,15 @@ def correct_biases(
     """
     wanted = channel_means(source, feeds, [layer.real for layer in layers])
     by_conv = {id(layer.conv): layer for layer in layers}
-    behind = {id(layer.requantise) for layer in layers}
+    stop = {id(layer.requantise) for layer in layers}
     walk = _Walk(quantised, source, feeds)
     told = []
-    end = max(at for at, node in enumerate(quantised.nodes) if id(node) in behind) if behind else -1
+    end = max(at for at, node in enumerate(quantised.nodes) if id(node) in stop) if stop else -1
     for at, node in enumerate(quantised.nodes[: end + 1]):
         layer = by_conv.get(id(node))
         if layer is not None:
             told.append(_correct(walk, layer, wanted[layer.real]))
-        elif id(node) not in behind:
+        elif id(node) not in stop:
             walk.run([node])
         walk.forget(at)
     return told

@@ -160,13 +160,13 @@ def exact_tails(graph: Graph) -> dict[str, str]:
     for node in graph.nodes:
         if layers.kernels(node) is None or node.inputs[0] not in layers.scales:
             continue
-        behind: list[Node] = []
+        stop: list[Node] = []
         one = graph.only_user(node.output)
         while one is not None and isinstance(one.operator, Affine | Activation):
-            behind.append(one)
+            stop.append(one)
             last, one = one.output, graph.only_user(one.output)
-        if behind and (graph.is_output(last) or _only_host(graph, last)):
-            names = (name for one in behind for name in one.sources)
+        if stop and (graph.is_output(last) or _only_host(graph, last)):
+            names = (name for one in stop for name in one.sources)
             found |= dict.fromkeys(names, "it only scales whole sums, which a core would round")
     return found
 

@@ -15,11 +15,11 @@ class Span(NamedTuple):
     """Places from first to behind, which is not included; they may lie in padding."""
 
     first: int
-    behind: int
+    stop: int
 
     @property
     def size(self) -> int:
-        return self.behind - self.first
+        return self.stop - self.first
 
 
 class Part(NamedTuple):
@@ -44,10 +44,10 @@ def needed(span: Span, window: Window | None, axis: int, part: Span | None = Non
     """
     if window is None:
         return span
-    first, behind = part or Span(0, window.size[axis])
+    first, stop = part or Span(0, window.size[axis])
     step = window.dilation[axis]
     begin = span.first * window.stride[axis] - (window.pad.top, window.pad.left)[axis]
-    reach = (span.size - 1) * window.stride[axis] + (behind - 1) * step + 1
+    reach = (span.size - 1) * window.stride[axis] + (stop - 1) * step + 1
     return Span(begin + first * step, begin + reach)
 
 
@@ -71,6 +71,6 @@ def taken_blocks(node: Node, outputs: Span, size: int) -> Span:
     inputs, channels = node.inputs[0].channels, node.output.channels
     taken, made = inputs // operator.groups, channels // operator.groups
     first = outputs.first * size // made * taken
-    behind = ((min(outputs.behind * size, channels) - 1) // made + 1) * taken
+    stop = ((min(outputs.stop * size, channels) - 1) // made + 1) * taken
     size *= 8 if node.inputs[0].type == "bits" else 1
-    return Span(first // size, -(-behind // size))
+    return Span(first // size, -(-stop // size))

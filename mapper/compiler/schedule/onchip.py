@@ -146,7 +146,7 @@ def choices(
 def _touched(tile: Tile, extent: Extent) -> tuple[bool, ...]:
     """Which edges of the map a tile lies at."""
     ends = (
-        tile.rows.behind == extent.rows, tile.columns.behind == extent.columns,
+        tile.rows.stop == extent.rows, tile.columns.stop == extent.columns,
     )  # fmt: skip
     return (tile.rows.first == 0, tile.columns.first == 0, *ends)
 
@@ -198,7 +198,7 @@ def chosen(
                 for one in fit
             ]
             kept[number] = fit[ranks.index(min(ranks))]
-            state = state.behind(number, kept[number], sources[number], kept)
+            state = state.stop(number, kept[number], sources[number], kept)
         late = limits.lag * sum(one.row_cycles for one in kept)
         micro_ops, instructions = size(kept)
         found.append((state.end + INSTRUCTION * instructions + late, kept))
@@ -213,7 +213,7 @@ def _ahead(
     """Behind a layer with a cut that is tried, and some layers more."""
     trial = [*kept[:number], one, *kept[number + 1 : number + 1 + AHEAD]]
     for at in range(number, len(trial)):
-        state = state.behind(at, trial[at], sources[at], trial)
+        state = state.stop(at, trial[at], sources[at], trial)
     return state
 
 
@@ -257,7 +257,7 @@ class Pipeline(NamedTuple):
         """When the last result is stored."""
         return max(self.free[3], self.moved)
 
-    def behind(
+    def stop(
         self, number: int, choice: Choice, sources: list[int], kept: Sequence[Choice]
     ) -> Pipeline:
         """Behind one more layer. A load waits until the matrix unit has left the half it fills and
@@ -313,8 +313,8 @@ def _rows_taken(macro: Macro, tile: Tile) -> tuple[int, ...]:
     for at, node in enumerate(macro.nodes):
         for tensor in node.inputs:
             if tensor in macro.inputs:
-                behind = min(spans[at][0].behind, tensor.height)
-                found[tensor] = max(found.get(tensor, 1), behind)
+                stop = min(spans[at][0].stop, tensor.height)
+                found[tensor] = max(found.get(tensor, 1), stop)
     # windows are made of maps of the host, which are there
     return tuple(found.get(tensor, 1) for tensor in dict.fromkeys(macro.inputs))
 

@@ -240,11 +240,11 @@ class _Terms:
             total = total + moves[place] * (load + store)
             here = more[place]
             # behind: the next tile is computed, this one leaves; before: this one is computed
-            behind = np.maximum(matrix_cycles(layer, following, shape), alu)
+            stop = np.maximum(matrix_cycles(layer, following, shape), alu)
             ahead = matrix_cycles(layer, leaving, shape)
             outer = here & ~still
             cycles = cycles + np.where(outer, moves[place], 0) * (
-                np.maximum(behind, (inner_load + store) / width)
+                np.maximum(stop, (inner_load + store) / width)
                 + np.maximum(np.maximum(ahead, inner_alu), (load + inner_store) / width)
             )
             begins = here & still

@@ -94,7 +94,7 @@ class _Paths:
                     waiting.append(other)
         self._way = [number for number in reversed(order) if number in reached - {target}]
         self._layers = {number: _layer(nodes, number, shapes) for number in self._way}
-        biases = {number: bias_of(nodes, number, shapes.behind[number]) for number in self._way}
+        biases = {number: bias_of(nodes, number, shapes.stop[number]) for number in self._way}
         self._biases = {number: bias for number, bias in biases.items() if bias is not None}
         self.size = int(np.prod(shapes.before[target]))
 
@@ -120,10 +120,10 @@ class _Paths:
         start = Same(self.size).rows(wanted)
         found: dict[int, Rows] = dict.fromkeys(self._nodes[self._target].before, start)
         for number in self._way:
-            behind = found.pop(number)
+            stop = found.pop(number)
             if number in self._biases:
-                on_bias(behind, self._biases[number])
-            rows = pull(behind, self._layers[number])
+                on_bias(stop, self._biases[number])
+            rows = pull(stop, self._layers[number])
             for other in self._nodes[number].before:
                 found[other] = add(found[other], rows) if other in found else rows
         return found
@@ -141,7 +141,7 @@ def _convert(
 ) -> NetworkMeta:
     traffic = traffic or UNIFORM
     order, shapes, populations = _understood(nodes)
-    sizes = [_elements(nodes[number], shapes.behind[number]) for number in populations]
+    sizes = [_elements(nodes[number], shapes.stop[number]) for number in populations]
     starts = dict(zip(populations, np.append(0, np.cumsum(sizes)).tolist(), strict=False))
     neurons = sum(sizes)
     for number in order:  # damage to the last weights is found before the first are multiplied
@@ -151,7 +151,7 @@ def _convert(
         synapses = Synapses(writer, traffic)
         for population, size in zip(populations, sizes, strict=True):
             paths = _Paths(nodes, population, order, shapes)
-            about.add(nodes[population], starts[population], shapes.behind[population])
+            about.add(nodes[population], starts[population], shapes.stop[population])
             for wanted in row_blocks(paths.size, paths.fan_in()):
                 target = starts[population] + wanted
                 for other, rows in paths.rows(
@@ -209,7 +209,7 @@ def read_populations(source: Path) -> list[Population]:
         except BadInputError as error:
             raise BadInputError(f"{source}: {error}") from error
         return [
-            Population(nodes[number].name, nodes[number].group.name, shapes.behind[number])
+            Population(nodes[number].name, nodes[number].group.name, shapes.stop[number])
             for number in populations
         ]
 

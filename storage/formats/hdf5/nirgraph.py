@@ -41,7 +41,7 @@ class Node:
     kind : its `type`; "Identity" for the Input and Output of a nested graph
     group : the HDF5 group with its parameters
     neurons : whether its elements are neurons
-    before, behind : the nodes that lead to it, and that it leads to, by number
+    before, stop : the nodes that lead to it, and that it leads to, by number
     """
 
     name: str
@@ -49,7 +49,7 @@ class Node:
     group: Any
     neurons: bool = False
     before: list[int] = field(default_factory=list)
-    behind: list[int] = field(default_factory=list)
+    stop: list[int] = field(default_factory=list)
 
     def has(self, name: str) -> bool:
         """Whether there is a parameter of that name."""
@@ -103,7 +103,7 @@ def read_graph(file: Any) -> list[Node]:
     nodes: list[Node] = []
     _collect(root, "", nodes)
     for node in nodes:
-        if not node.before and not node.neurons and node.behind:
+        if not node.before and not node.neurons and node.stop:
             raise node.fault("nothing leads to it; connect an Input")
     for node in nodes:
         node.neurons = node.neurons or (node.kind == "Output" and _is_readout(nodes, node))
@@ -161,9 +161,9 @@ def _collect(graph: Any, path: str, nodes: list[Node]) -> tuple[list[int], list[
     for a, b in _edges(graph.get("edges"), where):
         first = _end(leave, a, f"{where}, edge {a!r} -> {b!r}", "Output")
         second = _end(entry, b, f"{where}, edge {a!r} -> {b!r}", "Input")
-        if second in nodes[first].behind:
+        if second in nodes[first].stop:
             raise BadInputError(f"{where}: edge {a!r} -> {b!r} is there twice")
-        nodes[first].behind.append(second)
+        nodes[first].stop.append(second)
         nodes[second].before.append(first)
     return ends["Input"], ends["Output"]
 
@@ -226,7 +226,7 @@ def visiting_order(nodes: Sequence[Node]) -> list[int]:
             continue
         done[number] = True
         order.append(number)
-        for other in nodes[number].behind:
+        for other in nodes[number].stop:
             missing[other] -= 1
             heapq.heappush(ready if missing[other] == 0 else reached, other)
     return order

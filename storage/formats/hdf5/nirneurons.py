@@ -59,15 +59,15 @@ class NirNeurons:
         return self._values[name]
 
 
-def bias_of(nodes: Sequence[Node], number: int, behind: Shape) -> NDArray[Any] | None:
+def bias_of(nodes: Sequence[Node], number: int, stop: Shape) -> NDArray[Any] | None:
     """The bias at the outputs of a node of weights, shape (outputs,); None if it has none.
 
-    behind : shape of what the node makes, channels first
+    stop : shape of what the node makes, channels first
     """
     node = nodes[number]
     if not node.has("bias"):
         return None
     bias = node.array("bias")
     if node.kind.startswith("Conv") and bias.ndim == 1:
-        bias = bias.reshape(-1, *[1] * (len(behind) - 1))
-    return np.broadcast_to(bias, behind).ravel()
+        bias = bias.reshape(-1, *[1] * (len(stop) - 1))
+    return np.broadcast_to(bias, stop).ravel()

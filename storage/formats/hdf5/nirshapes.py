@@ -51,28 +51,28 @@ def _windows(node: Node, size: Shape, kernel: Shape) -> Windows:
 class Shapes:
     """Shapes of what the nodes take and make.
 
-    before, behind : shape of each node's input and output; they are found in visiting order
+    before, stop : shape of each node's input and output; they are found in visiting order
     """
 
     def __init__(self, nodes: Sequence[Node], order: Sequence[int]) -> None:
         self._nodes = nodes
         self.before: dict[int, Shape] = {}
-        self.behind: dict[int, Shape] = {}
+        self.stop: dict[int, Shape] = {}
         for number in order:
             node = nodes[number]
-            known = [self.behind[other] for other in node.before if other in self.behind]
+            known = [self.stop[other] for other in node.before if other in self.stop]
             try:
                 found = self._of(node, known[0] if known else None)
             except BadInputError as error:
                 prefix = "" if str(error).startswith("node ") else f"node {node.name!r}: "
                 raise BadInputError(f"{prefix}{error}") from error
-            self.before[number], self.behind[number] = found
+            self.before[number], self.stop[number] = found
         for number, node in enumerate(nodes):
             for other in node.before:
-                if not _alike(self.behind[other], self.before[number]):
+                if not _alike(self.stop[other], self.before[number]):
                     raise node.fault(
                         f"takes the shape {self.before[number]}, but {nodes[other].name!r}, "
-                        f"which leads to it, makes {self.behind[other]}"
+                        f"which leads to it, makes {self.stop[other]}"
                     )
 
     def windows(self, number: int) -> Windows:

@@ -59,8 +59,8 @@ def anywhere(seed: int, job: Job, chip: Chip, log: list[str]) -> Made:
         blocks = parted(units, rng) if can_split_blocks(macro) else [Span(0, units)]
         for y in parted(rows[number].size, rng):
             for b in blocks:
-                high = Span(y.first + rows[number].first, y.behind + rows[number].first)
-                wide = Span(b.first * extent.share, min(b.behind * extent.share, extent.blocks))
+                high = Span(y.first + rows[number].first, y.stop + rows[number].first)
+                wide = Span(b.first * extent.share, min(b.stop * extent.share, extent.blocks))
                 where = places[int(rng.integers(len(places)))]
                 placed.append((Piece(number, high, wide), where))
     return module.on_cores(job, placed, places[: 1 + seed % 3], log)

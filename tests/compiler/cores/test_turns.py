@@ -36,8 +36,8 @@ class Lines:
             raise DoesNotFitError("too large")
         return Cost(100 if layer in self.fixed else 10 * size, 0, 0, 0, 0, 0, 0)
 
-    def piece(self, layer: int, first: int, behind: int) -> Piece:
-        return Piece(layer, Span(first, behind), Span(0, 1))
+    def piece(self, layer: int, first: int, stop: int) -> Piece:
+        return Piece(layer, Span(first, stop), Span(0, 1))
 
 
 def made(line: Lines, cores: int) -> list[dict[int, list[tuple[int, int]]]]:

@@ -121,11 +121,11 @@ def test_padding_with_a_computed_number_is_for_the_host(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("behind", "host"), [("Relu", True), ("MaxPool", False)])
-def test_cores_pad_with_zeros_or_for_max_pooling(tmp_path: Path, behind: str, host: bool) -> None:
-    extra = {"kernel_shape": [2, 2]} if behind == "MaxPool" else {}
+def test_cores_pad_with_zeros_or_for_max_pooling(tmp_path: Path, stop: str, host: bool) -> None:
+    extra = {"kernel_shape": [2, 2]} if stop == "MaxPool" else {}
     nodes = [
         helper.make_node("Pad", ["x", "pads", "value"], ["p"], name="pad"),
-        helper.make_node(behind, ["p"], ["y"], **extra),
+        helper.make_node(stop, ["p"], ["y"], **extra),
     ]
     constants = {
         "pads": np.array([0, 0, 1, 1, 0, 0, 1, 1]), "value": np.array(-9.0, np.float32),

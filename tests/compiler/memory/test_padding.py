@@ -83,7 +83,7 @@ def test_a14_addresses() -> None:
         vectors = 3  # of a pixel of 40 channels
         wide, high = 7 + pad.left + pad.right, 5 + pad.top + pad.bottom
         assert region.base == 0
-        assert region.size == region.behind == high * wide * vectors
+        assert region.size == region.stop == high * wide * vectors
         assert region.first == region.base + vectors * (pad.top * wide + pad.left)
         assert (region.pixel, region.row) == (vectors, wide * vectors)
         assert region.vector(-pad.top, -pad.left, 0) == region.base
@@ -294,7 +294,7 @@ def test_borders_are_overwritten_by_nobody() -> None:
         if a.base == b.base and a.border == b.border != regions[-1].border:
             assert a.dies < b.born or b.dies < a.born
         elif NO_PAD not in (a.border.pad, b.border.pad):
-            assert a.behind <= b.base or b.behind <= a.base
+            assert a.stop <= b.base or b.stop <= a.base
         else:
             for one, other in ((a, b), (b, a)):
                 free = np.arange(other.first, other.first + other.vectors)

@@ -53,14 +53,14 @@ def fold(graph: Graph) -> list[str]:
 
 def two_layers(
     size: tuple[int, int], first: tuple[int, Window], pool: Pool | None,
-    second: tuple[int, Window], behind: Pool | None = HALF, channels: int = 3,
+    second: tuple[int, Window], stop: Pool | None = HALF, channels: int = 3,
 ) -> Builder:  # fmt: skip
     """Two convolutions, with pooling between and behind them."""
     build = Builder(*size, channels, 3)
     made = build.relu(build.conv(build.input, *first))
     made = made if pool is None else build.pool(made, pool)
     made = build.relu(build.conv(made, *second))
-    made = made if behind is None else build.pool(made, behind)
+    made = made if stop is None else build.pool(made, stop)
     build.end(build.conv(made, 5, Window((1, 1))))
     return build
 

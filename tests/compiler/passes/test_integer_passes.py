@@ -74,8 +74,8 @@ def inception(channels: tuple[int, int, int] = (16, 24, 8), seed: int = 3) -> Bu
     one = build.relu(build.conv(first, channels[0], POINT))
     other = build.relu(build.conv(first, channels[1]))
     third = build.relu(build.conv(first, channels[2], POINT))
-    behind = build.relu(build.conv(third, 16))
-    whole = build.concat(build.conv(one, 16), build.conv(other, 16), behind)
+    stop = build.relu(build.conv(third, 16))
+    whole = build.concat(build.conv(one, 16), build.conv(other, 16), stop)
     build.end(build.conv(whole, 8, POINT))
     return build
 

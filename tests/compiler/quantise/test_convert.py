@@ -83,10 +83,10 @@ def chain(move: Callable[[Builder, Tensor], Tensor]) -> tuple[Tensor, Tensor]:
     """The stored tensors before and behind something between two convolutions."""
     build = Builder(6, 6, 4)
     before = build.conv(build.input, 4)
-    behind = move(build, before)
-    build.end(build.conv(behind, 2))
+    stop = move(build, before)
+    build.end(build.conv(stop, 2))
     made = quantised(build)
-    return made.stored[before], made.stored[behind]
+    return made.stored[before], made.stored[stop]
 
 
 @pytest.mark.parametrize(
@@ -101,8 +101,8 @@ def chain(move: Callable[[Builder, Tensor], Tensor]) -> tuple[Tensor, Tensor]:
 def test_a26_what_moves_or_picks_integers_keeps_their_scale(
     move: Callable[[Builder, Tensor], Tensor],
 ) -> None:
-    before, behind = chain(move)
-    assert (before.scale, before.zero_point) == (behind.scale, behind.zero_point)
+    before, stop = chain(move)
+    assert (before.scale, before.zero_point) == (stop.scale, stop.zero_point)
 
 
 def test_a26_addends_keep_scales_of_their_own() -> None:
@@ -223,7 +223,7 @@ def stored_results(build: Builder, precision: Precision) -> tuple[Quantised, np.
 def test_a23_zero_points_in_the_bias_are_near_but_not_the_same() -> None:
     build = Builder(9, 9, 8)
     build.end(build.relu(build.conv(build.input, 8)))
-    plain, behind = stored_results(build, Precision())
+    plain, stop = stored_results(build, Precision())
     made, inside = stored_results(build, Precision(zero_point="bias"))
     how = made.graph.nodes[-1].operator
     assert isinstance(how, Requantise)
@@ -232,7 +232,7 @@ def test_a23_zero_points_in_the_bias_are_near_but_not_the_same() -> None:
     (one,), (other,) = plain.layers, made.layers
     extra = one.result.zero_point * one.result.scale / one.unit
     assert np.abs(other.bias - one.bias - extra).max() <= 0.5
-    far = np.abs(behind - inside)
+    far = np.abs(stop - inside)
     assert 0 < (far > 0).mean() < 0.05
     assert far.max() <= 3
 

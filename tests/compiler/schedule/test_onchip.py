@@ -93,11 +93,11 @@ def test_tiles_on_their_way() -> None:
     first = Choice(cut, [tile(10, 20, 5, 3)] * 3, 1, [(1,), (2,), (3,)])
     second = Choice(cut, [tile(4, 1, 1, 1)], 1, [(2,)])
     empty = Pipeline.empty(2)
-    state = empty.behind(0, first, [-1], [first, second])
+    state = empty.stop(0, first, [-1], [first, second])
     # loads end in 10, 20 and, when the half is free, 40; products in 30, 50, 70
     assert state.free == (40, 70, 75, 78)
     assert state.rows[0] == (38, 58, 78)
-    after = state.behind(1, second, [0], [first, second])
+    after = state.stop(1, second, [0], [first, second])
     assert after.free == (62, 71, 76, 79)
 
 
@@ -148,9 +148,7 @@ def test_external_memory_is_shared() -> None:
     """Loads and stores of all tiles come one after the other, whatever the units do."""
     cut = Cut(1, 4, 1, 1, (1, 1))
     layer = Choice(cut, [tile(30, 20, 5, 30)] * 4, 1, [(1,)] * 4)
-    ends = [
-        Pipeline.empty(1, shared).behind(0, layer, [-1], [layer]).end for shared in (False, True)
-    ]
+    ends = [Pipeline.empty(1, shared).stop(0, layer, [-1], [layer]).end for shared in (False, True)]
     assert ends == [4 * 30 + 20 + 5 + 30, 4 * (30 + 30)]
     for schedule in ("search", "rows"):
         build = network()

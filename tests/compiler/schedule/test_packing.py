@@ -22,9 +22,9 @@ def test_b11_packing_is_hidden_on_the_core() -> None:
     signs of its sums."""
     for layer in (LAYERS[0], LAYERS[2]):
         cycles, found = binary_layer(layer)
-        first, behind = found.code.ends[-3:-1]
+        first, stop = found.code.ends[-3:-1]
         queue = [timed(one, CORE) for one in found.code.program]
-        for number in range(first, behind):
+        for number in range(first, stop):
             if packs(found.code.program[number]):
                 queue[number] = queue[number]._replace(cycles=0)
         assert 0 <= found.code.timeline.cycles - run_queues(queue, CORE).cycles < 0.02 * cycles

@@ -231,14 +231,14 @@ def test_search_against_fixed_rules(network: str, numbers: str) -> None:
     for layer, one in zip(layers, found, strict=True):
         timeline = simulated([(layer, one.tiling)], REF32)
         assert abs(timeline.cycles / one.cost.cycles - 1) < 0.05
-    behind = network_cost(
+    stop = network_cost(
         [steps_of(layer, one.tiling, REF32) for layer, one in zip(layers, found, strict=True)],
         REF32,
     )
     tiled = [(layer, one.tiling) for layer, one in zip(layers, found, strict=True)]
-    assert abs(simulated(tiled, REF32).cycles / behind.cycles - 1) < 0.01
-    assert behind.cycles < cycles
-    assert behind.stalls <= 0.04 * behind.cycles
+    assert abs(simulated(tiled, REF32).cycles / stop.cycles - 1) < 0.01
+    assert stop.cycles < cycles
+    assert stop.stalls <= 0.04 * stop.cycles
 
 
 def test_input_that_is_held_by_hand() -> None:

@@ -79,9 +79,9 @@ def _strides(words: Sequence[Word], at: int) -> tuple[Strides, int]:
 def _outer(words: Sequence[Word], at: int) -> tuple[list[tuple[int, Strides]], int]:
     loops = []
     while words[at].code is Code.LOOP and words[at].a == STAGES.index("outer"):
-        strides, behind = _strides(words, at + 1)
+        strides, stop = _strides(words, at + 1)
         loops.append((words[at].immediate + 1, strides))
-        at = behind
+        at = stop
     return loops, at
 
 

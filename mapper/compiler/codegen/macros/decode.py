@@ -88,13 +88,13 @@ def records_of(encoded: Encoded, where: str) -> list[Record]:
     """
     if len(encoded.records) % RECORD_BYTES:
         raise MapperError(f"{where}: its last macro record is cut short; compile the model again")
-    found, behind = [], 0
+    found, stop = [], 0
     for number in range(len(encoded.records) // RECORD_BYTES):
         here = f"{where}: macro record {number}"
         data = encoded.records[number * RECORD_BYTES : (number + 1) * RECORD_BYTES]
         values = decode_record(data, here)
-        first = values["record"] * LANES if values["record"] != BEHIND else behind
-        items, behind = decode_items(encoded.pool, first, here)
+        first = values["record"] * LANES if values["record"] != BEHIND else stop
+        items, stop = decode_items(encoded.pool, first, here)
         for item in items:
             if item.sort is Sort.LONG:
                 number_, *pair = item.words
@@ -104,9 +104,9 @@ def records_of(encoded: Encoded, where: str) -> list[Record]:
         bias = encoded.pool[:0]
         if OPS[values["op"]] in ("CONV", "FC"):
             if values["bias"] != BEHIND:
-                behind = values["bias"] * LANES
-            bias = encoded.pool[behind : behind + values["output_channels"]]
-            behind += blocks_of(len(bias), LANES) * LANES
+                stop = values["bias"] * LANES
+            bias = encoded.pool[stop : stop + values["output_channels"]]
+            stop += blocks_of(len(bias), LANES) * LANES
         copies, sends = (
             [item.words for item in items if item.sort is sort] for sort in (Sort.COPY, Sort.SEND)
         )

@@ -112,15 +112,15 @@ class _Writer:
         )  # fmt: skip
         how = operator.how if isinstance(operator, Requantise) else None
         first = node is macro.nodes[0]
-        behind = [type(one.operator) for one in macro.nodes[1:]] if first else []
+        stop = [type(one.operator) for one in macro.nodes[1:]] if first else []
         pooling = [one.operator for one in macro.nodes[1:] if isinstance(one.operator, Pool)]
         flags = {
             "relu": how is not None and how.low == how.zero_point,
             "leaky": how is not None and how.negative is not None,
             "binary_in": data.type == "bits",
             "sign_out": made.type == "bits" or (node is macro.nodes[-1] and macro.sign is not None),
-            "pooled": Pool in behind,
-            "added": Add in behind,
+            "pooled": Pool in stop,
+            "added": Add in stop,
             "wide": data.type == "int16",
         }
         values = {

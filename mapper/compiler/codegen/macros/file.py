@@ -46,7 +46,7 @@ def _info(layers: Layers) -> dict[str, Any]:
         "dual": layers.options.dual,
         "reloaded": sorted(layers.memory.reloaded),
         "static_words": layers.memory.weights.static,
-        "map_vectors": layers.memory.behind,
+        "map_vectors": layers.memory.stop,
         "preset": layers.borders.runs,
         "host_first": layers.memory.host_first,
         "links": links_to_json(layers.links),
@@ -96,10 +96,10 @@ def unpack_layers(data: bytes, where: str) -> Layers:
     encoded, info, borders = read_encoded(data, where)
     try:
         shape = NpuShape(**info["shape"])
-        functions = [(int(first), int(behind)) for first, behind in info["functions"]]
+        functions = [(int(first), int(stop)) for first, stop in info["functions"]]
         preset = Preset([(int(first), int(count)) for first, count in info["preset"]], borders)
         options = Choices(bias=info["bias"], dual=info["dual"])
-        static, behind = int(info["static_words"]), int(info["map_vectors"])
+        static, stop = int(info["static_words"]), int(info["map_vectors"])
         reloaded = frozenset(str(name) for name in info["reloaded"])
         x, y = map(int, info["core"])
         host_first, links = int(info["host_first"]), links_from_json(info["links"])
@@ -109,7 +109,7 @@ def unpack_layers(data: bytes, where: str) -> Layers:
     if [0, *(end for _, end in functions)] != [*(one for one, _ in functions), len(found.macros)]:
         raise MapperError(f"{where}: its functions are not its layers; compile the model again")
     memory = MemoryPlan(
-        WeightPlan(found.dynamic, static), reloaded, behind, host_first, found.targets
+        WeightPlan(found.dynamic, static), reloaded, stop, host_first, found.targets
     )
     return Layers(
         shape, found.macros, found.cuts, functions, found.regions, options, memory, preset, (x, y),
