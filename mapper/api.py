@@ -110,7 +110,7 @@ def map_network(
     MapperError
         Base of both, for all other input that is wrong. A message is one line.
     """
-    from mapper.fleet.start import ask_workers
+    from mapper.distributed.start import ask_workers
     from mapper.limits.constraints import ConstraintFile
     from mapper.runtime.arguments import check_arguments
     from mapper.runtime.resources import all_cores, default_memory

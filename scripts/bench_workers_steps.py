@@ -6,9 +6,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-from mapper.fleet.shard import State
-from mapper.fleet.start import start_workers
-from mapper.fleet.workers import Asked
+from mapper.distributed.shard import State
+from mapper.distributed.start import start_workers
+from mapper.distributed.workers import Asked
 from mapper.graph.network_rows import NetworkRows
 from mapper.runtime.monitor import Monitor
 from storage.store.network import NetworkFile
@@ -25,11 +25,11 @@ def milliseconds_of_a_step(path: Path, folder: Path, calls: int) -> float:
         chunks, entries = network.block_count, network.connections
     took = []
     with start_workers(Asked(2), folder) as workers, Monitor() as monitor:
-        fleet = workers.fleet(source, chunks, entries, monitor)
-        fleet.begin(State.none())
+        executor = workers.executor(source, chunks, entries, monitor)
+        executor.begin(State.none())
         for _ in range(calls):
             start = time.perf_counter()
-            list(fleet.each(nothing, range(2)))
+            list(executor.each(nothing, range(2)))
             took.append(time.perf_counter() - start)
         workers.close()
     return 1000 * sorted(took)[calls // 2]

@@ -147,12 +147,12 @@ def works() -> Iterator[tuple[str, list[list[str]]]]:
         less = [f"--{word}" for word in LIGHT.get(preset, "").split()]
         given = ("--preset", preset, *less, "--set", "packet_cycles=1", "--set", "net_time=1000")
         for objective in ("unicast", "cut", *BY_NETS):
-            wish = (*given, "--objective", objective)
+            words = (*given, "--objective", objective)
             if objective in BY_NETS:
-                yield f"run/{preset}/{objective}/nets", _runs(*wish)
-                wish = (*wish, "--set", "net_pins=0")
-            yield f"run/{preset}/{objective}/levels", _runs(*wish)
-            yield f"run/{preset}/{objective}/streamed", _runs(*wish, "--level-budget", "0")
+                yield f"run/{preset}/{objective}/nets", _runs(*words)
+                words = (*words, "--set", "net_pins=0")
+            yield f"run/{preset}/{objective}/levels", _runs(*words)
+            yield f"run/{preset}/{objective}/streamed", _runs(*words, "--level-budget", "0")
     for preset in (*PRESETS, "classic"):
         yield (
             f"place/{preset}",

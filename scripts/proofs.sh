@@ -9,7 +9,7 @@ unset PYTHONDONTWRITEBYTECODE
 record=tests/hw/proved.txt
 amaranth=$(.venv/bin/python -c 'import amaranth; print(amaranth.__version__)')
 digest=$(
-    { echo "$amaranth"; find hw chipsim tests/hw tests/twins -name '*.py' | LC_ALL=C sort | xargs sha256sum; } |
+    { echo "$amaranth"; find hw chipsim tests/hw tests/reference -name '*.py' | LC_ALL=C sort | xargs sha256sum; } |
         sha256sum | cut -d' ' -f1
 )
 if [ "$(cat $record)" = "$digest" ]; then

@@ -16,7 +16,7 @@ from chipsim.chip.model import Chip
 from chipsim.chip.npu_shape import NPU_SHAPES
 from mapper.exports.tables_file import Tables
 from mapper.limits.constraints import TABLES
-from mapper.portfolio.book import Portfolio
+from mapper.portfolio.portfolio_file import Portfolio
 from mapper.report.compiled.report_file import CompiledReport
 from mapper.results.mapping_ranges import RangedMapping
 from mapper.results.report_file import Report

@@ -55,8 +55,8 @@ def stages() -> list[Stage]:
         found = [("by ids", by_id, hops(mapper("score", net, str(folder / "ids.csv"), *CHIP)))]
         for title, objective in (("by cut, then placed", "cut"), ("by hops", "unicast")):
             out = folder / objective
-            wish = ("--objective", objective, "--seed", "1", "-o", str(out))
-            report = mapper("run", net, *CHIP, *wish)
+            words = ("--objective", objective, "--seed", "1", "-o", str(out))
+            report = mapper("run", net, *CHIP, *words)
             with np.load(out / "mapping.npz") as file:
                 found.append((title, file["core"], hops(report)))
     return [Stage(t, core.astype(np.int32).reshape(SIDE, SIDE), h) for t, core, h in found]

@@ -13,9 +13,9 @@ ALLOWED = {
     "hw.flow.yosys": {"PATH"},
     "mapper.cli.docs": {"LESS", "NO_COLOR"},
     "mapper.cli.warm": {"NUMBA_CACHE_DIR"},
-    "mapper.fleet.engine_settings": {"CACHE"},  # NUMBA_CACHE_DIR
-    "mapper.fleet.owner": {"name"},  # of MALLOC
-    "mapper.fleet.slurm_step": {
+    "mapper.distributed.engine_settings": {"CACHE"},  # NUMBA_CACHE_DIR
+    "mapper.distributed.owner": {"name"},  # of MALLOC
+    "mapper.distributed.slurm_step": {
         "*", "SLURM_CPUS_PER_TASK", "SLURM_MEM_PER_CPU", "SLURM_TMPDIR", "TMPDIR",
         "name",  # SLURM_PROCID, SLURM_NTASKS, SLURM_JOB_ID, SLURM_STEP_ID
     },

@@ -25,7 +25,7 @@ LEVELS: dict[str, list[str]] = {
         "errors version",
         "settings",
         "runtime",
-        "fleet",
+        "distributed",
         "graph",
         "scoring",
         "limits",

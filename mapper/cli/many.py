@@ -12,9 +12,9 @@ from mapper.errors import BAD_INPUT
 
 if TYPE_CHECKING:
     from mapper.inputs.listener import Listener
-    from mapper.portfolio.book import Book
-    from mapper.portfolio.conduct import Many
     from mapper.portfolio.executor import Executor, Outcome
+    from mapper.portfolio.portfolio_file import PortfolioFile
+    from mapper.portfolio.runner import Many
 
 
 def add_folder(parser: argparse.ArgumentParser, default: str) -> None:
@@ -50,7 +50,7 @@ def add_keep(group: argparse._ActionsContainer) -> None:
 
 def share_of_memory(options: argparse.Namespace, output: Path, runs: int) -> int:
     """Bytes for each run: as asked for, as planned before, or a share of what is free."""
-    from mapper.portfolio.conduct import planned_memory
+    from mapper.portfolio.runner import planned_memory
     from mapper.runtime.resources import LEAST_MEMORY, default_memory
 
     if options.memory is not None:
@@ -75,25 +75,25 @@ def do_many(options: argparse.Namespace, output: Path, many: Many) -> int:
     """Do all runs, say what becomes of each, and print the table."""
     from msgspec import UNSET
 
-    from mapper.portfolio.conduct import Rules, conduct
+    from mapper.portfolio.runner import Rules, run_all
 
     rules = Rules(options.force, options.resume, options.keep == "best", options.keep_scratch)
 
-    def on_outcome(book: Book, outcome: Outcome) -> None:
-        run = book.run(outcome.name)
+    def on_outcome(portfolio: PortfolioFile, outcome: Outcome) -> None:
+        run = portfolio.run(outcome.name)
         if run.state == "failed":
             if options.debug and outcome.trace:
                 terminal.complain(outcome.trace)
             terminal.complain(f"{run.folder}: failed: {run.error}")
             return
-        done = sum(one.state != "waiting" for one in book)
+        done = sum(one.state != "waiting" for one in portfolio)
         best = ", the best so far" if run.best else ""
-        terminal.say(options, f"{run.folder}: done{best} ({done} of {len(book.portfolio.runs)})")
+        terminal.say(options, f"{run.folder}: done{best} ({done} of {len(portfolio.content.runs)})")
 
     with _executor(options, len(many.jobs)) as executor:
-        book = conduct(output, many, rules, executor, common.listener(options), on_outcome)
-    _print(options, book, output)
-    codes = {0 if run.exit_code is UNSET else run.exit_code for run in book}
+        portfolio = run_all(output, many, rules, executor, common.listener(options), on_outcome)
+    _print(options, portfolio, output)
+    codes = {0 if run.exit_code is UNSET else run.exit_code for run in portfolio}
     return codes.pop() if len(codes) == 1 else BAD_INPUT
 
 
@@ -123,9 +123,9 @@ def _executor(options: argparse.Namespace, runs: int) -> Executor:
     return LocalExecutor(make_monitor, listener_of)
 
 
-def _print(options: argparse.Namespace, book: Book, output: Path) -> None:
+def _print(options: argparse.Namespace, portfolio: PortfolioFile, output: Path) -> None:
     """The table on stdout."""
     from mapper.portfolio.table import table_of
 
-    result: dict[str, Any] = {**book.to_json(), "output": str(output)}
-    terminal.emit(options, result, [table_of(book, str(output))])
+    result: dict[str, Any] = {**portfolio.to_json(), "output": str(output)}
+    terminal.emit(options, result, [table_of(portfolio, str(output))])

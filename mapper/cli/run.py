@@ -57,8 +57,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from mapper.fleet.slurm_step import slurm_step
-    from mapper.fleet.start import SRUN, ending
+    from mapper.distributed.slurm_step import slurm_step
+    from mapper.distributed.start import SRUN, ending
     from mapper.results.output_folder import partial_folder
     from mapper.runtime.resume import planned_memory
 
@@ -83,7 +83,7 @@ def _run_one(options: argparse.Namespace, chip: Chip, output: Path) -> int:
     """One run, in this process or with workers."""
     from dataclasses import replace
 
-    from mapper.fleet.start import ask_workers
+    from mapper.distributed.start import ask_workers
     from mapper.portfolio.run import RunTask, run_into_folder
     from mapper.results.output import read_report
     from mapper.results.output_folder import is_complete

@@ -34,8 +34,8 @@ def run(options: argparse.Namespace) -> int:
     from mapper.compiler.manifest import as_damage, is_compiled
     from mapper.compiler.manifest import read_folder as read_compiled
     from mapper.compiler.verify import verify_compiled
+    from mapper.distributed.ranges import all_at_once
     from mapper.evaluation.verify import verify_network
-    from mapper.fleet.ranges import all_at_once
     from mapper.results.output_folder import find_folder, read_folder
     from mapper.results.tables import facts
     from storage.store.sharded import is_sharded
@@ -69,9 +69,9 @@ def _named(options: argparse.Namespace, path: Path) -> Path:
 
 def _verify_folder(options: argparse.Namespace) -> tuple[Path, dict[str, Any]]:
     """The network of a mapping, and what was recomputed of both."""
+    from mapper.distributed.ranges import all_at_once
     from mapper.evaluation.verify import verify_network
     from mapper.evaluation.verify_mapping import verify_mapping
-    from mapper.fleet.ranges import all_at_once
     from mapper.results.output import network_of, read_report
 
     report = read_report(options.path)

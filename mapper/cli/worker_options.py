@@ -13,13 +13,13 @@ from mapper.cli import terminal
 from mapper.errors import UsageError
 
 if TYPE_CHECKING:
-    from mapper.fleet.dask import DaskWorkers
-    from mapper.fleet.ranges import Ranges
+    from mapper.distributed.dask import DaskWorkers
+    from mapper.distributed.ranges import Ranges
 
 
 def workers(text: str) -> int | str:
     """Processes, an address, or a file."""
-    from mapper.fleet.start import parse_workers
+    from mapper.distributed.start import parse_workers
 
     try:
         return parse_workers(text)
@@ -43,7 +43,7 @@ def workers_of(options: argparse.Namespace, threads: int = 1) -> Iterator[DaskWo
     """
     import tempfile
 
-    from mapper.fleet.start import SRUN, ask_workers, start_workers
+    from mapper.distributed.start import SRUN, ask_workers, start_workers
 
     if options.workers == SRUN:
         raise UsageError("--workers srun is for `mapper run`; give the scheduler's file")

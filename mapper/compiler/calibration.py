@@ -54,7 +54,7 @@ def compare_settings(
     else:
         beside = calibration.to_verify()
     source = optimised(model, settings.keep, settings.off)[0]
-    return compared(source, calibration, settings.wish(), beside)
+    return compared(source, calibration, settings.quantise_request(), beside)
 
 
 def pixel_samples(model: Model, settings: CompileSettings) -> SampleArrays:
@@ -65,7 +65,7 @@ def pixel_samples(model: Model, settings: CompileSettings) -> SampleArrays:
     """
     source = optimised(model, settings.keep, settings.off)[0]
     inputs = {view.tensor for view in source.inputs.values()}
-    needed = Converter(source, settings.wish().precision).quantised_tensors()
+    needed = Converter(source, settings.quantise_request().precision).quantised_tensors()
     if not inputs >= set(needed):
         raise MapperError(
             f"{model.path}: is in floating point; give samples with --calibrate to measure the "

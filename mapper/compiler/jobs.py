@@ -73,7 +73,7 @@ def require_room(source: Graph, shape: NpuShape, settings: CompileSettings, chip
     parameters = sum(2 + 4 * blocks_of(node.output.channels, shape.rows) for node in own)
     if maps <= shape.map_vectors and parameters <= shape.parameter_words:
         return  # of a model that is small in any case
-    converter = Converter(source, settings.wish().precision)
+    converter = Converter(source, settings.quantise_request().precision)
     try:
         graph = converter.convert({one: Ends(-1, 1) for one in converter.quantised_tensors()})
         job = job_of(graph, shape, settings, chip, [])

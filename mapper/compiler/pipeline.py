@@ -206,7 +206,7 @@ def _quantised(
         return source
 
     found = verified(
-        source_of, calibration, settings.wish(shape.multiplier == "dual"),
+        source_of, calibration, settings.quantise_request(shape.multiplier == "dual"),
         settings.limits, beside,
     )  # fmt: skip
     best, losses = found.best, []

@@ -13,7 +13,7 @@ from mapper.compiler.passes.base import FewChannels
 from mapper.compiler.quantise.methods import Method
 from mapper.compiler.quantise.parameters import Precision
 from mapper.compiler.quantise.score import Limits
-from mapper.compiler.quantise.verify import MOST_WIDE, Wish
+from mapper.compiler.quantise.verify import MOST_WIDE, QuantiseRequest
 from mapper.errors import UsageError
 
 Placement = Literal["mapper", "row-major", "serpentine"]
@@ -97,7 +97,7 @@ class CompileSettings:
         """What the verification asks for."""
         return Limits(self.max_loss, self.min_signal)
 
-    def wish(self, dual: bool = False) -> Wish:
+    def quantise_request(self, dual: bool = False) -> QuantiseRequest:
         """What the verification loop begins with; dual : whether cores have 16 bits."""
         precision = Precision(
             self.bits,
@@ -108,7 +108,7 @@ class CompileSettings:
             self.zero_point,
         )
         method = None if self.method == "auto" else self.method
-        return Wish(
+        return QuantiseRequest(
             precision,
             method,
             self.bias_correction,

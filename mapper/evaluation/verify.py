@@ -20,11 +20,11 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from mapper.distributed.ranges import Ranges, all_at_once
 from mapper.errors import CheckFailedError
 from mapper.evaluation.verify_members import ZipMembers
 from mapper.evaluation.verify_numbers import decode_varints
 from mapper.evaluation.verify_weights import WeightCheck, has_weights
-from mapper.fleet.ranges import Ranges, all_at_once
 from storage.jsontext import parse_json, shown
 
 LARGEST_ID = 2**31 - 2  # docs/format.md: a network has at most 2^31 - 1 vertices
@@ -337,7 +337,7 @@ def sum_blocks(blocks: range, path: Path) -> Sums:
 def verify_network(path: Path, ranges: Ranges = all_at_once) -> dict[str, Any]:
     """Check everything that docs/format.md promises; returns counts. Raises `CheckFailedError`.
 
-    ranges : who reads the blocks, see `mapper.fleet.ranges`
+    ranges : who reads the blocks, see `mapper.distributed.ranges`
     """
     reader = SlowReader(path)
     try:

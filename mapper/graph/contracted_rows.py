@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mapper.fleet.fleet import LocalFleet
-from mapper.fleet.sections import MOST_WEIGHT, Pairs
-from mapper.fleet.shard import Shard, State
+from mapper.distributed.executor import LocalShardExecutor
+from mapper.distributed.sections import MOST_WEIGHT, Pairs
+from mapper.distributed.shard import Shard, State
 from mapper.graph.csr import Chunk
 from mapper.graph.rows import CopiedRows, Rows
 from mapper.graph.sampled_contraction import row_shift, sample_rows
@@ -78,11 +78,11 @@ def contract_to_scratch(
     sample : threshold and seed, see `mapper.graph.sampled_contraction`
     memory : bytes for the sort
     """
-    count, fleet = sizes.size, LocalFleet(rows, team)
-    fleet.begin(State(cluster))
+    count, executor = sizes.size, LocalShardExecutor(rows, team)
+    executor.begin(State(cluster))
     heaviest = [0]  # of the rows of each block
     with ConnectionSorter(count, scratch.path, memory, team.threads) as sorter:
-        for found in fleet.each(sample_pairs, range(rows.chunks), *sample, advance=advance):
+        for found in executor.each(sample_pairs, range(rows.chunks), *sample, advance=advance):
             sorter.add_edges(*found, undirected=True)
         block_size = choose_block_size(count, sorter.entries)
 

@@ -9,8 +9,8 @@ from numba import njit
 from numpy.typing import NDArray
 
 from chipsim.traffic.pairs import PairSums
-from mapper.fleet.fleet import fleet_of
-from mapper.fleet.shard import Shard, State, by_label, entries_of
+from mapper.distributed.executor import executor_of
+from mapper.distributed.shard import Shard, State, by_label, entries_of
 from mapper.graph.by_label import sums_by_label
 from mapper.graph.csr import Chunk, Subgraph
 from mapper.graph.rows import Rows
@@ -141,11 +141,11 @@ def _by_matrix(
     advance: Advance,
 ) -> Pairs:
     """Traffic by matrices, at most `most` of them, each used by one thread at a time."""
-    fleet = fleet_of(rows, team)
-    fleet.begin(State(part))
+    executor = executor_of(rows, team)
+    executor.begin(State(part))
     shape = (parts * (parts + 1) // 2,)
     every = range(rows.chunks)
-    upper = fleet.sum(add_traffic, every, shape, parts, most=most, advance=advance)
+    upper = executor.sum(add_traffic, every, shape, parts, most=most, advance=advance)
     return _mirrored(upper, parts)
 
 
@@ -180,11 +180,11 @@ def _by_pairs(
 ) -> Pairs:
     """Traffic of a sample of the connections, see `mapper.graph.sampled_contraction`."""
     pairs = PairSums(parts, scratch)
-    fleet = fleet_of(rows, team)
-    fleet.begin(State(part))
+    executor = executor_of(rows, team)
+    executor.begin(State(part))
 
     def take(found: tuple[NDArray[np.int64], NDArray[np.int64]]) -> None:
         pairs.add(*found)
 
-    fleet.store(sum_traffic, take, range(rows.chunks), parts, threshold, advance=advance)
+    executor.store(sum_traffic, take, range(rows.chunks), parts, threshold, advance=advance)
     return pairs.table().arrays()

@@ -1,8 +1,8 @@
 """Contraction on workers: the graph of clusters goes to them, not to the driver.
 
 Who has rows of a graph sends what the sample keeps of them to who is to have rows of the clusters,
-through the folder that all see (`mapper.fleet.sections`). These rows have the bytes of those that
-one process makes (`mapper.graph.contracted_rows`), and are looked at as those of the network are.
+through the shared folder (`mapper.distributed.sections`). The rows have the same bytes as those of
+a single process (`mapper.graph.contracted_rows`), and are read like rows of the network.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mapper.fleet.sections import Sections, ends_of, read_pairs
-from mapper.fleet.shard import Shard, State
-from mapper.fleet.workers import WorkerFleet
+from mapper.distributed.sections import Sections, ends_of, read_pairs
+from mapper.distributed.shard import Shard, State
+from mapper.distributed.workers import WorkerShardExecutor
 from mapper.graph.contracted_rows import heaviest_row, sample_pairs, shifted
 from mapper.graph.csr import Chunk
 from mapper.graph.rows import Rows
@@ -115,13 +115,15 @@ class MadeRows(Rows):
 class LevelRows(Rows):
     """Rows that workers have; the driver knows their lengths alone."""
 
-    def __init__(self, fleet: WorkerFleet, source: LevelSource, sizes: NDArray[np.int64]) -> None:
+    def __init__(
+        self, executor: WorkerShardExecutor, source: LevelSource, sizes: NDArray[np.int64]
+    ) -> None:
         """Let workers make the rows."""
-        self.fleet: WorkerFleet = fleet
+        self.executor: WorkerShardExecutor = executor
         self._sizes, self._block_size = sizes, source.block_size
         self._degrees = np.empty(sizes.size, np.int32)
         self._heaviest = self.heaviest_row = 0
-        for one in fleet.each(measured, range(self.chunks)):
+        for one in executor.each(measured, range(self.chunks)):
             self._degrees[one.first : one.first + one.degrees.size] = one.degrees
             self._heaviest = max(self._heaviest, one.heaviest)
             self.heaviest_row = max(self.heaviest_row, one.heaviest_row)
@@ -143,7 +145,7 @@ class LevelRows(Rows):
         return self._degrees
 
     def read(self, index: int) -> Chunk:
-        (chunk,) = self.fleet.each(whole, [index])
+        (chunk,) = self.executor.each(whole, [index])
         return chunk
 
 
@@ -171,7 +173,7 @@ def whole(_: Shard, chunk: Chunk) -> Chunk:
 @contextmanager
 def contract_on_workers(
     rows: Rows,
-    fleet: WorkerFleet,
+    executor: WorkerShardExecutor,
     cluster: NDArray[np.int32],
     sizes: NDArray[np.int64],
     sample: tuple[int, int],
@@ -185,21 +187,21 @@ def contract_on_workers(
     sample : threshold and seed, see `mapper.graph.sampled_contraction`
     expected : entries that the sample has, about
     """
-    fleet.begin(State(cluster))
-    sections = fleet.sections(sizes.size, min(expected, rows.entries))
+    executor.begin(State(cluster))
+    sections = executor.sections(sizes.size, min(expected, rows.entries))
     try:
         every = range(sections.senders)
-        entries = fleet.send(sections, every, sample_pairs, *sample, advance=advance)
+        entries = executor.send(sections, every, sample_pairs, *sample, advance=advance)
         block_size = choose_block_size(sizes.size, int(entries.sum()))
         step = max(1, -(-block_size >> sections.bits))  # sections of a unit
         units = np.add.reduceat(entries, np.arange(0, entries.size, step))
         with ExitStack() as held:
 
             def made(shift: int) -> LevelRows:
-                source = LevelSource(sections, block_size, units, shift, fleet.memory)
-                above = fleet.above(
+                source = LevelSource(sections, block_size, units, shift, executor.memory)
+                above = executor.above(
                     source, source.chunks, int(entries.sum()), source.together,
-                    lambda shards: fleet.send(sections, shards, sample_pairs, *sample),
+                    lambda shards: executor.send(sections, shards, sample_pairs, *sample),
                 )  # fmt: skip
                 return LevelRows(held.enter_context(closing(above)), source, sizes)
 

@@ -9,9 +9,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from mapper.distributed.shard import Shard
+from mapper.distributed.workers import Workers, require_seen
 from mapper.errors import UsageError
-from mapper.fleet.shard import Shard
-from mapper.fleet.workers import Workers, require_seen
 from mapper.graph.csr import Chunk
 from mapper.graph.rows import COPY, Rows, StreamedRows
 from mapper.graph.sparsification import ThinnedGraph
@@ -123,11 +123,11 @@ class WorkedRows(StreamedRows):
         assert isinstance(network, NetworkFile), "what is put together stays at the driver"
         path = network.path.absolute()
         source = NetworkRows(path, network.identity, shift, threshold, graph.connections)
-        self.fleet = workers.fleet(source, self.chunks, self.entries, monitor)
+        self.executor = workers.executor(source, self.chunks, self.entries, monitor)
         self._degrees = np.empty(self.vertices, np.int32)
         every = range(self.chunks)
         self._heaviest = 0
-        for first, degrees, most in self.fleet.each(degrees_of, every, advance=monitor.advance):
+        for first, degrees, most in self.executor.each(degrees_of, every, advance=monitor.advance):
             self._degrees[first : first + degrees.size] = degrees
             self._heaviest = max(self._heaviest, most)
         self.entries = int(self._degrees.sum(dtype=np.int64))  # pairs both ways are one entry

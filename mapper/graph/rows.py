@@ -18,7 +18,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from mapper.fleet.workers import WorkerFleet
+from mapper.distributed.workers import WorkerShardExecutor
 from mapper.graph.csr import Chunk
 from mapper.runtime.callbacks import Advance
 from mapper.runtime.threads import ThreadTeam
@@ -38,12 +38,12 @@ class Rows(ABC):
 
     entries : entries of all rows together; those of a graph seen through a sample only about
     at_hand : whether all are in memory
-    fleet : who looks at them; None for the threads that a pass is given
+    executor : who looks at them; None for the threads that a pass is given
     """
 
     entries: int
     at_hand: bool = False
-    fleet: WorkerFleet | None = None
+    executor: WorkerShardExecutor | None = None
     _sizes: NDArray[np.int64]
 
     @property

@@ -21,8 +21,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from mapper.fleet.fleet import fleet_of
-from mapper.fleet.shard import Shard, State, by_label, entries_of
+from mapper.distributed.executor import executor_of
+from mapper.distributed.shard import Shard, State, by_label, entries_of
 from mapper.graph.csr import Chunk
 from mapper.graph.rows import HeldRows, Rows
 from mapper.runtime.callbacks import Advance, ignore
@@ -159,10 +159,10 @@ def sampling_threshold(
     """
     if rows.entries <= entries:
         return 1
-    fleet = fleet_of(rows, team)
+    executor = executor_of(rows, team)
     chosen = range(0, rows.chunks, max(1, rows.chunks // LOOKED_AT))
     for some in (chosen, range(rows.chunks)):
-        counts = fleet.sum(count_weights, some, (BINS,), advance=advance)
+        counts = executor.sum(count_weights, some, (BINS,), advance=advance)
         if 2 * int(counts.sum()) * rows.chunks >= rows.entries * len(some):
             break  # else those chosen were nearly empty and tell nothing about the others
     return threshold_of(counts, max(1, entries * int(counts.sum()) // rows.entries))
@@ -233,16 +233,16 @@ def contract_sampled(
 
     cluster : ndarray[int32], shape (vertices,), 0 .. count-1
     """
-    fleet = fleet_of(rows, team)
-    fleet.begin(State(cluster))
+    executor = executor_of(rows, team)
+    executor.begin(State(cluster))
     degree = np.empty(rows.vertices, np.int64)
     every = range(rows.chunks)
     taken: list[Sampled] = []
     if rows.at_hand:
-        for first, some in fleet.each(count_sample, every, threshold, seed, advance=advance):
+        for first, some in executor.each(count_sample, every, threshold, seed, advance=advance):
             degree[first : first + some.size] = some
     else:
-        taken += fleet.each(sample_rows, every, threshold, seed, advance=advance)
+        taken += executor.each(sample_rows, every, threshold, seed, advance=advance)
         for one in taken:
             degree[one.first : one.first + one.lengths.size] = one.lengths
     order = np.argsort(cluster, kind="stable")
@@ -261,7 +261,7 @@ def contract_sampled(
         scatter_rows(found.lengths, offset[mine], found.ids, found.weights, ids, weights)
 
     if rows.at_hand:
-        fleet.store(sample_rows, take, every, threshold, seed, advance=advance)
+        executor.store(sample_rows, take, every, threshold, seed, advance=advance)
     else:
         taken.reverse()
         team.map(lambda _: take(taken.pop()), range(len(taken)))
@@ -274,12 +274,12 @@ def thin_in_place(rows: HeldRows, threshold: int, seed: int, team: ThreadTeam) -
     It takes the place of the rows, whose arrays are their own and of no use any more: chunks that
     are still to be looked at lie behind what has been written.
     """
-    fleet = fleet_of(rows, team)
-    fleet.begin(State(np.arange(rows.vertices, dtype=np.int32)))
+    executor = executor_of(rows, team)
+    executor.begin(State(np.arange(rows.vertices, dtype=np.int32)))
     ids, weights, sizes = rows.ids, rows.weights, rows.sizes
     indptr = np.zeros(rows.vertices + 1, np.int64)
     largest = at = 0
-    for found in fleet.each(sample_rows, range(rows.chunks), threshold, seed):
+    for found in executor.each(sample_rows, range(rows.chunks), threshold, seed):
         ends = np.cumsum(found.lengths, dtype=np.int64)
         sums = np.zeros(found.weights.size + 1, np.int64)
         np.cumsum(found.weights, out=sums[1:])

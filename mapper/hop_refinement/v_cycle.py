@@ -143,7 +143,7 @@ def refine_by_chains(
         with ThreadTeam(1, team.stop) as alone:
             return refine_by_v_cycle(rows, core, mesh, effort, seed + 10_000 * chain, alone, fixed)
 
-    if effort.chains > 1 and rows.fleet is None:
+    if effort.chains > 1 and rows.executor is None:
         found = team.map(run, range(effort.chains))
     elif effort.chains > 1:  # workers look at one state at a time
         found = [run(chain) for chain in range(effort.chains)]

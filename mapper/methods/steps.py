@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chipsim.chip.model import Chip
-from mapper.fleet.workers import Workers
+from mapper.distributed.workers import Workers
 from mapper.graph.csr import Subgraph
 from mapper.hop_refinement.mesh import Mesh
 from mapper.limits.axons import ATTEMPTS, Job, partition_within_limits

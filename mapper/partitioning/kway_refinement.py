@@ -22,8 +22,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from mapper.fleet.fleet import fleet_of
-from mapper.fleet.shard import Shard, State, by_label
+from mapper.distributed.executor import executor_of
+from mapper.distributed.shard import Shard, State, by_label
 from mapper.graph.affinity import sum_by_part
 from mapper.graph.by_label import sums_by_label
 from mapper.graph.csr import Chunk
@@ -33,7 +33,7 @@ from mapper.runtime.callbacks import Advance, ignore
 from mapper.runtime.threads import ThreadTeam, WorkspacePool
 
 BEHIND = 1  # steps that are looked at before the moves of one take effect, of rows not at hand
-STRAY = 4  # times as much as to its own part, a vertex is connected to another: it has lost its way
+OUTLIER = 4  # times as much as to its own part, a vertex is connected to another
 SWAPS_TRIED = 16  # waiting vertices that are looked at for a partner
 
 
@@ -41,11 +41,11 @@ SWAPS_TRIED = 16  # waiting vertices that are looked at for a partner
 def _best_moves(chunk, part, block_weights, room, affinity, connected, table):
     """Vertices of a chunk that are connected more to another part than to their own.
 
-    A stray, connected to another part `STRAY` times as much, goes to the best part that has room,
-    if that is better than its own: its best one is full for as long as all others in it are at
-    home, and to wait for it costs more than a part nearby.
+    An outlier, connected to another part `OUTLIER` times as much, goes to the best part that has
+    room, if that is better than its own: its best one is full for as long as all others in it are
+    at home, and to wait for it costs more than a part nearby.
 
-    room : weight up to which a part has room for strays, shape (parts,); -1 where none has
+    room : weight up to which a part has room for outliers, shape (parts,); -1 where none has
     affinity : scratch per part, zero on entry and exit; connected : scratch
     table : filled, see `Moves`; heaviest is the weight of the heaviest connection to the target
     Returns how many there are, the weight to other parts, and all weight.
@@ -77,7 +77,7 @@ def _best_moves(chunk, part, block_weights, room, affinity, connected, table):
         outside += elsewhere
         everything += elsewhere + here
         if most > here:
-            if most >= STRAY * here and block_weights[best] >= room[best] >= 0:
+            if most >= OUTLIER * here and block_weights[best] >= room[best] >= 0:
                 count = sum_by_part(row, row_weights, part, affinity, connected)
                 affinity[own] = 0
                 most_there = here
@@ -202,7 +202,7 @@ class SeekCut(Seeker):
     """The part that a vertex is connected to most."""
 
     def __init__(self, parts: int, room: NDArray[np.int64] | None = None) -> None:
-        """room : that parts have for strays, see `_best_moves`; None if strays wait as others do"""
+        """room : free weight per part for outliers, see `_best_moves`; None: outliers wait"""
         self._room = np.full(parts, -1) if room is None else room
         self._workspaces = WorkspacePool(partial(by_label, parts, np.int32))
 
@@ -261,20 +261,20 @@ def refine_round(
     rng = np.random.default_rng([seed, index])
     block_weights = sums_by_label(part, rows.sizes, capacities.size)
 
-    fleet = fleet_of(rows, team)
-    fleet.begin(State(part, block_weights, rows.sizes, (seeker,)))
+    executor = executor_of(rows, team)
+    executor.begin(State(part, block_weights, rows.sizes, (seeker,)))
     moved = outside = everything = 0
     stop = 0 if rows.at_hand else BEHIND
     looked: deque[list[Moves]] = deque()
     for some in [*steps_of(rows, seed, index, rng), *([[]] * stop)]:
-        looked.append(list(fleet.each(seek, some, advance=advance)))
+        looked.append(list(executor.each(seek, some, advance=advance)))
         if len(looked) <= stop:
             continue
         found = looked.popleft()
         table = np.hstack([moves.table for moves in found])
         ranked = np.argsort(-table[2], kind="stable")
         moved += move_in_order(ranked, table, rows.sizes, part, block_weights, capacities, floor)
-        fleet.settled(table[0])
+        executor.settled(table[0])
         for moves in found:
             outside += moves.outside
             everything += moves.everything

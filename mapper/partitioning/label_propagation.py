@@ -3,7 +3,7 @@
 Meyerhenke, Sanders and Schulz (SEA 2014): every vertex joins the cluster that it is connected to
 most, as long as that cluster stays below a limit. Akhremtsev, Sanders and Schulz (arXiv
 1404.4887) do it from disk with O(vertices) memory, as here. Chunks of a step are looked at by
-all threads against the same frozen clusters; what they wish for then takes effect. The result
+all threads against the same frozen clusters; what they proposal for then takes effect. The result
 depends on the steps, not on the threads.
 """
 
@@ -15,13 +15,13 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from mapper.fleet.fleet import fleet_of
-from mapper.fleet.shard import Shard, State, by_label
+from mapper.distributed.executor import executor_of
+from mapper.distributed.shard import Shard, State, by_label
 from mapper.graph.affinity import sum_by_part
 from mapper.graph.csr import Chunk
 from mapper.graph.rows import Rows
 from mapper.partitioning.pass_steps import steps_of
-from mapper.partitioning.wishes import Labels, join_in_order, join_together, label_ranges
+from mapper.partitioning.proposals import Labels, join_in_order, join_together, label_ranges
 from mapper.runtime.callbacks import Advance, ignore
 from mapper.runtime.random import mixed
 from mapper.runtime.threads import ThreadTeam
@@ -120,10 +120,10 @@ def start_clusters(rows: Rows) -> Labels:
     return Labels(np.arange(n, dtype=np.int32), rows.sizes.copy(), np.full(n, -1, np.int32))
 
 
-class Wishes(NamedTuple):
-    """What the vertices of a chunk wish for, and their favourites; see `_propose`.
+class Proposals(NamedTuple):
+    """What the vertices of a chunk proposal for, and their favourites; see `_propose`.
 
-    vertices, targets : those that wish for another cluster than their own, ascending, and which
+    vertices, targets : those that proposal for another cluster than their own, ascending, and which
     first, favourite : the first vertex, and the favourites of all
     """
 
@@ -133,16 +133,16 @@ class Wishes(NamedTuple):
     favourite: NDArray[np.int32]
 
 
-def wish(shard: Shard, chunk: Chunk, limit: int, salt: int) -> Wishes:
-    """The clusters that the vertices of a chunk wish for."""
+def proposal(shard: Shard, chunk: Chunk, limit: int, salt: int) -> Proposals:
+    """The clusters that the vertices of a chunk proposal for."""
     cluster, held, sizes, _ = shard.state
     target, favourite = np.empty((2, chunk.vertices), np.int32)
     labels = Labels(cluster, held, favourite)
     with shard.borrow(by_label, held.size, np.int32) as (affinity, connected):
         _propose(chunk, sizes, labels, limit, salt, affinity, connected, target)
-    wishing = np.flatnonzero(target != cluster[chunk.first : chunk.first + chunk.vertices])
-    vertices = (wishing + chunk.first).astype(np.int32)
-    return Wishes(vertices, target[wishing], chunk.first, favourite)
+    proposing = np.flatnonzero(target != cluster[chunk.first : chunk.first + chunk.vertices])
+    vertices = (proposing + chunk.first).astype(np.int32)
+    return Proposals(vertices, target[proposing], chunk.first, favourite)
 
 
 def propagate(
@@ -156,19 +156,19 @@ def propagate(
 ) -> int:
     """One round of label propagation over all vertices; returns moves.
 
-    The wishes of a step are settled in order where the rows are at hand, else together
-    (`mapper.partitioning.wishes`).
+    The proposals of a step are settled in order where the rows are at hand, else together
+    (`mapper.partitioning.proposals`).
     """
     n = rows.vertices
     rng = np.random.default_rng([seed, index])
     salt = int(rng.integers(2**62))
     stamps = np.full(n if rows.at_hand else 0, -1, np.int32)
     joined = np.zeros(0 if rows.at_hand else n, np.bool_)
-    fleet = fleet_of(rows, team)
-    fleet.begin(State(labels.cluster, labels.size, rows.sizes))
+    executor = executor_of(rows, team)
+    executor.begin(State(labels.cluster, labels.size, rows.sizes))
     moves = 0
     for stamp, some in enumerate(steps_of(rows, seed, index, rng, ROUND_CHUNKS)):
-        found = list(fleet.each(wish, some, limit, salt, advance=advance))
+        found = list(executor.each(proposal, some, limit, salt, advance=advance))
         for one in found:
             labels.favourite[one.first : one.first + one.favourite.size] = one.favourite
         vertices = np.concatenate([one.vertices for one in found])
@@ -177,7 +177,7 @@ def propagate(
             moves += join_in_order(vertices, targets, rows.sizes, labels, limit, stamps, stamp)
         else:
             moves += join_together(vertices, targets, rows.sizes, labels, limit, salt, joined, team)
-        fleet.settled(vertices)
+        executor.settled(vertices)
     return moves
 
 

@@ -105,7 +105,7 @@ def clustered_enough(level: Level, growth: int, blocks: int, context: Context) -
                 rows = fresh.enter_context(_contracted(level, sample, context))
                 held.close()  # the level before
                 held.push(fresh.pop_all())
-            where = "in scratch" if rows.fleet is None else "on workers"
+            where = "in scratch" if rows.executor is None else "on workers"
             monitor.note(
                 f"level {depth} {where}: {rows.vertices:,} clusters, {rows.entries // 2:,} "
                 "connections between them"
@@ -129,10 +129,10 @@ def _contracted(level: Level, sample: tuple[int, int], context: Context) -> Iter
     _, plan, steps, monitor, team = context
     rows, cluster = level.rows, level.cluster
     sizes = sums_by_label(cluster, rows.sizes, level.clusters)
-    if rows.fleet is not None:
+    if rows.executor is not None:
         expected = KEPT * level.clusters
         with contract_on_workers(
-            rows, rows.fleet, cluster, sizes, sample, expected, monitor.advance
+            rows, rows.executor, cluster, sizes, sample, expected, monitor.advance
         ) as found:
             yield found
         return

@@ -15,9 +15,9 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from mapper.fleet.exchange import Exchange, Lists, Sorted
-from mapper.fleet.fleet import fleet_of
-from mapper.fleet.shard import Shard, State, entries_of
+from mapper.distributed.exchange import Exchange, Lists, Sorted
+from mapper.distributed.executor import executor_of
+from mapper.distributed.shard import Shard, State, entries_of
 from mapper.graph.by_label import by_label, sums_by_label
 from mapper.graph.csr import Chunk, Csr
 from mapper.graph.rows import Rows
@@ -233,8 +233,8 @@ def split_parts(
     def given(one: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         return rows.sizes[members[start[one] : start[one + 1]]], cores[one : one + 1]
 
-    fleet = fleet_of(rows, team)
-    fleet.begin(State(part, constants=(rank,)))
+    executor = executor_of(rows, team)
+    executor.begin(State(part, constants=(rank,)))
     exchange = Exchange(
         sort=gather,
         arguments=(near, light),
@@ -250,7 +250,7 @@ def split_parts(
     new = np.empty(rows.vertices, np.int32)
     new_cores: list[NDArray[np.int64]] = []
     count = 0
-    for one, (piece, piece_cores) in enumerate(fleet.exchange(exchange, advance)):
+    for one, (piece, piece_cores) in enumerate(executor.exchange(exchange, advance)):
         new[members[start[one] : start[one + 1]]] = piece.astype(np.int32) + np.int32(count)
         new_cores.append(piece_cores)
         count += piece_cores.size

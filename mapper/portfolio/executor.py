@@ -1,7 +1,7 @@
 """Where runs are done: what an executor takes and gives, and the one that works in this process.
 
 An executor gets all runs and gives their outcomes as they come. It knows nothing of folders,
-tables and what is best: that is for `mapper.portfolio.conduct`.
+tables and what is best: that is for `mapper.portfolio.runner`.
 """
 
 from __future__ import annotations

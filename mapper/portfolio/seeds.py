@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from mapper.errors import MapperError, UsageError, shown
-from mapper.portfolio.conduct import Job, Many
 from mapper.portfolio.run import describe_request
+from mapper.portfolio.runner import Job, Many
 from mapper.session import MapRequest
 from mapper.settings import SETTINGS
 

@@ -16,9 +16,9 @@ from chipsim.chip.presets import parse_chip
 from mapper.errors import MapperError, as_mapper_errors
 from mapper.inputs.source import RATES_WORDS, Source
 from mapper.limits.constraints import ConstraintFile
-from mapper.portfolio.book import Book
-from mapper.portfolio.conduct import Job, Many
 from mapper.portfolio.figures import Figures
+from mapper.portfolio.portfolio_file import PortfolioFile
+from mapper.portfolio.runner import Job, Many
 from mapper.portfolio.sweep_file import LIMITS, Sweep
 from mapper.session import MapRequest
 from mapper.settings import SETTINGS, preset
@@ -92,16 +92,16 @@ def _settings(sweep: Sweep, given: dict[str, Any], share: Share) -> Any:
         raise MapperError(f"{sweep.path}: {values}: {error}") from error
 
 
-def _table_of(jobs: list[Job]) -> Callable[[Book], None]:
+def _table_of(jobs: list[Job]) -> Callable[[PortfolioFile], None]:
     """What writes sweep.csv beside the table of runs."""
 
-    def write(book: Book) -> None:
-        write_file(book.folder / TABLE, csv_text(jobs, book).encode())
+    def write(portfolio: PortfolioFile) -> None:
+        write_file(portfolio.folder / TABLE, csv_text(jobs, portfolio).encode())
 
     return write
 
 
-def csv_text(jobs: list[Job], book: Book) -> str:
+def csv_text(jobs: list[Job], portfolio: PortfolioFile) -> str:
     """A row for each run: what it was given, all settings, its figures, and how it ended."""
     beside = dict.fromkeys(key for job in jobs for key in job.given if key not in SETTINGS)
     figures = [each.name for each in msgspec.structs.fields(Figures)]
@@ -110,7 +110,7 @@ def csv_text(jobs: list[Job], book: Book) -> str:
     rows = csv.writer(text, lineterminator="\n")
     rows.writerow(["folder", *beside, *SETTINGS, *figures, *ends])
     for job in jobs:
-        run = book.run(job.name)
+        run = portfolio.run(job.name)
         settings = job.request.settings.to_json()
         found = {} if run.figures is UNSET else msgspec.to_builtins(run.figures)
         end = {name: getattr(run, name) for name in ends}

@@ -7,7 +7,7 @@ from typing import Any
 from msgspec import UNSET
 from rich.table import Table
 
-from mapper.portfolio.book import Book, Run
+from mapper.portfolio.portfolio_file import PortfolioFile, Run
 from mapper.results.tables import columns
 
 COSTS = {  # what runs minimise, by objective
@@ -19,10 +19,12 @@ COSTS = {  # what runs minimise, by objective
 }
 
 
-def table_of(book: Book, title: str) -> Table:
+def table_of(portfolio: PortfolioFile, title: str) -> Table:
     """What differs between the runs, what each gave, and which is the best."""
-    varied = _varied(list(book))
-    timed = any(run.figures is not UNSET and run.figures.tick_cycles is not UNSET for run in book)
+    varied = _varied(list(portfolio))
+    timed = any(
+        run.figures is not UNSET and run.figures.tick_cycles is not UNSET for run in portfolio
+    )
     heads = [*(varied or ["run"]), "hops", "cut weight"]
     heads += [*(["cycles per tick"] if timed else []), "seconds", ""]
     rows = [
@@ -32,9 +34,9 @@ def table_of(book: Book, title: str) -> Table:
             *_figures(run, timed),
             _state(run),
         ]
-        for run in book
+        for run in portfolio
     ]
-    objectives = {run.objective for run in book}
+    objectives = {run.objective for run in portfolio}
     judged = COSTS[objectives.pop()] if len(objectives) == 1 else "hops"
     return columns(f"{title}: best by {judged}", heads, rows)
 

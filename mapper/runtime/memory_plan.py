@@ -134,9 +134,9 @@ def plan_by_connections(network: NetworkFile, chip: Chip, settings: Settings) ->
         sums = min(summed, GROUP_BYTES * m)
     pairs = min(pairs, summed // PLACER_BYTES)
     stages = {name: base + rows + size for name, size in neurons.items()}
-    # where there are wishes nothing is numbered yet, see `number_clusters`
-    wishing = WISHING_BYTES + threads * NEURON_BYTES_PER_THREAD
-    stages["coarsen"] = max(stages["coarsen"], base + rows + wishing * n)
+    # where there are proposals nothing is numbered yet, see `number_clusters`
+    proposing = WISHING_BYTES + threads * NEURON_BYTES_PER_THREAD
+    stages["coarsen"] = max(stages["coarsen"], base + rows + proposing * n)
     stages["split blocks"] += min(gathered, gathered_bytes(network, settings) * m)
     # A level of a V-cycle, and what is added up to make the next; one chain has room for a sample.
     level = LEVEL_BYTES * m

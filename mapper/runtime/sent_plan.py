@@ -1,9 +1,9 @@
 """What goes through the network and the shared folder in each stage, before a run starts.
 
 The formulas follow what is sent: to each worker the state as a whole where a pass begins, then what
-changes (`mapper.fleet.ledger`); from them what they find (`mapper.fleet.sent`). Numbers take as
-many bytes as packing finds for them. How many neurons want to move, and which synapses stay near,
-only the run can tell: shares are those of sheets of cortex.
+changes (`mapper.distributed.state_log`); from them their results (`mapper.distributed.sent`).
+Numbers take as many bytes as packing finds for them. How many neurons want to move, and which
+synapses stay near, only the run can tell: shares are those of sheets of cortex.
 """
 
 from __future__ import annotations
@@ -26,7 +26,10 @@ ENTRIES = 0.95  # of the connections, in rows: two between the same neurons are 
 PASSES = 2  # of refinement, after which little moves, if there may be more
 SIZE = 1  # bytes of the size of a neuron
 GAP = 1  # of the place of one behind the one before that moves, too
-JOINS, WISHES = 0.84, 0.89  # neurons that join another cluster in all rounds, and that wish to
+JOINS, PROPOSALS = (
+    0.84,
+    0.89,
+)  # neurons that join another cluster in all rounds, and that propose to
 MOVED = {"refine blocks": 0.05, "uncoarsen and refine": 0.03, "refine by hops": 0.13}  # in a pass
 WANTED = {"refine blocks": 0.115, "uncoarsen and refine": 0.1, "refine by hops": 0.25}
 WANT = 4.5  # bytes of one that wants to: place, target, gain, heaviest connection
@@ -90,7 +93,7 @@ def plan_sent(
         kept = plan.sample.kept
     back = {
         "read": n,
-        "coarsen": (rounds * 4 + WISHES * (GAP + label)) * n,
+        "coarsen": (rounds * 4 + PROPOSALS * (GAP + label)) * n,
         "initial partition": n + (last + 1) * TAKEN * kept + levels.back,
         "split blocks": n,
         "groups": count * _matrix_bytes(network, parts) if summed else PAIR * min(parts**2, m),
@@ -124,7 +127,7 @@ def _levels_sent(n: int, plan: Plan, rounds: int) -> tuple[Sent, float]:
     for _ in plan.contractions:
         label, above = packed_bytes(vertices), packed_bytes(vertices / CLUSTERED_AGAIN)
         to += (rounds * (label + SIZE) + JOINS * (GAP + label) + above) * vertices
-        back += (1 + rounds * label + WISHES * (GAP + label)) * vertices
+        back += (1 + rounds * label + PROPOSALS * (GAP + label)) * vertices
         vertices /= CLUSTERED_AGAIN
     shared = LEVEL_ENTRY * sum(plan.contractions)
     return Sent(int(to), int(back), int(shared)), packed_bytes(vertices)

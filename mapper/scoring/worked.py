@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from chipsim.chip.model import Chip
 from chipsim.traffic.sweep import Sweep, Swept
-from mapper.fleet.shard import Shard, State
-from mapper.fleet.workers import Workers
+from mapper.distributed.shard import Shard, State
+from mapper.distributed.workers import Workers
 from mapper.graph.csr import Chunk
 from mapper.graph.network_rows import open_same
 from mapper.graph.rows import StreamedRows
@@ -93,10 +93,10 @@ def sweep_on(
     """
     both = 1 if network.undirected else 2  # a synapse is a connection of its source and its target
     source = SynapseSource(network.path.absolute(), network.identity)
-    fleet = workers.fleet(source, network.block_count, network.connections, monitor)
-    fleet.begin(State(core))
+    executor = workers.executor(source, network.block_count, network.connections, monitor)
+    executor.begin(State(core))
 
     def advance(synapses: int) -> None:
         monitor.advance(both * synapses)
 
-    yield from fleet.gather(SweepHere, chip, advance=advance)
+    yield from executor.gather(SweepHere, chip, advance=advance)

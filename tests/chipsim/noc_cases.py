@@ -7,7 +7,7 @@ import numpy as np
 from chipsim.chip.machine import Block, Machine, Torus
 from chipsim.chip.model import Chip
 from chipsim.noc.mesh import Links, Mesh
-from tests.twins.noc import EAST, NORTH, SOUTH, WEST, Link, Packet
+from tests.reference.noc import EAST, NORTH, SOUTH, WEST, Link, Packet
 
 SHAPES = ("uniform", "hotspot", "transpose", "complement", "neighbour", "self", "burst")
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tests.twins.noc import Packet
+from tests.reference.noc import Packet
 
 
 @dataclass(frozen=True)

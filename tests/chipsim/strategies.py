@@ -13,7 +13,7 @@ from chipsim.chip.machine import Block as Part
 from chipsim.chip.machine import Machine, Torus
 from chipsim.chip.model import Chip
 from chipsim.chip.time import ChipTime
-from tests.twins.link_traffic import Block, Edge, blocks_of
+from tests.reference.link_traffic import Block, Edge, blocks_of
 
 
 @dataclass

@@ -19,7 +19,7 @@ from chipsim.errors import ChipError
 from chipsim.traffic import pairs
 from chipsim.traffic.arrays import measure
 from chipsim.traffic.pairs import PairSums
-from tests.twins import link_traffic
+from tests.reference import link_traffic
 
 
 def small_usage(chip: Chip) -> Usage:

@@ -21,8 +21,8 @@ from chipsim.traffic.congestion import Walks
 from chipsim.traffic.links import existing
 from tests.chipsim.measured import score
 from tests.chipsim.strategies import Case, cases
-from tests.twins import chipsim as naive
-from tests.twins import link_traffic, mesh_routes
+from tests.reference import chipsim as naive
+from tests.reference import link_traffic, mesh_routes
 
 # The first example waits for the compiler or its cache.
 several = settings(max_examples=150, deadline=None)

@@ -14,7 +14,7 @@ from chipsim.traffic.arrays import measure
 from chipsim.traffic.profile import DESTINATIONS, destinations_kept
 from chipsim.traffic.sweep_kernel import _sort
 from tests.chipsim.strategies import Case, cases
-from tests.twins import link_traffic, mesh_routes
+from tests.reference import link_traffic, mesh_routes
 
 several = settings(max_examples=150, deadline=None)
 

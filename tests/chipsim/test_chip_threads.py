@@ -21,7 +21,7 @@ from chipsim.traffic.arrays import Traffic, measure
 from chipsim.workers import AHEAD, map_ordered
 from tests.chipsim.measured import score
 from tests.chipsim.strategies import Case, cases
-from tests.twins import link_traffic
+from tests.reference import link_traffic
 
 several = settings(max_examples=150, deadline=None)
 

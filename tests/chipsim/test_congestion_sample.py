@@ -16,7 +16,7 @@ from chipsim.traffic.arrays import Traffic, measure
 from chipsim.traffic.congestion_sample import Places, one_of_each_square
 from chipsim.traffic.metrics import summarise
 from tests.chipsim.strategies import Case, cases
-from tests.twins import mesh_routes
+from tests.reference import mesh_routes
 
 SIDE = 64
 CHIP = Chip("wide", SIDE, SIDE)

@@ -20,8 +20,8 @@ from chipsim.traffic.latency import Latency, Sent, latency
 from chipsim.traffic.links import loads_of, route_flows, turns_of
 from tests.chipsim.measured import score
 from tests.chipsim.strategies import Case, cases
-from tests.twins import chipsim as naive
-from tests.twins import link_traffic
+from tests.reference import chipsim as naive
+from tests.reference import link_traffic
 
 ROUND_THE_END = Case(  # three free steps round the end, where one between costs a half
     Chip(

@@ -20,7 +20,7 @@ from chipsim.noc.kernel import NEVER, _next, _uniform
 from chipsim.noc.mesh import MAX_SLOTS, Links, Mesh, Run, new_tally
 from chipsim.traffic.links import loads_of, route_flows
 from tests.chipsim.noc_cases import SHAPES, random_links, random_packets, slow_links, torus_of
-from tests.twins.noc import EAST, LOCAL, NORTH, SOUTH, WEST, Packet, Twin, simulate
+from tests.reference.noc import EAST, LOCAL, NORTH, SOUTH, WEST, Packet, Twin, simulate
 
 # Random numbers are modulo 2^64; with the JIT off numpy warns of that.
 pytestmark = pytest.mark.filterwarnings("ignore:overflow encountered:RuntimeWarning")

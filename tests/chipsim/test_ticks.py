@@ -15,7 +15,7 @@ from chipsim.noc.mesh import Mesh
 from chipsim.ticks.routes import core_routes, tree_routes
 from chipsim.ticks.run import TickSimulator
 from tests.chipsim.noc_cases import random_links, slow_links, torus_of
-from tests.twins.ticks import TwinChip
+from tests.reference.ticks import TwinChip
 
 TICKS = 6
 

@@ -14,8 +14,8 @@ from mapper.compiler.graph.node import Host
 from mapper.compiler.integer.formulas import dequantise, quantise
 from mapper.compiler.integer.reference import INTEGER
 from tests.compiler.onnx_sessions import session_of
+from tests.reference.quantised import Array, How
 from tests.storage.formats.onnx_models import helper, numpy_helper, onnx
-from tests.twins.quantised import Array, How
 
 MICROSOFT = "com.microsoft"
 OF_ONNX = {"QuantizeLinear", "DequantizeLinear", "QLinearConv", "QLinearMatMul", "ConvInteger",

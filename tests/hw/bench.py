@@ -11,7 +11,7 @@ from amaranth.hdl import Cat, Value
 from amaranth.sim import Simulator
 
 from hw.noc.mesh import Mesh
-from tests.twins.noc import Packet
+from tests.reference.noc import Packet
 
 Bench = Callable[[Any], Any]
 

@@ -15,7 +15,7 @@ from hw.noc.router import Router
 from tests.chipsim.noc_scenarios import SCENARIOS, random_traffic
 from tests.hw.bench import deliveries
 from tests.hw.mutants import GreedyArbiter
-from tests.twins.noc import simulate
+from tests.reference.noc import simulate
 
 
 @pytest.mark.heavy

@@ -15,7 +15,7 @@ from hw.errors import HwError
 from hw.noc.packet import coordinate_bits, packet_layout
 from hw.noc.router import LEGS, LOCAL, PORTS, Router
 from tests.hw.bench import joined, simulate
-from tests.twins.noc import route
+from tests.reference.noc import route
 
 SIDE = 4
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from storage.store.meta import NetworkMeta
 from storage.store.writer import NetworkWriter
-from tests.twins.storage import Connection, Edge, Records, columns
+from tests.reference.storage import Connection, Edge, Records, columns
 
 LARGEST = 2**63 - 1
 

@@ -18,8 +18,8 @@ from storage.store.codec import (
     encode_block,
     encode_numbers,
 )
+from tests.reference import storage as naive
 from tests.storage.strategies import LARGEST, BlockCase, blocks, numbers
-from tests.twins import storage as naive
 
 several = settings(max_examples=80, deadline=None)
 

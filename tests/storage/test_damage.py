@@ -12,7 +12,7 @@ from storage.errors import CorruptError, StorageError
 from storage.scratch.scratch import Scratch
 from storage.store.network import NetworkFile
 from storage.store.writer import NetworkWriter
-from tests.twins import storage as naive
+from tests.reference import storage as naive
 
 
 @pytest.fixture(params=[0xFFFFFFFF, 0], ids=["zip", "zip64"])

@@ -14,9 +14,9 @@ from storage.scratch.scratch import Scratch, ScratchGraph
 from storage.store.memory import MemoryGraph, load
 from storage.store.network import NetworkFile
 from storage.store.writer import NetworkWriter
+from tests.reference import storage as naive
+from tests.reference.storage import Edge
 from tests.storage.strategies import random_edges
-from tests.twins import storage as naive
-from tests.twins.storage import Edge
 
 Maker = Callable[[Path, int, list[Edge], int, bool], AbstractContextManager[Graph]]
 SHAPES = [(1, 0, 1), (1, 0, 4), (7, 3, 7), (60, 500, 7), (61, 500, 1), (64, 200, 16), (9, 400, 50)]

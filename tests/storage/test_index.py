@@ -15,7 +15,7 @@ from storage.blobs.blob import FileBlob
 from storage.errors import CorruptError
 from storage.store.archive import ArchiveWriter, Packed
 from storage.store.index import ArchiveIndex, Member
-from tests.twins.archive import members
+from tests.reference.archive import members
 
 PREFIXES = ("blocks/", "weights/")
 

@@ -25,8 +25,8 @@ from storage.store.codec import (
     _put_short,
     _varint_length,
 )
+from tests.reference import storage as naive
 from tests.storage.strategies import LARGEST, BlockCase, blocks, numbers
-from tests.twins import storage as naive
 
 # The first example waits for the compiler or its cache.
 several = settings(max_examples=60, deadline=None)

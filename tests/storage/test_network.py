@@ -18,8 +18,8 @@ from storage.store.archive import ArchiveReader, ArchiveWriter, pack
 from storage.store.memory import MemoryGraph, load
 from storage.store.network import NetworkFile
 from storage.store.writer import NetworkWriter
+from tests.reference import storage as naive
 from tests.storage.strategies import NetCase, networks, random_edges
-from tests.twins import storage as naive
 
 several = settings(max_examples=60, deadline=None)
 

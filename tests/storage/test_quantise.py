@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from storage.errors import BadInputError
 from storage.quantise import MAX_STORED, Rounding, UnitFinder, to_units
-from tests.twins import storage as naive
+from tests.reference import storage as naive
 
 several = settings(max_examples=150, deadline=None)
 

@@ -23,8 +23,8 @@ from storage.errors import BadInputError, CorruptError, MissingExtraError
 from storage.store.network import NetworkFile
 from storage.store.writer import NetworkWriter
 from tests.objects import WebServer, put, s3_server, web_server
+from tests.reference import storage as naive
 from tests.storage.strategies import random_edges
-from tests.twins import storage as naive
 
 
 @pytest.fixture

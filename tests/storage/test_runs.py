@@ -30,9 +30,9 @@ from storage.sorting.runs import (
 )
 from storage.sorting.shared import equal_loads
 from storage.sorting.sorter import ConnectionSorter, _Allowance
+from tests.reference import storage as naive
+from tests.reference.storage import Entry
 from tests.storage.strategies import random_edges
-from tests.twins import storage as naive
-from tests.twins.storage import Entry
 
 several = settings(max_examples=60, deadline=None)
 

@@ -18,10 +18,10 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from storage.errors import CorruptError, WriteError
 from storage.scratch.scratch import Scratch, ScratchGraph
 from storage.store.memory import load
+from tests.reference import storage as naive
+from tests.reference.storage import Edge
 from tests.storage.strategies import NetCase, networks
 from tests.storage.test_graphs import memory
-from tests.twins import storage as naive
-from tests.twins.storage import Edge
 
 names = st.sampled_from(["a", "b", "a/b", "größe", "level/000", "n" * 400])
 values = st.recursive(

@@ -23,8 +23,8 @@ from storage.store.network import NetworkFile
 from storage.store.sharded import is_sharded, write_joined, write_sharded
 from storage.store.writer import NetworkWriter
 from tests.objects import put, s3_server
+from tests.reference import storage as naive
 from tests.storage.strategies import NetCase, networks, random_edges
-from tests.twins import storage as naive
 
 
 def write(path: Path) -> None:

@@ -15,10 +15,10 @@ from storage.store.network import NetworkFile
 from storage.store.sharded import write_sharded
 from storage.store.sharded_writer import PARTIAL, ShardedWriter
 from storage.store.writer import NetworkWriter
+from tests.reference import storage as naive
 from tests.storage.generate.test_generate import SMALL, small
 from tests.storage.generate.test_spread import in_ranges
 from tests.storage.strategies import random_edges
-from tests.twins import storage as naive
 
 
 def contents(folder: Path) -> dict[str, bytes]:

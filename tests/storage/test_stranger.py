@@ -13,9 +13,9 @@ from hypothesis import given, settings
 
 from storage.store.network import NetworkFile
 from storage.store.writer import NetworkWriter
+from tests.reference import storage as naive
 from tests.storage import stranger
 from tests.storage.strategies import NetCase, networks, random_edges
-from tests.twins import storage as naive
 
 
 def compare(path: Path) -> None:

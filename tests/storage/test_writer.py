@@ -18,8 +18,8 @@ from storage.sorting.sorter import ConnectionSorter
 from storage.store.memory import MemoryGraph
 from storage.store.network import NetworkFile
 from storage.store.writer import NetworkWriter
+from tests.reference import storage as naive
 from tests.storage.strategies import random_edges
-from tests.twins import storage as naive
 
 OLD = b"the old file"
 

@@ -145,11 +145,11 @@ def _choice(graph: Graph, node: Node, context: Context) -> Choice:
     """Who is to make the windows of a layer."""
     key = NAME, node
     if key not in context.known:
-        ways, wish = ways_of(node, context.shape), context.few_channels
-        if wish == "auto":
+        ways, choice = ways_of(node, context.shape), context.few_channels
+        if choice == "auto":
             way, why = _fewest(graph, node, ways, context)
         else:
-            way, why = wish, ""
+            way, why = choice, ""
         context.known[key] = Choice(way, why, ways)
         if way == "off":
             context.told.append(f"{node.label}: {ways.said(way)}{why}")
@@ -254,8 +254,8 @@ def apply(graph: Graph, site: Site, context: Context) -> str:
 
 def make_windows(graph: Graph, node: Node, context: Context) -> None:
     """Windows by whom they are asked of, by the host if that is open, where they save calls."""
-    ways, wish = ways_of(node, context.shape).calls, context.few_channels
-    way: Way = "host" if wish == "auto" else wish
+    ways, choice = ways_of(node, context.shape).calls, context.few_channels
+    way: Way = "host" if choice == "auto" else choice
     if ways["host"] < ways["off"] and _window(node).size != (1, 1) and way in ways:
         _make(graph, node, way)
 

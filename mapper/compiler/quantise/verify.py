@@ -73,7 +73,7 @@ class Verified(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class QuantiseRequest:
     """What the loop begins with.
 
     method : None tries all of them; kept : ONNX nodes on the host
@@ -92,7 +92,7 @@ class Wish:
 def verified(
     build: Build,
     calibration: Dataset | RangesFile,
-    wish: Wish,
+    request: QuantiseRequest,
     limits: Limits,
     test: Dataset | None = None,
     on_attempt: Callable[[Attempt], None] = lambda _: None,
@@ -104,18 +104,20 @@ def verified(
     Raises `MapperError` of ranges and layers; that no attempt reaches the limits is no error here.
     """
     samples = calibration if isinstance(calibration, Dataset) else None
-    correcting = samples if wish.correct else None
+    correcting = samples if request.correct else None
     test = test or (None if samples is None else samples.to_verify())
     if test is None:
-        source, ranges = _measured(build, calibration, wish.precision, wish.kept)
+        source, ranges = _measured(build, calibration, request.precision, request.kept)
         with stage("quantise"):
-            made = quantise_graph(source, ranges, None, wish.precision, wish.method or METHODS[0])
+            made = quantise_graph(
+                source, ranges, None, request.precision, request.method or METHODS[0]
+            )
         return Verified(made, [], 0, reached=True)
     sources: dict[tuple[str, ...], tuple[Graph, dict[Tensor, Range]]] = {}
     attempts: list[Attempt] = []
     best: Quantised | None = None
     number = 0
-    tries = _tries(wish, lambda: _worst(best, test), lambda: attempts[number])
+    tries = _tries(request, lambda: _worst(best, test), lambda: attempts[number])
     for method, precision, kept in tries:
         if kept not in sources:
             sources[kept] = _measured(build, calibration, precision, kept)
@@ -148,27 +150,29 @@ def _measured(
 
 
 def _tries(
-    wish: Wish, worst: Callable[[], list[tuple[str, ...]]], best: Callable[[], Attempt]
+    request: QuantiseRequest,
+    worst: Callable[[], list[tuple[str, ...]]],
+    best: Callable[[], Attempt],
 ) -> Iterator[tuple[Method, Precision, tuple[str, ...]]]:
     """What is tried, a finite list, whose later entries follow the best of the earlier ones."""
-    precision = wish.precision
-    methods = METHODS if wish.method is None else (wish.method,)
+    precision = request.precision
+    methods = METHODS if request.method is None else (request.method,)
     for method in methods:
-        if method == "entropy" and precision.bits > 8 and wish.method is None:
+        if method == "entropy" and precision.bits > 8 and request.method is None:
             continue
-        yield method, precision, wish.kept
+        yield method, precision, request.kept
     if not precision.per_channel:
         precision = replace(precision, per_channel=True)
-        yield best().method, precision, wish.kept
+        yield best().method, precision, request.kept
     precision = replace(precision, per_channel=best().per == "channel")
-    method, kept = best().method, wish.kept
+    method, kept = best().method, request.kept
     if precision.bits == 8:
-        for names in worst()[: wish.most_wide]:
+        for names in worst()[: request.most_wide]:
             more = (name for name in names if name not in precision.wide)
             precision = replace(precision, wide=(*precision.wide, *more))
             yield method, precision, kept
     precision = replace(precision, wide=best().wide)
-    for names in worst()[: wish.most_kept]:
+    for names in worst()[: request.most_kept]:
         kept = (*kept, *(name for name in names if name not in kept))
         yield method, precision, kept
 
@@ -199,22 +203,22 @@ class Compared(NamedTuple):
 
 
 def compared(
-    source: Graph, calibration: Dataset | RangesFile, wish: Wish, test: Dataset
+    source: Graph, calibration: Dataset | RangesFile, request: QuantiseRequest, test: Dataset
 ) -> list[Compared]:
     """8 and 16 bits, with zero points and without, by all methods.
 
     calibration : samples, or ranges of some; biases are corrected with samples alone
-    wish : of its precision the rest is kept; its method and `kept` are not used
+    request : of its precision the rest is kept; its method and `kept` are not used
     test : samples to compare with
     """
-    ranges = calibration.ranges(source, tensors_to_measure(source, wish.precision))
+    ranges = calibration.ranges(source, tensors_to_measure(source, request.precision))
     samples = calibration if isinstance(calibration, Dataset) else None
     rows = []
     for bits, scheme, method in product((8, 16), SCHEMES, METHODS):
         if method == "entropy" and bits > 8:
             continue
-        precision = replace(wish.precision, bits=bits, scheme=scheme)
-        correcting = samples if wish.correct else None
+        precision = replace(request.precision, bits=bits, scheme=scheme)
+        correcting = samples if request.correct else None
         made = quantise_graph(source, ranges, correcting, precision, method)
         rows.append(Compared(bits, scheme, method, scored(made, test)))
     return rows

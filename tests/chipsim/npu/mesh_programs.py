@@ -16,8 +16,8 @@ from chipsim.npu.followed import fields_by_name
 from chipsim.npu.mesh_chip import HostInputs, HostPort, MeshChip
 from chipsim.npu.records import Program
 from tests.chipsim.npu.programs import program_of
-from tests.twins.npu_jobs import Step
-from tests.twins.npu_mesh import Core, Host, Input, Twin
+from tests.reference.npu_jobs import Step
+from tests.reference.npu_mesh import Core, Host, Input, Twin
 
 Place = tuple[int, int]
 LOAD, GEMM, ALU, STORE = range(4)

@@ -10,7 +10,7 @@ import numpy as np
 
 from chipsim.chip.npu_shape import NPU_SHAPES, NpuShape
 from chipsim.npu.records import FIELDS, KINDS, MOST_FIELDS, Op, Program
-from tests.twins.npu import Step, Twin
+from tests.reference.npu import Step, Twin
 
 CODES = {
     (op.name, kind): (int(op), code)

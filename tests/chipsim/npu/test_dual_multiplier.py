@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.twins.npu import parted, two_products
+from tests.reference.npu import parted, two_products
 
 BYTES = np.arange(-128, 128, dtype=np.int64)
 

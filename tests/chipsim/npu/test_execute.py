@@ -14,7 +14,7 @@ from chipsim.errors import ChipError
 from chipsim.npu.arithmetic import _round
 from chipsim.npu.execute import Frame, NpuChip, run_frames
 from tests.chipsim.npu.programs import SHAPES, Case, host_words, program_of, random_case
-from tests.twins.npu import FaultError, rounded
+from tests.reference.npu import FaultError, rounded
 
 TINY = NPU_SHAPES["tiny"]
 PROGRAMS = 6 if numba.config.DISABLE_JIT else 150

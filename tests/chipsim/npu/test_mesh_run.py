@@ -30,8 +30,8 @@ from tests.chipsim.npu.mesh_programs import (
     twin_of,
 )
 from tests.chipsim.npu.programs import program_of
-from tests.twins.noc import EAST, NORTH, SOUTH, WEST
-from tests.twins.npu_mesh import Twin
+from tests.reference.noc import EAST, NORTH, SOUTH, WEST
+from tests.reference.npu_mesh import Twin
 
 MOST = 4000  # cycles of the twin
 LINKS = (EAST, WEST, SOUTH, NORTH)

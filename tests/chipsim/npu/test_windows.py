@@ -17,7 +17,7 @@ from chipsim.npu.records import Program
 from chipsim.npu.timing import cycles_of
 from chipsim.npu.windows import CACHE, Header, cycles_of_windows, windows_of
 from tests.chipsim.npu.programs import program_of
-from tests.twins import windows as twin
+from tests.reference import windows as twin
 
 pytestmark = pytest.mark.jit
 SHAPES, TWINS = 2_000, 400

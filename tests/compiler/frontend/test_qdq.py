@@ -13,8 +13,8 @@ from mapper.compiler.frontend.model import open_model
 from mapper.compiler.graph.node import Clamp, Conv, Requantise
 from mapper.errors import MapperError
 from tests.compiler.quantised import Net, check
-from tests.twins import quantised as twin
-from tests.twins.quantised import Array, How
+from tests.reference import quantised as twin
+from tests.reference.quantised import Array, How
 
 KINDS = ("uint8", "int8")
 MAP = (1, 4, 6, 7)

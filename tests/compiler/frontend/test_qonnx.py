@@ -29,8 +29,8 @@ from mapper.compiler.simulate import Outcome, simulate
 from mapper.compiler.verify import verify_compiled
 from mapper.errors import MapperError
 from tests.compiler.programs import folder_of
+from tests.reference import qonnx as twin
 from tests.storage.formats.onnx_models import helper, model, node, onnx
-from tests.twins import qonnx as twin
 
 RANDOM = np.random.default_rng(8)
 DOMAIN = "onnx.brevitas"

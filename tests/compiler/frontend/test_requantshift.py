@@ -19,8 +19,8 @@ from mapper.compiler.integer.reference import INTEGER
 from mapper.compiler.manifest import read_folder
 from mapper.compiler.simulate import simulate
 from mapper.errors import MapperError
+from tests.reference import quantised as twin
 from tests.storage.formats.onnx_models import helper, numpy_helper, onnx
-from tests.twins import quantised as twin
 
 DOMAIN = "PACTOps"
 RANDOM = np.random.default_rng(5)

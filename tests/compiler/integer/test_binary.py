@@ -26,8 +26,8 @@ from mapper.compiler.integer.binary import (
 )
 from mapper.compiler.integer.reference import INTEGER
 from mapper.errors import MapperError
-from tests.twins import binary as twin
-from tests.twins import integer
+from tests.reference import binary as twin
+from tests.reference import integer
 
 RANDOM = np.random.default_rng(12)
 

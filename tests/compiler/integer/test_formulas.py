@@ -29,7 +29,7 @@ from mapper.compiler.integer.formulas import (
     saturating_multiplier,
 )
 from mapper.errors import MapperError
-from tests.twins import integer as twin
+from tests.reference import integer as twin
 
 wide = st.integers(-(2**62) + 1, 2**62 - 1)
 shifts = st.integers(0, 63)

@@ -26,7 +26,7 @@ from mapper.compiler.graph.node import (
 from mapper.compiler.graph.tensor import Pad, Tensor
 from mapper.compiler.integer.formulas import Requantisation, add_factors, folded_bias, multiplier
 from mapper.compiler.integer.reference import INTEGER
-from tests.twins import integer as twin
+from tests.reference import integer as twin
 
 RANDOM = np.random.default_rng(4)
 

@@ -43,13 +43,13 @@ def weighing(
     return Context(shape, trial, fits)
 
 
-def window_inputs(graph: Graph, wish: FewChannels, how: Context) -> list[str]:
-    how.few_channels = wish
+def window_inputs(graph: Graph, choice: FewChannels, how: Context) -> list[str]:
+    how.few_channels = choice
     return sweep(FEW_CHANNELS, graph, how)
 
 
-def windowed(graph: Graph, wish: FewChannels = "host") -> list[str]:
-    return window_inputs(graph, wish, weighing())
+def windowed(graph: Graph, choice: FewChannels = "host") -> list[str]:
+    return window_inputs(graph, choice, weighing())
 
 
 def first_layer(window: Window, channels: int = 3, outputs: int = 20) -> Builder:
@@ -125,11 +125,11 @@ def test_c12_order_of_columns() -> None:
         assert (kernels[:, 0, 0, at] == (weights[:, ky, kx, c] if c < 6 else 0)).all()
 
 
-def way_of(wish: FewChannels, how: Context, window: Window = SAME) -> tuple[list[str], list[str]]:
+def way_of(choice: FewChannels, how: Context, window: Window = SAME) -> tuple[list[str], list[str]]:
     """The kinds of nodes that come of a first layer, and the log."""
     lines: list[str] = []
     made = first_layer(window)
-    graph = same(made, lambda graph: lines.extend(window_inputs(graph, wish, how)) or ["one"])
+    graph = same(made, lambda graph: lines.extend(window_inputs(graph, choice, how)) or ["one"])
     return kinds(graph), lines
 
 

@@ -21,8 +21,8 @@ from mapper.errors import MapperError
 from storage.samples import SampleArrays
 from tests.compiler.programs import SHAPE, folder_of
 from tests.compiler.quantised import Net, run_integers
+from tests.reference.quantised import Array, How
 from tests.storage.formats.onnx_models import reference
-from tests.twins.quantised import Array, How
 
 pytestmark = pytest.mark.jit
 

@@ -30,7 +30,14 @@ from mapper.compiler.quantise.score import (
     quantise_graph,
     scored,
 )
-from mapper.compiler.quantise.verify import MOST_KEPT, Attempt, Verified, Wish, compared, verified
+from mapper.compiler.quantise.verify import (
+    MOST_KEPT,
+    Attempt,
+    QuantiseRequest,
+    Verified,
+    compared,
+    verified,
+)
 from mapper.errors import MapperError
 from tests.compiler.networks import Builder, residual
 from tests.storage.formats.onnx_models import model, node, onnx
@@ -67,10 +74,16 @@ def samples(frames: int = 48, labels: np.ndarray | None = None) -> Dataset:
 
 
 def run(
-    folder: Path, limits: Limits, wish: Wish | None = None, data: Dataset | None = None
+    folder: Path,
+    limits: Limits,
+    request: QuantiseRequest | None = None,
+    data: Dataset | None = None,
 ) -> Verified:
     return verified(
-        lambda kept: build(folder, kept), data or samples(), wish or Wish(PRECISION), limits
+        lambda kept: build(folder, kept),
+        data or samples(),
+        request or QuantiseRequest(PRECISION),
+        limits,
     )
 
 
@@ -86,8 +99,8 @@ def test_c01_the_first_attempt_that_is_good_enough_ends_the_loop(tmp_path: Path)
 def test_c01_attempts_are_a_finite_list_in_their_order(tmp_path: Path) -> None:
     seen: list[Attempt] = []
     found = verified(
-        lambda kept: build(tmp_path, kept), samples(), Wish(Precision(per_channel=False)), NEVER,
-        on_attempt=seen.append,
+        lambda kept: build(tmp_path, kept), samples(),
+        QuantiseRequest(Precision(per_channel=False)), NEVER, on_attempt=seen.append,
     )  # fmt: skip
     assert seen == found.attempts
     assert not found.reached
@@ -105,8 +118,8 @@ def test_c01_attempts_are_a_finite_list_in_their_order(tmp_path: Path) -> None:
 def test_c01_the_worst_layers_get_16_bits_one_by_one(tmp_path: Path) -> None:
     """C01: where cores have them, before anything goes to the host; maps around them have 16 bits,
     too, and the signal grows."""
-    wish = Wish(PRECISION, "minmax", most_kept=1, most_wide=2)
-    found = run(tmp_path, NEVER, wish)
+    request = QuantiseRequest(PRECISION, "minmax", most_kept=1, most_wide=2)
+    found = run(tmp_path, NEVER, request)
     wide = [row.wide for row in found.attempts]
     assert wide[0] == ()
     assert all(set(one) < set(more) for one, more in itertools.pairwise(wide[:3]))
@@ -131,11 +144,11 @@ def test_c01_the_best_of_all_attempts_is_kept(tmp_path: Path) -> None:
 @pytest.mark.heavy
 @pytest.mark.sample(0.5)
 def test_c01_a_method_that_was_asked_for_is_the_only_one(tmp_path: Path) -> None:
-    found = run(tmp_path, NEVER, Wish(PRECISION, "mse"))
+    found = run(tmp_path, NEVER, QuantiseRequest(PRECISION, "mse"))
     assert {row.method for row in found.attempts} == {"mse"}
     with pytest.raises(MapperError, match="entropy is for 8 bits"):
-        run(tmp_path, NEVER, Wish(Precision(bits=16), "entropy"))
-    found = run(tmp_path, NEVER, Wish(Precision(bits=16)))
+        run(tmp_path, NEVER, QuantiseRequest(Precision(bits=16), "entropy"))
+    found = run(tmp_path, NEVER, QuantiseRequest(Precision(bits=16)))
     assert [row.method for row in found.attempts if not row.kept] == ["minmax", "percentile", "mse"]
 
 
@@ -191,7 +204,7 @@ def test_c01_scores_with_and_without_labels(tmp_path: Path) -> None:
 @pytest.mark.heavy
 def test_a21_comparison_of_precisions_and_methods(tmp_path: Path) -> None:
     data = samples()
-    rows = compared(build(tmp_path), data, Wish(PRECISION), data)
+    rows = compared(build(tmp_path), data, QuantiseRequest(PRECISION), data)
     assert [row[:3] for row in rows] == [
         (bits, scheme, method)
         for bits in (8, 16)

@@ -14,7 +14,7 @@ from hw.npu.isa import UNITS, Instruction, form_of
 from mapper.compiler.codegen.program import memory_sizes
 from mapper.compiler.codegen.steps import Step, Touch, with_tokens
 from tests.chipsim.npu.programs import Case, program_of
-from tests.twins.npu import Cells
+from tests.reference.npu import Cells
 
 NPU, DUAL = NPU_SHAPES["npu"], NPU_SHAPES["npu-dual"]
 SMALL: dict[str, Any] = {

@@ -25,7 +25,7 @@ from hw.npu.memories import NpuMemories
 from hw.npu.multiplier import dual_product, pair, parted
 from hw.npu.row import KINDS
 from tests.hw.npu.programs import SHAPES
-from tests.twins.npu import two_products
+from tests.reference.npu import two_products
 
 pytestmark = pytest.mark.jit  # hardware has no kernels
 Ints = NDArray[np.int64]

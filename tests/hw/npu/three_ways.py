@@ -20,7 +20,7 @@ from hw.npu.isa import UNITS, Instruction, MicroOp, encode_micro_op
 from tests.chipsim.npu.programs import Case, host_words, random_case
 from tests.hw.npu.core_bench import Observed
 from tests.hw.npu.programs import one_by_one, side_by_side, simulated, unit_of, with_products
-from tests.twins.npu import FaultError, Twin
+from tests.reference.npu import FaultError, Twin
 
 STEPS = 10
 """Of a program, and some that belong to them."""

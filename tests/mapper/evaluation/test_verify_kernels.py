@@ -8,7 +8,7 @@ import pytest
 from mapper.errors import CheckFailedError
 from mapper.evaluation.verify import _split
 from mapper.evaluation.verify_numbers import decode_varints
-from tests.twins import partitioning as naive
+from tests.reference import partitioning as naive
 
 LARGEST = 2**63 - 1
 

@@ -17,7 +17,7 @@ from mapper.evaluation.verify_latency import Routers, Steps, latency
 from mapper.evaluation.verify_machine import Layout
 from tests.chipsim.measured import score
 from tests.chipsim.strategies import Case, cases
-from tests.twins import link_traffic, mesh_routes
+from tests.reference import link_traffic, mesh_routes
 
 
 @pytest.mark.heavy

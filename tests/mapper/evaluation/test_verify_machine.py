@@ -14,7 +14,7 @@ from mapper.evaluation.verify_machine import Costs, Layout, WalkedLinks
 from mapper.evaluation.verify_traffic import Flows
 from tests.chipsim.measured import score
 from tests.chipsim.strategies import Case, cases
-from tests.twins import link_traffic
+from tests.reference import link_traffic
 
 
 @pytest.mark.heavy

@@ -16,8 +16,8 @@ from mapper.runtime.threads import ThreadTeam
 from storage.scratch.scratch import Scratch
 from storage.store.memory import MemoryGraph
 from tests.mapper.helpers import Links, links_of, random_graph, rows_of
+from tests.reference import streamed as naive
 from tests.seeds import seeds
-from tests.twins import streamed as naive
 
 
 def contracted(

@@ -20,7 +20,7 @@ from mapper.graph.rows import StreamedRows
 from mapper.runtime.threads import ThreadTeam
 from storage.store.memory import MemoryGraph
 from tests.mapper.helpers import adjacency, lists_of, random_graph, random_parts, rows_of
-from tests.twins import streamed as naive
+from tests.reference import streamed as naive
 
 
 def dense(graph: Subgraph, groups: int) -> list[list[int]]:

@@ -12,10 +12,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from mapper.errors import ResumableError
-from mapper.fleet import owners, sections
-from mapper.fleet.remote import RemoteFleet
-from mapper.fleet.sections import (
+from mapper.distributed import owners, sections
+from mapper.distributed.remote import RemoteShardExecutor
+from mapper.distributed.sections import (
     MissingError,
     Pairs,
     Sections,
@@ -24,7 +23,8 @@ from mapper.fleet.sections import (
     read_pairs,
     section_bits,
 )
-from mapper.fleet.shared import SharedPlace
+from mapper.distributed.shared import SharedPlace
+from mapper.errors import ResumableError
 from mapper.graph.by_label import sums_by_label
 from mapper.graph.contracted_rows import ContractedRows, contract_to_scratch
 from mapper.graph.level_rows import LevelRows, contract_on_workers
@@ -35,7 +35,7 @@ from mapper.runtime.worker_plan import MADE_BYTES
 from storage.scratch.run_file import write_run
 from storage.scratch.scratch import Scratch
 from storage.store.memory import MemoryGraph
-from tests.mapper.fleet.stand_in import StandIn
+from tests.mapper.distributed.stand_in import StandIn
 from tests.mapper.helpers import links_of, random_graph
 from tests.seeds import seeds
 
@@ -58,24 +58,24 @@ class OnWorkers(NamedTuple):
 
     engine: StandIn
     rows: Rows
-    fleet: RemoteFleet
+    executor: RemoteShardExecutor
 
     @classmethod
     def of(cls, engine: StandIn, graph: MemoryGraph) -> OnWorkers:
         source = GraphRows(graph)
         rows = source.open(None)
-        fleet = RemoteFleet(engine, source, rows.chunks, rows.entries, Monitor())
-        return cls(engine, rows, fleet)
+        executor = RemoteShardExecutor(engine, source, rows.chunks, rows.entries, Monitor())
+        return cls(engine, rows, executor)
 
 
 @contextmanager
 def contracted(
-    rows: Rows, fleet: Any, cluster: np.ndarray, count: int, sample: tuple[int, int]
+    rows: Rows, executor: Any, cluster: np.ndarray, count: int, sample: tuple[int, int]
 ) -> Iterator[LevelRows]:
     visited: list[int] = []
     sizes = sums_by_label(cluster, rows.sizes, count)
     with contract_on_workers(
-        rows, fleet, cluster, sizes, sample, 10 * count, visited.append
+        rows, executor, cluster, sizes, sample, 10 * count, visited.append
     ) as found:
         assert sum(visited) == sum(map(len, links_of(rows)))
         yield found
@@ -126,17 +126,17 @@ def test_two_levels_are_those_of_one_process(
     with StandIn(tmp_path, int(rng.integers(1, 4))) as engine:
         engine.exchanged = int(rng.choice([1, 4000, 1 << 20]))
         one = OnWorkers.of(engine, graph)
-        local, rows, fleet = one.rows, one.rows, one.fleet
+        local, rows, executor = one.rows, one.rows, one.executor
         with ExitStack() as held:
             for depth in range(2):
                 count = max(1, rows.vertices // int(rng.integers(1, 4)))
                 extra = rng.integers(0, count, rows.vertices - count)
                 cluster = rng.permutation(np.r_[np.arange(count), extra]).astype(np.int32)
                 sample = int(rng.integers(1, 9)), depth
-                rows = held.enter_context(contracted(rows, fleet, cluster, count, sample))
+                rows = held.enter_context(contracted(rows, executor, cluster, count, sample))
                 local = by_one_process(local, cluster, count, sample, tmp_path / str(depth))
                 require_same(rows, local)
-                fleet = rows.fleet
+                executor = rows.executor
         require_nothing_left(engine)
 
 
@@ -160,7 +160,7 @@ def test_sums_too_large_for_a_row_are_all_shifted_alike(tmp_path: Path) -> None:
     with StandIn(tmp_path, 2) as engine:
         one = OnWorkers.of(engine, graph)
         local = by_one_process(one.rows, cluster, 3, (1, 0), tmp_path / "local")
-        with contracted(one.rows, one.fleet, cluster, 3, (1, 0)) as found:
+        with contracted(one.rows, one.executor, cluster, 3, (1, 0)) as found:
             assert links_of(found) == links_of(local)
             assert links_of(found)[2] == [(0, 1)]
         require_nothing_left(engine)
@@ -182,7 +182,7 @@ class Level:
     @contextmanager
     def rows(self) -> Iterator[LevelRows]:
         with contracted(
-            self.made.rows, self.made.fleet, self.CLUSTER, 40, self.SAMPLE
+            self.made.rows, self.made.executor, self.CLUSTER, 40, self.SAMPLE
         ) as found:  # fmt: skip
             yield found
 
@@ -289,7 +289,7 @@ def test_files_that_vanish_again_and_again(level: Level) -> None:
 def test_files_cannot_be_written_again_without_the_rows_below(level: Level) -> None:
     """Those go when the level above is there."""
     with level.rows() as found:
-        level.made.fleet.close()
+        level.made.executor.close()
         assert links_of(found) == level.expected
         for path in level.files():
             path.unlink()

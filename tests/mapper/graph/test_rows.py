@@ -26,7 +26,7 @@ from storage.scratch.scratch import Scratch
 from storage.store.memory import MemoryGraph
 from storage.store.network import NetworkFile
 from tests.mapper.helpers import Links, adjacency, links_of, lists_of, random_graph, write_network
-from tests.twins import streamed as naive
+from tests.reference import streamed as naive
 
 Way = Callable[[Graph, int, Path], Rows]
 

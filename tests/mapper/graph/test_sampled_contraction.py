@@ -27,9 +27,9 @@ from mapper.graph.sampled_contraction import (
 from mapper.runtime.threads import ThreadTeam
 from storage.store.memory import MemoryGraph
 from tests.mapper.helpers import adjacency, links_of, random_graph, rows_of
+from tests.reference import streamed as naive
+from tests.reference.partitioning import merged, relabel
 from tests.seeds import seeds
-from tests.twins import streamed as naive
-from tests.twins.partitioning import merged, relabel
 
 MOST_THRESHOLD = 2**30
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mapper.fleet.fleet import LocalFleet
+from mapper.distributed.executor import LocalShardExecutor
 from mapper.graph.network_rows import NetworkRows, WorkedRows
 from mapper.graph.rows import StreamedRows
 from mapper.runtime.monitor import Monitor
@@ -24,9 +24,9 @@ class Here:
     def __init__(self, network: NetworkFile) -> None:
         self._rows = StreamedRows(network, network.vertex_sizes(), 0)
 
-    def fleet(self, source: NetworkRows, *_: Any) -> LocalFleet:
+    def executor(self, source: NetworkRows, *_: Any) -> LocalShardExecutor:
         assert source.shift == 0
-        return LocalFleet(self._rows, ThreadTeam(1))
+        return LocalShardExecutor(self._rows, ThreadTeam(1))
 
 
 def test_the_driver_reads_each_block_from_the_network_once(

@@ -13,7 +13,7 @@ from mapper.hop_refinement.mesh import CUT, Mesh
 from mapper.hop_refinement.multilevel import Effort
 from storage.store.memory import MemoryGraph
 from tests.mapper.helpers import random_graph
-from tests.twins.machine import Line, Plane, random_plane
+from tests.reference.machine import Line, Plane, random_plane
 
 SEEDS = range(30)
 FAR = ((2, 0), (0, 2))

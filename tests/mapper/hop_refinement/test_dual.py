@@ -13,9 +13,9 @@ from mapper.hop_refinement.dual_recursive import (
 from mapper.hop_refinement.mesh import Mesh
 from mapper.partitioning.multilevel_bisection import BisectionEffort
 from tests.mapper.helpers import adjacency, grid_graph, lists_of, random_graph, rows_of
+from tests.reference import hop_refinement as twin
+from tests.reference.machine import random_plane
 from tests.seeds import seeds
-from tests.twins import hop_refinement as twin
-from tests.twins.machine import random_plane
 
 EFFORT = BisectionEffort(8, 3, 0)
 

@@ -41,9 +41,9 @@ from tests.mapper.hop_refinement.cases import (
     some_fixed,
     width_of,
 )
+from tests.reference import hop_refinement as twin
+from tests.reference.machine import random_plane
 from tests.seeds import seeds
-from tests.twins import hop_refinement as twin
-from tests.twins.machine import random_plane
 
 
 def members_of(core: np.ndarray, cores: int, fixed: np.ndarray) -> ByLabel:

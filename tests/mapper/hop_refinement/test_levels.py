@@ -47,9 +47,9 @@ from tests.mapper.hop_refinement.cases import (
     some_fixed,
     width_of,
 )
+from tests.reference import hop_refinement as twin
+from tests.reference.bisection import Xorshift
 from tests.seeds import seeds
-from tests.twins import hop_refinement as twin
-from tests.twins.bisection import Xorshift
 
 
 @pytest.mark.parametrize("seed", SEEDS)

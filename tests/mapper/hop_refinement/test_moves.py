@@ -13,8 +13,8 @@ from tests.mapper.hop_refinement.cases import (
     plane_of,
     random_case,
 )
-from tests.twins import hop_refinement as twin
-from tests.twins.machine import random_plane
+from tests.reference import hop_refinement as twin
+from tests.reference.machine import random_plane
 
 
 @pytest.mark.parametrize("seed", range(200))

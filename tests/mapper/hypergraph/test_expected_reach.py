@@ -17,8 +17,8 @@ from mapper.hypergraph.expected_reach import (
 )
 from mapper.hypergraph.hypergraph import Hypergraph, Int32, connectivity, make_hypergraph
 from mapper.runtime.stopping import Stop, StoppedError
-from tests.twins import expected_reach as naive
-from tests.twins import hypergraph as nets_of
+from tests.reference import expected_reach as naive
+from tests.reference import hypergraph as nets_of
 
 SEEDS = range(12)
 

@@ -9,7 +9,7 @@ from mapper.hypergraph.coarsening import _cluster, coarsen, join_twins
 from mapper.hypergraph.hypergraph import connectivity, contract
 from mapper.hypergraph.net_rows import _nets_of_block, net_traffic
 from mapper.hypergraph.rebisection import _shared, induced
-from tests.twins import hypergraph as naive
+from tests.reference import hypergraph as naive
 
 SEEDS = range(12)
 

@@ -30,7 +30,7 @@ from mapper.settings import HOPS, Settings, preset
 from storage.scratch.scratch import Scratch
 from storage.store.network import NetworkFile
 from storage.store.writer import NetworkWriter
-from tests.twins import hypergraph as naive
+from tests.reference import hypergraph as naive
 
 SEEDS = range(8)
 

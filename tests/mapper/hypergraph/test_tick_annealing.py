@@ -35,7 +35,7 @@ from mapper.scoring.measure import measure_network
 from storage.store.network import NetworkFile
 from tests.mapper.helpers import random_network
 from tests.mapper.hypergraph.test_refinement_kernels import SEEDS, case
-from tests.twins import hypergraph as naive
+from tests.reference import hypergraph as naive
 
 KINDS = ("neurons", "out", "in", "east", "west", "south", "north")
 COSTS = {

@@ -24,7 +24,7 @@ from mapper.limits.use import count_fans, count_use, weight_of_excess
 from mapper.runtime.threads import ThreadTeam
 from storage.store.memory import MemoryGraph
 from tests.mapper.limits.test_limits import directed, random_items
-from tests.twins.exchange import Case, Draws, Search
+from tests.reference.exchange import Case, Draws, Search
 
 SEEDS = range(20)
 

@@ -42,7 +42,7 @@ from mapper.settings import preset
 from storage.store.memory import MemoryGraph
 from storage.store.network import NetworkFile
 from tests.mapper.helpers import random_network
-from tests.twins import limits as twin
+from tests.reference import limits as twin
 
 pytestmark = pytest.mark.usefixtures("light_placement")
 

@@ -31,8 +31,8 @@ from tests.mapper.helpers import (
     rows_of,
     state_of,
 )
-from tests.twins import bisection as twin
-from tests.twins import partitioning as naive
+from tests.reference import bisection as twin
+from tests.reference import partitioning as naive
 
 SEEDS = range(30)
 

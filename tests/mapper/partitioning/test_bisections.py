@@ -10,8 +10,8 @@ from mapper.partitioning.multilevel_bisection import BisectionEffort, bisect_gra
 from mapper.partitioning.recursive_splitting import Splitting, split_block
 from mapper.partitioning.two_way_fm import _cost_and_excess
 from tests.mapper.helpers import csr, grid_graph, links_of, random_graph, rows_of, state_of
+from tests.reference import partitioning as naive
 from tests.seeds import seeds
-from tests.twins import partitioning as naive
 
 
 def bisected(

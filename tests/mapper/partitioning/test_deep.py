@@ -16,7 +16,7 @@ from mapper.partitioning.multilevel_bisection import BisectionEffort
 from mapper.runtime.threads import ThreadTeam
 from storage.store.memory import MemoryGraph
 from tests.mapper.helpers import grid_graph, links_of, random_graph, rows_of
-from tests.twins.partitioning import cut
+from tests.reference.partitioning import cut
 
 SMALL = DeepEffort(coarsest=60, part_vertices=16, bisection=BisectionEffort(3, 2, 0))
 

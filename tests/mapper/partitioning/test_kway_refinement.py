@@ -29,9 +29,9 @@ from tests.mapper.helpers import (
     random_parts,
     rows_of,
 )
+from tests.reference import streamed as naive
+from tests.reference.partitioning import cut
 from tests.seeds import seeds
-from tests.twins import streamed as naive
-from tests.twins.partitioning import cut
 
 
 def found_moves(
@@ -225,7 +225,7 @@ def test_one_vertex_at_a_time_never_worsens(seed: int, monkeypatch: pytest.Monke
             assert cut(lists, part.tolist()) <= before - done.moves
 
 
-def test_a_stray_goes_where_there_is_room() -> None:
+def test_an_outlier_goes_where_there_is_room() -> None:
     """Its best part is full; of the others it takes the one that it is connected to most."""
     graph = MemoryGraph.from_edges(5, [0, 0, 0, 0], [1, 2, 3, 4], [9, 5, 6, 1])
     part, load = np.array([0, 1, 2, 3, 0], np.int32), np.array([2, 1, 1, 1])
@@ -234,7 +234,7 @@ def test_a_stray_goes_where_there_is_room() -> None:
     assert found_moves(rows_of(graph), 0, part, load)[0][0] == (0, 1, 8, 9)
     full = np.array([2, 1, 1, 1])  # nowhere else is any: it waits for the best
     assert found_moves(rows_of(graph), 0, part, load, full)[0][0] == (0, 1, 8, 9)
-    graph = MemoryGraph.from_edges(5, [0, 0, 0, 0], [1, 2, 3, 4], [9, 5, 6, 3])  # no stray
+    graph = MemoryGraph.from_edges(5, [0, 0, 0, 0], [1, 2, 3, 4], [9, 5, 6, 3])  # no outlier
     links = found_moves(rows_of(graph), 0, part, load, np.array([2, 1, 2, 2]))
     assert links[0][0] == (0, 1, 6, 9)
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mapper.graph.rows import HeldRows, Rows, StreamedRows
-from mapper.partitioning import wishes
+from mapper.partitioning import proposals
 from mapper.partitioning.label_propagation import (
     _match_two_hop,
     _propose,
@@ -18,7 +18,7 @@ from mapper.partitioning.label_propagation import (
     propagate,
     start_clusters,
 )
-from mapper.partitioning.wishes import (
+from mapper.partitioning.proposals import (
     WORTH_SHARING,
     Labels,
     join_in_order,
@@ -27,7 +27,7 @@ from mapper.partitioning.wishes import (
 )
 from mapper.runtime.threads import ThreadTeam
 from tests.mapper.helpers import adjacency, grid_graph, random_graph, random_parts, rows_of
-from tests.twins import streamed as naive
+from tests.reference import streamed as naive
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -62,38 +62,38 @@ def test_propose_and_join(seed: int) -> None:
 
 
 class Step(NamedTuple):
-    """Labels, and a step of wishes: vertex and label."""
+    """Labels, and a step of proposals: vertex and label."""
 
     sizes: list[int]
     cluster: list[int]
-    wishes: list[tuple[int, int]]
+    proposals: list[tuple[int, int]]
     limit: int
     salt: int
 
 
 @st.composite
 def some_steps(draw: st.DrawFn) -> Step:
-    """Labels are those of one of their vertices, wishes are for labels of others, in any order."""
+    """A label is one of its vertices; proposals name labels of other clusters, in any order."""
     n = draw(st.integers(2, 24))
     sizes = draw(st.lists(st.integers(0, 3), min_size=n, max_size=n))
     cluster = draw(st.lists(st.integers(0, n - 1), min_size=n, max_size=n))
     if draw(st.booleans()):  # all single
         cluster = list(range(n))
     wanted = draw(st.lists(st.integers(0, n - 1), min_size=n, max_size=n))
-    wishing = draw(st.permutations(range(n)))[: draw(st.integers(0, n))]
-    wishes = [(v, wanted[v]) for v in wishing if wanted[v] != cluster[v]]
-    return Step(sizes, cluster, wishes, draw(st.integers(1, 12)), draw(st.integers(0, 2**62)))
+    proposing = draw(st.permutations(range(n)))[: draw(st.integers(0, n))]
+    proposals = [(v, wanted[v]) for v in proposing if wanted[v] != cluster[v]]
+    return Step(sizes, cluster, proposals, draw(st.integers(1, 12)), draw(st.integers(0, 2**62)))
 
 
 def settled(step: Step, threads: int = 1) -> tuple[np.ndarray, np.ndarray, int]:
-    """Clusters, what they hold, and moves, once the wishes are settled together."""
+    """Clusters, what they hold, and moves, once the proposals are settled together."""
     n, sizes = len(step.sizes), np.array(step.sizes)
     held = np.bincount(step.cluster, weights=sizes, minlength=n).astype(np.int64)
     labels = Labels(np.array(step.cluster, np.int32), held, np.empty(0, np.int32))
-    vertices, targets = np.array(sorted(step.wishes), np.int32).reshape(-1, 2).T.copy()
+    vertices, targets = np.array(sorted(step.proposals), np.int32).reshape(-1, 2).T.copy()
     joined = np.zeros(n, np.bool_)
     with pytest.MonkeyPatch.context() as patch, ThreadTeam(threads) as team:
-        patch.setattr(wishes, "WORTH_SHARING", 1)
+        patch.setattr(proposals, "WORTH_SHARING", 1)
         moved = join_together(vertices, targets, sizes, labels, step.limit, step.salt, joined, team)
     assert not joined.any()
     return labels.cluster, held, moved
@@ -104,10 +104,12 @@ def settled(step: Step, threads: int = 1) -> tuple[np.ndarray, np.ndarray, int]:
 @settings(deadline=None)  # the first call compiles
 @given(some_steps(), st.integers(1, 4))
 def test_wishes_are_settled_together(step: Step, threads: int) -> None:
-    """As the twin does it, which sees the wishes in any order; by ranges, one a thread."""
+    """As the twin does it, which sees the proposals in any order; by ranges, one a thread."""
     before = np.bincount(step.cluster, weights=step.sizes, minlength=len(step.sizes))
     held, cluster = before.astype(int).tolist(), list(step.cluster)
-    moved = naive.join_together(dict(step.wishes), step.sizes, cluster, held, step.limit, step.salt)
+    moved = naive.join_together(
+        dict(step.proposals), step.sizes, cluster, held, step.limit, step.salt
+    )
     found = settled(step, threads)
     assert (found[0].tolist(), found[1].tolist(), found[2]) == (cluster, held, moved)
 
@@ -121,9 +123,9 @@ def test_together_no_cluster_grows_above_the_limit(step: Step) -> None:
     before = np.bincount(step.cluster, weights=sizes, minlength=sizes.size)
     assert held.tolist() == np.bincount(cluster, weights=sizes, minlength=sizes.size).tolist()
     assert (held <= np.maximum(before, step.limit)).all()
-    wished = dict(step.wishes)
+    proposed = dict(step.proposals)
     changed = np.flatnonzero(cluster != step.cluster)
-    assert all(cluster[v] == wished[v] for v in changed)
+    assert all(cluster[v] == proposed[v] for v in changed)
     assert changed.size == moved
 
 
@@ -132,8 +134,8 @@ def test_together_no_cluster_grows_above_the_limit(step: Step) -> None:
 def test_together_no_two_single_vertices_change_places(step: Step) -> None:
     cluster, _, _ = settled(step)
     members = np.bincount(step.cluster, minlength=cluster.size)
-    for v, to in step.wishes:
-        for u, back in step.wishes:
+    for v, to in step.proposals:
+        for u, back in step.proposals:
             alone = members[step.cluster[v]] == members[step.cluster[u]] == 1
             if alone and to == step.cluster[u] and back == step.cluster[v]:
                 assert (cluster[v], cluster[u]) != (to, back)

@@ -23,7 +23,7 @@ from mapper.settings import preset
 from storage.scratch.scratch import Scratch
 from storage.store.memory import MemoryGraph
 from tests.mapper.helpers import lists_of
-from tests.twins.partitioning import cut
+from tests.reference.partitioning import cut
 
 CAPACITY, CORES = 40, 60
 NEURONS = 2000

@@ -16,7 +16,7 @@ from storage.graph import Block
 from storage.scratch.scratch import Scratch
 from storage.store.memory import load as load_graph
 from tests.mapper.helpers import adjacency, lists_of, random_graph, random_parts, subgraph
-from tests.twins import partitioning as naive
+from tests.reference import partitioning as naive
 
 SEEDS = range(40)
 

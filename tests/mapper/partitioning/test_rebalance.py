@@ -9,7 +9,7 @@ from mapper.graph.csr import chunk_of
 from mapper.partitioning.bisection import bisect, parts_by_halving, whole
 from mapper.partitioning.rebalance import _best_part, _leave, _losses, balance, repack
 from tests.mapper.helpers import adjacency, lists_of, random_graph, random_parts, subgraph
-from tests.twins import partitioning as naive
+from tests.reference import partitioning as naive
 
 
 @pytest.mark.parametrize("seed", range(40))

@@ -19,8 +19,8 @@ from tests.mapper.helpers import (
     random_parts,
     rows_of,
 )
-from tests.twins import streamed as naive
-from tests.twins.partitioning import cut
+from tests.reference import streamed as naive
+from tests.reference.partitioning import cut
 
 LIGHT = BisectionEffort(tries=2, passes=1, smoothing=4)
 

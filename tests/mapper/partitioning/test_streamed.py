@@ -30,8 +30,8 @@ from storage.scratch.scratch import Scratch
 from storage.store.memory import MemoryGraph
 from storage.store.network import NetworkFile
 from tests.mapper.helpers import grid_graph, lists_of, random_graph, random_network, write_network
+from tests.reference.partitioning import cut
 from tests.seeds import seeds
-from tests.twins.partitioning import cut
 
 pytestmark = pytest.mark.usefixtures("light_placement")
 

@@ -18,8 +18,8 @@ from mapper.placement.traffic import Background, Traffic
 from storage.store.memory import MemoryGraph
 from tests.mapper.helpers import adjacency, random_graph, subgraph
 from tests.mapper.placement.test_force_kernels import Placed
-from tests.twins import placers as naive
-from tests.twins.machine import random_plane
+from tests.reference import placers as naive
+from tests.reference.machine import random_plane
 
 
 def layers(sizes: list[int], seed: int = 0) -> MemoryGraph:

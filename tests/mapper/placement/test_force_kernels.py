@@ -24,8 +24,8 @@ from mapper.placement.force import (
 )
 from mapper.runtime.stopping import Stop
 from tests.mapper.helpers import lists_of, random_graph, subgraph
-from tests.twins import placement as naive
-from tests.twins.machine import random_plane
+from tests.reference import placement as naive
+from tests.reference.machine import random_plane
 
 
 class Placed:

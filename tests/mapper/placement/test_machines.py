@@ -14,7 +14,7 @@ from mapper.placement.region import choose_region
 from storage.store.memory import MemoryGraph
 from tests.mapper.helpers import subgraph
 from tests.mapper.placement.test_placement_kernels import grid
-from tests.twins.machine import Plane, random_plane
+from tests.reference.machine import Plane, random_plane
 
 GROUPS = 8
 ORDERS = np.array(list(itertools.permutations(range(GROUPS))), np.int64)

@@ -17,7 +17,7 @@ from mapper.placement.spectral import Search
 from mapper.placement.traffic import split_traffic
 from tests.mapper.helpers import adjacency, random_graph, subgraph
 from tests.mapper.placement.test_placement_kernels import cells_of, grid
-from tests.twins.machine import random_plane
+from tests.reference.machine import random_plane
 
 
 @pytest.mark.parametrize("seed", range(30))

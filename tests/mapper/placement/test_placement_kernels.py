@@ -31,9 +31,9 @@ from mapper.runtime.stopping import Stop
 from storage.store.memory import MemoryGraph
 from tests.mapper.helpers import Links, adjacency, random_graph, subgraph
 from tests.mapper.placement.test_force_kernels import Placed
-from tests.twins import placers as naive
-from tests.twins.machine import random_plane
-from tests.twins.placers import spend_little
+from tests.reference import placers as naive
+from tests.reference.machine import random_plane
+from tests.reference.placers import spend_little
 
 
 @pytest.fixture(autouse=True)

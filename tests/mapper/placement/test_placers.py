@@ -26,8 +26,8 @@ from mapper.placement.spectral import Search, SpectralPlacer
 from mapper.placement.terminal_bisection import BisectionPlacer, CutEffort
 from tests.mapper.helpers import random_graph, subgraph
 from tests.mapper.placement.test_class_kernels import layers
-from tests.twins.machine import random_plane
-from tests.twins.placers import spend_little
+from tests.reference.machine import random_plane
+from tests.reference.placers import spend_little
 
 Places = tuple[NDArray[np.int32], NDArray[np.int32]]
 Placer = Callable[[Subgraph, Region, NDArray[np.bool_], np.random.Generator], Places]

@@ -14,8 +14,8 @@ from mapper.placement.terminal_bisection import CutEffort, place_by_cuts
 from mapper.placement.traffic import Traffic
 from tests.mapper.helpers import adjacency, random_graph, subgraph
 from tests.mapper.placement.test_placement_kernels import cells_of
-from tests.twins import placers as naive
-from tests.twins.machine import random_plane
+from tests.reference import placers as naive
+from tests.reference.machine import random_plane
 
 
 def traffic_of(rng: np.random.Generator, n: int, mean_degree: float = 4.0) -> Traffic:

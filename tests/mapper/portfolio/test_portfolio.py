@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from mapper.portfolio import conduct
+from mapper.portfolio import runner
 from mapper.portfolio.executor import LocalExecutor, Outcome
 from mapper.portfolio.run import RunTask
 from tests.docs.test_schemas import errors
@@ -48,18 +48,18 @@ def runs_in(folder: Path) -> list[Any]:
 def test_every_run_is_the_single_run(run: Run, network: Path) -> None:
     found = run("run", network, *FAST, "--seeds", "1..3", "-o", "many", "--json")
     assert found.code == 0
-    book = found.json()
+    portfolio_file = found.json()
     assert errors("portfolio", json.loads(Path("many/portfolio.json").read_text())) == []
-    assert book.pop("output") == "many"
-    assert book == json.loads(Path("many/portfolio.json").read_text())
+    assert portfolio_file.pop("output") == "many"
+    assert portfolio_file == json.loads(Path("many/portfolio.json").read_text())
     for seed in (1, 2, 3):
         assert run("run", network, *FAST, "--seed", str(seed), "-o", f"one-{seed}").code == 0
         assert result(Path(f"many/seed-{seed}")) == result(Path(f"one-{seed}"))
         assert tree(Path(f"many/seed-{seed}")).keys() == tree(Path(f"one-{seed}")).keys()
     hops = [result(Path(f"one-{seed}"))[2]["hops_total"] for seed in (1, 2, 3)]
-    assert [one["figures"]["hops"] for one in book["runs"]] == hops
+    assert [one["figures"]["hops"] for one in portfolio_file["runs"]] == hops
     best = 1 + hops.index(min(hops))
-    assert [one["given"]["seed"] for one in book["runs"] if one["best"]] == [best]
+    assert [one["given"]["seed"] for one in portfolio_file["runs"] if one["best"]] == [best]
     assert Path("many/best").readlink() == Path(f"seed-{best}")
     assert run("verify", "many/best").code == 0
     assert sorted(path.name for path in Path("many").iterdir()) == [
@@ -359,4 +359,4 @@ def test_memory_is_planned_once(run: Run, network: Path, monkeypatch: pytest.Mon
     assert first == 3 << 30
     monkeypatch.setattr(resources, "available_bytes", lambda: 8 << 30)
     assert run(*line, "--resume").json()["request"]["memory_bytes"] == first
-    assert conduct.planned_memory(Path("nowhere")) is None
+    assert runner.planned_memory(Path("nowhere")) is None

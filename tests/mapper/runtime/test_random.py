@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from mapper.runtime.random import draw, draw_star, mixed
-from tests.twins import placers, streamed
-from tests.twins.exchange import Draws
+from tests.reference import placers, streamed
+from tests.reference.exchange import Draws
 
 SEEDS = range(20)
 

@@ -29,8 +29,8 @@ from tests.mapper.helpers import (
     subgraph,
     write_network,
 )
-from tests.twins.partitioning import cut
-from tests.twins.placement import hop_cost
+from tests.reference.partitioning import cut
+from tests.reference.placement import hop_cost
 
 pytestmark = pytest.mark.usefixtures("light_placement")
 CHIP = Chip("c", 5, 4, neurons=16, unavailable=(7,))

@@ -26,9 +26,9 @@ from storage.formats.layers.linear import (
 )
 from storage.store.traffic import WEIGHTS
 from storage.store.writer import NetworkWriter
+from tests.reference import layers as naive
+from tests.reference.layers import Entries
 from tests.storage.formats.conftest import edges_of
-from tests.twins import layers as naive
-from tests.twins.layers import Entries
 
 
 def entries_of(rows: Any, first: int = 0) -> Entries:

@@ -13,6 +13,7 @@ from storage.formats import import_network
 from storage.formats.hdf5 import nirgraph
 from storage.formats.layers import linear as layers
 from storage.formats.layers.linear import Windows
+from tests.reference import layers as naive
 from tests.storage.formats.conftest import Edges, attributes_of, edges_of, labels_of, meta_of
 from tests.storage.formats.nir_graphs import (
     Parameters,
@@ -26,7 +27,6 @@ from tests.storage.formats.nir_graphs import (
     node,
     pool,
 )
-from tests.twins import layers as naive
 
 Convert = Callable[..., Path]
 Nets = Callable[[Parameters], Path]

@@ -1,0 +1,220 @@
+"""What lives on a worker: its rows, a copy of the state, and threads.
+
+Nothing here is all there is of anything: rows are read again from the store where another worker
+takes over, and the driver has the state.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numba
+import numpy as np
+
+from mapper.distributed.engine_settings import KEEP, MALLOC
+from mapper.distributed.executor import Gathering, LocalShardExecutor
+from mapper.distributed.relay import Node, Passing
+from mapper.distributed.sections import Sections, write_pairs
+from mapper.distributed.sent import nbytes, to_send, total_to_send
+from mapper.distributed.shard import State
+from mapper.distributed.shared import Batch, Finish, Home, SharedPlace, write_shards
+from mapper.distributed.state_log import Update, updated
+from mapper.distributed.workers import RowSource
+from mapper.runtime.resources import peak_rss_bytes
+from mapper.runtime.threads import ThreadTeam
+from mapper.version import version
+from storage.scratch.scratch import Scratch
+
+Made = tuple[Any, list[int]]
+"""What a call makes, and the entries of each chunk that it looked at."""
+
+
+class Answer(NamedTuple):
+    """What a worker says: a value, or the error that came out. Other errors are its end.
+
+    cpu_seconds, seconds : processor time that this took, and how long
+    entries : that were looked at for it
+    """
+
+    value: Any
+    error: Exception | None = None
+    cpu_seconds: float = 0.0
+    seconds: float = 0.0
+    entries: int = 0
+
+
+class About(NamedTuple):
+    """Who a worker is: versions must be those of the driver.
+
+    keeps_memory : whether its allocator keeps large blocks that are free
+    """
+
+    host: str
+    versions: tuple[tuple[str, str], ...]
+    peak_rss_bytes: int
+    keeps_memory: bool
+
+
+def about() -> About:
+    """Who this process is."""
+    versions = (("mapper", version()), ("numpy", np.__version__), ("numba", numba.__version__))
+    keeps = all(os.environ.get(name, "").isdecimal() for name in MALLOC) and all(
+        int(os.environ[name]) >= KEEP for name in MALLOC
+    )
+    return About(socket.gethostname(), versions, peak_rss_bytes(), keeps)
+
+
+class Owner:
+    """Rows of some shards, kept in a folder of its own; one for each worker."""
+
+    def __init__(
+        self, source: RowSource, threads: int, folder: str, shared: SharedPlace | None
+    ) -> None:
+        """folder : on a local disk; shared : what this worker must see, if rows go through it."""
+        self._version = 0
+        self._state = State.none()
+        self._team = ThreadTeam(threads)
+        self._folder = tempfile.TemporaryDirectory(prefix="mapper-", dir=folder)
+        self._scratch = Scratch(Path(self._folder.name) / "scratch", lasting=False)
+        self._source, self._shared = source, shared
+        self._executor: LocalShardExecutor | None = None
+
+    def open(self) -> Answer:
+        """Open the rows."""
+        try:
+            if self._shared is not None:
+                self._shared.require_seen()
+            self._executor = LocalShardExecutor(self._source.open(self._scratch), self._team)
+        except Exception as error:
+            return Answer(None, error)
+        return Answer(None)
+
+    def update(self, update: Update) -> Answer:
+        """Come to a version of the state; of what has come before nothing is done twice."""
+        if update.version > self._version:
+            whole = update.whole is not None
+            self._state = updated(self._state, update)
+            self._version = update.version
+            if whole and self._executor is not None:
+                self._executor.begin(self._state)
+        return Answer(None)
+
+    def relay(self, update: Update, down: Sequence[Node]) -> Answer:
+        """Come to a version and pass it on: who of those below have it."""
+        start = time.process_time()
+        passing = Passing(update, nbytes(update), down)
+        try:
+            self.update(update)
+        except Exception as error:
+            return Answer(None, error)
+        cpu_seconds = time.process_time() - start
+        found, below = passing.arrived()
+        return Answer(found, cpu_seconds=cpu_seconds + below)
+
+    def each(
+        self, update: Update | None, work: Callable[..., Any], chunks: Sequence[int],
+        arguments: tuple[Any, ...],
+    ) -> Answer:  # fmt: skip
+        """Results of chunks, and the entries of each."""
+
+        def made(executor: LocalShardExecutor) -> Made:
+            entries: list[int] = []
+            found = executor.each(work, chunks, *arguments, advance=entries.append)
+            return list(map(to_send, found)), entries  # each packed once it is there
+
+        return self._answer(update, made)
+
+    def sum(
+        self, update: Update | None, work: Callable[..., None], chunks: Sequence[int],
+        arguments: tuple[Any, ...], shape: tuple[int, ...], most: int | None,
+    ) -> Answer:  # fmt: skip
+        """A total, and the entries of each chunk."""
+
+        def made(executor: LocalShardExecutor) -> Made:
+            entries: list[int] = []
+            total = executor.sum(work, chunks, shape, *arguments, most=most, advance=entries.append)
+            return total_to_send(total), entries
+
+        return self._answer(update, made)
+
+    def gather(
+        self, update: Update | None, make: Callable[..., Gathering],
+        ranges: Sequence[tuple[int, int]], arguments: tuple[Any, ...],
+    ) -> Answer:  # fmt: skip
+        """What is gathered of each range of chunks, and the entries of each chunk."""
+
+        def made(executor: LocalShardExecutor) -> Made:
+            entries: list[int] = []
+
+            def of(low: int, high: int) -> Any:
+                some = range(low, high)
+                return executor.gather_some(make, some, *arguments, advance=entries.append)
+
+            return [to_send(of(*one)) for one in ranges], entries
+
+        return self._answer(update, made)
+
+    def write(
+        self, update: Update | None, batch: Batch, shards: Sequence[tuple[int, Sequence[int]]],
+        sort: Callable[..., Any], arguments: tuple[Any, ...],
+    ) -> Answer:  # fmt: skip
+        """Write the run files of shards, see `write_shards`: bytes, and entries of each chunk."""
+
+        def made(executor: LocalShardExecutor) -> Made:
+            entries: list[int] = []
+            written = write_shards(executor, batch, shards, sort, arguments, entries.append)
+            return written, entries
+
+        return self._answer(update, made)
+
+    def finish(
+        self, update: Update | None, batch: Batch, shards: int, work: Finish, homes: Sequence[Home]
+    ) -> Answer:
+        """What `Finish.of_home` makes of each of the homes; no entries."""
+
+        def made(_: LocalShardExecutor) -> Made:
+            state = self._state
+            return [work.of_home(self._team, state, batch, shards, home) for home in homes], []
+
+        return self._answer(update, made)
+
+    def send(
+        self, update: Update | None, sections: Sections,
+        shards: Sequence[tuple[int, Sequence[int]]], work: Callable[..., Any],
+        arguments: tuple[Any, ...],
+    ) -> Answer:  # fmt: skip
+        """Write the run files of shards, see `write_pairs`: what this gives, and entries."""
+
+        def made(executor: LocalShardExecutor) -> Made:
+            entries: list[int] = []
+            found = write_pairs(
+                executor, self._team, sections, shards, work, arguments, entries.append
+            )
+            return to_send(found), entries
+
+        return self._answer(update, made)
+
+    def _answer(self, update: Update | None, make: Callable[[LocalShardExecutor], Made]) -> Answer:
+        start, began = time.process_time(), time.perf_counter()
+        try:
+            if update is not None:
+                self.update(update)
+            assert self._executor is not None, "opened before anything else"
+            value = make(self._executor)
+            cpu_seconds, seconds = time.process_time() - start, time.perf_counter() - began
+            return Answer(value, None, cpu_seconds, seconds, sum(value[1]))
+        except Exception as error:
+            return Answer(None, error)
+
+    def close(self) -> Answer:
+        """Leave nothing behind; tells who it was."""
+        self._team.close()
+        self._scratch.close()
+        self._folder.cleanup()
+        return Answer(about())

@@ -1,0 +1,232 @@
+"""Connections on their way from who has a shard of a graph to who has rows of the one above it.
+
+Of each shard who has it writes one run file (`storage.scratch.run_file`) into the folder that all
+see, with a section for each range of 2^bits vertices of the graph above. Who is to have rows of
+such a range reads its sections of all files and adds equal connections up. So these rows depend
+neither on who has written nor on the order in which connections come.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mapper.distributed.executor import LocalShardExecutor
+from mapper.distributed.shard import Work
+from mapper.distributed.shared import SharedPlace
+from mapper.runtime.callbacks import Advance, ignore
+from mapper.runtime.threads import ThreadTeam
+from mapper.runtime.worker_plan import MADE_BYTES, PIECE
+from storage.scratch.run_file import RunName, UnusableError, pack_frame, read_section, write_run
+
+FRAME = 4096  # connections that a shard has for a section, about: fewer take longer to pack
+RANGES = 4  # sections for each worker, at least, so that all have about the same
+MOST_WEIGHT = 2**31 - 1  # of a connection
+
+Int32 = NDArray[np.int32]
+Int64 = NDArray[np.int64]
+
+
+class MissingError(Exception):
+    """Run files are gone or damaged; shards : whose these are."""
+
+    def __init__(self, shards: list[int]) -> None:
+        super().__init__(shards)
+        self.shards = shards
+
+
+class Pairs(NamedTuple):
+    """Connections, each named once: low < high."""
+
+    low: Int32
+    high: Int32
+    weights: Int32
+
+
+class Sections(NamedTuple):
+    """Run files of all shards of a graph, for rows of the one above; goes to workers.
+
+    place : the folder that has them; number : of the batch
+    senders : shards of the graph; vertices : of the one above, bits : of those of a section
+    """
+
+    place: SharedPlace
+    number: int
+    senders: int
+    vertices: int
+    bits: int
+
+    @property
+    def per_file(self) -> int:
+        """Sections of each file."""
+        return max(1, -(-self.vertices >> self.bits))
+
+    def name(self, sender: int) -> RunName:
+        """The run file of a shard."""
+        return RunName(self.place.folder, self.place.tag, self.number, sender)
+
+    def remove(self) -> None:
+        """Leave no file."""
+        for sender in range(self.senders):
+            with suppress(OSError):
+                self.name(sender).path.unlink(missing_ok=True)
+
+
+def section_bits(vertices: int, entries: int, senders: int, workers: int, memory: int) -> int:
+    """The bits of the vertices of a section.
+
+    vertices, entries : of the graph above, about; memory : bytes that a worker may take for one
+    """
+    wanted = max(
+        RANGES * workers, entries // (senders * FRAME), -(-MADE_BYTES * entries // max(1, memory))
+    )
+    return max(0, (vertices // wanted).bit_length() - 1)
+
+
+def write_pairs(
+    executor: LocalShardExecutor,
+    team: ThreadTeam,
+    sections: Sections,
+    shards: Sequence[tuple[int, Sequence[int]]],
+    work: Work[Pairs],
+    arguments: tuple[Any, ...],
+    advance: Advance = ignore,
+) -> tuple[int, Int64]:
+    """Write the run files of some shards: bytes of these, and connections for each section.
+
+    shards : the number of each, and its chunks; work : gives the connections of a chunk
+
+    A connection counts at both of its ends. Raises `ResumableError` if the folder is full, or gone.
+    """
+    chunks = [chunk for _, mine in shards for chunk in mine]
+    found = executor.each(work, chunks, *arguments, advance=advance)
+
+    def pieces() -> Iterator[list[Pairs]]:
+        for _, mine in shards:
+            some: list[Pairs] = []
+            for _ in mine:
+                some.append(next(found))
+                if sum(2 * one.low.size for one in some) >= PIECE:
+                    yield some
+                    some = []
+            if some:
+                yield some
+            yield []  # ends the shard
+        for _ in found:  # which hears that all were taken
+            raise AssertionError("a result for each chunk")
+
+    def packed(some: list[Pairs]) -> Piece | None:
+        return pack_pairs(some, sections) if some else None
+
+    written, counts = 0, np.zeros(sections.per_file, np.int64)
+    of_pieces = team.stream(packed, pieces())
+    for number, _ in shards:
+        frames: list[list[bytes]] = [[] for _ in range(sections.per_file)]
+        for piece in of_pieces:
+            if piece is None:
+                break
+            counts += piece.counts
+            for index, frame in piece.frames:
+                frames[index].append(frame)
+        with sections.place.writing():
+            written += write_run(sections.name(number), frames)
+    for _ in of_pieces:
+        raise AssertionError("every shard has ended")
+    return written, counts
+
+
+class Piece(NamedTuple):
+    """Connections of some chunks: of sections that have any the number and a frame.
+
+    counts : connections for each section, shape (sections,)
+    """
+
+    frames: list[tuple[int, bytes]]
+    counts: Int64
+
+
+def pack_pairs(pairs: Sequence[Pairs], sections: Sections) -> Piece:
+    """Some connections, equal ones added up, at both of their ends.
+
+    A frame has lists: the vertices that have any, ascending, and the others of each of these.
+    """
+    low, high, weights = (np.concatenate(field) for field in zip(*pairs, strict=True))
+    keys = np.concatenate([_keys(low, high), _keys(high, low)])
+    counts = np.bincount(keys >> (32 + sections.bits), minlength=sections.per_file)
+    keys, weights = add_up(keys, np.concatenate([weights, weights]))
+    vertices, ids = ends_of(keys)
+    frames = []
+    start = _starts(vertices >> sections.bits)
+    for first, last in pairwise([*start.tolist(), vertices.size]):
+        own = vertices[first:last]
+        lists = _starts(own)
+        indptr = np.concatenate([[0], lists.size + np.append(lists, own.size)])
+        zeros = np.zeros(lists.size, np.int32)
+        frame = pack_frame(
+            indptr,
+            np.concatenate([own[lists], ids[first:last]]),
+            np.concatenate([zeros, weights[first:last]]),
+        )
+        frames.append((int(own[0]) >> sections.bits, frame))
+    return Piece(frames, counts)
+
+
+def read_pairs(sections: Sections, first: int, last: int, entries: int) -> tuple[Int64, Int32]:
+    """Connections that all files have in the sections first .. last-1, equal ones added up.
+
+    entries : that there are at most
+
+    Returns keys, ascending, each the vertex times 2^32 and the other one, and weights. Raises
+    `MissingError` if files are gone or damaged.
+    """
+    keys, weights = np.empty(entries, np.int64), np.empty(entries, np.int32)
+    at, missing = 0, []
+    sections.place.look_again()
+    for sender in range(sections.senders):
+        try:
+            for indptr, ids, some in read_section(
+                sections.name(sender), sections.per_file, first, last - first
+            ):
+                lists = int(indptr[1])  # the first has the vertices of the others
+                end = at + ids.size - lists
+                own = np.repeat(ids[:lists], np.diff(indptr[1:]))
+                keys[at:end], weights[at:end] = _keys(own, ids[lists:]), some[lists:]
+                at = end
+        except UnusableError:
+            missing.append(sender)
+    if missing:
+        raise MissingError(missing)
+    return add_up(keys[:at], weights[:at])
+
+
+def add_up(keys: Int64, weights: Int32) -> tuple[Int64, Int32]:
+    """Keys, ascending, and the weights of each added up, as far as one can be."""
+    order = np.argsort(keys)
+    keys, weights = keys[order], weights[order]
+    del order
+    first = _starts(keys)
+    if first.size == 0:
+        return keys, weights
+    sums = np.add.reduceat(weights.astype(np.int64), first)
+    return keys[first], np.minimum(sums, MOST_WEIGHT).astype(np.int32)
+
+
+def ends_of(keys: Int64) -> tuple[Int32, Int32]:
+    """The vertex and the other one of each key."""
+    return (keys >> 32).astype(np.int32), keys.astype(np.int32)
+
+
+def _keys(vertices: Int32, others: Int32) -> Int64:
+    keys: Int64 = vertices.astype(np.int64) << 32 | others
+    return keys
+
+
+def _starts(values: NDArray[Any]) -> Int64:
+    """Where another value begins."""
+    found: Int64 = np.flatnonzero(np.append(True, values[1:] != values[:-1])[: values.size])
+    return found

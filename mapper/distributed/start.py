@@ -1,0 +1,115 @@
+"""Which workers a run has: the words of `--workers`, and the engine, if it is installed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mapper.distributed.slurm_step import SlurmStep
+from mapper.distributed.workers import PATIENCE, SYSTEMS, Asked, batch_jobs
+from mapper.errors import UsageError, shown
+from mapper.runtime.callbacks import ignore
+from storage.extras import DISTRIBUTION
+
+if TYPE_CHECKING:
+    from mapper.distributed.dask import DaskWorkers
+
+MOST = 1024  # processes on one machine
+WORDS = (
+    "give a number of processes, the address of a Dask scheduler (tcp://host:port), its file "
+    f"(.json), srun, or jobs of a batch system: {', '.join(f'{name}:N' for name in SYSTEMS)}"
+)
+SRUN = "srun"
+
+
+def parse_workers(text: str) -> int | str:
+    """What `--workers` names; raises `ValueError` with what it may be."""
+    if text.isdecimal() and len(text) < 10 and 1 <= int(text) <= MOST:
+        return int(text)
+    if "://" in text or text == SRUN or batch_jobs(text) is not None:
+        return text
+    if text.endswith(".json"):
+        if not Path(text).is_file():
+            raise ValueError(f"{text}: there is no such file; a scheduler writes it")
+        return text
+    raise ValueError(f"{shown(text)} names no workers; {WORDS}")
+
+
+def check_workers(given: Any) -> Any:
+    """What is given from Python: the same, or a client of Dask; raises `UsageError`."""
+    if given is None or isinstance(given, SlurmStep) or type(given).__name__ == "Client":
+        return given
+    if given == SRUN:
+        raise UsageError("workers: srun is of the command line; give the scheduler's file")
+    try:
+        return parse_workers(str(given) if isinstance(given, str | int) else "")
+    except ValueError as error:
+        raise UsageError(f"workers: {error}") from error
+
+
+def ask_workers(
+    given: Any,
+    threads: int,
+    each: int | None = None,
+    memory: int | None = None,
+    patience: float | None = None,
+    shared: Path | None = None,
+) -> Asked | None:
+    """Workers as they are asked for; None if they are not.
+
+    threads : of all that are started together, unless `each` says it of one
+
+    Raises `UsageError` for what cannot be asked of workers that are there already.
+    """
+    where = check_workers(given)
+    named = [name for name, value in (("--worker-threads", each), ("--worker-memory", memory))
+             if value is not None]  # fmt: skip
+    started = isinstance(where, int | SlurmStep) or (
+        isinstance(where, str) and batch_jobs(where) is not None
+    )
+    if named and not started:
+        raise UsageError(
+            f"{named[0]} is of workers that are started: give --workers a number, or jobs"
+        )
+    if where is None:
+        for name, value in (("--patience", patience), ("--shared", shared)):
+            if value is not None:
+                raise UsageError(f"{name} is with workers; give --workers, too, or leave it out")
+        return None
+    if each is None and isinstance(where, int):
+        each = max(1, threads // where)
+    return Asked(where, each, memory, patience or PATIENCE, shared)
+
+
+def start_workers(
+    asked: Asked, folder: Path, check: Callable[[], None] = ignore
+) -> AbstractContextManager[DaskWorkers]:
+    """Workers of a run, see `DaskWorkers`; raises `UsageError` if they cannot be had."""
+    try:
+        engine = import_module("mapper.distributed.dask")
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in ("dask", "distributed"):
+            raise
+        raise UsageError(
+            f"--workers needs the extra distributed: pip install '{DISTRIBUTION}[distributed]'"
+        ) from error
+    found: AbstractContextManager[DaskWorkers] = engine.DaskWorkers(asked, folder, check)
+    return found
+
+
+@contextmanager
+def ending(workers: Any) -> Iterator[None]:
+    """The other processes of a `SlurmStep` end with what is done here; of others this is nothing.
+
+    They may be there for nothing, as where the command line is wrong: then they are sought first.
+    """
+    try:
+        yield
+    finally:
+        if isinstance(workers, SlurmStep) and not workers.reached:
+            from mapper.distributed.clusters import shut_down
+
+            shut_down(workers.file, workers.workers)

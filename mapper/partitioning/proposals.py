@@ -1,0 +1,133 @@
+"""Which proposals of vertices for other clusters are granted, once those of a step are known.
+
+`join_together` is defined without any order of the proposals, so threads settle ranges of labels.
+`join_in_order` lets each vertex see where those before it went, which takes one hand but fewer
+rounds; it is for graphs in memory.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from mapper.runtime.random import mixed
+from mapper.runtime.threads import ThreadTeam
+
+WORTH_SHARING = 1 << 16  # proposals, or vertices; threads hand over fewer for longer than they work
+
+
+class Labels(NamedTuple):
+    """Clusters while they grow: label per vertex, size per label, and the last favourites.
+
+    favourite : of all vertices, or of those of the chunk that is looked at
+    """
+
+    cluster: NDArray[np.int32]
+    size: NDArray[np.int64]
+    favourite: NDArray[np.int32]
+
+
+@njit(cache=True, nogil=True)
+def join_in_order(vertices, targets, sizes, labels, limit, joined, stamp):
+    """Let vertices move to their targets, one after the other; returns how many did.
+
+    joined : ndarray[int32], shape (labels,), the last step in which a label got a vertex
+    Two single vertices often choose each other: once another vertex has joined v's cluster in this
+    step (`joined` holds its stamp), v stays where it is.
+    """
+    cluster, cluster_sizes = labels.cluster, labels.size
+    moved = 0
+    for i in range(vertices.size):
+        v, to = vertices[i], targets[i]
+        own = cluster[v]
+        if cluster_sizes[to] == 0 or cluster_sizes[to] + sizes[v] > limit:
+            continue
+        if joined[own] == stamp and cluster_sizes[own] > sizes[v]:
+            continue
+        cluster_sizes[own] -= sizes[v]
+        cluster_sizes[to] += sizes[v]
+        cluster[v] = to
+        joined[to] = stamp
+        moved += 1
+    return moved
+
+
+@njit(cache=True, nogil=True)
+def _grant(vertices, targets, sizes, held, limit, labels, granted, joined):
+    """Rule 1 for a range of labels; `granted` of each proposal becomes 1 where it is."""
+    low, high = labels
+    for i in range(vertices.size):
+        to = targets[i]
+        if to < low or to >= high:
+            continue
+        size = sizes[vertices[i]]
+        if held[to] > 0 and held[to] + size <= limit:
+            held[to] += size
+            joined[to] = True
+            granted[i] = 1
+
+
+@njit(cache=True, nogil=True)
+def _withdraw(vertices, targets, sizes, clusters, salt, labels, granted, joined):
+    """Rule 2, and the resulting sizes; `granted` of a withdrawn proposal becomes 2."""
+    low, high = labels
+    cluster, held = clusters.cluster, clusters.size
+    for i in range(vertices.size):
+        if granted[i] == 0:
+            continue
+        to, own, size = targets[i], cluster[vertices[i]], sizes[vertices[i]]
+        stays = joined[own] and mixed(own, 0, salt) > mixed(to, 0, salt)
+        if stays and low <= to < high:
+            held[to] -= size
+            granted[i] = 2
+        elif not stays and low <= own < high:
+            held[own] -= size
+
+
+def join_together(
+    vertices: NDArray[np.int32],
+    targets: NDArray[np.int32],
+    sizes: NDArray[np.int64],
+    labels: Labels,
+    limit: int,
+    salt: int,
+    joined: NDArray[np.bool_],
+    team: ThreadTeam,
+) -> int:
+    """Let vertices move to their targets, all at once; returns how many did.
+
+    vertices : ascending; joined : ndarray[bool], shape (labels,), scratch, False on entry and exit
+
+    1. A label that holds anything grants proposals in ascending order of vertex while what it held
+       before the step and what it granted stays within the limit.
+    2. A granted proposal is withdrawn if the own label of its vertex granted one, too, and has the
+       larger hash: so of two single vertices that choose each other one stays.
+    3. All others take effect together.
+
+    Each thread settles a range of labels, and looks at all proposals for those that concern it.
+    """
+    ranges = label_ranges(joined.size, vertices.size, team.threads)
+    granted = np.zeros(vertices.size, np.uint8)
+    team.map(
+        lambda some: _grant(vertices, targets, sizes, labels.size, limit, some, granted, joined),
+        ranges,
+    )
+    team.map(
+        lambda some: _withdraw(vertices, targets, sizes, labels, salt, some, granted, joined),
+        ranges,
+    )
+    moving = granted == 1
+    labels.cluster[vertices[moving]] = targets[moving]
+    joined[targets] = False
+    return int(np.count_nonzero(moving))
+
+
+def label_ranges(labels: int, work: int, threads: int) -> list[tuple[int, int]]:
+    """Ranges of labels, one for each thread if there is enough work to share."""
+    shares = threads if work >= WORTH_SHARING else 1
+    edges = [labels * share // shares for share in range(shares + 1)]
+    return list(pairwise(edges))

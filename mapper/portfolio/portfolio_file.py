@@ -1,0 +1,187 @@
+"""portfolio.json: what is to be run, what became of it, and which run is the best."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+from msgspec import UNSET, Struct, UnsetType
+
+from mapper.errors import CannotResumeError, MapperError
+from mapper.portfolio.executor import Outcome
+from mapper.portfolio.figures import Figures
+from mapper.settings import SETTINGS
+from mapper.version import version
+from storage.errors import BadInputError
+from storage.files import read_input, write_file
+from storage.jsontext import parse_json
+from storage.typed import Plain, Whole, convert
+
+PORTFOLIO_FILE = "portfolio.json"
+SCHEMA = 1
+LARGEST = 256 << 20  # bytes: 100,000 runs with their figures
+
+
+class Tool(Struct):
+    """What has written the file."""
+
+    name: str
+    version: str
+
+
+class Run(Struct):
+    """One of the runs.
+
+    folder : its output folder, beside portfolio.json
+    given : its seed, or its values of what a sweep varies, by name
+    digest : of all that decides its result; objective : what it minimises
+    state : waiting until it is done, or has failed; kept : its folder is there
+    best : of all that are done, or of those with its network and chip
+    """
+
+    folder: str
+    given: dict[str, Plain]
+    digest: str
+    objective: str
+    state: Literal["waiting", "done", "failed"] = "waiting"
+    kept: bool = True
+    best: bool = False
+    figures: Figures | UnsetType = UNSET
+    error: str | UnsetType = UNSET
+    exit_code: Whole | UnsetType = UNSET
+
+
+class Portfolio(Struct):
+    """Many runs: of a portfolio of seeds, or of a sweep.
+
+    request : what all runs have in common, or what is varied; it is compared to resume
+    """
+
+    schema: Literal[1]
+    tool: Tool
+    request: dict[str, Any]
+    runs: list[Run]
+
+
+class PortfolioFile:
+    """The portfolio.json of a folder; every change is written at once."""
+
+    def __init__(self, folder: Path, content: Portfolio) -> None:
+        self.folder, self.content = folder, content
+        self._runs = {run.folder: run for run in content.runs}
+
+    @classmethod
+    def begin(cls, folder: Path, request: dict[str, Any], runs: list[Run]) -> PortfolioFile:
+        """A new one, in which all runs are waiting."""
+        tool = {"name": "mapper", "version": version()}
+        content = {"schema": SCHEMA, "tool": tool, "request": request, "runs": []}
+        portfolio = cls(folder, convert(json.loads(json.dumps(content)), Portfolio))
+        portfolio.add(runs)
+        return portfolio
+
+    def add(self, runs: Iterable[Run]) -> None:
+        """Take in runs that are new, and write the file."""
+        for run in runs:
+            if run.folder not in self._runs:
+                self._runs[run.folder] = run
+                self.content.runs.append(run)
+        self.write()
+
+    def require_same(self, request: dict[str, Any], runs: list[Run]) -> None:
+        """Raise `CannotResumeError` if it was begun with another request."""
+        earlier, now = self.content.request, json.loads(json.dumps(request))
+        for name in {**now, **earlier}:
+            if earlier.get(name) != now.get(name):
+                raise CannotResumeError(
+                    f"{self.folder}: was started with {name} {_short(earlier.get(name))}, now it "
+                    f"is {_short(now.get(name))}; repeat the same command, or give --force without "
+                    "--resume"
+                )
+        for run in runs:
+            known = self._runs.get(run.folder)
+            if known is not None and known.digest != run.digest:
+                raise CannotResumeError(
+                    f"{self.folder / run.folder}: was started with another network, chip or "
+                    "settings; repeat the same command, or give --force without --resume"
+                )
+
+    def __iter__(self) -> Iterator[Run]:
+        return iter(self.content.runs)
+
+    def run(self, name: str) -> Run:
+        """The run of that folder."""
+        return self._runs[name]
+
+    def forget(self, run: Run) -> None:
+        """The folder of a run is gone: it is to be done again."""
+        run.state, run.figures = "waiting", UNSET
+
+    def take(self, outcome: Outcome) -> None:
+        """Take down what became of a run; `write` keeps it."""
+        run = self._runs[outcome.name]
+        if outcome.figures is None:
+            run.state, run.error, run.exit_code = "failed", outcome.error, outcome.exit_code
+            run.figures = UNSET
+        else:
+            run.state, run.figures = "done", outcome.figures
+            run.error = run.exit_code = UNSET
+        run.kept = True
+
+    def choose(self) -> None:
+        """Mark the best of each group: by what all of them minimise, else by hops.
+
+        Of equal ones it is the first, so that it does not matter which was done first.
+        """
+        for group in self.groups():
+            done = [run for run in group if run.figures is not UNSET]
+            for run in group:
+                run.best = False
+            if done:
+                min(done, key=cost_in(group)).best = True
+
+    def groups(self) -> list[list[Run]]:
+        """Runs that are compared with each other: those that differ by settings alone."""
+        found: dict[str, list[Run]] = {}
+        for run in self:
+            key = {name: value for name, value in run.given.items() if name not in SETTINGS}
+            found.setdefault(json.dumps(key), []).append(run)
+        return list(found.values())
+
+    def write(self) -> None:
+        """Write the file, which is never half written."""
+        text = json.dumps(self.to_json(), indent=1) + "\n"
+        write_file(self.folder / PORTFOLIO_FILE, text.encode())
+
+    def to_json(self) -> dict[str, Any]:
+        found: dict[str, Any] = msgspec.to_builtins(self.content)
+        return found
+
+
+def cost_in(group: Iterable[Run]) -> Callable[[Run], float]:
+    """What a run that is done is judged by among the others of its group."""
+    same = len({run.objective for run in group}) == 1
+
+    def cost(run: Run) -> float:
+        assert run.figures is not UNSET
+        return run.figures.cost if same else run.figures.hops
+
+    return cost
+
+
+def read_portfolio(folder: Path) -> PortfolioFile:
+    """The portfolio.json of a folder; raises `MapperError` if it is damaged."""
+    path = folder / PORTFOLIO_FILE
+    try:
+        return PortfolioFile(folder, convert(parse_json(read_input(path, LARGEST)), Portfolio))
+    except BadInputError as error:
+        raise MapperError(str(error)) from error
+    except ValueError as error:
+        raise MapperError(f"{path}: {error}; start anew with --force") from error
+
+
+def _short(value: Any) -> str:
+    text = json.dumps(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."

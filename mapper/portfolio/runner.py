@@ -1,0 +1,273 @@
+"""Many runs in one folder: begun or resumed, done by an executor, compared, and kept or dropped."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from mapper.errors import MapperError, known_error
+from mapper.inputs.listener import Listener
+from mapper.inputs.source import Source, import_once
+from mapper.portfolio.executor import Executor, Outcome
+from mapper.portfolio.figures import figures_of
+from mapper.portfolio.portfolio_file import PORTFOLIO_FILE, PortfolioFile, Run, read_portfolio
+from mapper.portfolio.run import RunTask, describe_request
+from mapper.results.output import read_report
+from mapper.results.output_folder import is_complete, partial_folder
+from mapper.runtime.callbacks import ignore
+from mapper.session import MapRequest
+from storage.errors import StorageWarning
+from storage.files import real_path, write_error, writing
+from storage.locks import ENDING, OutputLock
+from storage.typed import Plain
+
+BEST = "best"  # a link to the folder of the best run
+IMPORTED = "imported"  # folders with networks that runs share, while there are runs to do
+
+
+class Job(NamedTuple):
+    """One of many runs, before it is done.
+
+    name : of its folder; given : what it has that others have not, by name
+    """
+
+    name: str
+    given: dict[str, Plain]
+    request: MapRequest
+
+
+class Many(NamedTuple):
+    """Runs to do.
+
+    request : what they have in common, or what is varied, by name; compared when they are resumed
+    on_change : gets the table whenever it has changed
+    """
+
+    request: dict[str, Any]
+    jobs: list[Job]
+    on_change: Callable[[PortfolioFile], None] = ignore
+
+
+class Rules(NamedTuple):
+    """force : replace what is there; resume : go on with it
+    keep_best : drop the folders of runs that have lost; keep_scratch : as of a single run
+    """
+
+    force: bool = False
+    resume: bool = False
+    keep_best: bool = False
+    keep_scratch: bool = False
+
+
+def run_all(
+    path: Path,
+    many: Many,
+    rules: Rules,
+    executor: Executor,
+    listener: Listener,
+    on_outcome: Callable[[PortfolioFile, Outcome], None],
+) -> PortfolioFile:
+    """Do runs into the folder `path`; a run that fails leaves the others alone.
+
+    on_outcome : gets the table so far, and what became of a run
+
+    Raises `MapperError` if `path` holds something else, `CannotResumeError` if what is to be
+    resumed was begun differently, and what goes wrong with an import that all runs need.
+    """
+    with _folder(path, rules) as earlier:
+        runs = [_run_of(job) for job in many.jobs]
+        if earlier is not None:
+            earlier.require_same(many.request, runs)
+        requests, failed = _imported(path, many.jobs, listener)
+        if earlier is None:
+            portfolio = PortfolioFile.begin(path, many.request, runs)
+        else:
+            portfolio = earlier
+            portfolio.add(runs)
+            _adopt(portfolio)
+        for outcome in failed:
+            portfolio.take(outcome)
+            on_outcome(portfolio, outcome)
+        _settle(portfolio, rules.keep_best, many.on_change)
+        waiting = {run.folder for run in portfolio if run.state != "done"}
+        tasks = [
+            RunTask(request, path / name, rules.keep_scratch, resume=True)
+            for name, request in requests.items()
+            if name in waiting
+        ]
+        for outcome in executor.outcomes(tasks):
+            portfolio.take(outcome)
+            _settle(portfolio, rules.keep_best, many.on_change)
+            on_outcome(portfolio, outcome)
+        if all(run.state == "done" for run in portfolio):
+            shutil.rmtree(path / IMPORTED, ignore_errors=True)
+        return portfolio
+
+
+def planned_memory(path: Path) -> int | None:
+    """The memory of each run of the portfolio in a folder, or None if there is none."""
+    if not (path / PORTFOLIO_FILE).is_file():
+        return None
+    found = read_portfolio(path).content.request.get("memory_bytes")
+    return found if isinstance(found, int) else None
+
+
+def _run_of(job: Job) -> Run:
+    text = json.dumps(describe_request(job.request), sort_keys=True)
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    settings = job.request.settings.resolved(job.request.chip.delivery)
+    return Run(job.name, job.given, digest, settings.objective)
+
+
+@contextmanager
+def _folder(path: Path, rules: Rules) -> Iterator[PortfolioFile | None]:
+    """Lock and make the folder; gives the table that is to be resumed.
+
+    Without one an error before the table is begun leaves nothing behind.
+    """
+    if path.name in ("", "..", "-"):
+        raise MapperError(f"{path}: is no folder of its own; name one with -o")
+    target = real_path(path)
+    with OutputLock(target):
+        there = (target / PORTFOLIO_FILE).is_file()
+        if target.exists() and not there and not (target.is_dir() and not any(target.iterdir())):
+            raise MapperError(
+                f"{path}: holds something else than runs of a portfolio; choose another with -o"
+            )
+        if there and not (rules.force or rules.resume):
+            raise MapperError(
+                f"{path}: exists; --resume goes on with it, --force replaces it, "
+                "or choose another folder with -o"
+            )
+        earlier = read_portfolio(path) if there and rules.resume else None
+        if there and earlier is None:
+            _clear(path)
+        made = not target.exists()
+        try:
+            target.mkdir(exist_ok=True)
+        except OSError as error:
+            raise write_error(path, error) from error
+        try:
+            yield earlier
+        except Exception:
+            if not (target / PORTFOLIO_FILE).exists():
+                shutil.rmtree(target / IMPORTED, ignore_errors=True)
+                if made:
+                    with suppress(OSError):
+                        target.rmdir()
+            raise
+
+
+def _clear(path: Path) -> None:
+    """Remove an earlier portfolio, the table last; what it does not know of stays."""
+    names: list[str] = []
+    with suppress(MapperError):
+        names = [run.folder for run in read_portfolio(path)]
+    for name in names:
+        _remove(path / name)
+    with writing(path):
+        (path / BEST).unlink(missing_ok=True)
+        shutil.rmtree(path / IMPORTED, ignore_errors=True)
+        (path / PORTFOLIO_FILE).unlink()
+
+
+def _remove(folder: Path) -> None:
+    """Remove the output folder of a run, and what it left at work."""
+    for one in (folder, partial_folder(folder)):
+        if one.is_dir() and not one.is_symlink():
+            with writing(one):
+                shutil.rmtree(one)
+    folder.with_name(folder.name + ENDING).unlink(missing_ok=True)
+
+
+def _imported(
+    folder: Path, jobs: Sequence[Job], listener: Listener
+) -> tuple[dict[str, MapRequest], list[Outcome]]:
+    """The requests by name, with networks that are imported once; and runs that this has failed.
+
+    Raises what goes wrong if nothing is left to run.
+    """
+    sources: dict[int, Source] = {}
+    errors: dict[int, tuple[str, int]] = {}
+    requests: dict[str, MapRequest] = {}
+    failed: list[Outcome] = []
+    error: Exception | None = None
+    for job in jobs:
+        key = id(job.request.source)
+        if key not in sources and key not in errors:
+            place = folder / IMPORTED / str(len(sources) + len(errors) + 1)
+            try:
+                sources[key] = _import(job.request, listener, place)
+            except Exception as one:
+                known = known_error(one)
+                if known is None:
+                    raise
+                error, errors[key] = error or one, known
+        if key in errors:
+            failed.append(Outcome(job.name, None, *errors[key]))
+        else:
+            requests[job.name] = replace(job.request, source=sources[key])
+    if error is not None and not requests:
+        raise error
+    return requests, failed
+
+
+def _import(request: MapRequest, listener: Listener, place: Path) -> Source:
+    source = request.source
+    if source.is_network_file and not source.wants_rates:
+        return source
+    with writing(place):
+        place.mkdir(parents=True, exist_ok=True)
+    return import_once(source, request.effort, listener, place)
+
+
+def _adopt(portfolio: PortfolioFile) -> None:
+    """Hold the table against the folders: a killed command may have ended between the two."""
+    for run in portfolio:
+        folder = portfolio.folder / run.folder
+        if run.state == "done" and not run.kept:
+            continue
+        if is_complete(folder):
+            portfolio.take(Outcome(run.folder, figures_of(read_report(folder))))
+        elif run.state == "done":
+            portfolio.forget(run)
+
+
+def _settle(
+    portfolio: PortfolioFile, keep_best: bool, on_change: Callable[[PortfolioFile], None]
+) -> None:
+    """Choose the best, tell the table, link it, and drop what is not kept."""
+    portfolio.choose()
+    for run in portfolio:
+        if keep_best and run.state == "done" and not run.best:
+            run.kept = False
+    portfolio.write()
+    on_change(portfolio)
+    if len(portfolio.groups()) == 1:
+        _link_best(portfolio)
+    for run in portfolio:
+        if not run.kept:
+            _remove(portfolio.folder / run.folder)
+
+
+def _link_best(portfolio: PortfolioFile) -> None:
+    """`best` leads to the best run, at every moment to a whole one."""
+    best = next((run.folder for run in portfolio if run.best), None)
+    link = portfolio.folder / BEST
+    if best is None or (link.is_symlink() and str(link.readlink()) == best):
+        return
+    new = portfolio.folder / f"{BEST}.partial"
+    try:
+        new.unlink(missing_ok=True)
+        new.symlink_to(best, target_is_directory=True)
+        new.replace(link)
+    except OSError as error:
+        text = f"{link}: cannot link {best}, which is the best: {error.strerror or error}"
+        warnings.warn(text, StorageWarning, stacklevel=2)

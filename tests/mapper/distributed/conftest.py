@@ -1,0 +1,108 @@
+"""Workers of a cluster on this machine, for the tests that have the engine, and what they map."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+import pytest
+
+from chipsim.chip.model import Chip
+from mapper.pipeline import looked_at_here, map_network
+from mapper.results.mapping import Mapping
+from mapper.results.output import scratch_in
+from mapper.runtime.monitor import Monitor
+from mapper.runtime.planning import make_plan
+from mapper.settings import preset
+from storage.store.network import NetworkFile
+from tests.mapper.helpers import write_network
+
+SMALL_BLOCKS = {"block_vertices": 64, "bisection_repeats": 2, "smoothing": 4}
+CHIP = Chip("small", 6, 6, neurons=32)
+
+Mapped: TypeAlias = Callable[..., np.ndarray]
+Made: TypeAlias = Callable[..., Mapping]
+
+
+@pytest.fixture(scope="module")
+def two_workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """Two processes of one thread each, see `DaskWorkers`."""
+    pytest.importorskip("distributed")
+    from mapper.distributed.start import start_workers
+    from mapper.distributed.workers import Asked
+
+    with start_workers(Asked(2), tmp_path_factory.mktemp("workers")) as workers:
+        yield workers
+
+
+LEVELS = {
+    1: {"sampled": 100, "sampled_above": 1 << 20, "contracted": 1 << 16},
+    2: {"sampled": 100, "sampled_above": 1500, "contracted": 1 << 16},
+}
+"""Shares of the memory with which the network has so many more levels of clusters."""
+
+
+@pytest.fixture
+def network(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
+    """A sheet of 25 by 24 neurons with neighbours and a few far ones.
+
+    Ids are in natural order, unless the parameter says that they are shuffled.
+    """
+    rng = np.random.default_rng(3)
+    v = np.arange(600)
+    steps = rng.integers(-3, 4, (9, 600, 2))
+    near = [
+        ((v % 25 + dx) % 25) + 25 * ((v // 25 + dy) % 24) for dx, dy in steps.transpose(0, 2, 1)
+    ]
+    far = rng.integers(0, 600, 600)
+    source, target = np.tile(v, 10), np.concatenate([*near, far])
+    kept = source != target
+    if getattr(request, "param", False):
+        source, target = rng.permutation(600)[np.array([source, target])]
+    return write_network(
+        tmp_path / "net.bin",
+        np.c_[source, target][kept],
+        600,
+        rng.integers(1, 9, int(kept.sum())),
+        sizes=rng.integers(1, 3, 600).tolist(),
+        block_size=32,
+    )
+
+
+@pytest.fixture
+def mapped(made: Made) -> Mapped:
+    """The core of every neuron, as `made` maps the network."""
+
+    def run(*given: Any, **named: Any) -> np.ndarray:
+        return made(*given, **named).core
+
+    return run
+
+
+@pytest.fixture
+def made(network: Path, tmp_path: Path) -> Made:
+    """Maps the network, as if it did not fit the memory, by whoever is given."""
+    folders = iter(range(100))
+
+    def run(
+        workers: Any = None,
+        monitor: Monitor | None = None,
+        shares: dict[str, int] | None = None,
+        **changes: Any,
+    ) -> Mapping:
+        """shares : of the memory, where they are others than planned."""
+        settings = preset("default", memory_bytes=1 << 30, **{**SMALL_BLOCKS, **changes})
+        with (
+            monitor or Monitor() as heard,
+            NetworkFile(network) as opened,
+            scratch_in(tmp_path / f"scratch-{next(folders)}") as scratch,
+        ):
+            plan = replace(make_plan(opened, CHIP, settings), held=False, levels=False)
+            plan = replace(plan, **(shares or {}))
+            assert not looked_at_here(settings, plan, False)
+            return map_network(opened, CHIP, settings, scratch, heard, plan=plan, workers=workers)
+
+    return run

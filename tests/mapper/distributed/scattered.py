@@ -1,0 +1,168 @@
+"""An executor whose owners know only their rows, a copy of the state, and received updates."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mapper.distributed.exchange import Exchange, Lists
+from mapper.distributed.executor import Gathering, Vertices
+from mapper.distributed.shard import Shard, State, entries_of
+from mapper.distributed.state_log import StateLog, updated
+from mapper.graph.csr import Chunk
+from mapper.graph.rows import Rows
+from mapper.runtime.callbacks import Advance, ignore
+
+
+class OwnRows(Rows):
+    """Chunks of a graph, of which all but an owner's are out of reach."""
+
+    def __init__(self, rows: Rows, mine: set[int]) -> None:
+        self._rows, self._mine, self._sizes = rows, mine, rows.sizes
+        self.entries = rows.entries
+
+    @property
+    def block_size(self) -> int:
+        return self._rows.block_size
+
+    @property
+    def chunks(self) -> int:
+        return self._rows.chunks
+
+    def degrees(self) -> NDArray[np.int32]:
+        raise AssertionError("nobody asks an owner for that")
+
+    def read(self, index: int) -> Chunk:
+        assert index in self._mine, f"chunk {index} is another owner's"
+        return self._rows.read(index)
+
+
+class ScatteredFleet:
+    """Owners with copies of the state, asked in random order; see `ShardExecutor`."""
+
+    def __init__(self, rows: Rows, owner: Sequence[int], seed: int) -> None:
+        self._owner = owner
+        self._state_log = StateLog()
+        self._rng = np.random.default_rng(seed)
+        self._shards = [
+            Shard(OwnRows(rows, {chunk for chunk, one in enumerate(owner) if one == mine}))
+            for mine in range(max(owner, default=0) + 1)
+        ]
+        self._versions = [0 for _ in self._shards]
+
+    def begin(self, state: State) -> None:
+        self._state_log.begin(state)
+
+    def settled(self, vertices: Vertices) -> None:
+        self._state_log.settled(vertices)
+
+    def _catch_up(self, owner: int) -> Shard:
+        """The shard of an owner, which now knows what it was not told before."""
+        shard, update = self._shards[owner], self._state_log.since(self._versions[owner])
+        if update is not None:
+            self._versions[owner] = update.version
+            state = updated(shard.state, update)
+            if update.whole is not None:
+                shard.begin(state)
+        return shard
+
+    def _done(
+        self, work: Callable[..., Any], chunks: Sequence[int], *arguments: Any
+    ) -> dict[int, tuple[Any, int]]:
+        """What each place of the chunks is worth, made in random order."""
+        found = {}
+        for place in self._rng.permutation(len(chunks)).tolist():
+            index = chunks[place]
+            found[place] = self._catch_up(self._owner[index]).do(work, index, *arguments)
+        return found
+
+    def each(
+        self,
+        work: Callable[..., Any],
+        chunks: Sequence[int],
+        *arguments: Any,
+        advance: Advance = ignore,
+    ) -> Iterator[Any]:
+        for _, (result, entries) in sorted(self._done(work, chunks, *arguments).items()):
+            advance(entries)
+            yield result
+
+    def store(
+        self,
+        work: Callable[..., Any],
+        take: Callable[[Any], None],
+        chunks: Sequence[int],
+        *arguments: Any,
+        advance: Advance = ignore,
+    ) -> None:
+        for result, entries in self._done(work, chunks, *arguments).values():
+            advance(entries)
+            take(result)
+
+    def sum(
+        self,
+        work: Callable[..., None],
+        chunks: Sequence[int],
+        shape: tuple[int, ...],
+        *arguments: Any,
+        most: int | None = None,
+        advance: Advance = ignore,
+    ) -> NDArray[np.int64]:
+        totals = [np.zeros(shape, np.int64) for _ in self._shards]
+
+        def add(shard: Shard, chunk: Chunk) -> None:
+            work(shard, chunk, totals[self._shards.index(shard)], *arguments)
+
+        for _, entries in self._done(add, chunks).values():
+            advance(entries)
+        return np.sum(totals, axis=0, dtype=np.int64)
+
+    def gather(
+        self, make: Callable[..., Gathering], *arguments: Any, advance: Advance = ignore
+    ) -> Iterator[Any]:
+        """The chunks of one owner, then those of the next that follow on them."""
+        for low, high in pairwise([0, 4, 5, len(self._owner)]):
+            shard = self._catch_up(self._owner[low])
+            found = make(shard, *arguments)
+            for index in range(low, high):
+                chunk = self._shards[self._owner[index]].rows.read(index)
+                advance(entries_of(chunk))
+                found.add(chunk)
+            yield found.result()
+
+    def exchange(self, exchange: Exchange, advance: Advance = ignore) -> Iterator[Any]:
+        """Some labels at a time, each finished in random order."""
+        labels, chunks = exchange.most.size, range(len(self._owner))
+        made = {}
+        edges = np.unique([0, *self._rng.integers(0, labels, 2), labels]).tolist()
+        for low, high in pairwise(edges):
+            found = self._done(exchange.sort, chunks, low, high, *exchange.arguments)
+            rows = {}
+            for chunk in chunks:
+                (used, ids, weights), entries = found[chunk]
+                advance(entries)
+                ends = np.cumsum(used)[:-1]
+                rows.update(
+                    enumerate(
+                        zip(np.split(ids, ends), np.split(weights, ends), strict=True), len(rows)
+                    )
+                )
+            for label in (low + self._rng.permutation(high - low)).tolist():
+                own = [rows[v] for v in exchange.members[slice(*exchange.start[label : label + 2])]]
+                made[label] = exchange.finish(label, partial(lists, own), *exchange.given(label))
+        yield from (made[label] for label in range(labels))
+
+
+def lists(rows: list[tuple[NDArray[Any], NDArray[Any]]]) -> Lists:
+    """Ids and weights of some vertices as `Lists`."""
+    lengths = [ids.size for ids, _ in rows]
+    ids, weights = (
+        np.concatenate([np.empty(0, np.int32), *some]).astype(np.int32)
+        for some in (zip(*rows, strict=True) if rows else ((), ()))
+    )
+    return np.append(0, np.cumsum(lengths, dtype=np.int64)), ids, weights

@@ -1,0 +1,376 @@
+"""Who is killed or stops on the way: the same bytes, or one line and a run to resume."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mapper.distributed.engine_settings import KEEP, MALLOC
+from mapper.distributed.start import start_workers
+from mapper.distributed.workers import Asked
+from mapper.errors import ResumableError
+from mapper.runtime.monitor import Monitor
+from tests.mapper.distributed.conftest import LEVELS, Made, Mapped
+from tests.mapper.distributed.test_scored import plain
+from tests.mapper.helpers import PROGRAM
+
+pytestmark = pytest.mark.jit
+
+STAGES = ("coarsen", "split blocks", "uncoarsen and refine")
+STREAMED = PROGRAM.replace(
+    "from mapper.cli.main import main\n",
+    """
+import json
+import os
+from dataclasses import replace
+import mapper.session
+from mapper.cli.main import main
+from mapper.runtime.monitor import Monitor
+plan = mapper.session.make_plan
+shares = json.loads(os.environ.get("SHARES", "{}"))
+mapper.session.make_plan = lambda *given: replace(
+    plan(*given), **{"held": False, "levels": False, **shares}
+)
+stage, victim = os.environ.get("VICTIM", ":").split(":")
+advance = Monitor.advance
+note = Monitor.note
+def kill():
+    global stage
+    stage = ""
+    os.kill(int(victim or os.getpid()), signal.SIGKILL)
+def advance_and_kill(monitor, done):
+    advance(monitor, done)
+    if stage and monitor.at_work.get("name") == stage:
+        kill()
+def note_and_kill(monitor, text):
+    note(monitor, text)
+    if stage and text.startswith(stage):
+        kill()
+Monitor.advance, Monitor.note = advance_and_kill, note_and_kill
+""",
+)
+"""`PROGRAM`, which streams any network, and kills a process in a stage, or once something has been
+noted: VICTIM=STAGE:PID.
+
+SHARES : of the memory, where they are others than planned
+"""
+
+RUN = (
+    "run", "net.bin", "--chip", "6x6", "--neurons-per-core", "32", "--memory", "1GiB", "--threads",
+    "1", "--set", "block-vertices=64", "--set", "bisection-repeats=2", "--set", "smoothing=4",
+)  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def _engine() -> None:
+    pytest.importorskip("distributed")
+
+
+class Watcher(Monitor):
+    """Does something once, when a stage has looked at a share of what it expects."""
+
+    def __init__(self, stage: str, act: Callable[[], object], share: float = 0.001) -> None:
+        super().__init__(on_progress=self._heard)
+        self._moment, self._least, self._act = stage, share, act
+        self.done = False
+
+    def _heard(self, stage: str, share: float) -> None:
+        if stage == self._moment and share >= self._least:
+            self._do()
+
+    def _do(self) -> None:
+        if not self.done:
+            self.done = True
+            self._act()
+
+
+class Listener(Watcher):
+    """Does something once, when something has been noted."""
+
+    def note(self, text: str) -> None:
+        super().note(text)
+        if text.startswith(self._moment):
+            self._do()
+
+
+@pytest.mark.heavy
+@pytest.mark.sample(0.25)
+@pytest.mark.parametrize("stage", STAGES)
+def test_a_killed_worker_changes_nothing(mapped: Mapped, stage: str, tmp_path: Path) -> None:
+    expected = mapped()
+    with start_workers(Asked(2), tmp_path) as workers:
+        process = min(workers.client.run(os.getpid).values())
+        killer = Watcher(stage, lambda: os.kill(process, signal.SIGKILL))
+        assert mapped(workers, killer).tolist() == expected.tolist()
+        assert killer.done
+        facts = workers.facts()
+        assert facts["replaced"] == 1
+        assert facts["count"] == 2
+    assert not (tmp_path / "workers").exists()
+
+
+@pytest.mark.heavy
+@pytest.mark.sample(0.25)
+def test_a_worker_that_is_killed_while_all_is_scored(made: Made, tmp_path: Path) -> None:
+    expected = made()
+    with start_workers(Asked(2), tmp_path) as workers:
+        process = min(workers.client.run(os.getpid).values())
+        killer = Watcher("score", lambda: os.kill(process, signal.SIGKILL))
+        found = made(workers, killer)
+        assert killer.done
+        assert (found.core.tolist(), found.metrics) == (expected.core.tolist(), expected.metrics)
+        assert plain(found.traffic) == plain(expected.traffic)
+        assert workers.facts()["replaced"] == 1
+
+
+@pytest.mark.heavy
+@pytest.mark.sample(0.25)
+@pytest.mark.parametrize(
+    ("watcher", "levels"),
+    [
+        (partial(Watcher, "initial partition", share=0.5), 1),
+        (partial(Watcher, "initial partition", share=0.51), 1),
+        (partial(Listener, "level 1 on workers"), 2),
+        (partial(Listener, "level 2 on workers"), 2),
+    ],
+    ids=["connections are sent", "rows are made", "level 1", "level 2"],
+)
+def test_a_worker_killed_at_a_level_changes_nothing(
+    mapped: Mapped, watcher: Callable[..., Watcher], levels: int, tmp_path: Path
+) -> None:
+    """Before connections between clusters are sent, before rows are made, and when they are."""
+    changes = {"block_vertices": 200, "shares": LEVELS[levels]}
+    expected = mapped(**changes)
+    with start_workers(Asked(2), tmp_path) as workers:
+        process = min(workers.client.run(os.getpid).values())
+        killer = watcher(act=lambda: os.kill(process, signal.SIGKILL))
+        assert mapped(workers, killer, **changes).tolist() == expected.tolist()
+        assert killer.done
+        assert workers.facts()["replaced"] == 1
+        assert not list(workers.shared.place.folder.glob("*.run"))
+    assert not (tmp_path / "workers").exists()
+
+
+@pytest.mark.heavy
+@pytest.mark.sample(0.25)
+def test_a_stopped_worker_changes_nothing(
+    mapped: Mapped, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It holds its connections, and says nothing."""
+    from mapper.distributed import dask
+
+    monkeypatch.setitem(dask.SETTINGS, "distributed.scheduler.worker-ttl", "2s")
+    expected = mapped()
+    with start_workers(Asked(2), tmp_path) as workers:
+        process = min(workers.client.run(os.getpid).values())
+        stopper = Watcher("coarsen", lambda: os.kill(process, signal.SIGSTOP))
+        assert mapped(workers, stopper).tolist() == expected.tolist()
+        assert stopper.done
+        assert workers.facts()["replaced"] == 1
+
+
+def fill_memory() -> int:
+    """Take more than a worker of 1 GiB may have."""
+    return int(np.ones(1 << 28, np.int64).sum())
+
+
+@pytest.mark.heavy
+@pytest.mark.sample(0.25)
+def test_a_worker_that_takes_too_much_memory(mapped: Mapped, tmp_path: Path) -> None:
+    expected = mapped()
+    with start_workers(Asked(2, memory=1 << 30), tmp_path) as workers:
+        address = min(workers.addresses())
+
+        def fill() -> None:
+            with suppress(Exception):  # nobody answers
+                workers.client.run(fill_memory, workers=[address])
+
+        filler = Watcher("coarsen", fill)
+        assert mapped(workers, filler).tolist() == expected.tolist()
+        assert filler.done
+        assert workers.facts()["replaced"] == 1
+
+
+@contextmanager
+def cluster(folder: Path, workers: int) -> Iterator[tuple[Path, list[subprocess.Popen[bytes]]]]:
+    """A scheduler and workers without nannies: the scheduler's file, and the processes.
+
+    They keep freed memory, as a note asks for of workers that do not.
+    """
+    environment = {**os.environ, **{name: str(KEEP) for name in MALLOC}}
+    file = folder / "scheduler.json"
+    common = ("--scheduler-file", str(file))
+    lines = [("dask_scheduler", "--host", "127.0.0.1", "--port", "0", "--no-dashboard", *common)]
+    lines += [
+        ("dask_worker", *common, "--no-nanny", "--nthreads", "1", "--no-dashboard",
+         "--local-directory", str(folder))
+    ] * workers  # fmt: skip
+    with ExitStack() as stack:
+        started = []
+        for module, *words in lines:
+            while started and not file.exists():
+                assert started[0].poll() is None
+                time.sleep(0.05)
+            process = subprocess.Popen(
+                [sys.executable, "-m", f"distributed.cli.{module}", *words], env=environment,
+                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+            )  # fmt: skip
+            stack.callback(process.wait)
+            stack.callback(process.kill)
+            started.append(process)
+        yield file, started
+
+
+@pytest.mark.heavy
+@pytest.mark.sample(0.25)
+def test_all_workers_gone(mapped: Mapped, tmp_path: Path) -> None:
+    with (
+        cluster(tmp_path, 1) as (file, (_, worker)),
+        start_workers(Asked(str(file), patience=1.0), tmp_path) as workers,
+    ):
+        killer = Watcher("coarsen", worker.kill)
+        with pytest.raises(ResumableError, match=r"^--workers: all workers are gone; start some"):
+            mapped(workers, killer)
+        assert killer.done
+
+
+@pytest.mark.heavy
+@pytest.mark.sample(0.25)
+def test_a_worker_that_joins_takes_over(mapped: Mapped, tmp_path: Path) -> None:
+    """Without a nanny nobody starts it again; another one has come meanwhile."""
+    expected = mapped()
+    with (
+        cluster(tmp_path, 1) as (file, (_, worker)),
+        start_workers(Asked(str(file)), tmp_path) as workers,
+    ):
+        late = [
+            sys.executable, "-m", "distributed.cli.dask_worker", "--scheduler-file", str(file),
+            "--no-nanny", "--nthreads", "1", "--no-dashboard", "--local-directory", str(tmp_path),
+        ]  # fmt: skip
+        with subprocess.Popen(late, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as other:
+            killer = Watcher("split blocks", worker.kill)
+            try:
+                assert mapped(workers, killer).tolist() == expected.tolist()
+            finally:
+                other.kill()
+        assert killer.done
+        assert workers.lost
+
+
+def run(folder: Path, *words: str, victim: str = ":") -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", STREAMED, *RUN, *words], cwd=folder, timeout=300,
+        env={**os.environ, "VICTIM": victim}, capture_output=True, text=True,
+    )  # fmt: skip
+
+
+def mapping_in(folder: Path) -> bytes:
+    return (folder / "mapping.npz").read_bytes()
+
+
+@pytest.mark.heavy
+@pytest.mark.sample(0.25)
+@pytest.mark.parametrize(("stage", "again"), [*zip(STAGES, ("1", "3", None), strict=True)])
+def test_a_killed_driver_is_resumed(
+    stage: str, again: str | None, network: Path, tmp_path: Path
+) -> None:
+    """By another number of workers, and by none."""
+    assert run(tmp_path, "-o", "whole").returncode == 0
+    killed = run(tmp_path, "-o", "out", "--workers", "2", victim=f"{stage}:")
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    assert (tmp_path / "out.partial").is_dir()
+    words = () if again is None else ("--workers", again)
+    resumed = run(tmp_path, "-o", "out", "--resume", *words)
+    assert resumed.returncode == 0, resumed.stderr
+    assert mapping_in(tmp_path / "out") == mapping_in(tmp_path / "whole")
+    names = [{path.name for path in (tmp_path / one).iterdir()} for one in ("out", "whole")]
+    assert names[0] == names[1]
+    assert not _processes_of(network.parent), "workers end with their driver"
+
+
+@pytest.mark.heavy
+@pytest.mark.sample(0.25)
+def test_a_shared_folder_is_left_as_it_was(network: Path, tmp_path: Path) -> None:
+    """Also by a driver that was killed, once its run is resumed."""
+    assert run(tmp_path, "-o", "whole").returncode == 0
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    words = ("-o", "out", "--workers", "2", "--shared", "shared")
+    killed = run(tmp_path, *words, victim="split blocks:")
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    (left,) = shared.iterdir()
+    assert list(left.glob("*.run"))
+    resumed = run(tmp_path, *words, "--resume")
+    assert resumed.returncode == 0, resumed.stderr
+    assert mapping_in(tmp_path / "out") == mapping_in(tmp_path / "whole")
+    assert not list(shared.iterdir())
+
+
+@pytest.mark.heavy
+@pytest.mark.sample(0.25)
+def test_a_driver_killed_at_a_level_is_resumed(
+    network: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the files of the level in the shared folder, which go."""
+    monkeypatch.setenv("SHARES", json.dumps(LEVELS[1]))
+    (tmp_path / "shared").mkdir()
+    larger = tuple(word.replace("vertices=64", "vertices=200") for word in RUN)
+    monkeypatch.setitem(globals(), "RUN", larger)
+    assert run(tmp_path, "-o", "whole").returncode == 0
+    words = ("-o", "out", "--shared", "shared", "--workers")
+    killed = run(tmp_path, *words, "2", victim="level 1 on workers:")
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    (left,) = (tmp_path / "shared").iterdir()
+    assert list(left.glob("*.run"))
+    resumed = run(tmp_path, *words, "1", "--resume")
+    assert resumed.returncode == 0, resumed.stderr
+    assert not left.exists()
+    assert mapping_in(tmp_path / "out") == mapping_in(tmp_path / "whole")
+    assert "level 1 on workers" in (tmp_path / "out" / "run.log").read_text()
+    assert not _processes_of(network.parent)
+
+
+def _processes_of(folder: Path) -> list[str]:
+    """Processes that work in a folder, after some time to end."""
+    found: list[str] = []
+    for _ in range(100):
+        found = []
+        for process in Path("/proc").glob("[0-9]*"):
+            with suppress(OSError):
+                if (process / "cwd").resolve() == folder.resolve():
+                    found.append(process.name)
+        if not found:
+            break
+        time.sleep(0.1)
+    return found
+
+
+@pytest.mark.heavy
+@pytest.mark.sample(0.25)
+@pytest.mark.parametrize("stage", STAGES[:2])
+def test_a_killed_scheduler_leaves_a_run_to_resume(
+    stage: str, network: Path, tmp_path: Path
+) -> None:
+    assert run(tmp_path, "-o", "whole").returncode == 0
+    with cluster(tmp_path, 2) as (file, (scheduler, *_)):
+        ended = run(
+            tmp_path, "-o", "out", "--workers", str(file), victim=f"{stage}:{scheduler.pid}"
+        )
+    assert ended.returncode == 1, ended.stderr
+    (line,) = ended.stderr.splitlines()
+    assert line.startswith("mapper run: --workers: the scheduler at tcp://127.0.0.1:")
+    assert line.endswith("is gone; start another and go on with --resume")
+    resumed = run(tmp_path, "-o", "out", "--resume")
+    assert resumed.returncode == 0, resumed.stderr
+    assert mapping_in(tmp_path / "out") == mapping_in(tmp_path / "whole")

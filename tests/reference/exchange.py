@@ -1,0 +1,215 @@
+"""Plain twin of `mapper.limits.exchange`: everything is counted anew after every move."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tests.reference import limits as limits_twin
+
+WORD = 1 << 64
+
+
+class Draws:
+    """xorshift64*, the upper half of each number scaled to a range."""
+
+    def __init__(self, state: int) -> None:
+        self.state = state
+
+    def draw(self, below: int) -> int:
+        x = self.state
+        x ^= x >> 12
+        x ^= (x << 25) % WORD
+        x ^= x >> 27
+        self.state = x
+        return ((x * 0x2545F4914F6CDD1D % WORD) >> 32) * below >> 32
+
+
+@dataclass
+class Case:
+    """Neurons in items, items in parts.
+
+    edges : distinct synapses; item : of every neuron; place : part of every item
+    sizes : of the neurons; limits, weight : of the four limits
+    """
+
+    edges: limits_twin.Edges
+    item: list[int]
+    place: list[int]
+    sizes: list[int]
+    parts: int
+    limits: list[int]
+    weight: list[int]
+    copies: bool = False
+
+    def part(self) -> list[int]:
+        return [self.place[i] for i in self.item]
+
+    def use(self) -> list[list[int]]:
+        return limits_twin.use(self.edges, self.part(), self.parts, self.sizes, self.copies)
+
+    def total(self) -> int:
+        return limits_twin.excess(self.use(), self.limits, self.weight)
+
+    def above(self, k: int) -> list[int]:
+        """By how much a part is above each limit."""
+        use = self.use()
+        return [max(0, use[r][k] - self.limits[r]) for r in range(4)]
+
+    def over(self, k: int) -> int:
+        return sum(w * a for w, a in zip(self.weight, self.above(k), strict=True))
+
+    def move(self, v: int, to: int) -> int:
+        before = self.total()
+        self.place[v] = to
+        return self.total() - before
+
+    def rows(self, v: int) -> list[int]:
+        """Source of every synapse of an item, in order."""
+        return sorted(s for s, t in self.edges if self.item[t] == v)
+
+    def size(self, v: int) -> int:
+        return sum(size for size, i in zip(self.sizes, self.item, strict=True) if i == v)
+
+    def sources(self, k: int) -> set[int]:
+        """Neurons with a synapse in a part."""
+        part = self.part()
+        return {s for s, t in self.edges if part[t] == k}
+
+    def leaving(self, v: int) -> int:
+        """(neuron of the item, other part) pairs; or its neurons and their copies."""
+        part, own = self.part(), self.place[v]
+        if self.copies:
+            each = limits_twin.reach(self.edges, part)
+            return sum(max(1, n) for n, i in zip(each, self.item, strict=True) if i == v)
+        return len({(s, part[t]) for s, t in self.edges if self.item[s] == v and part[t] != own})
+
+    def relief(self, v: int) -> int:
+        own = self.place[v]
+        others = {s for s, t in self.edges if self.item[t] != v and self.place[self.item[t]] == own}
+        rows = self.rows(v)
+        gone = len(set(rows) - others)
+        uses = (self.size(v), len(rows), gone, self.leaving(v))
+        return sum(
+            w * min(u, a) for w, u, a in zip(self.weight, uses, self.above(own), strict=True)
+        )
+
+    def judge(self, v: int, to: int) -> tuple[int, int]:
+        """About the excess that an item adds where it goes to, and its sources that are new."""
+        use, rows = self.use(), self.rows(v)
+        new = set(rows) - self.sources(to)
+        uses = (self.size(v), len(rows), len(new), self.leaving(v))
+        change = 0
+        for r in range(4):
+            before = max(0, use[r][to] - self.limits[r])
+            after = max(0, use[r][to] + uses[r] - self.limits[r])
+            change += self.weight[r] * (after - before)
+        for s in new:
+            home = self.place[self.item[s]]
+            if (self.copies or home != to) and use[3][home] >= self.limits[3]:
+                change += self.weight[3]
+        return change, len(new)
+
+
+@dataclass
+class Search:
+    """What a visit works on.
+
+    active : parts that take part; lists : items of each part, the first in front
+    roomy, empty : parts with room, and without items; fixed : of the items
+    """
+
+    case: Case
+    active: list[int]
+    lists: list[list[int]]
+    roomy: list[int]
+    empty: list[int]
+    fixed: list[bool]
+    draws: Draws
+    near: int
+    spread: int
+    room: int
+    sample: int
+    links: int
+
+    def candidates(self, v: int, turn: int) -> list[int]:
+        case, own = self.case, self.case.place[v]
+        found: list[int] = []
+        rows = case.rows(v)
+        for s in rows[:: max(1, len(rows) // self.sample)]:
+            k = case.place[case.item[s]]
+            if len(found) < self.near and k != own and k in self.active and k not in found:
+                found.append(k)
+        drawn = [self.active[self.draws.draw(len(self.active))] for _ in range(self.spread)]
+        turns = range(min(self.room, len(self.roomy)))
+        drawn += [self.roomy[(turn + j) % len(self.roomy)] for j in turns]
+        return found + [k for k in drawn if k != own]
+
+    def relink(self, v: int, own: int, to: int) -> None:
+        self.lists[own].remove(v)
+        self.lists[to].insert(0, v)
+
+    def relieve(self, queue: list[int], chains: int) -> tuple[int, int]:
+        """Moves kept, and the change of the excess."""
+        case, moved, total, turn = self.case, 0, 0, 0
+        for c in queue:
+            inside = [v for v in self.lists[c] if not self.fixed[v]]
+            if case.over(c) == 0:
+                continue
+            priority = {v: 1e-3 * len(case.rows(v)) - case.relief(v) for v in inside}
+            for v in sorted(inside, key=lambda v: priority[v]):
+                if case.over(c) == 0:
+                    break
+                relief = case.relief(v)
+                if relief == 0:
+                    continue
+                wanted = self.candidates(v, turn)
+                turn += self.room
+                wanted += [k for k in self.empty if not self.lists[k]][:1]
+                judged = [case.judge(v, k) for k in wanted]
+                if not judged or min(judged)[0] >= relief:
+                    continue
+                best = wanted[judged.index(min(judged))]
+                change = case.move(v, best)
+                if change >= 0:
+                    case.move(v, c)
+                    continue
+                total, moved = total + change, moved + 1
+                self.relink(v, c, best)
+            if case.over(c) == 0 or len(self.active) < 2:
+                continue
+            for _ in range(chains):
+                if case.over(c) == 0 or not inside:
+                    break
+                change, count = self.chain(c, inside)
+                total, moved = total + change, moved + count
+        return moved, total
+
+    def chain(self, c: int, inside: list[int]) -> tuple[int, int]:
+        """One item leaves for a part, another one of that part goes on or comes back."""
+        case, draw = self.case, self.draws.draw
+        v = inside[draw(len(inside))]
+        to = self.active[draw(len(self.active))]
+        rows = case.rows(v)
+        if rows and draw(4) > 0:
+            near = case.place[case.item[rows[draw(len(rows))]]]
+            to = near if near in self.active else to
+        if case.place[v] != c or to == c:
+            return 0, 0
+        change = case.move(v, to)
+        if change < 0:
+            self.relink(v, c, to)
+            return change, 1
+        others = list(self.lists[to])
+        start = min(draw(2 * self.links), max(0, len(others) - 1))
+        for tried, u in enumerate(others[start : start + self.links]):
+            onward = c if tried % 2 == 0 else self.active[draw(len(self.active))]
+            if self.fixed[u] or onward == to:
+                continue
+            further = case.move(u, onward)
+            if change + further < 0 or (change + further == 0 and draw(4) == 0):
+                self.relink(v, c, to)
+                self.relink(u, to, onward)
+                return change + further, 2
+            case.move(u, to)
+        case.move(v, c)
+        return 0, 0

@@ -1,0 +1,185 @@
+"""Plain-Python twins of the traffic: what passes each link, by what a chip sends for a spike.
+
+Every route is walked link by link, every tree is a set of links.
+
+Edges are (source, target, weight) triples, one for each synapse; an undirected edge is given both
+ways, as the blocks give it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from chipsim.chip.model import Chip
+from tests.reference.mesh_routes import Link, Router, paths, place, route, size, ways
+
+Edge = tuple[int, int, int]
+
+
+@dataclass
+class Block:
+    """A block of vertices ``first`` to ``last - 1`` of an edge list."""
+
+    first: int
+    last: int
+    edges: Sequence[Edge]
+    calls: int = 0
+
+    def outgoing(self) -> tuple[Any, Any, Any]:
+        self.calls += 1
+        mine = sorted(edge for edge in self.edges if self.first <= edge[0] < self.last)
+        degree = Counter(edge[0] for edge in mine)
+        indptr = [0]
+        for v in range(self.first, self.last):
+            indptr.append(indptr[-1] + degree[v])
+        return (
+            np.array(indptr, dtype=np.int64),
+            np.array([edge[1] for edge in mine], dtype=np.int32),
+            np.array([edge[2] for edge in mine], dtype=np.int64),
+        )
+
+
+@dataclass
+class Source:
+    """Blocks to be read by index."""
+
+    blocks: Sequence[Any]
+
+    @property
+    def block_count(self) -> int:
+        return len(self.blocks)
+
+    def read_block(self, index: int) -> Any:
+        return self.blocks[index]
+
+
+def blocks_of(edges: Sequence[Edge], neurons: int, cuts: Sequence[int] = ()) -> list[Block]:
+    """The network cut into blocks before each vertex of ``cuts``."""
+    ends = [0, *sorted(cuts), neurons]
+    return [Block(a, b, edges) for a, b in pairwise(ends)]
+
+
+def flows(edges: Sequence[Edge], undirected: bool) -> list[Edge]:
+    """What counts in the unicast sums."""
+    return [edge for edge in edges if edge[2] > 0 and (not undirected or edge[1] > edge[0])]
+
+
+def unicast_loads(
+    chip: Chip, core: Sequence[int], edges: Sequence[Edge], undirected: bool = False
+) -> Counter[Link]:
+    loads: Counter[Link] = Counter()
+    for s, t, w in flows(edges, undirected):
+        for link in route(chip, core[s], core[t]):
+            loads[link] += w
+    return loads
+
+
+def congestion(
+    chip: Chip, core: Sequence[int], edges: Sequence[Edge], undirected: bool = False
+) -> list[list[float]]:
+    columns, rows = size(chip)
+    load = [[0.0] * columns for _ in range(rows)]
+    for s, t, w in flows(edges, undirected):
+        if core[s] != core[t]:
+            (x0, y0), (dx, dy) = place(chip, core[s]), ways(chip, core[s], core[t])
+            for path, chance in paths((x0, y0), (x0 + dx, y0 + dy)):
+                for x, y in path:
+                    load[y % rows][x % columns] += w * chance
+    return load
+
+
+def multicast(
+    chip: Chip, core: Sequence[int], edges: Sequence[Edge], rates: Sequence[int] | None
+) -> tuple[int, Counter[Link]]:
+    """Connectivity, and the loads of the trees."""
+    reached: dict[int, set[int]] = defaultdict(set)
+    largest: Counter[int] = Counter()
+    for s, t, w in edges:
+        reached[s].add(core[t])
+        largest[s] = max(largest[s], w)
+    connectivity = 0
+    loads: Counter[Link] = Counter()
+    for s, targets in reached.items():
+        rate = largest[s] if rates is None else rates[s]
+        connectivity += rate * len(targets - {core[s]})
+        tree = {link for c in targets for link in route(chip, core[s], c)}
+        for link in tree:
+            loads[link] += rate
+    return connectivity, loads
+
+
+def core_casts(
+    chip: Chip, core: Sequence[int], edges: Sequence[Edge], rates: Sequence[int] | None
+) -> tuple[Counter[Link], dict[str, list[int]]]:
+    """Loads by one packet for each spike and other core, and the activity of every core."""
+    reached: dict[int, list[int]] = defaultdict(list)
+    largest: Counter[int] = Counter()
+    for s, t, w in edges:
+        reached[s].append(core[t])
+        largest[s] = max(largest[s], w)
+    loads: Counter[Link] = Counter()
+    names = ("spikes", "sent", "received", "local", "events")
+    active = {name: [0] * chip.cores for name in names}
+    for s, targets in reached.items():
+        rate = largest[s] if rates is None else rates[s]
+        others = set(targets) - {core[s]}
+        active["spikes"][core[s]] += rate * bool(others)
+        active["sent"][core[s]] += rate * len(others)
+        active["local"][core[s]] += rate * (core[s] in targets)
+        for c in others:
+            active["received"][c] += rate
+            for link in route(chip, core[s], c):
+                loads[link] += rate
+        for c in targets:
+            active["events"][c] += rate
+    return loads, active
+
+
+def unicast_hops(
+    chip: Chip, core: Sequence[int], edges: Sequence[Edge], rates: Sequence[int] | None
+) -> int:
+    """Hops at the rates of the multicast trees, a packet for each synapse."""
+    largest: Counter[int] = Counter()
+    for s, _, w in edges:
+        largest[s] = max(largest[s], w)
+    rate = largest if rates is None else rates
+    return sum(rate[s] * len(route(chip, core[s], core[t])) for s, t, _ in edges)
+
+
+Packet = tuple[int, int, list[int]]
+"""Rate, core of the source, and the other cores that it is for."""
+
+
+def packets_of(
+    chip: Chip, core: Sequence[int], edges: Sequence[Edge], rates: Sequence[int] | None,
+    undirected: bool,
+) -> dict[str, list[Packet]]:  # fmt: skip
+    """What leaves cores for others, by what a chip may send for a spike."""
+    largest: Counter[int] = Counter()
+    reached: dict[int, set[int]] = defaultdict(set)
+    for s, t, w in edges:
+        largest[s] = max(largest[s], w)
+        if core[t] != core[s]:
+            reached[s].add(core[t])
+    rate = largest if rates is None else rates
+    return {
+        "synapse": [
+            (w, core[s], [core[t]]) for s, t, w in flows(edges, undirected) if core[s] != core[t]
+        ],
+        "core": [(rate[s], core[s], [c]) for s, ends in reached.items() for c in ends],
+        "tree": [(rate[s], core[s], sorted(ends)) for s, ends in reached.items()],
+    }
+
+
+def started_by(chip: Chip, packets: list[Packet]) -> Counter[Router]:
+    """Packets by the router that they enter the mesh at."""
+    found: Counter[Router] = Counter()
+    for rate, source, _ in packets:
+        found[place(chip, source)] += rate
+    return found

@@ -1,0 +1,369 @@
+"""Plain-Python twin of NPU cores on a mesh: every queue, unit, flit and host, cycle by cycle.
+
+Of `chipsim.npu` it takes the cycles of instructions that nothing delays, which are compared with
+the hardware elsewhere. The mesh is the twin of `tests.reference.noc`. In every cycle hosts choose
+what they offer, nodes choose what enters the mesh, the mesh moves, and then cores and hosts work
+with what they had before, with what was accepted, and with what came. The rules are those of
+docs/npu.md, "On the mesh".
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import NamedTuple
+
+from chipsim.chip.npu_shape import NpuShape
+from tests.reference.noc import LOCAL
+from tests.reference.noc import Twin as MeshTwin
+from tests.reference.npu_jobs import (
+    HOST,
+    MAP,
+    REQUEST,
+    SENDING,
+    STORING,
+    STREAMING,
+    TO_HOST,
+    TOKEN,
+    UNITS,
+    WEIGHTS,
+    AskWeights,
+    Flit,
+    Job,
+    Products,
+    Send,
+    Step,
+    Store,
+    Timed,
+    Wait,
+)
+
+SOURCES = 7
+
+
+class Arrived(NamedTuple):
+    cycle: int
+    flit: Flit
+
+
+class Input(NamedTuple):
+    """A flit of a frame's input. address : of a part; odd : what odd frames add to it; slots : of
+    such frames, in the core"""
+
+    core: tuple[int, int]
+    stream: int
+    address: int
+    odd: int
+    slots: int
+
+
+class Arbiter:
+    """Round robin over sources; keeps its choice until it is taken."""
+
+    def __init__(self) -> None:
+        self.turn, self.held = 0, -1
+
+    def choose(self, offers: Sequence[Flit | None], ready: bool) -> int:
+        """The source whose flit is taken in this cycle, or -1."""
+        chosen = self.held
+        if chosen < 0:
+            for step in range(SOURCES):
+                if offers[(self.turn + step) % SOURCES] is not None:
+                    chosen = (self.turn + step) % SOURCES
+                    break
+        if chosen >= 0 and ready:
+            self.turn, self.held = (chosen + 1) % SOURCES, -1
+            return chosen
+        self.held = chosen
+        return -1
+
+
+class Core:
+    """steps : of the program up to END; streams : what they have counted at first."""
+
+    def __init__(
+        self, place: tuple[int, int], shape: NpuShape, steps: Sequence[Step],
+        words: Sequence[int], streams: Sequence[int], port: tuple[int, int], frames: int,
+    ) -> None:  # fmt: skip
+        self.place, self.shape, self.program = place, shape, steps
+        self.words, self.port, self.frames = list(words), port, frames
+        self.parts = -(-8 * shape.columns // shape.payload_bits)
+        self.streams, self.taken = list(streams), Counter[int]()
+        self.registers: list[Flit | None] = [None] * 5
+        self.new: dict[int, Flit] = {}
+        self.base = self.pointer = self.filled = 0
+        self.pointer_set: int | None = None
+        self.queues: list[deque[int]] = [deque() for _ in UNITS]
+        self.jobs: list[Job | None] = [None] * len(UNITS)
+        self.tokens: Counter[tuple[int, int]] = Counter()
+        self.at, self.frame, self.first = 0, 0, 0  # first : cycle in which the frame is fetched
+        self.banks: set[int] = set()
+        self.start: list[list[int]] = []
+        self.end: list[list[int]] = []
+        self.store_base = self._bases()
+        self._begin_frame(0)
+
+    def _bases(self) -> list[int]:
+        """The base of stores at each instruction: that of the second frame, as all but the first
+        have it."""
+        base, found = 0, []
+        for _ in range(2):
+            found = []
+            for step in self.program:
+                found.append(base)
+                if step.kind == "BASE" and step["space"] == 1:
+                    base = step["value"]
+        return found
+
+    def _begin_frame(self, first: int) -> None:
+        self.at, self.first = 0, first
+        self.start.append([-1] * len(self.program))
+        self.end.append([-1] * len(self.program))
+
+    def unit_of(self, at: int) -> int:
+        step = self.program[at]
+        if step.op == "CTRL":
+            return step["queue"]
+        return UNITS.index({"RQ": "ALU"}.get(step.op, step.op))
+
+    @property
+    def done(self) -> bool:
+        return self.frame >= self.frames
+
+    def offer(self, source: int, now: int) -> Flit | None:
+        if source == STORING:
+            job = self.jobs[3]
+            return job.offers(now) if job else None
+        return self.registers[source - SENDING]
+
+    def accept(self, source: int) -> None:
+        if source == STORING:
+            job = self.jobs[3]
+            assert isinstance(job, Store)
+            job.left.popleft()
+        else:
+            self.registers[source - SENDING] = None
+
+    def job_of(self, at: int, now: int) -> Job:
+        step = self.program[at]
+        kinds: dict[tuple[str, str], type[Job]] = {
+            ("CTRL", "WAIT"): Wait, ("CTRL", "SEND"): Send, ("LOAD", "WSTREAM"): AskWeights,
+        }  # fmt: skip
+        ops: dict[str, type[Job]] = {"GEMM": Products, "STORE": Store}
+        return kinds.get((step.op, step.kind), ops.get(step.op, Timed))(self, at, now)
+
+    def cycle(self, now: int, arrived: Sequence[Flit]) -> None:
+        """After what was accepted is gone; `arrived` : in this cycle"""
+        if self.done:
+            return
+        self.banks = {flit.value // self.parts // 2 % 4 for flit in arrived if flit.kind == MAP}
+        fetching = self.at < len(self.program) and now >= self.first
+        works = fetching or any(self.queues) or any(self.jobs)
+        if not works and now >= self.first:
+            self.frame += 1
+            if self.program[-1]["drain"]:
+                self.tokens.clear()
+            if not self.done:
+                self._begin_frame(now + self.shape.latency.restart)
+            self._receive(arrived)
+            return
+        levels = [len(queue) for queue in self.queues]
+        given: Counter[tuple[int, int]] = Counter()
+        base = self.base
+        started = []
+        for unit, queue in enumerate(self.queues):
+            if self.jobs[unit] is None and queue:
+                step = self.program[queue[0]]
+                asked = [(other, unit) for other in range(4) if step.wait >> other & 1]
+                if all(self.tokens[pair] for pair in asked):
+                    started.append((unit, asked))
+        for unit, asked in started:
+            at = self.queues[unit].popleft()
+            self.tokens.subtract(asked)
+            self.jobs[unit] = self.job_of(at, now)
+            self.start[-1][at] = now
+            step = self.program[at]
+            if step.kind == "BASE" and step["space"] == 2:
+                base = step["value"]
+        for unit, job in enumerate(self.jobs):
+            if job is not None and job.work(now):
+                self.jobs[unit] = None
+                self.end[-1][job.at] = now + 1
+                given.update((unit, o) for o in range(4) if job.step.signal >> o & 1)
+        if fetching and levels[self.unit_of(self.at)] < self.shape.queue_places:
+            self.queues[self.unit_of(self.at)].append(self.at)
+            self.at += 1
+        self.tokens.update(given)
+        self.base = base
+        for stream, count in self.taken.items():
+            self.streams[stream] -= count
+        self.taken.clear()
+        for register, flit in self.new.items():
+            self.registers[register] = flit
+        self.new.clear()
+        self._receive(arrived)
+
+    def _receive(self, arrived: Sequence[Flit]) -> None:
+        if self.pointer_set is not None:
+            self.pointer, self.filled, self.pointer_set = self.pointer_set, 0, None
+        for flit in arrived:
+            if flit.kind == MAP and flit.value % self.parts == self.parts - 1:
+                self.streams[flit.stream] += 1
+            elif flit.kind == TOKEN:
+                self.streams[flit.stream] += flit.value
+            elif flit.kind == WEIGHTS:
+                self.filled += 1
+                if self.filled == self.shape.rows * self.parts:
+                    self.filled, self.pointer = 0, self.pointer + 1
+
+
+class Host:
+    """A host port: answers to requests, and the input of frames in order."""
+
+    def __init__(
+        self, place: tuple[int, int], shape: NpuShape, inputs: Sequence[Input],
+        link: tuple[int, Fraction], frames: int,
+    ) -> None:  # fmt: skip
+        self.place, self.inputs, self.frames = place, inputs, frames
+        self.latency, self.rate = link
+        self.flits = shape.rows * -(-8 * shape.columns // shape.payload_bits)  # of a word
+        self.credits = Counter({(one.core, one.stream): one.slots for one in inputs})
+        self.answers: deque[tuple[int, Flit]] = deque()  # and from when on
+        self.free = 0
+        self.frame = self.at = 0
+        self.offered: Flit | None = None
+
+    def choose(self, now: int) -> None:
+        if self.offered is not None:
+            return
+        if self.answers and self.answers[0][0] <= now:
+            self.offered = self.answers.popleft()[1]
+        elif self.inputs and self.frame < self.frames:
+            one = self.inputs[self.at]
+            pair = (one.core, one.stream)
+            if self._is_first():
+                if not self.credits[pair]:
+                    return
+                self.credits[pair] -= 1
+            address = one.address + one.odd * (self.frame % 2)
+            self.offered = Flit(self.place, one.core, MAP, one.stream, address)
+            self.at += 1
+            if self.at == len(self.inputs):
+                self.frame, self.at = self.frame + 1, 0
+
+    def may(self) -> bool:
+        """Whether it has a flit, now or later."""
+        if self.offered is not None or self.answers:
+            return True
+        if not self.inputs or self.frame == self.frames:
+            return False
+        one = self.inputs[self.at]
+        return not self._is_first() or self.credits[one.core, one.stream] > 0
+
+    def _is_first(self) -> bool:
+        """Whether the next flit of the input is the first of its frame to a core and stream."""
+        pair = self.inputs[self.at][:2]
+        return all(one[:2] != pair for one in self.inputs[: self.at])
+
+    def take(self, now: int, flit: Flit, asks: bool) -> None:
+        """asks : it is a request for words; else a credit"""
+        if not asks:
+            self.credits[flit.source, flit.stream] += flit.value
+            return
+        count = flit.value * self.flits
+        begin = max(now + self.latency, self.free)
+        for number in range(count):
+            self.answers.append(
+                (begin + -(-number // self.rate), Flit(self.place, flit.source, WEIGHTS, 0, 0))
+            )
+        self.free = begin + -(-count // self.rate)
+
+
+class Twin:
+    """A chip. cores, hosts : by place; results : flits of a frame that go to the host
+
+    delivered : every flit, in the order of cycles and nodes
+    completed : of each frame
+    """
+
+    def __init__(
+        self, size: tuple[int, int, int], cores: Sequence[Core], hosts: Sequence[Host],
+        results: int, frames: int,
+    ) -> None:  # fmt: skip
+        width, height, depth = size
+        self.mesh = MeshTwin(width, height, depth, [])
+        self.cores = {core.place: core for core in cores}
+        self.hosts = {host.place: host for host in hosts}
+        self.arbiters = {at: Arbiter() for at in self.mesh.routers}
+        self.flits: list[Flit] = []
+        self.asks: dict[int, bool] = {}
+        self.delivered: list[Arrived] = []
+        self.results, self.frames = results, frames
+        self.written: Counter[int] = Counter()
+        self.came: Counter[int] = Counter()
+        self.completed = [-1] * frames
+
+    def cycle(self, now: int) -> None:
+        width = self.mesh.width
+        for host in self.hosts.values():
+            host.choose(now)
+        for place, arbiter in self.arbiters.items():
+            core, host_here = self.cores.get(place), self.hosts.get(place)
+            offers = [core.offer(source, now) if core else None for source in range(HOST)]
+            offers.append(host_here.offered if host_here else None)
+            ready = len(self.mesh.routers[place].fifo[LOCAL]) < self.mesh.depth
+            source = arbiter.choose(offers, ready)
+            if source < 0:
+                continue
+            flit = offers[source]
+            assert flit is not None
+            if source == HOST:
+                assert host_here is not None
+                host_here.offered = None
+            else:
+                assert core is not None
+                core.accept(source)
+            self.asks[len(self.flits)] = source == STREAMING
+            source_node, target_node = (y * width + x for x, y in (place, flit.target))
+            self.mesh.waiting[source_node].append(len(self.flits))
+            self.mesh.packets.append((now, source_node, target_node))
+            self.mesh.delivered.append(-1)
+            self.flits.append(flit)
+        flying = [at for at, cycle in enumerate(self.mesh.delivered) if cycle < 0]
+        self.mesh.step()
+        here = sorted(
+            (self.mesh.packets[at][2], at) for at in flying if self.mesh.delivered[at] == now
+        )
+        self.delivered += [Arrived(now, self.flits[at]) for _, at in here]
+        for place, core in self.cores.items():
+            core.cycle(now, [self.flits[at] for _, at in here if self._is(at, place, False)])
+        for place, host in self.hosts.items():
+            for _, at in here:
+                if self._is(at, place, True):
+                    self._take(now, host, at)
+
+    def _is(self, at: int, place: tuple[int, int], to_host: bool) -> bool:
+        flit = self.flits[at]
+        return flit.target == place and (flit.kind in (TO_HOST, REQUEST)) == to_host
+
+    def _take(self, now: int, host: Host, at: int) -> None:
+        flit = self.flits[at]
+        if flit.kind == REQUEST:
+            host.take(now, flit, self.asks[at])
+            return
+        frame = self.written[flit.value]
+        self.written[flit.value] += 1
+        self.came[frame] += 1
+        if self.came[frame] == self.results:
+            self.completed[frame] = now + 1
+
+    def run(self, most: int) -> int:
+        """To the end of all frames, in `most` cycles at most; returns how many it were."""
+        hosts = self.hosts.values()
+        for now in range(most):
+            done = all(core.done and not any(core.registers) for core in self.cores.values())
+            if done and -1 not in self.mesh.delivered and not any(map(Host.may, hosts)):
+                return now
+            self.cycle(now)
+        return most
