@@ -224,6 +224,26 @@ STORED += [
     )
     for chip in ("1x1", "2x2")
 ]  # fmt: skip
+MEANS_OF_FOUR = np.lib.stride_tricks.sliding_window_view(SEEN, (2, 2), (2, 3)).mean((-1, -2))
+STORED += [
+    Case(
+        "a part of integers for the host alone",
+        [node("QuantizeLinear", "x s z", "xq"), node("Split", "xq sizes", "a b", axis=1),
+         node("DequantizeLinear", "b s z", "bd"), node("Tanh", "bd", "h"),
+         node("QuantizeLinear", "h k o", "hq"), node("MaxPool", "hq", "m", kernel_shape=[1, 1]),
+         node("DequantizeLinear", "m k o", "y")],
+        {**SCALES, "sizes": np.array([1, 2]), "k": np.float32(0.01)}, X,
+        rounded(np.tanh(SEEN[:, 1:]), 0.01, 128), 60, quantised=True,
+    ),
+    Case(
+        "means that are halfway between two integers",
+        [node("QuantizeLinear", "x s z", "xq"),
+         node("QLinearAveragePool", "xq s z s z", "m", domain="com.microsoft", kernel_shape=[2, 2]),
+         node("DequantizeLinear", "m s z", "y")],
+        SCALES, X, rounded(MEANS_OF_FOUR, 0.03, 100), 35, quantised=True,
+        domains=["com.microsoft"],
+    ),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("case", STORED, ids=lambda case: case.name)

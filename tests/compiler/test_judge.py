@@ -231,6 +231,19 @@ def test_bipolar_and_trunc() -> None:
     np.testing.assert_array_equal(found, trunc(X[:1], scale, zero, bits, "FLOOR"))
 
 
+def test_signs_within_the_error_of_a_value_before_them_may_differ() -> None:
+    """An error of a tenth of the largest number, of a value that a constant is subtracted from."""
+    nodes = [node("Abs", "x", "a"), node("Sub", "a k", "d"), node("Sign", "d", "y")]
+    made = model(nodes, {"k": np.float32(1)}, {"x": (1, 3, 4, 5)})
+    made.ir_version = 9
+    cut = CutModel(made.SerializeToString(), ["y"], X[:1], {"a": 0.1})
+    low, high = (cut.run(X[:1], {"y": X[:1]}, nudge)["y"] for nudge in (-1 / 64, 1 / 64))
+    apart = np.abs(np.abs(X[:1]) - 1)
+    within = apart < 0.1 * np.abs(X[:1]).max()
+    assert within.any()
+    np.testing.assert_array_equal(low != high, within)
+
+
 def test_each_output_is_judged_by_its_own_prediction() -> None:
     """At 20 dB what loses 12 dB by itself is right, and what loses 35 dB is not."""
     nodes = [node("Neg", "x", "a"), node("Abs", "x", "b")]

@@ -330,6 +330,11 @@ class Reader:
         assert isinstance(found, View)
         return found
 
+    def host_parts(self, node: OnnxNode, inputs: list[Any]) -> list[Value]:
+        """All results of a node that the host computes."""
+        self._host(node, inputs)
+        return [self.values[str(name)] for name in node.proto.output]
+
     def _remember(self, nodes: list[Node], names: list[str]) -> None:
         """Weights and biases that the model stores as integers; names : of the inputs of ONNX."""
         for node in nodes:

@@ -4,6 +4,7 @@ them. `mapper.compiler.frontend.qops` makes one node of integers of each of thes
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -37,10 +38,11 @@ def plain(node: OnnxNode, kind: str) -> OnnxNode:
     """The operator of real numbers of the same name; its results have other names."""
     from onnx import helper
 
-    made = [f"{one}.real" for one in node.proto.output]
-    proto = helper.make_node(
-        kind, [one and f"{one}.real" for one in node.proto.input], made, node.name
+    taken, made = (
+        [one and f"{one}.real" for one in ends] for ends in (node.proto.input, node.proto.output)
     )
+    kept = {name: value for name, value in node.attributes.items() if name not in NOT_OF_ONNX}
+    proto = helper.make_node(kind, taken, made, node.name, **kept)
     return OnnxNode(proto, node.attributes)
 
 
@@ -281,7 +283,8 @@ def moving(compute: Handler) -> Handler:
         if len(node.proto.output) == 1:
             made = computed(reader, node, node.kind, compute, [map_, *rest])
             return quantised(reader, node, made, how)
-        parts = compute(reader, plain(node, node.kind), [map_, *rest])
+        split_by = reader.host_parts if node.name in reader.keep else partial(compute, reader)
+        parts = split_by(plain(node, node.kind), [map_, *rest])
         if not isinstance(parts, list):
             raise MapperError(f"{reader.why}; put DequantizeLinear before it")
         found: list[Value] = []

@@ -43,12 +43,14 @@ class Frames(NamedTuple):
 class Predicted(NamedTuple):
     """What the quantisation loses: signal over error in dB of each map by itself, None without
     error, by its name; of the model's outputs by theirs; and of maps that are not named, None if
-    those are whole numbers of the model. most : dB that are asked for, whatever is predicted."""
+    those are whole numbers of the model. most : dB that are asked for, whatever is predicted;
+    rounded : relative errors of values that cores store in another form."""
 
     own: Mapping[str, float | None]
     outputs: Mapping[str, float | None] = MappingProxyType({})
     others: float | None = None
     most: float = EXACT
+    rounded: Mapping[str, float] = MappingProxyType({})
 
 
 class Judgement(NamedTuple):
@@ -109,6 +111,7 @@ class Judge:
         """Cut the model where it has values that the cores store."""
         own = self._predicted.own
         errors = {name: 10 ** (-signal / 20) for name, signal in own.items() if signal is not None}
+        errors |= self._predicted.rounded
         cut = CutModel(self._model, list(self._maps), made.samples[:1], errors)
         for name in cut.values:
             order = order_of(made.stored[name][:1], cut.first[name], self._maps[name])

@@ -7,7 +7,7 @@ itself, and a fault shows in the layer that has it.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -41,7 +41,8 @@ class CutModel:
         errors: Mapping[str, float] = MappingProxyType({}),
     ) -> None:  # fmt: skip
         """model : serialised; sample : float32, shape (1, ...)
-        errors : of values that are rounded to integers and not stored, relative to their size
+        errors : of values that are rounded to integers and not stored in this form, relative to
+            their size
 
         Raises `BadInputError` if ONNX Runtime does not run the model.
         """
@@ -91,14 +92,10 @@ class CutModel:
 
     def between(self, name: str, given: Collection[str]) -> set[str]:
         """Return the names of values that a value is computed by, from given ones on."""
-        found: set[str] = set()
-        waiting = list(self._taken.get(name, ()))
-        while waiting:
-            one = waiting.pop()
-            if one in self._taken and one not in given and one not in found:
-                found.add(one)
-                waiting += self._taken[one]
-        return found
+        made = {
+            one: inputs for one, inputs in self._taken.items() if one not in given or one == name
+        }
+        return _computed_by(made, name)
 
     def _run(
         self, session: _Session, sample: Array, feeds: Mapping[str, Array]
@@ -132,23 +129,43 @@ def _nudge(graph: Any, share: float, errors: Mapping[str, float]) -> None:
     from onnx import helper, numpy_helper
 
     constants = {one.name: numpy_helper.to_array(one) for one in graph.initializer}
+    taken = {name: list(node.input) for node in graph.node for name in node.output}
     nodes = []
 
-    def nudged(node: Any, step: float, part: float) -> None:
-        """Add a step, or a part of the largest number if that is more."""
+    def nudged(node: Any, step: float, parts: Mapping[str, float]) -> None:
+        """Add a step to the input of a node, or, if that is larger, the sum of the relative errors
+        of some values, by their names: of the largest number of the value or of the input."""
         given, name = node.input[0], node.output[0]
-        size, large, error, most, addend, moved = (f"{name}.nudge.{at}" for at in range(6))
-        values = {"part": part, "step": step, "side": math.copysign(1, share)}
-        for one, value in values.items():
-            constant = np.full((), value, np.float32)
-            graph.initializer.append(numpy_helper.from_array(constant, f"{name}.{one}"))
+        most, addend, moved, step_, side = (f"{name}.nudge.{at}" for at in range(5))
+        values, errors = {step_: step, side: math.copysign(1, share)}, []
         nodes.extend(
             [
-                helper.make_node("Abs", [given], [size]),
-                helper.make_node("ReduceMax", [size], [large], keepdims=0),
-                helper.make_node("Mul", [large, f"{name}.part"], [error]),
-                helper.make_node("Max", [error, f"{name}.step"], [most]),
-                helper.make_node("Mul", [most, f"{name}.side"], [addend]),
+                helper.make_node("Abs", [given], [f"{most}.size"]),
+                helper.make_node("ReduceMax", [f"{most}.size"], [f"{most}.input"], keepdims=0),
+            ]
+        )
+        for value, part in parts.items():
+            size, large, larger, factor, error = (
+                f"{name}.{value}.nudge.{at}" for at in range(5)
+            )  # fmt: skip
+            values[factor] = part
+            errors.append(error)
+            nodes.extend(
+                [
+                    helper.make_node("Abs", [value], [size]),
+                    helper.make_node("ReduceMax", [size], [large], keepdims=0),
+                    helper.make_node("Max", [large, f"{most}.input"], [larger]),
+                    helper.make_node("Mul", [larger, factor], [error]),
+                ]
+            )
+        for one, number in values.items():
+            constant = np.full((), number, np.float32)
+            graph.initializer.append(numpy_helper.from_array(constant, one))
+        nodes.extend(
+            [
+                helper.make_node("Sum", errors, [f"{most}.sum"]),
+                helper.make_node("Max", [f"{most}.sum", step_], [most]),
+                helper.make_node("Mul", [most, side], [addend]),
                 helper.make_node("Add", [given, addend], [moved]),
             ]
         )
@@ -157,12 +174,31 @@ def _nudge(graph: Any, share: float, errors: Mapping[str, float]) -> None:
     for node in graph.node:
         scale = constants.get(node.input[1]) if node.op_type == "QuantizeLinear" else None
         if scale is not None and scale.size == 1 and node.input[0] not in constants:
-            nudged(node, abs(share) * float(scale.reshape(())), ROUNDED)
+            step = abs(share) * float(scale.reshape(()))
+            nudged(node, step, {node.input[0]: ROUNDED})
         elif node.op_type == "Sign":
-            error = errors.get(node.input[0], 0.0)
-            nudged(node, 0.0, max(abs(share) * SIGN_STEP, error))
+            given = node.input[0]
+            parts = {name: errors[name] for name in _computed_by(taken, given) if name in errors}
+            parts[given] = max(abs(share) * SIGN_STEP, errors.get(given, 0.0))
+            nudged(node, 0.0, parts)
         nodes.append(node)
     _replace_nodes(graph, nodes)
+
+
+def _computed_by(taken: Mapping[str, Sequence[str]], name: str) -> set[str]:
+    """Return the names of the values that a value is computed from, up to those that no node
+    makes.
+
+    taken : inputs of the node that makes a value, by the name of the value
+    """
+    found: set[str] = set()
+    waiting = list(taken.get(name, ()))
+    while waiting:
+        one = waiting.pop()
+        if one in taken and one not in found:
+            found.add(one)
+            waiting += taken[one]
+    return found
 
 
 def _zero_is_positive(graph: Any) -> None:

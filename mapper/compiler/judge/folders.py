@@ -55,11 +55,16 @@ class Judged:
                 self._channels[name] = channels
                 how = one["scale"] or 1.0, one["zero_point"], one["bits"]
                 self._maps.append(StoredMap(name, layers.get(name, ()), *how))
+        moved = {
+            MOVED.sub("", one.name): 2.0**-one.bits
+            for one in self._maps
+            if MOVED.search(one.name) and one.bits > 1
+        }
         self._maps = [one for one in self._maps if not MOVED.search(one.name)]
         losses = {one["tensor"]: one["own"] for one in report["losses"]}
         calibrated = (machine.folder.path / RANGES).is_file()
         others = LEAST + MARGIN if calibrated else None
-        predicted = Predicted(losses, report.get("outputs_db", {}), others, most)
+        predicted = Predicted(losses, report.get("outputs_db", {}), others, most, moved)
         self._judge = Judge(model, self._maps, predicted)
         self._frames: dict[int, Maps] = {}
 

@@ -121,11 +121,25 @@ def _requant_shift(e: _Expanded) -> None:
     e.node("Cast", value, to=TensorProto.FLOAT, output=e.proto.output[0])
 
 
+def _quantised_pool(e: _Expanded) -> None:
+    """Pooling of real numbers between DequantizeLinear and QuantizeLinear: a mean of integers is
+    halfway between two of them so often that it must be seen where that is so."""
+    x, x_scale, x_zero, y_scale, y_zero = (*e.proto.input, "")[:5]
+    if e.attributes.pop("channels_last", 0):
+        raise KeyError("channels_last")
+    real = e.node("DequantizeLinear", x, x_scale, *([x_zero] if x_zero else []))
+    mean = e.node(e.proto.op_type.removeprefix("QLinear"), real, **e.attributes)
+    given = [y_scale, *([y_zero] if y_zero else [])]
+    e.node("QuantizeLinear", mean, *given, output=e.proto.output[0])
+
+
 EXPANDED: dict[str, Callable[[_Expanded], None]] = {
     "Quant": _quant,
     "BipolarQuant": _bipolar,
     "Trunc": _trunc,
     "RequantShift": _requant_shift,
+    "QLinearAveragePool": _quantised_pool,
+    "QLinearGlobalAveragePool": _quantised_pool,
 }
 
 
