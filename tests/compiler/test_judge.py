@@ -183,6 +183,15 @@ def test_orders_of_axes_are_found(order: tuple[int, ...]) -> None:
     assert order_of(map_, value[:, :2], one) is None
 
 
+def test_the_order_of_many_signs_shows_though_some_differ() -> None:
+    """Signs of a first layer differ in a tenth of the elements, 29 % of those behind it."""
+    random = np.random.default_rng(1)
+    stored_ = random.choice([-1, 1], (1, 10, 6, 16))
+    value = stored_.transpose(0, 3, 1, 2).reshape(1, 10, 6, 16).astype(np.float32)
+    value *= np.where(random.random(value.shape) < 0.29, -1, 1)
+    assert order_of(stored_, value, StoredMap("y", (), 1.0, 0, 1)) == (0, 3, 1, 2)
+
+
 def test_reshape_hides_the_order_of_axes() -> None:
     map_ = RANDOM.integers(-100, 100, (1, 6, 2, 4))  # rows, columns, channels
     one = StoredMap("a", (), 0.5, 3, 8)

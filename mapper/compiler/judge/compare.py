@@ -29,8 +29,11 @@ LEAST = 20.0
 numbers beyond the ranges are clipped."""
 ORDERS = ((0, 3, 1, 2), *(each for each in permutations(range(4)) if each[0] == 0))
 """Of the axes of a map as the model may see them: channels on axis 1 most of all."""
-CLEARLY = 0.5
-"""Of the distance in the usual order: after many layers integers differ a lot from the model."""
+CLEARLY = (0.5, 0.85)
+"""Of the distance in the usual order, for maps of few elements and of many: after many layers
+integers differ a lot from the model, and distances in wrong orders differ by chance."""
+CHANCE = 4.0
+"""Standard deviations of these distances, which fall with the square root of the elements."""
 SHIFT = {"uint8": 128, "uint16": 1 << 15}
 """What stored integers are less than those of the model."""
 
@@ -204,7 +207,8 @@ def order_of(stored: Array, value: Array, one: StoredMap) -> tuple[int, ...] | N
         for each in ORDERS
     }
     nearest = min(ORDERS, key=lambda each: distances[each])
-    return nearest if distances[nearest] < CLEARLY * distances[usual] else usual
+    clearly = np.clip(1 - CHANCE / math.sqrt(value.size), *CLEARLY)
+    return nearest if distances[nearest] < clearly * distances[usual] else usual
 
 
 def as_value(placed: Array, kind: np.dtype[Any], one: StoredMap) -> Array:
