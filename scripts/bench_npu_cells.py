@@ -1,4 +1,4 @@
-"""Cells of the NPU core: what its parts take of it, by generic synthesis."""
+"""Cells of the NPU core and of its parts, by generic synthesis."""
 
 from __future__ import annotations
 
@@ -8,22 +8,21 @@ from bench_common import say
 from bench_npu_figures import Figure, at_most
 
 ALU = ("npu_alu", "npu_alu_row", "npu_alu_lane")
-"""Modules of the ALU, its requantiser included."""
+"""Modules of the ALU, including its requantiser."""
 BINARY = {"array": 0.09, "core": 0.05}
-"""Shares of the binary unit, at most."""
+"""Limits of the binary unit's share."""
 ALU_SHARE = 0.3
 
 
 def cell_figures() -> Iterator[Figure]:
-    """The binary unit, the dual multiplier and the ALU of the preset `npu`; nothing without a
-    Yosys."""
+    """Yield the cells of binary unit, dual multiplier and ALU of the preset `npu`; needs Yosys."""
     from chipsim.chip.npu_shape import NPU_SHAPES
     from hw.flow.netlist import cells
     from hw.flow.yosys import find_yosys
     from hw.npu.synthesis import core_netlist, differences
 
     if find_yosys() is None:
-        say("no Yosys: cells are left out")
+        say("Yosys not found: cells are skipped")
         return
     shape = NPU_SHAPES["npu"]
     design = core_netlist(shape)
