@@ -50,11 +50,11 @@ AT_ONCE, CHECKED = 50, 2  # batch size of the simulator; images that are compare
 
 @dataclass(frozen=True)
 class Row:
-    """A model, what it runs on, and how.
+    """A model, its samples and its options.
 
-    count : images that calibrate it, 0 if it is quantised
-    images : that it is measured on, the first of the samples
-    golden : file of results that it has to make, for integer networks
+    count : calibration images; 0 if the model is quantised
+    images : images of the measurement, from the start of the samples
+    golden : file of the expected results, for integer networks
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Graphs in the formats of other partitioners: ParHIP files, METIS text, hypergraphs, group graphs."""
+"""Graphs in the formats of other partitioners: ParHIP, METIS text, hypergraphs, group graphs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Ints = NDArray[np.int32]
 
 @dataclass(frozen=True, slots=True)
 class Graph:
-    """An undirected graph; every edge is in the lists of both of its ends.
+    """An undirected graph; every edge is stored in the lists of both endpoints.
 
     indptr : ndarray[int32], shape (vertices + 1,)
     ids, weights : ndarray[int32], shape (entries,)
