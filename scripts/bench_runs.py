@@ -140,7 +140,9 @@ class Bench:
         return found
 
     def network(self, name: str, *command: str) -> Path:
-        """Return a network file of the inputs; create it with `mapper COMMAND... FILE` if missing."""
+        """Return a network file of the inputs; create it with `mapper COMMAND... FILE` if
+        needed.
+        """
         path = self.inputs / f"{name}.bin"
         if not path.exists():
             say(f"creating {path.name}")

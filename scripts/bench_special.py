@@ -141,7 +141,7 @@ def multicast(bench: Bench) -> list[Table]:
     return matrix.tables(lambda case: matrix.value(case, base), "Mt-KaHyPar KM1")
 
 
-PACKETS = {  # arguments of `mapper generate`, or none for a hypergraph; cores per side, neurons per core
+PACKETS = {  # (arguments of `mapper generate`, or none), cores per side, neurons per core
     "layered": (("layered", "--layers", LAYERED_PACKETS, "--kernel", "3"), 8, 232),
     "ibm01": ((), 8, 208),
     "microcircuit 0.1": (("microcircuit", "--scale", "0.1"), 8, 128),

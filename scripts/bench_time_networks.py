@@ -18,7 +18,7 @@ def _network(
     rng: np.random.Generator, n: int, source: Ids, target: Ids, weight: Ids | None = None,
     **parameters: Any,
 ) -> SpikingNetwork:  # fmt: skip
-    """Build a network; by default 4 of 5 neurons are excitatory, and bias currents drive activity."""
+    """Build a network; by default 4 of 5 neurons excite, and bias currents drive activity."""
     if weight is None:
         strength = rng.integers(10, 30, source.size)
         weight = np.where(source % 5 > 0, strength, -2 * strength)
