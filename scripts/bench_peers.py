@@ -41,13 +41,7 @@ from numpy.typing import NDArray
 
 from storage.store.network import NetworkFile
 
-SHARES = (
-    1.0,
-    0.7,
-    0.4,
-    0.15,
-    0.0,
-)  # shares of the slack, tried in this order if a peer exceeds the capacity
+SHARES = (1.0, 0.7, 0.4, 0.15, 0.0)  # shares of the slack, tried in this order
 
 Times = NDArray[np.float64]  # wall seconds, CPU seconds of all threads
 Seconds = tuple[Times, Times]  # of loading, of partitioning

@@ -121,7 +121,7 @@ class Matrix:
         values.append(
             ["mean ratio", "", *([""] if show_best else []), *(counted.get(n, "-") for n in names)]
         )
-        heads = ["case", base_name, *(["best peer"] if show_best else []), *names]
+        heads = ["case", base_name, *(["peer"] if show_best else []), *names]
         return [
             Table(self.name, self.title, heads, values, means),
             Table(

@@ -140,7 +140,7 @@ class Bench:
                 if one.mapping != two.mapping:
                     raise SystemExit(f"side {side}: the mapping with workers differs")
                 cpu = f"{one.process.cpu_seconds:.1f} s, {two.process.cpu_seconds:.1f} s"
-                say(f"side {side}: {cpu} workers, processor time")
+                say(f"side {side}: processor time without, with workers: {cpu}")
         return found
 
 

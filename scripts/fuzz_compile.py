@@ -213,7 +213,7 @@ def fuzz(count: int, seed: int, graphs: bool = False) -> Iterator[Wrong]:
             fine = code in CODES and len(notes) == (code != 0) and not INTERNAL.search(line)
             fine &= (
                 time.process_time() - began < LONGEST
-            )  # the timer does not interrupt native code
+            )  # the alarm does not interrupt native code
             left = names(home) - before
             if code == 0 and command[0] == "compile":
                 shutil.rmtree(home / "again")
