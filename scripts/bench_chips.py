@@ -4,7 +4,7 @@ why the network does not fit.
     python scripts/bench_chips.py FOLDER [--chips C ...] [--networks N ...] [--limit SECONDS]
                                   [--json FILE]
 
-Runs use no option but the chip. Hops are those of the packets that the chip sends, in millions.
+Runs use no option but the chip. Hops count the packets that the chip sends, in millions.
 Networks missing in FOLDER are generated. The table is Markdown.
 """
 

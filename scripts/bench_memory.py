@@ -216,7 +216,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--work", type=Path, help="folder for inputs and results")
     parser.add_argument("--cases", nargs="*", default=[case.name for case in CASES])
-    parser.add_argument("--memory", type=int, help="MiB (default: that of each case)")
+    parser.add_argument("--memory", type=int, help="MiB (default: set by each case)")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--limit", type=float, default=600, help="time limit of a command, seconds")
     parser.add_argument("--json", type=Path, help="write the measurements")

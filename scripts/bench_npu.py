@@ -151,7 +151,7 @@ def figures(name: str, data: Path) -> Iterator[Figure]:
             for how in ("off", "core")
         )
         yield at_least(
-            f"{case.row.name}, first layer", "cycles, padded / by the window unit",
+            f"{case.row.name}, first layer", "cycles, padding / window unit",
             padded / windows, case.fewer,
         )  # fmt: skip
     for chip, target in case.chips.items():
@@ -175,38 +175,43 @@ def of_chip(
     folder = compiled(case, path, chip)
     of = f"{case.row.name} on {'2x2, 4 host ports' if chip == 'ports.toml' else chip}"
     yield Figure(of, "cores used", len(folder.images))
-    yield Figure(of, "seconds of compilation", time.perf_counter() - began)
+    yield Figure(of, "compile seconds", time.perf_counter() - began)
     run = run_frames(folder, x[:CHECKED], FRAMES)
     report = run.report
     assert report.period is not None
     yield at_most(of, "period, cycles", report.period, target.period)
     yield at_most(of, "latency, cycles", report.latency, target.latency)
-    yield Figure(of, "bound of the period", f"{report.bound.cycles:,.0f}: {report.bound.where}")
+    yield Figure(
+        of, "bottleneck of the period", f"{report.bound.cycles:,.0f}: {report.bound.where}"
+    )
     if one is not None:
         cycles = sum(times.cycles for times in run_cycles(one, None).times)
-        yield at_least(of, "times faster than a core", cycles / report.period, target.faster)
-        yield equal(of, f"bytes of one core, {CHECKED} frames", same_values(folder, one, x))
+        yield at_least(of, "speed-up over one core", cycles / report.period, target.faster)
+        yield equal(of, f"outputs as on one core, {CHECKED} frames", same_values(folder, one, x))
         if case.binary:
             yield equal(of, "binary layers in binary mode", same_modes(folder, one))
     busiest = float(report.links.max())
-    yield Figure(of, "busiest link, flits a frame", busiest)
+    yield Figure(of, "busiest link, flits per frame", busiest)
     yield at_most(of, "busiest link / period", busiest / report.period, target.link)
     hops = float(report.links.sum())
-    yield Figure(of, "flit-hops of a frame", hops)
+    yield Figure(of, "flit-hops per frame", hops)
     for placement in ("row-major", "serpentine"):
         others = hops_in_order(folder, placement == "serpentine")
         least = target.hops if placement == "row-major" else None
-        yield at_most(of, f"flit-hops / those in {placement} order", hops / others, least)
+        yield at_most(of, f"flit-hops relative to {placement} placement", hops / others, least)
         if target.placements:
             other = run_frames(compiled(case, path, chip, "--placement", placement), None, FRAMES)
             yield Figure(of, f"period with {placement} placement", other.report.period)
     with traffic_of(folder) as traffic:
         counted = traffic(None)
         loads = counted.unicast_links * counted.weight_unit
-        yield equal(of, "flits of each link as in tiles.bin", bool((loads == report.links).all()))
+        yield equal(of, "flits per link as in tiles.bin", bool((loads == report.links).all()))
     if target.frames is not None:
         yield at_most(
-            of, f"seconds of {target.frames} frames", seconds(folder, target.frames), target.seconds
+            of,
+            f"simulation seconds, {target.frames} frames",
+            seconds(folder, target.frames),
+            target.seconds,
         )
     if target.steady is not None:
         yield from steady(of, folder, target.steady)
@@ -321,7 +326,7 @@ def steady(of: str, folder: CompiledFolder, frames: int) -> Iterator[Figure]:
     """
     began = time.perf_counter()
     done = run_mesh(chip_of(folder), frames).completed
-    yield Figure(of, f"seconds of {frames:,} frames", time.perf_counter() - began)
+    yield Figure(of, f"simulation seconds, {frames:,} frames", time.perf_counter() - began)
     apart = np.diff(done)[:-ENDING]
     tenth = frames // 10
     early, late = set(apart[tenth : 2 * tenth].tolist()), set(apart[-tenth:].tolist())

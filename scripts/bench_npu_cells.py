@@ -33,12 +33,12 @@ def cell_figures() -> Iterator[Figure]:
     yield Figure(of, "cells", whole)
     yield Figure(of, "flip-flops", sum(one.count * one.flip_flops for one in found))
     yield Figure(of, "memory bits", sum(one.count * one.memory_bits for one in found))
-    yield at_most(of, "ALU, share of its cells", alu / whole, ALU_SHARE)
+    yield at_most(of, "ALU, share of the cells", alu / whole, ALU_SHARE)
     for one in differences(shape, design, found, False):
         binary = one.part == "binary unit"
         part = f"{one.part}, of the {one.whole}"
         limit = BINARY[one.whole] if binary else None
-        yield at_most(part, "cells more, share", one.share, limit)
+        yield at_most(part, "additional cells, share", one.share, limit)
         if one.whole == "core":
-            yield at_most(part, "multipliers more", one.multipliers, 0 if binary else None)
-            yield at_most(part, "memory bits more", one.memory_bits, 0 if binary else None)
+            yield at_most(part, "additional multipliers", one.multipliers, 0 if binary else None)
+            yield at_most(part, "additional memory bits", one.memory_bits, 0 if binary else None)

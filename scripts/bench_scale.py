@@ -73,13 +73,13 @@ HEADS = {
 OMITTED = (*GROUPS, "cpu_seconds", "other", "peak_rss_bytes", "net_bytes_per_connection")
 IN_README = [name for name in HEADS if name not in OMITTED]
 LEGEND = """\
-seconds: the whole process, for mapper from net.bin to report.json; by stage: mapper's own clock
-(other: start, exit, what is in no group); of a peer: loading under read, the partition alone
-CPU s: of all threads, which says more than seconds on a machine that others use too
-anonymous, resident: peaks of report.json; max RSS: peak of the process as the system saw it
-disk: peak of scratch and output over the stored connections (a synapse is stored at both of its
-ends); net: net.bin, likewise; passes: over the data; hops: of a spike, mean
-cut: share of the weight between cores; over: cores above their capacity"""
+seconds: whole process, for mapper from net.bin to report.json; stages: mapper's own clock (other:
+start, exit and remaining stages); for peers read is loading, partition is partitioning only
+CPU s: sum over all threads; more meaningful than seconds on a busy machine
+anonymous, resident: peaks in report.json; max RSS: peak reported by the operating system
+disk: peak of scratch and output per stored connection (a synapse is stored at both endpoints)
+net: size of net.bin per stored connection; passes: passes over the data; hops: mean per spike
+cut: share of the weight between cores; over: cores over their capacity"""
 
 
 @dataclass(frozen=True, slots=True)

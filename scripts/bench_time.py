@@ -4,7 +4,7 @@
                                  [--json FILE]
 
 Ten spiking networks (`bench_time_networks.py`), each mapped in five ways onto 4x4 or 5x3 cores with
-one packet per destination core. Their rates are those of the simulated ticks without the warm-up.
+one packet per destination core. Rates are counted in the simulated ticks after the warm-up.
 For each mapping the table shows cycles per tick of the Amaranth chip, `tick_cycles`, and
 `mapper simulate` with random spikes at the same rates; with the chip's own spikes the simulator
 must match the chip tick by tick. --kernel simulates these spikes instead of running the Amaranth

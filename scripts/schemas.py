@@ -77,7 +77,7 @@ def _origin(kinds: dict[str, Any]) -> dict[str, Any]:
 
 
 def _flatten_machine(kinds: dict[str, Any]) -> None:
-    """Merge the keys of a machine into those of the chip, with its tables after them."""
+    """Merge the keys of a machine into the chip, followed by its tables."""
     del kinds["Chip"]["properties"]["machine"]
     keys = kinds.pop("Machine")["properties"]
     cost = keys["link_cost"].pop("prefixItems")[0]

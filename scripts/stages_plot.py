@@ -45,15 +45,17 @@ def hops(report: dict[str, object]) -> float:
 
 
 def stages() -> list[Stage]:
-    """Return three mappings: by ids, by cut with placement, and by hops."""
+    """Return three mappings: in order of ids, for cut with placement, and for hops."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         net = str(folder / "net.bin")
         mapper("generate", "cortex", net, *SHEET)
         by_id = np.arange(SIDE * SIDE) * CORES**2 // SIDE**2
         np.savetxt(folder / "ids.csv", by_id, fmt="%d")
-        found = [("by ids", by_id, hops(mapper("score", net, str(folder / "ids.csv"), *CHIP)))]
-        for title, objective in (("by cut, then placed", "cut"), ("by hops", "unicast")):
+        found = [
+            ("order of ids", by_id, hops(mapper("score", net, str(folder / "ids.csv"), *CHIP)))
+        ]
+        for title, objective in (("cut, then placement", "cut"), ("objective hops", "unicast")):
             out = folder / objective
             words = ("--objective", objective, "--seed", "1", "-o", str(out))
             report = mapper("run", net, *CHIP, *words)
