@@ -1,4 +1,4 @@
-"""What is refused, by which error."""
+"""Rejected input and the type of the error."""
 
 from __future__ import annotations
 
@@ -100,13 +100,13 @@ def test_errors(
     assert capfd.readouterr() == ("", "")
 
 
-def test_a_file_has_sizes_of_its_own(folder: Path) -> None:
+def test_a_file_defines_its_own_sizes(folder: Path) -> None:
     path = random_network(folder / "net.bin", 5, 9)
     with pytest.raises(UsageError, match="sizes are for a network without a file"):
         mapper.map_network(path, "4x4", sizes=[1] * 5)
 
 
-def test_a_graph_that_makes_no_edges(folder: Path) -> None:
+def test_a_graph_without_edges(folder: Path) -> None:
     nx = pytest.importorskip("networkx")
     with pytest.raises(UsageError, match="graph: no neurons"):
         mapper.map_network(nx.Graph(), "4x4")

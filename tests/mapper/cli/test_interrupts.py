@@ -1,4 +1,4 @@
-"""Ctrl-C: what the command says, its exit code 130, and what stays on disk."""
+"""Ctrl-C: message, exit code 130, and remaining files."""
 
 from __future__ import annotations
 
