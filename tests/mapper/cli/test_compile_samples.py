@@ -36,7 +36,7 @@ def report_of(run: Run, *words: str) -> dict[str, object]:
 
 @pytest.mark.heavy
 @pytest.mark.sample(0.25)
-def test_c01_verification_samples(model: Path, run: Run) -> None:
+def test_c01_samples_to_verify_with(model: Path, run: Run) -> None:
     """C01, R5.4: --verify with its labels; otherwise every fourth sample, at least 16."""
     plain = report_of(run, "--calibrate", "samples.npz")
     assert any("verified with 20 samples of those that" in line for line in plain["log"])  # type: ignore[attr-defined]
@@ -52,7 +52,7 @@ def test_c01_verification_samples(model: Path, run: Run) -> None:
 @pytest.mark.heavy
 @pytest.mark.sample(0.25)
 @pytest.mark.parametrize("method", ["minmax", "percentile", "mse", "entropy"])
-def test_a20_ranges_instead_of_samples(model: Path, run: Run, method: str) -> None:
+def test_a20_ranges_in_place_of_samples(model: Path, run: Run, method: str) -> None:
     """A20, R5.1: the same programs as with samples, without bias correction."""
     words = ("--method", method, "--no-bias-correction")
     report_of(run, "--calibrate", "samples.npz", *words)
