@@ -15,7 +15,7 @@ from mapper.errors import DoesNotFitError, MapperError, UsageError
 from tests.mapper.conftest import tree
 from tests.mapper.helpers import random_network
 
-# Kernels have twins of their own; what is around them does the same with the JIT off.
+# Kernels are tested with references; the code around them does not depend on the JIT.
 pytestmark = [pytest.mark.jit, pytest.mark.usefixtures("light_placement")]
 
 

@@ -14,7 +14,7 @@ import pytest
 from tests.mapper.conftest import Run, tree
 from tests.mapper.helpers import PROGRAM, random_network, write_network
 
-# Kernels have twins of their own; what is around them does the same with the JIT off.
+# Kernels are tested with references; the code around them does not depend on the JIT.
 pytestmark = [pytest.mark.jit, pytest.mark.usefixtures("light_placement")]
 
 Fails = Callable[..., str]

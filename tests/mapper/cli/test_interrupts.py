@@ -9,7 +9,7 @@ import pytest
 from tests.mapper.conftest import Run
 from tests.mapper.helpers import random_network
 
-# Kernels have twins of their own; what is around them does the same with the JIT off.
+# Kernels are tested with references; the code around them does not depend on the JIT.
 pytestmark = [pytest.mark.jit, pytest.mark.usefixtures("light_placement")]
 
 CHIP = ("--chip", "4x4", "--neurons-per-core", "4")

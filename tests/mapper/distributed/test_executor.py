@@ -31,11 +31,11 @@ from mapper.partitioning.recursive_splitting import Splitting, split_parts
 from mapper.runtime.monitor import Monitor
 from mapper.runtime.threads import ThreadTeam
 from storage.scratch.scratch import Scratch
-from tests.mapper.distributed.scattered import ScatteredFleet
+from tests.mapper.distributed.scattered import ScatteredExecutor
 from tests.mapper.distributed.stand_in import GridRows, StandIn, exchange_of
 from tests.mapper.helpers import random_graph, random_parts
 
-FleetOver = Callable[[Rows, ThreadTeam], ShardExecutor]
+ExecutorOver = Callable[[Rows, ThreadTeam], ShardExecutor]
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ def local() -> ExecutorOver:
 @pytest.fixture
 def scattered() -> ExecutorOver:
     def over(rows: Rows, _: ThreadTeam) -> ShardExecutor:
-        return ScatteredFleet(rows, [(7 * chunk) % 3 for chunk in range(rows.chunks)], 5)
+        return ScatteredExecutor(rows, [(7 * chunk) % 3 for chunk in range(rows.chunks)], 5)
 
     return over
 
@@ -266,7 +266,7 @@ few = settings(max_examples=25, deadline=None)
 @few
 @given(cuts(), st.integers(1, 12))
 def test_any_assignment_gives_the_same_clusters(
-    cut: tuple[StreamedRows, ScatteredFleet, int], limit: int
+    cut: tuple[StreamedRows, ScatteredExecutor, int], limit: int
 ) -> None:
     rows, executor, seed = cut
 
@@ -282,7 +282,7 @@ def test_any_assignment_gives_the_same_clusters(
 @few
 @given(cuts(), st.integers(1, 6), st.integers(0, 1))
 def test_any_assignment_gives_the_same_moves(
-    cut: tuple[StreamedRows, ScatteredFleet, int], parts: int, slack: int
+    cut: tuple[StreamedRows, ScatteredExecutor, int], parts: int, slack: int
 ) -> None:
     rows, executor, seed = cut
     part = np.random.default_rng(seed).integers(0, parts, rows.vertices).astype(np.int32)
@@ -304,7 +304,7 @@ def test_any_assignment_gives_the_same_moves(
 @few
 @given(cuts(), st.integers(1, 9), st.integers(1, 6))
 def test_any_assignment_gives_the_same_coarse_graph(
-    cut: tuple[StreamedRows, ScatteredFleet, int], count: int, share: int
+    cut: tuple[StreamedRows, ScatteredExecutor, int], count: int, share: int
 ) -> None:
     rows, executor, seed = cut
     cluster = np.random.default_rng(seed).integers(0, count, rows.vertices).astype(np.int32)
@@ -321,7 +321,7 @@ def test_any_assignment_gives_the_same_coarse_graph(
 @few
 @given(cuts(), st.integers(1, 5), st.sampled_from([0, 300, 1 << 20]))
 def test_any_assignment_gives_the_same_split(
-    cut: tuple[StreamedRows, ScatteredFleet, int], parts: int, memory: int
+    cut: tuple[StreamedRows, ScatteredExecutor, int], parts: int, memory: int
 ) -> None:
     rows, executor, seed = cut
     rng = np.random.default_rng(seed)
@@ -346,7 +346,7 @@ def test_any_assignment_gives_the_same_traffic(seed: int, memory: int, tmp_path:
     rows = StreamedRows(graph, graph.vertex_sizes(), 0)
     parts = int(rng.integers(1, 6))
     part, _ = random_parts(rng, graph, parts)
-    executor = ScatteredFleet(rows, rng.integers(0, 3, rows.chunks).tolist(), seed)
+    executor = ScatteredExecutor(rows, rng.integers(0, 3, rows.chunks).tolist(), seed)
 
     def traffic(rows: Rows, team: ThreadTeam) -> list[Any]:
         found = group_traffic(rows, part, parts, memory, tmp_path, team)

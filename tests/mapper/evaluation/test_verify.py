@@ -22,7 +22,7 @@ from tests.mapper.conftest import Run
 from tests.mapper.helpers import random_network
 from tests.mapper.report.made import random_folder
 
-# Kernels have twins of their own; what is around them does the same with the JIT off.
+# Kernels are tested with references; the code around them does not depend on the JIT.
 pytestmark = [pytest.mark.jit, pytest.mark.usefixtures("light_placement")]
 
 Fails = Callable[..., str]

@@ -16,7 +16,7 @@ from storage.store.writer import NetworkWriter
 from tests.mapper.conftest import Run, tree
 from tests.mapper.exports.mapped import HEIGHT, WIDTH, N, core_of, synapses
 
-# Kernels have twins of their own; what is around them does the same with the JIT off.
+# Kernels are tested with references; the code around them does not depend on the JIT.
 pytestmark = [pytest.mark.jit, pytest.mark.usefixtures("light_placement")]
 
 Fails = Callable[..., str]

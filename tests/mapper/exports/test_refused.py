@@ -11,7 +11,7 @@ from mapper.exports import EXPORTS, choose_exporter, open_run
 from storage.store.writer import NetworkWriter
 from tests.mapper.conftest import Run
 
-# Kernels have twins of their own; what is around them does the same with the JIT off.
+# Kernels are tested with references; the code around them does not depend on the JIT.
 pytestmark = [pytest.mark.jit, pytest.mark.usefixtures("light_placement")]
 
 Fails = Callable[..., str]

@@ -15,7 +15,7 @@ from storage import extras
 from tests.mapper.conftest import Run
 from tests.mapper.exports.mapped import WIDTH, Array, N, attribute, core_of
 
-# Kernels have twins of their own; what is around them does the same with the JIT off.
+# Kernels are tested with references; the code around them does not depend on the JIT.
 pytestmark = [pytest.mark.jit, pytest.mark.usefixtures("light_placement")]
 
 Fails = Callable[..., str]
