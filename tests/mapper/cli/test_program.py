@@ -83,7 +83,7 @@ def test_a_reader_that_closes_the_pipe(network: Path) -> None:
         ("place", "none.bin", "--chip", "4x4"),
     ],
 )
-def test_a_failing_command_compiles_nothing(
+def test_a_failing_command_does_not_compile(
     words: tuple[str, ...], network: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     compiled: list[object] = []

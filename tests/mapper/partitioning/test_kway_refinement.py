@@ -255,8 +255,8 @@ class Watched(SeekCut):
 
 @pytest.mark.parametrize("behind", [0, 1])
 @pytest.mark.parametrize("seed", range(12))
-def test_moves_of_streamed_rows_are_settled_one_step_behind(seed: int, stop: int) -> None:
-    """Step s sees the parts after step s - 2 there, after step s - 1 where rows are at hand."""
+def test_moves_of_streamed_rows_take_effect_one_step_later(seed: int, stop: int) -> None:
+    """Step s sees the parts after step s - 2 for streamed rows, after step s - 1 for held rows."""
     rng = np.random.default_rng(seed)
     graph = random_graph(rng, 160, block_size=4)
     part, load = random_parts(rng, graph, 4)
@@ -277,7 +277,7 @@ def test_moves_of_streamed_rows_are_settled_one_step_behind(seed: int, stop: int
             last = firsts[index] + rows.read(index).vertices
             links = lists[firsts[index] : last]
             moves += naive.best_moves(firsts[index], links, own, held)[0]
-        # of gains alike that of the lowest vertex, or of the first that was looked at
+        # of equal gains the lowest vertex, or the first one scanned
         looked.append(sorted(moves, key=lambda move: (-move[2], stop * move[0])))
         if len(looked) > stop:
             moved += naive.move_in_order(
@@ -286,8 +286,8 @@ def test_moves_of_streamed_rows_are_settled_one_step_behind(seed: int, stop: int
     assert (done.moves, found.tolist()) == (moved, own)
 
 
-def test_halves_of_a_grid_are_put_right_with_room_for_one() -> None:
-    """Some vertices of the border are on the wrong side: they have to change places in turn."""
+def test_halves_of_a_grid_are_repaired_with_room_for_one() -> None:
+    """Some border vertices are on the wrong side and must swap one by one."""
     width = 32
     graph = grid_graph(width, width)
     right = np.arange(width * width) % width >= width // 2
@@ -307,7 +307,7 @@ def test_halves_of_a_grid_are_put_right_with_room_for_one() -> None:
 
 @pytest.mark.parametrize("seed", range(10))
 def test_without_any_slack_swaps_lower_the_cut(seed: int) -> None:
-    """Four communities, some vertices of each in a wrong part; every part is full to the last."""
+    """Four communities, some vertices of each in a wrong part; all parts are completely full."""
     rng = np.random.default_rng(seed)
     n, parts = 240, 4
     home = np.arange(n) % parts
@@ -330,7 +330,7 @@ def test_without_any_slack_swaps_lower_the_cut(seed: int) -> None:
         assert cuts[-1] < 0.8 * before
 
 
-def test_a_graph_without_connections_stays_as_it_is() -> None:
+def test_a_graph_without_connections_is_unchanged() -> None:
     none = np.empty(0, np.int64)
     rows = rows_of(MemoryGraph.from_edges(9, none, none, undirected=True))
     part = np.arange(9, dtype=np.int32) % 3

@@ -1,4 +1,4 @@
-"""Progress never stands still: bar and log are updated while a stage reports nothing."""
+"""Progress continues while a stage reports nothing: bar and log are updated."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rich.console import Console
 from mapper.runtime import monitor
 from mapper.runtime.monitor import Monitor, estimated_share
 
-SECONDS = 10.0  # to wait for a line at most
+SECONDS = 10.0  # timeout for a line
 
 
 @pytest.fixture(autouse=True)
