@@ -245,7 +245,7 @@ import chipsim.traffic.pairs
 roots = read_table().kernels
 (types,) = roots["chipsim.traffic.pairs._encode"]
 if sys.argv[1] == "lean":
-    assert spare_work(roots), "try it with this version of numba, and name it in TRIED"
+    assert spare_work(roots), "test it with this version of numba, and add it to TRIED"
     spare_wrappers(("chipsim",), roots, True)
 kernel = chipsim.traffic.pairs._encode
 kernel.compile(types_of(types))

@@ -347,7 +347,7 @@ def faults(folder: Path) -> Iterator[str]:
         finally:
             sys.stderr, sys.stdout = sys.__stderr__, sys.__stdout__
         if code:
-            yield f"{command}: sound files are refused: {said}"
+            yield f"{command}: valid files are refused: {said}"
         for path in folder.glob("new*"):
             shutil.rmtree(path) if path.is_dir() else path.unlink()
     for case in CASES:

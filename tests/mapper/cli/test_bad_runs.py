@@ -96,7 +96,7 @@ def limited(*arguments: str, largest: int) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.heavy
 @pytest.mark.sample(1)
-@pytest.mark.skipif(sys.platform == "win32", reason="needs limits of POSIX")
+@pytest.mark.skipif(sys.platform == "win32", reason="needs POSIX limits")
 @pytest.mark.parametrize(
     ("command", "largest"),
     [

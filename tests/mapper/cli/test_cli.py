@@ -262,7 +262,7 @@ def test_import_export_generate(run: Run) -> None:
     assert Path("d.bin").read_bytes() == Path("c.bin").read_bytes()
 
 
-def test_export_reports_what_it_leaves_out(run: Run) -> None:
+def test_export_reports_omissions(run: Run) -> None:
     from storage.formats.objects import Neurons, write_edges
 
     write_edges(

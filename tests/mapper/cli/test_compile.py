@@ -16,7 +16,7 @@ from tests.compiler.codegen.test_cdriver import CC, compiled
 from tests.mapper.conftest import Run, tree
 from tests.storage.formats.onnx_models import onnx
 
-pytestmark = pytest.mark.jit  # kernels have their twins in tests/chipsim/npu
+pytestmark = pytest.mark.jit  # tests/chipsim/npu has the references of these kernels
 SIZE, CLASSES = 12, 4
 
 

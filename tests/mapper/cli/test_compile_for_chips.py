@@ -133,7 +133,7 @@ def test_bad_hosts(model: Path, lines: str, said: str, fails: Callable[..., str]
 @pytest.mark.heavy
 @pytest.mark.sample(0.25)
 def test_frames_by_two_ports(model: Path, run: Run) -> None:
-    """N10.5: compile, simulate, verify; the mapper's flit counts equal those of the mesh."""
+    """N10.5: compile, simulate, verify; flit counts of mapper and mesh are equal."""
     chip_file('[npu]\npreset = "npu"\n[host]\nports = [3, [0, 0]]')
     words = ("--calibrate", "samples.npz", "--chip", "mine.toml", *QUICK, "--force", "-q")
     run("compile", "good.onnx", *words)

@@ -24,7 +24,7 @@ def interrupted(*_: object, **__: object) -> None:
     raise KeyboardInterrupt
 
 
-def test_an_interrupted_run_ends_with_130_and_leaves_what_resume_needs(
+def test_an_interrupted_run_ends_with_130_and_can_be_resumed(
     network: Path, run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:

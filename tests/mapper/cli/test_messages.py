@@ -126,7 +126,7 @@ def test_classic_notes_that_it_minimizes_other_hops(run: Run, network: Path) -> 
 
 @pytest.mark.heavy
 @pytest.mark.sample(0.5)
-@pytest.mark.skipif(os.name == "nt", reason="pipes close in another way")
+@pytest.mark.skipif(os.name == "nt", reason="pipes close differently")
 def test_a_closed_pipe_is_not_bad_input() -> None:
     for words in (("chips",), ("chips", "--json"), ("docs", "method")):
         read, write = os.pipe()

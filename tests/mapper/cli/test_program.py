@@ -17,7 +17,7 @@ from mapper.warmup import Compiled
 from tests.mapper.conftest import Run
 from tests.mapper.helpers import random_network
 
-pytestmark = pytest.mark.jit  # what runs here is not the kernels
+pytestmark = pytest.mark.jit  # tests processes, not kernels
 
 
 @pytest.fixture

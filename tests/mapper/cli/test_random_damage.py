@@ -173,5 +173,5 @@ def test_a_line_for_every_value(
             if found.code not in (0, 3) and found.err.count("\n") != 1:
                 bad.append(f"{number}, {command}: {found.err}"[:500])
             if "Infinity" in found.out or "NaN" in found.out:
-                bad.append(f"{number}, {command}: prints what is no number")
+                bad.append(f"{number}, {command}: prints an invalid number")
     assert bad == []

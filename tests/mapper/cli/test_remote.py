@@ -15,7 +15,7 @@ from tests.mapper.conftest import Run
 from tests.mapper.helpers import random_network
 from tests.objects import put, s3_server, web_server
 
-pytestmark = [pytest.mark.jit, pytest.mark.filterwarnings("default")]  # of moto
+pytestmark = [pytest.mark.jit, pytest.mark.filterwarnings("default")]  # warnings of moto
 
 ADDRESS = "s3://lab/some/net.bin"
 RUN = ("--chip", "8x8", "--neurons-per-core", "20", "--memory", "256MiB", "--preset", "fast",

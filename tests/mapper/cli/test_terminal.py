@@ -21,7 +21,7 @@ from storage.formats import FORMATS
 from tests.mapper.conftest import Run
 from tests.mapper.helpers import PROGRAM, random_network
 
-pytestmark = pytest.mark.jit  # what is said is the same without
+pytestmark = pytest.mark.jit  # output does not depend on the JIT
 COLOUR = re.compile(r"\x1b\[[\d;]*(?:3[0-8]|4[0-8]|9[0-7])(?:;[\d;]*)?m")
 CHIP = ["--chip", "2x2", "--neurons-per-core", "20"]
 

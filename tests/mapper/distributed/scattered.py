@@ -35,10 +35,10 @@ class OwnRows(Rows):
         return self._rows.chunks
 
     def degrees(self) -> NDArray[np.int32]:
-        raise AssertionError("nobody asks an owner for that")
+        raise AssertionError("must not be called")
 
     def read(self, index: int) -> Chunk:
-        assert index in self._mine, f"chunk {index} is another owner's"
+        assert index in self._mine, f"chunk {index} belongs to another owner"
         return self._rows.read(index)
 
 

@@ -58,7 +58,7 @@ Command = Callable[[str, str], None]
 
 @pytest.fixture
 def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Command:
-    """Return a function that puts programs on PATH before those of the machine."""
+    """Return a function that puts programs on PATH before the installed ones."""
     folder = tmp_path / "bin"
     folder.mkdir()
     monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")

@@ -192,7 +192,7 @@ def test_a_worker_that_exceeds_its_memory(mapped: Mapped, tmp_path: Path) -> Non
         address = min(workers.addresses())
 
         def fill() -> None:
-            with suppress(Exception):  # nobody answers
+            with suppress(Exception):  # no answer
                 workers.client.run(fill_memory, workers=[address])
 
         filler = Watcher("coarsen", fill)
@@ -295,7 +295,7 @@ def test_a_killed_driver_is_resumed(
     assert mapping_in(tmp_path / "out") == mapping_in(tmp_path / "whole")
     names = [{path.name for path in (tmp_path / one).iterdir()} for one in ("out", "whole")]
     assert names[0] == names[1]
-    assert not _processes_of(network.parent), "workers end with their driver"
+    assert not _processes_of(network.parent), "workers must end with their driver"
 
 
 @pytest.mark.heavy

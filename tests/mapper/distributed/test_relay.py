@@ -38,7 +38,7 @@ def seen(shard: Shard, _: Chunk) -> tuple[list[int], list[int]]:
 
 
 class Course:
-    """A state with several changes, what the workers saw of it, and the bytes sent."""
+    """A state with several changes, as seen by the workers, and the bytes sent."""
 
     def __init__(self, engine: StandIn) -> None:
         executor = engine.executor()

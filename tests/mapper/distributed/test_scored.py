@@ -53,7 +53,7 @@ class Nearby(NamedTuple):
         return RemoteShardExecutor(self.engine, source, chunks, entries, monitor)
 
     def facts(self) -> dict[str, Any]:
-        raise AssertionError("nobody asks")
+        raise AssertionError("must not be called")
 
 
 @pytest.fixture

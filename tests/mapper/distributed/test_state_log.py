@@ -1,4 +1,4 @@
-"""State log: followers with updates know the state, however late they read; sharding of chunks."""
+"""State log: followers reconstruct the state however late they read; sharding of chunks."""
 
 from __future__ import annotations
 

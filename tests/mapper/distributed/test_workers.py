@@ -196,7 +196,7 @@ def test_a_folder_that_workers_cannot_read(
 
     def elsewhere(given: Path, work: Path) -> SharedFolder:
         made = SharedFolder(given, work)
-        made.place = made.place._replace(tag="what is there on another host")
+        made.place = made.place._replace(tag="content on another host")
         return made
 
     monkeypatch.setattr(two_workers, "_given", tmp_path)

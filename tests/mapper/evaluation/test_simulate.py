@@ -92,7 +92,7 @@ def test_the_result_is_printed_and_stored_in_the_report(out: Path, run: Run) -> 
                  "left out: flits within a core"):  # fmt: skip
         assert text in tables.out
     again = json.loads((out / "report.json").read_text())["simulation"]
-    assert again == printed, "the same seed, the same result"
+    assert again == printed, "the same seed must give the same result"
     other = run("simulate", out, *SHORT, "--seed", "1", "--json").json()
     assert other["latency"] != printed["latency"]
 
@@ -188,7 +188,7 @@ def test_units_and_scales(out: Path, run: Run) -> None:
 @pytest.mark.heavy
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("delivery", ["synapse", "core", "tree"])
-def test_the_default_packets_are_those_of_the_chip(delivery: str, folder: Path, run: Run) -> None:
+def test_the_default_packets_follow_the_chip(delivery: str, folder: Path, run: Run) -> None:
     write_network(folder / "net.bin", [(0, 1), (0, 2), (1, 3), (0, 3)], 4, [1, 1, 1, 1])
     Path("chip.toml").write_text(f'width = 2\nheight = 1\nneurons = 2\ndelivery = "{delivery}"\n')
     assert run("run", "net.bin", "--chip", "chip.toml", "-o", "out", "-q").code == 0

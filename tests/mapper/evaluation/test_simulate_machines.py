@@ -22,7 +22,7 @@ from storage.store.network import NetworkFile
 from tests.mapper.conftest import Run
 from tests.mapper.helpers import random_network
 
-pytestmark = pytest.mark.jit  # whole commands
+pytestmark = pytest.mark.jit  # complete commands
 
 NEURONS = 60
 MACHINES = {

@@ -16,7 +16,7 @@ from storage.store.writer import NetworkWriter
 from tests.mapper.conftest import Run
 from tests.mapper.helpers import random_network
 
-pytestmark = pytest.mark.jit  # whole commands
+pytestmark = pytest.mark.jit  # complete commands
 
 Fails = Callable[..., str]
 CHIP = 'width = 4\nheight = 3\nneurons = 20\ndelivery = "{}"\n[time]\ntick = {}\n'

@@ -62,7 +62,7 @@ def members_of(core: np.ndarray, cores: int, fixed: np.ndarray) -> ByLabel:
 @CASES
 @pytest.mark.parametrize("seed", range(60))
 def test_exchange_of_one_pair(case: Case, seed: int) -> None:
-    """It saves what it returns, overfills no core, and does not change other cores."""
+    """It saves the returned hops, overfills no core, and does not change other cores."""
     graph, core, mesh = case(seed)
     width = width_of(mesh)
     links, rows = lists_of(graph), rows_of(graph)

@@ -108,7 +108,7 @@ def test_moves_keep_the_best_of_the_queued_ones(seed: int, late: bool) -> None:
 
 @pytest.mark.parametrize("late", [False, True])
 @pytest.mark.parametrize("seed", SEEDS)
-def test_searches_gain_what_they_return(seed: int, late: bool) -> None:
+def test_searches_return_their_gain(seed: int, late: bool) -> None:
     nets, graph, state, rng = case(seed)
     before = naive.cost(nets, state.part.tolist())
     over = np.maximum(state.block_weights - state.capacities, 0)

@@ -59,7 +59,7 @@ def test_table_is_a_dictionary(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_excess_of_a_part_follows_what_it_uses(seed: int) -> None:
+def test_excess_of_a_part_follows_its_use(seed: int) -> None:
     rng = np.random.default_rng(seed)
     use, limits = rng.integers(0, 9, (4, 3)), rng.integers(0, 9, 4)
     weight = rng.integers(1, 5, 4)

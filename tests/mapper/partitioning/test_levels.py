@@ -188,7 +188,7 @@ def test_ctrl_c_stops_a_contraction(
         pytest.raises(StoppedError),
         clustered_enough(network, CLUSTER, 2, context),
     ):
-        raise AssertionError("nothing comes of it")
+        raise AssertionError("must not be reached")
     assert asked
     assert not list((tmp_path / "scratch").glob("spare*"))
 

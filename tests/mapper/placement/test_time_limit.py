@@ -81,7 +81,7 @@ def test_invalid_limits(limit: str, run: Run) -> None:
 
 @pytest.mark.heavy
 @pytest.mark.sample(0.25)
-@pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
+@pytest.mark.skipif(os.name != "posix", reason="needs POSIX signals")
 def test_ctrl_c_keeps_the_best_so_far(folder: Path) -> None:
     process = subprocess.Popen(
         command(folder, "-o", "out.npz", "--verbose"), stderr=subprocess.PIPE, text=True,

@@ -25,7 +25,7 @@ def chromium() -> Iterator[Any]:
     named = os.environ.get("CHROMIUM")
     program = named or next(filter(None, map(shutil.which, NAMES)), None)
     if program is None:
-        pytest.skip("no Chromium: install Debian's package, or name one with CHROMIUM")
+        pytest.skip("no Chromium: install Debian's package, or set CHROMIUM")
     playwright = pytest.importorskip("playwright.sync_api", reason="no playwright")
     with playwright.sync_playwright() as started:
         browser = started.chromium.launch(executable_path=program, args=QUIET)

@@ -104,7 +104,7 @@ class Page(HTMLParser):
         self.elements.append(Element(tag, dict(attrs)))
 
     def handle_endtag(self, tag: str) -> None:
-        assert self._open, f"</{tag}> closes nothing"
+        assert self._open, f"</{tag}> closes no element"
         assert self._open.pop().name == tag
 
     def handle_data(self, data: str) -> None:
@@ -139,7 +139,7 @@ class Page(HTMLParser):
 
 
 def never(report: dict[str, Any], chip: Chip) -> Any:
-    raise AssertionError("nothing was to be measured")
+    raise AssertionError("must not measure")
 
 
 def view_of(folder: Path, label: str | None = None) -> View:

@@ -15,12 +15,12 @@ from tests.mapper.helpers import random_network
 from tests.mapper.report.conftest import Open
 from tests.mapper.report.made import idle_folder, random_folder, write_folder
 
-pytestmark = [pytest.mark.browser, pytest.mark.jit]  # pages are the same without
+pytestmark = [pytest.mark.browser, pytest.mark.jit]  # pages do not depend on the JIT
 CHIP = Chip("c", 6, 4, neurons=16, axons_in=50, unavailable=(3, 9))
 
 
 def never(report: dict[str, Any], chip: Chip) -> Any:
-    raise AssertionError("nothing was to be measured")
+    raise AssertionError("must not measure")
 
 
 def page_at(*folders: Path) -> tuple[Path, list[View]]:

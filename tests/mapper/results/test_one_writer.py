@@ -17,7 +17,7 @@ from tests.mapper.conftest import Run, tree
 from tests.mapper.helpers import PROGRAM, random_network
 from tests.storage.test_locks import held_elsewhere
 
-pytestmark = pytest.mark.jit  # every one begins with a whole run
+pytestmark = pytest.mark.jit  # every test starts with a complete run
 
 CHIP = ("--chip", "4x4", "--neurons-per-core", "8")
 CORTEX = ("--side", "9", "--fanout", "5", "--sigma", "1")

@@ -156,7 +156,7 @@ def test_the_strategy_of_a_plan(path: Path) -> None:
     assert sampled.strategy.endswith("streamed from disk, refined by 25% of the nets")
 
 
-def test_packets_refine_what_the_budget_has_time_for(path: Path) -> None:
+def test_packets_refine_networks_within_the_time_budget(path: Path) -> None:
     def stages(scale: int, name: str = "default", **changes: Any) -> bool:
         changes |= {"objective": "core", "net_pins": 0, "net_time": 1 << 50}
         changes["memory_bytes"] = 1 << 40

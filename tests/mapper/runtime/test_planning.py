@@ -108,7 +108,7 @@ def test_regular_networks_are_partitioned_by_nets(path: Path) -> None:
     assert not random.plan(objective="multicast")[0].nets_held
 
 
-def test_the_plan_reports_what_it_leaves_out(path: Path) -> None:
+def test_the_plan_reports_omissions(path: Path) -> None:
     plan = Planned(path, *KINDS[0]).plan(objective="multicast")[0]
     assert plan.brief
     assert plan.strategy.startswith("brief partition by nets in memory; refinement by nets with ")

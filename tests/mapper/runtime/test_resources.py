@@ -22,7 +22,7 @@ def test_usage_is_of_this_process() -> None:
     assert 0 < resources.available_bytes() <= psutil.virtual_memory().total
 
 
-def test_bytes_moved_grow_with_what_is_written(tmp_path: Path) -> None:
+def test_bytes_moved_grow_with_writes(tmp_path: Path) -> None:
     before = resources.bytes_moved()
     (tmp_path / "a").write_bytes(bytes(1 << 20))
     (tmp_path / "a").read_bytes()
@@ -55,7 +55,9 @@ def test_without_the_module_resource(monkeypatch: pytest.MonkeyPatch) -> None:
     assert resources.peak_rss_bytes() == 7
 
 
-def test_a_cgroup_bounds_what_is_available(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_cgroup_limits_the_available_memory(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     limit, used = tmp_path / "max", tmp_path / "current"
     monkeypatch.setattr(resources, "_CGROUP_LIMITS", ((str(limit), str(used)),))
     limit.write_text("1000\n")

@@ -22,7 +22,7 @@ from mapper.runtime.stopping import Stop
 from tests.mapper.helpers import PROGRAM, random_network
 from tests.tiers import Some
 
-pytestmark = pytest.mark.jit  # dozens of whole runs; test_checkpoint has the steps without it
+pytestmark = pytest.mark.jit  # dozens of complete runs; test_checkpoint tests steps without the JIT
 
 ARGUMENTS = (
     "--chip", "8x8", "--neurons-per-core", "20", "--block-vertices", "256", "--memory", "256MiB",

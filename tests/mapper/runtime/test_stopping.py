@@ -201,7 +201,7 @@ def test_a_progress_callback_that_presses_ctrl_c(stage: str, kept: bool, folder:
 
 
 @pytest.mark.usefixtures("heard")
-@pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
+@pytest.mark.skipif(os.name != "posix", reason="needs POSIX signals")
 def test_a_running_kernel_is_abandoned() -> None:
     stop, end = Stop(grace=0.05), threading.Event()
 
@@ -231,7 +231,7 @@ def test_a_running_kernel_is_abandoned() -> None:
 
 @pytest.mark.heavy
 @pytest.mark.usefixtures("heard")
-@pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
+@pytest.mark.skipif(os.name != "posix", reason="needs POSIX signals")
 def test_patient_work_finishes_unless_it_is_stopped_twice() -> None:
     stop = Stop(grace=0.05)
 
@@ -248,7 +248,7 @@ def test_patient_work_finishes_unless_it_is_stopped_twice() -> None:
 
 
 @pytest.mark.usefixtures("heard")
-@pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
+@pytest.mark.skipif(os.name != "posix", reason="needs POSIX signals")
 def test_without_a_grace_period_work_is_awaited() -> None:
     stop = Stop()
     seen = []
@@ -312,7 +312,7 @@ setattr(import_module(module), name, hang)
 @pytest.mark.heavy
 @pytest.mark.sample(0.5)
 @pytest.mark.jit
-@pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
+@pytest.mark.skipif(os.name != "posix", reason="needs POSIX signals")
 @pytest.mark.parametrize("sent", ["SIGINT", "SIGTERM"])
 @pytest.mark.parametrize(
     ("kernel", "stage"),

@@ -123,7 +123,9 @@ def test_checks_report_the_time_of_a_run(
     assert run("run", *command, "--threads", "2", "-o", "out").code == 0
     told = run("check", *command, "--json").json()["run"]["processor_seconds"]
     assert {"read", "coarsen", "split blocks", "score"} <= set(told)
-    assert kept[0] == {stage: value / 4 for stage, value in told.items()}, "moves the bar"
+    assert kept[0] == {stage: value / 4 for stage, value in told.items()}, (
+        "estimates of the progress bar"
+    )
     shown = run("check", *command).out
     assert "s of processor time" in shown
     assert "connections each for the first cut" in shown
