@@ -253,15 +253,15 @@ class Watched(SeekCut):
         return super().seek(chunk, part, block_weights, sizes)
 
 
-@pytest.mark.parametrize("behind", [0, 1])
+@pytest.mark.parametrize("delay", [0, 1])
 @pytest.mark.parametrize("seed", range(12))
-def test_moves_of_streamed_rows_take_effect_one_step_later(seed: int, stop: int) -> None:
+def test_moves_of_streamed_rows_take_effect_one_step_later(seed: int, delay: int) -> None:
     """Step s sees the parts after step s - 2 for streamed rows, after step s - 1 for held rows."""
     rng = np.random.default_rng(seed)
     graph = random_graph(rng, 160, block_size=4)
     part, load = random_parts(rng, graph, 4)
     room, floor = load + 2, np.zeros(4, np.int64)
-    rows: Rows = StreamedRows(graph, graph.vertex_sizes(), 0) if stop else rows_of(graph)
+    rows: Rows = StreamedRows(graph, graph.vertex_sizes(), 0) if delay else rows_of(graph)
     own, held, lists = part.tolist(), load.tolist(), links_of(rows)
     sizes, firsts = rows.sizes.tolist(), [rows.read(index).first for index in range(rows.chunks)]
     seeker, found, looked = Watched(4), part.copy(), []
@@ -270,7 +270,7 @@ def test_moves_of_streamed_rows_take_effect_one_step_later(seed: int, stop: int)
     steps = steps_of(rows, seed, 3, np.random.default_rng([seed, 3]))
     assert len(steps) > 5
     moved = 0
-    for some in [*steps, *([[]] * stop)]:
+    for some in [*steps, *([[]] * delay)]:
         moves = []
         for index in some:
             assert seeker.seen[firsts[index]] == (own, held)
@@ -278,8 +278,8 @@ def test_moves_of_streamed_rows_take_effect_one_step_later(seed: int, stop: int)
             links = lists[firsts[index] : last]
             moves += naive.best_moves(firsts[index], links, own, held)[0]
         # of equal gains the lowest vertex, or the first one scanned
-        looked.append(sorted(moves, key=lambda move: (-move[2], stop * move[0])))
-        if len(looked) > stop:
+        looked.append(sorted(moves, key=lambda move: (-move[2], delay * move[0])))
+        if len(looked) > delay:
             moved += naive.move_in_order(
                 looked.pop(0), sizes, own, held, room.tolist(), floor.tolist()
             )
