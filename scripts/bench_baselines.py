@@ -1,4 +1,4 @@
-"""Simple placements to compare with: row by row, and the published Hilbert curve with swaps."""
+"""Baseline placements: row-major, and the published Hilbert curve with force-directed swaps."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ MOST_SWEEPS = 10_000
 
 
 def row_major(size: int) -> Places:
-    """Column and row of each group, in the order of their numbers."""
+    """Return column and row of each group in row-major order."""
     y, x = np.divmod(np.arange(size * size), size)
     return x, y
 
 
 def hilbert(size: int) -> Places:
-    """Column and row of each step of a Hilbert curve; the side is a power of 2."""
+    """Return column and row of each step along a Hilbert curve; the side must be a power of 2."""
     if size & (size - 1):
-        raise ValueError(f"the side is {size}; it must be a power of 2")
+        raise ValueError(f"side {size}: must be a power of 2")
     d = np.arange(size * size)
     x, y = np.zeros_like(d), np.zeros_like(d)
     side = 1
@@ -41,9 +41,9 @@ def hilbert(size: int) -> Places:
 
 
 def hilbert_forced(network: Path, size: int) -> tuple[NDArray[np.int64], NDArray[np.int64], float]:
-    """Groups along the Hilbert curve, then swaps of neighbouring cells while any is cheaper.
+    """Place groups along the Hilbert curve, then swap neighbouring cells while the cost falls.
 
-    Returns columns, rows, and the seconds that it took, without reading and compiling.
+    Returns columns, rows and the seconds of the swaps, without reading and compilation.
     """
     with NetworkFile(network) as net:
         blocks = [lists for _, lists in net.undirected_blocks()]
@@ -52,7 +52,7 @@ def hilbert_forced(network: Path, size: int) -> tuple[NDArray[np.int64], NDArray
     ids = np.concatenate([ids for _, ids, _ in blocks])
     weights = np.concatenate([weights for _, _, weights in blocks])
     x, y = hilbert(size)
-    _swap_neighbours(indptr, ids, weights, x.copy(), y.copy(), size, 0)  # compiles
+    _swap_neighbours(indptr, ids, weights, x.copy(), y.copy(), size, 0)  # compile the kernel
     start = time.perf_counter()
     _swap_neighbours(indptr, ids, weights, x, y, size, MOST_SWEEPS)
     return x, y, time.perf_counter() - start
@@ -60,7 +60,7 @@ def hilbert_forced(network: Path, size: int) -> tuple[NDArray[np.int64], NDArray
 
 @njit
 def _moved(indptr, ids, weights, x, y, u, v, dx, dy):
-    """Change of cost if u moved by (dx, dy), its connection to v left out."""
+    """Return the change of cost if u moves by (dx, dy), without its connection to v."""
     change = 0
     for e in range(indptr[u], indptr[u + 1]):
         w = ids[e]
@@ -72,7 +72,7 @@ def _moved(indptr, ids, weights, x, y, u, v, dx, dy):
 
 @njit
 def _swap_neighbours(indptr, ids, weights, x, y, size, sweeps):
-    """Swap groups on neighbouring cells while the cost falls; every cell has a group."""
+    """Swap groups on neighbouring cells while the cost falls; every cell holds a group."""
     at = np.empty((size, size), np.int64)
     for u in range(x.size):
         at[y[u], x[u]] = u

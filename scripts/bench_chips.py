@@ -1,11 +1,11 @@
-"""Every chip of `mapper chips` on five networks: processor seconds, memory, hops, or the shortage.
+"""Every chip of `mapper chips` on five networks: processor time, memory and hops, or the reason
+why the network does not fit.
 
     python scripts/bench_chips.py FOLDER [--chips C ...] [--networks N ...] [--limit SECONDS]
-        [--json FILE]
+                                  [--json FILE]
 
-Runs are as a user types them: no option but the chip. The hops are those of the packets that the
-chip sends, in millions. Networks are made in FOLDER if they are not there yet. The table is in
-Markdown.
+Runs use no option but the chip. Hops count the packets that the chip sends, in millions.
+Networks missing in FOLDER are generated. The table is Markdown.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def measure(folder: Path, name: str, chip: str, limit: float) -> dict[str, Any]:
 
 
 def cell(one: dict[str, Any]) -> str:
-    """A cell of the table."""
+    """Return a cell of the table."""
     if "failed" in one:
         return reason(one["failed"])
     hops = one["hops"] / 1e6
@@ -79,7 +79,7 @@ REASONS = (
 
 
 def reason(failed: str) -> str:
-    """The part of an error that says what does not fit."""
+    """Return the part of an error that names the shortage."""
     for pattern, words in REASONS:
         if found := re.search(pattern, failed):
             return found.expand(words)
@@ -101,7 +101,7 @@ def main() -> int:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--chips", nargs="+", default=list(NAMES), choices=list(NAMES))
     parser.add_argument("--networks", nargs="+", default=list(NETWORKS), choices=list(NETWORKS))
-    parser.add_argument("--limit", type=float, default=300.0, help="seconds of a run")
+    parser.add_argument("--limit", type=float, default=300.0, help="time limit of a run, seconds")
     parser.add_argument("--json", type=Path, metavar="FILE")
     options = parser.parse_args()
     options.folder.mkdir(parents=True, exist_ok=True)

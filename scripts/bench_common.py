@@ -1,7 +1,7 @@
-"""What the benchmarks share: processes measured from outside, medians, and the machine.
+"""Helpers shared by the benchmarks: measured child processes, medians, the machine.
 
-Nothing that takes memory is imported here: the system counts what a parent holds when it starts a
-child as the child's.
+This module imports nothing that needs much memory: the system counts memory that the parent holds
+when it starts a child as memory of the child.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ PEER_MODULES = {
 
 @dataclass(slots=True)
 class Process:
-    """How a process went: `failed` says why it has no result."""
+    """Result of a process; `failed` is the reason why it has no output, or None."""
 
     seconds: float
     cpu_seconds: float
@@ -46,7 +46,7 @@ class Process:
 
 
 def say(line: str) -> None:
-    """Progress, on stderr."""
+    """Print progress on stderr."""
     print(line, file=sys.stderr, flush=True)
 
 
@@ -59,18 +59,18 @@ def worker(*arguments: str) -> list[str]:
 
 
 def disk_bytes(folders: Sequence[Path]) -> int:
-    """Bytes that the files of some folders take on the disk now."""
+    """Return the disk space that the files in some folders occupy now, in bytes."""
     total = 0
     for folder in folders:
         for root, _, names in os.walk(folder):
             for name in names:
-                with suppress(OSError):  # it went in the meantime
+                with suppress(OSError):  # deleted in the meantime
                     total += os.lstat(f"{root}/{name}").st_blocks * 512
     return total
 
 
 def run(command: Sequence[str], limit: float = math.inf, watched: Sequence[Path] = ()) -> Process:
-    """Run a command for `limit` seconds at most; its folders are looked at all the while."""
+    """Run a command for at most `limit` seconds and sample the disk use of the watched folders."""
     done = threading.Event()
     peak = 0
     late = False
@@ -113,7 +113,7 @@ def run(command: Sequence[str], limit: float = math.inf, watched: Sequence[Path]
 
 
 def need(command: Sequence[str]) -> str:
-    """Output of a command that must succeed."""
+    """Return the output of a command; exit if it fails."""
     process = run(command)
     if process.failed:
         raise SystemExit(f"{' '.join(command)}: {process.failed}")
@@ -121,13 +121,13 @@ def need(command: Sequence[str]) -> str:
 
 
 def last_object(output: str) -> dict[str, Any]:
-    """The JSON object of a worker, which is the last line that it prints."""
+    """Return the JSON object of a worker: the last line that it prints."""
     found: dict[str, Any] = json.loads(output.splitlines()[-1])
     return found
 
 
 def median(found: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Medians of the runs that ended well; without any, the first one."""
+    """Return medians over the successful runs, or the first run if all failed."""
     good = [one for one in found if "failed" not in one]
     if not good:
         return found[0]
@@ -139,7 +139,7 @@ def median(found: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 
 def machine() -> dict[str, Any]:
-    """What the figures were measured on."""
+    """Return processor, memory and versions of this machine."""
     model = platform.processor() or platform.machine()
     with suppress(OSError):
         for line in Path("/proc/cpuinfo").read_text().splitlines():

@@ -1,14 +1,16 @@
-"""The compiler on real models: accuracy, signal over error, cycles and seconds, beside onnxruntime.
+"""Compiler benchmark on real models: accuracy, SQNR, cycles and seconds, compared with ONNX
+Runtime.
 
     python scripts/bench_compile.py [--data FOLDER] [--only NAME ...] [--json]
     python scripts/bench_compile.py --list
 
-FOLDER has the models and samples, as MAPPER_DATA does. Each row compiles a model with the samples
-that calibrate it, runs its program on all images, and compares every stored map of the first few
-with the integer reference. Where onnxruntime is installed, its static quantisation gets the same
-samples, in the same call: all of its methods, per tensor and per channel; the best is shown. Models
-that are quantised already are compared with what onnxruntime makes of them, integer networks with
-the results that came with them. A model that does not compile has the reason in its row.
+FOLDER holds the models and samples (default: MAPPER_DATA). For each row the script compiles a
+model with its calibration samples, runs the program on all images, and compares every stored
+tensor of the first few images with the integer reference. If onnxruntime is installed, its static
+quantisation gets the same calibration samples in one call; all its methods are tried, per tensor
+and per channel, and the best is shown. Models that are already quantised are compared with their
+results in onnxruntime, integer networks with the results that came with them. The row of a model
+that does not compile shows the reason.
 """
 
 from __future__ import annotations
@@ -43,16 +45,16 @@ from mapper.results.tables import columns
 from storage.samples import parse_form, read_samples
 
 Array = NDArray[Any]
-AT_ONCE, CHECKED = 50, 2  # images that run together; that are compared layer by layer
+AT_ONCE, CHECKED = 50, 2  # batch size of the simulator; images that are compared layer by layer
 
 
 @dataclass(frozen=True)
 class Row:
-    """A model, what it runs on, and how.
+    """A model, its samples and its options.
 
-    count : images that calibrate it, 0 if it is quantised
-    images : that it is measured on, the first of the samples
-    golden : file of results that it has to make, for integer networks
+    count : calibration images; 0 if the model is quantised
+    images : images of the measurement, from the start of the samples
+    golden : file of the expected results, for integer networks
     """
 
     name: str
@@ -104,7 +106,7 @@ ROWS = [
 
 @dataclass
 class Found:
-    """A line of the table; None where there is nothing to say."""
+    """A row of the table; None where there is no value."""
 
     name: str
     accuracy: float | None = None
@@ -122,11 +124,11 @@ class Found:
 
 
 def measure(row: Row, data: Path, peer: Peer | None) -> Found:
-    """Compile, run and compare one row; a failure is told in it."""
+    """Compile, run and compare one row; a failure is recorded in the result."""
     found = Found(row.name, target=row.target)
     path = data / "models" / row.model
     if not path.is_file():
-        found.failed = f"{path} is not there"
+        found.failed = f"{path} not found"
         return found
     try:
         model = open_model(path)
@@ -148,7 +150,7 @@ def measure(row: Row, data: Path, peer: Peer | None) -> Found:
         checked = simulate(folder, x[:CHECKED], threads(), check=True).compared
         found.differences = sum(one.differences for one in checked)
         compare(row, found, made, (x, labels), data, peer)
-    except Exception as error:  # a row is not to end the others
+    except Exception as error:  # an error in one row must not stop the others
         found.failed = " ".join(f"{type(error).__name__}: {error}".split())[:160]
     return found
 
@@ -156,7 +158,7 @@ def measure(row: Row, data: Path, peer: Peer | None) -> Found:
 def samples_of(
     row: Row, data: Path, shape: tuple[int, ...], last: bool
 ) -> tuple[Array, NDArray[np.int64] | None]:
-    """Images as the model takes them, and their classes if they are known."""
+    """Return images in the model's input shape, and their classes if known."""
     models = data / "models"
     if row.samples == "enlarged":
         return enlarged(models / CIFAR, row.images, shape)
@@ -180,7 +182,7 @@ def samples_of(
 def enlarged(
     path: Path, images: int, shape: tuple[int, ...]
 ) -> tuple[Array, NDArray[np.int64] | None]:
-    """Small photographs, each pixel as many as fill the model's input, channels first."""
+    """Return small photographs with pixels repeated to fill the model's input, channels first."""
     found = read_samples(path, (32, 32, 3), parse_form(None, "nhwc"), channels_last=True)
     times = -(-shape[2] // 32)
     large = found.x[:images].repeat(times, 1).repeat(times, 2)[:, : shape[2], : shape[3]]
@@ -190,14 +192,14 @@ def enlarged(
 def flattened(
     path: Path, images: int, shape: tuple[int, ...]
 ) -> tuple[Array, NDArray[np.int64] | None]:
-    """Digits of 0 to 1 in whatever shape the model takes them."""
+    """Return digits scaled to 0..1 in the model's input shape."""
     with np.load(path) as arrays:
         x, labels = arrays["x"][:images], arrays["y"][:images]
     return (x / np.float32(255)).reshape(-1, *shape[1:]).astype(np.float32), labels
 
 
 def compiled(row: Row, path: Path) -> str:
-    """Compile into `out`; returns what went wrong."""
+    """Compile into `out`; return the error message, or an empty text."""
     words = ["compile", str(path), "--chip", "1x1", "--npu", row.npu, "-o", "out", "--force", "-q",
              "--keep-going"]  # fmt: skip
     if row.count:
@@ -213,7 +215,7 @@ def compiled(row: Row, path: Path) -> str:
 
 @contextlib.contextmanager
 def silence() -> Iterator[str]:
-    """What is said goes to a file."""
+    """Redirect stdout and stderr to a file."""
     with (
         Path("said.txt").open("w") as said,
         contextlib.redirect_stdout(said),
@@ -227,7 +229,7 @@ def threads() -> int:
 
 
 def outcomes(folder: CompiledFolder, x: Array) -> Outcome:
-    """All images through the program."""
+    """Run all images through the program."""
     parts = [
         simulate(folder, x[at : at + AT_ONCE], threads(), check=False)
         for at in range(0, len(x), AT_ONCE)
@@ -244,7 +246,7 @@ def compare(
     row: Row, found: Found, made: Outcome, given: tuple[Array, Array | None], data: Path,
     peer: Peer | None,
 ) -> None:  # fmt: skip
-    """Fill in what the results are worth."""
+    """Fill in accuracy, SQNR and agreement with the peer."""
     x, labels = given
     ours = next(iter(made.values.values()))
     path = data / "models" / row.model
@@ -265,7 +267,7 @@ def compare(
         if peer is not None and not row.options:
             try:
                 found.peer = quantised_best(peer, path, list(made.stored), x, row.count, labels)
-            except ValueError as error:  # of its outputs
+            except ValueError as error:  # raised because of its outputs
                 found.peer = str(error)
     elif peer is not None:
         theirs_all = integer_outputs(peer, path, x)
@@ -273,10 +275,10 @@ def compare(
             found.peer = "cannot load it"
             return
         found.same = f"{int((tops(ours) == tops(theirs_all)).sum())}/{len(x)}"
-        # Softmax of the host is in float32, and not to the last bit that of onnxruntime
+        # Softmax on the host computes in float32 and may differ from onnxruntime in the last bits,
         near = np.isclose(ours.reshape(len(x), -1), theirs_all.reshape(len(x), -1), 1e-5, 1e-6)
         found.peer = f"equal results on {int(near.all(1).sum())}/{len(x)}"
-        # so what cores make last is compared as well, in whole numbers
+        # so the last tensor that cores compute is also compared, as integers
         name, last = list(made.stored.items())[-1]
         logits = integer_outputs(peer, path, x, name)
         if logits is not None and logits.shape == last.reshape(len(x), -1).shape:
@@ -290,7 +292,7 @@ def tops(values: Array) -> NDArray[np.int64]:
 
 
 def beside_floats(row: Row, path: Path, x: Array, made: Outcome) -> tuple[Array, float | None]:
-    """The float model's first output, and the signal of what the cores made over its error."""
+    """Return the float model's first output and the SQNR of the tensors that cores computed."""
     model = open_model(path)
     source = model.build(())
     if any(name not in _names(source) for name in made.stored):
@@ -352,9 +354,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
     given = os.environ.get("MAPPER_DATA", str(Path(__file__).resolve().parents[2] / "shared/data"))
     parser.add_argument("--data", type=Path, default=Path(given))
-    parser.add_argument("--only", nargs="+", default=[], metavar="NAME", help="beginnings of names")
-    parser.add_argument("--list", action="store_true", help="the names")
-    parser.add_argument("--no-peer", action="store_true", help="without onnxruntime")
+    parser.add_argument("--only", nargs="+", default=[], metavar="NAME", help="name prefixes")
+    parser.add_argument("--list", action="store_true", help="list the names")
+    parser.add_argument("--no-peer", action="store_true", help="do not compare with onnxruntime")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     rows = [row for row in ROWS if not options.only or row.name.startswith(tuple(options.only))]
@@ -368,7 +370,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
         for row in rows:
             print(row.name, "...", file=sys.stderr)
-            with contextlib.redirect_stdout(sys.stderr):  # onnxruntime tells its progress
+            with contextlib.redirect_stdout(sys.stderr):  # onnxruntime prints progress
                 made.append(measure(row, data, peer))
     if options.json:
         print(json.dumps([vars(one) for one in made]))

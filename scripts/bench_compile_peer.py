@@ -1,4 +1,4 @@
-"""onnxruntime beside the compiler: its static quantisation, and its integer kernels."""
+"""ONNX Runtime as a reference for the compiler: static quantisation and integer kernels."""
 
 from __future__ import annotations
 
@@ -22,28 +22,29 @@ METHODS = ("MinMax", "Entropy", "Percentile")
 
 @dataclass(frozen=True)
 class Peer:
-    """runtime, tools : the packages onnxruntime and onnxruntime.quantization"""
+    """runtime, tools : modules onnxruntime and onnxruntime.quantization"""
 
     runtime: Any
     tools: Any
 
     @classmethod
     def found(cls) -> Peer | None:
-        """None if it is not installed."""
+        """Return the peer, or None if onnxruntime is not installed."""
         try:
             return cls(runtime(), import_module("onnxruntime.quantization"))
         except ImportError:
             return None
 
     def run(self, path: Path, x: Array, result: str | None = None) -> Array:
-        """A tensor of a model, or its first output of numbers, image by image, as its batch is one.
+        """Return a tensor of a model, or its first numeric output; images run one by one (batch
+        size 1).
 
-        Raises `ValueError` if it has no such tensor.
+        Raises `ValueError` if the model has no such tensor.
         """
         options = self.runtime.SessionOptions()
         options.log_severity_level = 3
         options.add_session_config_entry("session.qdqisint8allowed", "1")
-        # Exact sums where a processor has no VNNI instructions, too.
+        # Also accumulate exactly on processors without VNNI instructions.
         options.add_session_config_entry("session.x64quantprecision", "1")
         session = self.runtime.InferenceSession(
             str(path) if result is None else _with_result(path, result), options,
@@ -55,13 +56,13 @@ class Peer:
         numbers = (one.name for one in session.get_outputs() if one.type in TYPES)
         name = result or next(numbers, None)
         if name is None:
-            raise ValueError(f"{path.name} has no output of numbers")
+            raise ValueError(f"{path.name} has no numeric output")
         rows = [session.run([name], {given.name: one[None]})[0] for one in x]
         return np.concatenate([np.asarray(row).reshape(1, -1) for row in rows])
 
 
 def _with_result(path: Path, name: str) -> bytes:
-    """A model that has a tensor of its own as an output, too."""
+    """Return the model with an internal tensor added to its outputs."""
     onnx = import_module("onnx")
     model = onnx.load(str(path))
     if name not in {output for node in model.graph.node for output in node.output}:
@@ -72,8 +73,10 @@ def _with_result(path: Path, name: str) -> bytes:
 
 
 def integer_outputs(peer: Peer, path: Path, x: Array, result: str | None = None) -> Array | None:
-    """What onnxruntime makes of a model that is quantised, of a tensor or the first output; None if
-    it has no such operators or no such tensor."""
+    """Return the named tensor or the first output of a quantised model as onnxruntime computes it.
+
+    Returns None if onnxruntime lacks one of its operators or the tensor.
+    """
     try:
         return peer.run(path, x, result)
     except ValueError:
@@ -87,19 +90,18 @@ def integer_outputs(peer: Peer, path: Path, x: Array, result: str | None = None)
 def quantised_best(
     peer: Peer, path: Path, results: list[str], x: Array, count: int, labels: Array | None
 ) -> str:
-    """The best of its static quantisation, by signal over error: signal, accuracy, same classes,
-    and the settings.
+    """Return the best static quantisation by SQNR: SQNR, accuracy, equal classes and settings.
 
-    results : what the cores make last; the model is cut there, so that both are compared at the
-        same place
+    results : last tensors that the cores compute; the model is cut there, so that both are compared
+        at the same tensor
     """
     name = peer.runtime.InferenceSession(str(path)).get_inputs()[0].name
     if len(results) == 1:
-        with suppress(Exception):  # a name that only the compiler knows: then the whole model
+        with suppress(Exception):  # a name that only the compiler uses: then the whole model
             import_module("onnx.utils").extract_model(str(path), "cut.onnx", [name], results)
             path = Path("cut.onnx")
     exact = peer.run(path, x).astype(np.float64)
-    with suppress(Exception):  # its own preparation, which not all models bear
+    with suppress(Exception):  # onnxruntime's own preparation fails for some models
         prepare = import_module("onnxruntime.quantization.shape_inference").quant_pre_process
         prepare(str(path), "prepared.onnx", skip_symbolic_shape=True)
         path = Path("prepared.onnx")
@@ -109,7 +111,7 @@ def quantised_best(
         try:
             _quantise(peer, (path, name), x[:count], method, per_channel, activations)
             values = peer.run(Path("quantised.onnx"), x)
-        except Exception as error:  # its faults are its own: the others are compared
+        except Exception as error:  # a failing setting must not stop the others
             reasons.add(" ".join(str(error).split())[:60])
             continue
         lost = ((exact - values) ** 2).sum()

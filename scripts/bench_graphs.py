@@ -1,4 +1,4 @@
-"""Graphs as other partitioners read them: ParHIP files, METIS text, and graphs of groups."""
+"""Graphs in the formats of other partitioners: ParHIP, METIS text, hypergraphs, group graphs."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from numpy.typing import NDArray
 
 from storage.store.network import NetworkFile
 
-NO_EDGE_WEIGHTS = 1  # ParHIP: bits that are set in the first of three header words
+NO_EDGE_WEIGHTS = 1  # ParHIP: bits of the first of three header words
 NO_VERTEX_WEIGHTS = 2
 HEADER_BYTES = 24
-PIECE = 1 << 20  # numbers in 64 bits at once
+PIECE = 1 << 20  # 64-bit numbers per read
 
 Ints = NDArray[np.int32]
 
 
 @dataclass(frozen=True, slots=True)
 class Graph:
-    """An undirected graph; every edge is in the lists of both of its ends.
+    """An undirected graph; every edge is stored in the lists of both endpoints.
 
     indptr : ndarray[int32], shape (vertices + 1,)
     ids, weights : ndarray[int32], shape (entries,)
@@ -40,12 +40,12 @@ class Graph:
 
     @property
     def equal(self) -> bool:
-        """Whether all vertices have the size 1."""
+        """Whether all vertices have size 1."""
         return bool((self.sizes == 1).all())
 
 
 def write_parhip(network: Path, graph: Path) -> dict[str, Any]:
-    """Write the undirected view of a network, in two passes over its blocks."""
+    """Write the undirected view of a network in two passes over its blocks."""
     partial = graph.with_name(graph.name + ".partial")
     with NetworkFile(network) as net:
         sizes = net.vertex_sizes()
@@ -73,7 +73,7 @@ def write_parhip(network: Path, graph: Path) -> dict[str, Any]:
 
 
 def read_parhip(path: Path) -> Graph:
-    """A file of `write_parhip`, in 32 bits; few numbers at once in 64."""
+    """Read a file of `write_parhip` into 32-bit arrays, with a small 64-bit buffer."""
     with path.open("rb") as file:
         version, n, entries = (int(word) for word in np.fromfile(file, np.uint64, 3))
 
@@ -102,7 +102,7 @@ def write_metis(graph: Graph, path: Path) -> None:
 
 
 def group_graph(graph: Graph, part: NDArray[np.integer[Any]], parts: int) -> Graph:
-    """The connections between the parts, added up; all parts are of size 1.
+    """Return the graph of the parts with summed connection weights; all parts have size 1.
 
     part : ndarray, shape (vertices,), part of each vertex
     """
@@ -126,7 +126,7 @@ def group_graph(graph: Graph, part: NDArray[np.integer[Any]], parts: int) -> Gra
 
 
 def packet_graph(network: Path, part: NDArray[np.integer[Any]], parts: int) -> Graph:
-    """The packets between the parts, both ways: one from each neuron to each part that it reaches.
+    """Return the packets between parts, both directions: one per neuron and part that it reaches.
 
     part : ndarray, shape (neurons,), part of each neuron; rates as in `write_nets`
     """
@@ -146,7 +146,7 @@ def packet_graph(network: Path, part: NDArray[np.integer[Any]], parts: int) -> G
 
 
 def mesh_edges(width: int, height: int) -> list[tuple[int, int]]:
-    """Neighbouring cores of a mesh, each pair once."""
+    """Return pairs of neighbouring cores of a mesh, each pair once."""
     core = np.arange(width * height).reshape(height, width)
     across = zip(core[:, :-1].ravel().tolist(), core[:, 1:].ravel().tolist(), strict=True)
     down = zip(core[:-1].ravel().tolist(), core[1:].ravel().tolist(), strict=True)
@@ -154,10 +154,10 @@ def mesh_edges(width: int, height: int) -> list[tuple[int, int]]:
 
 
 def write_nets(network: Path, path: Path) -> dict[str, Any]:
-    """Write an hMETIS file: a net for each neuron that has synapses, with what they reach.
+    """Write an hMETIS file: one net per neuron with synapses, holding the neuron and its targets.
 
-    The weight of a net is the rate of its neuron, or the largest weight of its synapses, so that
-    the sum of weight * (parts - 1) is the multicast connectivity.
+    The weight of a net is the rate of its neuron, or without rates the largest weight of its
+    synapses, so that the sum of weight * (parts - 1) is the multicast connectivity.
     """
     lines = []
     with NetworkFile(network) as net:
@@ -174,8 +174,10 @@ def write_nets(network: Path, path: Path) -> dict[str, Any]:
 
 
 def _firing(net: NetworkFile) -> Iterator[tuple[int, NDArray[np.int64], Ints, NDArray[np.int64]]]:
-    """Blocks of neurons: the first, where their targets begin, the targets, and rates, or largest
-    weights of synapses where there are no rates."""
+    """Yield blocks of neurons: first neuron, start of each target list, targets, and rates.
+
+    Without rates, the largest weight of a neuron's synapses replaces its rate.
+    """
     known = net.attribute("rate").stored if "rate" in net.meta.attributes else None
     for index in range(net.block_count):
         first, last = net.block_bounds(index)

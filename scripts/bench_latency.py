@@ -1,11 +1,11 @@
-"""Latency without simulation against the simulator of flits: random traffic, and mapped networks.
+"""Analytical latency against the flit-level simulator: random traffic and mapped networks.
 
     python scripts/bench_latency.py [--matrices N] [--cycles C] [DIR ...]
 
-Prints the error of the mean latency, with the busiest link or port busy for 10, 20, 40 and 60 % of
-the cycles: the mean of its size, the worst, and the mean share of the waiting that it finds. Random
-traffic is on meshes of 3x3 to 16x10, few or many targets of each core, near or anywhere, with rates
-of lognormal spread. DIR are output folders of `mapper run` with their networks.
+Prints the error of the mean latency when the busiest link or port is busy for 10, 20, 40 and 60 %
+of the cycles: mean absolute error, worst error, and mean share of the waiting time that the
+estimate finds. Random traffic runs on meshes of 3x3 to 16x10, with few or many targets per core,
+near or anywhere, and lognormal rates. DIR are output folders of `mapper run` with their networks.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ UNIT = 1e-9
 
 
 def random_traffic(rng: np.random.Generator, count: int) -> Iterator[tuple[Chip, Sent, Demand]]:
-    """Chips, what goes through them, and the same as a load."""
+    """Yield chips, their traffic as link loads, and the same traffic as demand of the simulator."""
     for _ in range(count):
         chip = Chip("random", int(rng.choice([3, 4, 5, 8, 10, 16])), int(rng.choice([3, 5, 8, 10])))
         x, y = chip.coordinates()
@@ -88,7 +88,7 @@ def main() -> None:
 
 
 def errors(expected: float | None, unloaded: float, mean: float | None) -> tuple[float, float]:
-    """Of the latency, and the share of the waiting."""
+    """Return the relative error of the latency and the estimated share of the waiting time."""
     assert expected is not None and mean is not None
     return expected / mean - 1, (expected - unloaded) / (mean - unloaded)
 

@@ -1,12 +1,13 @@
-"""Mappings for a machine of chips, against those for a flat mesh and Scotch's, scored there.
+"""Mappings for a machine of chips, against mappings for a flat mesh and Scotch's mappings.
 
-    python scripts/bench_machines.py --data DIR                    # the table of the README
+    python scripts/bench_machines.py --data DIR                 # the table of the README
     python scripts/bench_machines.py --cases wing --fill 0.4 0.95 --seeds 1 2 3
 
-The machine is 2x2 chips of 8x8 cores; a step over the end of a chip costs as many others. Scotch
-gets the machine as a decomposition with all distances (`deco` in its manual) of the cores that the
-mapping for the machine uses, cut as the machine is; without pyscotch it is left out. A fill is the
-share of the machine that the network takes: cores hold so many neurons.
+The machine is 2x2 chips of 8x8 cores; a hop between chips costs as much as several hops within a
+chip (--cost). All mappings are scored on the machine. Scotch gets the machine as a decomposition
+with all distances (`deco` in its manual), restricted to the cores that the mapping for the machine
+uses and bisected along the chips; without pyscotch it is skipped. The fill is the share of the
+machine's capacity that the network needs; it sets the neurons per core.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ GRAPHS = {"wing": "graphs/wing.graph"}
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """What is the same for all rows; folder : for networks, chips and mappings"""
+    """Settings shared by all rows; folder : folder of networks, chips and mappings"""
 
     options: argparse.Namespace
     folder: Path
@@ -64,7 +65,7 @@ class Bench:
         return path
 
     def mapped(self, network: Path, chip: Path, seed: int) -> tuple[Path, float]:
-        """The mapping for a chip, and the seconds that it took."""
+        """Return the mapping for a chip and its seconds."""
         out = self.folder / f"{network.stem}-{chip.stem}"
         words = ["--preset", self.options.preset, "--seed", str(seed), "-q", "--force"]
         words += ["--threads", str(self.options.threads)]
@@ -78,7 +79,7 @@ class Bench:
         return found
 
     def by_scotch(self, network: Path, chip: Path, mapping: Path, seed: int) -> Path | None:
-        """Scotch's mapping onto the cores that a mapping uses; None if it fails."""
+        """Return Scotch's mapping onto the cores that a mapping uses, or None if Scotch fails."""
         used = np.unique(np.load(mapping)["core"])
         graph, part = network.with_suffix(".parhip"), self.folder / "part.npy"
         target = self.folder / "machine.tgt"
@@ -98,7 +99,7 @@ class Bench:
 
 
 def decomposition(chip: Path, cores: NDArray[np.int32]) -> str:
-    """Some cores of a machine as an architecture file of Scotch, halved along its longer side."""
+    """Return cores of a machine as a Scotch architecture file, bisected along the longer side."""
     machine = parse_chip(str(chip))
     y, x = np.divmod(cores, machine.width)
     places = machine.axes.places(np.column_stack([x, y]))
@@ -160,10 +161,10 @@ def main() -> None:
     parser.add_argument("--cases", nargs="+", default=[*GENERATED, *GRAPHS])
     parser.add_argument("--fill", type=float, nargs="+", default=[0.4, 0.95])
     parser.add_argument("--seeds", type=int, nargs="+", default=[1])
-    parser.add_argument("--cost", type=float, default=10, help="of a step over the end of a chip")
+    parser.add_argument("--cost", type=float, default=10, help="cost of a hop between chips")
     parser.add_argument("--preset", default="default")
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--inputs", type=Path, help="folder that keeps networks")
+    parser.add_argument("--inputs", type=Path, help="folder of networks, kept")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:
         folder = options.inputs or Path(scratch)

@@ -1,4 +1,4 @@
-"""Tables of whole mappings: hops on meshes, cortical sheets, cuts, and capacities without slack."""
+"""Tables of complete mappings: hops on meshes, cortical sheets, cuts, capacities without slack."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ WALSHAW = (
     "finan512", "fe_pwt", "fe_body", "add32", "t60k",
 )  # fmt: skip
 CUT_CHIPS = {8: (4, 2), 32: (8, 4), 64: (8, 8)}
-CORTEX = {316: (6, 20, 256), 1024: (12, 64, 264)}  # sigma, cores along a side, capacity
+CORTEX = {316: (6, 20, 256), 1024: (12, 64, 264)}  # sigma, cores per side, capacity
 TIGHT_SLACK = 0.0007
 
 
@@ -34,7 +34,7 @@ def whole_mappings(
     extra: Sequence[str] = (),
     suits: Callable[[Case, Method], bool] = lambda case, method: True,
 ) -> None:
-    """Run all methods on all cases, in turn for each case and seed."""
+    """Run all methods on all cases; methods alternate for each case and seed."""
     for case in cases:
         for seed in bench.options.seeds:
             for method in methods:
@@ -48,7 +48,7 @@ def whole_mappings(
 
 
 def real_cases(bench: Bench, names: Sequence[str], chips: Sequence[tuple[int, int]]) -> list[Case]:
-    """Real graphs on some meshes, under the hard cap."""
+    """Return real graphs on several meshes, with the hard cap as capacity."""
     cases = []
     for name in names:
         if bench.options.graphs and name not in bench.options.graphs:
@@ -71,17 +71,17 @@ def of_table(bench: Bench, name: str) -> list[dict[str, Any]]:
 
 
 def hops(bench: Bench) -> list[Table]:
-    """Hops of graphs on meshes, beside peers that partition and peers that map."""
+    """Hops of graphs on meshes, compared with peers that partition and peers that map."""
     direct = [
         Method(m.tool, m.context, direct=True)
         for m in bench.peers(("scotch", "mtkahypar"))
-        if m.peer != "mtkahypar:quality"  # takes twice the time of default for nothing
+        if m.peer != "mtkahypar:quality"  # takes twice the time of default without better results
     ]
     methods = [*bench.presets(), *bench.peers(), *direct]
 
     def suits(case: Case, method: Method) -> bool:
         if method.direct and method.tool == "mtkahypar" and case.cores > STEINER_MOST:
-            bench.note(f"Mt-KaHyPar maps onto {STEINER_MOST} cores at most here: too slow on more")
+            bench.note(f"Mt-KaHyPar maps onto at most {STEINER_MOST} cores here: too slow on more")
             return False
         return True
 
@@ -101,7 +101,7 @@ def hops(bench: Bench) -> list[Table]:
 
 
 def cortex(bench: Bench) -> list[Table]:
-    """Hops a spike of shuffled sheets, beside KaMinPar and placed groups."""
+    """Hops per spike of shuffled sheets, compared with KaMinPar and placed groups."""
     cases = []
     for side in bench.options.sides:
         sigma, width, capacity = CORTEX.get(side, (6, -(-side // 16), 264))
@@ -126,7 +126,7 @@ def cortex(bench: Bench) -> list[Table]:
 
 
 def cut(bench: Bench) -> list[Table]:
-    """Cut of the Walshaw graphs over that of METIS k-way."""
+    """Cut of the Walshaw graphs relative to METIS k-way."""
     methods = [*bench.presets(), *bench.peers()]
     cases = real_cases(bench, WALSHAW, [CUT_CHIPS[k] for k in bench.options.parts])
     extra = objective(bench, "cut")
@@ -141,15 +141,15 @@ def cut(bench: Bench) -> list[Table]:
 
 
 def objective(bench: Bench, name: str) -> list[str]:
-    """Arguments for an objective, where this version has it."""
+    """Return the arguments for an objective, if this version supports it."""
     if takes("run", "net.bin", "--chip", "8x8", "--objective", name):
         return ["--objective", name]
-    bench.note(f"mapper run knows no --objective {name}: presets ran without")
+    bench.note(f"mapper run does not support --objective {name}: presets ran without it")
     return []
 
 
 def tight(bench: Bench) -> list[Table]:
-    """Valid or not, and the cut, with vertices of many sizes and almost no slack."""
+    """Validity and cut with vertices of many sizes and almost no slack."""
     try:
         network = sized(bench, bench.imported("graphs/memplus.graph"))
     except FileNotFoundError as error:
@@ -172,7 +172,7 @@ def tight(bench: Bench) -> list[Table]:
 
 
 def sized(bench: Bench, network: Path) -> Path:
-    """The same network with vertices of sizes 1 to 20."""
+    """Return the network with vertices of sizes 1 to 20."""
     path = bench.inputs / f"{network.stem}-sizes.graph"
     if not path.exists():
         graph = read_parhip(bench.graph(network, ".parhip"))

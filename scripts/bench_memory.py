@@ -1,14 +1,14 @@
-"""Peak memory of commands against their `--memory`, on inputs that are hard on it.
+"""Peak memory of commands against their `--memory`, on inputs that need much memory.
 
 ::
 
     python scripts/bench_memory.py --work /tmp/memory
     python scripts/bench_memory.py --work /tmp/memory --cases names sheet --json memory.json
 
-The promise is anonymous memory (docs/howto/memory.md); what the system counts as resident holds
-the files of the libraries, too. A command that refuses before it works, with exit code 3, has kept
-the promise. Inputs are made once, in processes of their own. Run a case twice after a change of
-kernels: the first one compiles.
+`--memory` limits anonymous memory (docs/howto/memory.md); resident memory also includes the files
+of libraries. A command that refuses to start with exit code 3 has kept the limit. Inputs are
+created once, in separate processes. After a change of kernels run a case twice: the first run
+compiles.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from pathlib import Path
 
 from bench_common import mapper, need, say
 
-SLACK = 1.05  # of --memory: what the allocator and the kernel round up
+SLACK = 1.05  # factor on --memory: rounding of the allocator and the operating system
 DOES_NOT_FIT = 3  # exit code of a refusal
 MIB = 1 << 20
 
@@ -34,8 +34,8 @@ MIB = 1 << 20
 class Case:
     """A command on an input; `{input}` and `{output}` in it are replaced by paths.
 
-    suffix : of the input's name; make : the command that makes it, its path added
-    memory : MiB that the command is given
+    suffix : suffix of the input's name; make : command that creates it, its path is appended
+    memory : value of --memory, MiB
     """
 
     name: str
@@ -75,7 +75,7 @@ CASES = (
 
 
 def make_names(path: Path, names: int = 3_000_000) -> None:
-    """A table between named neurons, every one of them a source once."""
+    """Write a table of synapses between named neurons; each neuron is a source once."""
     import numpy as np
 
     rng = np.random.default_rng(1)
@@ -92,7 +92,7 @@ def make_names(path: Path, names: int = 3_000_000) -> None:
 
 
 def make_sparse(path: Path, ids: int = 10_000_000) -> None:
-    """An edge list between ids with gaps, every one of them a source once."""
+    """Write an edge list between ids with gaps; each id is a source once."""
     import numpy as np
 
     rng = np.random.default_rng(2)
@@ -105,7 +105,7 @@ def make_sparse(path: Path, ids: int = 10_000_000) -> None:
 
 
 def make_parquet(path: Path, edges: int = 8_000_000) -> None:
-    """A table of edges with weights, in one large row group."""
+    """Write a table of weighted edges in one large row group."""
     import numpy as np
     import pyarrow
     import pyarrow.parquet
@@ -127,7 +127,7 @@ MAKERS: dict[str, Callable[[Path], None]] = {
 
 @dataclass(slots=True)
 class Measured:
-    """Peaks in bytes, of which `anonymous` is seen by looking often; why it ended otherwise."""
+    """Peaks in bytes (`anonymous` is sampled) and state: ok, refused or the reason of failure."""
 
     case: str
     command: str
@@ -144,7 +144,7 @@ class Measured:
 
 
 def measure(case: str, memory: int, command: Sequence[str], limit: float) -> Measured:
-    """Run a command in a process of its own and look at its memory all the while."""
+    """Run a command in a separate process and sample its memory."""
     import os
 
     peak = 0
@@ -216,17 +216,19 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--work", type=Path, help="folder for inputs and results")
     parser.add_argument("--cases", nargs="*", default=[case.name for case in CASES])
-    parser.add_argument("--memory", type=int, help="MiB instead of those of the cases")
+    parser.add_argument("--memory", type=int, help="MiB (default: set by each case)")
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--limit", type=float, default=600, help="seconds of a command")
-    parser.add_argument("--json", type=Path, help="write what was measured")
-    parser.add_argument("--make", nargs=2, metavar=("NAME", "FILE"), help="make an input, no more")
+    parser.add_argument("--limit", type=float, default=600, help="time limit of a command, seconds")
+    parser.add_argument("--json", type=Path, help="write the measurements")
+    parser.add_argument(
+        "--make", nargs=2, metavar=("NAME", "FILE"), help="create an input and exit"
+    )
     options = parser.parse_args()
     if options.make:
         MAKERS[options.make[0]](Path(options.make[1]))
         return 0
     if options.work is None:
-        parser.error("name a folder: --work")
+        parser.error("--work: missing; name a folder")
     options.work.mkdir(parents=True, exist_ok=True)
     found = []
     for case in CASES:
@@ -234,13 +236,13 @@ def main() -> int:
             continue
         source = options.work / f"{case.name}{case.suffix}"
         if not source.exists():
-            say(f"making {source.name}")
+            say(f"creating {source.name}")
             need([*case.make, str(source)])
         output = options.work / f"{case.name}-result"
         memory = options.memory or case.memory
         words = [
             word.format(input=source, output=output) for word in case.command
-        ]  # --force replaces what an earlier call left
+        ]  # --force replaces the result of an earlier call
         if case.command[0] == "run":
             words.append("--force")
         words += ["--memory", f"{memory}MiB", "--threads", str(options.threads), "-q"]

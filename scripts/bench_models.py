@@ -1,19 +1,18 @@
-"""Models that a user tries first: all of the onnx package, and eight exports of torchvision.
+"""Models that users try first: all of the onnx package, and eight exports of torchvision.
 
     python scripts/bench_models.py FOLDER [--only NAME ...] [--npu PRESET] [--limit SECONDS]
         [--size PIXELS] [--torch PYTHON] [--json FILE]
     python scripts/bench_models.py --list
 
-Each model is compiled for one core with 8 random images to calibrate it. `mapper compile` then
-compares every layer and output with ONNX Runtime: a layer gets what the cores stored before it.
-`--keep-going` keeps results beyond the default limits, such as 20 dB of signal over error.
-The table is in Markdown; a model that does not compile has the reason in its row.
+Each model is compiled for one core with 8 random calibration images. `mapper compile` compares
+every layer and output with ONNX Runtime; each layer reads the tensors that the cores stored.
+`--keep-going` keeps results beyond the default limits, e.g. below 20 dB SQNR. The table is
+Markdown; the row of a model that does not compile shows the reason.
 
-Models are made in FOLDER/SIZE if they are not there yet. The onnx package has nine topologies
-without most of their weights: all are 0.02, which leaves all classes equal. Random weights replace
-these.
+Models missing in FOLDER/SIZE are created. The onnx package has nine topologies without most of
+their weights: all weights are 0.02, so all classes are equal. Random weights replace them.
 PYTHON, an interpreter with torch, torchvision and onnxscript, exports the models of torchvision.
-`--size` is for these, and for densenet121 and squeezenet; the others take 224 x 224 pixels only.
+`--size` applies to them and to densenet121 and squeezenet; the others accept only 224 x 224 pixels.
 """
 
 from __future__ import annotations
@@ -39,13 +38,15 @@ TORCHVISION = ("alexnet", "vgg11", "resnet18", "squeezenet1_1", "mobilenet_v2",
                "shufflenet_v2_x0_5", "mnasnet0_5", "googlenet")  # fmt: skip
 IMAGES = 8
 SPREAD = 2.0
-"""Standard deviation of the last layer's results: Softmax of more would be 0 but for one class."""
+"""Standard deviation of the last layer's results; with more, Softmax saturates to one class."""
 Array = NDArray[Any]
 
 
 def light_model(name: str, size: int) -> ModelProto:
-    """Return a topology of the onnx package with random weights: a fixed seed, and variances that
-    layers with ReLU keep (He et al., ICCV 2015).
+    """Return a topology of the onnx package with random weights.
+
+    The seed is fixed, and the variances are those that layers with ReLU preserve (He et al., ICCV
+    2015).
 
     size : rows and columns of the input
     """
@@ -61,7 +62,7 @@ def light_model(name: str, size: int) -> ModelProto:
         name, shape = node.output[0], node.input[0]
         weights[name] = _weights(random, *users[name], tuple(shapes[shape]), users)
         unused.add(shape)
-    for node in filled:  # only now: references to nodes behind a removed one do not hold
+    for node in filled:  # removed last: references to later nodes become invalid
         graph.node.remove(node)
     for listed in (graph.initializer, graph.input):
         for one in [one for one in listed if one.name in unused]:
@@ -86,9 +87,9 @@ def _weights(
     shape: tuple[int, ...],
     users: dict[str, tuple[NodeProto, int]],
 ) -> NDArray[np.float32]:
-    """Random weights for an input of a node."""
+    """Return random weights for an input of a node."""
     kind = node.op_type
-    while kind in ("Unsqueeze", "Reshape"):  # as models of Caffe have them
+    while kind in ("Unsqueeze", "Reshape"):  # as in models converted from Caffe
         node, place = users[node.output[0]]
         kind = node.op_type
     if kind in ("Conv", "Gemm") and place == 1:
@@ -132,7 +133,7 @@ def model_file(folder: Path, name: str, size: int, python: str) -> Path:
 
 
 def measure(folder: Path, name: str, options: argparse.Namespace) -> dict[str, Any]:
-    """Compile a model; the figures of its row, or `failed`."""
+    """Compile a model; return the values of its row, or `failed`."""
     path = model_file(folder, name, options.size, options.torch)
     samples, out = folder / "images.npz", folder / f"{name}-compiled"
     if not samples.exists():
@@ -152,7 +153,7 @@ def measure(folder: Path, name: str, options: argparse.Namespace) -> dict[str, A
 
 
 def figures(report: dict[str, Any]) -> dict[str, Any]:
-    """What a report says of a compiled model. Layers and outputs have the least signal."""
+    """Return the values of a compiled model's report; layers and outputs by their lowest SQNR."""
     judge = report["judge"]
     layers = [row for row in judge["rows"] if row["nodes"]]
     outputs = [row for row in judge["rows"] if not row["nodes"]]
@@ -172,7 +173,7 @@ def figures(report: dict[str, Any]) -> dict[str, Any]:
 
 
 def least(rows: list[dict[str, Any]]) -> float | None:
-    """The least signal over error in dB; None without error, or without rows."""
+    """Return the lowest SQNR in dB; None without error or without rows."""
     return min((row["signal"] for row in rows if row["signal"] is not None), default=None)
 
 
@@ -186,7 +187,7 @@ def table(found: list[dict[str, Any]]) -> str:
 
 
 def row(one: dict[str, Any]) -> str:
-    """A row of the table; of a model that does not compile the reason."""
+    """Return a row of the table; a model that does not compile shows the reason."""
     if "failed" in one:
         blank = " |" * (len(HEADS) - 4)
         return (
@@ -209,12 +210,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
     parser.add_argument("folder", type=Path, nargs="?", default=Path("models"))
     parser.add_argument("--only", nargs="+", default=[], metavar="NAME")
-    parser.add_argument("--npu", default="ref32", help="of the core")
-    parser.add_argument("--limit", type=float, default=900.0, help="seconds of a compilation")
+    parser.add_argument("--npu", default="ref32", help="preset of the core")
+    parser.add_argument(
+        "--limit", type=float, default=900.0, help="time limit of a compilation, seconds"
+    )
     parser.add_argument("--size", type=int, default=224, help="rows and columns of images")
     parser.add_argument("--torch", default=sys.executable, metavar="PYTHON")
     parser.add_argument("--json", type=Path, metavar="FILE")
-    parser.add_argument("--list", action="store_true", help="the names")
+    parser.add_argument("--list", action="store_true", help="list the names")
     options = parser.parse_args()
     names = [name for name in (*LIGHT, *TORCHVISION) if not options.only or name in options.only]
     if options.list:

@@ -1,10 +1,10 @@
-"""Export torchvision models with random weights, as `torch.onnx.export` writes them by default.
+"""Export torchvision models with random weights, with the defaults of `torch.onnx.export`.
 
     python scripts/bench_models_torch.py FOLDER SIZE NAME ...
 
-Needs torch, torchvision and onnxscript only, so it may run in an environment without mapper. The
-seed is fixed. Batch normalisation takes its statistics from a batch of random images: without
-them, deep networks of random weights end in values near zero.
+Requires only torch, torchvision and onnxscript, so it can run in an environment without mapper.
+The seed is fixed. Batch normalisation uses the statistics of a batch of random images: without
+them, outputs of deep networks with random weights are close to zero.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ IMAGES = 16
 
 
 def random_model(name: str, size: int) -> torch.nn.Module:
-    """A model of torchvision in evaluation mode."""
+    """Return a torchvision model in evaluation mode."""
     torch.manual_seed(0)
     words = {"aux_logits": False, "init_weights": True} if name == "googlenet" else {}
     model: torch.nn.Module = getattr(torchvision.models, name)(weights=None, **words)
     for part in model.modules():
         if isinstance(part, torch.nn.BatchNorm2d):
-            part.momentum = None  # the mean of all batches, here of one
+            part.momentum = None  # mean of all batches, here one
     with torch.no_grad():
         model.train()(torch.randn(IMAGES, 3, size, size))
     return model.eval()

@@ -1,15 +1,15 @@
-"""The flit-level simulator: latency over load, saturation, speed, and ten million flits checked.
+"""Flit-level simulator: latency over load, saturation, speed, and checks of ten million flits.
 
     python scripts/bench_noc.py [--tables curves saturation speed flits] [--svg DIR] [--markdown]
 
-Tables: curves (mean latency on 8x8, depth 4 and 8, of uniform, transpose and hotspot traffic;
-written as SVG into --svg, too), saturation (the load that is just carried, and what is accepted of
-a load of 1), speed (simulated cycles a second of CPU time, 4x4 to 64x64), flits (nothing is lost,
-duplicated or reordered in --flits flits at loads from light to far above saturation, and no mesh
-locks up in --cycles-saturated cycles of a load of 1).
+Tables: curves (mean latency on 8x8, depth 4 and 8, for uniform, transpose and hotspot traffic;
+--svg also writes them as SVG), saturation (highest load that is carried, and throughput at an
+offered load of 1), speed (simulated cycles per second of CPU time, 4x4 to 64x64), flits (checks
+that no flit is lost, duplicated or reordered in --flits flits at loads from light to far above
+saturation, and that no mesh deadlocks in --cycles-saturated cycles at a load of 1).
 
-Reference figures stand beside: BookSim 2 (1 VC, buffers of 8: at most 0.368 accepted), a
-valid/ready mesh of one cycle a hop (0.357 with depth 4, 0.386 with depth 8), and for speed
+The tables show reference values: BookSim 2 (1 VC, buffers of 8: accepts at most 0.368), a
+valid/ready mesh of one cycle per hop (0.357 with depth 4, 0.386 with depth 8), and for speed
 BookSim 2 with 2 VCs, Amaranth's simulator and Verilator on the mesh as hardware.
 """
 
@@ -39,7 +39,7 @@ SHOWN = ("uniform", "transpose", "hotspot")
 DEPTHS = (4, 8)
 SIDE = 8
 REFERENCE = {("uniform", 4): "0.357 (valid/ready)", ("uniform", 8): "0.386; BookSim 2: 0.368"}
-SPEED = {  # of other simulators, cycles a second: (side, load)
+SPEED = {  # other simulators, cycles per second by (side, load)
     (4, 0.1): "Amaranth 550, Verilator 280,000",
     (8, 0.1): "BookSim 2: 9,400; Amaranth 77, Verilator 41,000",
     (8, 0.01): "BookSim 2: 80,000",
@@ -72,7 +72,7 @@ def curves(options: argparse.Namespace) -> list[Table]:
             scale = known[name, depth].scale
             assert scale is not None
             points = []
-            # Close to saturation the curve bends, so it gets points of its own there.
+            # The curve bends close to saturation: more points there.
             near = [scale * part for part in (0.9, 0.95, 0.98, 1.0)]
             for load in sorted({*loads, *near}):
                 if load > scale:
@@ -118,11 +118,11 @@ def speed(options: argparse.Namespace) -> list[Table]:
     rows = []
     for side in (4, 8, 16, 32, 64):
         for load in (0.01, 0.1):
-            if side * load > 3.2:  # above saturation: 4 / side is the bound
+            if side * load > 3.2:  # above saturation, which is at most 4 / side
                 continue
             mesh = Mesh(side, side)
             demand = uniform(mesh, load)
-            measure_load(mesh, demand, cycles=10)  # compiled, and loaded
+            measure_load(mesh, demand, cycles=10)  # compile and load the kernels
             cycles = max(500, int(2e7 / (side**3 * load * 100)))
             best = 0.0
             for _ in range(options.repeat):
@@ -136,7 +136,9 @@ def speed(options: argparse.Namespace) -> list[Table]:
 
 
 def flits(options: argparse.Namespace) -> list[Table]:
-    """Raises AssertionError if a flit is lost, duplicated or reordered, or a mesh locks up."""
+    """Check flits and meshes; raise AssertionError for lost, duplicated or reordered flits or
+    deadlock.
+    """
     rows = []
     loads = (0.05, 0.2, 0.35, 0.5, 1.0)
     rng = np.random.default_rng(1)
@@ -170,7 +172,7 @@ def flits(options: argparse.Namespace) -> list[Table]:
         for part in range(1, 101):
             run.until(end * part // 100, end)
             received = run.tally.passed.reshape(-1, 5)[:, LOCAL].copy()
-            assert (received > before).all(), "a node receives nothing any more"
+            assert (received > before).all(), "deadlock: a node receives no more flits"
             before = received
         rows.append([f"{width}x{height}, depth {depth}", "1.0", f"{before.sum():,.0f}", "none"])
         say(f"flits: {rows[-1]}")
@@ -192,16 +194,23 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     add = parser.add_argument
-    add("--tables", nargs="+", choices=TABLES, default=list(TABLES), metavar="T", help="which")
-    add("--cycles", type=int, default=20_000, metavar="N", help="measured at each load")
-    add("--flits", type=int, default=10**7, metavar="N", help="flits: how many")
-    add("--cycles-saturated", type=int, default=10**6, metavar="N", help="flits: of each mesh")
-    add("--repeat", type=int, default=3, metavar="N", help="speed: the best of so many")
+    add(
+        "--tables",
+        nargs="+",
+        choices=TABLES,
+        default=list(TABLES),
+        metavar="T",
+        help="tables to print",
+    )
+    add("--cycles", type=int, default=20_000, metavar="N", help="measured cycles per load")
+    add("--flits", type=int, default=10**7, metavar="N", help="flits: number of flits")
+    add("--cycles-saturated", type=int, default=10**6, metavar="N", help="flits: cycles per mesh")
+    add("--repeat", type=int, default=3, metavar="N", help="speed: best of N runs")
     add("--svg", type=Path, metavar="DIR", help="curves: write noc-latency-{light,dark}.svg there")
     add("--markdown", action="store_true", help="print the tables as Markdown")
     options = parser.parse_args()
     if min(options.cycles, options.flits, options.cycles_saturated, options.repeat) < 1:
-        parser.error("--cycles, --flits, --cycles-saturated and --repeat are 1 or more")
+        parser.error("--cycles, --flits, --cycles-saturated and --repeat must be 1 or more")
     about = machine()
     sys.stdout.write(f"{about['cpu']}, {about['cores']} cores; Python {about['python']}\n")
     for name in options.tables:

@@ -1,13 +1,13 @@
-"""The NPU core and chips of them: cycles, periods, traffic, speeds and cells, beside their targets.
+"""NPU cores and chips against their targets: cycles, periods, traffic, speed and cells.
 
     python scripts/bench_npu.py [--data FOLDER] [--only NAME ...] [--json]
     python scripts/bench_npu.py --list
 
-FOLDER has the models and samples, as MAPPER_DATA does; models that are not there are left out. Each
-model is compiled for one core, if one holds it, and for chips, and runs there cycle by cycle with
-cores, mesh and host. Its results have to be those of one core, and the flits that the mesh counts
-on each link those of `tiles.bin` and `mapping.npz`. Cells are those of generic synthesis, and need
-a Yosys (the extra neuromapper[hw]): minutes.
+FOLDER holds the models and samples (default: MAPPER_DATA); missing models are skipped. Each model
+is compiled for one core, if it fits, and for chips, and simulated cycle by cycle with cores, mesh
+and host. Its results must equal the results on one core, and the flits per link must equal the
+traffic of `tiles.bin` and `mapping.npz`. Cells are counted by generic synthesis, which takes
+minutes and requires Yosys (the extra neuromapper[hw]).
 """
 
 from __future__ import annotations
@@ -46,21 +46,22 @@ from mapper.scoring.measure import measure_network
 from storage.store.network import NetworkFile
 
 Cores = NDArray[np.int32]
-FRAMES, CHECKED = 20, 3  # that run on a chip; that are compared with one core
-ENDING = 16  # frames, of many, during which some cores are done
+FRAMES, CHECKED = 20, 3  # frames that run on a chip; frames compared with one core
+ENDING = 16  # last frames, during which some cores are already idle
 BINARY = "BINARY"  # products of bits
-MEMORY = 1 << 28  # bytes, to sort the network of parts
+MEMORY = 1 << 28  # bytes of memory to sort the network of tiles
 
 
 @dataclass(frozen=True)
 class Target:
-    """What a model has to reach on a chip; None says nothing.
+    """Targets of a model on a chip; None means no target.
 
-    period, latency : cycles, at most; faster : times the period of one core, at least
-    link : the busiest one's share of the period, at most
-    hops : flit-hops of those in row-major order, at most
-    frames, seconds : that a run of so many frames may take; steady : frames that run without loss
-    placements : whether the model is compiled with other placements as well
+    period, latency : cycles, at most; faster : times faster than one core, at least
+    link : load of the busiest link as a share of the period, at most
+    hops : flit-hops relative to row-major placement, at most
+    frames, seconds : time limit for simulating this number of frames
+    steady : frames that must run without loss and without drift
+    placements : whether the model is also compiled with other placements
     """
 
     period: int | None = None
@@ -76,10 +77,11 @@ class Target:
 
 @dataclass(frozen=True)
 class Case:
-    """A model: what it is compiled with, cycles on one core at most, and chips.
+    """A model, its compilation, its cycle limit on one core, and its chips.
 
-    one : whether a core holds all of it; fewer : times as many cycles if its first layer is padded
-    binary : whether it has layers of bits
+    one : whether the model fits on one core
+    fewer : speed-up of the first layer by the window unit compared with padding, at least
+    binary : whether the model has binary layers
     """
 
     row: Row
@@ -128,11 +130,11 @@ ports = [0, 1, 2, 3]
 
 
 def figures(name: str, data: Path) -> Iterator[Figure]:
-    """The figures of a model, in the folder in which it is."""
+    """Yield the figures of a model; writes into the current folder."""
     case = CASES[name]
     path = data / "models" / case.row.model
     if not path.is_file():
-        say(f"{path} is not there: left out")
+        say(f"{path} not found: skipped")
         return
     model = open_model(path)
     x, _ = samples_of(case.row, data, model.view.shape, model.view.order[-1] == 3)
@@ -149,13 +151,13 @@ def figures(name: str, data: Path) -> Iterator[Figure]:
             for how in ("off", "core")
         )
         yield at_least(
-            f"{case.row.name}, first layer", "cycles, padded / by the window unit",
+            f"{case.row.name}, first layer", "cycles, padding / window unit",
             padded / windows, case.fewer,
         )  # fmt: skip
     for chip, target in case.chips.items():
         try:
             yield from of_chip(case, path, (chip, target), x, one)
-        except MapperError as error:  # which is not to end the others
+        except MapperError as error:  # an error on one chip must not stop the others
             yield failed(f"{case.row.name} on {chip}", error)
 
 
@@ -167,51 +169,56 @@ def failed(of: str, error: Exception) -> Figure:
 def of_chip(
     case: Case, path: Path, on: tuple[str, Target], x: Array, one: CompiledFolder | None
 ) -> Iterator[Figure]:
-    """The figures of a model on a chip. one : the model on one core"""
+    """Yield the figures of a model on a chip. one : the model compiled for one core"""
     chip, target = on
     began = time.perf_counter()
     folder = compiled(case, path, chip)
     of = f"{case.row.name} on {'2x2, 4 host ports' if chip == 'ports.toml' else chip}"
     yield Figure(of, "cores used", len(folder.images))
-    yield Figure(of, "seconds of compilation", time.perf_counter() - began)
+    yield Figure(of, "compile seconds", time.perf_counter() - began)
     run = run_frames(folder, x[:CHECKED], FRAMES)
     report = run.report
     assert report.period is not None
     yield at_most(of, "period, cycles", report.period, target.period)
     yield at_most(of, "latency, cycles", report.latency, target.latency)
-    yield Figure(of, "bound of the period", f"{report.bound.cycles:,.0f}: {report.bound.where}")
+    yield Figure(
+        of, "bottleneck of the period", f"{report.bound.cycles:,.0f}: {report.bound.where}"
+    )
     if one is not None:
         cycles = sum(times.cycles for times in run_cycles(one, None).times)
-        yield at_least(of, "times faster than a core", cycles / report.period, target.faster)
-        yield equal(of, f"bytes of one core, {CHECKED} frames", same_values(folder, one, x))
+        yield at_least(of, "speed-up over one core", cycles / report.period, target.faster)
+        yield equal(of, f"outputs as on one core, {CHECKED} frames", same_values(folder, one, x))
         if case.binary:
             yield equal(of, "binary layers in binary mode", same_modes(folder, one))
     busiest = float(report.links.max())
-    yield Figure(of, "busiest link, flits a frame", busiest)
+    yield Figure(of, "busiest link, flits per frame", busiest)
     yield at_most(of, "busiest link / period", busiest / report.period, target.link)
     hops = float(report.links.sum())
-    yield Figure(of, "flit-hops of a frame", hops)
+    yield Figure(of, "flit-hops per frame", hops)
     for placement in ("row-major", "serpentine"):
         others = hops_in_order(folder, placement == "serpentine")
         least = target.hops if placement == "row-major" else None
-        yield at_most(of, f"flit-hops / those in {placement} order", hops / others, least)
+        yield at_most(of, f"flit-hops relative to {placement} placement", hops / others, least)
         if target.placements:
             other = run_frames(compiled(case, path, chip, "--placement", placement), None, FRAMES)
             yield Figure(of, f"period with {placement} placement", other.report.period)
     with traffic_of(folder) as traffic:
         counted = traffic(None)
         loads = counted.unicast_links * counted.weight_unit
-        yield equal(of, "flits of each link as in tiles.bin", bool((loads == report.links).all()))
+        yield equal(of, "flits per link as in tiles.bin", bool((loads == report.links).all()))
     if target.frames is not None:
         yield at_most(
-            of, f"seconds of {target.frames} frames", seconds(folder, target.frames), target.seconds
+            of,
+            f"simulation seconds, {target.frames} frames",
+            seconds(folder, target.frames),
+            target.seconds,
         )
     if target.steady is not None:
         yield from steady(of, folder, target.steady)
 
 
 def compiled(case: Case, path: Path, chip: str, *more: str) -> CompiledFolder:
-    """The model for a chip; raises `MapperError` with what the command says."""
+    """Compile the model for a chip; raise `MapperError` with the command's message."""
     folder = "_".join([case.row.name, chip, *more])
     words = ["compile", str(path), "--chip", chip, "-o", folder, "--force", "-q", "--keep-going",
              *case.options]  # fmt: skip
@@ -225,14 +232,14 @@ def compiled(case: Case, path: Path, chip: str, *more: str) -> CompiledFolder:
 
 
 def first_layer(folder: CompiledFolder) -> int:
-    """Cycles from the start of the first layer to its end."""
+    """Return the cycles from start to end of the first layer."""
     report = json.loads((folder.path / "report.json").read_text())
     found: int = report["layers"][0]["cycles"]
     return found
 
 
 def same_values(folder: CompiledFolder, one: CompiledFolder, x: Array) -> bool:
-    """Whether the model's outputs are the same bytes."""
+    """Whether the model's outputs are identical bytes."""
     ours, theirs = (
         simulate(made, x[:CHECKED], threads(), check=False).values for made in (folder, one)
     )
@@ -240,14 +247,14 @@ def same_values(folder: CompiledFolder, one: CompiledFolder, x: Array) -> bool:
 
 
 def same_modes(folder: CompiledFolder, one: CompiledFolder) -> bool:
-    """Whether layers whose products are all of bits on one core have no other ones here."""
+    """Whether layers that are binary on one core are also purely binary here."""
     alone, here = modes(one), modes(folder)
     bits = [name for name, found in alone.items() if found == {BINARY}]
     return bool(bits) and all(here[name] == {BINARY} for name in bits)
 
 
 def modes(folder: CompiledFolder) -> dict[str, set[str]]:
-    """The kinds of the products of each layer, by its map."""
+    """Return the product kinds of each layer, by its feature map."""
     found: dict[str, set[str]] = {}
     for number, program in enumerate(programs_of(folder).values()):
         first = 0
@@ -264,8 +271,11 @@ def modes(folder: CompiledFolder) -> dict[str, set[str]]:
 
 @contextlib.contextmanager
 def traffic_of(folder: CompiledFolder) -> Iterator[Callable[[Cores | None], Traffic]]:
-    """What the mapper says of the parts as a network: as they are placed, or on other cores, by
-    their numbers; the host's ports, the last vertices, stay."""
+    """Yield a function that measures the traffic of the tiles with the mapper's metrics.
+
+    The tiles are on their own cores, or on other cores given by number; the host's ports, which are
+    the last vertices, stay.
+    """
     ports = len(folder.manifest["ports"])
     network, mapping = NetworkFile(folder.path / TILES), folder.path / MAPPING
     with network, open_mapped(network, mapping, folder.chip, MEMORY) as (whole, core):
@@ -280,8 +290,10 @@ def traffic_of(folder: CompiledFolder) -> Iterator[Callable[[Cores | None], Traf
 
 
 def hops_in_order(folder: CompiledFolder, serpentine: bool) -> float:
-    """Flit-hops of a frame with the same parts on other cores: in the order of their layers, of
-    one layer in that of the rows or channels that they take."""
+    """Return the flit-hops of a frame with the same tiles placed in the order of layers.
+
+    Tiles of one layer are ordered by their rows or channels.
+    """
     manifest, chip = folder.manifest, folder.chip
     keys = []
     for number, core in enumerate(manifest["cores"]):
@@ -300,7 +312,7 @@ def hops_in_order(folder: CompiledFolder, serpentine: bool) -> float:
 
 
 def seconds(folder: CompiledFolder, frames: int) -> float:
-    """Of a chip run of so many frames; kernels have been compiled before."""
+    """Return the seconds of a simulation of the chip; kernels are already compiled."""
     chip = chip_of(folder)
     began = time.perf_counter()
     run_mesh(chip, frames)
@@ -308,11 +320,13 @@ def seconds(folder: CompiledFolder, frames: int) -> float:
 
 
 def steady(of: str, folder: CompiledFolder, frames: int) -> Iterator[Figure]:
-    """Many frames: all come, and from frame to frame there are as many cycles at the end as at the
-    beginning. The very last ones are left out, when cores fall idle."""
+    """Run many frames; check that all complete and that the cycles per frame do not drift.
+
+    The last frames are excluded, because cores fall idle.
+    """
     began = time.perf_counter()
     done = run_mesh(chip_of(folder), frames).completed
-    yield Figure(of, f"seconds of {frames:,} frames", time.perf_counter() - began)
+    yield Figure(of, f"simulation seconds, {frames:,} frames", time.perf_counter() - began)
     apart = np.diff(done)[:-ENDING]
     tenth = frames // 10
     early, late = set(apart[tenth : 2 * tenth].tolist()), set(apart[-tenth:].tolist())
@@ -325,7 +339,7 @@ def main() -> int:
     given = os.environ.get("MAPPER_DATA", str(Path(__file__).resolve().parents[2] / "shared/data"))
     parser.add_argument("--data", type=Path, default=Path(given))
     parser.add_argument("--only", nargs="+", default=[], metavar="NAME", choices=[*CASES, CELLS])
-    parser.add_argument("--list", action="store_true", help="the names")
+    parser.add_argument("--list", action="store_true", help="list the names")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     if options.list:
@@ -340,7 +354,7 @@ def main() -> int:
                 for one in cell_figures() if name == CELLS else figures(name, data):
                     say(f"  {one.of}: {one.what}: {one.shown} {one.verdict}")
                     found.append(one)
-            except Exception as error:  # one is not to end the others
+            except Exception as error:  # an error in one model must not stop the others
                 found.append(failed(name, error))
     if options.json:
         print(json.dumps([one.as_json() for one in found]))

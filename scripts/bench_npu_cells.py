@@ -1,4 +1,4 @@
-"""Cells of the NPU core: what its parts take of it, by generic synthesis."""
+"""Cells of the NPU core and of its parts, by generic synthesis."""
 
 from __future__ import annotations
 
@@ -8,22 +8,21 @@ from bench_common import say
 from bench_npu_figures import Figure, at_most
 
 ALU = ("npu_alu", "npu_alu_row", "npu_alu_lane")
-"""Modules of the ALU, its requantiser included."""
+"""Modules of the ALU, including its requantiser."""
 BINARY = {"array": 0.09, "core": 0.05}
-"""Shares of the binary unit, at most."""
+"""Limits of the binary unit's share."""
 ALU_SHARE = 0.3
 
 
 def cell_figures() -> Iterator[Figure]:
-    """The binary unit, the dual multiplier and the ALU of the preset `npu`; nothing without a
-    Yosys."""
+    """Yield the cells of binary unit, dual multiplier and ALU of the preset `npu`; needs Yosys."""
     from chipsim.chip.npu_shape import NPU_SHAPES
     from hw.flow.netlist import cells
     from hw.flow.yosys import find_yosys
     from hw.npu.synthesis import core_netlist, differences
 
     if find_yosys() is None:
-        say("no Yosys: cells are left out")
+        say("Yosys not found: cells are skipped")
         return
     shape = NPU_SHAPES["npu"]
     design = core_netlist(shape)
@@ -34,12 +33,12 @@ def cell_figures() -> Iterator[Figure]:
     yield Figure(of, "cells", whole)
     yield Figure(of, "flip-flops", sum(one.count * one.flip_flops for one in found))
     yield Figure(of, "memory bits", sum(one.count * one.memory_bits for one in found))
-    yield at_most(of, "ALU, share of its cells", alu / whole, ALU_SHARE)
+    yield at_most(of, "ALU, share of the cells", alu / whole, ALU_SHARE)
     for one in differences(shape, design, found, False):
         binary = one.part == "binary unit"
         part = f"{one.part}, of the {one.whole}"
         limit = BINARY[one.whole] if binary else None
-        yield at_most(part, "cells more, share", one.share, limit)
+        yield at_most(part, "additional cells, share", one.share, limit)
         if one.whole == "core":
-            yield at_most(part, "multipliers more", one.multipliers, 0 if binary else None)
-            yield at_most(part, "memory bits more", one.memory_bits, 0 if binary else None)
+            yield at_most(part, "additional multipliers", one.multipliers, 0 if binary else None)
+            yield at_most(part, "additional memory bits", one.memory_bits, 0 if binary else None)

@@ -1,4 +1,4 @@
-"""Figures beside their targets, as `bench_npu.py` prints them."""
+"""Figures with their targets, as printed by `bench_npu.py`."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Figure:
-    """What was found, and whether it is as it has to be; None says nothing.
+    """A measured value and whether its target is met; None means no target.
 
-    of, what : of which model on which chip, or of which part of the core
+    of, what : the model and chip, or the part of the core; the name of the figure
     """
 
     of: str

@@ -1,15 +1,15 @@
-"""Other partitioners, each to be run in a process of its own; the benchmarks here do so.
+"""Run other partitioners; the benchmarks start this script in a separate process for each run.
 
     python scripts/bench_peers.py write NET GRAPH
     python scripts/bench_peers.py partition PEER GRAPH PART --parts K --capacity C [--mesh WxH]
     python scripts/bench_peers.py place GRAPH|NET PART CORES --mesh WxH --seeds 1 2 3
     python scripts/bench_peers.py score NET PART --parts K --capacity C
 
-PEER is kaminpar, metis, mtkahypar, kahip or scotch, with :CONTEXT where another than the usual one
-is wanted, as kaminpar:terapart or mtkahypar:quality. With --mesh the peer puts the graph onto the
-mesh itself, where it can, and Scotch, with --architecture, onto any machine. GRAPH is a ParHIP
-file; for mtkahypar METIS text, or a hypergraph (hgr, then by connectivity). The partition goes to
-PART (npy), what was measured to the last line of stdout, as one JSON object.
+PEER is kaminpar, metis, mtkahypar, kahip or scotch, optionally with :CONTEXT, e.g.
+kaminpar:terapart or mtkahypar:quality. With --mesh the peer maps the graph onto the mesh itself, if
+it can; with --architecture Scotch maps onto any machine. GRAPH is a ParHIP file; for mtkahypar it
+is METIS text, or a hypergraph (hgr), which is partitioned by connectivity. The partition is written
+to PART (npy), the measurements to the last line of stdout as one JSON object.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ from numpy.typing import NDArray
 
 from storage.store.network import NetworkFile
 
-SHARES = (1.0, 0.7, 0.4, 0.15, 0.0)  # of the slack, tried in turn where a peer overdraws it
+SHARES = (1.0, 0.7, 0.4, 0.15, 0.0)  # shares of the slack, tried in this order
 
-Times = NDArray[np.float64]  # seconds that have passed, CPU seconds of all threads
+Times = NDArray[np.float64]  # wall seconds, CPU seconds of all threads
 Seconds = tuple[Times, Times]  # of loading, of partitioning
 Part = NDArray[np.integer[Any]]
 Partitioned = tuple[Part, Seconds]
@@ -59,9 +59,9 @@ def within(
     mean: float,
     solve: Callable[[float], Any],
 ) -> Part:
-    """The first partition under the hard cap, of runs with less and less slack; else the last.
+    """Return the first partition within the hard cap, with decreasing slack; else the last one.
 
-    mean : size of a part that the slack given to `solve` is counted from
+    mean : size of a part to which the slack given to `solve` is relative
     """
     for share in SHARES[: options.tries]:
         part = np.asarray(solve(max(0.0, share * (options.capacity / mean - 1))))
@@ -71,14 +71,14 @@ def within(
 
 
 def with_kaminpar(options: argparse.Namespace, context: str) -> Partitioned:
-    """Takes a cap for each part."""
+    """Run KaMinPar, which takes a cap per part."""
     kaminpar: Any = importlib.import_module("kaminpar")
     context = context or "largek"
     start = now()
     graph = kaminpar.load_graph(
         str(options.graph),
         kaminpar.GraphFileFormat.PARHIP,
-        compress=context.startswith("terapart"),  # these contexts want it
+        compress=context.startswith("terapart"),  # required by these contexts
     )
     loaded = now()
     kaminpar.reseed(options.seed)
@@ -89,7 +89,7 @@ def with_kaminpar(options: argparse.Namespace, context: str) -> Partitioned:
 
 
 def with_metis(options: argparse.Namespace, context: str) -> Partitioned:
-    """Takes thousandths of slack, one at least, and may overdraw them."""
+    """Run METIS, which takes slack in thousandths, at least one, and may exceed it."""
     pymetis: Any = importlib.import_module("pymetis")
     start = now()
     graph = read_parhip(options.graph)
@@ -114,7 +114,7 @@ def with_metis(options: argparse.Namespace, context: str) -> Partitioned:
 
 
 def with_mtkahypar(options: argparse.Namespace, context: str) -> Partitioned:
-    """Takes a cap for each part; on a mesh slack only."""
+    """Run Mt-KaHyPar, which takes a cap per part; on a mesh only slack."""
     mtkahypar: Any = importlib.import_module("mtkahypar")
     name = context.upper() or ("LARGE_K" if options.parts > 1024 else "DEFAULT")
     start = now()
@@ -150,7 +150,7 @@ def with_mtkahypar(options: argparse.Namespace, context: str) -> Partitioned:
 
 
 def with_kahip(options: argparse.Namespace, context: str) -> Partitioned:
-    """Takes slack, and may overdraw it."""
+    """Run KaHIP, which takes slack and may exceed it."""
     kahip: Any = importlib.import_module("kahip")
     mode = getattr(kahip, context.upper() or "ECO")
     start = now()
@@ -167,7 +167,7 @@ def with_kahip(options: argparse.Namespace, context: str) -> Partitioned:
 
 
 def with_scotch(options: argparse.Namespace, context: str) -> Partitioned:
-    """Takes slack, and may overdraw it."""
+    """Run Scotch, which takes slack and may exceed it."""
     os.environ |= {"SCOTCH_PTHREAD_NUMBER": str(options.threads), "SCOTCH_DETERMINISTIC": "1"}
     with redirect_stdout(io.StringIO()):
         pyscotch: Any = importlib.import_module("pyscotch")
@@ -207,7 +207,7 @@ PEERS: dict[str, Callable[[argparse.Namespace, str], Partitioned]] = {
 
 
 def partition(options: argparse.Namespace) -> dict[str, Any]:
-    """Run one peer and keep the part of each vertex."""
+    """Run one peer and save the part of each vertex."""
     peer, _, context = options.peer.partition(":")
     part, (load, work) = PEERS[peer](options, context)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
@@ -221,9 +221,9 @@ def partition(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def place(options: argparse.Namespace) -> dict[str, Any]:
-    """Give the parts cores by `mapper place`, once for each seed; keep the cheapest placement.
+    """Place the parts on cores with `mapper place`, once per seed; keep the cheapest placement.
 
-    By connections, or by packets from neurons to parts if there is a network in place of a graph.
+    Edges are connections, or, if a network replaces the graph, packets from neurons to parts.
     """
     from mapper.cli.main import main as command_line
 
@@ -261,7 +261,7 @@ def place(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def score(network: Path, path: Path, parts: int, capacity: int) -> dict[str, Any]:
-    """Cut and fill of a partition (npy), or of a mapping (npz), in one pass over the network."""
+    """Return cut and fill of a partition (npy) or mapping (npz), in one pass over the network."""
     loaded = np.load(path)
     part: NDArray[np.int32] = loaded["core"] if path.suffix == ".npz" else loaded
     cut = total = 0
@@ -294,13 +294,17 @@ def arguments() -> argparse.Namespace:
     one.add_argument("network", type=Path)
     one.add_argument("graph", type=Path)
     two = commands.add_parser("partition", help="run one peer")
-    two.add_argument("peer", help=f"{', '.join(PEERS)}, and perhaps :CONTEXT")
+    two.add_argument("peer", help=f"{', '.join(PEERS)}, optionally with :CONTEXT")
     two.add_argument("graph", type=Path)
     two.add_argument("part", type=Path)
     two.add_argument("--seed", type=int, default=0)
-    two.add_argument("--tries", type=int, default=1, help="with less slack, where over capacity")
-    two.add_argument("--architecture", type=Path, help="file of Scotch, instead of a mesh")
-    three = commands.add_parser("place", help="give the parts of a partition cores of a mesh")
+    two.add_argument(
+        "--tries", type=int, default=1, help="attempts with less slack while over capacity"
+    )
+    two.add_argument(
+        "--architecture", type=Path, help="architecture file of Scotch, instead of a mesh"
+    )
+    three = commands.add_parser("place", help="place the parts of a partition on a mesh")
     three.add_argument("graph", type=Path)
     three.add_argument("part", type=Path)
     three.add_argument("cores", type=Path)
@@ -332,7 +336,7 @@ def main() -> None:
         result = score(options.network, options.part, options.parts, options.capacity)
     sys.stdout.write("\n" + json.dumps(result) + "\n")  # the last line; peers print before it
     sys.stdout.flush()
-    os._exit(0)  # some peers crash or hang when the interpreter takes them apart
+    os._exit(0)  # some peers crash or hang when the interpreter shuts down
 
 
 if __name__ == "__main__":

@@ -1,20 +1,22 @@
-"""Quality of mappings: the presets of the tool beside other partitioners, on the same inputs.
+"""Quality of mappings: presets of mapper compared with other partitioners on the same inputs.
 
     python scripts/bench_quality.py [--tables hops cut qap] [--presets default fast] [--json FILE]
 
-Tables: hops (graphs on meshes), cortex (cortical sheets), cut (Walshaw graphs over METIS k-way),
-qap (QAPLIB grids over best known), groups (layers of groups over simple placements), multicast
-(connectivity over hypergraph partitioners), core (hops of packets to cores), tight (vertices of
-many sizes, hardly any slack), limits (a microcircuit on chips that it may exceed).
+Tables: hops (graphs on meshes), cortex (cortical sheets), cut (Walshaw graphs relative to METIS
+k-way), qap (QAPLIB grids relative to best known), groups (layers of groups relative to simple
+placements), multicast (connectivity relative to hypergraph partitioners), core (hops of packets to
+cores), tight (vertices of many sizes, hardly any slack), limits (a microcircuit on chips whose
+limits it may exceed).
 
-Every run is a process of its own. All results are measured by `mapper score`: a result with a core
-over its capacity counts as none, and is shown as `N over`. Peers that know no hard cap are called
-again with less slack until they keep it. Those that only partition are placed by `mapper place`
-(`--placements` seeds, the best kept). Seconds are without start, compilation and scoring: of a
-preset its stages, reading included; of a peer its partitioning, all calls, and the placements.
+Every run is a separate process. `mapper score` measures all results: a result with a core over its
+capacity is not counted, and is shown as `N over`. Peers without a hard cap are called again with
+less slack until they keep it. Peers that only partition are placed by `mapper place`
+(`--placements` seeds, best kept). Seconds exclude start, compilation and scoring: for a preset they
+are the sum of its stages, including reading; for a peer its partitioning, all calls, and the
+placements.
 
-Peers are metis, kaminpar, mtkahypar, kahip and scotch, with :CONTEXT for another than the usual
-one. They come with `pip install .[bench]`; one that is missing is a note.
+Peers are metis, kaminpar, mtkahypar, kahip and scotch, optionally with :CONTEXT. They come with
+`pip install .[bench]`; a missing peer gives a note.
 """
 
 from __future__ import annotations
@@ -70,32 +72,60 @@ def arguments() -> argparse.Namespace:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     add = parser.add_argument
-    add("--tables", nargs="+", choices=TABLES, default=list(TABLES), metavar="T", help="which")
+    add(
+        "--tables",
+        nargs="+",
+        choices=TABLES,
+        default=list(TABLES),
+        metavar="T",
+        help="tables to print",
+    )
     add("--presets", nargs="*", default=["strong", "default", "fast", "classic"], metavar="P")
-    add("--peers", nargs="*", default=list(PEERS), metavar="PEER", help="none: presets alone")
+    add("--peers", nargs="*", default=list(PEERS), metavar="PEER", help="or none")
     add("--seeds", type=int, nargs="+", metavar="S", help="default: 1 to --repeat")
     add("--repeat", type=int, default=1, metavar="N", help="seeds of each run")
-    add("--threads", type=int, default=1, metavar="N", help="of presets and of peers")
-    add("--memory", metavar="SIZE", help="that mapper plans with; default: its own")
-    add("--placements", type=int, default=3, metavar="N", help="of a peer's parts, the best kept")
-    add("--sides", type=int, nargs="+", default=[316, 1024], metavar="S", help="cortex: of sheets")
-    add("--parts", type=int, nargs="+", default=[8, 32, 64], choices=(8, 32, 64), help="cut: k")
-    add("--sizes", type=int, nargs="+", default=[64, 256], metavar="S", help="groups: of networks")
-    add("--graphs", nargs="+", metavar="NAME", help="hops, cut, core: of all only these")
-    add("--limit", type=float, default=600, metavar="SECONDS", help="of a run; longer ones end")
-    add("--data", type=Path, default=default_data(), metavar="DIR", help="real inputs")
-    add("--folder", type=Path, metavar="DIR", help="keeps inputs; those that are there are used")
+    add("--threads", type=int, default=1, metavar="N", help="threads of presets and peers")
+    add("--memory", metavar="SIZE", help="--memory of mapper (default: its own)")
+    add("--placements", type=int, default=3, metavar="N", help="placements per peer, best kept")
+    add(
+        "--sides",
+        type=int,
+        nargs="+",
+        default=[316, 1024],
+        metavar="S",
+        help="cortex: sides of the sheets",
+    )
+    add(
+        "--parts",
+        type=int,
+        nargs="+",
+        default=[8, 32, 64],
+        choices=(8, 32, 64),
+        help="cut: numbers of parts",
+    )
+    add(
+        "--sizes",
+        type=int,
+        nargs="+",
+        default=[64, 256],
+        metavar="S",
+        help="groups: sizes of the networks",
+    )
+    add("--graphs", nargs="+", metavar="NAME", help="hops, cut, core: only these graphs")
+    add("--limit", type=float, default=600, metavar="SECONDS", help="time limit of a run")
+    add("--data", type=Path, default=default_data(), metavar="DIR", help="folder of real inputs")
+    add("--folder", type=Path, metavar="DIR", help="folder that keeps and reuses inputs")
     add("--json", type=Path, metavar="FILE", help="write all runs and tables")
-    add("--known", type=Path, nargs="+", default=[], metavar="FILE", help="runs not to repeat")
-    add("--no-runs", action="store_true", help="show the runs of --known, make none")
-    add("--cpu", action="store_true", help="tables with CPU seconds: for a busy machine")
+    add("--known", type=Path, nargs="+", default=[], metavar="FILE", help="results of earlier runs")
+    add("--no-runs", action="store_true", help="show only the runs of --known")
+    add("--cpu", action="store_true", help="show CPU seconds, for a busy machine")
     add("--markdown", action="store_true", help="print the tables as Markdown")
     options = parser.parse_args()
     for peer in options.peers:
         if peer.partition(":")[0] not in (*PEER_MODULES, "none"):
-            parser.error(f"--peers: {peer!r} is none of {', '.join(PEER_MODULES)}, none")
+            parser.error(f"--peers: {peer!r} is unknown; use {', '.join(PEER_MODULES)} or none")
     if min(options.repeat, options.threads, options.placements) < 1:
-        parser.error("--repeat, --threads and --placements are 1 or more")
+        parser.error("--repeat, --threads and --placements must be 1 or more")
     options.seeds = options.seeds or list(range(1, options.repeat + 1))
     return options
 
@@ -114,7 +144,7 @@ def show(table: Table, as_markdown: bool) -> None:
 
 def main() -> None:
     options = arguments()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that a child is ended too
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # also ends the child
     about = machine()
     tables: list[Table] = []
     if options.folder:
@@ -125,7 +155,7 @@ def main() -> None:
         bench.read_known(options.known)
 
         def write_json() -> None:
-            """After every run: a later one may be interrupted."""
+            """Write after every run: a later one may be interrupted."""
             hidden = ("json", "data", "folder", "known")
             whole = {
                 "date": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -141,7 +171,7 @@ def main() -> None:
 
         if options.json:
             bench.changed = write_json
-        tiny = work / "tiny.bin"  # compiles the kernels, where that is to be done
+        tiny = work / "tiny.bin"  # compiles the kernels if necessary
         need(mapper("generate", "cortex", "--side", "32", str(tiny), "-q"))
         versions = ", ".join(f"{name} {number}" for name, number in about["versions"].items())
         head = (

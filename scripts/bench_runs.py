@@ -1,7 +1,7 @@
-"""Runs of the tool and of its peers on one case, each in a process of its own and scored by us.
+"""Runs of mapper and of its peers on one case, each in a separate process and scored by mapper.
 
-No result is trusted: `mapper score` measures the mappings of all alike and counts the cores that
-are over a limit.
+No reported result is trusted: `mapper score` measures all mappings and counts the cores over a
+limit.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from mapper.cli.main import build_parser
 from mapper.cli.main import main as command_line
 from mapper.settings import PRESETS
 
-KEY = ("table", "case", "method", "seed")  # what names a run
-TRIES = 5  # of a peer, with less and less slack, until it keeps the hard cap
-STEINER_MOST = 64  # cores; for 256 Mt-KaHyPar did not end within minutes
-NOT_WORK = ("check", "score")  # stages that are no part of making a mapping
+KEY = ("table", "case", "method", "seed")  # fields that identify a run
+TRIES = 5  # calls of a peer with decreasing slack until it keeps the hard cap
+STEINER_MOST = 64  # cores; with 256 Mt-KaHyPar did not finish within minutes
+NOT_WORK = ("check", "score")  # stages that do not contribute to the mapping
 
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    """A preset of the tool, or a peer: it partitions, or puts the graph onto the mesh itself.
+    """A preset of mapper, or a peer that partitions or (`direct`) maps onto the mesh itself.
 
-    objective : of the tool; empty: its own, or what a table has for all
+    objective : objective of mapper; empty: its default, or the objective of the table
     """
 
     tool: str
@@ -60,10 +60,10 @@ class Method:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A network, and a chip of `width` x `height` cores of `capacity` neurons.
+    """A network, and a chip of `width` x `height` cores with `capacity` neurons each.
 
-    file : of the chip, if it sends other than a packet per synapse
-    parts : of peers; 0: as many as cores
+    file : chip file, if the chip does not send one packet per synapse
+    parts : parts of peers; 0: number of cores
     """
 
     name: str
@@ -85,12 +85,12 @@ class Case:
 
 
 def hard_cap(total: int, cores: int) -> int:
-    """Size that a core holds when the whole is `total`: 3 % above the mean."""
+    """Return the capacity of a core for a network of size `total`: 3 % above the mean."""
     return 103 * -(-total // cores) // 100
 
 
 def takes(*arguments: str) -> bool:
-    """Whether this version of the tool takes a command line, by its parser."""
+    """Whether the parser of this version accepts a command line."""
     with suppress(SystemExit), redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
         build_parser(arguments[0]).parse_args(arguments)
         return True
@@ -99,19 +99,19 @@ def takes(*arguments: str) -> bool:
 
 @dataclass(slots=True)
 class Bench:
-    """What all tables share: inputs made once, all runs, and notes on what could not be done."""
+    """State shared by all tables: inputs, all runs, and notes about skipped work."""
 
     options: argparse.Namespace
     inputs: Path
     work: Path
     runs: list[dict[str, Any]] = field(default_factory=list)
     known: dict[tuple[Any, ...], dict[str, Any]] = field(default_factory=dict)
-    notes: dict[str, None] = field(default_factory=dict)  # in order, each once
+    notes: dict[str, None] = field(default_factory=dict)  # in order, without duplicates
     changed: Callable[[], None] = lambda: None
 
     @property
     def clock(self) -> str:
-        """Which seconds the tables show."""
+        """Name of the seconds that the tables show."""
         return "cpu_seconds" if self.options.cpu else "seconds"
 
     def note(self, text: str) -> None:
@@ -123,11 +123,11 @@ class Bench:
         known = [name for name in self.options.presets if name in PRESETS]
         for name in self.options.presets:
             if name not in known:
-                self.note(f"preset {name} is not known to this version: skipped")
+                self.note(f"preset {name} is unknown to this version: skipped")
         return [Method("mapper", name) for name in known]
 
     def peers(self, tools: Sequence[str] = tuple(PEER_MODULES)) -> list[Method]:
-        """Those that are asked for and installed."""
+        """Return the requested peers that are installed."""
         found = []
         for peer in self.options.peers:
             tool, _, context = peer.partition(":")
@@ -140,27 +140,29 @@ class Bench:
         return found
 
     def network(self, name: str, *command: str) -> Path:
-        """A network file of the inputs, made by `mapper COMMAND... FILE` if it is not there."""
+        """Return a network file of the inputs; create it with `mapper COMMAND... FILE` if
+        needed.
+        """
         path = self.inputs / f"{name}.bin"
         if not path.exists():
-            say(f"making {path.name}")
+            say(f"creating {path.name}")
             need(mapper(*command, str(path), "-q"))
         return path
 
     def data(self, name: str) -> Path:
-        """A real input; raises `FileNotFoundError` if there is none."""
+        """Return a real input; raise `FileNotFoundError` if it is missing."""
         folder: Path | None = self.options.data
         if folder is None or not (folder / name).is_file():
-            raise FileNotFoundError(f"no {name}: name the folder of real inputs with --data")
+            raise FileNotFoundError(f"{name} not found; give the folder of real inputs with --data")
         return folder / name
 
     def imported(self, name: str) -> Path:
-        """The network file of a real graph."""
+        """Return the network file of a real graph."""
         source = self.data(name)
         return self.network(source.stem, "import", str(source))
 
     def graph(self, network: Path, ending: str) -> Path:
-        """A network in a format that peers read."""
+        """Return a network in a format that peers read."""
         path = network.with_suffix(ending)
         if not path.exists():
             export = mapper("export", str(network), str(path), "-q")
@@ -169,7 +171,7 @@ class Bench:
         return path
 
     def scored(self, network: Path, mapping: Path, chip: Sequence[str]) -> dict[str, Any]:
-        """What `mapper score` says of a mapping; `failed` if it does not take it."""
+        """Return the scores of a mapping by `mapper score`; `failed` if it is rejected."""
         output, errors = io.StringIO(), io.StringIO()
         with redirect_stdout(output), redirect_stderr(errors):
             code = command_line(["score", str(network), str(mapping), *chip, "--json", "-q"])
@@ -194,7 +196,7 @@ class Bench:
     def once(
         self, table: str, case: str, method: Method, seed: int, act: Callable[[], dict[str, Any]]
     ) -> None:
-        """Keep one run and say how it went; one that is known is not repeated."""
+        """Record and report one run; known runs are not repeated."""
         key = (table, case, method.name, seed)
         found = self.known.get(key)
         if found is None:
@@ -209,13 +211,13 @@ class Bench:
         self.changed()
 
     def read_known(self, paths: Sequence[Path]) -> None:
-        """Take the runs of earlier calls, as --json wrote them."""
+        """Load the runs of earlier calls from files that --json wrote."""
         for path in paths:
             for one in json.loads(path.read_bytes())["runs"]:
                 self.known[tuple(one[name] for name in KEY)] = one
 
     def mapped(self, case: Case, method: Method, seed: int, extra: Sequence[str]) -> dict[str, Any]:
-        """One `mapper run`."""
+        """Run `mapper run` once."""
         if method.objective:
             extra = [*extra, "--objective", method.objective]
         return self.run_mapper(case.network, case.chip, method.context, seed, extra)
@@ -244,7 +246,7 @@ class Bench:
     def placed(
         self, groups: Path, width: int, height: int, preset: str, seed: int
     ) -> dict[str, Any]:
-        """One `mapper place`."""
+        """Run `mapper place` once."""
         mapping = self.work / "placement.npz"
         mapping.unlink(missing_ok=True)
         chip = ["--chip", f"{width}x{height}"]
@@ -264,10 +266,9 @@ class Bench:
     def by_peer(
         self, case: Case, method: Method, seed: int, place: bool, graph: Path | None = None
     ) -> dict[str, Any]:
-        """One run of a peer; of one that only partitions also placements, if `place`.
+        """Run a peer once; place the parts of a peer that only partitions if `place`.
 
-        graph : that the peer reads, if other than the connections; places of parts of nets are
-            by packets
+        graph : graph that the peer reads, if not the connections; then placements use packets
         """
         cores = self.work / "cores.npy"
         part = cores if method.direct or not place else self.work / "part.npy"
@@ -315,18 +316,18 @@ class Bench:
 
 
 def whole_process(process: Process) -> dict[str, Any]:
-    """Times that include start, reading, scoring and end."""
+    """Return times that include start, reading, scoring and exit."""
     return {"process_seconds": process.seconds, "process_cpu_seconds": process.cpu_seconds}
 
 
 def _work(stages: Sequence[dict[str, Any]]) -> dict[str, float]:
-    """Seconds of the stages that make a mapping, reading included."""
+    """Return seconds of the stages that compute a mapping, including reading."""
     made = [stage for stage in stages if stage["name"] not in NOT_WORK]
     return {name: sum(stage[name] for stage in made) for name in ("seconds", "cpu_seconds")}
 
 
 def default_data() -> Path | None:
-    """The folder of real inputs that the tests use too."""
+    """Return the folder of real inputs, which the tests also use."""
     named = os.environ.get("MAPPER_DATA")
     folder = Path(named) if named else Path(__file__).resolve().parents[2] / "shared" / "data"
     return folder if folder.is_dir() else None

@@ -1,14 +1,14 @@
-"""Time, memory and quality of `mapper run` on cortical sheets, beside other partitioners.
+"""Time, memory and quality of `mapper run` on cortical sheets, compared with other partitioners.
 
     python scripts/bench_scale.py [--sides 316 1024] [--threads 2 1] [--peers kaminpar metis]
 
-Every run is a process of its own, timed and measured from outside, and all of one network
-alternate, so that a busy hour of the machine hits all of them. Figures are medians of the
-repeats. Peers (scripts/bench_peers.py) read a binary graph written beforehand, may take all the
-memory there is, and only partition: the cores that they fill have no place on the chip. The cut
-of every result, and the cores above their capacity, are counted by one pass over the network.
+Every run is a separate process, measured from outside. Runs on one network alternate, so that load
+on the machine affects all of them. Figures are medians of the repeats. Peers
+(scripts/bench_peers.py) read a binary graph written beforehand, may use all memory, and only
+partition: their parts have no place on the chip. The cut of every result, and the cores over their
+capacity, are counted in one pass over the network.
 
-Peers are kaminpar, metis and mtkahypar; another preset of theirs is named as kaminpar:terapart,
+Peers are kaminpar, metis and mtkahypar, optionally with a preset: kaminpar:terapart,
 metis:recursive or mtkahypar:QUALITY. They come with `pip install .[bench]`.
 """
 
@@ -47,7 +47,7 @@ from mapper.results.tables import columns, size
 CHIPS = {128: (8, 264), 316: (20, 256), 1024: (64, 264), 3163: (200, 264)}
 ORDERS = ("natural", "shuffled")
 GROUPS = ("read", "coarsen", "partition", "refine", "place", "score")
-WORDS = {  # a stage counts for the first group that has one of these in its name
+WORDS = {  # a stage counts for the first group with one of these words in its name
     "place": ("plac", "region", "force"),
     "score": ("score",),
     "refine": ("refine",),
@@ -73,25 +73,25 @@ HEADS = {
 OMITTED = (*GROUPS, "cpu_seconds", "other", "peak_rss_bytes", "net_bytes_per_connection")
 IN_README = [name for name in HEADS if name not in OMITTED]
 LEGEND = """\
-seconds: the whole process, for mapper from net.bin to report.json; by stage: mapper's own clock
-(other: start, exit, what is in no group); of a peer: loading under read, the partition alone
-CPU s: of all threads, which says more than seconds on a machine that others use too
-anonymous, resident: peaks of report.json; max RSS: peak of the process as the system saw it
-disk: peak of scratch and output over the stored connections (a synapse is stored at both of its
-ends); net: net.bin, likewise; passes: over the data; hops: of a spike, mean
-cut: share of the weight between cores; over: cores above their capacity"""
+seconds: whole process, for mapper from net.bin to report.json; stages: mapper's own clock (other:
+start, exit and remaining stages); for peers read is loading, partition is partitioning only
+CPU s: sum over all threads; more meaningful than seconds on a busy machine
+anonymous, resident: peaks in report.json; max RSS: peak reported by the operating system
+disk: peak of scratch and output per stored connection (a synapse is stored at both endpoints)
+net: size of net.bin per stored connection; passes: passes over the data; hops: mean per spike
+cut: share of the weight between cores; over: cores over their capacity"""
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A sheet of side * side neurons, its ids in one of two orders, and the chip for it."""
+    """A sheet of side * side neurons with its ids in one of two orders, and its chip."""
 
     side: int
     order: str
 
     @property
     def cores(self) -> tuple[int, int]:
-        """Cores along a side of the chip, and the neurons that each of them holds."""
+        """Cores along a side of the chip, and neurons per core."""
         return CHIPS.get(self.side, (-(-self.side // 16), 264))
 
     @property
@@ -105,7 +105,7 @@ class Case:
         return {"side": self.side, "fanout": 50, "sigma": reach, "long_range": 0.1, "seed": 1}
 
     def limits(self) -> list[str]:
-        """Arguments of the workers."""
+        """Return the arguments of the workers."""
         width, capacity = self.cores
         return ["--parts", str(width**2), "--capacity", str(capacity)]
 
@@ -115,7 +115,7 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    """What runs on a case: `mapper` with a preset, or a peer with one of its contexts."""
+    """A program on a case: `mapper` with a preset, or a peer with a context."""
 
     tool: str
     context: str
@@ -137,7 +137,7 @@ Found = dict[tuple[Case, Method], list[dict[str, Any]]]
 
 @dataclass(slots=True)
 class Bench:
-    """All that the measurements of a call share."""
+    """State shared by all measurements of a call."""
 
     options: argparse.Namespace
     inputs: Path
@@ -145,7 +145,9 @@ class Bench:
     networks: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def network(self, case: Case) -> dict[str, Any]:
-        """What `mapper info` says of the network of a case, which is made if there is none."""
+        """Return the output of `mapper info` for the network of a case; create the network if
+        missing.
+        """
         path = case.file(self.inputs, "bin")
         if not path.exists():
             say(f"generating {path.name}")
@@ -156,12 +158,12 @@ class Bench:
             facts: dict[str, Any] = json.loads(need(mapper("info", str(path), "--json")))
             wanted = {**case.recipe, "shuffle": case.order == "shuffled"}
             if not wanted.items() <= facts["provenance"].items():
-                raise SystemExit(f"{path}: not made by {wanted}; remove it")
+                raise SystemExit(f"{path}: was not generated with {wanted}; delete it")
             self.networks[path.name] = facts
         return self.networks[path.name]
 
     def graph(self, case: Case, tool: str) -> Path:
-        """The network of a case in the format that a peer reads."""
+        """Return the network of a case in the format of a peer."""
         network = str(case.file(self.inputs, "bin"))
         path = case.file(self.inputs, "graph" if tool == "mtkahypar" else "parhip")
         if not path.exists():
@@ -173,7 +175,7 @@ class Bench:
         return path
 
     def measure(self, case: Case, method: Method) -> dict[str, Any]:
-        """One run of one method."""
+        """Run one method once."""
         if not method.installed:
             return {"failed": "not installed"}
         act = self.run_mapper if method.tool == "mapper" else self.run_peer
@@ -246,7 +248,7 @@ class Bench:
 
 
 def methods_of(options: argparse.Namespace) -> list[Method]:
-    """Everything that is to run on each case."""
+    """Return the methods to run on each case."""
     found = [Method("mapper", p, t) for p in options.presets for t in options.threads]
     for peer in options.peers:
         tool, _, context = peer.partition(":")
@@ -258,7 +260,7 @@ def methods_of(options: argparse.Namespace) -> list[Method]:
 
 
 def shown(name: str, found: dict[str, Any]) -> str:
-    """A measurement as a cell of a table."""
+    """Return a measurement as a table cell."""
     value = found.get(name)
     if value is None:
         return "-"
@@ -277,7 +279,7 @@ def row_of(case: Case, method: Method, found: dict[str, Any], names: Sequence[st
     cells = [case.name, method.name, str(method.threads)]
     if "failed" not in found:
         return cells + [shown(name, found) for name in names]
-    known = {"cpu_seconds", "child_rss_bytes"}  # how far it came
+    known = {"cpu_seconds", "child_rss_bytes"}  # progress up to the failure
     told = [shown(name, found) if name in known else "-" for name in names]
     told[names.index("seconds")] = found["failed"]
     return cells + told
@@ -289,35 +291,35 @@ def arguments() -> argparse.Namespace:
     )
     add = parser.add_argument
     add("--sides", type=int, nargs="+", default=[316, 1024], metavar="S")
-    add("--orders", nargs="+", choices=ORDERS, default=list(ORDERS), help="of the ids")
+    add("--orders", nargs="+", choices=ORDERS, default=list(ORDERS), help="orders of the ids")
     add(
         "--presets",
         nargs="*",
         default=["default", "default:cut", "fast"],
         metavar="P",
-        help="with an objective behind a colon, if another than the usual one is wanted",
+        help="optionally with an objective: PRESET:OBJECTIVE",
     )
-    add("--threads", type=int, nargs="+", default=[2, 1], metavar="N", help="peers take the most")
-    add("--peers", nargs="+", default=["kaminpar"], metavar="PEER", help="none: mapper alone")
-    add("--memory", default="1GiB", metavar="SIZE", help="that mapper plans with")
+    add("--threads", type=int, nargs="+", default=[2, 1], metavar="N", help="peers use the largest")
+    add("--peers", nargs="+", default=["kaminpar"], metavar="PEER", help="or none")
+    add("--memory", default="1GiB", metavar="SIZE", help="--memory of mapper")
     add("--seed", type=int, default=1, metavar="S")
-    add("--repeat", type=int, default=1, metavar="N", help="medians of N runs")
-    add("--limit", type=float, default=600, metavar="SECONDS", help="of a run; longer ones end")
-    add("--folder", type=Path, metavar="DIR", help="keeps inputs; those that are there are used")
-    add("--verify", action="store_true", help="check every mapping by `mapper verify`")
+    add("--repeat", type=int, default=1, metavar="N", help="runs per method; medians are shown")
+    add("--limit", type=float, default=600, metavar="SECONDS", help="time limit of a run")
+    add("--folder", type=Path, metavar="DIR", help="folder that keeps and reuses inputs")
+    add("--verify", action="store_true", help="check every mapping with `mapper verify`")
     add("--json", type=Path, metavar="FILE", help="write all measurements")
     add("--markdown", action="store_true", help="print the table as Markdown, with fewer columns")
     options = parser.parse_args()
     for peer in options.peers:
         if peer.partition(":")[0] not in (*PEER_MODULES, "none"):
-            parser.error(f"--peers: {peer!r} is none of {', '.join(PEER_MODULES)}, none")
+            parser.error(f"--peers: {peer!r} is unknown; use {', '.join(PEER_MODULES)} or none")
     if options.repeat < 1 or min(options.sides) < 2 or min(options.threads) < 1:
-        parser.error("--repeat and --threads are 1 or more, --sides 2 or more")
+        parser.error("--repeat and --threads must be 1 or more, --sides 2 or more")
     return options
 
 
 def write_json(bench: Bench, about: dict[str, Any], found: Found) -> None:
-    """Everything that was measured, each run by itself, and the medians."""
+    """Write every run and the medians."""
     options = {name: value for name, value in vars(bench.options).items() if name != "json"}
     whole = {
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -333,7 +335,7 @@ def write_json(bench: Bench, about: dict[str, Any], found: Found) -> None:
 
 
 def show(bench: Bench, about: dict[str, Any], found: Found) -> None:
-    """The table, and what it was measured on."""
+    """Print the table and the machine."""
     options = bench.options
     versions = ", ".join(f"{name} {number}" for name, number in about["versions"].items())
     lines = [
@@ -369,9 +371,9 @@ def main() -> None:
     if options.folder:
         options.folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=options.folder, prefix="bench-") as name:
-        work = Path(name).resolve()  # on the disk of the inputs
+        work = Path(name).resolve()  # on the same disk as the inputs
         bench = Bench(options, (options.folder or work).resolve(), work)
-        tiny = work / "tiny.bin"  # compiles the kernels, where that is to be done
+        tiny = work / "tiny.bin"  # compiles the kernels if necessary
         need(mapper("generate", "cortex", "--side", "32", str(tiny), "-q"))
         for case in (Case(side, order) for side in options.sides for order in options.orders):
             bench.network(case)
@@ -381,7 +383,7 @@ def main() -> None:
                 for method in methods:
                     one = bench.measure(case, method)
                     found.setdefault((case, method), []).append(one)
-                    if options.json:  # each time: a later run may be interrupted
+                    if options.json:  # after every run: a later one may be interrupted
                         write_json(bench, about, found)
                     what = one.get("failed") or f"{one['seconds']:.2f} s"
                     say(f"{case.name}: {method.name}, threads {method.threads}: {what}")

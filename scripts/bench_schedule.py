@@ -1,8 +1,8 @@
-"""Cycles of published networks on `ref32`: the tile search beside fixed rules.
+"""Cycles of published networks on `ref32`: the tile search compared with fixed rules.
 
-python scripts/bench_schedule.py              the table
-python scripts/bench_schedule.py --layers     and every layer of it
-python scripts/bench_schedule.py --clock 100  clock in MHz, for frames per second
+python scripts/bench_schedule.py               the table
+python scripts/bench_schedule.py --layers      also every layer
+python scripts/bench_schedule.py --clock 100   clock in MHz, for frames per second
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def main() -> None:
 
 
 def _print_layers(layers: list[Layer], found: list[Found]) -> None:
-    """Replacements are those of input, weights, output and bias."""
+    """Print each layer; replacements are of input, weights, output and bias."""
     for layer, one in zip(layers, found, strict=True):
         outer = " ".join(f"{loop}*{count}" for loop, count in one.tiling.outer(layer)) or "-"
         brought = [replacements(one.tiling, layer, name) for name in DEPENDS]

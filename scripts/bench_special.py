@@ -1,5 +1,6 @@
-"""Tables of placement alone, of multicast connectivity, of packets to cores, and of limits that may
-not be met."""
+"""Tables of placement alone, multicast connectivity, packets to cores, and chips with limits that
+may be exceeded.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ DOES_NOT_FIT = 3
 
 
 def qap(bench: Bench) -> list[Table]:
-    """QAPLIB instances on grids over the best known values."""
+    """QAPLIB instances on grids, relative to the best known values."""
     methods = bench.presets()
     known: dict[str, float] = {}
     for name in QAP:
@@ -37,7 +38,7 @@ def qap(bench: Bench) -> list[Table]:
         except FileNotFoundError as error:
             bench.note(str(error))
             continue
-        known[name] = int(solution.read_text().split()[1]) / 2  # of sums over both directions
+        known[name] = int(solution.read_text().split()[1]) / 2  # sums count both directions
         width, height = grid(instance)
         for seed in bench.options.seeds:
             for method in methods:
@@ -51,16 +52,16 @@ def qap(bench: Bench) -> list[Table]:
 
 
 def grid(instance: Path) -> tuple[int, int]:
-    """Width and height of the grid whose distances the first matrix of an instance has."""
+    """Return width and height of the grid whose distances are the first matrix of an instance."""
     words = instance.read_text().split()
     n = int(words[0])
-    around = max(map(int, words[1 : 1 + n])) + 2  # from a corner: width - 1 + height - 1
+    around = max(map(int, words[1 : 1 + n])) + 2  # distance from a corner: width - 1 + height - 1
     root = round((around**2 - 4 * n) ** 0.5)
     return (around + root) // 2, (around - root) // 2
 
 
 def groups(bench: Bench) -> list[Table]:
-    """Shuffled layers of groups, over simple placements of the layers in order."""
+    """Shuffled layers of groups, relative to simple placements of the layers in order."""
     methods = bench.presets()
     bases: dict[str, float] = {}
     simple: list[list[str]] = []
@@ -88,7 +89,9 @@ def groups(bench: Bench) -> list[Table]:
                     act = partial(bench.placed, shuffled, size, size, method.context, seed)
                     bench.once("groups", case, method, seed, act)
     heads = ["case", "row-major", "Hilbert + FD", "seconds"]
-    title = "shuffled group graphs; dnn over Hilbert + FD, cnn over row-major, of unshuffled ids"
+    title = (
+        "shuffled group graphs; ratios of dnn to Hilbert + FD, cnn to row-major (unshuffled ids)"
+    )
     runs = of_table(bench, "groups")
     matrix = Matrix("groups", title, "hops_total", methods, list(bases), runs, clock=bench.clock)
     base = Table("groups-base", "simple placements of unshuffled ids", heads, simple)
@@ -96,13 +99,13 @@ def groups(bench: Bench) -> list[Table]:
 
 
 def placed_score(bench: Bench, network: Path, x: np.ndarray, y: np.ndarray, size: int) -> float:
-    """Hops of a placement of the script's own."""
+    """Return the hops of a placement computed by this script."""
     mapping = bench.write_mapping(y * size + x, size, size)
     return float(bench.scored(network, mapping, ["--chip", f"{size}x{size}"])["hops_total"])
 
 
 def multicast(bench: Bench) -> list[Table]:
-    """Multicast connectivity over that of hypergraph partitioners."""
+    """Multicast connectivity relative to hypergraph partitioners."""
     peers = bench.peers(("mtkahypar",))
     make = ["generate", "layered", "--layers", LAYERED, "--kernel", "3", "--seed", "1"]
     inputs: list[tuple[str, Path, Path | None]] = [
@@ -112,7 +115,7 @@ def multicast(bench: Bench) -> list[Table]:
         nets = bench.data("graphs/ibm01.hgr")
         process = run(mapper("import", str(nets), str(bench.inputs / "ibm01.bin"), "-q"))
         if process.failed:
-            bench.note("ibm01.hgr is skipped: this version imports no hypergraphs")
+            bench.note("ibm01.hgr skipped: this version cannot import hypergraphs")
         else:
             inputs.append(("ibm01", bench.inputs / "ibm01.bin", nets))
     except FileNotFoundError as error:
@@ -138,7 +141,7 @@ def multicast(bench: Bench) -> list[Table]:
     return matrix.tables(lambda case: matrix.value(case, base), "Mt-KaHyPar KM1")
 
 
-PACKETS = {  # words of `mapper generate`, or a hypergraph; cores along a side, neurons of a core
+PACKETS = {  # (arguments of `mapper generate`, or none), cores per side, neurons per core
     "layered": (("layered", "--layers", LAYERED_PACKETS, "--kernel", "3"), 8, 232),
     "ibm01": ((), 8, 208),
     "microcircuit 0.1": (("microcircuit", "--scale", "0.1"), 8, 128),
@@ -147,8 +150,12 @@ PACKETS = {  # words of `mapper generate`, or a hypergraph; cores along a side, 
 
 
 def core(bench: Bench) -> list[Table]:
-    """Hops of one packet per neuron and destination core: three objectives, and parts of nets of
-    Mt-KaHyPar that annealing places by these packets, as many as cores or as few as fit."""
+    """Hops with one packet per neuron and destination core: three objectives, and Mt-KaHyPar.
+
+    Mt-KaHyPar partitions the nets into as many parts as cores, or as few as fit; annealing
+    places the
+    parts by these packets.
+    """
     goals = ("hops", "unicast", "multicast")
     ours = [replace(m, objective=goal) for m in bench.presets() for goal in goals]
     methods = [*ours, *bench.peers(("mtkahypar",))]
@@ -182,7 +189,7 @@ def core(bench: Bench) -> list[Table]:
 
 
 def _parts_of_nets(bench: Bench, case: Case, peer: Method, seed: int) -> dict[str, Any]:
-    """The better of two partitions, both placed."""
+    """Return the better of two partitions, both placed."""
     with NetworkFile(case.network) as net:
         fewest = -(-int(net.vertex_sizes().sum()) // case.capacity)
     graph = bench.graph(case.network, ".hgr")
@@ -216,7 +223,7 @@ def limits(bench: Bench) -> list[Table]:
 def limit_state(found: dict[str, object]) -> Sequence[str]:
     why = str(found.get("failed", ""))
     if why.startswith(f"exit {DOES_NOT_FIT}:"):
-        return f"said not to fit: {why.partition(': ')[2]}", "-"
+        return f"refused: does not fit: {why.partition(': ')[2]}", "-"
     if why:
         return f"failed: {why}", "-"
     return "valid" if found["valid"] else "NOT valid", f"{found['hops_mean']:.3f}"

@@ -1,10 +1,10 @@
-"""Speed and size of the network file, and of the codecs that it could use.
+"""Speed and size of the network file, and of other codecs for it.
 
     python scripts/bench_store.py [NET] [--repeat 3]
 
-Prints two tables, medians of the repeats. Without NET a cortical sheet of 100,000 neurons and
-5 million synapses is generated first. The first table is the store as it is; the second packs and
-unpacks the very blocks of that network by other codecs, on one thread.
+Prints two tables, medians of the repeats. Without NET, a cortical sheet of 100,000 neurons and
+5 million synapses is generated first. The first table is the store in its present form; the second
+compresses and decompresses the blocks of the same network with other codecs on one thread.
 """
 
 from __future__ import annotations
@@ -48,7 +48,9 @@ CODECS: dict[str, Codec] = {
 
 
 def seconds(work: Callable[[], object], repeat: int) -> float:
-    """Median time of some runs; the first, which may compile or read from disk, is not counted."""
+    """Return the median time of several runs; a first run, which may compile or read, is not
+    counted.
+    """
     work()
     times = []
     for _ in range(repeat):
@@ -59,7 +61,7 @@ def seconds(work: Callable[[], object], repeat: int) -> float:
 
 
 def store_rows(path: Path, repeat: int) -> list[tuple[str, str, str]]:
-    """Reading the whole network, in the forms that passes use."""
+    """Measure reading the whole network, in the forms that passes use."""
     with NetworkFile(path) as net:
         entries = net.connections
 
@@ -72,8 +74,8 @@ def store_rows(path: Path, repeat: int) -> list[tuple[str, str, str]]:
         works: dict[str, Callable[[], object]] = {
             "inflate and decode, 1 thread": lambda: read(1),
             "inflate and decode, 2 threads": lambda: read(2),
-            "the same to neighbour lists, 1 thread": lambda: undirected(1),
-            "the same to neighbour lists, 2 threads": lambda: undirected(2),
+            "inflate, decode, neighbour lists, 1 thread": lambda: undirected(1),
+            "inflate, decode, neighbour lists, 2 threads": lambda: undirected(2),
         }
         rows = []
         for name, work in works.items():
@@ -92,7 +94,7 @@ def store_rows(path: Path, repeat: int) -> list[tuple[str, str, str]]:
 
 
 def codec_rows(path: Path, repeat: int) -> list[tuple[str, str, str, str]]:
-    """Every codec on the blocks of the network."""
+    """Measure every codec on the blocks of the network."""
     with NetworkFile(path) as net, ArchiveReader(path) as archive:
         raw = [archive.read(block_member(index)) for index in range(net.block_count)]
         entries = net.connections
@@ -120,7 +122,7 @@ def main() -> None:
             generate(Cortex(side=316, fanout=50, sigma=6.0, long_range=0.1), path, seed=1)
         heads = ("reading", "seconds", "million connections/s")
         console.print(columns("store", heads, store_rows(path, options.repeat)))
-        names = ("codec", "write, s", "read, s", "bytes a connection")
+        names = ("codec", "write, s", "read, s", "bytes per connection")
         console.print(columns("codecs on its blocks", names, codec_rows(path, options.repeat)))
 
 

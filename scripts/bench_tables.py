@@ -1,4 +1,4 @@
-"""Tables of quality: a row for each case, a column for each method, means at the bottom."""
+"""Quality tables: a row per case, a column per method, means at the bottom."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Rows = list[list[str]]
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """What is printed and stored: cells are text, `means` are the numbers to look at."""
+    """A table to print and store: cells are text, `means` are numbers."""
 
     name: str
     title: str
@@ -25,7 +25,7 @@ class Table:
 
 
 def geometric(values: Sequence[float]) -> float:
-    """Geometric mean; a zero makes it zero."""
+    """Return the geometric mean, which is zero if any value is zero."""
     if not values or min(values) <= 0:
         return 0.0 if values else math.nan
     return math.exp(statistics.fmean(math.log(value) for value in values))
@@ -33,7 +33,7 @@ def geometric(values: Sequence[float]) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A method on a case: `value` over the seeds, or why there is none."""
+    """Result of a method on a case: `value` over the seeds, or the reason why there is none."""
 
     value: float | None
     seconds: float
@@ -42,11 +42,11 @@ class Cell:
 
 @dataclass(slots=True)
 class Matrix:
-    """One metric of all methods on all cases, as a ratio to something too.
+    """One metric of all methods on all cases, also as a ratio to a base.
 
-    metric : name in the runs; the smaller the better
+    metric : name in the runs; smaller is better
     clock : name of the seconds in the runs
-    least : of the valid runs of a peer the best seed counts, not the mean
+    least : use the best seed of a peer's valid runs instead of the mean
     """
 
     name: str
@@ -60,7 +60,7 @@ class Matrix:
     mean: Callable[[Sequence[float]], float] = geometric
 
     def cell(self, case: str, method: Method) -> Cell:
-        """Over the seeds: the mean, or the least. A preset has none unless all are valid."""
+        """Return the mean (or least) over the seeds; a preset needs all runs valid."""
         runs = [r for r in self.runs if r["case"] == case and r["method"] == method.name]
         if not runs:
             return Cell(None, math.nan, "-")
@@ -77,7 +77,7 @@ class Matrix:
         return self.cell(case, method).value
 
     def best_peer(self, case: str) -> tuple[float, str] | None:
-        """Least value of all peers, and whose it is."""
+        """Return the least value of all peers and the name of that peer."""
         found = [
             (value, method.name)
             for method in self.methods
@@ -88,7 +88,7 @@ class Matrix:
     def tables(
         self, base: Callable[[str], float | None], base_name: str, show_best: bool = False
     ) -> list[Table]:
-        """The values with their ratio to `base`, and the seconds."""
+        """Return the table of values with their ratio to `base`, and the table of seconds."""
         ratios: dict[str, list[float]] = {method.name: [] for method in self.methods}
         values: Rows = []
         times: Rows = []
@@ -111,7 +111,7 @@ class Matrix:
             cells = [self.cell(case, method) for method in self.methods]
             times.append([case, *(c.text or f"{c.seconds:.2f}" for c in cells)])
         means = {name: self.mean(found) for name, found in ratios.items() if found}
-        # a method that lacks rows has a mean of other rows than the rest: say how many
+        # a method with failed rows averages over fewer rows: show how many
         counted = {
             name: f"{means[name]:.4f}" + (f" of {len(found)}" if len(found) < len(values) else "")
             for name, found in ratios.items()
@@ -121,7 +121,7 @@ class Matrix:
         values.append(
             ["mean ratio", "", *([""] if show_best else []), *(counted.get(n, "-") for n in names)]
         )
-        heads = ["case", base_name, *(["whose"] if show_best else []), *names]
+        heads = ["case", base_name, *(["peer"] if show_best else []), *names]
         return [
             Table(self.name, self.title, heads, values, means),
             Table(
@@ -134,7 +134,7 @@ class Matrix:
 
 
 def number(value: float) -> str:
-    """Whole numbers with all digits, others with four."""
+    """Return whole numbers with all digits, others with four."""
     if float(value).is_integer():
         return f"{int(value):,}"
     return f"{value:,.0f}" if abs(value) >= 1e4 else f"{value:.4g}"

@@ -1,18 +1,18 @@
-"""Cycles of a tick: the metric and the simulator against the Amaranth chip.
+"""Cycles per tick: the metric and the simulator against the Amaranth chip.
 
     python scripts/bench_time.py [--ticks 24] [--networks chain hubs] [--kernel] [--objectives]
-        [--json FILE]
+                                 [--json FILE]
 
-Ten spiking networks (`bench_time_networks.py`), each mapped in five ways onto 4x4 or 5x3 cores that
-send packets to cores. Their rates are those of the ticks that are run, the first ones left out. Of
-each mapping: cycles per tick of the Amaranth chip, `tick_cycles`, and those of `mapper simulate`
-with random spikes of the same rates; with the chip's own spikes the simulator's have to be equal,
-tick by tick. --kernel runs the simulator with these spikes in place of the Amaranth chip, which
-takes seconds instead of half an hour. --objectives maps in two ways instead: for hops, and for
-time, with up to 128 neurons a core; `time` should take 1.4 times fewer cycles in the geometric
-mean, and nowhere 3 % more.
+Ten spiking networks (`bench_time_networks.py`), each mapped in five ways onto 4x4 or 5x3 cores with
+one packet per destination core. Rates are counted in the simulated ticks after the warm-up.
+For each mapping the table shows cycles per tick of the Amaranth chip, `tick_cycles`, and
+`mapper simulate` with random spikes at the same rates; with the chip's own spikes the simulator
+must match the chip tick by tick. --kernel simulates these spikes instead of running the Amaranth
+chip, which takes seconds instead of half an hour. --objectives maps in two ways instead: for hops
+and for time, with up to 128 neurons per core; `time` should take 1.4 times fewer cycles in the
+geometric mean, and never more than 3 % more.
 
-Should be: correlation of `tick_cycles` with the chip 0.97 or more, ratio within 1.25 on average;
+Targets: correlation of `tick_cycles` with the chip at least 0.97, ratio within 1.25 on average;
 `simulate` within 10 % on average, its longest tick within 25 %.
 """
 
@@ -56,7 +56,7 @@ from storage.store.writer import NetworkWriter
 
 SIZES = ((4, 4), (5, 3))
 CORE = CoreShape(neurons=128, axons=1024, routes=2048, synapses=8192)
-WARMUP = 6  # ticks of which nothing is counted
+WARMUP = 6  # ticks that are not counted
 DRAWN = 400  # ticks with random spikes
 Cores = NDArray[np.int32]
 
@@ -77,7 +77,9 @@ class Row(NamedTuple):
 
 
 def ways(path: Path, chip: Chip, neurons: int) -> Iterator[tuple[str, Cores]]:
-    """Five mappings: three of the mapper with ever more room on a core, and two that ignore it."""
+    """Yield five mappings: three by mapper with increasing free capacity, two that ignore the
+    network.
+    """
     even = -(-neurons // chip.cores)
     for name, preset, room in (
         ("spread", "default", 1.1), ("half full", "fast", 1.5), ("packed", "default", 2.2),
@@ -90,13 +92,13 @@ def ways(path: Path, chip: Chip, neurons: int) -> Iterator[tuple[str, Cores]]:
 
 
 def objectives(path: Path, chip: Chip) -> Iterator[tuple[str, Cores]]:
-    """A mapping for hops and one for time."""
+    """Yield a mapping for hops and one for time."""
     for name in ("hops", "time"):
         yield name, map_network(path, chip, objective=name, threads=1).core
 
 
 def save(path: Path, network: SpikingNetwork, spikes: NDArray[np.bool_]) -> None:
-    """The network as a file with its spikes as rates."""
+    """Write the network to a file with its spikes as rates."""
     rate = spikes.sum(axis=0)
     with NetworkWriter(path, network.neurons) as writer:
         writer.add(network.source, network.target, rate[network.source])
@@ -105,7 +107,7 @@ def save(path: Path, network: SpikingNetwork, spikes: NDArray[np.bool_]) -> None
 
 
 def bench(name: str, ticks: int, kernel: bool, by_objective: bool) -> list[Row]:
-    """All mappings of a network."""
+    """Measure all mappings of a network."""
     size = SIZES[list(NETWORKS).index(name) % len(SIZES)]
     network, shape = NETWORKS[name](), chip_shape(*size, CORE)
     spikes, _ = simulate(network, shape, ticks)
@@ -139,7 +141,7 @@ def bench(name: str, ticks: int, kernel: bool, by_objective: bool) -> list[Row]:
                 [run.cycles for run, _ in random_ticks(mapped, chip, mesh, DRAWN, seed=0)]
             )
             real = cycles[WARMUP:]
-            # as many ticks as on the chip have a longest one, on average
+            # mean of the longest tick over windows with as many ticks as the chip ran
             longest = float(drawn[: DRAWN // counted * counted].reshape(-1, counted).max(1).mean())
             rows.append(
                 Row(name, way, metrics["cores_used"], float(real.mean()), float(real.max()),
@@ -151,7 +153,7 @@ def bench(name: str, ticks: int, kernel: bool, by_objective: bool) -> list[Row]:
 
 
 def _with_all(mesh: Mesh, network: SpikingNetwork, core: Cores, mapped: Any) -> Any:
-    """The routes with all synapses: a file merges those of a pair."""
+    """Return the routes with all synapses: a file merges the synapses of a pair."""
     cores = mapped.routes.first.size - 1
     pairs, events = np.unique(
         mapped.slot[network.source] * cores + core[network.target], return_counts=True
@@ -175,8 +177,8 @@ def main() -> int:
         found = pool.map(bench, jobs, *same)
         rows = [row for part in found for row in part]
     console = Console(width=120)
-    heads = ("network, way", "cores", "chip", "longest", "tick_cycles", "bound", "simulate",
-             "its longest")  # fmt: skip
+    heads = ("network, way", "cores", "chip", "chip, longest", "tick_cycles", "bound", "simulate",
+             "simulate, longest")  # fmt: skip
     console.print(columns("cycles per tick", heads, [
         (f"{r.network}, {r.way}", r.cores, round(r.chip, 1), r.longest, round(r.metric, 1), r.bound,
          round(r.simulated, 1), round(r.simulated_longest, 1)) for r in rows
@@ -189,7 +191,7 @@ def main() -> int:
 
 
 def summary(rows: list[Row]) -> dict[str, Any]:
-    """How near the metric and the simulator are to the chip."""
+    """Compare the metric and the simulator with the chip."""
     chip, metric = (np.array([getattr(row, name) for row in rows]) for name in ("chip", "metric"))
     drawn = np.array([row.simulated for row in rows]) / chip
     longest = np.array([row.simulated_longest / row.longest for row in rows])
@@ -213,7 +215,7 @@ def summary(rows: list[Row]) -> dict[str, Any]:
 
 
 def gains(rows: list[Row]) -> dict[str, Any]:
-    """How much faster ticks are by the objective of time."""
+    """Return the speed-up of ticks by the objective `time`."""
     cycles = {(row.network, row.way): row.chip for row in rows}
     ratio = np.array(
         [cycles[name, "hops"] / cycles[name, "time"] for name in {row.network for row in rows}]

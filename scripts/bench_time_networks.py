@@ -18,7 +18,7 @@ def _network(
     rng: np.random.Generator, n: int, source: Ids, target: Ids, weight: Ids | None = None,
     **parameters: Any,
 ) -> SpikingNetwork:  # fmt: skip
-    """Four in five neurons excite unless weights are given; currents keep them going."""
+    """Build a network; by default 4 of 5 neurons excite, and bias currents drive activity."""
     if weight is None:
         strength = rng.integers(10, 30, source.size)
         weight = np.where(source % 5 > 0, strength, -2 * strength)
@@ -31,14 +31,14 @@ def _network(
 
 
 def balanced(n: int, degree: int, seed: int) -> SpikingNetwork:
-    """Synapses from anywhere to anywhere."""
+    """Uniformly random synapses."""
     rng = np.random.default_rng(seed)
     source = np.repeat(np.arange(n), degree)
     return _network(rng, n, source, rng.integers(0, n, source.size))
 
 
 def sheet(side: int, degree: int, sigma: float, seed: int) -> SpikingNetwork:
-    """A torus whose neurons reach what is near."""
+    """A torus with synapses to nearby neurons."""
     rng = np.random.default_rng(seed)
     n = side * side
     source = np.repeat(np.arange(n), degree)
@@ -48,7 +48,7 @@ def sheet(side: int, degree: int, sigma: float, seed: int) -> SpikingNetwork:
 
 
 def clusters(n: int, count: int, degree: int, seed: int) -> SpikingNetwork:
-    """Groups with six in seven synapses within."""
+    """Groups with six of seven synapses within the group."""
     rng = np.random.default_rng(seed)
     size = n // count
     source = np.repeat(np.arange(n), degree)
@@ -59,7 +59,7 @@ def clusters(n: int, count: int, degree: int, seed: int) -> SpikingNetwork:
 
 
 def hubs(n: int, seed: int) -> SpikingNetwork:
-    """A few neurons reach a large part of the others."""
+    """A few neurons with synapses to a large part of the others."""
     rng = np.random.default_rng(seed)
     degree = np.minimum(n // 2, (3 * rng.pareto(1.2, n) + 1).astype(np.int64))
     source = np.repeat(np.arange(n), degree)
@@ -67,7 +67,7 @@ def hubs(n: int, seed: int) -> SpikingNetwork:
 
 
 def forward(sizes: tuple[int, ...], degree: int, seed: int) -> SpikingNetwork:
-    """Layers, of which the first is driven."""
+    """Feed-forward layers; the first is driven."""
     rng = np.random.default_rng(seed)
     ends = np.cumsum([0, *sizes])
     source = np.repeat(np.arange(ends[-2]), degree)
@@ -82,7 +82,7 @@ def forward(sizes: tuple[int, ...], degree: int, seed: int) -> SpikingNetwork:
 
 
 def chain(layers: int, width: int, degree: int, seed: int) -> SpikingNetwork:
-    """A ring of groups through which waves of spikes run (a synfire chain)."""
+    """A ring of groups through which waves of spikes travel (a synfire chain)."""
     rng = np.random.default_rng(seed)
     n = layers * width
     source = np.repeat(np.arange(n), degree)
@@ -97,7 +97,7 @@ def chain(layers: int, width: int, degree: int, seed: int) -> SpikingNetwork:
 
 
 def convolutional(side: int, channels: int, seed: int) -> SpikingNetwork:
-    """Three layers with windows of 4x4 and strides of 2; the first is driven."""
+    """Three layers with 4x4 kernels and stride 2; the first is driven."""
     rng = np.random.default_rng(seed)
     depths, sides = (1, channels, 2 * channels), (side, side // 2, side // 4)
     ends = np.cumsum([0, *(s * s * c for s, c in zip(sides, depths, strict=True))])
@@ -117,7 +117,7 @@ def convolutional(side: int, channels: int, seed: int) -> SpikingNetwork:
 
 
 def microcircuit(n: int, seed: int) -> SpikingNetwork:
-    """The cortical microcircuit with fewer neurons and the same chances of a synapse."""
+    """The cortical microcircuit with fewer neurons and the same connection probabilities."""
     rng = np.random.default_rng(seed)
     sizes = np.maximum(4, n * np.array(NEURONS) // sum(NEURONS))
     ends = np.cumsum([0, *sizes])

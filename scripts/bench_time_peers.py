@@ -1,15 +1,15 @@
-"""Cycles of a tick: `--objective time` against parts of METIS and KaMinPar, placed by annealing.
+"""Cycles per tick: `--objective time` against METIS and KaMinPar with placement by annealing.
 
-    python scripts/bench_time_peers.py                                # all networks
+    python scripts/bench_time_peers.py                # all networks
     python scripts/bench_time_peers.py --networks hubs 'cortex 316' --peers kaminpar
 
-The ten spiking networks of `bench_time_networks.py` at the rates of their own ticks on 4x4 or 5x3
-cores, a sheet of 99,856 neurons (`cortex 316`) and 0.3 of the cortical microcircuit, on chips that
-send packets to cores. Each peer cuts the network into the fewest parts that cores hold, and into as
-many as there are cores, evenly; `mapper place` gives the parts cores. All mappings are scored by
-`mapper score`: `tick_cycles`. Ratios are those of the best peer with the fewest parts and of the
-best with all cores to `--objective time`; the last number is what no mapping can be below: the
-neurons and synaptic events of the mean core.
+Networks: the ten of `bench_time_networks.py` at their simulated rates on 4x4 or 5x3 cores, a sheet
+of 99,856 neurons (`cortex 316`), and the cortical microcircuit at scale 0.3; all chips send one
+packet per destination core. Each peer partitions the network into the fewest parts that fit on
+cores, and evenly into as many parts as cores; `mapper place` places the parts, and `mapper score`
+measures `tick_cycles` of all mappings. Columns `fewest` and `all` are the ratios of the best peer
+to `--objective time`; `least` is a lower bound: barrier, and neurons and synaptic events of a core
+under perfect balance.
 """
 
 from __future__ import annotations
@@ -37,14 +37,16 @@ from storage.store.network import RATE, NetworkFile
 from storage.store.writer import NetworkWriter
 
 TICKS = 24
-SLACK = 1.03  # of the mean part, where there are as many parts as cores
+SLACK = 1.03  # relative to the mean part, with as many parts as cores
 CORTEX = ("--side", "316", "--fanout", "50", "--sigma", "6", "--long-range", "0.1", "--shuffle")
 
 
 @dataclass(frozen=True, slots=True)
 class Large:
-    """A generated network: words of `mapper generate`, mesh, neurons per core, tick in units of
-    time of its rates."""
+    """A generated network: arguments of `mapper generate`, mesh, neurons per core, and tick in the
+    time
+    unit of its rates.
+    """
 
     words: tuple[str, ...]
     size: tuple[int, int]
@@ -60,7 +62,7 @@ LARGE = {
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A network, its chip, and the folder for all that is made of it."""
+    """A network, its chip, and the folder of intermediate files."""
 
     folder: Path
     network: Path
@@ -94,7 +96,7 @@ class Case:
         return metrics
 
     def least(self) -> float:
-        """Cycles of a tick on cores that have the same neurons and synaptic events."""
+        """Return the cycles of a tick with equal neurons and synaptic events on all cores."""
         chip = parse_chip(str(self.chip))
         assert chip.time is not None
         time, events = chip.time, 0.0
@@ -108,7 +110,7 @@ class Case:
         return time.barrier + max(updated, time.spike + received)
 
     def mapped(self) -> dict[str, Any]:
-        """Metrics of the mapper's own mapping."""
+        """Return the metrics of mapper's mapping."""
         words = ["run", str(self.network), "--chip", str(self.chip), "--objective", "time"]
         words += ["-o", str(self.folder / "run"), "--force", "-q", "--seed", "1"]
         words += ["--preset", self.options.preset, "--threads", str(self.options.threads)]
@@ -116,7 +118,7 @@ class Case:
         return self.score(self.folder / "run" / "mapping.npz")
 
     def by_peer(self, peer: str, parts: int, capacity: int) -> dict[str, Any] | None:
-        """Metrics of a peer's parts where annealing places them; None if it fails."""
+        """Return the metrics of a peer's partition placed by annealing; None if the peer fails."""
         graph = self.network.with_name(f"{self.network.name}.parhip")
         if not graph.exists():
             fired = self.folder / "fired.bin"
@@ -139,7 +141,7 @@ class Case:
 
 
 def write_fired(path: Path, fired: Path) -> None:
-    """The synapses of neurons that fire: METIS and KaMinPar take no weights of zero."""
+    """Write the synapses of neurons that fire: METIS and KaMinPar reject weights of zero."""
     with NetworkFile(path) as network, NetworkWriter(fired, network.vertices) as writer:
         for index in range(network.block_count):
             first, last = network.block_bounds(index)
@@ -151,7 +153,7 @@ def write_fired(path: Path, fired: Path) -> None:
 
 
 def rows(case: Case, name: str) -> Iterator[list[str]]:
-    """A row for each mapping; the last one has the ratio."""
+    """Yield a row per mapping; the last one has the ratios."""
     with NetworkFile(case.network) as network:
         neurons = network.vertices
     cores = case.size[0] * case.size[1]
@@ -187,7 +189,7 @@ def main() -> None:
     parser.add_argument("--peers", nargs="+", default=["metis", "kaminpar"])
     parser.add_argument("--preset", default="default")
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--inputs", type=Path, help="folder that keeps networks")
+    parser.add_argument("--inputs", type=Path, help="folder of networks, kept")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:
         folder = options.inputs or Path(scratch)

@@ -1,22 +1,23 @@
-"""`mapper run --workers`: processor time, memory, bytes and lost workers, against one process.
+"""`mapper run --workers`: processor time, memory, traffic and lost workers, against one process.
 
-    python scripts/bench_workers.py --work /tmp/workers                   # all parts, two cores
+    python scripts/bench_workers.py --work /tmp/workers             # all parts, two cores
     python scripts/bench_workers.py --work /tmp/workers --parts cost --sides 1024
-    python scripts/bench_workers.py --work /tmp/workers --model           # of clusters, computed
+    python scripts/bench_workers.py --work /tmp/workers --model     # computed times of clusters
     python scripts/bench_workers.py --work DIR --scaling srun:4 srun:16   # in a SLURM allocation
 
 Parts:
 
-* cost: two workers of one thread beside one process of two, in turn. Processor time is that of all
-  processes of the run. What they take to start and to load kernels is taken off by a small network:
-  the ratio is of what is above it. The mappings must have the same bytes.
-* bytes: what two workers are sent, send, and write for each other in each stage, beside what `check
-  --workers` foretells.
-* kill: a worker is killed in each stage, once it has begun; the same bytes, and the seconds more.
-* step: a call of both workers with nothing to do.
-* seeds: `run --seeds 1..8 --workers 2` against eight runs one after the other.
-* model: the cost of an entry, a neuron and a step, measured on one network, and from these the
-  times of networks that do not fit this machine (`bench_workers_model.py`).
+* cost: two workers of one thread against one process of two threads, alternating. Processor time
+  sums all processes of the run. The time to start and to load kernels, measured on a small network,
+  is subtracted before the ratio is computed. The mappings must be identical bytes.
+* bytes: bytes to workers, from workers and through the shared folder per stage, compared with the
+  estimates of `check --workers`.
+* kill: a worker is killed after each stage has begun; the mapping must be identical; additional
+  seconds.
+* step: a call of both workers with empty tasks.
+* seeds: `run --seeds 1..8 --workers 2` against eight consecutive runs.
+* model: cost per entry, neuron and step, measured on one network, and from these the computed
+  times of networks that do not fit on this machine (`bench_workers_model.py`).
 """
 
 from __future__ import annotations
@@ -44,14 +45,14 @@ from bench_workers_model import Constants, print_model
 from mapper.results.tables import size
 
 MIB = 1 << 20
-SMALL = 200  # the side of a network whose run takes little more than to start
+SMALL = 200  # side of a network whose run is mostly start-up
 LEAST_WORKER = 448  # MiB
 KILLED_AT = 512
 COUNTED_AT = 512
-COUNTED = 0.5  # bytes of a neuron, below which a stage sends next to nothing
+COUNTED = 0.5  # bytes per neuron, below which a stage sends next to nothing
 SEEDS_AT = 316
 SEEDS = 8
-CALLS = 300  # of the workers with nothing to do
+CALLS = 300  # of workers with empty tasks
 MEMORY = {SMALL: 256, SEEDS_AT: 320, KILLED_AT: 512, 1024: 1024, 2048: 2048, 3163: 3072}
 BARS = {"cost 1024": 1.4, "cost 2048": 1.3, "wall": 1.35, "step ms": 10.0, "seeds": 0.6, "kill": 15,
         "bytes": 0.1}  # fmt: skip
@@ -61,7 +62,7 @@ Rows = list[tuple[str, ...]]
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """A run: how its processes went, the hash of its mapping, and its report."""
+    """A run: its process, the hash of its mapping, and its report."""
 
     process: Process
     mapping: str
@@ -69,15 +70,15 @@ class Ran:
 
     @property
     def workers(self) -> dict[str, Any]:
-        """What is known of them; raises `SystemExit` if there were none."""
+        """Return the workers of the report; raise `SystemExit` if the run had none."""
         if "workers" not in self.report:
-            raise SystemExit("a run with --workers has had none: its network is too small")
+            raise SystemExit("run --workers: no workers were used; the network is too small")
         found: dict[str, Any] = self.report["workers"]
         return found
 
 
 class Bench:
-    """Runs on generated networks, which a folder keeps."""
+    """Runs on generated networks, which are kept in a folder."""
 
     def __init__(self, options: argparse.Namespace) -> None:
         self.options = options
@@ -86,7 +87,7 @@ class Bench:
     def network(self, side: int, shuffled: bool = False) -> Path:
         path = self.folder / f"cortex-{side}-{'shuffled' if shuffled else 'natural'}.bin"
         if not path.exists():
-            say(f"making {path.name}")
+            say(f"creating {path.name}")
             reach = "6" if side <= 512 else "12"
             words = ["--side", str(side), "--fanout", "50", "--sigma", reach, "--seed", "1"]
             words += ["--long-range", "0.1", *(["--shuffle"] if shuffled else [])]
@@ -94,11 +95,11 @@ class Bench:
         return path
 
     def command(self, side: int, *words: str, shuffled: bool = False) -> list[str]:
-        """A run that streams, whose result does not depend on `words` but for the seed."""
+        """Return a streamed run; of `words` only the seed may change the result."""
         return mapper("run", *self.words(side, shuffled), "--force", "-q", *words)
 
     def words(self, side: int, shuffled: bool) -> tuple[str, ...]:
-        """What a run and the check of it have in common."""
+        """Return the arguments shared by a run and its check."""
         cores = -(-side // 16)
         return (
             str(self.network(side, shuffled)), "--chip", f"{cores}x{cores}", "--neurons-per-core",
@@ -106,7 +107,7 @@ class Bench:
         )  # fmt: skip
 
     def planned(self, side: int, shuffled: bool) -> dict[str, dict[str, Any]]:
-        """What `check` says of each stage of two workers."""
+        """Return the estimates of `mapper check` for each stage with two workers."""
         words = ("--workers", "2", "--worker-threads", "1", "--json")
         command = mapper("check", *self.words(side, shuffled), *words)
         found = subprocess.run(command, capture_output=True, text=True, check=True)
@@ -116,7 +117,7 @@ class Bench:
     def run(
         self, side: int, *words: str, shuffled: bool = False, before: Sequence[str] = ()
     ) -> Ran:
-        """before : words before the command"""
+        """Run mapper. before : words before the command"""
         output = self.folder / "result"
         command = [*self.command(side, *words, shuffled=shuffled), "-o", str(output)]
         process = run([*before, *command])
@@ -126,30 +127,30 @@ class Bench:
 
     @cached_property
     def pairs(self) -> dict[int, list[tuple[Ran, Ran]]]:
-        """Runs without and with workers, in turn, by side; those of the small network first."""
+        """Alternating runs without and with workers, by side; the small network first."""
         found: dict[int, list[tuple[Ran, Ran]]] = {}
         for side in (SMALL, *self.options.sides):
             self.network(side)
         for side in (SMALL, *self.options.sides):
-            self.run(SMALL, *two_workers(SMALL))  # compiles, if that is to be done
+            self.run(SMALL, *two_workers(SMALL))  # compiles the kernels if necessary
             for _ in range(self.options.repeat):
                 one = self.run(side, "--threads", "2")
                 two = self.run(side, *two_workers(side))
                 found.setdefault(side, []).append((one, two))
                 if one.mapping != two.mapping:
-                    raise SystemExit(f"side {side}: the mapping is another one with workers")
-                cpu = f"{one.process.cpu_seconds:.1f} s, {two.process.cpu_seconds:.1f} s with"
-                say(f"side {side}: {cpu} workers, processor time")
+                    raise SystemExit(f"side {side}: the mapping with workers differs")
+                cpu = f"{one.process.cpu_seconds:.1f} s, {two.process.cpu_seconds:.1f} s"
+                say(f"side {side}: processor time without, with workers: {cpu}")
         return found
 
 
 def memory_of(side: int) -> int:
-    """MiB with which a sheet is streamed and its blocks see enough of it."""
+    """Return --memory in MiB with which a sheet is streamed in blocks of sufficient size."""
     return MEMORY.get(side, max(256, 1024 * side * side // 1024**2))
 
 
 def worker_memory(side: int) -> int:
-    """MiB of a worker: half of what the driver plans with, but what Python and the engine take."""
+    """Return MiB per worker: half of the driver's memory, but enough for Python and the engine."""
     return max(memory_of(side) // 2, LEAST_WORKER)
 
 
@@ -162,7 +163,7 @@ def two_workers(side: int) -> tuple[str, ...]:
 
 
 def taken(output: Path, process: Process) -> Ran:
-    """What a run has left behind, which is removed."""
+    """Read mapping and report of a run, and delete its folder."""
     digest = hashlib.sha256((output / "mapping.npz").read_bytes()).hexdigest()
     report = json.loads((output / "report.json").read_text())
     shutil.rmtree(output)
@@ -187,9 +188,9 @@ def cost(bench: Bench) -> Iterator[Rows]:
         *bench.pairs[SMALL], strict=True)]  # fmt: skip
     wall = [middle([ran.process.seconds for ran in some]) for some in zip(
         *bench.pairs[SMALL], strict=True)]  # fmt: skip
-    rows: Rows = [("side", "what", "one process", "2 workers", "ratio", "bar")]
+    rows: Rows = [("side", "measurement", "one process", "2 workers", "ratio", "bar")]
     rows.append(
-        (str(SMALL), "CPU s, taken off", *(f"{one:.1f}" for one in start), "", "")
+        (str(SMALL), "CPU s, start-up", *(f"{one:.1f}" for one in start), "", "")
     )  # fmt: skip
     for side in bench.options.sides:
         pairs = bench.pairs[side]
@@ -230,7 +231,9 @@ def cost(bench: Bench) -> Iterator[Rows]:
 
 
 def bytes_by_stage(side: int, ran: Ran) -> Rows:
-    """Bytes of each stage in units of the neurons, to a worker and from all; what it waited."""
+    """Return the bytes of each stage per neuron, to one worker and from all, and the seconds
+    waited.
+    """
     n, found = ran.report["network"]["neurons"], ran.workers
     rows: Rows = [(f"side {side}", "calls", "waited s", "CPU s", "to a worker / n", "from all / n",
                   "shared / n")]  # fmt: skip
@@ -248,7 +251,7 @@ def bytes_by_stage(side: int, ran: Ran) -> Rows:
     return rows
 
 
-# Bytes: measured and foretold
+# Bytes: measured and estimated
 
 
 def foretold(bench: Bench) -> Iterator[Rows]:
@@ -259,7 +262,7 @@ def foretold(bench: Bench) -> Iterator[Rows]:
         ids = "shuffled" if shuffled else "natural"
         ways = ("bytes_to", "bytes_from", "bytes_shared")
         heads = [f"{text}, {unit}" for text in ("to all", "from all", "shared")
-                 for unit in ("bytes / n", "foretold")]  # fmt: skip
+                 for unit in ("bytes / n", "estimated")]  # fmt: skip
         rows: Rows = [(f"side {COUNTED_AT}, {ids} ids", *heads, "bar")]
         for stage in ran.workers["stages"]:
             cells, off = [], 0.0
@@ -295,7 +298,7 @@ def kill(bench: Bench) -> Iterator[Rows]:
         code = child.wait()
         seconds = time.perf_counter() - started
         if code:
-            raise SystemExit(f"a worker was killed in {stage!r}: exit code {code}")
+            raise SystemExit(f"killed a worker in {stage!r}: exit code {code}")
         ran = taken(output, Process(seconds, 0.0, 0, 0, "", None))
         more = seconds - whole.process.seconds
         same = "yes" if ran.mapping == whole.mapping else "NO"
@@ -327,7 +330,7 @@ def kill_in(child: subprocess.Popen[bytes], log: Path, before: str, wait: float)
 
 
 def step_milliseconds(bench: Bench) -> float:
-    """A call of two workers that do nothing, in milliseconds."""
+    """Return the milliseconds of a call of two workers with empty tasks."""
     from bench_workers_steps import milliseconds_of_a_step
 
     return milliseconds_of_a_step(bench.network(SMALL), bench.folder, CALLS)
@@ -337,7 +340,7 @@ def step(bench: Bench) -> Iterator[Rows]:
     took = step_milliseconds(bench)
     yield [
         ("step of 2 workers", "ms", "bar"),
-        ("nothing to do", f"{took:.1f}", verdict(took, BARS["step ms"])),
+        ("empty tasks", f"{took:.1f}", verdict(took, BARS["step ms"])),
     ]
 
 
@@ -354,11 +357,11 @@ def seeds(bench: Bench) -> Iterator[Rows]:
     for seed, ran in enumerate(found, 1):
         path = output / f"seed-{seed}" / "mapping.npz"
         if hashlib.sha256(path.read_bytes()).hexdigest() != ran.mapping:
-            raise SystemExit(f"seed {seed}: the mapping is another one among others")
+            raise SystemExit(f"seed {seed}: the mapping with --seeds differs")
     shutil.rmtree(output)
     ratio = together.seconds / alone[0]
     yield [
-        (f"{SEEDS} seeds, side {SEEDS_AT}", "in sequence", "2 workers", "ratio", "bar"),
+        (f"{SEEDS} seeds, side {SEEDS_AT}", "consecutive", "2 workers", "ratio", "bar"),
         ("wall s", f"{alone[0]:.1f}", f"{together.seconds:.1f}", f"{ratio:.2f}",
          verdict(ratio, BARS["seeds"])),
         ("CPU s", f"{alone[1]:.1f}", f"{together.cpu_seconds:.1f}",
@@ -381,7 +384,7 @@ def model(bench: Bench) -> Iterator[Rows]:
 
 
 def scaling(bench: Bench) -> Iterator[Rows]:
-    """Runs of each side with each kind of workers that is asked for."""
+    """Run each side with each kind of workers."""
     heads = ("side", "--workers", "workers", "threads", "wall s", "speed-up", "efficiency", "same")
     rows: Rows = [heads]
     for side in bench.options.sides:
@@ -415,10 +418,12 @@ def main() -> int:
     add = parser.add_argument
     add("--work", type=Path, required=True, help="folder for networks and results")
     add("--parts", nargs="+", choices=PARTS, default=PARTS)
-    add("--sides", type=int, nargs="+", default=[1024, 2048], help="of the sheets of cost")
-    add("--repeat", type=int, default=1, help="medians of so many runs")
-    add("--model", action="store_true", help="the same as --parts model")
-    add("--scaling", nargs="+", metavar="W", help="--workers, or srun:N; a run with each, no parts")
+    add("--sides", type=int, nargs="+", default=[1024, 2048], help="sides of the sheets")
+    add("--repeat", type=int, default=1, help="runs per case; medians are shown")
+    add("--model", action="store_true", help="same as --parts model")
+    add(
+        "--scaling", nargs="+", metavar="W", help="values of --workers, or srun:N; replaces --parts"
+    )
     options = parser.parse_args()
     options.work = options.work.resolve()
     options.work.mkdir(parents=True, exist_ok=True)

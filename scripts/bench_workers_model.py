@@ -1,10 +1,9 @@
-"""Times on clusters from constants of this machine, for `bench_workers.py --model`.
+"""Computed times on clusters from constants of this machine, for `bench_workers.py --model`.
 
-Passes over rows cost by the entry, and so do rows of blocks on their way through the shared folder
-to be cut; what the driver settles costs by the neuron, and so do the bytes that go to each worker
-and come from all.
-Larger networks miss caches more often, and driver and workers do not wait for each other here: the
-figures are computed ones.
+Costs are linear: passes over rows, and blocks written to the shared folder and read back to be cut,
+per entry; work of the driver, bytes to each worker and bytes from all workers, per neuron. The
+model ignores that larger networks have more cache misses, and that driver and workers wait for each
+other.
 """
 
 from __future__ import annotations
@@ -12,9 +11,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-AT_WORKERS = 8  # cores, each as slow as 1.5 of those measured
+AT_WORKERS = 8  # cores per worker
 SLOWER = 1.5
-LAB, CLUSTER = (0.125e9, 0.5e9), (1.25e9, 10e9)  # bytes a second: of the network, of shared files
+LAB, CLUSTER = (0.125e9, 0.5e9), (1.25e9, 10e9)  # bytes per second: network, shared files
 NETWORKS = (
     ("1e8, 1e10, lab", 1e8, 1e10, LAB, (("natural", 8), ("shuffled", 8))),
     ("1e9, 1e11", 1e9, 1e11, CLUSTER, (
@@ -29,14 +28,14 @@ HEADS = (
 
 @dataclass(frozen=True, slots=True)
 class Constants:
-    """Of one network, measured.
+    """Measured constants of one network.
 
-    read, look : seconds of processor time an entry: the first look, and all the others
-    settle : of the driver, a neuron
-    file : bytes of the network, an entry
-    to, back : bytes a neuron that go to each worker, and come from all
-    rows : bytes an entry that are written into the shared folder
-    calls : of workers in a run; call : seconds of one that two workers have nothing to do in
+    read, look : processor seconds per entry: the first pass, and all later passes
+    settle : processor seconds of the driver per neuron
+    file : bytes of the network file per entry
+    to, back : bytes per neuron to each worker, and from all workers
+    rows : bytes per entry written to the shared folder
+    calls : calls of workers in a run; call : seconds of a call of two workers with empty tasks
     """
 
     read: float
@@ -51,7 +50,7 @@ class Constants:
 
     @classmethod
     def of(cls, worked: dict[str, Any], milliseconds: float) -> Constants:
-        """From the report of a run with workers."""
+        """Compute the constants from the report of a run with workers."""
         network, used = worked["network"], worked["workers"]
         n, entries = network["neurons"], 2 * network["synapses"]
         stages = {stage["name"]: stage for stage in used["stages"]}
@@ -72,7 +71,7 @@ class Constants:
     def seconds(
         self, n: float, synapses: float, speeds: tuple[float, float], workers: int
     ) -> list[float]:
-        """Reading, passes, driver, network, steps."""
+        """Return the seconds of reading, passes, driver, network and steps."""
         network, shared = speeds
         entries, cores = 2 * synapses, workers * AT_WORKERS
         return [
@@ -84,20 +83,20 @@ class Constants:
         ]
 
     def alone(self, n: float, synapses: float) -> float:
-        """Seconds of one machine, without workers."""
+        """Return the seconds of one machine without workers."""
         entries = 2 * synapses
         by_entry = self.read + self.look
         return SLOWER * (by_entry * entries / AT_WORKERS + self.settle * n)
 
 
 def print_model(found: dict[str, Constants]) -> list[tuple[str, ...]]:
-    """Rows of the table of computed times; the constants come before."""
+    """Print the constants and return the rows of the table of computed times."""
     for ids, one in found.items():
         print(
-            f"{ids}: reading {1e9 * one.read:.0f} ns and passes {1e9 * one.look:.0f} ns an entry, "
-            f"driver {1e9 * one.settle:.0f} ns a neuron, "
-            f"{one.to:.1f} B a neuron to each worker, {one.back:.1f} B from all and "
-            f"{one.rows:.1f} B an entry through the shared folder, {one.calls} calls of "
+            f"{ids}: reading {1e9 * one.read:.0f} ns and passes {1e9 * one.look:.0f} ns per entry, "
+            f"driver {1e9 * one.settle:.0f} ns per neuron, "
+            f"{one.to:.1f} B per neuron to each worker, {one.back:.1f} B from all and "
+            f"{one.rows:.1f} B per entry through the shared folder, {one.calls} calls of "
             f"{1000 * one.call:.1f} ms\n"
         )
     rows = [HEADS]

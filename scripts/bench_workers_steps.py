@@ -1,4 +1,4 @@
-"""What a call of workers costs that have nothing to do, for `bench_workers.py`."""
+"""Cost of a call of workers with empty tasks, for `bench_workers.py`."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from storage.store.network import NetworkFile
 
 
 def nothing(*_: Any) -> None:
-    """A work that does nothing."""
+    """Do nothing (an empty task)."""
 
 
 def milliseconds_of_a_step(path: Path, folder: Path, calls: int) -> float:
-    """The median call of two workers, each with a chunk, whose rows it has by then."""
+    """Return the median milliseconds of a call of two workers, each with a chunk of cached rows."""
     with NetworkFile(path) as network:
         source = NetworkRows(path, network.identity, 0, 1, network.connections)
         chunks, entries = network.block_count, network.connections

@@ -1,7 +1,7 @@
 #!/bin/sh
-# The documentation as a site, build/docs/index.html. Arguments go to sphinx-build.
+# Build the documentation site, build/docs/index.html. Arguments are passed to sphinx-build.
 extras=docs
 . "$(dirname "$0")/setup.sh"
 
 python -m sphinx -b html -W --keep-going --quiet "$@" docs build/docs
-echo "left in build/docs: index.html and the rest of the site"
+echo "wrote the site to build/docs/index.html"

@@ -1,13 +1,13 @@
-"""Damage models and compiled folders at random: every command has to end with a line.
+"""Damage models and compiled folders at random: every command must end with one clear line.
 
     python scripts/fuzz_compile.py [--count 2000] [--seed 0] [--only graphs] [--keep FOLDER]
 
-The graph of one of several models is damaged: nodes, names, attributes, types, shapes, constants
-(`fuzz_damages`). Or a good model, its samples, or a file of its compiled folder gets some bytes
-that are others, missing or new; in half of the programs the checksums and hashes are made to fit
-again, so that what lies behind them is met, too. Then the commands run. Printed is every case that
-ends with a traceback, an exit code that is none of ours, more than one line, words of libraries,
-or files that were not there before, or that takes too long or too much memory; --keep keeps these.
+Either the graph of one of several models is damaged: nodes, names, attributes, types, shapes,
+constants (`fuzz_damages`). Or bytes of a valid model, its samples, or a file of its compiled folder
+are changed, deleted or inserted; for half of the programs, checksums and hashes are recomputed, so
+that the damage reaches the code after these checks. Then the commands run. The script prints every
+case that ends with a traceback, an unknown exit code, more than one line, messages of libraries or
+leftover files, or that needs too much time or memory; --keep saves these cases.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ from scripts.fuzz_damages import damage_model  # noqa: E402
 from scripts.fuzz_graphs import Base, good_models  # noqa: E402
 from tests.compiler.bad_input.good import QUICK, good  # noqa: E402
 
-LONGEST = 20  # seconds of a processor that a command takes
-FIRST = 300  # seconds of the first one, which may compile kernels
-WAITS = 5  # times as long on a busy machine
+LONGEST = 20  # processor seconds per command
+FIRST = 300  # processor seconds of the first command, which may compile kernels
+WAITS = 5  # times as long in wall time, on a busy machine
 MEMORY = 6 << 30  # bytes
 COMPILE = ("compile", "good.onnx", *QUICK, "--chip", "2x2", "--calibrate", "samples.npz", "-o",
            "again")  # fmt: skip
@@ -58,12 +58,12 @@ INTERNAL = re.compile(
     r"ONNXRuntimeError|[Pp]rotobuf|NoneType|\w+Error:|bad_alloc|out of memory|fault of mapper|"
     r"do not go together; check|invalid model|ndarray|numpy|unpack|not subscriptable|0x[0-9a-f]{6}"
 )
-"""Words that say nothing to users, or that mapper did not foresee a fault."""
+"""Words that users cannot understand, or that show an unforeseen fault."""
 Commands = tuple[tuple[str, ...], ...]
 
 
 class Wrong(NamedTuple):
-    """A case that did not end as it has to."""
+    """A case that did not end as it must."""
 
     number: int
     what: str
@@ -72,7 +72,7 @@ class Wrong(NamedTuple):
 
 
 def damaged(data: bytes, random: np.random.Generator) -> bytes:
-    """Some bytes that are others, missing, or new; or the end cut off."""
+    """Return the data with some bytes changed, deleted or inserted, or truncated."""
     found = bytearray(data)
     for _ in range(int(random.integers(1, 5))):
         if not found:
@@ -92,7 +92,7 @@ def damaged(data: bytes, random: np.random.Generator) -> bytes:
 
 
 def sealed(folder: Path) -> None:
-    """Hashes of the manifest that fit what the files are now."""
+    """Recompute the hashes of the manifest from the files."""
     path = folder / "manifest.json"
     manifest = json.loads(path.read_text())
     for name in manifest["files"]:
@@ -104,7 +104,9 @@ def sealed(folder: Path) -> None:
 
 
 def with_checksums(data: bytes) -> bytes:
-    """The program of a core with CRCs that fit, as far as its sections can be told apart."""
+    """Return the program of a core with recomputed CRCs, as far as its sections are
+    recognisable.
+    """
     found, at = bytearray(data), 12
     while at + 12 <= len(found):
         length = int.from_bytes(found[at + 4 : at + 8], "little")
@@ -115,13 +117,13 @@ def with_checksums(data: bytes) -> bytes:
 
 
 SECTIONED = {"macros.bin": b"REC "}
-"""Other files with sections than programs, and the first one that is damaged."""
+"""Files with sections that are not programs, and their first section to damage."""
 
 
 def spoil_graph(
     folder: Path, bases: list[Base], random: np.random.Generator
 ) -> tuple[str, Commands]:
-    """Damage the graph of a model; returns what was done, and the commands that are to meet it."""
+    """Damage the graph of a model; return a description, and the commands to run."""
     base = bases[int(random.integers(len(bases)))]
     data, done = damage_model(base.model, random)
     (folder / "good.onnx").write_bytes(data)
@@ -129,7 +131,7 @@ def spoil_graph(
 
 
 def spoil(folder: Path, random: np.random.Generator) -> tuple[str, Commands]:
-    """Damage one file; returns what was done, and the commands that are to meet it."""
+    """Damage one file; return a description, and the commands to run."""
     way = int(random.integers(10))
     if way < 4:
         name = "good.onnx" if way < 3 else "samples.npz"
@@ -155,7 +157,7 @@ def spoil(folder: Path, random: np.random.Generator) -> tuple[str, Commands]:
 
 
 class TooLongError(BaseException):
-    """Not one that commands handle."""
+    """Time limit; derived from BaseException so that commands do not handle it."""
 
 
 def names(folder: Path) -> set[str]:
@@ -167,7 +169,7 @@ def too_long(number: int, frame: FrameType | None) -> None:
 
 
 def ended(command: tuple[str, ...], longest: int = LONGEST) -> tuple[int | None, str]:
-    """Exit code, None for a traceback, and stderr. longest : seconds that it may take"""
+    """Run a command; return its exit code (None for a traceback) and stderr. longest : seconds"""
     out, err = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         signal.setitimer(signal.ITIMER_PROF, longest)
@@ -187,9 +189,9 @@ def ended(command: tuple[str, ...], longest: int = LONGEST) -> tuple[int | None,
 
 
 def fuzz(count: int, seed: int, graphs: bool = False) -> Iterator[Wrong]:
-    """Cases that do not end as they have to, in a folder of their own which is the current one.
+    """Yield the cases that do not end as they must; works in the current folder.
 
-    graphs : damage nothing else
+    graphs : damage only graphs
     """
     home = Path.cwd()
     bases = good_models(home)
@@ -209,7 +211,9 @@ def fuzz(count: int, seed: int, graphs: bool = False) -> Iterator[Wrong]:
             line = said.strip()
             notes = [one for one in line.split("\n") if one and not one.startswith("note: ")]
             fine = code in CODES and len(notes) == (code != 0) and not INTERNAL.search(line)
-            fine &= time.process_time() - began < LONGEST  # native code sees no alarm
+            fine &= (
+                time.process_time() - began < LONGEST
+            )  # the alarm does not interrupt native code
             left = names(home) - before
             if code == 0 and command[0] == "compile":
                 shutil.rmtree(home / "again")
@@ -230,8 +234,8 @@ def main() -> int:
     )
     parser.add_argument("--count", type=int, default=2000)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--only", choices=("graphs",), help="damage nothing but graphs of models")
-    parser.add_argument("--keep", type=Path, help="folder for cases that went wrong")
+    parser.add_argument("--only", choices=("graphs",), help="damage only graphs of models")
+    parser.add_argument("--keep", type=Path, help="folder for failed cases")
     options = parser.parse_args()
     keep = options.keep and options.keep.resolve()
     quiet: Any = lambda *arguments, **named: Compiled(0, [], 0, 0.0)  # noqa: E731

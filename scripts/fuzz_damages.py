@@ -1,7 +1,7 @@
 """Damage the structure of ONNX graphs at random, as broken or malicious exporters do.
 
-Each of the `DAMAGES` picks a place of a graph at random, changes it, and returns a description, or
-None if the graph has no such place. `damage_model` applies one or several to a copy of a model.
+Each of `DAMAGES` changes a random place of a graph and returns a description, or None if the graph
+has no such place. `damage_model` applies one or several of them to a copy of a model.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ TYPES = (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 21, 22, 2
 
 
 def one_of(random: Random, some: Any) -> Any:
-    """An element of a sequence, or None if it has none."""
+    """Return a random element of a sequence, or None if it is empty."""
     return some[int(random.integers(len(some)))] if len(some) else None
 
 
@@ -53,7 +53,7 @@ def _all_names(graph: Any) -> list[str]:
 
 
 def change_names(graph: Any, random: Random) -> str | None:
-    """Inputs or outputs of a node: dropped, doubled, swapped, named otherwise."""
+    """Drop, duplicate, swap or rename inputs or outputs of a node."""
     node = one_of(random, graph.node)
     names = node and one_of(random, [node.input, node.output])
     if not names:
@@ -77,7 +77,7 @@ def change_names(graph: Any, random: Random) -> str | None:
 
 
 def change_attribute(graph: Any, random: Random) -> str | None:
-    """An attribute: dropped, doubled, of another value, type or name."""
+    """Drop, duplicate or rename an attribute, or change its value or type."""
     node = one_of(random, [one for one in graph.node if one.attribute])
     if node is None:
         return None
@@ -109,7 +109,7 @@ def add_attribute(graph: Any, random: Random) -> str | None:
         "epsilon", "allowzero", "count_include_pad", "body", "num_outputs", "block_size", "signed",
     ))  # fmt: skip
     node.attribute.append(helper.make_attribute(name, one_of(random, ATTRIBUTES)(random)))
-    return f"attribute {name} more of {node.name}"
+    return f"attribute {name} added to {node.name}"
 
 
 ATTRIBUTES: tuple[Callable[[Random], Any], ...] = (
@@ -126,7 +126,7 @@ ATTRIBUTES: tuple[Callable[[Random], Any], ...] = (
 
 
 def change_kind(graph: Any, random: Random) -> str | None:
-    """Operator or domain of a node."""
+    """Change the operator or domain of a node."""
     node = one_of(random, graph.node)
     if node is None:
         return None
@@ -138,7 +138,7 @@ def change_kind(graph: Any, random: Random) -> str | None:
 
 
 def change_nodes(graph: Any, random: Random) -> str | None:
-    """Nodes: dropped, doubled, in another order, in a circle, or of one name."""
+    """Drop, duplicate, reorder or rename nodes, or create a cycle."""
     if not len(graph.node):
         return None
     at, way = int(random.integers(len(graph.node))), int(random.integers(6))
@@ -164,7 +164,7 @@ def change_nodes(graph: Any, random: Random) -> str | None:
 
 
 def change_dims(graph: Any, random: Random) -> str | None:
-    """Dims of a constant, which its data do not fit, or which are none."""
+    """Change the dims of a constant, so that they are invalid or do not match its data."""
     tensor = one_of(random, graph.initializer)
     if tensor is None:
         return None
@@ -175,7 +175,7 @@ def change_dims(graph: Any, random: Random) -> str | None:
         del tensor.dims[int(random.integers(len(tensor.dims)))]
     elif way == 2:
         tensor.dims[int(random.integers(len(tensor.dims)))] = one_of(random, SIZES)
-    elif way == 3:  # the same elements by other axes
+    elif way == 3:  # the same elements with permuted axes
         found = list(tensor.dims)
         random.shuffle(found)
         tensor.dims[:] = found
@@ -185,15 +185,15 @@ def change_dims(graph: Any, random: Random) -> str | None:
 
 
 def _values(tensor: Any) -> Any | None:
-    """The elements of a constant; None if an earlier damage left none."""
+    """Return the elements of a constant; None if an earlier damage made them unreadable."""
     try:
         return numpy_helper.to_array(tensor).copy()
-    except Exception:  # of onnx and numpy
+    except Exception:  # errors of onnx and numpy
         return None
 
 
 def change_values(graph: Any, random: Random) -> str | None:
-    """Whole numbers of a constant, such as shapes, axes and sizes."""
+    """Change integers of a constant, such as shapes, axes and sizes."""
     found = [one for one in graph.initializer if one.data_type == 7]
     tensor = one_of(random, found)
     if tensor is None:
@@ -216,7 +216,7 @@ def change_values(graph: Any, random: Random) -> str | None:
 
 
 def change_numbers(graph: Any, random: Random) -> str | None:
-    """Real numbers of a constant: NaN, infinite, huge, or all zero; or scales and zero points."""
+    """Set a constant, scale or zero point to NaN, infinity, a huge value or zero."""
     tensor = one_of(random, [one for one in graph.initializer if one.data_type in (1, 2, 3, 6)])
     if tensor is None:
         return None
@@ -231,7 +231,7 @@ def change_numbers(graph: Any, random: Random) -> str | None:
 
 
 def change_tensor(graph: Any, random: Random) -> str | None:
-    """A constant: its type, its bytes, where these lie, its name; or it is missing, or doubled."""
+    """Change type, bytes, location or name of a constant, or drop or duplicate it."""
     if not len(graph.initializer):
         return None
     at, way = int(random.integers(len(graph.initializer))), int(random.integers(9))
@@ -260,7 +260,7 @@ def change_tensor(graph: Any, random: Random) -> str | None:
 
 
 def _outside(tensor: Any, random: Random) -> None:
-    """External data: absent, outside of the folder, of another length, without a place."""
+    """Use external data: missing, outside the folder, of another length, or without a location."""
     places = (
         "absent.bin",
         "../outside.bin",
@@ -285,7 +285,7 @@ def _outside(tensor: Any, random: Random) -> None:
 
 
 def change_ends(graph: Any, random: Random) -> str | None:
-    """Inputs and outputs of the graph: dims, types, names, number."""
+    """Change dims, types, names or number of the graph's inputs and outputs."""
     ends = one_of(random, [graph.input, graph.output, graph.value_info])
     if not len(ends):
         return None
@@ -312,7 +312,7 @@ def change_ends(graph: Any, random: Random) -> str | None:
 
 
 def add_node(graph: Any, random: Random) -> str | None:
-    """A node between others: any operator, with any names; or a constant of any size."""
+    """Insert a node: any operator with any names, or a constant of any size."""
     at = int(random.integers(len(graph.node) + 1))
     names = _all_names(graph)
     result = f"new{at}"
@@ -322,7 +322,7 @@ def add_node(graph: Any, random: Random) -> str | None:
         node = helper.make_node(one_of(random, KINDS), inputs, [result], result)
     else:
         shape = [int(one_of(random, SIZES)) for _ in range(int(random.integers(1, 4)))]
-        if way == 1:  # of a size that just about fits
+        if way == 1:  # a size that barely fits
             shape = [1, 805306368]
         graph.initializer.append(numpy_helper.from_array(np.array(shape), f"shape{at}"))
         kind = one_of(random, ("ConstantOfShape", "Expand", "Tile", "Reshape"))
@@ -341,7 +341,7 @@ def add_node(graph: Any, random: Random) -> str | None:
 
 
 def add_subgraph(graph: Any, random: Random) -> str | None:
-    """If or Loop in place of a node, whose body is a copy of the graph, or empty."""
+    """Replace a node by If or Loop with a copy of the graph, or an empty graph, as its body."""
     node = one_of(random, graph.node)
     if node is None:
         return None
@@ -356,7 +356,7 @@ def add_subgraph(graph: Any, random: Random) -> str | None:
 
 
 def add_sparse(graph: Any, random: Random) -> str | None:
-    """A sparse constant in place of a dense one, or one that is wrong."""
+    """Replace a dense constant by a sparse one, or add an invalid sparse constant."""
     tensor = one_of(random, graph.initializer)
     if tensor is None:
         return None
@@ -377,7 +377,7 @@ DAMAGES: tuple[Callable[[Any, Random], str | None], ...] = (
 
 
 def damage_model(base: Any, random: Random) -> tuple[bytes, str]:
-    """A damaged copy, serialised, and the descriptions of its damages."""
+    """Return a damaged, serialised copy and the descriptions of its damages."""
     model = type(base)()
     model.CopyFrom(base)
     done: list[str] = []

@@ -13,7 +13,7 @@ from tests.compiler.random_models import quantised
 
 
 class Base(NamedTuple):
-    """A model that compiles. real : whether it holds real numbers, whose scales samples give"""
+    """A model that compiles. real : whether it has floating-point tensors that need calibration"""
 
     name: str
     model: Any
@@ -21,7 +21,9 @@ class Base(NamedTuple):
 
 
 def good_models(folder: Path) -> list[Base]:
-    """Models that compile; `good` has samples for them. folder : for files of tools"""
+    """Return models that compile; `good` has samples for them. folder : folder for files of
+    tools
+    """
     plain = good()
     whole, samples = plain.model(), plain.samples["x"]
     random = np.random.default_rng(0)
@@ -34,7 +36,7 @@ def good_models(folder: Path) -> list[Base]:
 
 
 def _moved() -> Any:
-    """A model that moves elements, by constants that nodes make of shapes."""
+    """Return a model that moves elements, with constants that nodes compute from shapes."""
     make, random = helper.make_node, np.random.default_rng(1)
 
     def tensor(*shape: int) -> Any:

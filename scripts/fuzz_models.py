@@ -1,13 +1,14 @@
-"""Compile random models: each is right, or refused with its node and a reason.
+"""Compile random models: each result must be right, or refused with its node and a reason.
 
     python scripts/fuzz_models.py [--count 1000] [--seconds S] [--seed 0] [--workers 2]
                                   [--keep FOLDER]
 
 Models of one to fifteen nodes, in floating point, binary, or quantised by ONNX Runtime's tools, are
-compiled for one or four cores and judged: all maps against ONNX Runtime, and all results of the
-cores against the integer reference. Printed is every model that is wrong, ends with a traceback or
-has an unknown exit code, reduced to the fewest nodes that show it; then the number of models that
-were right, refused or wrong, and the reasons of refusal. --keep keeps the reduced models.
+compiled for one or four cores and checked: all tensors against ONNX Runtime, and all results of the
+cores against the integer reference. The script prints every model that is wrong, ends with a
+traceback or has an unknown exit code, reduced to the fewest nodes that show the fault; then the
+number of models that were right, refused or wrong, and the reasons of refusal. --keep saves the
+reduced models.
 """
 
 from __future__ import annotations
@@ -48,24 +49,24 @@ INTERNAL = re.compile(
     r"ONNXRuntimeError|Traceback|\w+Error\b|NoneType|onnxruntime_pybind|\bfault of mapper\b|"
     r"do(?:es)? not (?:fit|go) together|Invalid model|holds a result that is not stored|\.partial/"
 )
-"""What no user is to read."""
+"""Words that users must not see."""
 
 
 REAL = ("float", "binary", "dynamic")
-"""Styles of models with maps of real numbers, whose ranges samples give."""
+"""Styles of models with floating-point tensors, which need calibration."""
 MOST_REDUCED = 3
-"""Models that are wrong with the same words."""
+"""Number of wrong models with the same message that are reduced."""
 
 
 class Ended(NamedTuple):
-    """how : "right", "refused", or "wrong"; said : why"""
+    """Result of a model. how : "right", "refused", or "wrong"; said : message"""
 
     how: str
     said: str = ""
 
 
 def compiled(made: Made, folder: Path) -> Ended:
-    """Compile a model in a folder, and run it beside the integer reference."""
+    """Compile a model in a folder, and compare the program with the integer reference."""
     onnx.save(made.model, str(folder / "model.onnx"))
     np.save(folder / "samples.npy", made.samples)
     words = ["compile", "model.onnx", "--chip", made.chip, "-o", "out", "--force", "-q"]
@@ -98,7 +99,7 @@ def compiled(made: Made, folder: Path) -> Ended:
 
 
 def smaller(made: Made) -> list[Any]:
-    """Models with an earlier result, or without one of the nodes that keep a shape."""
+    """Return models that end earlier, or lack one of the nodes that preserve the shape."""
     graph = made.model.graph
     constants = {one.name: numpy_helper.to_array(one) for one in graph.initializer}
     opset = next(one.version for one in made.model.opset_import if one.domain in ("", "ai.onnx"))
@@ -125,7 +126,7 @@ def smaller(made: Made) -> list[Any]:
 
 
 def reduced(made: Made, ended: Ended, folder: Path) -> Made:
-    """The smallest model that is wrong in the same way."""
+    """Return the smallest model that is wrong in the same way."""
     kind = signature(ended.said)
     while True:
         for model in sorted(smaller(made), key=lambda one: len(one.graph.node)):
@@ -144,7 +145,7 @@ def reduced(made: Made, ended: Ended, folder: Path) -> Made:
 
 
 def _domains(model: Any, whole: Any) -> None:
-    """Sets of operators beside those of ONNX, and the version."""
+    """Copy the IR version, and the operator sets other than ONNX's."""
     model.ir_version = whole.ir_version
     for one in whole.opset_import:
         if one.domain not in ("", "ai.onnx"):
@@ -152,13 +153,13 @@ def _domains(model: Any, whole: Any) -> None:
 
 
 def signature(said: str) -> str:
-    """A message without names and numbers."""
+    """Return a message without names and numbers."""
     plain = re.sub(r"'[^']*'|\"[^\"]*\"|\([^)]*\)|[-\d.,]+", "", said)
     return " ".join(plain.split())[:90]
 
 
 def shape_of(model: Any) -> str:
-    """The nodes of a model in a line."""
+    """Return the nodes of a model in one line."""
     return " -> ".join(node.op_type for node in model.graph.node)
 
 
@@ -167,7 +168,7 @@ def none_compiled(*_: object, **__: object) -> Compiled:
 
 
 class Tried(NamedTuple):
-    """A model of a seed. nodes : of the smallest model that is wrong in the same way"""
+    """Result of a seed. nodes : nodes of the smallest model that is wrong in the same way"""
 
     seed: int
     ended: Ended
@@ -175,8 +176,8 @@ class Tried(NamedTuple):
 
 
 def tried(seed: int, keep: Path | None, known: frozenset[str] = frozenset()) -> Tried:
-    """Compile and judge the model of a seed; reduce it unless its fault is known."""
-    mapper.cli.compiling.compile_once = none_compiled  # kernels that are needed compile anyway
+    """Compile and check the model of a seed; reduce it unless its fault is known."""
+    mapper.cli.compiling.compile_once = none_compiled  # kernels are compiled on demand
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         made = random_model(seed, folder)
@@ -194,7 +195,9 @@ def tried(seed: int, keep: Path | None, known: frozenset[str] = frozenset()) -> 
 
 
 def all_tried(options: argparse.Namespace) -> Iterator[Tried]:
-    """The models of the seeds, in order, by several processes; no more begin after the time."""
+    """Yield the results of the seeds in order, from several processes; start none after the
+    time.
+    """
     end = time.monotonic() + options.seconds
     seeds = iter(range(options.seed, options.seed + options.count))
     running: deque[Future[Tried]] = deque()
@@ -219,8 +222,8 @@ def all_tried(options: argparse.Namespace) -> Iterator[Tried]:
 def main() -> int:
     words = (__doc__ or "").split("\n\n")
     parser = argparse.ArgumentParser(description=words[0])
-    parser.add_argument("--count", type=int, default=1000, help="models at most")
-    parser.add_argument("--seconds", type=float, default=math.inf, help="time at most")
+    parser.add_argument("--count", type=int, default=1000, help="maximum number of models")
+    parser.add_argument("--seconds", type=float, default=math.inf, help="time limit, seconds")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--keep", type=Path, metavar="FOLDER")
@@ -236,7 +239,7 @@ def main() -> int:
         elif one.nodes:
             print(f"seed {one.seed}, {one.nodes}\n    {one.ended.said}", flush=True)
     for some in sorted(kinds.values(), key=len, reverse=True):
-        print(f"{len(some):5} refused, such as seed {some[0].seed}: {some[0].ended.said}")
+        print(f"{len(some):5} refused, e.g. seed {some[0].seed}: {some[0].ended.said}")
     seconds = time.monotonic() - begun
     told = ", ".join(f"{ends[how]} {how}" for how in ("right", "refused", "wrong", "no model"))
     print(f"{ends.total()} models from seed {options.seed}: {told}; {seconds:.0f} s")

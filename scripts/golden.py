@@ -1,14 +1,13 @@
-"""Hashes of what the commands write, for small networks, models and many options: the golden
-manifest.
+"""Golden manifest: hashes of the commands' outputs for small networks, models and many options.
 
-    python scripts/golden.py                   check all runs against tests/golden/manifest.json
-    python scripts/golden.py --check           the same for a sample, in a minute
-    python scripts/golden.py --only strong     those whose names hold a text
-    python scripts/golden.py --record          write the manifest, each run twice in two processes
+    python scripts/golden.py                 check all runs against tests/golden/manifest.json
+    python scripts/golden.py --check         check a sample, in a minute
+    python scripts/golden.py --only strong   check runs whose names contain a text
+    python scripts/golden.py --record        write the manifest; each run twice in two processes
 
-A change of structure leaves every hash as it is; a change of method records the manifest again and
-says why in its commit. Integers are hashed exactly, floating-point numbers to nine digits. Exit
-code 1 if anything differs.
+Refactoring must not change any hash. A change of method records the manifest again and gives the
+reason in its commit message. Integers are hashed exactly, floating-point numbers to nine digits.
+Exit code 1 if anything differs.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ Hashes = dict[str, str]
 
 
 def digest(value: object) -> str:
-    """SHA-256 of JSON-like values, bytes and arrays; floats to nine digits."""
+    """Return the SHA-256 of JSON-like values, bytes and arrays; floats to nine digits."""
     state = hashlib.sha256()
     for part in _parts(value):
         state.update(part)
@@ -81,7 +80,7 @@ def _of_file(path: Path) -> str:
 
 
 def _timeless(answer: dict[str, Any]) -> object:
-    """What a command answers, without the seconds and bytes that it took."""
+    """Return the metrics of an answer, without its seconds and bytes."""
     return answer.get("metrics", answer)
 
 
@@ -89,7 +88,7 @@ def _timeless(answer: dict[str, Any]) -> object:
 
 
 def _command(argv: list[str]) -> str:
-    """What a command prints to stdout."""
+    """Run a command and return its stdout."""
     from mapper.cli.main import main
 
     out, err = io.StringIO(), io.StringIO()
@@ -101,7 +100,9 @@ def _command(argv: list[str]) -> str:
 
 
 def _enter(folder: str) -> None:
-    """Of each process: a folder of its own. Names in it are relative, as some exports hold them."""
+    """Enter a separate folder per process; file names are relative, because some exports store
+    them.
+    """
     own = Path(folder) / str(os.getpid())
     own.mkdir()
     os.chdir(own)
@@ -151,7 +152,7 @@ def _map(run: Run) -> Hashes:
 
 
 def _convert(name: str) -> Hashes:
-    """A network as each format that it can be exported to."""
+    """Export a network to each format."""
     network = _network(name)
     if network.suffix != ".bin":
         _command(["import", str(network), "imported.bin", "-q"])
@@ -177,9 +178,9 @@ def _place(name: str, options: str) -> Hashes:
 
 
 def _compile(compilation: Compilation) -> Hashes:
-    """A model as programs, and what these make of its samples.
+    """Compile a model and simulate its samples; hash programs and results.
 
-    Left out of the manifest: the version of the project, and its hashes of files.
+    The version of the project and its hashes of files are not part of the manifest.
     """
     model, samples = make(compilation.model)
     folder = Path("compiled")
@@ -197,7 +198,7 @@ def _compile(compilation: Compilation) -> Hashes:
     simulated = json.loads(
         _command(["simulate", str(folder), "--input", str(samples), "--check", "--json", "-q"])
     )
-    del simulated["judge"]  # in decibels of what ONNX Runtime makes, in any order of sums
+    del simulated["judge"]  # decibels against ONNX Runtime, whose order of summation varies
     return {
         "manifest": digest(manifest),
         "programs": digest([[path.name, _of_file(path)] for path in programs]),
@@ -214,7 +215,7 @@ def _hardware(options: str) -> Hashes:
 
 
 def cases() -> dict[str, tuple[Callable[..., Hashes], tuple[Any, ...], bool]]:
-    """All that is hashed: by name the function, its arguments, and whether the sample has it."""
+    """Return all cases by name: function, arguments, whether the sample includes it."""
     found: dict[str, tuple[Callable[..., Hashes], tuple[Any, ...], bool]] = {
         f"run {name}": (_map, (run,), run.sample) for name, run in runs().items()
     }
@@ -233,7 +234,7 @@ def cases() -> dict[str, tuple[Callable[..., Hashes], tuple[Any, ...], bool]]:
 
 
 def _one(name: str) -> tuple[str, Hashes | str, float]:
-    """The hashes of a case, or what went wrong, and the seconds that it took."""
+    """Return the hashes of a case or the error, and the seconds."""
     function, arguments, _ = cases()[name]
     started = time.monotonic()
     try:
@@ -244,7 +245,7 @@ def _one(name: str) -> tuple[str, Hashes | str, float]:
 
 
 def measure(names: Iterable[str], folder: str) -> Iterator[tuple[str, Hashes | str, float]]:
-    """The hashes of cases, made by two processes."""
+    """Yield the hashes of cases, computed by two processes."""
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(2, context, _enter, (folder,)) as pool:
         yield from pool.map(_one, names)
@@ -254,14 +255,14 @@ def measure(names: Iterable[str], folder: str) -> Iterator[tuple[str, Hashes | s
 
 
 def record(names: list[str], folder: str) -> int:
-    """Write the manifest, if two processes of their own agree on every hash."""
+    """Write the manifest if two separate processes agree on every hash."""
     known = json.loads(MANIFEST.read_text())["cases"] if MANIFEST.exists() else {}
     first = {name: found for name, found, _ in measure(names, folder)}
     with tempfile.TemporaryDirectory() as other:
         second = {name: found for name, found, _ in measure(list(reversed(names)), other)}
     bad = [name for name in names if isinstance(first[name], str) or first[name] != second[name]]
     for name in bad:
-        print(f"{name}: failed or not the same twice: {_difference(first[name], second[name])}")
+        print(f"{name}: failed or not reproducible: {_difference(first[name], second[name])}")
     if bad:
         return 1
     hashes = {name: found for name in cases() if (found := first.get(name, known.get(name)))}
@@ -298,9 +299,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--check", action="store_true", help="the sample alone")
+    parser.add_argument("--check", action="store_true", help="check only the sample")
     parser.add_argument("--record", action="store_true", help="write the manifest")
-    parser.add_argument("--only", default="", metavar="TEXT", help="cases whose names hold it")
+    parser.add_argument(
+        "--only", default="", metavar="TEXT", help="only cases whose names contain TEXT"
+    )
     arguments = parser.parse_args()
     sys.path.insert(0, str(MANIFEST.parents[2]))
     names = [
@@ -309,7 +312,7 @@ def main() -> int:
         if arguments.only in name and (sample or not arguments.check)
     ]
     if not names:
-        parser.error(f"no case has {arguments.only!r} in its name")
+        parser.error(f"--only: no case name contains {arguments.only!r}")
     with tempfile.TemporaryDirectory() as folder:
         return (record if arguments.record else check)(names, folder)
 

@@ -1,4 +1,4 @@
-"""The networks, and the runs on them, of the golden manifest; see scripts/golden.py."""
+"""Networks and runs of the golden manifest; see scripts/golden.py."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import numpy as np
 
 
 class Run(NamedTuple):
-    """One `mapper run` and what is made of its result.
+    """A `mapper run` and the commands on its result.
 
-    network : of `NETWORKS`; options : of `mapper run`, without the network
-    after : commands on the output folder, each with the name of what it writes
+    network : name in `NETWORKS`; options : options of `mapper run`, without the network
+    after : commands on the output folder, each with the name of its output
     """
 
     network: str
@@ -26,7 +26,7 @@ class Run(NamedTuple):
 
 
 def _csv(path: Path) -> None:
-    """Named neurons, weights, repeated edges, self-loops, two groups that do not touch."""
+    """Named neurons, weights, repeated edges, self-loops, two unconnected groups."""
     rng = np.random.default_rng(7)
     lines = ["source,target,weight"]
     for group, count in (("in", 120), ("out", 60)):
@@ -45,7 +45,7 @@ def _hubs(path: Path) -> None:
 
 
 def _grid(path: Path) -> None:
-    """A 24 by 24 grid with edge weights and vertex sizes, as METIS."""
+    """A 24x24 grid with edge weights and vertex sizes, as METIS."""
     side = 24
     lines = []
     for v in range(side * side):
@@ -68,7 +68,7 @@ def _nets(path: Path) -> None:
     path.write_text("\n".join(lines) + "\n")
 
 
-# A text is what `mapper generate` gets. The networks are those that the manifest began with.
+# Texts are arguments of `mapper generate`. --draws 1 keeps the networks of the first manifest.
 NETWORKS: dict[str, str | Callable[[Path], None]] = {
     "sheet.bin": "cortex --side 40 --fanout 24 --sigma 3 --draws 1 --seed 1",
     "shuffled.bin": "cortex --side 36 --fanout 30 --sigma 2.5 --shuffle --draws 1 --seed 2",
@@ -113,7 +113,7 @@ HARDWARE = ("--chip 2x2 --neurons 8 --synapses 32 --routes 16", "--chip 3x2 --me
 
 
 def runs() -> dict[str, Run]:
-    """All runs by name; a name says the network and what is special."""
+    """Return all runs by name: network and the special option."""
     found = {}
     for network, chip in CHIPS.items():
         for preset in PRESETS:

@@ -1,7 +1,7 @@
-"""Small models, and the compilations of them, of the golden manifest; see scripts/golden.py.
+"""Small models and compilations of the golden manifest; see scripts/golden.py.
 
-Weights and samples are small multiples of powers of two, so that sums of products are exact in
-32-bit floating point, in any order: results do not depend on the processor.
+Weights and samples are small multiples of powers of two, so sums of products are exact in 32-bit
+floating point in any order, and results do not depend on the processor.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 from onnx import ModelProto, TensorProto, helper, numpy_helper, save
 
-SAMPLES = 8  # images to calibrate and to simulate with
+SAMPLES = 8  # calibration and simulation images
 OPSET = 17
 
 Array = NDArray[Any]
 
 
 class Compilation(NamedTuple):
-    """One `mapper compile` of a model. options : without those that all have"""
+    """A `mapper compile` of a model. options : options except those common to all"""
 
     model: str
     options: str
@@ -29,7 +29,7 @@ class Compilation(NamedTuple):
 
 
 class Network:
-    """A model with the input x and the output y, node by node."""
+    """A model with the input x and the output y, built node by node."""
 
     def __init__(self, channels: int, side: int, seed: int) -> None:
         self.shape = (1, channels, side, side)
@@ -38,7 +38,7 @@ class Network:
         self._constants: list[Any] = []
 
     def add(self, kind: str, *inputs: str, name: str = "", **attributes: Any) -> str:
-        """Add a node; returns the name of its result."""
+        """Add a node; return the name of its result."""
         output = name or f"v{len(self._nodes)}"
         self._nodes.append(helper.make_node(kind, list(inputs), [output], **attributes))
         return output
@@ -59,7 +59,7 @@ class Network:
     def conv(
         self, data: str, inputs: int, outputs: int, size: int = 3, group: int = 1, **attributes: Any
     ) -> str:
-        """Add a convolution with a bias, which keeps the side of a map unless told otherwise."""
+        """Add a convolution with a bias; the default padding keeps the side of the feature map."""
         weight = self.constant(self.weights(outputs, inputs // group, size, size))
         bias = self.constant(self.weights(outputs))
         attributes = {"pads": [size // 2] * 4, "group": group} | attributes
@@ -86,7 +86,7 @@ class Network:
         return helper.make_model(graph, opset_imports=opsets, ir_version=10)
 
 
-# The models: each adds its nodes to a network, and returns the name of its result
+# The models: each function adds nodes to a network and returns the name of its result
 
 
 def _chain(net: Network) -> str:
@@ -97,7 +97,7 @@ def _chain(net: Network) -> str:
 
 
 def _depthwise(net: Network) -> str:
-    """A convolution for each channel, and one of 1x1 over all channels, twice."""
+    """Depthwise-separable convolutions: one kernel per channel, then 1x1; twice."""
     first = net.add("Relu", net.conv("x", 8, 8, group=8))
     second = net.add("Clip", net.conv(first, 8, 16, 1), net.constant(np.float32(0)),
                      net.constant(np.float32(6)))  # fmt: skip
@@ -110,7 +110,7 @@ def _grouped(net: Network) -> str:
 
 
 def _pools(net: Network) -> str:
-    """All kinds of pooling, and a dense layer at the end."""
+    """All kinds of pooling, and a final dense layer."""
     first = net.add("Relu", net.conv("x", 4, 12))
     second = net.add("MaxPool", first, kernel_shape=[2, 2], strides=[2, 2])
     third = net.add("Relu", net.conv(second, 12, 12))
@@ -125,7 +125,7 @@ def _residual(net: Network) -> str:
 
 
 def _concat(net: Network) -> str:
-    """Branches of different kernels side by side, as in Inception."""
+    """Parallel branches with different kernels, as in Inception."""
     first = net.add("Relu", net.conv("x", 3, 8))
     branches = [net.add("Relu", net.conv(first, 8, 6, size)) for size in (1, 3, 5)]
     return net.conv(net.add("Concat", *branches, axis=1), 18, 4, 1)
@@ -137,13 +137,13 @@ def _dense(net: Network) -> str:
 
 
 def _upscaled(net: Network) -> str:
-    """Depth to space behind a convolution, as in super-resolution."""
+    """Depth to space after a convolution, as in super-resolution."""
     first = net.add("Relu", net.conv("x", 1, 16, 5))
     return net.add("DepthToSpace", net.conv(first, 16, 4), blocksize=2, mode="CRD")
 
 
 def _normalised(net: Network) -> str:
-    """Batch normalisation, and a node that only the host computes in the middle."""
+    """Batch normalisation, and a node in the middle that only the host computes."""
     first = net.conv("x", 3, 8)
     scale, offset, mean = (net.constant(net.weights(8)) for _ in range(3))
     variance = net.constant(np.full(8, 4, np.float32))
@@ -153,7 +153,7 @@ def _normalised(net: Network) -> str:
 
 
 def _qdq(net: Network) -> str:
-    """Quantised already, as pairs of QuantizeLinear and DequantizeLinear."""
+    """Already quantised, with pairs of QuantizeLinear and DequantizeLinear."""
 
     def stored(data: str, scale: float) -> str:
         how = [net.constant(np.float32(scale)), net.constant(np.int8(0))]
@@ -169,7 +169,7 @@ def _qdq(net: Network) -> str:
 
 
 def _qoperator(net: Network) -> str:
-    """Quantised already, as operators on integers."""
+    """Already quantised, with integer operators."""
     how = [[net.constant(np.float32(2.0**scale)), net.constant(np.uint8(zero))]
            for scale, zero in ((-5, 128), (-4, 100), (-3, 131))]  # fmt: skip
     data = net.add("QuantizeLinear", "x", *how[0])
@@ -183,7 +183,7 @@ def _qoperator(net: Network) -> str:
 
 
 def _binary(net: Network) -> str:
-    """Signs of maps times kernels of signs, between layers of integers."""
+    """Binary feature maps times binary kernels, between integer layers."""
     data = net.add("Relu", net.conv("x", 3, 16))
     for _ in range(2):
         signs = net.constant(net.signs(16, 16, 3, 3))
@@ -206,13 +206,13 @@ MODELS: dict[str, tuple[int, int, Callable[[Network], str]]] = {
     "qoperator": (4, 8, _qoperator),
     "binary": (3, 8, _binary),
 }
-"""Channels and side of the input, and what adds the nodes, by name."""
-QUANTISED = {"qdq", "qoperator"}  # models with scales of their own
+"""Channels and side of the input, and the function that adds the nodes, by name."""
+QUANTISED = {"qdq", "qoperator"}  # models with their own scales
 NO_LIMITS = "--min-signal -100 --max-loss 100"  # weights are random
 
 
 def make(name: str) -> tuple[Path, Path]:
-    """Write a model and samples for it into the current folder."""
+    """Write a model and its samples into the current folder."""
     model, samples = Path(f"{name}.onnx"), Path(f"{name}.npz")
     channels, side, build = MODELS[name]
     net = Network(channels, side, seed=sum(name.encode()))
@@ -228,7 +228,7 @@ SAMPLE = {"dense/8/4x4", "residual/16/1x1", "binary/8/1x1"}
 
 
 def compilations() -> dict[str, Compilation]:
-    """All compilations by name: model, bits, chip."""
+    """Return all compilations by name: model, bits, chip."""
     found = {}
     for model in MODELS:
         quantised = model in QUANTISED

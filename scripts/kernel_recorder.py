@@ -1,7 +1,7 @@
-"""Records the kernels that Python calls, with the types of their arguments.
+"""Record the kernels called from Python, with their argument types.
 
-As a plugin of pytest (`-p kernel_recorder`) it writes those of each process of the tests to the
-folder that KERNEL_RECORDS names.
+As a pytest plugin (`-p kernel_recorder`), each test process writes its kernels to the folder
+KERNEL_RECORDS.
 """
 
 from __future__ import annotations
@@ -21,10 +21,12 @@ Calls = set[tuple[str, str]]
 
 
 class Recorder:
-    """Notes calls of kernels from Python: the first of each type after `fresh`."""
+    """Recorder of kernel calls from Python: the first call of each type after `fresh`."""
 
     def __init__(self, *, strict: bool = True) -> None:
-        """strict : raise `TypeError` for arguments that a table cannot name, else leave them out"""
+        """strict : raise `TypeError` for argument types that a table cannot name, else skip the
+        call
+        """
         self.calls: Calls = set()
         self.all: Calls = set()
         call = Dispatcher._compile_for_args
@@ -51,19 +53,21 @@ class Recorder:
         self.calls.add((name, " ".join(types)))
 
     def fresh(self) -> None:
-        """Forget in this process what is compiled; it is loaded from numba's cache again."""
+        """Unload the compiled kernels of this process; numba loads them from its cache again."""
         self.calls = set()
         for kernel in _loaded():
             kernel._reset_overloads()
             kernel._cache_misses.clear()
 
     def missed(self) -> bool:
-        """Whether any has been compiled since: then calls of kernels that it calls went by."""
+        """Whether a kernel was compiled since `fresh`: then calls between kernels were not
+        recorded.
+        """
         return any(kernel._cache_misses for kernel in _loaded())
 
 
 def _loaded() -> list[Dispatcher]:
-    """All kernels of the packages that are imported."""
+    """Return all kernels of the imported packages."""
     return [
         value
         for name, module in list(sys.modules.items())

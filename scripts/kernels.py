@@ -1,15 +1,15 @@
-"""Record which kernels each kind of work calls, and with which types: mapper/warmup.json.
+"""Record the kernels, with their types, that each kind of work calls: mapper/warmup.json.
 
-    python scripts/kernels.py            write the table again
-    python scripts/kernels.py run/fast   record these kinds of work again, keep the others
-    python scripts/kernels.py --times    and how long kernels take to compile
-    python scripts/kernels.py --check    say where it differs; exit code 1 if it does
-    python scripts/kernels.py --check run/fast score    the same of these kinds of work alone
-    python scripts/kernels.py --tests    write tests/kernels.json: the kernels that all tests call
+    python scripts/kernels.py                      write the table
+    python scripts/kernels.py run/fast             record these kinds of work, keep the others
+    python scripts/kernels.py --times              also measure compile times
+    python scripts/kernels.py --check              print differences; exit code 1 if any
+    python scripts/kernels.py --check run/fast score   check only these kinds of work
+    python scripts/kernels.py --tests write tests/kernels.json, the kernels of all tests
 
-Small networks are put through the commands, and what Python calls of kernels is noted. To be run
-when a kernel is new, or gets other arguments. `--tests` runs the thorough tier once, and records
-what its processes call.
+The script runs commands on small networks and records the kernels that Python calls. Run it when a
+kernel is new or its argument types change. `--tests` runs the thorough tier once and records the
+kernels of its processes.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ from mapper.warmup import Compiled
 
 PATH = mapper.warmup.TABLE
 TESTS = Path(__file__).resolve().parents[1] / "tests" / "kernels.json"
-LONG = 0.5  # seconds of compilation from which they are noted
-TRIES = 4  # each with more in numba's cache
+LONG = 0.5  # seconds; shorter compilations are not listed
+TRIES = 4  # numba's cache holds more kernels in each attempt
 
 
 def run(*words: str) -> None:
-    """A command of mapper, without its output."""
+    """Run a mapper command and discard its output."""
     with (
         contextlib.redirect_stdout(io.StringIO()),
         contextlib.redirect_stderr(io.StringIO()) as said,
@@ -71,7 +71,7 @@ def spare_placement() -> None:
 
 
 def prepare() -> None:
-    """Networks in the current folder: random ones of both kinds, and one with structure."""
+    """Write networks into the current folder: random ones of both kinds, and a structured one."""
     rng = np.random.default_rng(0)
     from storage.store.writer import NetworkWriter
 
@@ -96,7 +96,7 @@ def prepare() -> None:
 
 
 def _model(rng: np.random.Generator) -> None:
-    """A model that is compiled for one core and for several, and samples for it."""
+    """Write a model, its samples, and its compilations for one core and for several."""
     from onnx import TensorProto, helper, numpy_helper, save
 
     first, second = (rng.normal(0, 1, (4, size, 3, 3)).astype(np.float32) for size in (1, 4))
@@ -127,11 +127,11 @@ CHIP = ("--chip", "6x6", "--neurons-per-core", "80", "--memory", "2GiB")
 NAMES = ("directed", "undirected", "dense", "circuit", "sheet")
 PRESETS = ("fast", "default", "strong")
 LIGHT = {"strong": "proposals=9 cycle-proposals=9 tree-proposals=9 starts=2 recuts=2"}
-"""Of what takes long: less of it, by the same kernels."""
+"""Options that reduce the time of a preset but call the same kernels."""
 
 
 def works() -> Iterator[tuple[str, list[list[str]]]]:
-    """All kinds of work, and commands that call their kernels."""
+    """Yield all kinds of work, with commands that call their kernels."""
     from storage.formats import EXPORTS
 
     kinds = ("cortex", "--side", "20", "--fanout", "9", "--sigma", "2")
@@ -179,9 +179,9 @@ def _runs(*options: str, names: tuple[str, ...] = NAMES) -> list[list[str]]:
 
 
 def record(recorder: Recorder, wanted: tuple[str, ...]) -> dict[str, list[str]]:
-    """The kernels of each kind of work; their types are noted by the recorder.
+    """Return the kernels of each kind of work; the recorder collects their types.
 
-    wanted : what the names of kinds of work begin with, those that are looked at
+    wanted : prefixes of the kinds of work to record
     """
     found: dict[str, set[str]] = {}
     for work, commands in works():
@@ -220,7 +220,7 @@ def record_tests() -> int:
 def _write(
     path: Path, kernels: dict[str, list[str]], works: dict[str, list[str]], *, times: bool
 ) -> None:
-    """Write a table; times : measure compile times, else keep those that it has."""
+    """Write a table; times : measure compile times, else keep the known ones"""
     old = read_table(path).seconds if path.exists() else {}
     seconds = _seconds(kernels) if times else {k: v for k, v in old.items() if k in kernels}
     table = {"kernels": kernels, "works": works, "seconds": seconds}
@@ -232,10 +232,10 @@ def main() -> int:
         return record_tests()
     recorder = Recorder()
     wanted = tuple(word for word in sys.argv[1:] if not word.startswith("-"))
-    # a command of a new installation would empty numba's cache
+    # a command would empty numba's cache in a new installation
     mapper.warmup.compile_kernels = lambda *arguments, **named: Compiled(0, [], 0, 0.0)
-    mapper.session.load_kernels = lambda works: None  # what is there before its call is not noted
-    mapper.runtime.memory_plan.SMALL = 0  # networks are partitioned as large ones are
+    mapper.session.load_kernels = lambda works: None  # preloaded kernels would not be recorded
+    mapper.runtime.memory_plan.SMALL = 0  # partition networks as large ones are
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
         spare_placement()
         prepare()
@@ -261,7 +261,7 @@ def main() -> int:
 def _differences(
     kinds: dict[str, list[str]], kernels: dict[str, list[str]], old: KernelTable, *, part: bool
 ) -> list[str]:
-    """Where the table is not what was found; part : only some kinds of work were looked at."""
+    """Return differences from the table; part : only some kinds of work were recorded"""
     works = {name: was for name, was in old.works.items() if not part or name in kinds}
     wrong = [
         f"{work}: {sorted(set(kinds.get(work, ())) ^ set(works.get(work, ())))}"
@@ -276,7 +276,7 @@ def _differences(
 
 
 def _seconds(kernels: dict[str, list[str]]) -> dict[str, float]:
-    """Seconds of compilation, of those that take long."""
+    """Return the compile times of kernels that take long, in seconds."""
     os.environ["NUMBA_CACHE_DIR"] = ""
     found = {}
     with tempfile.TemporaryDirectory() as folder:

@@ -1,4 +1,4 @@
-"""Latency over load as SVG, in plain Python: one panel a depth, one line a pattern."""
+"""Latency over load as SVG, in plain Python: one panel per depth, one line per pattern."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ THEMES = {
              "lines": ("#58a6ff", "#f0883e", "#3fb950")},
 }  # fmt: skip
 DASHES = ("", "7 4", "2 3")
-"""Lines differ without their colours, too."""
+"""Dashes distinguish the lines without colours."""
 
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """points : (offered load, mean latency), in order; saturation : load that is just carried"""
+    """points : (offered load, mean latency), in order; saturation : highest load that is carried"""
 
     name: str
     points: Sequence[tuple[float, float]]
@@ -65,7 +65,7 @@ def _panel(panel: Panel, at: float, most_load: float, theme: dict[str, object]) 
         dash = DASHES[number % len(DASHES)]
         shown: list[tuple[float, float]] = []
         for load, latency in curve.points:
-            if latency > MOST_LATENCY:  # up to the edge of the panel, no further
+            if latency > MOST_LATENCY:  # clip the line at the edge of the panel
                 if shown and shown[-1][1] < MOST_LATENCY:
                     (load_0, latency_0) = shown[-1]
                     part = (MOST_LATENCY - latency_0) / (latency - latency_0)

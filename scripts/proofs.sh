@@ -1,7 +1,7 @@
 #!/bin/sh
-# Prove properties of the hardware, simulate large designs, and try faults in its sources, which
-# takes minutes, if the sources have changed since all of that last passed: tests/hw/proved.txt, which
-# is to be committed, holds their hash.
+# Prove properties of the hardware, simulate large designs, and test mutants of its sources. This
+# takes minutes and is skipped if the sources have not changed since the last success. Commit
+# tests/hw/proved.txt, which holds their hash.
 extras=dev
 . "$(dirname "$0")/setup.sh"
 unset PYTHONDONTWRITEBYTECODE
@@ -13,10 +13,10 @@ digest=$(
         sha256sum | cut -d' ' -f1
 )
 if [ "$(cat $record)" = "$digest" ]; then
-    echo "hardware: proved before, sources unchanged ($record)"
+    echo "hardware: already proved, sources unchanged ($record)"
     exit
 fi
-# A solver takes a core for half a minute, a chip for some: together they keep all cores busy.
+# Proofs and simulations take half a minute to minutes each; in parallel they use all processors.
 python -m pytest --thorough -n auto --dist worksteal -q -m "slow_hw or formal" tests/hw
 echo "$digest" >$record
 echo "hardware: proved; commit $record"

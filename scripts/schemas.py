@@ -1,6 +1,6 @@
-"""Writes docs/schemas/: what the files of mapper may hold, as JSON Schema, made from the types.
+"""Write docs/schemas/: JSON Schemas of mapper's files, generated from the types.
 
-python scripts/schemas.py            # write them
+python scripts/schemas.py
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ CORE = {"anyOf": [{"type": "integer", "minimum": 0}, PLACE]}
 
 
 def schemas() -> dict[str, str]:
-    """The text of every schema by the name of its file."""
+    """Return the text of every schema by file name."""
     chip = _schema(Chip)
     about = chip["$defs"]["Chip"]
-    about["required"].remove("name")  # of the file
+    about["required"].remove("name")  # the file name
     about["additionalProperties"] = False
     about["properties"]["unavailable"]["items"] = CORE
     _flatten_machine(chip["$defs"])
@@ -46,7 +46,7 @@ def schemas() -> dict[str, str]:
     npu["additionalProperties"] = False
     parameters = [{"required": [key for key in npu["properties"] if key != "name"]}]
     npu["anyOf"] = [{"required": ["preset"]}, *parameters]
-    preset = {"description": "what is left out is that of this preset", "enum": list(NPU_SHAPES)}
+    preset = {"description": "preset of the parameters that are left out", "enum": list(NPU_SHAPES)}
     npu["properties"] = {"preset": preset} | npu["properties"]
     tables = msgspec.defstruct(
         "Constraints", [(key, list[kind], []) for key, kind in TABLES.items()],
@@ -68,7 +68,7 @@ def schemas() -> dict[str, str]:
 
 
 def _origin(kinds: dict[str, Any]) -> dict[str, Any]:
-    """The keys that say where a chip is from; sources are texts by key, those of tables inside."""
+    """Return the keys about a chip's origin; sources are texts by key, for tables in sub-tables."""
     found: dict[str, Any] = kinds.pop("Provenance")["properties"]
     del kinds["Source"]
     text = {"type": "string"}
@@ -77,7 +77,7 @@ def _origin(kinds: dict[str, Any]) -> dict[str, Any]:
 
 
 def _flatten_machine(kinds: dict[str, Any]) -> None:
-    """The keys of a machine stand among those of the chip, and its tables behind them."""
+    """Merge the keys of a machine into the chip, followed by its tables."""
     del kinds["Chip"]["properties"]["machine"]
     keys = kinds.pop("Machine")["properties"]
     cost = keys["link_cost"].pop("prefixItems")[0]
@@ -95,11 +95,11 @@ def _flatten_machine(kinds: dict[str, Any]) -> None:
 
 
 def _schema(kind: Any) -> dict[str, Any]:
-    """The schema of a type, with what its open objects hold under other keys."""
+    """Return the schema of a type, including the other keys that its open objects allow."""
     schema = {"$schema": "https://json-schema.org/draft/2020-12/schema"}
     schema |= msgspec.json.schema(kind)
     for about in schema["$defs"].values():
-        if "description" in about:  # of the docstring what the class is, not what it does
+        if "description" in about:  # keep only the first paragraph of the docstring
             first = about["description"].partition("\n\n")[0]
             about["description"] = " ".join(first.replace("``", "").split())
     for one in _open(Open):

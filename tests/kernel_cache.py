@@ -1,9 +1,9 @@
-"""Compile the kernels that tests call before the tests run: both cores, no kernel twice.
+"""Compile the kernels of the tests before the tests run, in parallel and each kernel once.
 
     python -m tests.kernel_cache
 
-`kernels.json` lists them; `python scripts/kernels.py --tests` records it. A kernel that is missing
-from the list is compiled by the first test that calls it.
+`kernels.json` lists them; `python scripts/kernels.py --tests` records it. The first test that calls
+a kernel compiles it if the list lacks it.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ from mapper.warmup import read_table as read_product_table
 
 ROOT = Path(__file__).resolve().parents[1]
 TABLE = Path(__file__).with_name("kernels.json")
-STAMP = ROOT / ".pytest_cache" / "kernels"  # hash of the sources that the cache was filled from
-READY = STAMP.with_name("kernels-ready")  # hash of what all kernels of the table were compiled from
+STAMP = ROOT / ".pytest_cache" / "kernels"  # hash of the sources of the cached kernels
+READY = STAMP.with_name("kernels-ready")  # hash of all inputs of the kernels in the table
 PROCESSES = os.cpu_count() or 1
 
 
 def refresh() -> None:
-    """Empty numba's cache if a file has changed that other files import kernels from.
+    """Empty numba's cache if a file has changed whose kernels other files import.
 
-    See `forget_kernels`. Other changes are left to numba.
+    See `forget_kernels`. numba handles other changes itself.
     """
     digest = _shared_sources()
     if not STAMP.exists() or STAMP.read_text() != digest:
         forget_kernels()
         STAMP.parent.mkdir(exist_ok=True)
         STAMP.write_text(digest)
-    trust_kernels()  # or commands that tests start would empty the cache again
+    trust_kernels()  # otherwise commands started by tests would empty the cache again
 
 
 def _shared_sources() -> str:
@@ -62,7 +62,7 @@ def _shared_sources() -> str:
 
 
 def _all_sources() -> str:
-    """Return a hash of all that compiled kernels depend on."""
+    """Return a hash of everything that compiled kernels depend on."""
     import llvmlite
     import numba
     from llvmlite import binding

@@ -1,4 +1,4 @@
-"""Stores of objects in the process of the tests: an S3 server, and a web server that may fail."""
+"""Object stores inside the test process: an S3 server, and a web server with injected failures."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ BUCKET = "lab"
 
 @contextmanager
 def s3_server(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """An S3 server with an empty bucket, to which the environment leads; gives its address."""
+    """Start an S3 server with an empty bucket, set the environment for it, and yield its
+    address.
+    """
     server = pytest.importorskip("moto.server").ThreadedMotoServer("127.0.0.1", 0, verbose=False)
     pytest.importorskip("obstore")
     server.start()
@@ -34,7 +36,7 @@ def s3_server(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
             "AWS_REGION": "us-east-1",
         }.items():
             monkeypatch.setenv(name, value)
-        reset = f"{endpoint}/moto-api/reset"  # what earlier tests left is in the process
+        reset = f"{endpoint}/moto-api/reset"  # delete objects of earlier tests in this process
         urllib.request.urlopen(urllib.request.Request(reset, method="POST")).close()
         put(f"{endpoint}/{BUCKET}", b"")
         yield endpoint
@@ -43,18 +45,18 @@ def s3_server(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 
 
 def put(url: str, data: bytes) -> None:
-    """Make a bucket or an object."""
+    """Create a bucket or an object."""
     kind = {"Content-Type": "application/octet-stream"}
     urllib.request.urlopen(urllib.request.Request(url, data, kind, method="PUT")).close()
 
 
 class WebServer(ThreadingHTTPServer):
-    """Serves `objects` in ranges.
+    """Web server of `objects` with range requests.
 
-    failures : status codes, 0 for a connection that breaks, with which the next requests are
-        answered; ranges : (start, size) of those that were read; most : requests at a time
-    delay : seconds before each answer; drip : bytes that are sent at a time, and the seconds
-        before each of these pieces, or None
+    failures : status codes for the next requests, 0 for a broken connection
+    ranges : (start, size) of the requests so far; most : maximum of concurrent requests
+    delay : seconds before each answer
+    drip : bytes per piece and seconds before each piece, or None
     """
 
     daemon_threads = True
@@ -119,7 +121,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Last-Modified", "Mon, 23 Nov 2026 09:00:00 GMT")
         self.end_headers()
         size, pause = self.server.drip or (end - start or 1, 0.0)
-        with contextlib.suppress(ConnectionError):  # the client waits no longer
+        with contextlib.suppress(ConnectionError):  # the client no longer waits
             for at in range(start, end, size):
                 if self.server.stopped.wait(pause):
                     return
@@ -131,7 +133,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 @contextmanager
 def web_server() -> Iterator[WebServer]:
-    """A `WebServer` that runs in a thread."""
+    """Run a `WebServer` in a thread."""
     with WebServer() as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.02,))
         thread.start()

@@ -1,4 +1,4 @@
-"""How many random cases a test takes: all of them compiled, the first few with the JIT off too."""
+"""Number of random cases of a test: all compiled, the first few also with the JIT off."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ import pytest
 
 
 def seeds(count: int, *, plain: int) -> list[Any]:
-    """0 .. count-1, for `parametrize`; those from `plain` on need the JIT.
+    """Return 0 .. count-1 for `parametrize`; seeds from `plain` on need the JIT.
 
-    For what does not compare a kernel with its twin: a few cases show that the same lines run as
-    plain Python, where an index out of bounds is an error and not a wrong number.
+    For tests that do not compare a kernel with its reference implementation: a few cases run
+    the same
+    code as plain Python, where an index out of bounds raises an error.
     """
     return [
         seed if seed < plain else pytest.param(seed, marks=pytest.mark.jit) for seed in range(count)

@@ -1,4 +1,4 @@
-"""No hidden switches: which module may use which environment variable, and no hidden imports."""
+"""Modules use only the environment variables of a list, and no hidden imports."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from collections.abc import Iterator
 
 from tests.test_structure import modules
 
-# Each module with the variables that it reads or sets. A key that is not a literal stands as the
-# code has it; "*" is the whole environment, passed on to another process.
+# Each module with the variables that it reads or sets. A key that is not a literal is given as its
+# expression; "*" is the whole environment, passed to another process.
 ALLOWED = {
     "hw.flow.yosys": {"PATH"},
     "mapper.cli.docs": {"LESS", "NO_COLOR"},
     "mapper.cli.warm": {"NUMBA_CACHE_DIR"},
     "mapper.distributed.engine_settings": {"CACHE"},  # NUMBA_CACHE_DIR
-    "mapper.distributed.owner": {"name"},  # of MALLOC
+    "mapper.distributed.owner": {"name"},  # variables of MALLOC
     "mapper.distributed.slurm_step": {
         "*", "SLURM_CPUS_PER_TASK", "SLURM_MEM_PER_CPU", "SLURM_TMPDIR", "TMPDIR",
         "name",  # SLURM_PROCID, SLURM_NTASKS, SLURM_JOB_ID, SLURM_STEP_ID
@@ -33,7 +33,7 @@ HIDDEN = {"__import__", "eval", "exec"}
 
 
 def variables(tree: ast.Module) -> Iterator[str]:
-    """Yield the key of each use of the environment in a module, or "*" if there is none."""
+    """Yield the key of each use of the environment in a module, or "*" if it has no key."""
     parents = {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and node.module == "os":
@@ -62,7 +62,7 @@ def hidden_names(tree: ast.Module) -> set[str]:
     return {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)} & HIDDEN
 
 
-def test_modules_use_the_environment_variables_of_the_list() -> None:
+def test_modules_use_only_listed_environment_variables() -> None:
     found = {name: set(variables(tree)) for name, tree in modules().items()}
     assert {name: keys for name, keys in found.items() if keys} == ALLOWED
 

@@ -1,4 +1,4 @@
-"""The house: imports go down, in no circle, and what a folder keeps to itself stays there."""
+"""Package structure: imports go down the levels, without cycles, and private names stay private."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = ("mapper", "storage", "chipsim", "hw")
-LOOSE = 10  # modules beside the folders of `mapper`, at most
+LOOSE = 10  # modules directly in `mapper`, at most
 
-# From the ground up: a module imports from its own folder, and from lower lines.
+# From the lowest level up: a module imports from its own folder and from lower lines.
 LEVELS: dict[str, list[str]] = {
     "storage": ["errors address closing hashing jsontext parallel exchange", "locks extras typed",
                 "files", "npz blobs", "graph quantise", "sorting", "store",
@@ -53,7 +53,7 @@ LEVELS: dict[str, list[str]] = {
 
 
 class Import(NamedTuple):
-    """A name that a module takes from another."""
+    """An import of a name from another module."""
 
     importer: str
     imported: str
@@ -74,7 +74,7 @@ def modules() -> dict[str, ast.Module]:
 
 @cache
 def imports() -> list[Import]:
-    """All imports of ours, inside functions as well."""
+    """Return all imports of this project's packages, including imports inside functions."""
     return [one for name, tree in modules().items() for one in imports_of(name, tree)]
 
 
@@ -102,7 +102,7 @@ def imports_of(name: str, tree: ast.Module) -> Iterator[Import]:
 
 
 def test_imports_of_packages_go_one_way() -> None:
-    """mapper -> storage, chipsim, hw, which know nothing of each other."""
+    """mapper -> storage, chipsim, hw, which do not import each other."""
     wrong = [
         one
         for one in imports()
@@ -113,10 +113,10 @@ def test_imports_of_packages_go_one_way() -> None:
 
 @pytest.mark.parametrize("package", PACKAGES)
 def test_imports_go_down(package: str) -> None:
-    """Of the levels of a package; imports inside functions too, those for types alone aside."""
+    """Check the levels of a package, including imports in functions, except type-only imports."""
     level = {name: height for height, line in enumerate(LEVELS[package]) for name in line.split()}
     parts = {name.split(".")[1] for name in modules() if name.startswith(f"{package}.")}
-    assert parts == set(level), "name it in LEVELS"
+    assert parts == set(level), "add it to LEVELS"
     wrong = set()
     for one in imports():
         here, there = one.importer.split("."), one.imported.split(".")
@@ -129,10 +129,10 @@ def test_imports_go_down(package: str) -> None:
     assert not wrong
 
 
-def test_no_module_imports_itself_by_way_of_others() -> None:
+def test_no_import_cycles() -> None:
     found: dict[str, set[str]] = {name: set() for name in modules()}
     for one in imports():
-        # a name that a package hands on is one of its modules, which are looked at themselves
+        # a name re-exported by a package is one of its modules, which are checked themselves
         if not one.types_only and one.importer != one.imported:
             found[one.importer].add(one.imported)
     done: set[str] = set()
@@ -150,7 +150,7 @@ def test_no_module_imports_itself_by_way_of_others() -> None:
 
 def test_no_private_name_crosses_a_folder() -> None:
     wrong = [
-        f"{one.importer} takes {one.name} of {one.imported}"
+        f"{one.importer} imports {one.name} from {one.imported}"
         for one in imports()
         if one.name.startswith("_")
         and not one.name.startswith("__")
@@ -159,7 +159,7 @@ def test_no_private_name_crosses_a_folder() -> None:
     assert not wrong
 
 
-def test_few_modules_lie_beside_the_folders() -> None:
+def test_few_modules_are_directly_in_mapper() -> None:
     loose = [path.name for path in (ROOT / "mapper").glob("*.py")]
     assert len(loose) <= LOOSE, loose
 

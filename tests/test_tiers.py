@@ -1,4 +1,4 @@
-"""The samples of consecutive commits together are all cases of a test."""
+"""The samples of consecutive commits together cover all cases of a test."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ pytest_plugins = ("pytester",)
 
 @pytest.mark.parametrize("count", [1, 2, 5, 24, 97])
 @pytest.mark.parametrize("size", [1, 2, 6, 100])
-def test_every_case_runs_once_in_a_round_of_commits(count: int, size: int) -> None:
+def test_every_case_runs_once_per_round_of_commits(count: int, size: int) -> None:
     rounds = -(-count // size)
     for first in (0, 7):
         runs = Counter(
@@ -34,11 +34,11 @@ def test_a_commit_runs_some_cases_and_at_most_a_sample(count: int, size: int, tu
     assert 1 <= cases <= size
 
 
-def test_a_test_of_one_case_runs_at_some_commits() -> None:
+def test_a_test_with_one_case_runs_at_some_commits() -> None:
     assert [in_turn(0, 1, 0.25, turn) for turn in range(8)] == [True, False, False, False] * 2
 
 
-def test_values_of_a_loop_take_turns() -> None:
+def test_values_of_a_loop_rotate() -> None:
     values = list("abcdefgh")
     taken = [some_of("test_of_it", turn)(values, 3) for turn in range(5, 8)]
     assert max(map(len, taken)) == 3
@@ -72,7 +72,7 @@ def names(pytester: pytest.Pytester, *options: str) -> set[str]:
     return {report.nodeid.partition("::")[2] for report in found}
 
 
-def test_turns_go_through_the_cases_of_a_sample(pytester: pytest.Pytester) -> None:
+def test_turns_rotate_through_the_cases_of_a_sample(pytester: pytest.Pytester) -> None:
     pytester.makeconftest(CONFTEST)
     pytester.makepyfile(TESTS)
     few = {f"test_of_few[{seed}]" for seed in range(5)}

@@ -1,4 +1,4 @@
-"""Nothing lies about: names have a use outside the tests, and every test can fail."""
+"""No unused names: names are used outside the tests, and every test can fail."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 
 from tests.test_structure import PACKAGES, ROOT, modules
 
-# Names that nothing in the code names, and why they stay.
+# Names that no code refers to, and the reason to keep them.
 REASONS = {
     **dict.fromkeys(
         (
@@ -24,23 +24,23 @@ REASONS = {
         ),
         "called by the engine's scheduler",
     ),
-    "mapper.portfolio.processes.work": "what processes of runs begin with",
+    "mapper.portfolio.processes.work": "entry point of the processes of runs",
     "mapper.runtime.kernel_workers.work": "called by the processes of a team",
-    "hw.npu.assembly.assemble": "undoes disassemble, for programs written by hand",
+    "hw.npu.assembly.assemble": "inverse of disassemble, for programs written by hand",
     "hw.npu.loading.contents_flits": "for users of hw (docs/npu.md)",
     "hw.npu.loading.frames_flit": "for users of hw (docs/npu.md)",
     "hw.npu.socket.SocketedNode": "for users of hw (docs/core.md)",
-    "storage.blobs.blob.BlobFile.readable": "what `zipfile` asks a file",
-    "storage.blobs.blob.BlobFile.seekable": "what `zipfile` asks a file",
+    "storage.blobs.blob.BlobFile.readable": "called by `zipfile`",
+    "storage.blobs.blob.BlobFile.seekable": "called by `zipfile`",
     **dict.fromkeys(
         (
             "mapper.exports.tables_file.TablesHead.load_port",
             "mapper.exports.tables_file.CoreTable.exponents",
         ),
-        "of x.tables.json, for those who read it",
+        "field of x.tables.json, for its readers",
     ),
     "mapper.cli.main.Parser._check_value": "called by argparse",
-    "mapper.compiler.partition.patterns.run_function": "both levels of operators are run in tests",
+    "mapper.compiler.partition.patterns.run_function": "tests run both levels of operators",
     **dict.fromkeys(
         (
             f"mapper.compiler.memory.layouts.{name}"
@@ -52,17 +52,17 @@ REASONS = {
                 "vector_spot",
             )
         ),
-        "layouts of maps, for programs written by hand",
+        "layouts of feature maps, for programs written by hand",
     ),
     "mapper.result.NetworkMapping._repr_html_": "called by notebooks",
-    "mapper.warmup.trust_kernels": "sets a checkout up, whose kernels are newer than their table",
+    "mapper.warmup.trust_kernels": "for a checkout whose kernels are newer than their table",
     "storage.formats.export_network": "the counterpart of import_network, for users of storage",
     "storage.formats.sinks.Stream.writable": "called by pyarrow",
-    "storage.store.memory.MemoryGraph.from_edges": "how tests of all packages make their graphs",
+    "storage.store.memory.MemoryGraph.from_edges": "creates graphs in the tests of all packages",
 }
 
-# Names that are looked up in a module by their text: of commands, and of modules of a registry;
-# and what Amaranth calls.
+# Names looked up by text: functions of commands and of registered modules; methods that Amaranth
+# calls.
 LOOKED_UP = {
     "mapper.cli": ("add_arguments", "run", "EPILOG"),
     "mapper.exports": ("save",),
@@ -75,7 +75,7 @@ KEYS = (
     "mapper.portfolio.figures",
     "hw.npu.isa",
     "mapper.compiler.quantise.losses",
-)  # whose classes say which keys a file has
+)  # their classes define the keys of files
 
 
 class Definition(NamedTuple):
@@ -110,7 +110,7 @@ def _bound(node: ast.stmt) -> list[str]:
 
 
 class Module:
-    """What a module reads: how often each name and attribute, and names of other modules."""
+    """Uses in a module: count of each name and attribute, and imported names."""
 
     def __init__(self, name: str, tree: ast.Module) -> None:
         nodes = list(ast.walk(tree))
@@ -123,14 +123,14 @@ class Module:
 
 
 def dotted(node: ast.expr) -> str:
-    """`a.b` for what is written so; nothing for other expressions."""
+    """Return `a.b` for dotted names, an empty text for other expressions."""
     if isinstance(node, ast.Name):
         return node.id
     return f"{dotted(node.value)}.{node.attr}" if isinstance(node, ast.Attribute) else ""
 
 
 def reads(nodes: Iterable[ast.AST]) -> tuple[Counter[str], Counter[str]]:
-    """How often each name, and each attribute, is read."""
+    """Count the reads of each name and of each attribute."""
     names, attributes = [], []
     for node in nodes:
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
@@ -141,8 +141,10 @@ def reads(nodes: Iterable[ast.AST]) -> tuple[Counter[str], Counter[str]]:
 
 
 def taken_from_modules(found: dict[str, Module]) -> set[tuple[str, str]]:
-    """(module, name) of all that modules take from others and use; what a package only hands on
-    counts if somebody takes it from there."""
+    """Return (module, name) of all names that modules import and use.
+
+    A name that a package only re-exports counts if it is imported from there.
+    """
     taken: set[tuple[str, str]] = set()
     handed: dict[tuple[str, str], tuple[str, str]] = {}
     for importer in found.values():
@@ -165,7 +167,7 @@ def taken_from_modules(found: dict[str, Module]) -> set[tuple[str, str]]:
 
 
 def unused(trees: dict[str, ast.Module], users: dict[str, ast.Module]) -> set[str]:
-    """Paths of the names of `trees` that neither they nor `users` use."""
+    """Return the paths of names in `trees` that neither they nor `users` use."""
     found = {name: Module(name, tree) for name, tree in (trees | users).items()}
     taken = taken_from_modules(found)
     attributes: Counter[str] = Counter()
@@ -180,7 +182,7 @@ def unused(trees: dict[str, ast.Module], users: dict[str, ast.Module]) -> set[st
                 continue
             else:
                 read = found[name].names[one.name]
-            # what a function says of itself is no use of it
+            # use of a name inside its own definition does not count
             if not read or read == reads(ast.walk(one.node))[bool(one.owner)][one.name]:
                 wrong.add(one.path)
     return wrong
@@ -195,7 +197,7 @@ def is_looked_up(path: str) -> bool:
 
 @cache
 def users() -> dict[str, ast.Module]:
-    """Code beside the packages that is not tests, and the attributes that templates read."""
+    """Return code outside the packages except tests, and the attributes that templates read."""
     paths = [*(ROOT / "scripts").glob("*.py"), ROOT / "docs" / "generated.py"]
     found = {f"{path.parent.name}.{path.stem}": ast.parse(path.read_text()) for path in paths}
     for path in (ROOT / "mapper" / "report" / "templates").glob("*.j2"):
@@ -205,14 +207,14 @@ def users() -> dict[str, ast.Module]:
 
 
 @pytest.mark.heavy
-def test_no_unused_public_name() -> None:
-    """Nor a private one; constants, functions, classes and what these have."""
+def test_no_unused_names() -> None:
+    """Public and private constants, functions, classes and their members."""
     found = {path for path in unused(modules(), users()) if not is_looked_up(path)}
     assert not found - set(REASONS), "use it, delete it with its tests, or give a reason"
-    assert not set(REASONS) - found, "used by now, or gone: take it off the list"
+    assert not set(REASONS) - found, "used or removed: delete it from the list"
 
 
-def test_names_without_a_use_are_seen() -> None:
+def test_unused_names_are_found() -> None:
     sources = {
         "p": "from p.a import handed",
         "p.a": "def used(): pass\ndef alone(): alone()\ndef handed(): pass\nLEFT = 1\n"
@@ -225,7 +227,7 @@ def test_names_without_a_use_are_seen() -> None:
 
 
 def test_private_names_in_comments_exist() -> None:
-    """A comment that points at `_name` points at something."""
+    """A name `_name` in a comment exists."""
     wrong = []
     for path in (path for package in PACKAGES for path in (ROOT / package).rglob("*.py")):
         text = path.read_text()
@@ -244,7 +246,7 @@ UNCHECKED = {  # tests without a check, and why
 
 
 def unchecked(trees: dict[str, ast.Module]) -> set[str]:
-    """Tests that neither assert something, nor call one that does, whatever its module."""
+    """Return tests that neither assert nor call a function that asserts, in any module."""
     functions = [
         (name, node)
         for name, tree in trees.items()
@@ -277,11 +279,11 @@ def test_every_test_can_fail() -> None:
         for path in (ROOT / "tests").rglob("*.py")
     }
     found = unchecked(trees)
-    assert not found - set(UNCHECKED), "assert what holds, or say why nothing can be asserted"
-    assert not set(UNCHECKED) - found, "checked by now, or gone: take it off the list"
+    assert not found - set(UNCHECKED), "add an assertion, or give a reason"
+    assert not set(UNCHECKED) - found, "checked or removed: delete it from the list"
 
 
-def test_tests_without_a_check_are_seen() -> None:
+def test_tests_without_a_check_are_found() -> None:
     source = """
 def check(): assert True
 def test_by_another(): check()

@@ -1,8 +1,8 @@
-"""Which cases of a test a commit runs: all of most tests, a sample of those marked `sample`.
+"""Selection of test cases per commit: all cases of most tests, a sample of tests marked `sample`.
 
-`@pytest.mark.sample(6)` on a test with 24 cases splits these into four groups of six. A commit runs
-one group, the next commit the next one, and the thorough tier runs all of them. A test marked
-`sample(0.25)` that has one case runs at every fourth commit.
+`@pytest.mark.sample(6)` on a test with 24 cases splits them into four groups of six. Each commit
+runs one group, the next commit the next group, and the thorough tier runs all. A test with one case
+marked `sample(0.25)` runs at every fourth commit.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import pytest
 
 
 def commits() -> int:
-    """Return the number of commits up to the present one; 0 outside of a repository."""
+    """Return the number of commits up to the current one; 0 outside a repository."""
     try:
         done = subprocess.run(
             ["git", "rev-list", "--count", "HEAD"],
@@ -38,7 +38,7 @@ def left_out(items: Sequence[pytest.Item], turn: int, most: float = math.inf) ->
 
     items : all cases, marked or not
     turn : number of the commit
-    most : cases of a test, at most
+    most : maximum number of cases per test
     """
     functions: defaultdict[Hashable, list[pytest.Item]] = defaultdict(list)
     sizes: dict[Hashable, float] = {}
@@ -58,14 +58,16 @@ def left_out(items: Sequence[pytest.Item], turn: int, most: float = math.inf) ->
 def in_turn(place: int, count: int, size: float, turn: int) -> bool:
     """Return whether case `place` of `count` is in the group of a commit.
 
-    size : cases per group, at most
+    size : maximum number of cases per group
     """
     groups = max(1, math.ceil(count / size))
     return place % groups == turn % groups
 
 
 def _shuffled(cases: Sequence[pytest.Item]) -> list[pytest.Item]:
-    """Order cases by a hash of their names, so that a group has no one parameter in common."""
+    """Order cases by a hash of their names, so that the cases of a group do not share a
+    parameter.
+    """
     return sorted(cases, key=lambda case: (_hash(case.nodeid), case.nodeid))
 
 
@@ -74,11 +76,11 @@ def _hash(text: str) -> int:
 
 
 Some = Callable[[Iterable[Any], int], list[Any]]
-"""Return at most so many of some values, for loops inside a test; see the fixture `some`."""
+"""Function that returns at most a given number of values, for loops; see the fixture `some`."""
 
 
 def some_of(name: str, turn: int | None) -> Some:
-    """Return a function that takes values by turns; name : of the test; turn : None for all."""
+    """Return a function that rotates through values; name : test; turn : None for all values."""
 
     def take(values: Iterable[Any], count: int) -> list[Any]:
         every = list(values)

@@ -1,4 +1,4 @@
-"""The code blocks of a page: what they are, and running them as a reader would."""
+"""Code blocks of a documentation page, and a runner that executes them as a reader would."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SHELL = re.compile(r"[|&;]|<<|\$\(")
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """language : of the fence; caption : name of the file that it shows; line : from 1"""
+    """language : language of the fence; caption : name of the shown file; line : from 1"""
 
     page: Path
     line: int
@@ -41,7 +41,7 @@ class Block:
 
 
 def blocks(page: Path) -> Iterator[Block]:
-    """All fenced blocks of a page in order."""
+    """Yield all fenced blocks of a page in order."""
     lines = page.read_text(encoding="utf-8").splitlines()
     at, run = 0, True
     while at < len(lines):
@@ -56,20 +56,20 @@ def blocks(page: Path) -> Iterator[Block]:
         inside = [line.removeprefix(indent) for line in lines[at + 1 : end]]
         caption = CAPTION.match(inside[0]) if inside else None
         if caption:
-            inside = inside[2:]  # the option and the blank line behind it
+            inside = inside[2:]  # the option and the blank line after it
         text = "".join(f"{line}\n" for line in inside)
         yield Block(page, at + 1, language, text, caption[1] if caption else "", run)
         at, run = end + 1, True
 
 
 class Reader:
-    """Somebody who goes through a page in an empty folder, the current one."""
+    """A reader who follows a page in the current folder, which is empty."""
 
     def __init__(self) -> None:
         self.names: dict[str, Any] = {}
 
     def follow(self, page: Path) -> int:
-        """Write, run and compare everything on a page; returns how many blocks that were."""
+        """Write, run and compare all blocks of a page; return their number."""
         done = 0
         for block in blocks(page):
             if not block.run:
@@ -89,21 +89,21 @@ class Reader:
         return done
 
     def _compare(self, block: Block) -> None:
-        """Run the lines after `$`; what is quoted below each must be in its output."""
+        """Run the lines after `$`; the quoted lines below each must be in its output."""
         for part in re.split(r"^\$ ", block.text, flags=re.MULTILINE)[1:]:
             line, _, quoted = part.partition("\n")
             require_quoted(quoted, execute(line, block.where), f"{block.where}: {line}")
 
 
 def commands(text: str) -> Iterator[str]:
-    """The commands of a block, one a line but for those that a backslash continues."""
+    """Yield the commands of a block: one per line, joined at backslashes."""
     for line in text.replace("\\\n", " ").splitlines():
         if line.strip() and not line.lstrip().startswith("#"):
             yield line
 
 
 def execute(line: str, where: str) -> str:
-    """Run a line; `mapper` in this process, all else by a shell. Returns stdout and stderr."""
+    """Run a line and return stdout and stderr; `mapper` in this process, others in a shell."""
     wanted = int(found[1]) if (found := CODE.search(line)) else 0
     line = line.partition("  #")[0]
     if not line.startswith("mapper ") or SHELL.search(line):
@@ -122,7 +122,7 @@ def execute(line: str, where: str) -> str:
     with redirect_stdout(out), redirect_stderr(err):
         try:
             code = main(words)
-        except SystemExit as stop:  # argparse ends so
+        except SystemExit as stop:  # raised by argparse
             code = int(stop.code or 0)
     assert code == wanted, f"{where}: {line}: exit code {code}\n{err.getvalue()}"
     if into is not None:
@@ -131,15 +131,17 @@ def execute(line: str, where: str) -> str:
 
 
 def require_quoted(quoted: str, actual: str, where: str) -> None:
-    """Every line that is quoted is in the output, in this order, but for its numbers."""
+    """Require every quoted line in the output, in this order, ignoring numbers."""
     lines = iter([loose(line) for line in actual.splitlines()])
     for line in quoted.splitlines():
         if line.strip() not in ("", "..."):
-            assert loose(line) in lines, f"{where}: {line!r} is not in, or not there:\n{actual}"
+            assert loose(line) in lines, (
+                f"{where}: {line!r} is not in, or not in this order:\n{actual}"
+            )
 
 
 def loose(line: str) -> str:
-    """A line without what may differ: numbers, units of bytes, blanks, lengths of rules."""
+    """Return a line without variable parts: numbers, byte units, blanks, lengths of rules."""
     line = re.sub(r"\d[\d.,]*(e[+-]?\d+)?|(?<= )-(?= |$)", "#", line.rstrip())
     line = re.sub(r"# (B|[KMG]iB)\b", "# bytes", line)
     return " ".join(re.sub(r"─+", "─", line).split())

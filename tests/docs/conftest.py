@@ -1,4 +1,4 @@
-"""An empty folder for each page, and a home of its own."""
+"""Fixture: an empty current folder and a home folder for each page."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from tests.mapper.conftest import nothing_to_compile
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """The current folder: empty. Kernels are compiled when they are used, not beforehand."""
+    """Enter an empty folder; kernels are compiled on demand."""
     home, work = tmp_path / "home", tmp_path / "work"
     home.mkdir()
     work.mkdir()
-    # where YoWASP keeps its compiled Yosys, which takes a minute to make
+    # YoWASP caches its compiled Yosys there, which takes a minute to compile
     monkeypatch.setenv(
         "XDG_CACHE_HOME", os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
     )

@@ -1,4 +1,4 @@
-"""What the pages tell a reader to do works, and ends as they say."""
+"""The commands in the documentation run and print the quoted output."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_few_blocks_are_left_out(page: Path) -> None:
     assert len(skipped) <= (1 if page.stem == "tutorial" else 0), skipped
 
 
-def test_what_is_quoted_is_compared() -> None:
+def test_quoted_output_is_compared() -> None:
     actual = "net.bin on 4x4\n  neurons   1,600  \n  seconds   0.5\n"
     require_quoted("  neurons  99\n...\n  seconds  1.25e-3\n", actual, "here")
     for wrong in ("  neuron  99\n", "  seconds  1\n  neurons  1\n", "net.bin on 4x4x4\n"):
@@ -64,7 +64,7 @@ def test_what_is_quoted_is_compared() -> None:
     assert loose("  a  1.5 MiB ──── ") == loose("a 2 KiB ─")
 
 
-def test_a_command_that_fails_is_found(folder: Path) -> None:
+def test_a_failing_command_is_found(folder: Path) -> None:
     for line in ("mapper info none.bin", "test -e none.bin"):
         with pytest.raises(AssertionError, match="here"):
             execute(line, "here")

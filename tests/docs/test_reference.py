@@ -1,4 +1,4 @@
-"""The reference says what the code says."""
+"""The reference matches the code."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.mapper.helpers import random_network
 from tests.mapper.report.made import random_folder
 
 STEPS = ("classic", "streamed", "multicast")
-"""Groups of settings that steer steps of the method."""
+"""Groups of settings that control the steps of the method."""
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +42,7 @@ def generated() -> ModuleType:
 
 @pytest.mark.parametrize("page", ["reference/settings.md", "method.md"])
 def test_settings_have_rows(page: str, generated: ModuleType) -> None:
-    """The tables that explain settings come from the code, and all settings have a row."""
+    """Tables of settings are generated from the code, and every setting has a row."""
     text = generated.fill((DOCS / page).read_text())
     rows = dict(re.findall(r"^\| `(\w+)` \| (.*) \|$", text, re.MULTILINE))
     described = [each for each in SETTINGS.values() if page != "method.md" or each.group in STEPS]
@@ -80,7 +80,7 @@ def test_every_metric_has_a_row() -> None:
     text = (DOCS / "reference" / "metrics.md").read_text()
     table = text.partition("| name | meaning |")[2].partition("\n\n")[0]
     cells = " ".join(re.findall(r"^\| (`.*?) \|", table, re.MULTILINE))
-    sampled = {"congestion", "congestion_pairs", "congestion_share"}  # of large chips
+    sampled = {"congestion", "congestion_pairs", "congestion_share"}  # only for large chips
     assert set(re.findall(r"`([\w.]+)`", cells)) == set(found) | inner | sampled
 
 
@@ -127,7 +127,7 @@ def test_every_file_of_an_output_folder_is_named(folder: Path) -> None:
 
 
 def scratch_keys() -> tuple[str, dict[str, re.Pattern[str]]]:
-    """The section on scratch in the page on formats, and what keys its table allows."""
+    """Return the section on scratch of the formats page, and patterns of the keys in its table."""
     text = (DOCS / "format.md").read_text().partition("\n## Scratch\n")[2]
     steps = re.findall(r"`([a-z]+(?: [a-zN.M]+)?)`", text.partition("STEP is")[2])
     step = "|".join(re.sub(r"\b[NM]\b", r"\\d+", re.escape(name)) for name in steps)
@@ -149,7 +149,7 @@ def scratch_keys() -> tuple[str, dict[str, re.Pattern[str]]]:
 
 
 @pytest.mark.jit
-def test_keys_of_scratch_are_those_of_the_page(folder: Path) -> None:
+def test_keys_of_scratch_match_the_page(folder: Path) -> None:
     random_network(Path("net.bin"), 60, 300)
     Path("limits.toml").write_text("[[together]]\nneurons = [0, 1, 2]\n")
     chip = ["--chip", "2x2", "--neurons-per-core", "20", "--keep-scratch"]
@@ -171,8 +171,8 @@ def test_keys_of_scratch_are_those_of_the_page(folder: Path) -> None:
         assert any(map(pattern.fullmatch, found)), f"{key} is never written"
 
 
-def test_every_step_is_named() -> None:
-    """Names that a step is kept by, in the page on formats."""
+def test_every_step_is_documented() -> None:
+    """Names of stored steps are in the formats page."""
     text, _ = scratch_keys()
     source = "".join(path.read_text() for path in (DOCS.parent / "mapper").rglob("*.py"))
     names = re.findall(r"\bsteps\.(?:once|run_once)\(\s*f?\"([^\"]+)\"", source)
@@ -182,8 +182,8 @@ def test_every_step_is_named() -> None:
         assert f"`{re.sub(r'{.*?}', 'N', with_numbers)}`" in text
 
 
-def test_times_of_fast_are_those_of_the_table() -> None:
-    """README and the page on memory say what the table of the README shows."""
+def test_times_of_fast_match_the_table() -> None:
+    """README and the memory page agree with the table in the README."""
     readme = (DOCS.parent / "README.md").read_text()
     rows = [
         [cell.strip() for cell in line.strip("|").split("|")]
@@ -254,7 +254,7 @@ def test_help_lists_the_formats_of_the_registries(generated: ModuleType) -> None
 
 
 def test_formats_of_mappings_equal_the_registry() -> None:
-    """The table says what the registry has no word for; names, endings and helpers equal it."""
+    """Names, endings and helpers in the table equal the registry."""
     text = (DOCS / "reference" / "export.md").read_text().partition("\n## Mappings\n")[2]
     rows = [
         [cell.strip() for cell in line.strip("|").split("|")]
@@ -283,7 +283,7 @@ def test_the_site_is_built(tmp_path: Path) -> None:
     for name in ("sphinx", "myst_parser", "furo"):
         pytest.importorskip(name)
     site = tmp_path / "site"
-    # a process of its own: Sphinx changes the warnings and the paths of the one that it is in
+    # a separate process: Sphinx changes warnings and paths of its process
     command = [sys.executable, "-m", "sphinx", "-b", "html", "-W", "--keep-going", "--quiet"]
     done = subprocess.run(
         [*command, "-d", str(tmp_path / "trees"), str(DOCS), str(site)],

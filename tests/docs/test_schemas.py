@@ -1,4 +1,4 @@
-"""The schemas in the docs are those of the code, and files keep to them."""
+"""The schemas in the docs match the code, and files are valid."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_schemas_are_current() -> None:
 
 @pytest.mark.heavy
 @pytest.mark.sample(0.25)
-def test_files_keep_to_their_schemas(tmp_path: Path) -> None:
+def test_files_match_their_schemas(tmp_path: Path) -> None:
     out = random_folder(tmp_path / "out", parse_chip("4x4"))
     report = json.loads((out / "report.json").read_text())
     assert errors("report", report) == []
@@ -80,5 +80,5 @@ def test_files_keep_to_their_schemas(tmp_path: Path) -> None:
         ("constraints", {"pin": [{"neurons": [1]}]}, "'core' is a required property"),
     ],
 )
-def test_schemas_see_faults(name: str, value: Any, said: str) -> None:
+def test_schemas_find_faults(name: str, value: Any, said: str) -> None:
     assert any(said in error for error in errors(name, value))

@@ -1,4 +1,4 @@
-"""A sample of the golden manifest: what the commands write is what it was, byte by byte."""
+"""A sample of the golden manifest: the commands' outputs are unchanged, byte by byte."""
 
 from __future__ import annotations
 

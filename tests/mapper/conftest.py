@@ -1,4 +1,4 @@
-"""Running the command line inside the tests, and checking that it leaves nothing behind."""
+"""Fixtures that run the command line inside the tests and check for leftover files."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ Tree = dict[str, bytes | None]
 
 @dataclass
 class Result:
-    """What a command line ended with."""
+    """Result of a command line."""
 
     code: int
     out: str
     err: str
 
     def json(self) -> dict[str, Any]:
-        """The one JSON object on stdout."""
+        """Return the single JSON object on stdout."""
         assert self.out.endswith("\n")
         assert self.out.count("\n") == 1
         found = json.loads(self.out)
@@ -39,7 +39,7 @@ Run = Callable[..., Result]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Hashes and random numbers are modulo 2^64; with the JIT off numpy warns of that."""
+    """Ignore overflow: hashes and random numbers are modulo 2^64; with the JIT off numpy warns."""
     if numba.config.DISABLE_JIT:  # type: ignore[attr-defined]
         modulo = "ignore:overflow encountered in scalar multiply:RuntimeWarning"
         for item in items:
@@ -48,13 +48,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def nothing_to_compile(*arguments: object, **named: object) -> Compiled:
-    """In the place of `mapper.warmup.compile_kernels`."""
+    """Replacement of `mapper.warmup.compile_kernels`."""
     return Compiled(0, [], 0, 0.0)
 
 
 @pytest.fixture(scope="session")
 def nowhere(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where tests run that need no folder: making and removing two for each takes longer."""
+    """Folder of tests that need none: creating and removing two folders per test takes longer."""
     return tmp_path_factory.mktemp("nowhere")
 
 
@@ -62,9 +62,9 @@ def nowhere(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def tidy(
     nowhere: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> Iterator[None]:
-    """Nothing is left in the system's folder for temporary files, nor where no test should write.
+    """Check that nothing is left in the system's temporary folder, or where tests must not write.
 
-    Kernels are not compiled beforehand: they are when they are used.
+    Kernels are compiled on demand.
     """
     monkeypatch.chdir(nowhere)
     monkeypatch.setattr(tempfile, "tempdir", str(nowhere))
@@ -76,7 +76,7 @@ def tidy(
 
 @pytest.fixture
 def folder(tidy: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """The current folder of a test, with a folder for temporary files that must end empty."""
+    """Current folder of a test, with a folder for temporary files that must be empty at the end."""
     work, temporary = tmp_path / "work", tmp_path / "tmp"
     work.mkdir()
     temporary.mkdir()
@@ -88,9 +88,9 @@ def folder(tidy: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Itera
 
 @pytest.fixture
 def light_placement(monkeypatch: pytest.MonkeyPatch) -> None:
-    """All steps of a placement, but with next to no time for each: for tests of something else.
+    """All steps of a placement with next to no time for each, for tests of other parts.
 
-    Neither do single neurons get the many proposals that small networks can afford.
+    Single neurons also get fewer proposals than small networks can afford.
     """
     from mapper.hop_refinement import annealing
     from mapper.placement import portfolio
@@ -107,13 +107,13 @@ def light_placement(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def run(folder: Path, capsys: pytest.CaptureFixture[str]) -> Run:
-    """Run `mapper` with some arguments in this process."""
+    """Run `mapper` with arguments in this process."""
 
     def call(*arguments: str | Path) -> Result:
         capsys.readouterr()
         try:
             code = main([str(argument) for argument in arguments])
-        except SystemExit as stop:  # argparse ends so
+        except SystemExit as stop:  # raised by argparse
             code = int(stop.code or 0)
         captured = capsys.readouterr()
         return Result(code, captured.out, captured.err)
@@ -140,7 +140,7 @@ def fails(run: Run, folder: Path) -> Callable[..., str]:
 
 
 def tree(folder: Path) -> Tree:
-    """Every file below a folder with its bytes; folders hold None."""
+    """Return every file below a folder with its bytes; None for folders."""
     return {
         str(path.relative_to(folder)): path.read_bytes() if path.is_file() else None
         for path in sorted(folder.rglob("*"))

@@ -1,4 +1,4 @@
-"""Random graphs for the tests of `mapper`, as arrays for the kernels and lists for the twins."""
+"""Random graphs for the tests of `mapper`, as arrays for kernels and as lists for references."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ mapper.warmup.compile_kernels = lambda *arguments, **named: nothing
 from mapper.cli.main import main
 sys.exit(main())
 """
-"""`mapper` for a process of its own, which compiles the kernels that it uses and no others."""
+"""Runs `mapper` in a separate process, which compiles only the kernels that it uses."""
 
 
 def random_graph(
@@ -39,7 +39,7 @@ def random_graph(
     mean_degree: float = 4.0,
     block_size: int | None = None,
 ) -> MemoryGraph:
-    """n vertices; weights 0 .. largest, so that ties and weights of nothing occur."""
+    """Return a graph of n vertices; weights 0 .. largest, so that ties and zero weights occur."""
     m = int(mean_degree * n / 2)
     source, target = rng.integers(0, n, (2, m))
     return MemoryGraph.from_edges(
@@ -62,7 +62,7 @@ def subgraph(graph: MemoryGraph) -> Subgraph:
 
 
 def adjacency(indptr: NDArray[Any], ids: NDArray[Any], weights: NDArray[Any]) -> Links:
-    """The lists of the twins from the arrays of the kernels."""
+    """Convert arrays of kernels to the lists of the reference implementations."""
     return [
         list(zip(ids[a:b].tolist(), weights[a:b].tolist(), strict=True))
         for a, b in pairwise(indptr.tolist())
@@ -76,7 +76,7 @@ def lists_of(graph: MemoryGraph) -> Links:
 def random_parts(
     rng: np.random.Generator, graph: MemoryGraph, parts: int
 ) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
-    """Random part of every vertex, and the load of every part."""
+    """Return a random part of every vertex, and the load of every part."""
     part = rng.integers(0, parts, graph.vertices).astype(np.int32)
     load = np.zeros(parts, np.int64)
     np.add.at(load, part, graph.vertex_sizes())
@@ -92,7 +92,7 @@ def write_network(
     sizes: list[int] | None = None,
     **options: Any,
 ) -> Path:
-    """A network file of a few edges."""
+    """Write a network file of a few edges."""
     pairs = np.asarray(edges, np.int64).reshape(-1, 2)
     with NetworkWriter(path, neurons, **options) as writer:
         given = None if weights is None else np.asarray(weights)
@@ -110,13 +110,13 @@ def random_network(path: Path, neurons: int, synapses: int, seed: int = 0, **opt
 
 
 def rows_of(graph: MemoryGraph) -> HeldRows:
-    """The rows of a graph, as the deep multilevel method reads them."""
+    """Return the rows of a graph, as the deep multilevel method reads them."""
     indptr, ids, weights = graph.read_all().undirected()
     return HeldRows(indptr, ids, weights.astype(np.int32), graph.vertex_sizes())
 
 
 def heavy_graph(rng: np.random.Generator, n: int, *, sizes: int = 1) -> MemoryGraph:
-    """A ring and random links with weights so large that equal sums are unlikely."""
+    """Return a ring and random edges with weights so large that equal sums are unlikely."""
     ring = np.arange(n)
     source, target = rng.integers(0, n, (2, 2 * n))
     return MemoryGraph.from_edges(
@@ -130,7 +130,7 @@ def heavy_graph(rng: np.random.Generator, n: int, *, sizes: int = 1) -> MemoryGr
 
 
 def grid_graph(width: int, height: int, block_size: int | None = None) -> MemoryGraph:
-    """Every vertex is linked to the neighbours on its right and below; all weights are 1."""
+    """Return a grid whose vertices are connected to their right and lower neighbours, weights 1."""
     v = np.arange(width * height)
     right, below = v[v % width < width - 1], v[: width * (height - 1)]
     return MemoryGraph.from_edges(
@@ -143,7 +143,7 @@ def grid_graph(width: int, height: int, block_size: int | None = None) -> Memory
 
 
 def links_of(rows: Rows) -> Links:
-    """All rows of neighbours, as lists."""
+    """Return all rows as lists of neighbours."""
     lists: Links = []
     for index in range(rows.chunks):
         chunk = rows.read(index)
@@ -153,7 +153,7 @@ def links_of(rows: Rows) -> Links:
 
 
 def synapses_of(path: Path) -> dict[tuple[int, int], float]:
-    """(source, target) -> weight in real units."""
+    """Return (source, target) -> weight in real units."""
     with NetworkFile(path) as network:
         found = {}
         for index in range(network.block_count):
@@ -166,11 +166,11 @@ def synapses_of(path: Path) -> dict[tuple[int, int], float]:
 
 
 def state_of(seed: int) -> np.ndarray:
-    """A state of the random numbers of kernels."""
+    """Return a state of the kernels' random numbers."""
     return np.array([seed * 2 + 1], np.uint64)
 
 
 def csr(rows: HeldRows, bias: np.ndarray | None = None) -> Csr:
-    """The graph as kernels take it."""
+    """Return the graph in the form of the kernels."""
     bias = np.zeros(rows.vertices, np.int64) if bias is None else bias
     return Csr(rows.indptr, rows.ids, rows.weights, rows.sizes, bias)

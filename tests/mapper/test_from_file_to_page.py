@@ -1,4 +1,6 @@
-"""Real networks of every field: import, run, verify, report, export, and back unchanged."""
+"""Real networks of several formats: import, run, verify, report, export, and re-import
+unchanged.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,7 @@ CASES = [
 
 
 def connections(path: Path) -> Iterator[list[list[float]]]:
-    """Targets and weights of the synapses of each block, and where each neuron's begin."""
+    """Yield target offsets, targets and weights of the synapses of each block."""
     with NetworkFile(path) as net:
         for index in range(net.block_count):
             indptr, ids, weights = net.read_outgoing(index)
@@ -52,7 +54,7 @@ def found_file(name: str, data_dir: Path) -> Path:
 @pytest.mark.parametrize(
     ("name", "chip", "neurons", "synapses"), CASES, ids=lambda v: v if isinstance(v, str) else ""
 )
-def test_the_whole_way(
+def test_the_complete_workflow(
     name: str, chip: tuple[str, ...], neurons: int, synapses: int | None,
     data_dir: Path, folder: Path, run: Run,
 ) -> None:  # fmt: skip

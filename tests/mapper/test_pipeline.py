@@ -1,4 +1,4 @@
-"""Small networks through all nine steps: every mapping is valid, and the same again."""
+"""Small networks through all nine steps: every mapping is valid and reproducible."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_no_synapses_at_all(folder: Path) -> None:
     assert (metrics["hops_total"], metrics["hops_mean"], metrics["cores_used"]) == (0, 0.0, 4)
 
 
-def test_weights_of_nothing(folder: Path) -> None:
+def test_zero_weights(folder: Path) -> None:
     path = write_network(folder / "net.bin", [(i, (i + 1) % 9) for i in range(9)], 9, [0] * 9)
     metrics = check(path, Chip("small", 2, 2, neurons=3), folder)
     assert (metrics["cut_weight"], metrics["cut_fraction"]) == (0, 0.0)
@@ -125,7 +125,7 @@ def test_no_slack(cores: tuple[int, int], capacity: int, folder: Path) -> None:
 
 
 def test_no_slack_under_two_limits(folder: Path) -> None:
-    """Shares of a core are exact: 7 neurons of a seventh each fill it, no more."""
+    """Shares of a core are exact: 7 neurons of a seventh each fill it completely."""
     path = random_network(folder / "net.bin", 28, 60)
     check(path, Chip("tight", 2, 2, neurons=7, synapses=1000), folder)
 
@@ -149,8 +149,8 @@ def test_synapse_limit(folder: Path) -> None:
         mapped(path, Chip("s", 4, 3, neurons=20, synapses=fits), folder / "tight")
 
 
-def test_axons_that_no_partition_keeps(folder: Path) -> None:
-    """A limit that is only checked at the end fails the run rather than the mapping."""
+def test_axon_limits_that_no_partition_meets(folder: Path) -> None:
+    """A limit that is only checked at the end fails the run; no mapping is written."""
     path = random_network(folder / "net.bin", 40, 300)
     with pytest.raises(DoesNotFitError, match="axons_out"):
         mapped(path, Chip("s", 5, 4, neurons=2, axons_out=3), folder / "out")
@@ -159,7 +159,7 @@ def test_axons_that_no_partition_keeps(folder: Path) -> None:
 @pytest.mark.heavy
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("block_size", [1, 7, 64])
-def test_a_seed_decides_whatever_the_threads_and_memory(
+def test_the_result_does_not_depend_on_threads_and_memory(
     block_size: int, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = random_network(folder / "net.bin", 64, 250, block_size=block_size)
@@ -174,7 +174,7 @@ def test_a_seed_decides_whatever_the_threads_and_memory(
 
     monkeypatch.setattr(contraction, "ConnectionSorter", Told)
     for k, (threads, memory) in enumerate(product((1, 2), (1 << 10, 1 << 28))):
-        # no --memory is small enough for these networks to be sorted on disk
+        # no --memory is small enough to sort these networks on disk
 
         def limited(*given: Any, memory: int = memory) -> ScratchGraph:
             graph, cluster, count, scratch, name, _, threads = given
@@ -203,7 +203,7 @@ def test_equal_mappings_have_equal_bytes(folder: Path) -> None:
     assert (folder / "a.npz").read_bytes() == (folder / "b.npz").read_bytes()
 
 
-def test_report_holds_what_the_contract_says(folder: Path) -> None:
+def test_report_has_the_specified_fields(folder: Path) -> None:
     path = random_network(folder / "net.bin", 40, 160)
     _, report = mapped(path, Chip("small", 4, 4, neurons=4), folder / "out")
     assert list(report) == [
@@ -260,6 +260,6 @@ def test_levels_shrink_by_a_fifth_and_keep_their_sizes(folder: Path) -> None:
         {"stop_shrink": 0.0}, {"stop_shrink": float("nan")}, {"force_share": 1.5},
     ],
 )  # fmt: skip
-def test_settings_refuse_what_makes_no_sense(change: dict[str, Any]) -> None:
+def test_settings_reject_invalid_values(change: dict[str, Any]) -> None:
     with pytest.raises(UsageError, match=next(iter(change))):
         Settings(**change)

@@ -1,4 +1,4 @@
-"""Real graphs end to end: a valid mapping that is about as good as the method should give."""
+"""Real graphs end to end: a valid mapping of the expected quality."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One table of settings: presets, checks, options, `--set` and Python say the same."""
+"""One table of settings: presets, checks, options, `--set` and Python agree."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def settings_of(*words: str) -> Settings:
 
 
 def other(setting: Setting) -> Any:
-    """A value that is not the default of the preset."""
+    """Return a value that differs from the default of the preset."""
     usual = setting.in_preset("default")
     if setting.kind is str:
         return next(choice for choice in setting.choices if choice != usual)
@@ -65,7 +65,7 @@ def test_the_table_is_complete() -> None:
 
 @pytest.mark.sample(22)
 @pytest.mark.parametrize("name", tuning.METHOD)
-def test_options_and_python_say_the_same(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_options_and_python_agree(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     setting = SETTINGS[name]
     value = other(setting)
     basis = "fast" if (name, value) == ("objective", "multicast") else "default"
@@ -87,8 +87,8 @@ def test_options_and_python_say_the_same(name: str, monkeypatch: pytest.MonkeyPa
     assert asked[0].settings == expected
 
 
-def test_old_options_are_those_there_were() -> None:
-    """They are hidden, so that nothing but this test would miss one."""
+def test_old_options_are_complete() -> None:
+    """They are hidden, so only this test would notice a missing one."""
     assert sorted(SETTINGS[name].option for name in tuning.OLD) == sorted(OLD.split())
     assert settings_of("--starts", "3", "--starts", "5").starts == 5
     assert settings_of("--starts=0005").starts == 5
@@ -100,7 +100,7 @@ def test_old_options_are_those_there_were() -> None:
 @pytest.mark.parametrize(
     "text", ["x", "", "-1", "-1e5", "nan", "-nan", "inf", "-inf", "1e999", HUGE, "-" + HUGE, "1,5"]
 )
-def test_wrong_numbers_are_one_line(name: str, text: str, run: Run) -> None:
+def test_invalid_numbers_give_one_line(name: str, text: str, run: Run) -> None:
     line = ("run", "none.bin", "--chip", "2x2")
     ways = [("--set", f"{name}={text}")] if name in tuning.METHOD else []
     if name in tuning.OLD:
@@ -146,9 +146,9 @@ def test_wrong_numbers_are_one_line(name: str, text: str, run: Run) -> None:
     ],
 )
 @pytest.mark.parametrize("command", ["run", "check"])
-def test_what_set_refuses(command: str, words: str, said: str, run: Run) -> None:
+def test_values_that_set_rejects(command: str, words: str, said: str, run: Run) -> None:
     if command == "check" and not words.startswith("--set"):
-        return  # it has no other way
+        return  # it has no other option
     found = run(command, "none.bin", "--chip", "2x2", *words.split())
     assert (found.code, found.out, found.err.count("\n")) == (2, "", 1)
     assert found.err.startswith(f"mapper {command}: ")
@@ -156,7 +156,7 @@ def test_what_set_refuses(command: str, words: str, said: str, run: Run) -> None
     assert len(found.err) < 200
 
 
-def test_place_takes_what_placement_reads(run: Run, folder: Path) -> None:
+def test_place_accepts_placement_settings(run: Run, folder: Path) -> None:
     found = run("place", "none.bin", "--chip", "2x2", "--set", "degree=100")
     assert found.code == 2
     assert "--set: degree has no effect here; there are placement, bisection_repeats" in found.err
@@ -177,7 +177,7 @@ def test_wrong_seconds(option: str, text: str, run: Run) -> None:
 
 
 @pytest.mark.jit
-def test_settings_without_effect_are_told(run: Run, folder: Path) -> None:
+def test_settings_without_effect_are_noted(run: Run, folder: Path) -> None:
     random_network(folder / "net.bin", 40, 100)
     line = ("place", "net.bin", "--chip", "8x8", "--preset", "fast", "--json")
     found = run(*line, "--set", "force-share=0.5", "--effort", "fast")
@@ -187,7 +187,7 @@ def test_settings_without_effect_are_told(run: Run, folder: Path) -> None:
     assert run(*line, "--set", "force-share=0.5", "-q").err == ""
 
 
-def test_which_settings_are_read() -> None:
+def test_which_settings_are_used() -> None:
     assert preset("classic").reads("force_share")
     assert not preset("classic").reads("degree")
     assert preset("fast").reads("degree")

@@ -1,4 +1,4 @@
-"""Compiled kernels are kept, and forgotten when they may be stale."""
+"""Compiled kernels are cached, and dropped when they may be outdated."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ print(*(path.name for path in cache.rglob("*.nb?")))
 @pytest.mark.sample(0.25)
 @pytest.mark.jit
 def test_forgetting_kernels(tmp_path: Path) -> None:
-    """All compiled kernels of these packages go, and nothing else."""
+    """All compiled kernels of these packages are deleted, and nothing else."""
     environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
     root = Path(__file__).resolve().parents[2]
     done = subprocess.run(
@@ -71,7 +71,7 @@ print(" ".join(said.getvalue().split()))
 
 
 def first_use(folder: Path, how: str, *works: str) -> tuple[list[int], str]:
-    """What `compile_once` says and returns in a process of its own, for a new installation."""
+    """Run `compile_once` for a new installation in a separate process; return counts and output."""
     root = Path(__file__).resolve().parents[2]
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", USED, how, *works],
@@ -86,21 +86,21 @@ def first_use(folder: Path, how: str, *works: str) -> tuple[list[int], str]:
 
 
 def compiled(folder: Path) -> set[str]:
-    """The kernels that are named as compiled."""
+    """Return the kernels recorded as compiled."""
     (marker,) = (folder / "mapper").glob("compiled-*")
     return {line.split()[0] for line in marker.read_text().splitlines()}
 
 
 def in_cache(folder: Path) -> set[str]:
-    """Module (its last name) and function of all that numba has in its cache."""
+    """Return the last module name and function of all kernels in numba's cache."""
     return {path.name.rpartition("-")[0] for path in folder.rglob("*.nbi")}
 
 
 @pytest.mark.heavy
 @pytest.mark.sample(0.25)
 @pytest.mark.jit
-def test_first_use_compiles_what_is_needed_and_says_so(tmp_path: Path) -> None:
-    """Once, by processes side by side; what another kind of work shares is not compiled again."""
+def test_first_use_compiles_the_needed_kernels_and_reports_it(tmp_path: Path) -> None:
+    """Once, by parallel processes; kernels shared with other kinds of work are not recompiled."""
     table = read_table()
     wanted = table.works["export/metis"]
     (forgotten, done, failed, processes), said = first_use(tmp_path, "well", "export/metis")
@@ -128,8 +128,8 @@ def test_trusted_kernels_are_not_forgotten(tmp_path: Path) -> None:
 @pytest.mark.heavy
 @pytest.mark.sample(0.25)
 @pytest.mark.jit
-def test_processes_that_die_are_told_of(tmp_path: Path) -> None:
-    """What they had to compile is compiled when it is used."""
+def test_processes_that_die_are_reported(tmp_path: Path) -> None:
+    """Their kernels are compiled on demand."""
     (_, done, failed, _), said = first_use(tmp_path, "dying", "export/metis")
     assert done == 0
     assert failed > 0
@@ -156,7 +156,7 @@ for name in read_table().works[sys.argv[1]]:
 @pytest.mark.sample(0.25)
 @pytest.mark.jit
 def test_compiled_kernels_are_loaded_before_their_first_call(tmp_path: Path) -> None:
-    """All of them, from the cache; what has not been compiled yet waits for its first call."""
+    """All of them, from the cache; kernels that are not compiled yet wait for their first call."""
 
     def loaded() -> list[list[int]]:
         done = subprocess.run(
@@ -177,7 +177,7 @@ def test_compiled_kernels_are_loaded_before_their_first_call(tmp_path: Path) -> 
 
 
 def test_types_have_names() -> None:
-    """Those that the table has are read as what they were written from."""
+    """Types in the table survive the round trip."""
     table = read_table()
     assert len(table.kernels) > 100
     for signatures in table.kernels.values():
@@ -186,7 +186,7 @@ def test_types_have_names() -> None:
 
 
 def test_table_names_kernels() -> None:
-    """With as many arguments as they have; and works name kernels that are in the table."""
+    """Signatures have the right number of arguments, and works refer to kernels in the table."""
     table = read_table()
     for name, signatures in table.kernels.items():
         module, _, function = name.rpartition(".")
@@ -199,7 +199,7 @@ def test_table_names_kernels() -> None:
 
 
 @pytest.mark.parametrize("preset", list(PRESETS))
-def test_a_preset_needs_no_kernels_of_others(preset: str) -> None:
+def test_a_preset_needs_no_kernels_of_other_presets(preset: str) -> None:
     works = works_of_presets([preset])
     runs = [work for work in works if work.startswith(("run/", "place/"))]
     assert runs
@@ -212,16 +212,17 @@ def test_a_preset_needs_no_kernels_of_others(preset: str) -> None:
 
 
 SOME = ("generate", "export/metis import/metis", "run/fast/unicast score simulate", "compile")
-"""Kinds of work that call many kernels, each with those that it reads files of; all of them take
-minutes."""
+"""Kinds of work that call many kernels, with the works whose files they read; all of them take
+minutes.
+"""
 
 
 @pytest.mark.heavy
 @pytest.mark.sample(0.5)
 @pytest.mark.jit
 @pytest.mark.parametrize("works", SOME)
-def test_the_table_is_what_commands_call(works: str) -> None:
-    """`scripts/kernels.py` has been run since kernels, or calls of them, changed."""
+def test_the_table_matches_the_commands(works: str) -> None:
+    """`scripts/kernels.py` has been run since kernels or their calls changed."""
     root = Path(__file__).resolve().parents[2]
     done = subprocess.run(
         [sys.executable, "scripts/kernels.py", "--check", *works.split()],
@@ -244,7 +245,7 @@ import chipsim.traffic.pairs
 roots = read_table().kernels
 (types,) = roots["chipsim.traffic.pairs._encode"]
 if sys.argv[1] == "lean":
-    assert spare_work(roots), "try it with this version of numba, and name it in TRIED"
+    assert spare_work(roots), "test it with this version of numba, and add it to TRIED"
     spare_wrappers(("chipsim",), roots, True)
 kernel = chipsim.traffic.pairs._encode
 kernel.compile(types_of(types))
@@ -260,7 +261,7 @@ if sys.argv[1] == "call":
 @pytest.mark.sample(0.25)
 @pytest.mark.jit
 def test_kernels_compiled_with_less_work_are_called(tmp_path: Path) -> None:
-    """From the cache, where those that only kernels call are not."""
+    """From the cache, which lacks kernels called only by kernels."""
     root = Path(__file__).resolve().parents[2]
     for how in ("lean", "call"):
         if how == "call":
@@ -278,7 +279,7 @@ def test_kernels_compiled_with_less_work_are_called(tmp_path: Path) -> None:
     assert (size, same, hits) == (plain, "True", "1")
 
 
-def test_a_version_of_numba_that_was_not_tried_compiles_as_it_does(
+def test_an_untested_version_of_numba_compiles_as_usual(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     from numba.core.codegen import CPUCodeLibrary

@@ -1,4 +1,4 @@
-"""A network as arrays."""
+"""Fixture: a network as arrays."""
 
 from __future__ import annotations
 

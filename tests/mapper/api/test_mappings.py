@@ -1,4 +1,4 @@
-"""What comes back; and `mapper run` gives the same."""
+"""`map_network` returns the same result as `mapper run`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.mapper.api.conftest import SMALL
 from tests.mapper.conftest import Run, tree
 from tests.mapper.helpers import random_network
 
-# Kernels have twins of their own; what is around them does the same with the JIT off.
+# Kernels are tested with references; the code around them does not depend on the JIT.
 pytestmark = [pytest.mark.jit, pytest.mark.usefixtures("light_placement")]
 
 
@@ -36,7 +36,7 @@ OPTIONS = ("--neurons-per-core", "4", "--threads", "1", "--memory", "300MiB", "-
 
 @pytest.mark.heavy
 @pytest.mark.sample(0.5)
-def test_a_path_gives_what_run_gives(run: Run, folder: Path) -> None:
+def test_a_path_maps_as_run_does(run: Run, folder: Path) -> None:
     path = random_network(folder / "net.bin", 50, 200)
     report = run("run", path, "--chip", "4x4", *OPTIONS, "-o", "run", "--json").json()
     for network in (path, str(path)):
@@ -66,7 +66,7 @@ def test_a_path_gives_what_run_gives(run: Run, folder: Path) -> None:
 
 @pytest.mark.heavy
 def test_the_report_page(folder: Path, run: Run) -> None:
-    """It is the one that `mapper report` makes of the saved folder."""
+    """It equals the page that `mapper report` creates for the saved folder."""
     path = random_network(folder / "net.bin", 50, 200)
     mapping = mapper.map_network(path, "4x4", **SMALL)
     page = mapping.report("same.html").read_bytes()
@@ -110,7 +110,7 @@ def test_progress_and_silence(
     assert capfd.readouterr() == ("", "")
 
 
-def test_progress_may_end_the_run(folder: Path, edges: tuple[Any, ...]) -> None:
+def test_a_progress_callback_may_abort_the_run(folder: Path, edges: tuple[Any, ...]) -> None:
     class EnoughError(Exception):
         pass
 
@@ -122,11 +122,11 @@ def test_progress_may_end_the_run(folder: Path, edges: tuple[Any, ...]) -> None:
         mapper.map_network(edges, "4x4", progress=stop, **SMALL)
 
 
-def test_temporary_files_go_with_the_mapping(folder: Path, edges: tuple[Any, ...]) -> None:
+def test_temporary_files_are_deleted_with_the_mapping(folder: Path, edges: tuple[Any, ...]) -> None:
     work = folder / "work"
     work.mkdir()
     mapping = mapper.map_network(edges, "4x4", workdir=work, **SMALL)
-    assert list(work.iterdir()) == []  # its network is there, but has no name
+    assert list(work.iterdir()) == []  # its network is open but unlinked
     mapping.save("kept")
     assert Path("kept/network.bin").is_file()
     del mapping
@@ -137,7 +137,7 @@ def test_temporary_files_go_with_the_mapping(folder: Path, edges: tuple[Any, ...
 
 
 def skip_kernels() -> None:
-    """In a worker: kernels are compiled when they are used, as everywhere in the tests."""
+    """In a worker: compile kernels on demand, as in all tests."""
     import mapper.warmup
 
     mapper.warmup.compile_kernels = lambda *given, **named: None  # type: ignore[assignment]
@@ -146,7 +146,7 @@ def skip_kernels() -> None:
 @pytest.mark.heavy
 @pytest.mark.sample(0.25)
 def test_mappings_of_worker_processes(folder: Path, edges: tuple[Any, ...]) -> None:
-    """They are whole, though the worker and its files are gone."""
+    """They are complete after the worker and its files are gone."""
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(1, mp_context=context, initializer=skip_kernels) as pool:
         mapping = pool.submit(mapper.map_network, edges, "4x4", **SMALL).result()
@@ -170,7 +170,7 @@ def test_saving_does_not_replace(folder: Path, edges: tuple[Any, ...]) -> None:
     assert tree(folder) == before
 
 
-def test_shown_as_a_table(folder: Path, edges: tuple[Any, ...]) -> None:
+def test_html_table(folder: Path, edges: tuple[Any, ...]) -> None:
     chip = mapper.Chip("<b>&", 4, 4, neurons=4)
     mapping = mapper.map_network(edges, chip)
     shown = mapping._repr_html_()
@@ -181,7 +181,7 @@ def test_shown_as_a_table(folder: Path, edges: tuple[Any, ...]) -> None:
     assert repr(mapping).startswith("<NetworkMapping: 50 neurons on ")
 
 
-def test_importing_is_light() -> None:
+def test_import_loads_few_modules() -> None:
     program = (
         "import sys, mapper; before = set(sys.modules); mapper.map_network; mapper.NetworkMapping;"
         "heavy = {'numba', 'scipy', 'rich', 'networkx'}; print(heavy & set(sys.modules),"
@@ -207,5 +207,5 @@ def test_the_examples_of_the_docs(folder: Path, capsys: pytest.CaptureFixture[st
         assert printed.startswith(promised[1])
         assert "\n" not in printed
     finally:
-        names.clear()  # the mappings, and with them their temporary files
+        names.clear()  # deletes the mappings, and with them their temporary files
         gc.collect()

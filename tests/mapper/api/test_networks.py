@@ -1,4 +1,4 @@
-"""Networks that can be given: arrays, matrices, graphs and files."""
+"""Accepted networks: arrays, matrices, graphs and files."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.mapper.api.conftest import SMALL
 from tests.mapper.conftest import Run
 from tests.mapper.helpers import synapses_of
 
-# Kernels have twins of their own; what is around them does the same with the JIT off.
+# Kernels are tested with references; the code around them does not depend on the JIT.
 pytestmark = [pytest.mark.jit, pytest.mark.usefixtures("light_placement")]
 
 
@@ -36,7 +36,7 @@ def test_arrays(folder: Path, edges: tuple[Any, ...]) -> None:
 @pytest.mark.heavy
 @pytest.mark.sample(3)
 @pytest.mark.parametrize("form", ["arrays", "csr", "bsr", "networkx", "lists"])
-def test_every_form_is_the_same_network(
+def test_all_forms_give_the_same_network(
     form: str, folder: Path, edges: tuple[Any, ...], run: Run
 ) -> None:
     source, target, weight = edges
@@ -111,7 +111,7 @@ def test_columns_of_a_table(folder: Path) -> None:
     assert mapper.map_network(folder / "b.csv", "2x2", **SMALL).nodes == ["n1", "n2", "n3"]
 
 
-def test_a_file_is_given_rates(folder: Path) -> None:
+def test_rates_for_a_file(folder: Path) -> None:
     path = folder / "net.csv"
     path.write_text("0,1,9\n1,2,9\n2,0,9\n3,4,9\n4,1,9\n0,3,9\n")
     rates = [4, 0, 2.5, 1, 7]
@@ -154,7 +154,7 @@ def test_a_nir_graph(folder: Path) -> None:
         mapper.map_network(graph, "2x2", sizes=ones)
 
 
-def test_numbers_of_numpy_are_numbers(edges: tuple[Any, ...]) -> None:
+def test_numpy_numbers_are_accepted(edges: tuple[Any, ...]) -> None:
     given = {"seed": np.int64(3), "starts": np.int32(1), "threads": np.int8(1), "memory": 3e8}
     mapping = mapper.map_network(edges, "4x4", neurons_per_core=np.int64(8), **given)
     settings = json.loads(json.dumps(mapping.to_json()))["settings"]
@@ -163,8 +163,8 @@ def test_numbers_of_numpy_are_numbers(edges: tuple[Any, ...]) -> None:
 
 @pytest.mark.heavy
 @pytest.mark.sample(0.5)
-def test_what_weights_are(folder: Path, edges: tuple[Any, ...]) -> None:
-    """Weights of synapses leave the traffic to the rates, and are kept with their signs."""
+def test_meaning_of_weights(folder: Path, edges: tuple[Any, ...]) -> None:
+    """Synaptic weights keep their signs; the traffic comes from the rates."""
     source, target, weight = edges
     signed = np.where(np.arange(weight.size) % 3 == 0, -weight, weight)
     plain = mapper.map_network((source, target), "4x4", **SMALL).to_json()["network"]

@@ -1,4 +1,4 @@
-"""What is refused, by which error."""
+"""Rejected input and the type of the error."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mapper.errors import DoesNotFitError, MapperError, UsageError
 from tests.mapper.conftest import tree
 from tests.mapper.helpers import random_network
 
-# Kernels have twins of their own; what is around them does the same with the JIT off.
+# Kernels are tested with references; the code around them does not depend on the JIT.
 pytestmark = [pytest.mark.jit, pytest.mark.usefixtures("light_placement")]
 
 
@@ -100,13 +100,13 @@ def test_errors(
     assert capfd.readouterr() == ("", "")
 
 
-def test_a_file_has_sizes_of_its_own(folder: Path) -> None:
+def test_a_file_defines_its_own_sizes(folder: Path) -> None:
     path = random_network(folder / "net.bin", 5, 9)
     with pytest.raises(UsageError, match="sizes are for a network without a file"):
         mapper.map_network(path, "4x4", sizes=[1] * 5)
 
 
-def test_a_graph_that_makes_no_edges(folder: Path) -> None:
+def test_a_graph_without_edges(folder: Path) -> None:
     nx = pytest.importorskip("networkx")
     with pytest.raises(UsageError, match="graph: no neurons"):
         mapper.map_network(nx.Graph(), "4x4")

@@ -1,9 +1,9 @@
-"""Files that are made to harm, and how each command meets them.
+"""Malicious files, and checks that each command refuses them.
 
     python -m tests.mapper.cli.hostile FOLDER
 
-Every command runs in a process forked from this one, which has run the command on sound files
-before: what it takes beyond the start is then its own. Prints what is wrong.
+Every command runs in a process forked from this one after it has run the command on valid files, so
+that the memory of the child beyond the start is its own. Prints the faults.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ from tests.mapper.helpers import random_network
 from tests.mapper.report.made import random_folder
 
 SECONDS, MEMORY = 2.0, 100 << 20
-NOISE = 1.5  # on both, for busy machines
-LONGEST = 60  # seconds of the clock, then a command hangs
-MOST_MEMORY = 8 << 30  # whatever happens
-MOST_SAID = 1000  # characters of a refusal, paths and all
+NOISE = 1.5  # factor on time and memory, for busy machines
+LONGEST = 60  # wall seconds; then a command counts as hanging
+MOST_MEMORY = 8 << 30  # limit in any case
+MOST_SAID = 1000  # characters of an error message, including paths
 GIB = 1 << 30
 Make = Callable[[Path], None]
 
@@ -48,7 +48,7 @@ ZEROS = bytes(1 << 24)
 
 @cache
 def zeros(count: int, head: bytes) -> tuple[bytes, int]:
-    """The deflated bytes and the checksum of `head` and `count` zeros."""
+    """Return deflated bytes and checksum of `head` and `count` zeros."""
     packer = zlib.compressobj(9, zlib.DEFLATED, -15)
     opening = packer.compress(head) + packer.flush(zlib.Z_FULL_FLUSH)
     piece = packer.compress(ZEROS) + packer.flush(zlib.Z_FULL_FLUSH)
@@ -59,7 +59,7 @@ def zeros(count: int, head: bytes) -> tuple[bytes, int]:
 
 
 def bomb(member: str, head: bytes = b"", size: int = 3 * GIB) -> Make:
-    """An archive whose member inflates to zeros; the others are as they were."""
+    """Return a function that replaces a member of an archive by one that inflates to zeros."""
 
     def make(path: Path) -> None:
         with zipfile.ZipFile(path) as archive:
@@ -75,7 +75,7 @@ def bomb(member: str, head: bytes = b"", size: int = 3 * GIB) -> Make:
 
 
 def array_bomb(member: str) -> Make:
-    """The same with an array that says so."""
+    """Return the same for an array member, with a matching array header."""
     buffer = io.BytesIO()
     about = {"descr": "<i8", "fortran_order": False, "shape": (3 * GIB // 8,)}
     np.lib.format.write_array_header_1_0(buffer, about)
@@ -101,14 +101,14 @@ def circle(path: Path) -> None:
 
 
 def endless(path: Path) -> None:
-    """A file of a tebibyte, of which nothing is on the disk."""
+    """Create a sparse file of 1 TiB."""
     path.unlink(missing_ok=True)
     with path.open("wb") as file:
         file.truncate(1 << 40)
 
 
 def line(head: bytes, piece: bytes, size: int = 100 << 20) -> Make:
-    """A line of 100 MB."""
+    """Return a function that writes a line of 100 MB."""
 
     def make(path: Path) -> None:
         path.unlink(missing_ok=True)
@@ -132,7 +132,7 @@ def text(content: str | bytes) -> Make:
 
 
 def meta(**changes: str) -> Make:
-    """The network with other values in its meta.json, as JSON texts."""
+    """Return a function that changes values of a network's meta.json, given as JSON texts."""
 
     def make(path: Path) -> None:
         with zipfile.ZipFile(path) as archive:
@@ -151,7 +151,7 @@ def meta(**changes: str) -> Make:
 
 @dataclass(frozen=True)
 class Case:
-    """name : of the damage; file : that is damaged, and how; commands : that meet it"""
+    """name : damage; file : damaged file, and the damage; commands : commands to run"""
 
     name: str
     file: str
@@ -184,7 +184,7 @@ def imports(name: str, *options: str) -> tuple[str, ...]:
 
 
 def odd(file: str, commands: tuple[str, ...]) -> list[Case]:
-    """What is no regular file, where a file is due."""
+    """Return cases with a special file in place of a regular file."""
     return [
         Case("a device without end", file, device("/dev/zero"), commands),
         Case("a pipe that nobody writes to", file, pipe, commands),
@@ -270,7 +270,7 @@ CASES = [
 
 
 def prepare(folder: Path) -> None:
-    """Sound files of all kinds."""
+    """Create valid files of all kinds."""
     chip = Chip("small", 4, 4, neurons=64)
     random_folder(folder / "out", chip, neurons=16)
     random_network(folder / "net.bin", 16, 60, sizes=[1, 2] * 8)
@@ -288,7 +288,9 @@ WARM = (*NETWORK, *FOLDER, *RATES, *CHIP, *PINS, *SCORE, *imports("g.csv"), *imp
 
 
 def attempt(folder: Path, command: str) -> tuple[int, str, float, int]:
-    """Exit code, what was said, seconds of the processor, and bytes of memory beyond the start."""
+    """Run a command in a child; return exit code, output, processor seconds, and bytes of memory
+    growth.
+    """
     said = folder / "said"
     child = os.fork()
     if not child:
@@ -318,7 +320,7 @@ def attempt(folder: Path, command: str) -> tuple[int, str, float, int]:
 
 
 def wrong(folder: Path, case: Case, command: str) -> str:
-    """What is wrong with how a command meets a file, or ""."""
+    """Return the fault of a command on a file, or ""."""
     code, said, took, grown = attempt(folder, command)
     if code not in (1, 2, 3):
         return f"ended with {code}: {said[:300]}"
@@ -345,7 +347,7 @@ def faults(folder: Path) -> Iterator[str]:
         finally:
             sys.stderr, sys.stdout = sys.__stderr__, sys.__stdout__
         if code:
-            yield f"{command}: sound files are refused: {said}"
+            yield f"{command}: valid files are refused: {said}"
         for path in folder.glob("new*"):
             shutil.rmtree(path) if path.is_dir() else path.unlink()
     for case in CASES:
@@ -360,9 +362,9 @@ def faults(folder: Path) -> Iterator[str]:
 
 
 def run(folder: Path) -> int:
-    """Prints what was not met well; returns how much that is."""
+    """Print the faults and return their number."""
     trust_kernels()
-    mapper.cli.compiling.compile_once = lambda *given: None  # they are when they are used first
+    mapper.cli.compiling.compile_once = lambda *given: None  # compiled on demand
     folder.mkdir()
     tempfile.tempdir = str(folder)
     count = 0

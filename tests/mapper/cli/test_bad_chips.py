@@ -1,4 +1,4 @@
-"""Chip files with a fault in them: every command says it in one line, with exit code 1."""
+"""Faulty chip files: every command fails with one line and exit code 1."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ FAULTS = {
 
 
 @pytest.mark.parametrize("name", FAULTS)
-def test_a_fault_is_one_line(name: str, folder: Path, fails: Callable[..., str]) -> None:
+def test_a_fault_gives_one_line(name: str, folder: Path, fails: Callable[..., str]) -> None:
     text, said = FAULTS[name]
     random_network(folder / "net.bin", 9, 30)
     (folder / "bad.toml").write_text(f"width = 6\nheight = 4\n{text}\n")
@@ -60,7 +60,7 @@ def test_a_fault_is_one_line(name: str, folder: Path, fails: Callable[..., str])
 
 
 def test_architectures_of_sanafe(folder: Path, run: Run, fails: Callable[..., str]) -> None:
-    """What a chip has no place for is on stderr; a file with a fault is bad input."""
+    """Ignored parts of an architecture are noted on stderr; a faulty file is bad input."""
     yaml = pytest.importorskip("yaml")
     from tests.chipsim.test_sanafe_architectures import architecture
 

@@ -1,4 +1,4 @@
-"""Damaged and impossible files: one line that names them, exit code 1, nothing left behind."""
+"""Damaged and impossible files: one line that names the file, exit code 1, no leftover files."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def contents(path: Path) -> list[Any]:
 @pytest.mark.heavy
 @pytest.mark.sample(0.25)
 def test_one_flipped_byte_is_never_silent(folder: Path) -> None:
-    """Each byte of the file in turn: an error, or (where nothing is said) the same network."""
+    """Change each byte of the file: an error, or, if the change is harmless, the same network."""
     path = random_network(folder / "net.bin", 9, 30, block_size=5, sizes=[1, 2, 3] * 3)
     raw, sound = path.read_bytes(), contents(path)
     with zipfile.ZipFile(path) as archive:
@@ -128,7 +128,9 @@ def test_flipped_bytes_of_a_block_end_every_command(network: Path, fails: Fails)
 
 
 def crafted(path: Path, block: bytes) -> Path:
-    """A network of three neurons and one synapse whose block is these bytes, with a right CRC."""
+    """Write a network of three neurons and one synapse with the given block bytes and a valid
+    CRC.
+    """
     write_network(path, [(0, 1)], 3)
     with zipfile.ZipFile(path) as archive:
         meta = archive.read("meta.json")
@@ -161,7 +163,7 @@ def test_crafted_blocks(block: bytes, folder: Path, fails: Fails, network: Path)
             assert "crafted.bin" in fails(*command)
 
 
-def test_a_meta_that_promises_too_much(folder: Path, fails: Fails) -> None:
+def test_a_meta_with_too_large_counts(folder: Path, fails: Fails) -> None:
     path = write_network(folder / "net.bin", [(0, 1)], 3)
     with zipfile.ZipFile(path) as archive:
         meta = json.loads(archive.read("meta.json"))
@@ -177,10 +179,10 @@ def test_a_meta_that_promises_too_much(folder: Path, fails: Fails) -> None:
 
 @pytest.mark.parametrize("name", ["a.h5", "a.csv", "a.mtx", "a.parquet", "a.graphml"])
 @pytest.mark.parametrize("synapses", [1, 9])
-def test_other_synapses_than_promised(
+def test_number_of_synapses_differs_from_the_meta(
     synapses: int, name: str, folder: Path, fails: Fails, run: Run
 ) -> None:
-    """A hub of eight synapses, of which the description says otherwise."""
+    """A hub of eight synapses with another count in meta.json."""
     path = write_network(folder / "net.bin", [(0, v) for v in range(1, 9)], 9)
     with zipfile.ZipFile(path) as archive:
         members = {name: archive.read(name) for name in archive.namelist()}
@@ -245,7 +247,7 @@ def test_an_old_result_survives_a_failed_run(network: Path, fails: Fails, run: R
     assert run("verify", "out").code == 0
 
 
-def test_mappings_that_do_not_belong(network: Path, fails: Fails, run: Run, folder: Path) -> None:
+def test_mappings_of_another_network(network: Path, fails: Fails, run: Run, folder: Path) -> None:
     def score(name: str) -> str:
         return fails("score", network, name, *CHIP)
 

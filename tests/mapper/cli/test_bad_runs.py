@@ -1,4 +1,4 @@
-"""What cannot be done: chips too small, disks too full, folders that refuse, odd options."""
+"""Impossible runs: chips too small, full disks, folders that cannot be written, bad options."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 from tests.mapper.conftest import Run, tree
 from tests.mapper.helpers import PROGRAM, random_network, write_network
 
-# Kernels have twins of their own; what is around them does the same with the JIT off.
+# Kernels are tested with references; the code around them does not depend on the JIT.
 pytestmark = [pytest.mark.jit, pytest.mark.usefixtures("light_placement")]
 
 Fails = Callable[..., str]
@@ -47,7 +47,7 @@ def test_a_vertex_too_large(folder: Path, fails: Fails) -> None:
 
 
 def test_sizes_that_cannot_be_packed(folder: Path, fails: Fails) -> None:
-    """Three vertices of size 3 do not fit two cores of 5, though their sum does."""
+    """Three vertices of size 3 do not fit two cores of 5, although their sum does."""
     path = write_network(folder / "net.bin", [(0, 1), (1, 2)], 3, sizes=[3, 3, 3])
     tight = ("--chip", "2x1", "--neurons-per-core", "5", "-o", "out")
     assert "packed" in fails("run", path, *tight, code=3)
@@ -59,13 +59,13 @@ def test_more_groups_than_cores(folder: Path, fails: Fails) -> None:
 
 
 @pytest.mark.parametrize("place", ["net.bin/out", "/proc/out", "missing/out", "/dev/null/out"])
-def test_folders_that_cannot_be_made(network: Path, fails: Fails, place: str) -> None:
+def test_folders_that_cannot_be_created(network: Path, fails: Fails, place: str) -> None:
     assert place in fails("run", network, *CHIP, "-o", place)
     assert place in fails("export", network, f"{place}.csv")
     assert place in fails("place", network, "--chip", "8x8", "-o", f"{place}.npz")
 
 
-def test_outputs_that_are_something_else(network: Path, fails: Fails, folder: Path) -> None:
+def test_outputs_that_are_not_output_folders(network: Path, fails: Fails, folder: Path) -> None:
     assert "not the output of a run" in fails("run", network, *CHIP, "-o", network, "--force")
     for place in (".", "/", "..", ""):
         fails("run", network, *CHIP, "-o", place, "--force")
@@ -77,7 +77,7 @@ def test_outputs_that_are_something_else(network: Path, fails: Fails, folder: Pa
 
 
 def limited(*arguments: str, largest: int) -> subprocess.CompletedProcess[str]:
-    """`mapper` in a process whose files may not grow beyond `largest` bytes: a full disk."""
+    """Run `mapper` in a process whose files may not exceed `largest` bytes: a full disk."""
     code = (
         "import resource, signal\n"
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
@@ -96,7 +96,7 @@ def limited(*arguments: str, largest: int) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.heavy
 @pytest.mark.sample(1)
-@pytest.mark.skipif(sys.platform == "win32", reason="needs limits of POSIX")
+@pytest.mark.skipif(sys.platform == "win32", reason="needs POSIX limits")
 @pytest.mark.parametrize(
     ("command", "largest"),
     [
@@ -121,7 +121,7 @@ def test_a_full_disk(
     lines = [f"{i % 40} {(i * 7 + i // 40) % 40}" for i in range(300)]
     (folder / "edges.txt").write_text("\n".join(lines))
     before = tree(folder)
-    # With room it works; and compiled kernels are kept now, as they cannot be on a full disk.
+    # Without the limit it succeeds, and caches compiled kernels, which a full disk prevents.
     assert run(*command).code == 0
     for path in folder.iterdir():
         if path.name not in before:

@@ -55,7 +55,7 @@ def test_a_chip_shows_its_npu(run: Run) -> None:
 
 
 def test_a_chip_shows_its_host(run: Run, folder: Path, fails: Callable[..., str]) -> None:
-    """N10.5: as a comment where the chip says nothing."""
+    """N10.5: as a comment if the chip does not define it."""
     text = run("chips", "show", "4x4").out
     assert "\n# [host] " in text
     assert "\n# ports = [[0, 0]] " in text

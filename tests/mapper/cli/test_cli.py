@@ -12,7 +12,7 @@ from mapper.cli.main import COMMANDS
 from tests.mapper.conftest import Run
 from tests.mapper.helpers import random_network, write_network
 
-# Kernels have twins of their own; what is around them does the same with the JIT off.
+# Kernels are tested with references; the code around them does not depend on the JIT.
 pytestmark = [pytest.mark.jit, pytest.mark.usefixtures("light_placement")]
 
 CHIP = ("--chip", "4x4", "--neurons-per-core", "4")
@@ -66,7 +66,7 @@ def test_run_tables_and_default_folder(network: Path, run: Run) -> None:
 
 @pytest.mark.heavy
 @pytest.mark.sample(0.5)
-def test_the_plan_is_shown_on_a_terminal_or_if_asked_to_be_verbose(
+def test_the_plan_is_shown_on_a_terminal_or_with_verbose(
     network: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     title = "Memory plan (budget 300.0 MiB)"
@@ -78,7 +78,7 @@ def test_the_plan_is_shown_on_a_terminal_or_if_asked_to_be_verbose(
     monkeypatch.setattr("rich.console.Console.is_terminal", True)
     shown = run("run", network, *CHIP, *memory, "-o", "terminal")
     assert title in shown.err
-    assert shown.out.count("\n") == 1  # one JSON object, and no more
+    assert shown.out.count("\n") == 1  # exactly one JSON object
     quiet = run("run", network, *CHIP, *memory[:2], "-o", "quiet", "-q")
     assert (quiet.out, quiet.err) == ("", "")
 
@@ -192,7 +192,7 @@ def test_score_of_a_single_neuron(text: str, run: Run, folder: Path) -> None:
     assert run("score", path, "one.csv", *CHIP, "--json").json()["metrics"]["cores_used"] == 1
 
 
-def test_score_tells_violations(network: Path, run: Run) -> None:
+def test_score_reports_violations(network: Path, run: Run) -> None:
     Path("all.csv").write_text("0\n" * 50)
     found = run("score", network, "all.csv", *CHIP, "--json")
     assert found.code == 1
@@ -262,7 +262,7 @@ def test_import_export_generate(run: Run) -> None:
     assert Path("d.bin").read_bytes() == Path("c.bin").read_bytes()
 
 
-def test_export_tells_what_it_leaves_out(run: Run) -> None:
+def test_export_reports_omissions(run: Run) -> None:
     from storage.formats.objects import Neurons, write_edges
 
     write_edges(
@@ -327,7 +327,7 @@ def test_help_names_every_export(run: Run) -> None:
 def test_rounded_weights_are_reported_with_their_error(
     weights: list[str], notes: str, run: Run
 ) -> None:
-    """Sums were off by any factor without a word: a cut of 1e-12 was one of 65,536."""
+    """Without notes sums were wrong by any factor: a cut of 1e-12 was reported as 65,536."""
     rows = [f"{place},{place + 1},{weight}\n" for place, weight in enumerate(weights)]
     Path("a.csv").write_text("".join(["source,target,weight\n", *rows]))
     columns = "note: columns used: source (source), target (target), weight (weight)\n"
@@ -341,7 +341,7 @@ def test_rounded_weights_are_reported_with_their_error(
     assert ("weights_rounded" in facts) == bool(notes) == ("sum_error" in facts)
 
 
-def test_losses_are_told_and_reported(run: Run) -> None:
+def test_losses_are_noted_and_reported(run: Run) -> None:
     Path("a.txt").write_text("0 1\n0 1\n1 2\n2 2\n2 0\n")
     found = run("run", "a.txt", "--chip", "2x2", "--neurons-per-core", "1", "-o", "out", "--json")
     assert found.code == 0
@@ -359,7 +359,7 @@ def test_losses_are_told_and_reported(run: Run) -> None:
     assert run("verify", "moved").code == 0
 
 
-def test_signs_that_are_lost_are_told_and_reported(run: Run) -> None:
+def test_lost_signs_are_noted_and_reported(run: Run) -> None:
     Path("a.txt").write_text("0 1 -2\n1 2 0.5\n2 0 -1\n")
     found = run("run", "a.txt", "--chip", "2x2", "--neurons-per-core", "1", "-o", "out", "--json")
     assert found.code == 0
@@ -377,7 +377,7 @@ USED = (
 )
 
 
-def test_columns_are_told_and_reported(run: Run) -> None:
+def test_columns_are_noted_and_reported(run: Run) -> None:
     Path("a.csv").write_text(LOCAL)
     found = run("import", "a.csv", "a.bin", "--json")
     assert (found.code, found.err) == (0, USED)
@@ -405,7 +405,7 @@ def test_columns_are_told_and_reported(run: Run) -> None:
 
 
 def test_columns_option(run: Run) -> None:
-    """Every command that imports takes it; a run is resumed with the same columns only."""
+    """Every command that imports accepts it; a run can only be resumed with the same columns."""
     Path("a.csv").write_text("n,x,y,kind\n3,0,1,7\n5,1,2,7\n")
     columns = ("--columns", "source=y,target=x", "--columns", "weight=n")
     chip = ("--chip", "2x2", "--neurons-per-core", "1")

@@ -1,4 +1,4 @@
-"""`mapper compile`, and what other commands do with a compiled folder."""
+"""`mapper compile`, and other commands on a compiled folder."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from tests.compiler.codegen.test_cdriver import CC, compiled
 from tests.mapper.conftest import Run, tree
 from tests.storage.formats.onnx_models import onnx
 
-pytestmark = pytest.mark.jit  # kernels have their twins in tests/chipsim/npu
+pytestmark = pytest.mark.jit  # tests/chipsim/npu has the references of these kernels
 SIZE, CLASSES = 12, 4
 
 
 @pytest.fixture
 def model(folder: Path) -> Path:
-    """Two convolutions, pooling, a residual sum, a dense layer and Softmax, with random weights."""
+    """A model with two convolutions, pooling, a residual sum, a dense layer and Softmax."""
     random = np.random.default_rng(5)
 
     def constant(name: str, *shape: int) -> object:
@@ -96,7 +96,7 @@ def test_the_same_bytes_twice(out: Path, run: Run) -> None:
     options = ("--chip", "1x1", "--calibrate", "samples.npz", "-o", "again")
     assert run("compile", "small.onnx", *options).code == 0
     ours, others = tree(out), tree(Path("again"))
-    for name in ours.keys() - {"report.json", "report.html"}:  # which hold the time of stages
+    for name in ours.keys() - {"report.json", "report.html"}:  # these contain stage times
         assert ours[name] == others[name], name
 
 
@@ -137,7 +137,7 @@ def test_compare(model: Path, run: Run) -> None:
         "--json",
     )
     rows = found.json()["compared"]
-    assert len(rows) == 14  # entropy is for 8 bits
+    assert len(rows) == 14  # entropy supports only 8 bits
     signal = {(row["bits"], row["scheme"], row["method"]): row["signal, dB"] for row in rows}
     assert signal[16, "asym", "minmax"] > signal[8, "asym", "minmax"] + 20
     assert not Path("out").exists()
@@ -148,7 +148,7 @@ BEYOND = ("--chip", "1x1", "--calibrate", "samples.npz", "--min-signal", "200")
 
 @pytest.mark.heavy
 @pytest.mark.sample(0.25)
-def test_limits_that_no_attempt_reaches(model: Path, run: Run) -> None:
+def test_limits_that_no_attempt_meets(model: Path, run: Run) -> None:
     found = run("compile", "small.onnx", *BEYOND)
     assert found.code == 1
     assert re.search(
@@ -159,7 +159,7 @@ def test_limits_that_no_attempt_reaches(model: Path, run: Run) -> None:
 
 @pytest.mark.heavy
 @pytest.mark.sample(0.25)
-def test_force_keeps_no_result_beyond_the_limits(out: Path, run: Run) -> None:
+def test_force_discards_a_result_beyond_the_limits(out: Path, run: Run) -> None:
     before = tree(out)
     found = run("compile", "small.onnx", *BEYOND, "--force")
     assert found.code == 1
@@ -242,7 +242,7 @@ def test_damage_is_named(out: Path, fails: Callable[..., str], name: str) -> Non
 
 @pytest.mark.heavy
 @pytest.mark.sample(0.5)
-def test_damage_of_a_program_alone(out: Path, fails: Callable[..., str]) -> None:
+def test_damage_of_a_single_program(out: Path, fails: Callable[..., str]) -> None:
     whole = (out / "core_0_0.npc").read_bytes()
     random = np.random.default_rng(1)
     for at in random.integers(0, len(whole), 40):
@@ -256,7 +256,7 @@ def test_damage_of_a_program_alone(out: Path, fails: Callable[..., str]) -> None
 
 @pytest.mark.heavy
 @pytest.mark.sample(0.5)
-def test_values_that_are_clipped_are_counted(out: Path, run: Run) -> None:
+def test_clipped_values_are_counted(out: Path, run: Run) -> None:
     x = np.zeros((2, 2, SIZE, SIZE), np.float32)
     x[0, 0, 0, :3] = 1e6, -1e6, 1e7
     np.savez("far.npz", x=x)
@@ -269,8 +269,8 @@ def test_values_that_are_clipped_are_counted(out: Path, run: Run) -> None:
 
 
 @pytest.mark.heavy
-def test_work_of_the_host_between_layers(model: Path, run: Run) -> None:
-    """A node that is kept on the host parts the programs in two functions."""
+def test_host_nodes_between_layers(model: Path, run: Run) -> None:
+    """A node that is kept on the host splits the programs into two functions."""
     samples = ("--calibrate", "samples.npz")
     found = run("compile", "small.onnx", "--chip", "1x1", *samples, "--keep", "sum")
     assert found.code == 0, found.err

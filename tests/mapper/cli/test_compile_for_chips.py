@@ -1,4 +1,4 @@
-"""`mapper compile --chip`: the NPU of a chip file, of a bare size, of --npu, and chips without."""
+"""`mapper compile --chip`: NPU of a chip file, of a bare size, of --npu, and chips without NPU."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ def shape_of(run: Run, *options: str) -> dict[str, object]:
 
 @pytest.mark.heavy
 @pytest.mark.sample(0.25)
-def test_which_npu_is_compiled_for(model: Path, run: Run) -> None:
-    """C16, R1.1: that of the chip's file, the default for a bare size, and --npu before both."""
+def test_npu_precedence(model: Path, run: Run) -> None:
+    """C16, R1.1: chip file, default for a bare size, and --npu overrides both."""
     chip_file('[npu]\npreset = "npu"\nweight_words = 300')
     found = shape_of(run, "--chip", "mine.toml")
     assert (found["npu"], found["weight"]) == ("mine", 300)
@@ -76,10 +76,10 @@ def test_bad_npus(model: Path, fails: Callable[..., str]) -> None:
 @pytest.mark.heavy
 @pytest.mark.sample(0.5)
 @pytest.mark.parametrize("chip", ["1x1", "2x2", "8x8"])
-def test_kernels_are_told_of_before_they_are_compiled(
+def test_kernels_are_announced_before_compilation(
     model: Path, run: Run, chip: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """All that the mapper asks for when it places parts, and what writes them: none in silence."""
+    """All kernels for placing and for writing are announced."""
     asked: list[list[str]] = []
     told: list[bool] = []
 
@@ -101,7 +101,7 @@ def test_kernels_are_told_of_before_they_are_compiled(
     )
     run(*words, "-q")
     if chip == "1x1":
-        assert asked == [["cores"]]  # some frames are run
+        assert asked == [["cores"]]  # some frames are simulated
         return
     first, *others = asked
     assert told == [True] + [False] * len(others)
@@ -123,7 +123,7 @@ def test_kernels_are_told_of_before_they_are_compiled(
     ],
 )
 def test_bad_hosts(model: Path, lines: str, said: str, fails: Callable[..., str]) -> None:
-    """N10.5: field, value and range in a line."""
+    """N10.5: field, value and range in one line."""
     chip_file(f'unavailable = [3]\n[npu]\npreset = "npu"\n[host]\n{lines}')
     words = ("compile", "good.onnx", "--calibrate", "samples.npz", "--chip", "mine.toml")
     assert f"chip file mine.toml: {said}" in fails(*words)
@@ -133,7 +133,7 @@ def test_bad_hosts(model: Path, lines: str, said: str, fails: Callable[..., str]
 @pytest.mark.heavy
 @pytest.mark.sample(0.25)
 def test_frames_by_two_ports(model: Path, run: Run) -> None:
-    """N10.5: compiled, run, verified; the mapper counts the flits that the mesh does."""
+    """N10.5: compile, simulate, verify; flit counts of mapper and mesh are equal."""
     chip_file('[npu]\npreset = "npu"\n[host]\nports = [3, [0, 0]]')
     words = ("--calibrate", "samples.npz", "--chip", "mine.toml", *QUICK, "--force", "-q")
     run("compile", "good.onnx", *words)

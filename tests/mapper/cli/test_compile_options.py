@@ -1,4 +1,4 @@
-"""R1.1: every option of `mapper compile` does something, and what it may change."""
+"""R1.1: every option of `mapper compile` has an effect, limited to results or program."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PLAIN = ("--chip", "1x1", "--calibrate", "samples.npz", "--method", "minmax", "-
 
 @pytest.fixture
 def model(folder: Path) -> Path:
-    """Convolutions with padding, a sum, pooling, a dense layer and Softmax, with random weights."""
+    """A model with padded convolutions, a sum, pooling, a dense layer and Softmax."""
     random = np.random.default_rng(7)
 
     def constant(name: str, *shape: int) -> Any:
@@ -66,7 +66,7 @@ def model(folder: Path) -> Path:
 
 
 class Done(NamedTuple):
-    """results : hash of the outputs of some samples; files : of the folder, by name"""
+    """results : hash of the outputs of some samples; files : files of the folder, by name"""
 
     report: dict[str, Any]
     results: str
@@ -99,7 +99,7 @@ NUMBERS: dict[str, tuple[Words, Words]] = {
     ),
     "--keep": (("--keep", "third"), ()),
 }
-"""Options that change the integers of a model, and what else they need to act."""
+"""Options that change the integers of a model, and further options that they need to act."""
 SAME: dict[str, tuple[Words, Words]] = {
     "--npu": (("--npu", "ref32"), ()),
     "--schedule": (("--schedule", "plane8"), ()),
@@ -113,13 +113,13 @@ SAME: dict[str, tuple[Words, Words]] = {
     "--few-channels": (("--few-channels", "off"), ()),
     "--weights": (("--weights", "greedy"), ("--chip", "small.toml")),
 }
-"""The same results by another program."""
+"""Options that change the program but not the results."""
 ELSEWHERE = {
     "--output", "--force", "--chip", "--input-shape", "--layout", "--verify", "--no-reuse",
     "--explain", "--explain-only", "--compare", "--ablate", "--keep-graphs", "--keep-going",
     "--emit", "--pack", "--pack-chunk",
 }  # fmt: skip
-"""Tested below, or where chips, passes, packing, drivers and tables are."""
+"""Options tested below, or in the tests of chips, passes, packing, drivers and tables."""
 
 
 def test_every_option_is_tested_to_act() -> None:
@@ -146,7 +146,7 @@ def test_options_that_change_numbers(model: Path, run: Run, option: str) -> None
 @pytest.mark.heavy
 @pytest.mark.sample(0.25)
 @pytest.mark.parametrize("option", SAME)
-def test_options_that_change_the_program_alone(model: Path, run: Run, option: str) -> None:
+def test_options_that_change_only_the_program(model: Path, run: Run, option: str) -> None:
     given, beside = SAME[option]
     plain, other = (compiled(run, *PLAIN, *beside, *words) for words in ((), given))
     assert plain.results == other.results
@@ -159,7 +159,7 @@ def test_options_that_change_the_program_alone(model: Path, run: Run, option: st
 
 @pytest.mark.heavy
 @pytest.mark.sample(0.25)
-def test_maps_of_their_own_take_more_memory(model: Path, run: Run) -> None:
+def test_separate_feature_maps_need_more_memory(model: Path, run: Run) -> None:
     plain, other = compiled(run, *PLAIN), compiled(run, *PLAIN, "--no-reuse")
     used = [done.report["memories"]["feature"]["used"] for done in (plain, other)]
     assert used[0] < used[1]
@@ -176,7 +176,7 @@ def test_axes_of_samples(model: Path, run: Run) -> None:
 
 @pytest.mark.heavy
 @pytest.mark.sample(0.5)
-def test_graphs_and_listings_are_written_beside(model: Path, run: Run) -> None:
+def test_graphs_and_listings_are_written(model: Path, run: Run) -> None:
     found = compiled(run, *PLAIN, "--keep-graphs", "--emit", "loops,c", "--explain").files
     for name in ("graphs/integer.json", "loops/core_0_0.txt", "driver/driver.c", "explain.json"):
         assert name in found, name

@@ -1,4 +1,4 @@
-"""What `mapper compile` calibrates and verifies with: samples, others, ranges of an earlier run."""
+"""Inputs of calibration and verification: samples, separate samples, ranges of an earlier run."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ EASY = ("--chip", "2x2", "--min-signal", "-100", "--max-loss", "100")
 
 @pytest.fixture
 def model(folder: Path) -> Path:
-    """A small model, 40 samples without labels, and 12 others with labels."""
+    """A small model, 40 samples without labels, and 12 separate samples with labels."""
     made = good()
     made.save(folder)
     shape = made.samples["x"].shape[1:]
@@ -37,7 +37,7 @@ def report_of(run: Run, *words: str) -> dict[str, object]:
 @pytest.mark.heavy
 @pytest.mark.sample(0.25)
 def test_c01_samples_to_verify_with(model: Path, run: Run) -> None:
-    """C01, R5.4: --verify, with its labels; else every fourth sample, 16 or more."""
+    """C01, R5.4: --verify with its labels; otherwise every fourth sample, at least 16."""
     plain = report_of(run, "--calibrate", "samples.npz")
     assert any("verified with 20 samples of those that" in line for line in plain["log"])  # type: ignore[attr-defined]
     other = report_of(run, "--calibrate", "samples.npz", "--verify", "test.npz", "-o", "other")
@@ -53,7 +53,7 @@ def test_c01_samples_to_verify_with(model: Path, run: Run) -> None:
 @pytest.mark.sample(0.25)
 @pytest.mark.parametrize("method", ["minmax", "percentile", "mse", "entropy"])
 def test_a20_ranges_in_place_of_samples(model: Path, run: Run, method: str) -> None:
-    """A20, R5.1: the same programs as with the samples, but for the correction of biases."""
+    """A20, R5.1: the same programs as with samples, without bias correction."""
     words = ("--method", method, "--no-bias-correction")
     report_of(run, "--calibrate", "samples.npz", *words)
     again = report_of(run, "--calibrate", "out/ranges.json", *words, "-o", "again")
@@ -67,8 +67,8 @@ def test_a20_ranges_in_place_of_samples(model: Path, run: Run, method: str) -> N
 
 @pytest.mark.heavy
 @pytest.mark.sample(0.25)
-def test_what_ranges_leave_out_is_one_note(model: Path, run: Run) -> None:
-    """R5.1: what needs samples is left out, and said once."""
+def test_steps_without_samples_give_one_note(model: Path, run: Run) -> None:
+    """R5.1: steps that need samples are skipped, with one note."""
     report_of(run, "--calibrate", "samples.npz")
 
     def notes(*words: str) -> list[str]:
@@ -92,7 +92,7 @@ def test_what_ranges_leave_out_is_one_note(model: Path, run: Run) -> None:
 
 @pytest.mark.heavy
 @pytest.mark.sample(0.25)
-def test_tables_without_samples_to_calibrate_with(
+def test_tables_without_calibration_samples(
     model: Path, run: Run, fails: Callable[..., str]
 ) -> None:
     report_of(run, "--calibrate", "samples.npz")
@@ -107,7 +107,7 @@ def test_tables_without_samples_to_calibrate_with(
 @pytest.mark.heavy
 @pytest.mark.sample(0.25)
 def test_bad_ranges_and_samples(model: Path, run: Run, fails: Callable[..., str]) -> None:
-    """R13.1: one line, with file and field, and nothing left behind."""
+    """R13.1: one line, with file and field, and no leftover files."""
     report_of(run, "--calibrate", "samples.npz")
     text = Path("out/ranges.json").read_text()
     words = ("compile", "good.onnx", *EASY, "-o", "bad", "--calibrate")

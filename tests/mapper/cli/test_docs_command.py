@@ -1,4 +1,4 @@
-"""`mapper docs`: every page can be read on a terminal, by the names that the list has."""
+"""`mapper docs`: every page can be read on a terminal, by its name in the list."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NAMES = list(manual.pages())
 def test_every_page_is_listed(run: Run) -> None:
     listed = run("docs", "--json").json()["pages"]
     assert [page["page"] for page in listed] == NAMES
-    assert len(NAMES) == len(list(DOCS.rglob("*.md"))) - 1  # all but the index
+    assert len(NAMES) == len(list(DOCS.rglob("*.md"))) - 1  # all except the index
     assert NAMES[0] == "tutorial"
     for page in listed:
         heading = (DOCS / f"{page['page']}.md").read_text(encoding="utf-8").partition("\n")[0]
@@ -34,7 +34,7 @@ def test_every_page_is_listed(run: Run) -> None:
 @pytest.mark.sample(8)
 @pytest.mark.parametrize("name", NAMES)
 def test_every_page_is_plain(name: str, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is left that only the site understands, and no line is too long."""
+    """No markup of the site remains, and no line is too long."""
     text = run("docs", name, "--json").json()["text"]
     outside = re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
     for left in ("{code-block}", ":caption:", "{toctree}", "<!--", "]("):
@@ -46,7 +46,7 @@ def test_every_page_is_plain(name: str, run: Run, monkeypatch: pytest.MonkeyPatc
     assert manual.title(name) in " ".join(shown.split())
 
 
-def test_parts_from_the_code_are_filled_in(run: Run) -> None:
+def test_generated_parts_are_filled_in(run: Run) -> None:
     commands = run("docs", "commands", "--json").json()["text"]
     assert all(f"## mapper {name}\n" in commands for name in COMMANDS)
 
@@ -66,7 +66,7 @@ def test_a_page_by_a_part_of_its_name(run: Run, fails: Fails) -> None:
 def test_a_terminal_gets_a_pager(colours: bool, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     shown: list[str] = []
     monkeypatch.setattr(pydoc, "pager", shown.append)
-    monkeypatch.setenv("FORCE_COLOR", "1")  # by which rich takes anything for a terminal
+    monkeypatch.setenv("FORCE_COLOR", "1")  # makes rich treat any stream as a terminal
     monkeypatch.setenv("TERM", "xterm-256color")
     monkeypatch.setenv("LESS", "-R")
     if not colours:
@@ -79,7 +79,7 @@ def test_a_terminal_gets_a_pager(colours: bool, run: Run, monkeypatch: pytest.Mo
 def test_pages_of_an_installed_package(
     folder: Path, monkeypatch: pytest.MonkeyPatch, run: Run, fails: Fails
 ) -> None:
-    """They lie beside the module, where the wheel puts them."""
+    """They are next to the module, as installed by the wheel."""
     installed = folder / "site-packages" / "mapper"
     installed.mkdir(parents=True)
     monkeypatch.setattr(manual, "__file__", str(installed / "cli" / "manual.py"))

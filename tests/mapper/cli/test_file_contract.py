@@ -1,6 +1,6 @@
-"""Files beside the network (rates, chips, constraints, mappings): damage ends in one plain line.
+"""Other input files (rates, chips, constraints, mappings): damage gives one plain error line.
 
-Networks are in `test_bad_files`, other people's formats in `tests/storage/formats`.
+Networks are tested in `test_bad_files`, other file formats in `tests/storage/formats`.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ range = [1, 3]
 
 @dataclass(frozen=True)
 class Kind:
-    """name : of a file; make : its content; read : what reads it"""
+    """name : file name; make : function that returns its content; read : its reader"""
 
     name: str
     make: Callable[[Path], bytes]
@@ -110,7 +110,7 @@ KINDS = [
 
 
 def wrong(error: Exception, path: Path) -> str:
-    """Why a message is no good, or ""; those on chips put two words before the path."""
+    """Return the fault of a message, or ""; messages on chips put two words before the path."""
     message = str(error).removeprefix("chip file ").replace(f"{path} ", f"{path}: ", 1)
     return unclear(message, path)
 
@@ -141,7 +141,7 @@ def test_damage_ends_in_one_line(kind: Kind, tmp_path: Path, network: NetworkFil
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
-def test_what_cannot_be_read(kind: Kind, tmp_path: Path, network: NetworkFile) -> None:
+def test_unreadable_files(kind: Kind, tmp_path: Path, network: NetworkFile) -> None:
     with network:
         for name, reason in (
             ("none", "[Nn]o such file|does not exist"),

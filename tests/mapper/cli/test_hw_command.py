@@ -1,4 +1,4 @@
-"""`mapper hw`: Verilog that Yosys accepts, cells, and one line for what can't be made."""
+"""`mapper hw`: Verilog that Yosys accepts, cells, and one error line for impossible designs."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_width_of_an_axon(arguments: list[str], bits: int, run: Run) -> None:
 
 
 def test_facts_of_a_core(run: Run, no_yosys: None) -> None:
-    """Memories have room for the limits of the chip, where nothing else is said."""
+    """Memories have the size of the chip's limits by default."""
     assert run("hw", "--chip", "truenorth", "--json", "--weight-bits", "3").json()["core"] == {
         "neurons": 256,
         "axons": 256,
@@ -125,10 +125,10 @@ def test_verilog_of_a_mesh_is_accepted_by_yosys(chip: str, run: Run, folder: Pat
     ],
     ids=["chip", "mesh", "least", "wide", "narrow"],
 )
-def test_verilog_is_accepted_elsewhere(
+def test_verilog_is_accepted_by_other_tools(
     tool: tuple[str, ...], options: str, run: Run, folder: Path
 ) -> None:
-    """And warnings of Verilator end it with an error."""
+    """Warnings of Verilator are errors."""
     if shutil.which(tool[0]) is None:
         pytest.skip(f"{tool[0]} is not installed")
     assert run("hw", "--verilog", "mesh.v", "--chip", *options.split()).code == 0
@@ -136,7 +136,7 @@ def test_verilog_is_accepted_elsewhere(
 
 
 @yosys
-def test_names_stay_as_they_are_in_verilator(run: Run, folder: Path) -> None:
+def test_names_are_unchanged_in_verilator(run: Run, folder: Path) -> None:
     if shutil.which("verilator") is None:
         pytest.skip("verilator is not installed")
     assert run("hw", "--chip", "2x1", "--verilog", "chip.v").code == 0
@@ -148,14 +148,14 @@ def test_names_stay_as_they_are_in_verilator(run: Run, folder: Path) -> None:
 
 
 @yosys
-def test_what_yosys_refuses_is_told(tmp_path: Path) -> None:
+def test_errors_of_yosys_are_reported(tmp_path: Path) -> None:
     (tmp_path / "bad.v").write_text("module m(input a); other x(.a(a)); endmodule\n")
     with pytest.raises(HwError, match=r"yosys: ERROR: .*other.* not part of the design"):
         run_yosys(["read_verilog bad.v", "hierarchy -check -top m"], tmp_path)
 
 
 def test_a_machine_becomes_one_mesh(run: Run, folder: Path) -> None:
-    """Which is said, for it is not what the chip file describes."""
+    """A note reports it, because the chip file describes several chips."""
     flat = 'name = "flat"\nwidth = 4\nheight = 2\n'
     Path("flat.toml").write_text(flat)
     Path("tiles.toml").write_text(flat + "[tile]\nwidth = 2\nheight = 2\n")
@@ -170,7 +170,7 @@ def test_a_machine_becomes_one_mesh(run: Run, folder: Path) -> None:
 @pytest.mark.sample(0.25)
 @yosys
 def test_cells_of_every_module(run: Run) -> None:
-    """The numbers of instances are those of the mesh, the flip-flops those of the data sheet."""
+    """Instances match the mesh, flip-flops the data sheet."""
     mesh = ("hw", "--chip", "2x2", "--mesh-only", "--depth", "4", "--stats")
     found = run(*mesh, "--json").json()
     modules = {module["module"]: module for module in found["modules"]}
@@ -185,7 +185,9 @@ def test_cells_of_every_module(run: Run) -> None:
     packet = 1 + 1 + 10
     assert modules["buffer"]["flip_flops_of_one"] == 4 * packet + 2 + 2 + 3
     assert modules["arbiter_5"]["flip_flops_of_one"] == 4
-    assert modules["router"]["flip_flops_of_one"] == 0, "state that only assertions need is gone"
+    assert modules["router"]["flip_flops_of_one"] == 0, (
+        "state used only by assertions must be removed"
+    )
     assert modules["router"]["cells_of_one"] > 0
     assert modules["mesh"]["cells"] == 0
     assert all(module["memory_bits"] == 0 for module in found["modules"])
@@ -197,7 +199,7 @@ def test_cells_of_every_module(run: Run) -> None:
 @pytest.mark.sample(0.25)
 @yosys
 def test_cells_of_a_chip(run: Run) -> None:
-    """The memories of a core stay memories, of as many bits as its description says."""
+    """Memories of a core stay memories, with as many bits as described."""
     chip = ("hw", "--chip", "2x2", "--neurons", "16", "--routes", "64", "--synapses", "128")
     found = run(*chip, "--axon-bits", "5", "--stats", "--json").json()
     modules = {module["module"]: module for module in found["modules"]}
@@ -237,7 +239,7 @@ def test_borders_are_ports(run: Run, folder: Path) -> None:
         assert not any(name.startswith(("north", "south")) for name in names)
 
 
-def test_without_yosys_a_line_names_the_extra(fails: Callable[..., str], no_yosys: None) -> None:
+def test_without_yosys_the_error_names_the_extra(fails: Callable[..., str], no_yosys: None) -> None:
     for option in (["--verilog", "mesh.v"], ["--stats"]):
         line = fails("hw", "--chip", "2x2", *option)
         assert line == "no Yosys is installed; try: pip install 'neuromapper[hw]'"
@@ -274,7 +276,7 @@ def test_bad_options(arguments: list[str], message: str, fails: Callable[..., st
     assert fails("hw", "--chip", *arguments, code=2) == message
 
 
-def test_a_mesh_that_takes_too_long(fails: Callable[..., str], monkeypatch) -> None:
+def test_a_mesh_that_is_too_large_for_yosys(fails: Callable[..., str], monkeypatch) -> None:
     monkeypatch.setattr("hw.flow.yosys.find_yosys", lambda: ["yosys"])
     line = fails("hw", "--chip", "64x64", "--verilog", "mesh.v")
     assert line == "mesh: 64x64 would take too long; export at most 2048 routers"
@@ -282,7 +284,7 @@ def test_a_mesh_that_takes_too_long(fails: Callable[..., str], monkeypatch) -> N
 
 @pytest.mark.heavy
 @pytest.mark.sample(0.25)
-def test_a_bad_place_leaves_nothing(fails: Callable[..., str], monkeypatch, folder: Path) -> None:
+def test_a_bad_path_leaves_no_files(fails: Callable[..., str], monkeypatch, folder: Path) -> None:
     monkeypatch.setattr("hw.flow.yosys.find_yosys", lambda: ["false"])
     line = fails("hw", "--chip", "1x1", "--verilog", "none/mesh.v")
     assert line.startswith("none/mesh.v: cannot write: No such file or directory")

@@ -1,4 +1,6 @@
-"""`mapper hw --npu`: a core of the NPU as Verilog and in cells, and one line for what can't be."""
+"""`mapper hw --npu`: an NPU core as Verilog and cells, and one error line for impossible
+designs.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ yosys = pytest.mark.skipif(find_yosys() is None, reason="needs the extra hw: yow
 
 
 def test_facts_of_a_core(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    """They need no Yosys."""
+    """They do not need Yosys."""
     monkeypatch.setattr("hw.flow.yosys.find_yosys", lambda: None)
     found = run("hw", "--npu", "npu", "--json").json()
     assert found["npu"]["rows"] == 16
@@ -66,17 +68,17 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("arguments", "code", "message"), REFUSED, ids=range(len(REFUSED)))
-def test_what_is_not_made(
+def test_rejected_designs(
     arguments: list[str], code: int, message: str, fails: Callable[..., str], folder: Path
 ) -> None:
-    """Shapes that are simulated only end with 3."""
+    """Shapes that can only be simulated end with exit code 3."""
     table = "width = 1\nheight = 1\nneurons = 4\n"
     (folder / "none.toml").write_text(table)
     (folder / "odd.toml").write_text(table + '[npu]\npreset = "npu"\nname = "odd"\ncolumns = 8\n')
     assert fails("hw", *arguments, code=code) == message
 
 
-def test_without_yosys_a_line_names_the_extra(
+def test_without_yosys_the_error_names_the_extra(
     fails: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("hw.flow.yosys.find_yosys", lambda: None)
@@ -85,7 +87,7 @@ def test_without_yosys_a_line_names_the_extra(
 
 
 def read_quietly(folder: Path, commands: list[str]) -> None:
-    """Yosys runs a script without an error or a warning."""
+    """Run a Yosys script without an error or a warning."""
     program = find_yosys()
     assert program is not None
     (folder / "quiet.ys").write_text("\n".join(commands) + "\n")
@@ -102,8 +104,10 @@ def read_quietly(folder: Path, commands: list[str]) -> None:
 @pytest.mark.parametrize(("chip", "top"), [([], "npu_core"), (["--chip", "2x2"], "npu_chip")])
 @pytest.mark.parametrize("npu", ["tiny", pytest.param("npu", marks=pytest.mark.slow_hw)])
 def test_verilog_of_cores(npu: str, chip: list[str], top: str, run: Run, folder: Path) -> None:
-    """N13.4: accepted by Yosys without a warning, and by Verilator and Icarus where they are.
-    Verilator alone takes a sum for a loop whose low bits are those that its high bits depend on."""
+    """N13.4: Yosys accepts it without a warning, and Verilator and Icarus if installed.
+
+    Verilator reports a sum whose high bits depend on its low bits as a combinational loop.
+    """
     found = run("hw", "--npu", npu, *chip, "--verilog", "core.v", "--json").json()
     assert found["verilog"] == {"path": "core.v", "bytes": (folder / "core.v").stat().st_size}
     check = ["read_verilog core.v", f"hierarchy -check -top {top}", "proc", "check -assert"]
@@ -121,7 +125,7 @@ def test_verilog_of_cores(npu: str, chip: list[str], top: str, run: Run, folder:
 
 
 @yosys
-def test_warnings_of_yosys_are_seen(folder: Path) -> None:
+def test_warnings_of_yosys_are_detected(folder: Path) -> None:
     """The check above can fail."""
     (folder / "bad.v").write_text("module bad(output y); assign y = z; endmodule\n")
     with pytest.raises(AssertionError, match="implicitly declared"):
@@ -131,8 +135,8 @@ def test_warnings_of_yosys_are_seen(folder: Path) -> None:
 @pytest.mark.heavy
 @pytest.mark.sample(0.25)
 @yosys
-def test_ports_of_the_host_are_those_of_the_chip_file(run: Run, folder: Path) -> None:
-    """N10.5: streams in and out at each of them."""
+def test_host_ports_match_the_chip_file(run: Run, folder: Path) -> None:
+    """N10.5: streams in and out at each port."""
     text = 'width = 2\nheight = 1\n[npu]\npreset = "tiny"\n[host]\nports = [1, [0, 0]]\n'
     (folder / "mine.toml").write_text(text)
     words = ("hw", "--npu", "mine.toml", "--chip", "mine.toml", "--verilog", "chip.v", "--json")
@@ -149,7 +153,9 @@ def test_ports_of_the_host_are_those_of_the_chip_file(run: Run, folder: Path) ->
 @pytest.mark.sample(0.25)
 @yosys
 def test_b02_cells_of_a_core(run: Run) -> None:
-    """N13.5: what the parts add is in cells alone; a binary unit has no multiplier, no memory."""
+    """N13.5: additions of parts are counted in cells only; a binary unit has no multiplier or
+    memory.
+    """
     done = run("hw", "--npu", "tiny", "--stats", "--keep-multipliers", "--json")
     found = done.json()
     assert "note: no figures of the dual multiplier: npu tiny: rows is 4; give a multiple of 8" in (

@@ -1,4 +1,4 @@
-"""Ctrl-C: what the command says, its exit code 130, and what stays on disk."""
+"""Ctrl-C: message, exit code 130, and remaining files."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from tests.mapper.conftest import Run
 from tests.mapper.helpers import random_network
 
-# Kernels have twins of their own; what is around them does the same with the JIT off.
+# Kernels are tested with references; the code around them does not depend on the JIT.
 pytestmark = [pytest.mark.jit, pytest.mark.usefixtures("light_placement")]
 
 CHIP = ("--chip", "4x4", "--neurons-per-core", "4")
@@ -24,7 +24,7 @@ def interrupted(*_: object, **__: object) -> None:
     raise KeyboardInterrupt
 
 
-def test_an_interrupted_run_ends_with_130_and_leaves_what_resume_needs(
+def test_an_interrupted_run_ends_with_130_and_can_be_resumed(
     network: Path, run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:

@@ -1,4 +1,4 @@
-"""What commands say, and do not: faults in spite of --quiet, usage, pipes, numbers in tables."""
+"""Messages of commands: errors in spite of --quiet, usage, pipes, numbers in tables."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_quiet_does_not_hide_why_a_network_does_not_fit(run: Run, network: Path)
         assert found.err.startswith("does not fit: needs 20 neurons; the chip holds")
 
 
-def test_quiet_does_not_hide_what_is_over_a_limit(run: Run, network: Path, folder: Path) -> None:
+def test_quiet_does_not_hide_violations(run: Run, network: Path, folder: Path) -> None:
     (folder / "map.csv").write_text("0\n" * 20)
     found = run("score", network, "map.csv", "--chip", "2x2", "--neurons-per-core", "4", "-q")
     assert found.code == 1
@@ -64,7 +64,7 @@ def test_unknown_arguments_show_the_usage_of_their_command(command: str, run: Ru
         ("generate cube net.bin", "argument KIND: 'cube' is not known; choose from "),
     ],
 )
-def test_unknown_choices_name_those_there_are(words: str, said: str, run: Run) -> None:
+def test_unknown_choices_list_the_valid_ones(words: str, said: str, run: Run) -> None:
     found = run(*words.split())
     assert found.code == 2
     assert said in found.err
@@ -79,7 +79,7 @@ def test_unknown_choices_name_those_there_are(words: str, said: str, run: Run) -
         ("run", "net.bin", "--chip", "2x2", "-o", "-"),
     ],
 )
-def test_standard_output_is_no_file(
+def test_standard_output_is_not_a_file(
     words: tuple[str, ...], network: Path, folder: Path, fails: Fails
 ) -> None:
     (folder / "net.csv").write_text("0,1\n1,2\n")
@@ -87,7 +87,7 @@ def test_standard_output_is_no_file(
 
 
 @pytest.mark.parametrize("name", ["net.csv", "model.graph"])
-def test_info_says_what_a_file_is(name: str, folder: Path, fails: Fails) -> None:
+def test_info_names_the_format_of_a_file(name: str, folder: Path, fails: Fails) -> None:
     (folder / name).write_text("2 1\n2\n1\n" if name.endswith("graph") else "0,1\n1,2\n")
     kind = {"net.csv": "edgelist", "model.graph": "metis"}[name]
     found = fails("info", name)
@@ -108,14 +108,14 @@ def test_info_lists_populations(run: Run, folder: Path) -> None:
     assert (len(populations), populations["p0"], populations["p44"]) == (45, 1, 6)
 
 
-def test_run_says_which_page_to_open(run: Run, network: Path) -> None:
+def test_run_names_the_page_to_open(run: Run, network: Path) -> None:
     words = ("run", network, "--chip", "2x2", "--preset", "classic", "-o")
     lines = [line.split() for line in run(*words, "out").out.splitlines()]
     assert ["open", "in", "a", "browser", str(Path("out/report.html"))] in lines
 
 
 @pytest.mark.heavy
-def test_classic_says_that_it_minimizes_other_hops(run: Run, network: Path) -> None:
+def test_classic_notes_that_it_minimizes_other_hops(run: Run, network: Path) -> None:
     Path("chip.toml").write_text('width = 2\nheight = 2\ndelivery = "core"\n')
     words = ("run", network, "--preset", "classic", "--force", "-o", "out", "--chip")
     note = "minimizes hops of a packet for each synapse, not of what the chip sends"
@@ -126,8 +126,8 @@ def test_classic_says_that_it_minimizes_other_hops(run: Run, network: Path) -> N
 
 @pytest.mark.heavy
 @pytest.mark.sample(0.5)
-@pytest.mark.skipif(os.name == "nt", reason="pipes close in another way")
-def test_a_closed_pipe_is_no_bad_input() -> None:
+@pytest.mark.skipif(os.name == "nt", reason="pipes close differently")
+def test_a_closed_pipe_is_not_bad_input() -> None:
     for words in (("chips",), ("chips", "--json"), ("docs", "method")):
         read, write = os.pipe()
         os.close(read)
@@ -137,14 +137,14 @@ def test_a_closed_pipe_is_no_bad_input() -> None:
         assert (found.returncode, found.stderr) == (CLOSED_PIPE, b"")
 
 
-def test_numbers_of_a_column_look_alike() -> None:
+def test_numbers_of_a_column_have_one_format() -> None:
     values = [999, 999.5, 1000, 1000.5, 9999, 9999.5, 10000, 10000.5, 1234567.0]
     assert [number(value) for value in values] == [
         "999", "999.5", "1,000", "1,000.5", "9,999", "9,999.5", "10,000", "10,000.5", "1,234,567",
     ]  # fmt: skip
 
 
-def test_lists_are_written_as_people_do() -> None:
+def test_lists_are_formatted_for_people() -> None:
     assert number(["a", "b"]) == "a, b"
     assert number([[28, 28, 1], [1, 1, 1000]]) == "(28, 28, 1), (1, 1, 1,000)"
     assert number({"weight": "w", "ignored": ["delay"]}) == "weight: w, ignored: delay"

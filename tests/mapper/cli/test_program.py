@@ -1,4 +1,4 @@
-"""`mapper` as a program of its own: what it imports, compiles, and does when a reader leaves."""
+"""`mapper` as a separate program: imports, compilation, and a closed pipe."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from mapper.warmup import Compiled
 from tests.mapper.conftest import Run
 from tests.mapper.helpers import random_network
 
-pytestmark = pytest.mark.jit  # what runs here is not the kernels
+pytestmark = pytest.mark.jit  # tests processes, not kernels
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def python(*arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_help_is_light() -> None:
+def test_help_loads_few_modules() -> None:
     code = (
         "import sys\nfrom mapper.cli.main import main\n"
         "try:\n    main(['--help'])\nexcept SystemExit:\n    pass\n"
@@ -59,7 +59,7 @@ def test_as_a_program(network: Path) -> None:
 
 @pytest.mark.heavy
 @pytest.mark.sample(0.5)
-def test_a_reader_that_leaves(network: Path) -> None:
+def test_a_reader_that_closes_the_pipe(network: Path) -> None:
     command = [sys.executable, "-m", "mapper", "info", "net.bin"]
     read, write = os.pipe()
     os.close(read)
@@ -83,7 +83,7 @@ def test_a_reader_that_leaves(network: Path) -> None:
         ("place", "none.bin", "--chip", "4x4"),
     ],
 )
-def test_nothing_is_compiled_for_a_command_that_fails(
+def test_a_failing_command_does_not_compile(
     words: tuple[str, ...], network: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     compiled: list[object] = []
@@ -98,7 +98,7 @@ def test_main_reads_the_command_line(monkeypatch: pytest.MonkeyPatch, network: P
 
 
 def test_warm(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It says what was compiled, and fails if something could not be."""
+    """It reports the compiled kernels, and fails if some could not be compiled."""
     asked: list[list[str]] = []
     left = iter([["a.b", "a.c"], [], ["a.b", "a.c"], ["a.c"]])
 

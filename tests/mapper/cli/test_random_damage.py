@@ -1,4 +1,4 @@
-"""Values at random in the files of ours: whatever they are, a command ends with a line."""
+"""Random values in mapper's own files: every command ends with one clear line."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.mapper.conftest import Run
 from tests.mapper.helpers import random_network
 from tests.mapper.report.made import random_folder
 
-TRIES = 60  # of each file; a few thousand found nothing more
+TRIES = 60  # per file; several thousand found no further faults
 VALUES = [
     "null", "true", "false", "0", "1", "-1", "2", "1.5", "-0.0", "NaN", "Infinity", "-Infinity",
     "1e308", "1e-320", "1e999", "9" * 30, "9" * 5000, "9223372036854775807", "2147483648", '""',
@@ -30,7 +30,7 @@ Damage = Callable[[Path, np.random.Generator], None]
 
 
 def damaged(found: Any, rng: np.random.Generator) -> str:
-    """JSON in which one or two values are others, missing, or there twice."""
+    """Return JSON in which one or two values are changed, missing, or duplicated."""
     marks: dict[str, str] = {}
 
     def places(value: Any) -> Iterator[tuple[Any, Any]]:
@@ -68,7 +68,7 @@ def meta(path: Path, rng: np.random.Generator) -> None:
 
 
 def bent(raw: bytes, rng: np.random.Generator) -> bytes:
-    """The same, now and then with a byte that is no UTF-8, or cut off."""
+    """Return the text, sometimes truncated or with a byte that is not UTF-8."""
     at = int(rng.integers(len(raw)))
     way = int(rng.integers(20))
     return raw[:at] + b"\xff" + raw[at:] if way == 0 else raw[:at] if way == 1 else raw
@@ -102,7 +102,7 @@ def arrays(path: Path, rng: np.random.Generator) -> None:
 
 
 def lines(path: Path, rng: np.random.Generator) -> None:
-    """TOML in which values are others; JSON's are no TOML, or mean the same."""
+    """Change values of a TOML file; JSON values are invalid TOML or have the same meaning."""
     text = path.read_text().splitlines()
     values = [
         *VALUES,
@@ -173,5 +173,5 @@ def test_a_line_for_every_value(
             if found.code not in (0, 3) and found.err.count("\n") != 1:
                 bad.append(f"{number}, {command}: {found.err}"[:500])
             if "Infinity" in found.out or "NaN" in found.out:
-                bad.append(f"{number}, {command}: prints what is no number")
+                bad.append(f"{number}, {command}: prints an invalid number")
     assert bad == []

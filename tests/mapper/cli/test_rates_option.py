@@ -1,4 +1,4 @@
-"""`--rates`, and the options of `mapper import`: what they change in the traffic."""
+"""`--rates`, and options of `mapper import`: their effect on the traffic."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def files(folder: Path) -> None:
 
 
 def test_import_with_rates(files: None, run: Run) -> None:
-    """Two synapses from 3, one each of 5, 9 and 7: 2 * 0.5 + 4 + 2 + 0."""
+    """Two synapses from 3, one each from 5, 9 and 7: 2 * 0.5 + 4 + 2 + 0."""
     found = run("import", "a.txt", "a.bin", "--rates", "r.csv", "--json").json()
     assert found["total_weight"] * found["weight_unit"] == 7
     assert (found["synapses_read"], found["repeated"]) == (5, 1)
@@ -44,7 +44,7 @@ def test_import_with_rates(files: None, run: Run) -> None:
 @pytest.mark.jit
 @pytest.mark.parametrize("name", ["a.txt", "a.bin"])
 def test_run_with_rates(name: str, files: None, run: Run) -> None:
-    """With a core for each neuron all spikes are cut, and each neuron reaches one other core."""
+    """With one neuron per core all spikes are cut, and each neuron reaches one other core."""
     run("import", "a.txt", "a.bin")
     report = run("run", name, *CHIP, "--rates", "r.csv", "-o", "out", "--json").json()
     assert report["metrics"]["cut_weight"] == 7
@@ -56,7 +56,7 @@ def test_run_with_rates(name: str, files: None, run: Run) -> None:
 
 
 @pytest.mark.jit
-def test_resume_wants_the_same_rates(
+def test_resume_requires_the_same_rates(
     files: None, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def stop(*_: object, **__: object) -> None:
@@ -67,13 +67,11 @@ def test_resume_wants_the_same_rates(
         patch.setattr("mapper.session.map_network", stop)
         assert run(*options, "--rates", "r.csv").code == 130
     assert Path("out.partial/result/network.bin").is_file()
-    Path("out.partial/result/unrated.bin").touch()  # as after a kill before it is removed
+    Path("out.partial/result/unrated.bin").touch()  # as after a kill before its removal
     found = run(*options, "--resume")
     assert (found.code, "was started with rates" in found.err) == (1, True)
     with monkeypatch.context() as patch:
-        patch.setattr(
-            "mapper.inputs.source.give_rates", stop
-        )  # the copy with rates is there already
+        patch.setattr("mapper.inputs.source.give_rates", stop)  # the copy with rates exists already
         found = run(*options, "--rates", "r.csv", "--resume", "--json")
     assert found.json()["metrics"]["cut_weight"] == 7
     assert not Path("out/unrated.bin").exists()
@@ -88,7 +86,7 @@ def test_check_with_rates(files: None, run: Run) -> None:
 
 
 @pytest.mark.parametrize("command", [("import", "a.txt", "a.bin"), ("run", "a.txt", *CHIP)])
-def test_faults_leave_nothing(
+def test_faults_leave_no_files(
     command: tuple[str, ...], files: None, folder: Path, run: Run
 ) -> None:
     np.savez("r.npz", rate=[1.0, 2.0, np.nan, 4.0])
@@ -136,7 +134,9 @@ def test_sonata_with_spikes(run: Run, sonata_files: Callable[[], None]) -> None:
 
 @pytest.fixture
 def sonata_files(folder: Path) -> Callable[[], None]:
-    """Writes nodes, edges 0 -> 1, 2 -> 0 twice, and spikes: three of 0, one of 2."""
+    """Return a function that writes nodes, edges 0 -> 1, 2 -> 0 twice, and spikes (3 of 0, 1 of
+    2).
+    """
     from tests.storage.formats.circuits import Edges, write_edges_file, write_nodes
 
     def write() -> None:

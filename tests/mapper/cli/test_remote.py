@@ -1,4 +1,4 @@
-"""Commands with networks in a store of objects: what they give for the file."""
+"""Commands on networks in an object store give the same results as on the file."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.mapper.conftest import Run
 from tests.mapper.helpers import random_network
 from tests.objects import put, s3_server, web_server
 
-pytestmark = [pytest.mark.jit, pytest.mark.filterwarnings("default")]  # of moto
+pytestmark = [pytest.mark.jit, pytest.mark.filterwarnings("default")]  # warnings of moto
 
 ADDRESS = "s3://lab/some/net.bin"
 RUN = ("--chip", "8x8", "--neurons-per-core", "20", "--memory", "256MiB", "--preset", "fast",
@@ -24,7 +24,7 @@ RUN = ("--chip", "8x8", "--neurons-per-core", "20", "--memory", "256MiB", "--pre
 
 @pytest.fixture
 def network(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A network, which is also in a bucket."""
+    """A network file with a copy in a bucket."""
     path = random_network(folder / "net.bin", 1200, 9000)
     with s3_server(monkeypatch) as endpoint:
         put(f"{endpoint}/lab/some/net.bin", path.read_bytes())
@@ -78,8 +78,8 @@ def test_from_python(network: Path) -> None:
 
 
 @pytest.mark.heavy
-def test_resumed_where_the_network_has_moved(network: Path, folder: Path, run: Run) -> None:
-    """It is known by its length and checksum."""
+def test_resume_after_the_network_has_moved(network: Path, folder: Path, run: Run) -> None:
+    """The network is identified by its length and checksum."""
     assert run("run", ADDRESS, *RUN, "-o", "out").code == 0
     other = shutil.move(network, folder / "moved.bin")
     again = run("run", other, *RUN, "-o", "out", "--resume")
@@ -145,7 +145,7 @@ def test_nothing_is_loaded_without_an_address(network: Path) -> None:
 @pytest.mark.heavy
 @pytest.mark.sample(0.25)
 def test_workers_read_it(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And the driver, of a network that does not fit its memory."""
+    """Also the driver, with a network that exceeds its memory."""
     pytest.importorskip("distributed")
     sheet = "generate cortex net.bin --side 200 --fanout 60 --seed 1"
     assert cli.main(sheet.split()) == 0
@@ -170,7 +170,7 @@ def test_workers_read_it(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.heavy
 @pytest.mark.sample(0.25)
 def test_networks_in_several_files(folder: Path, run: Run, fails: Callable[..., str]) -> None:
-    """From any source, taken by every command, with the results of the one file."""
+    """From any source and with every command, with the results of the single file."""
     network = random_network(folder / "net.bin", 1200, 9000, block_size=64)
     again = network.read_bytes()
     assert run("import", "net.bin", "net.shards", "--files", "4").code == 0

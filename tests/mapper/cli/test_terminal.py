@@ -1,4 +1,4 @@
-"""Comfort of a shell: help of 80 columns, completion, colours, how much is said."""
+"""Terminal output: help within 80 columns, completion, colours, verbosity."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from storage.formats import FORMATS
 from tests.mapper.conftest import Run
 from tests.mapper.helpers import PROGRAM, random_network
 
-pytestmark = pytest.mark.jit  # what is said is the same without
+pytestmark = pytest.mark.jit  # output does not depend on the JIT
 COLOUR = re.compile(r"\x1b\[[\d;]*(?:3[0-8]|4[0-8]|9[0-7])(?:;[\d;]*)?m")
 CHIP = ["--chip", "2x2", "--neurons-per-core", "20"]
 
@@ -108,7 +108,7 @@ def test_quiet_and_verbose(network: Path, run: Run) -> None:
     assert (failed.code, failed.err.count("\n")) == (1, 1)
 
 
-def test_every_command_can_be_quiet_and_stages_be_told() -> None:
+def test_every_command_has_quiet_and_stage_options() -> None:
     for name, parser in subparsers(build_whole_parser()).items():
         options = {option for action in parser._actions for option in action.option_strings}
         assert {"-q", "--quiet", "--json", "--debug"} <= options
@@ -126,7 +126,7 @@ def test_quiet_and_verbose_exclude_each_other(command: str, network: Path, run: 
 @pytest.mark.sample(0.5)
 @pytest.mark.parametrize("no_color", ["", "1"])
 def test_colours_of_a_terminal(no_color: str, network: Path) -> None:
-    """On a terminal there are colours (of progress and tables), with NO_COLOR there are none."""
+    """A terminal gets colours (progress and tables); NO_COLOR turns them off."""
     environment = {**os.environ, "TERM": "xterm-256color", "NO_COLOR": no_color}
     controller, terminal = pty.openpty()
     running = subprocess.Popen(
@@ -138,7 +138,7 @@ def test_colours_of_a_terminal(no_color: str, network: Path) -> None:
     while True:
         try:
             part = os.read(controller, 1 << 16)
-        except OSError:  # how Linux says that the other end is closed
+        except OSError:  # Linux reports this when the other end is closed
             break
         if not part:
             break

@@ -1,4 +1,4 @@
-"""What the commands say of the source of traffic, and which numbers they set side by side."""
+"""The source of traffic in the output of commands, and which numbers share a table."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ METRICS: dict[str, Any] = {
 
 
 def shown(metrics: dict[str, Any], traffic: dict[str, str] | None) -> list[str]:
-    """Every table as text."""
+    """Return every table as text."""
     found = []
     for table in quality(metrics, traffic):
         text = io.StringIO()
@@ -41,7 +41,7 @@ def shown(metrics: dict[str, Any], traffic: dict[str, str] | None) -> list[str]:
     return found
 
 
-def test_weights_and_rates_stand_in_tables_of_their_own() -> None:
+def test_weights_and_rates_have_separate_tables() -> None:
     unicast, multicast, cores = shown(METRICS, WEIGHTS)
     for words, text in (
         ("one packet per synapse", unicast), ("traffic: synapse weights", unicast),
@@ -66,7 +66,7 @@ def test_the_same_activity_is_one_table() -> None:
     assert "spike" not in text
 
 
-def test_reports_of_older_versions_do_not_say() -> None:
+def test_reports_of_older_versions_lack_the_source() -> None:
     old = json.loads(json.dumps(METRICS))
     del old["multicast"]["unicast_hops_total"]
     unicast, multicast, _ = shown(old, None)
@@ -100,7 +100,7 @@ def test_pages_name_the_traffic(folder: Path, traffic: dict[str, str] | None, wo
 
 @pytest.fixture
 def model(folder: Path) -> Path:
-    """A NIR graph of two inputs and three neurons, with a weight of zero."""
+    """A NIR graph of two inputs and three neurons, with one weight of zero."""
     from tests.storage.formats.nir_graphs import chain, given, lif, linear, nir_bytes, node
 
     root = chain(given(2), linear([[0.5, -2], [0, 4], [1, 3]]), lif((3,)), node("Output"))
@@ -128,7 +128,7 @@ def test_import_of_synaptic_weights(model: Path, run: Run) -> None:
     assert "synapse weights" in run("info", "w.bin").out
 
 
-def test_weights_that_are_not_kept_are_not_made_up(model: Path, run: Run) -> None:
+def test_missing_weights_are_not_invented(model: Path, run: Run) -> None:
     run("import", model, "a.bin")
     chip = ("--chip", "2x2", "--neurons-per-core", "2")
     found = run("check", "a.bin", *chip, "--rates", "weights")
@@ -146,7 +146,7 @@ def test_weights_that_are_not_kept_are_not_made_up(model: Path, run: Run) -> Non
         mapper.map_network("w.bin", "2x2", rates="heavy")
 
 
-def test_a_file_of_such_a_name(folder: Path, run: Run) -> None:
+def test_a_file_named_like_a_traffic_source(folder: Path, run: Run) -> None:
     Path("a.txt").write_text("0 1 5\n1 0 7\n")
     Path("weights").write_text("0,2\n1,3\n")
     found = run("import", "a.txt", "a.bin", "--rates", "./weights", "--json").json()
@@ -160,7 +160,7 @@ def test_a_file_of_such_a_name(folder: Path, run: Run) -> None:
 
 @pytest.mark.jit
 @pytest.mark.usefixtures("light_placement")
-def test_score_and_run_take_the_same_word(model: Path, run: Run) -> None:
+def test_score_and_run_accept_the_same_word(model: Path, run: Run) -> None:
     np.savez("m.npz", core=np.arange(5, dtype=np.int32), width=5, height=1)
     found = {
         word: run("score", model, "m.npz", "--chip", "5x1", "--rates", word, "--json").json()

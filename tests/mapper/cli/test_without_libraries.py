@@ -1,4 +1,4 @@
-"""Without a library of an extra everything else works, and what needs it names the extra."""
+"""Without a library of an extra everything else works, and the error names the extra."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ EXTRAS = {"parquet": "formats", "nir": "nir", "sonata": "sonata", "onnx": "onnx"
 
 
 def forget(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
-    """Importing these, or parts of them, fails, and so does what imports them."""
+    """Make imports of these packages, and of modules that import them, fail."""
     for loaded in list(sys.modules):
         if loaded.partition(".")[0] in (*names, "nir"):
             monkeypatch.delitem(sys.modules, loaded)
@@ -65,7 +65,7 @@ def test_exports_name_the_extra(
 
 
 @pytest.mark.heavy
-def test_all_else_works(folder: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_everything_else_works(folder: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     sources = [sample(folder, name) for name in SAMPLES if name not in NEEDS]
     random_network(folder / "net.bin", 9, 30)
     forget(monkeypatch, *OPTIONAL)
@@ -85,8 +85,6 @@ def test_all_else_works(folder: Path, run: Run, monkeypatch: pytest.MonkeyPatch)
         assert run(*command).code == 0, command
 
 
-def test_a_package_that_cannot_be_done_without(
-    fails: Fails, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_required_package_is_missing(fails: Fails, monkeypatch: pytest.MonkeyPatch) -> None:
     forget(monkeypatch, "shtab")
     assert fails("completion", "bash").startswith("the package shtab is missing; install mapper")

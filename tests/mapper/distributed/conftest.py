@@ -1,4 +1,4 @@
-"""Workers of a cluster on this machine, for the tests that have the engine, and what they map."""
+"""Fixtures: local workers of the engine, and the networks and mappings of the tests."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Made: TypeAlias = Callable[..., Mapping]
 
 @pytest.fixture(scope="module")
 def two_workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """Two processes of one thread each, see `DaskWorkers`."""
+    """Start two processes of one thread each, see `DaskWorkers`."""
     pytest.importorskip("distributed")
     from mapper.distributed.start import start_workers
     from mapper.distributed.workers import Asked
@@ -42,14 +42,14 @@ LEVELS = {
     1: {"sampled": 100, "sampled_above": 1 << 20, "contracted": 1 << 16},
     2: {"sampled": 100, "sampled_above": 1500, "contracted": 1 << 16},
 }
-"""Shares of the memory with which the network has so many more levels of clusters."""
+"""Memory shares that give the network this many more coarsening levels."""
 
 
 @pytest.fixture
 def network(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
-    """A sheet of 25 by 24 neurons with neighbours and a few far ones.
+    """A sheet of 25 by 24 neurons with synapses to neighbours and a few distant neurons.
 
-    Ids are in natural order, unless the parameter says that they are shuffled.
+    Ids are in natural order, or shuffled if the parameter requests it.
     """
     rng = np.random.default_rng(3)
     v = np.arange(600)
@@ -74,7 +74,7 @@ def network(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
 
 @pytest.fixture
 def mapped(made: Made) -> Mapped:
-    """The core of every neuron, as `made` maps the network."""
+    """Return a function that maps the network with `made` and returns the core of every neuron."""
 
     def run(*given: Any, **named: Any) -> np.ndarray:
         return made(*given, **named).core
@@ -84,7 +84,7 @@ def mapped(made: Made) -> Mapped:
 
 @pytest.fixture
 def made(network: Path, tmp_path: Path) -> Made:
-    """Maps the network, as if it did not fit the memory, by whoever is given."""
+    """Return a function that maps the network as a streamed one, with the given workers."""
     folders = iter(range(100))
 
     def run(
@@ -93,7 +93,7 @@ def made(network: Path, tmp_path: Path) -> Made:
         shares: dict[str, int] | None = None,
         **changes: Any,
     ) -> Mapping:
-        """shares : of the memory, where they are others than planned."""
+        """shares : memory shares that replace the planned ones"""
         settings = preset("default", memory_bytes=1 << 30, **{**SMALL_BLOCKS, **changes})
         with (
             monitor or Monitor() as heard,

@@ -1,4 +1,4 @@
-"""An executor whose owners know only their rows, a copy of the state, and received updates."""
+"""An executor whose owners have only their rows, a copy of the state, and received updates."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from mapper.runtime.callbacks import Advance, ignore
 
 
 class OwnRows(Rows):
-    """Chunks of a graph, of which all but an owner's are out of reach."""
+    """Chunks of a graph of which only an owner's chunks are accessible."""
 
     def __init__(self, rows: Rows, mine: set[int]) -> None:
         self._rows, self._mine, self._sizes = rows, mine, rows.sizes
@@ -35,15 +35,15 @@ class OwnRows(Rows):
         return self._rows.chunks
 
     def degrees(self) -> NDArray[np.int32]:
-        raise AssertionError("nobody asks an owner for that")
+        raise AssertionError("must not be called")
 
     def read(self, index: int) -> Chunk:
-        assert index in self._mine, f"chunk {index} is another owner's"
+        assert index in self._mine, f"chunk {index} belongs to another owner"
         return self._rows.read(index)
 
 
-class ScatteredFleet:
-    """Owners with copies of the state, asked in random order; see `ShardExecutor`."""
+class ScatteredExecutor:
+    """Owners with copies of the state, called in random order; see `ShardExecutor`."""
 
     def __init__(self, rows: Rows, owner: Sequence[int], seed: int) -> None:
         self._owner = owner
@@ -62,7 +62,7 @@ class ScatteredFleet:
         self._state_log.settled(vertices)
 
     def _catch_up(self, owner: int) -> Shard:
-        """The shard of an owner, which now knows what it was not told before."""
+        """Return the shard of an owner after sending it the missing updates."""
         shard, update = self._shards[owner], self._state_log.since(self._versions[owner])
         if update is not None:
             self._versions[owner] = update.version
@@ -74,7 +74,7 @@ class ScatteredFleet:
     def _done(
         self, work: Callable[..., Any], chunks: Sequence[int], *arguments: Any
     ) -> dict[int, tuple[Any, int]]:
-        """What each place of the chunks is worth, made in random order."""
+        """Return the results by place of the chunks, computed in random order."""
         found = {}
         for place in self._rng.permutation(len(chunks)).tolist():
             index = chunks[place]
@@ -125,7 +125,7 @@ class ScatteredFleet:
     def gather(
         self, make: Callable[..., Gathering], *arguments: Any, advance: Advance = ignore
     ) -> Iterator[Any]:
-        """The chunks of one owner, then those of the next that follow on them."""
+        """Gather ranges of consecutive chunks, each by the owner of its first chunk."""
         for low, high in pairwise([0, 4, 5, len(self._owner)]):
             shard = self._catch_up(self._owner[low])
             found = make(shard, *arguments)
@@ -136,7 +136,7 @@ class ScatteredFleet:
             yield found.result()
 
     def exchange(self, exchange: Exchange, advance: Advance = ignore) -> Iterator[Any]:
-        """Some labels at a time, each finished in random order."""
+        """Process ranges of labels, each finished in random order."""
         labels, chunks = exchange.most.size, range(len(self._owner))
         made = {}
         edges = np.unique([0, *self._rng.integers(0, labels, 2), labels]).tolist()
@@ -159,7 +159,7 @@ class ScatteredFleet:
 
 
 def lists(rows: list[tuple[NDArray[Any], NDArray[Any]]]) -> Lists:
-    """Ids and weights of some vertices as `Lists`."""
+    """Convert ids and weights of some vertices to `Lists`."""
     lengths = [ids.size for ids, _ in rows]
     ids, weights = (
         np.concatenate([np.empty(0, np.int32), *some]).astype(np.int32)

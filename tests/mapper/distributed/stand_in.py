@@ -1,4 +1,4 @@
-"""Workers of the tests within this process: owners that are lost when a test says so."""
+"""In-process workers for the tests: owners that are lost on request."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tests.mapper.helpers import grid_graph
 
 
 class GridRows(NamedTuple):
-    """The rows of these tests, as workers open them."""
+    """The rows of these tests, as opened by workers."""
 
     @property
     def exchanged(self) -> bool:
@@ -42,9 +42,9 @@ class GridRows(NamedTuple):
 
 
 def exchange_of(part: NDArray[np.int32], narrow: bool = True, memory: int = 1 << 20) -> Exchange:
-    """All rows of a label brought together, of labels 0 .. 4.
+    """Return an exchange that collects all rows of a label, for labels 0 .. 4.
 
-    narrow : in as few bytes as they need
+    narrow : use variable-length encoding
     """
     members, start, _ = by_label(part, 5)
     return Exchange(
@@ -57,7 +57,7 @@ def exchange_of(part: NDArray[np.int32], narrow: bool = True, memory: int = 1 <<
 def rows_within(
     shard: Shard, chunk: Chunk, low: int, high: int, factor: int, narrow: bool
 ) -> Sorted:
-    """Rows of vertices whose label is in a range, with weights that are a multiple."""
+    """Return rows of vertices whose label is in a range, with weights multiplied by a factor."""
     assert shard.state.constants == (factor,)
     label = shard.state.part[chunk.first : chunk.first + chunk.vertices]
     used = np.where((label >= low) & (label < high), np.diff(chunk.indptr), 0).astype(np.int32)
@@ -70,7 +70,7 @@ def rows_within(
 
 
 def brought_together(label: int, rows: Callable[[], Lists], given: NDArray[np.int64]) -> Any:
-    """The label, ids and weights of each of its vertices, and what was given."""
+    """Return the label, ids and weights of each of its vertices, and the given values."""
     indptr, ids, weights = rows()
     found = [(ids[low:high].tolist(), weights[low:high].tolist()) for low, high in pairwise(indptr)]
     return label, found, given.tolist()
@@ -81,7 +81,7 @@ REACHED: dict[tuple[str, str], _Reached] = {}
 
 
 class Near(NamedTuple):
-    """An owner as others reach it; see `Reach`."""
+    """An owner as reached by other owners; see `Reach`."""
 
     folder: str
     address: str
@@ -91,12 +91,12 @@ class Near(NamedTuple):
 
 
 class StandIn(Closing):
-    """Owners with copies of all that they are given; see `Engine`.
+    """Owners with copies of all arguments; see `Engine`.
 
-    before : is called with the address and the method before an owner does anything; it may `lose`
-    folder : of the rows of all
-    late : whether calls are not done when they are asked for first
-    pace : seconds of some addresses for an entry, whatever it took
+    before : called with address and method before an owner executes; may call `lose`
+    folder : folder of all rows
+    late : calls are not done when first queried
+    pace : seconds per entry that some addresses report, regardless of measurement
     """
 
     patience = 0.0
@@ -118,7 +118,7 @@ class StandIn(Closing):
         return sorted(self._there)
 
     def lose(self, address: str, replaced: bool = False) -> None:
-        """A worker is there no more; perhaps another has come."""
+        """Lose a worker; optionally another one joins."""
         self._there.remove(address)
         if replaced:
             self._there.append(f"{address}-again")
@@ -141,8 +141,8 @@ class StandIn(Closing):
             self.amounts[name] += amount
 
     def executor(self, monitor: Monitor | None = None) -> RemoteShardExecutor:
-        """Of `GridRows`."""
-        rows = GridRows().open(None)  # type: ignore[arg-type]  # they need no scratch
+        """Return an executor of `GridRows`."""
+        rows = GridRows().open(None)  # type: ignore[arg-type]  # needs no scratch
         return RemoteShardExecutor(
             self, GridRows(), rows.chunks, rows.entries, monitor or Monitor()
         )
@@ -154,7 +154,7 @@ class StandIn(Closing):
 
 
 class _Late(Future[Any]):
-    """Done only when it is asked for the second time."""
+    """A future that is done only at the second query."""
 
     _asked = 0
 

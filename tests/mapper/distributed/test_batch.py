@@ -1,4 +1,4 @@
-"""Jobs of batch systems, and processes that srun starts: scripts, and stand-ins that start them."""
+"""Batch-system jobs and processes of srun: job scripts, and fake commands that start them."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ Command = Callable[[str, str], None]
 
 @pytest.fixture
 def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Command:
-    """Puts programs of its own in front of those of the machine."""
+    """Return a function that puts programs on PATH before the installed ones."""
     folder = tmp_path / "bin"
     folder.mkdir()
     monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
@@ -73,7 +73,7 @@ def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Command:
 
 @pytest.fixture
 def configured(tmp_path: Path) -> Iterator[Callable[..., None]]:
-    """Settings of the user's jobqueue files."""
+    """Return a function that sets values of the user's jobqueue files."""
     dask = pytest.importorskip("dask")
     pytest.importorskip("dask_jobqueue")
 
@@ -93,7 +93,9 @@ def test_scripts_of_jobs(
     system: str, command: Command, configured: Callable[..., None], tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
-    """Queue and account are the user's, threads and memory as asked for, one worker a job."""
+    """Queue and account come from the user, threads and memory from the options; one worker per
+    job.
+    """
     from mapper.distributed.clusters import batch_cluster
 
     monkeypatch.setenv("NUMBA_CACHE_DIR", "/local/numba")
@@ -153,7 +155,7 @@ def test_a_refused_job(command: Command, configured: Callable[..., None], tmp_pa
 
 @pytest.mark.heavy
 @pytest.mark.jit
-def test_jobs_that_do_not_begin(
+def test_jobs_that_do_not_start(
     command: Command, configured: Callable[..., None], tmp_path: Path
 ) -> None:
     command("sbatch", "#!/bin/sh\necho Submitted batch job 9999999\n")
@@ -170,7 +172,7 @@ def test_jobs_give_the_same_mapping(
     mapped: Mapped, command: Command, configured: Callable[..., None], tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
-    """By a stand-in of sbatch, which starts what it is given here."""
+    """With a fake sbatch that runs the job locally."""
     monkeypatch.chdir(tmp_path)
     command("sbatch", SBATCH)
     command("scancel", SCANCEL)
@@ -239,7 +241,7 @@ def test_srun_without_the_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         slurm_step(tmp_path / "out")
 
 
-def test_what_is_asked_of_workers_that_are_started() -> None:
+def test_options_of_started_workers() -> None:
     assert ask_workers("slurm:4", 8) == Asked("slurm:4", None)
     assert ask_workers("slurm:4", 8, 2, 1 << 30) == Asked("slurm:4", 2, 1 << 30)
     with pytest.raises(UsageError, match="--worker-threads is of workers that are started"):

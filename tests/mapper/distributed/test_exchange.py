@@ -1,4 +1,4 @@
-"""Exchanges of workers: who is lost, and what lies in the shared folder, change no result."""
+"""Exchanges of workers: lost workers and files in the shared folder do not change the result."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PART = np.random.default_rng(1).integers(0, 5, 108).astype(np.int32)
 
 @pytest.fixture
 def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[StandIn]:
-    """Three workers; nobody waits for one that is lost."""
+    """Three workers; the driver does not wait for lost ones."""
     monkeypatch.setattr(owners, "COMES_BACK_WITHIN", 0.0)
     with StandIn(tmp_path, 3) as made:
         yield made
@@ -41,7 +41,7 @@ def exchanged(engine: StandIn) -> list[Any]:
 
 @pytest.fixture
 def expected(tmp_path: Path) -> list[Any]:
-    """What it is where nothing happens."""
+    """Return the result without failures."""
     (tmp_path / "quiet").mkdir()
     with StandIn(tmp_path / "quiet", 2) as engine:
         return exchanged(engine)
@@ -52,7 +52,7 @@ def run_files(engine: StandIn) -> list[Path]:
 
 
 class Once:
-    """Does something before the first call of a method, or before each."""
+    """Calls a function before the first call of a method, or before each call."""
 
     def __init__(self, method: str, act: Callable[[str], object], always: bool = False) -> None:
         self._method, self._act, self._always = method, act, always
@@ -64,8 +64,8 @@ class Once:
             self._act(address)
 
 
-def test_files_go_with_their_batch(engine: StandIn, expected: list[Any]) -> None:
-    """Of each batch there is one of each shard while it is finished, and none in the end."""
+def test_files_are_deleted_with_their_batch(engine: StandIn, expected: list[Any]) -> None:
+    """While a batch is finished there is one file per shard, and none at the end."""
     engine.exchanged = 300
     there: list[set[str]] = []
     engine.before = Once(
@@ -108,11 +108,13 @@ def replace(path: Path, other: bytes) -> None:
 
 @pytest.mark.sample(3)
 @pytest.mark.parametrize("harm", [halve, damage, vanish, replace])
-def test_run_files_that_cannot_be_used_are_made_again(
+def test_unusable_run_files_are_rewritten(
     engine: StandIn, expected: list[Any], harm: Callable[[Path, bytes], None]
 ) -> None:
-    """One file, or all of them, as the worker that wrote them was lost: half of it is there, it is
-    damaged, it has vanished, or it is one of another run or an earlier attempt."""
+    """One or all files are truncated, damaged, missing, or from another run or an earlier attempt;
+    their
+    writer may be lost.
+    """
     others: list[bytes] = []
     with StandIn(engine.shared.place.folder, 1) as other:
         other.before = Once("finish", lambda _: others.extend(
@@ -135,8 +137,8 @@ def test_run_files_that_cannot_be_used_are_made_again(
         assert engine.amounts["bytes_shared"] - before == sum(sizes) + sum(sizes[:count])
 
 
-def test_run_files_of_before_are_written_over(engine: StandIn, expected: list[Any]) -> None:
-    """They have the names of those that are to come; a half-written one has none."""
+def test_earlier_run_files_are_overwritten(engine: StandIn, expected: list[Any]) -> None:
+    """They have the names of new files; a partial file has another name."""
     place = engine.shared.place
     for shard in range(32):
         (place.folder / f"batch-0-{shard:05d}.run").write_bytes(b"of another attempt")
@@ -144,7 +146,7 @@ def test_run_files_of_before_are_written_over(engine: StandIn, expected: list[An
     assert exchanged(engine) == expected
 
 
-def test_files_that_vanish_again_and_again(engine: StandIn) -> None:
+def test_files_that_vanish_repeatedly(engine: StandIn) -> None:
     def empty(_: str) -> None:
         for path in run_files(engine):
             path.unlink()
@@ -157,7 +159,7 @@ def test_files_that_vanish_again_and_again(engine: StandIn) -> None:
 
 
 @pytest.mark.parametrize("method", ["write", "finish"])
-def test_a_folder_that_is_gone(engine: StandIn, method: str) -> None:
+def test_a_missing_folder(engine: StandIn, method: str) -> None:
     engine.before = Once(method, lambda _: shutil.rmtree(engine.shared.place.folder))
     with pytest.raises(ResumableError) as raised:
         exchanged(engine)
@@ -176,8 +178,8 @@ def test_a_full_folder(engine: StandIn, monkeypatch: pytest.MonkeyPatch) -> None
         exchanged(engine)
 
 
-def test_all_write_the_same_bytes(tmp_path: Path) -> None:
-    """Whoever has a shard; only the tag of the run is another."""
+def test_all_workers_write_the_same_bytes(tmp_path: Path) -> None:
+    """Only the tag of the run differs, whichever worker has a shard."""
     found = []
     for count in (1, 3):
         (tmp_path / str(count)).mkdir()
@@ -194,7 +196,7 @@ def test_all_write_the_same_bytes(tmp_path: Path) -> None:
     assert found[0] == found[1]
 
 
-def test_a_worker_that_does_not_see_the_folder(engine: StandIn) -> None:
+def test_a_worker_without_access_to_the_folder(engine: StandIn) -> None:
     shutil.rmtree(engine.shared.place.folder)
     with pytest.raises(UsageError, match=r"^--shared .*: the worker on .* does not see it; put it"):
         engine.executor()
@@ -206,8 +208,8 @@ def test_a_worker_that_sees_another_folder(engine: StandIn) -> None:
         engine.executor()
 
 
-def test_a_folder_is_given(tmp_path: Path) -> None:
-    """What a killed driver has left goes when its run is resumed, and nothing else."""
+def test_a_given_folder(tmp_path: Path) -> None:
+    """Resuming a run deletes the files of its killed driver, and nothing else."""
     shared, work = tmp_path / "shared", tmp_path / "work"
     with pytest.raises(UsageError, match=r"^--shared .*shared: cannot write: No such file or dir"):
         SharedFolder(shared, work)
@@ -226,8 +228,8 @@ def test_a_folder_is_given(tmp_path: Path) -> None:
 @pytest.mark.parametrize("seed", range(8))
 @pytest.mark.parametrize("near", [True, False])
 @pytest.mark.parametrize("light", [True, False])
-def test_rows_are_taken_from_where_they_were_put(seed: int, near: bool, light: bool) -> None:
-    """Compared with lists; now and then some vertices are left out."""
+def test_rows_are_read_from_where_they_were_stored(seed: int, near: bool, light: bool) -> None:
+    """Compared with lists; some vertices are skipped at random."""
     rng = np.random.default_rng(seed)
     buffer = RowBuffer(100, 300, near, light)
     rows: dict[int, tuple[list[int], list[int]]] = {}
@@ -255,15 +257,15 @@ def test_rows_are_taken_from_where_they_were_put(seed: int, near: bool, light: b
     ]
 
 
-def test_a_batch_ends_where_memory_does() -> None:
+def test_a_batch_ends_at_the_memory_limit() -> None:
     exchange = exchange_of(PART)._replace(most=np.array([40, 10, 30, 20, 90]))
     exchange = exchange._replace(memory=50 * exchange.entry_bytes)
     assert [exchange.batch_end(low, 1.0) for low in range(5)] == [2, 3, 4, 4, 5]
     assert [exchange.batch_end(low, 0.5) for low in range(5)] == [4, 4, 4, 4, 5]
 
 
-def test_chunks_without_labels_of_a_batch_are_not_looked_at() -> None:
-    rows = GridRows().open(None)  # type: ignore[arg-type]  # they need no scratch
+def test_chunks_without_labels_of_a_batch_are_skipped() -> None:
+    rows = GridRows().open(None)  # type: ignore[arg-type]  # needs no scratch
     part = np.sort(PART)
     exchange = exchange_of(part)
     seen: list[list[int]] = []
@@ -276,11 +278,11 @@ def test_chunks_without_labels_of_a_batch_are_not_looked_at() -> None:
         seen.append(visited)
     whole, each = (sum(visited) for visited in seen)
     assert whole == rows.entries
-    assert whole < each < 2 * whole  # a chunk between two labels is looked at for both
+    assert whole < each < 2 * whole  # a chunk between two labels is read for both
 
 
 @given(st.lists(st.integers(0, 50), min_size=5, max_size=5), st.integers(1, 9), st.integers(0, 400))
-def test_shares_have_all_labels_once(most: list[int], count: int, memory: int) -> None:
+def test_shares_have_each_label_once(most: list[int], count: int, memory: int) -> None:
     exchange = exchange_of(PART)._replace(most=np.array(most))
     ranges = [one for batch in exchange.shares(count, memory) for one in batch]
     assert [label for low, high in ranges for label in range(low, high)] == list(range(5))

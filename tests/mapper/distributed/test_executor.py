@@ -1,7 +1,8 @@
-"""Whoever looks at the rows, and in whatever order what they find arrives: results are the same.
+"""Executors: results depend neither on the owners of rows nor on the order of arrival.
 
-The contract of `ShardExecutor` runs for each implementation: the threads of a process, workers, and
-`ScatteredFleet`, whose owners know nothing but their own rows and what they are told.
+The contract of `ShardExecutor` is tested for each implementation: threads of a process,
+workers, and
+`ScatteredExecutor`, whose owners have only their own rows and received updates.
 """
 
 from __future__ import annotations
@@ -30,29 +31,29 @@ from mapper.partitioning.recursive_splitting import Splitting, split_parts
 from mapper.runtime.monitor import Monitor
 from mapper.runtime.threads import ThreadTeam
 from storage.scratch.scratch import Scratch
-from tests.mapper.distributed.scattered import ScatteredFleet
+from tests.mapper.distributed.scattered import ScatteredExecutor
 from tests.mapper.distributed.stand_in import GridRows, StandIn, exchange_of
 from tests.mapper.helpers import random_graph, random_parts
 
-FleetOver = Callable[[Rows, ThreadTeam], ShardExecutor]
+ExecutorOver = Callable[[Rows, ThreadTeam], ShardExecutor]
 
 
 @pytest.fixture
-def local() -> FleetOver:
+def local() -> ExecutorOver:
     return LocalShardExecutor
 
 
 @pytest.fixture
-def scattered() -> FleetOver:
+def scattered() -> ExecutorOver:
     def over(rows: Rows, _: ThreadTeam) -> ShardExecutor:
-        return ScatteredFleet(rows, [(7 * chunk) % 3 for chunk in range(rows.chunks)], 5)
+        return ScatteredExecutor(rows, [(7 * chunk) % 3 for chunk in range(rows.chunks)], 5)
 
     return over
 
 
 @pytest.fixture
-def on_workers(two_workers: Any) -> FleetOver:
-    """Of the rows of these tests alone, whatever is asked for."""
+def on_workers(two_workers: Any) -> ExecutorOver:
+    """Return a function that ignores its arguments and uses the rows of these tests."""
 
     def over(rows: Rows, _: ThreadTeam) -> ShardExecutor:
         found: ShardExecutor = two_workers.executor(
@@ -64,8 +65,8 @@ def on_workers(two_workers: Any) -> FleetOver:
 
 
 @pytest.fixture
-def stand_in(tmp_path: Path) -> Iterator[FleetOver]:
-    """A `RemoteShardExecutor` of the rows of these tests, over workers within this process."""
+def stand_in(tmp_path: Path) -> Iterator[ExecutorOver]:
+    """A `RemoteShardExecutor` of the rows of these tests, over in-process workers."""
     with StandIn(tmp_path, 3) as engine:
         yield lambda *_: engine.executor()
 
@@ -73,9 +74,9 @@ def stand_in(tmp_path: Path) -> Iterator[FleetOver]:
 @pytest.fixture(
     params=["local", "scattered", "stand_in", pytest.param("on_workers", marks=pytest.mark.jit)]
 )
-def executor_over(request: pytest.FixtureRequest) -> FleetOver:
-    """Makes an executor over rows; whoever writes another adds it here."""
-    made: FleetOver = request.getfixturevalue(request.param)
+def executor_over(request: pytest.FixtureRequest) -> ExecutorOver:
+    """Return a function that creates an executor over rows; add new implementations here."""
+    made: ExecutorOver = request.getfixturevalue(request.param)
     return made
 
 
@@ -92,7 +93,7 @@ def seen(shard: Shard, chunk: Chunk) -> tuple[list[int], list[int], tuple[Any, .
 
 
 class Numbered:
-    """Chunks, the labels of their vertices, and entries; see `Gathering`."""
+    """Chunks, labels of their vertices, and entries; see `Gathering`."""
 
     def __init__(self, shard: Shard, factor: int) -> None:
         self._part, self._factor = shard.state.part, factor
@@ -122,7 +123,7 @@ def rows(tmp_path: Path) -> Iterator[Rows]:
 
 
 @pytest.mark.heavy
-def test_results_come_in_the_order_of_the_chunks(executor_over: FleetOver, rows: Rows) -> None:
+def test_results_come_in_the_order_of_the_chunks(executor_over: ExecutorOver, rows: Rows) -> None:
     chunks = [5, 0, 11, 5, 3]
     visited: list[int] = []
     with ThreadTeam(2) as team:
@@ -135,8 +136,8 @@ def test_results_come_in_the_order_of_the_chunks(executor_over: FleetOver, rows:
 
 
 @pytest.mark.heavy
-def test_all_chunks_are_gathered_once(executor_over: FleetOver, rows: Rows) -> None:
-    """In ranges one behind the other, by who knows the state."""
+def test_all_chunks_are_gathered_once(executor_over: ExecutorOver, rows: Rows) -> None:
+    """In contiguous ranges, by owners that have the state."""
     part = np.arange(rows.vertices, dtype=np.int32) * np.int32(3)
     visited: list[int] = []
     with ThreadTeam(2) as team:
@@ -151,7 +152,7 @@ def test_all_chunks_are_gathered_once(executor_over: FleetOver, rows: Rows) -> N
     assert entries.tolist() == [[5 * rows.entries]] * 70  # type: ignore[union-attr]
 
 
-def test_everything_is_taken_once(executor_over: FleetOver, rows: Rows) -> None:
+def test_each_chunk_is_consumed_once(executor_over: ExecutorOver, rows: Rows) -> None:
     taken: list[tuple[int, int]] = []
     visited: list[int] = []
     with ThreadTeam(2) as team:
@@ -163,7 +164,7 @@ def test_everything_is_taken_once(executor_over: FleetOver, rows: Rows) -> None:
 
 
 @pytest.mark.parametrize("most", [None, 1])
-def test_sums_are_of_all_chunks(executor_over: FleetOver, rows: Rows, most: int | None) -> None:
+def test_sums_cover_all_chunks(executor_over: ExecutorOver, rows: Rows, most: int | None) -> None:
     visited: list[int] = []
     with ThreadTeam(2) as team:
         executor = executor_over(rows, team)
@@ -175,7 +176,7 @@ def test_sums_are_of_all_chunks(executor_over: FleetOver, rows: Rows, most: int 
     assert sum(visited) == rows.entries
 
 
-def test_all_see_what_was_settled(executor_over: FleetOver, rows: Rows) -> None:
+def test_all_owners_see_settled_changes(executor_over: ExecutorOver, rows: Rows) -> None:
     part = np.arange(108, dtype=np.int32) % 4
     sizes = np.arange(108) % 5
     loads = np.bincount(part, weights=sizes, minlength=7).astype(np.int64)
@@ -196,10 +197,10 @@ def test_all_see_what_was_settled(executor_over: FleetOver, rows: Rows) -> None:
 @pytest.mark.sample(19)
 @pytest.mark.parametrize("memory", [0, 500, 1 << 20])
 @pytest.mark.parametrize("narrow", [True, False])
-def test_rows_come_together_by_label(
-    executor_over: FleetOver, rows: Rows, narrow: bool, memory: int
+def test_rows_are_collected_by_label(
+    executor_over: ExecutorOver, rows: Rows, narrow: bool, memory: int
 ) -> None:
-    """Of all vertices of a label, one of which has none; in one or several passes."""
+    """For all vertices of a label, of which one is empty; in one or several passes."""
     part = np.random.default_rng(memory).choice([0, 1, 2, 4], 108).astype(np.int32)
     visited: list[int] = []
     with ThreadTeam(2) as team:
@@ -221,7 +222,7 @@ def test_rows_come_together_by_label(
     assert sum(visited) >= rows.entries
 
 
-def test_an_error_of_a_work_comes_out(executor_over: FleetOver, rows: Rows) -> None:
+def test_an_error_of_a_task_is_raised(executor_over: ExecutorOver, rows: Rows) -> None:
     with ThreadTeam(2) as team, pytest.raises(ZeroDivisionError):
         list(executor_over(rows, team).each(fail, [0, 1, 2]))
 
@@ -230,25 +231,25 @@ def fail(_: Shard, chunk: Chunk) -> float:
     return chunk.first / 0
 
 
-# Any cut of the chunks into owners, any order of arrival
+# Any assignment of chunks to owners, any order of arrival
 
 
 @st.composite
-def cuts(draw: st.DrawFn) -> tuple[StreamedRows, ScatteredFleet, int]:
-    """A graph in many chunks, owners of them, and a seed."""
+def cuts(draw: st.DrawFn) -> tuple[StreamedRows, ScatteredExecutor, int]:
+    """Draw a graph in many chunks, their owners, and a seed."""
     seed = draw(st.integers(0, 10_000))
     rng = np.random.default_rng(seed)
     graph = random_graph(rng, draw(st.integers(1, 90)), sizes=3, block_size=draw(st.integers(1, 9)))
     rows = StreamedRows(graph, graph.vertex_sizes(), 0)
     most = draw(st.integers(0, 3))
     owners = draw(st.lists(st.integers(0, most), min_size=rows.chunks, max_size=rows.chunks))
-    return rows, ScatteredFleet(rows, owners, draw(st.integers(0, 99))), seed
+    return rows, ScatteredExecutor(rows, owners, draw(st.integers(0, 99))), seed
 
 
 def both(
-    rows: StreamedRows, executor: ScatteredFleet, work: Callable[[Rows, ThreadTeam], Any]
+    rows: StreamedRows, executor: ScatteredExecutor, work: Callable[[Rows, ThreadTeam], Any]
 ) -> tuple[Any, Any]:
-    """What a pass makes of rows by itself, and over the executor."""
+    """Return the result of a pass over the rows alone, and with the executor."""
     over = rows.with_sizes(rows.sizes)
     over.executor = executor
     with ThreadTeam(1) as team:
@@ -264,8 +265,8 @@ few = settings(max_examples=25, deadline=None)
 
 @few
 @given(cuts(), st.integers(1, 12))
-def test_any_cut_makes_the_same_clusters(
-    cut: tuple[StreamedRows, ScatteredFleet, int], limit: int
+def test_any_assignment_gives_the_same_clusters(
+    cut: tuple[StreamedRows, ScatteredExecutor, int], limit: int
 ) -> None:
     rows, executor, seed = cut
 
@@ -280,8 +281,8 @@ def test_any_cut_makes_the_same_clusters(
 
 @few
 @given(cuts(), st.integers(1, 6), st.integers(0, 1))
-def test_any_cut_makes_the_same_moves(
-    cut: tuple[StreamedRows, ScatteredFleet, int], parts: int, slack: int
+def test_any_assignment_gives_the_same_moves(
+    cut: tuple[StreamedRows, ScatteredExecutor, int], parts: int, slack: int
 ) -> None:
     rows, executor, seed = cut
     part = np.random.default_rng(seed).integers(0, parts, rows.vertices).astype(np.int32)
@@ -302,8 +303,8 @@ def test_any_cut_makes_the_same_moves(
 @pytest.mark.heavy
 @few
 @given(cuts(), st.integers(1, 9), st.integers(1, 6))
-def test_any_cut_makes_the_same_coarse_graph(
-    cut: tuple[StreamedRows, ScatteredFleet, int], count: int, share: int
+def test_any_assignment_gives_the_same_coarse_graph(
+    cut: tuple[StreamedRows, ScatteredExecutor, int], count: int, share: int
 ) -> None:
     rows, executor, seed = cut
     cluster = np.random.default_rng(seed).integers(0, count, rows.vertices).astype(np.int32)
@@ -319,8 +320,8 @@ def test_any_cut_makes_the_same_coarse_graph(
 @pytest.mark.heavy
 @few
 @given(cuts(), st.integers(1, 5), st.sampled_from([0, 300, 1 << 20]))
-def test_any_cut_splits_the_same_way(
-    cut: tuple[StreamedRows, ScatteredFleet, int], parts: int, memory: int
+def test_any_assignment_gives_the_same_split(
+    cut: tuple[StreamedRows, ScatteredExecutor, int], parts: int, memory: int
 ) -> None:
     rows, executor, seed = cut
     rng = np.random.default_rng(seed)
@@ -339,13 +340,13 @@ def test_any_cut_splits_the_same_way(
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("memory", [0, 1 << 20])
 @pytest.mark.parametrize("seed", range(8))
-def test_any_cut_sums_the_same_traffic(seed: int, memory: int, tmp_path: Path) -> None:
+def test_any_assignment_gives_the_same_traffic(seed: int, memory: int, tmp_path: Path) -> None:
     rng = np.random.default_rng(seed)
     graph = random_graph(rng, int(rng.integers(1, 90)), block_size=4)
     rows = StreamedRows(graph, graph.vertex_sizes(), 0)
     parts = int(rng.integers(1, 6))
     part, _ = random_parts(rng, graph, parts)
-    executor = ScatteredFleet(rows, rng.integers(0, 3, rows.chunks).tolist(), seed)
+    executor = ScatteredExecutor(rows, rng.integers(0, 3, rows.chunks).tolist(), seed)
 
     def traffic(rows: Rows, team: ThreadTeam) -> list[Any]:
         found = group_traffic(rows, part, parts, memory, tmp_path, team)

@@ -1,4 +1,4 @@
-"""Who is killed or stops on the way: the same bytes, or one line and a run to resume."""
+"""Killed or stopped processes: identical bytes, or one error line and a run that can be resumed."""
 
 from __future__ import annotations
 
@@ -60,10 +60,9 @@ def note_and_kill(monitor, text):
 Monitor.advance, Monitor.note = advance_and_kill, note_and_kill
 """,
 )
-"""`PROGRAM`, which streams any network, and kills a process in a stage, or once something has been
-noted: VICTIM=STAGE:PID.
+"""`PROGRAM`, which streams every network and kills a process in a stage, or after a note.
 
-SHARES : of the memory, where they are others than planned
+VICTIM=STAGE:PID; SHARES : memory shares that replace the planned ones
 """
 
 RUN = (
@@ -78,7 +77,7 @@ def _engine() -> None:
 
 
 class Watcher(Monitor):
-    """Does something once, when a stage has looked at a share of what it expects."""
+    """Acts once, when a stage has processed a share of its expected work."""
 
     def __init__(self, stage: str, act: Callable[[], object], share: float = 0.001) -> None:
         super().__init__(on_progress=self._heard)
@@ -96,7 +95,7 @@ class Watcher(Monitor):
 
 
 class Listener(Watcher):
-    """Does something once, when something has been noted."""
+    """Acts once, when a note has been written."""
 
     def note(self, text: str) -> None:
         super().note(text)
@@ -122,7 +121,7 @@ def test_a_killed_worker_changes_nothing(mapped: Mapped, stage: str, tmp_path: P
 
 @pytest.mark.heavy
 @pytest.mark.sample(0.25)
-def test_a_worker_that_is_killed_while_all_is_scored(made: Made, tmp_path: Path) -> None:
+def test_a_worker_killed_during_scoring(made: Made, tmp_path: Path) -> None:
     expected = made()
     with start_workers(Asked(2), tmp_path) as workers:
         process = min(workers.client.run(os.getpid).values())
@@ -149,7 +148,7 @@ def test_a_worker_that_is_killed_while_all_is_scored(made: Made, tmp_path: Path)
 def test_a_worker_killed_at_a_level_changes_nothing(
     mapped: Mapped, watcher: Callable[..., Watcher], levels: int, tmp_path: Path
 ) -> None:
-    """Before connections between clusters are sent, before rows are made, and when they are."""
+    """Before connections between clusters are sent, before rows are built, and afterwards."""
     changes = {"block_vertices": 200, "shares": LEVELS[levels]}
     expected = mapped(**changes)
     with start_workers(Asked(2), tmp_path) as workers:
@@ -167,7 +166,7 @@ def test_a_worker_killed_at_a_level_changes_nothing(
 def test_a_stopped_worker_changes_nothing(
     mapped: Mapped, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It holds its connections, and says nothing."""
+    """Its connections stay open, but it does not answer."""
     from mapper.distributed import dask
 
     monkeypatch.setitem(dask.SETTINGS, "distributed.scheduler.worker-ttl", "2s")
@@ -181,19 +180,19 @@ def test_a_stopped_worker_changes_nothing(
 
 
 def fill_memory() -> int:
-    """Take more than a worker of 1 GiB may have."""
+    """Allocate more than a worker of 1 GiB may have."""
     return int(np.ones(1 << 28, np.int64).sum())
 
 
 @pytest.mark.heavy
 @pytest.mark.sample(0.25)
-def test_a_worker_that_takes_too_much_memory(mapped: Mapped, tmp_path: Path) -> None:
+def test_a_worker_that_exceeds_its_memory(mapped: Mapped, tmp_path: Path) -> None:
     expected = mapped()
     with start_workers(Asked(2, memory=1 << 30), tmp_path) as workers:
         address = min(workers.addresses())
 
         def fill() -> None:
-            with suppress(Exception):  # nobody answers
+            with suppress(Exception):  # no answer
                 workers.client.run(fill_memory, workers=[address])
 
         filler = Watcher("coarsen", fill)
@@ -204,9 +203,9 @@ def test_a_worker_that_takes_too_much_memory(mapped: Mapped, tmp_path: Path) -> 
 
 @contextmanager
 def cluster(folder: Path, workers: int) -> Iterator[tuple[Path, list[subprocess.Popen[bytes]]]]:
-    """A scheduler and workers without nannies: the scheduler's file, and the processes.
+    """Start a scheduler and workers without nannies; yield the scheduler's file and the processes.
 
-    They keep freed memory, as a note asks for of workers that do not.
+    The workers keep freed memory; otherwise a note asks for it.
     """
     environment = {**os.environ, **{name: str(KEEP) for name in MALLOC}}
     file = folder / "scheduler.json"
@@ -234,7 +233,7 @@ def cluster(folder: Path, workers: int) -> Iterator[tuple[Path, list[subprocess.
 
 @pytest.mark.heavy
 @pytest.mark.sample(0.25)
-def test_all_workers_gone(mapped: Mapped, tmp_path: Path) -> None:
+def test_all_workers_lost(mapped: Mapped, tmp_path: Path) -> None:
     with (
         cluster(tmp_path, 1) as (file, (_, worker)),
         start_workers(Asked(str(file), patience=1.0), tmp_path) as workers,
@@ -248,7 +247,7 @@ def test_all_workers_gone(mapped: Mapped, tmp_path: Path) -> None:
 @pytest.mark.heavy
 @pytest.mark.sample(0.25)
 def test_a_worker_that_joins_takes_over(mapped: Mapped, tmp_path: Path) -> None:
-    """Without a nanny nobody starts it again; another one has come meanwhile."""
+    """Without a nanny the worker is not restarted; another one has joined in the meantime."""
     expected = mapped()
     with (
         cluster(tmp_path, 1) as (file, (_, worker)),
@@ -285,7 +284,7 @@ def mapping_in(folder: Path) -> bytes:
 def test_a_killed_driver_is_resumed(
     stage: str, again: str | None, network: Path, tmp_path: Path
 ) -> None:
-    """By another number of workers, and by none."""
+    """With another number of workers, and without workers."""
     assert run(tmp_path, "-o", "whole").returncode == 0
     killed = run(tmp_path, "-o", "out", "--workers", "2", victim=f"{stage}:")
     assert killed.returncode == -signal.SIGKILL, killed.stderr
@@ -296,13 +295,13 @@ def test_a_killed_driver_is_resumed(
     assert mapping_in(tmp_path / "out") == mapping_in(tmp_path / "whole")
     names = [{path.name for path in (tmp_path / one).iterdir()} for one in ("out", "whole")]
     assert names[0] == names[1]
-    assert not _processes_of(network.parent), "workers end with their driver"
+    assert not _processes_of(network.parent), "workers must end with their driver"
 
 
 @pytest.mark.heavy
 @pytest.mark.sample(0.25)
-def test_a_shared_folder_is_left_as_it_was(network: Path, tmp_path: Path) -> None:
-    """Also by a driver that was killed, once its run is resumed."""
+def test_a_shared_folder_is_left_unchanged(network: Path, tmp_path: Path) -> None:
+    """Also by a killed driver, after its run is resumed."""
     assert run(tmp_path, "-o", "whole").returncode == 0
     shared = tmp_path / "shared"
     shared.mkdir()
@@ -322,7 +321,7 @@ def test_a_shared_folder_is_left_as_it_was(network: Path, tmp_path: Path) -> Non
 def test_a_driver_killed_at_a_level_is_resumed(
     network: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With the files of the level in the shared folder, which go."""
+    """With the files of the level in the shared folder, which are deleted."""
     monkeypatch.setenv("SHARES", json.dumps(LEVELS[1]))
     (tmp_path / "shared").mkdir()
     larger = tuple(word.replace("vertices=64", "vertices=200") for word in RUN)
@@ -342,7 +341,7 @@ def test_a_driver_killed_at_a_level_is_resumed(
 
 
 def _processes_of(folder: Path) -> list[str]:
-    """Processes that work in a folder, after some time to end."""
+    """Return processes that run in a folder, after some time to end."""
     found: list[str] = []
     for _ in range(100):
         found = []
@@ -359,7 +358,7 @@ def _processes_of(folder: Path) -> list[str]:
 @pytest.mark.heavy
 @pytest.mark.sample(0.25)
 @pytest.mark.parametrize("stage", STAGES[:2])
-def test_a_killed_scheduler_leaves_a_run_to_resume(
+def test_a_killed_scheduler_leaves_a_resumable_run(
     stage: str, network: Path, tmp_path: Path
 ) -> None:
     assert run(tmp_path, "-o", "whole").returncode == 0

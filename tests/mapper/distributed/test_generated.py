@@ -1,4 +1,4 @@
-"""`generate` with workers makes the bytes that it makes without, whoever is lost on the way."""
+"""`generate` writes the same bytes with workers as without, even if workers are lost."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def _engine() -> None:
 
 @pytest.fixture(scope="module", params=[(1, 1), (1, 2), (2, 1), (3, 1)], ids=str)
 def workers(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """So many processes, of so many threads each."""
+    """Start workers with the given numbers of processes and threads."""
     pytest.importorskip("distributed")
     count, threads = request.param
     with start_workers(Asked(count, threads), tmp_path_factory.mktemp("workers")) as found:
@@ -74,7 +74,7 @@ def test_the_same_bytes(spec: NetworkSpec, shuffle: bool, workers: Any, tmp_path
 
 @pytest.mark.heavy
 def test_memory_of_a_task(workers: Any) -> None:
-    """Half of what all may take; all workers are on one host."""
+    """Half of the memory of all tasks; all workers are on one host."""
     threads = sum(one["nthreads"] for one in workers.workers().values())
     assert workers.task_memory(1 << 30) == (1 << 29) // threads
     (_, limit), *_ = workers.limits()
@@ -86,7 +86,7 @@ def test_memory_of_a_task(workers: Any) -> None:
 @pytest.mark.sample(0.25)
 @pytest.mark.parametrize("step", ["draw_runs", "encode_blocks"])
 def test_a_killed_worker_changes_nothing(step: str, tmp_path: Path) -> None:
-    """What it has drawn or encoded is not there any more; nor what it is at."""
+    """Its drawn or encoded data is lost, and its current task."""
     generate(KINDS[0], tmp_path / "a")
     with start_workers(Asked(2), tmp_path / "w") as found:
 
@@ -106,7 +106,7 @@ def test_a_killed_worker_changes_nothing(step: str, tmp_path: Path) -> None:
 
 
 def end_process(some: range) -> int:
-    """A work that no worker survives, but for the first range."""
+    """A task that kills its worker, except for the first range."""
     if some.start:
         os.kill(os.getpid(), signal.SIGKILL)
     return some.stop
@@ -128,7 +128,7 @@ def test_a_range_that_kills_workers(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 @pytest.mark.heavy
 @pytest.mark.sample(0.5)
 @pytest.mark.parametrize("lost", ["worker", "scheduler"])
-def test_who_is_gone_is_told(lost: str, tmp_path: Path) -> None:
+def test_lost_workers_are_reported(lost: str, tmp_path: Path) -> None:
     with (
         cluster(tmp_path, 1) as (file, (scheduler, worker)),
         start_workers(Asked(str(file), patience=1.0), tmp_path) as found,
@@ -173,7 +173,7 @@ def test_the_command(run: Run, folder_only: Callable[[], list[str]]) -> None:
 @pytest.mark.heavy
 @pytest.mark.sample(0.5)
 def test_a_wait_that_dask_cancels_is_a_timeout(tmp_path: Path) -> None:
-    """Under load the timeout of a wait may cancel it before it is noticed otherwise."""
+    """Under load the timeout of a wait may cancel the wait before the timeout is noticed."""
 
     class Cancelled:
         status = "pending"
@@ -198,7 +198,7 @@ def test_a_wait_that_dask_cancels_is_a_timeout(tmp_path: Path) -> None:
 @pytest.mark.heavy
 @pytest.mark.sample(0.25)
 def test_several_files(run: Run, folder_only: Callable[[], list[str]]) -> None:
-    """As if the one file had been cut."""
+    """The result equals the single file cut into several."""
     assert run(*WORDS).code == 0
     assert run("import", "net.bin", "cut", "--files", "3").code == 0
     worked = run("generate", "cortex", "made", *WORDS[3:], "--workers", "2", "--files", "3")
@@ -227,7 +227,7 @@ def test_bad_command_lines(fails: Callable[..., str]) -> None:
     ids=["of a worker", "of the network"],
 )
 def test_a_full_disk(side: str, largest: int, where: str, fails: Callable[..., str]) -> None:
-    """As if no file could be longer: neither files of runs, nor what is put together of pieces."""
+    """Simulated by a limit on file sizes, for run files and for assembled files."""
     words = ("generate", "cortex", "net.bin", "--side", side, "--fanout", "60")
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (largest, hard))
@@ -240,9 +240,9 @@ def test_a_full_disk(side: str, largest: int, where: str, fails: Callable[..., s
 
 
 def stopped(folder: Path, number: signal.Signals, group: bool = False) -> tuple[int, str]:
-    """Exit code and last words of a command that gets a signal while it draws.
+    """Send a signal to a command while it draws; return exit code and stderr.
 
-    group : all its processes get it, as from a terminal
+    group : send it to all its processes, as from a terminal
     """
     words = ("generate", "cortex", "net.bin", "--side", "700", "--fanout", "60", "--workers", "2")
     with subprocess.Popen(

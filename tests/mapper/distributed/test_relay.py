@@ -1,4 +1,4 @@
-"""Updates go from worker to worker; who does not get them there gets them from the driver."""
+"""Updates are relayed between workers; workers that miss an update get it from the driver."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ CHUNKS = range(16)
 
 @pytest.fixture
 def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[StandIn]:
-    """Seven workers, who pass on whatever they get; nobody waits for one that is lost."""
+    """Seven workers that relay everything; the driver does not wait for lost ones."""
     monkeypatch.setattr(owners, "COMES_BACK_WITHIN", 0.0)
     monkeypatch.setattr(relay, "FROM_BYTES", 1)
     with StandIn(tmp_path, 7) as made:
@@ -38,7 +38,7 @@ def seen(shard: Shard, _: Chunk) -> tuple[list[int], list[int]]:
 
 
 class Course:
-    """A state that changes some times, and what workers saw of it, and were sent."""
+    """A state with several changes, as seen by the workers, and the bytes sent."""
 
     def __init__(self, engine: StandIn) -> None:
         executor = engine.executor()
@@ -57,10 +57,10 @@ class Course:
             executor.settled(vertices)
 
 
-def test_two_of_seven_get_it_from_the_driver(
+def test_two_of_seven_get_updates_from_the_driver(
     engine: StandIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The second call of each pair has nothing to tell, which counts as 8 bytes each."""
+    """The second call of each pair has no update, which counts as 8 bytes per worker."""
     passed_on = Course(engine)
     monkeypatch.setattr(relay, "FROM_BYTES", 1 << 20)
     direct = Course(engine)
@@ -75,7 +75,7 @@ def test_two_of_seven_get_it_from_the_driver(
         assert update > 8
 
 
-def test_few_workers_get_it_from_the_driver(engine: StandIn, tmp_path: Path) -> None:
+def test_few_workers_get_updates_from_the_driver(engine: StandIn, tmp_path: Path) -> None:
     methods: set[str] = set()
     (tmp_path / "few").mkdir()
     with StandIn(tmp_path / "few", 3) as few:
@@ -90,8 +90,8 @@ def test_few_workers_get_it_from_the_driver(engine: StandIn, tmp_path: Path) -> 
 @pytest.mark.sample(8)
 @pytest.mark.parametrize("victim", range(7))
 @pytest.mark.parametrize("replaced", [True, False])
-def test_a_forwarder_is_lost(engine: StandIn, victim: int, replaced: bool) -> None:
-    """Those below it, too, see what was settled."""
+def test_a_lost_forwarder(engine: StandIn, victim: int, replaced: bool) -> None:
+    """Workers below it also see the settled changes."""
 
     def lose(address: str, method: str) -> None:
         called = (address, method) == (f"worker-{victim}", "relay")
@@ -103,8 +103,8 @@ def test_a_forwarder_is_lost(engine: StandIn, victim: int, replaced: bool) -> No
     assert engine.lost == [f"worker-{victim}"]
 
 
-def test_a_worker_that_is_behind_gets_its_own(engine: StandIn) -> None:
-    """It had nothing to do while the others heard of something."""
+def test_an_outdated_worker_gets_its_own_update(engine: StandIn) -> None:
+    """It had no tasks while the others received updates."""
     executor = engine.executor()
     part = np.arange(108, dtype=np.int32) % 4
     executor.begin(State(part))
@@ -115,7 +115,7 @@ def test_a_worker_that_is_behind_gets_its_own(engine: StandIn) -> None:
 
 
 class Dumb:
-    """A worker that answers with what it is given: an answer, nothing, or an error at once."""
+    """A worker with a given answer: an answer, none, or an immediate error."""
 
     def __init__(self, answer: Answer | Exception | None) -> None:
         self._answer = answer
@@ -129,7 +129,7 @@ class Dumb:
         return future
 
 
-def test_who_does_not_answer_is_not_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_workers_without_an_answer_are_not_listed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(relay, "WAITS", 0.01)
     answers = (
         Answer([7, 8], cpu_seconds=0.5), None, OSError(), Answer(None, MemoryError()),
@@ -140,8 +140,8 @@ def test_who_does_not_answer_is_not_named(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 3, 7, 20])
-def test_a_tree_has_all_once(count: int) -> None:
-    """Nobody has more than two below, and it is as low as can be."""
+def test_a_tree_has_each_worker_once(count: int) -> None:
+    """No node has more than two children, and the height is minimal."""
     top = tree([(worker, Dumb(None)) for worker in range(count)])
     found, level, levels = [], list(top), 0
     assert len(top) <= 2
@@ -156,8 +156,8 @@ def test_a_tree_has_all_once(count: int) -> None:
 
 
 @pytest.mark.parametrize("late", [False, True])
-def test_what_comes_late_changes_nothing(engine: StandIn, late: bool) -> None:
-    """An update that was passed on, before or behind one of the driver that has the same in it."""
+def test_late_updates_change_nothing(engine: StandIn, late: bool) -> None:
+    """A relayed update that arrives before or after one of the driver with the same content."""
     owner = engine.own("worker-0", GridRows())
     state_log, part = StateLog(), np.zeros(108, np.int32)
     loads = np.bincount(part, minlength=9)
@@ -181,7 +181,7 @@ def parts_and_loads(shard: Shard, chunk: Chunk) -> tuple[list[int], list[int]]:
 @pytest.mark.heavy
 @pytest.mark.sample(0.25)
 @pytest.mark.jit
-def test_four_processes_pass_it_on(
+def test_four_processes_relay_updates(
     mapped: Mapped, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("distributed")

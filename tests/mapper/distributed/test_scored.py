@@ -1,4 +1,4 @@
-"""What workers gather of a mapping is what one process finds, to the last bit."""
+"""Scoring by workers equals scoring by one process, to the last bit."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ NEURONS = 400
 
 
 def plain(value: Any) -> Any:
-    """The bytes of all arrays in something, with their types and shapes."""
+    """Return the bytes of all arrays in a value, with types and shapes."""
     if isinstance(value, np.ndarray):
         return value.dtype.str, value.shape, value.tobytes()
     if is_dataclass(value):
@@ -43,7 +43,7 @@ def plain(value: Any) -> Any:
 
 
 class Nearby(NamedTuple):
-    """Workers of an engine within this process; see `Workers`."""
+    """Workers of an in-process engine; see `Workers`."""
 
     engine: StandIn
 
@@ -53,7 +53,7 @@ class Nearby(NamedTuple):
         return RemoteShardExecutor(self.engine, source, chunks, entries, monitor)
 
     def facts(self) -> dict[str, Any]:
-        raise AssertionError("nobody asks")
+        raise AssertionError("must not be called")
 
 
 @pytest.fixture
@@ -68,7 +68,7 @@ def core() -> NDArray[np.int32]:
 
 
 def written(path: Path, rates: bool, undirected: bool) -> Path:
-    """A network of thirteen blocks."""
+    """Write a network of thirteen blocks."""
     rng = np.random.default_rng(4)
     source, target = rng.integers(0, NEURONS, (2, 5000))
     with NetworkWriter(path, NEURONS, block_size=32, undirected=undirected) as writer:
@@ -95,7 +95,7 @@ def test_the_same_bits(
         found = measure_network(network, chip, core, 2, swept=swept)
         assert plain(found) == plain(expected)
         assert worked.visited == alone.visited == network.connections
-    assert engine.amounts["bytes_to"] > 3 * 300  # a byte for each core, and three workers
+    assert engine.amounts["bytes_to"] > 3 * 300  # a byte per core, and three workers
     assert engine.amounts["bytes_from"] > 8 * CHIP.cores
     assert engine.amounts["calls"] == 4  # twelve ranges of blocks, three at a time
     assert engine.amounts["bytes_shared"] == 0
@@ -138,7 +138,7 @@ def test_all_workers_are_lost(core: NDArray[np.int32], engine: StandIn, tmp_path
             measure_network(network, CHIP, core, swept=swept)
 
 
-def test_parts_that_are_not_all(core: NDArray[np.int32], tmp_path: Path) -> None:
+def test_incomplete_parts(core: NDArray[np.int32], tmp_path: Path) -> None:
     with NetworkFile(written(tmp_path / "net.bin", True, False)) as network:
         with Scratch(tmp_path / "scratch") as scratch, ThreadTeam(1) as team:
             rows = SynapseSource(network.path, network.identity).open(scratch)
@@ -156,10 +156,10 @@ def test_parts_that_are_not_all(core: NDArray[np.int32], tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("finishing", [False, True])
-def test_who_is_about_to_end_is_not_stopped(
+def test_a_finishing_run_is_not_stopped(
     finishing: bool, core: NDArray[np.int32], engine: StandIn, tmp_path: Path
 ) -> None:
-    """Ctrl-C ends a run with the mapping so far, which is scored all the same."""
+    """Ctrl-C ends a run with the mapping so far, which is still scored."""
     engine.late = True
     monitor = Monitor(finishing=finishing)
     with NetworkFile(written(tmp_path / "net.bin", True, False)) as network:

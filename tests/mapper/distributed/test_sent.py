@@ -1,4 +1,4 @@
-"""What is sent arrives as it was, in fewer bytes."""
+"""Packed data arrives unchanged and in fewer bytes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from mapper.partitioning.label_propagation import Proposals
 
 
 def same(found: Any, expected: Any) -> bool:
-    """Whether two trees are alike, arrays with their types and shapes."""
+    """Whether two trees are equal, arrays with their types and shapes."""
     if isinstance(expected, np.ndarray):
         return (
             found.dtype == expected.dtype
@@ -36,7 +36,7 @@ def sent(value: Any) -> Any:
     return received(pickle.loads(pickle.dumps(to_send(value))))
 
 
-@settings(deadline=None)  # the first compiles
+@settings(deadline=None)  # the first example compiles
 @given(
     st.integers(0, 2**32), st.sampled_from([0, 1, 63, 64, 65, 300]),
     st.sampled_from([(0, 9), (-1, 40), (5, 2**31), (-(2**31), 2**31), (-(2**31), -(2**31) + 2)]),
@@ -59,13 +59,13 @@ def test_numbers_arrive(
 
 
 @pytest.mark.parametrize("value", [2**62, -(2**62)])
-def test_numbers_that_are_far_apart_arrive(value: int) -> None:
+def test_numbers_with_large_gaps_arrive(value: int) -> None:
     values = np.arange(100, dtype=np.int64)
     values[7] = value
     assert same(sent(values), values)
 
 
-def test_all_that_works_find_arrives() -> None:
+def test_all_task_results_arrive() -> None:
     rng = np.random.default_rng(1)
     vertices = np.flatnonzero(rng.random(1000) < 0.5).astype(np.int32)
     targets = rng.integers(0, 1000, vertices.size).astype(np.int32)
@@ -78,7 +78,7 @@ def test_all_that_works_find_arrives() -> None:
     assert same(sent(found), found)
     assert nbytes(to_send(found[0])) < 0.8 * nbytes(found[0])
     assert nbytes(to_send(found[1])) < 0.3 * nbytes(found[1])
-    for shape in ((1000, 4), (4, 40, 25)):  # small numbers, however they are laid out
+    for shape in ((1000, 4), (4, 40, 25)):  # small numbers in any memory layout
         assert nbytes(to_send(rng.integers(0, 9, shape))) < 0.2 * 8 * 4000
 
 

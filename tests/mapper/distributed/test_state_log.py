@@ -1,4 +1,4 @@
-"""Who is told what has changed knows the state, however late it is told; and how shards are cut."""
+"""State log: followers reconstruct the state however late they read; sharding of chunks."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ few = settings(max_examples=60, deadline=None)
 @few
 @given(st.integers(0, 10_000), st.integers(1, 70_000), st.integers(1, 31))
 def test_a_delta_comes_back(seed: int, n: int, bits: int) -> None:
-    """Gaps and labels of any size, the largest among them."""
+    """Gaps and labels of any size, including the largest."""
     rng = np.random.default_rng(seed)
     part = rng.integers(0, 1 << bits, n).astype(np.int32)
     vertices = np.sort(rng.permutation(n)[: int(rng.integers(0, min(n, 50) + 1))]).astype(np.int32)
@@ -29,7 +29,7 @@ def test_a_delta_comes_back(seed: int, n: int, bits: int) -> None:
 
 
 def test_a_delta_has_small_gaps() -> None:
-    """A byte a gap and a byte a label, where both are small."""
+    """One byte per gap and one byte per label, if both are small."""
     part = np.arange(100_000, dtype=np.int32) % 200
     vertices = np.arange(5, 100_000, 7, dtype=np.int32)
     delta = Delta.of(vertices, part)
@@ -41,7 +41,7 @@ def test_a_delta_has_small_gaps() -> None:
 @few
 @given(st.integers(0, 10_000), st.integers(1, 60), st.integers(1, 9), st.integers(1, 12))
 def test_followers_know_the_state(seed: int, n: int, labels: int, steps: int) -> None:
-    """Three who listen to everything, now and then, and to the beginning alone."""
+    """Three followers that read every update, some updates, or only the beginning."""
     rng = np.random.default_rng(seed)
     state_log, followers = StateLog(), [(0, State.none()) for _ in range(3)]
     sizes = rng.integers(0, 4, n) << int(rng.integers(0, 40))
@@ -51,7 +51,9 @@ def test_followers_know_the_state(seed: int, n: int, labels: int, steps: int) ->
             part = rng.integers(0, labels, n).astype(np.int32)
             state = State(part, _loads(part, sizes, labels), sizes, (step,))
             state_log.begin(state)
-        for _ in range(int(rng.integers(0, 3))):  # several settles before anybody hears of them
+        for _ in range(
+            int(rng.integers(0, 3))
+        ):  # several settled changes before a follower reads them
             vertices = rng.permutation(n)[: int(rng.integers(0, n + 1))].astype(np.int32)
             state.part[vertices] = rng.integers(0, labels, vertices.size)
             state.loads[:] = _loads(state.part, sizes, labels)
@@ -77,7 +79,7 @@ def _loads(part: np.ndarray, sizes: np.ndarray, labels: int) -> np.ndarray:
     return loads
 
 
-def test_what_did_not_change_is_not_sent() -> None:
+def test_unchanged_state_is_not_sent() -> None:
     state_log = StateLog()
     part = np.arange(10, dtype=np.int32)
     state_log.begin(State(part))
@@ -108,12 +110,12 @@ def test_shards_are_runs_of_chunks(chunks: int, entries: int, owners: int) -> No
     assert places == list(range(chunks))
 
 
-def test_shards_are_not_too_many() -> None:
+def test_the_number_of_shards_is_limited() -> None:
     assert Shards(10 * MOST_SHARDS, 10 * MOST_SHARDS * SHARD_ENTRIES, 1).count == MOST_SHARDS
 
 
 @pytest.mark.parametrize("others", [[0], [0, 2], [3, 2, 0]])
-def test_the_shards_of_who_is_lost_go_to_others(others: list[int]) -> None:
+def test_shards_of_a_lost_worker_go_to_others(others: list[int]) -> None:
     shards = Shards(40, 40 * SHARD_ENTRIES, 4)
     before = [shards.owner(chunk) for chunk in range(40)]
     assert np.bincount(before).tolist() == [10, 10, 10, 10]

@@ -1,4 +1,4 @@
-"""Workers that are slow have fewer shards after each pass, and what is found is the same."""
+"""Stragglers hand over shards after each pass, and results do not change."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ CHUNKS = range(16)
 
 
 def passes(made: Stragglers, *seconds: float) -> dict[int, float]:
-    """A pass in which each worker has as many entries, and takes so long for them."""
+    """Run a pass in which workers have equal numbers of entries and the given seconds."""
     for worker, taken in enumerate(seconds):
         made.add(worker, taken, 100)
     return {worker: round(factor, 9) for worker, factor in made.found().items()}
 
 
-# Who is one
+# Detection
 
 
-def test_three_passes_in_a_row() -> None:
+def test_three_consecutive_passes() -> None:
     made = Stragglers(300)
     assert [passes(made, 1, 1, 4), passes(made, 1, 1, 5)] == [{}, {}]
-    assert passes(made, 1, 1, 3.9) == {}  # and from the beginning
+    assert passes(made, 1, 1, 3.9) == {}  # the count starts again
     assert [passes(made, 1, 1, 4), passes(made, 1, 1, 5)] == [{}, {}]
     assert passes(made, 1, 1, 6) == {2: 6.0}
     assert passes(made, 1, 1, 7) == {2: 7.0}
@@ -49,8 +49,8 @@ def test_three_passes_in_a_row() -> None:
     assert made.slow == set()
 
 
-def test_a_pass_has_all_entries() -> None:
-    """In however many calls; the seconds are those of an entry."""
+def test_a_pass_covers_all_entries() -> None:
+    """In any number of calls; seconds are per entry."""
     made = Stragglers(300)
     for _ in range(3):
         made.add(0, 1.0, 200)
@@ -73,12 +73,12 @@ def test_one_worker_is_never_slow() -> None:
     assert [passes(made, 50) for _ in range(5)] == [{}] * 5
 
 
-def test_who_holds_up_nobody_is_left_alone() -> None:
+def test_a_short_delay_does_not_make_a_straggler() -> None:
     made = Stragglers(300)
     assert [passes(made, 0.01, 0.01, 0.9) for _ in range(5)] == [{}] * 5
 
 
-def test_who_has_nothing_left_stays_slow() -> None:
+def test_a_straggler_without_shards_stays_one() -> None:
     made = Stragglers(200)
     for _ in range(3):
         passes(made, 1, 1, 9)
@@ -88,7 +88,7 @@ def test_who_has_nothing_left_stays_slow() -> None:
     assert made.slow == set()
 
 
-def test_another_in_its_place_begins_anew() -> None:
+def test_a_replacement_starts_from_zero() -> None:
     made = Stragglers(300)
     for _ in range(2):
         passes(made, 1, 1, 9)
@@ -99,8 +99,8 @@ def test_another_in_its_place_begins_anew() -> None:
 
 
 @given(st.lists(st.lists(st.integers(1, 99), min_size=2, max_size=5), min_size=1, max_size=9))
-def test_somebody_is_left(seconds: list[list[int]]) -> None:
-    """Who has the median is not slow, so that there is who takes shards."""
+def test_some_worker_is_always_fast(seconds: list[list[int]]) -> None:
+    """A worker with the median time is not a straggler, so shards have a recipient."""
     made = Stragglers(200)
     for taken in seconds:
         found = passes(made, *taken)
@@ -109,10 +109,10 @@ def test_somebody_is_left(seconds: list[list[int]]) -> None:
         assert all(factor >= 4 for factor in found.values())
 
 
-# What goes to others
+# Transfer of shards
 
 
-def test_a_part_goes_to_who_has_fewest() -> None:
+def test_shards_go_to_the_worker_with_fewest() -> None:
     shards = Shards(chunks=20, entries=10**9, owners=3)
     assert [shards.held(owner) for owner in range(3)] == [7, 7, 6]
     assert shards.give_away(0, [1, 2], 3) == 3
@@ -129,7 +129,7 @@ def test_a_part_goes_to_who_has_fewest() -> None:
 
 
 class Log(Monitor):
-    """What was written."""
+    """Monitor that records log lines."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -159,7 +159,7 @@ def sleep(_: Shard, chunk: Chunk) -> None:
     time.sleep(0.05)
 
 
-def test_a_slow_worker_gives_its_shards_away(engine: StandIn) -> None:
+def test_a_straggler_hands_over_its_shards(engine: StandIn) -> None:
     log = Log()
     executor = engine.executor(log)
     at_work: dict[str, int] = {}
@@ -172,7 +172,7 @@ def test_a_slow_worker_gives_its_shards_away(engine: StandIn) -> None:
     for _ in range(7):
         assert list(executor.each(first_of, CHUNKS)) == [7 * chunk for chunk in CHUNKS]
         moved.append(engine.moved)
-    assert moved == [0, 0, 2, 3, 4, 5, 5]  # of five: a third of them, rounded up
+    assert moved == [0, 0, 2, 3, 4, 5, 5]  # a third of five, rounded up
     assert at_work == {"worker-0": 7, "worker-1": 6, "worker-2": 7}
     assert log.lines[0] == (
         "  worker worker-1 takes 9.0 times as long as the median: 2 of its 5 shards go to others"
@@ -180,7 +180,7 @@ def test_a_slow_worker_gives_its_shards_away(engine: StandIn) -> None:
     assert len(log.lines) == 4
 
 
-def test_who_keeps_up_again_keeps_its_shards(engine: StandIn) -> None:
+def test_a_recovered_worker_keeps_its_shards(engine: StandIn) -> None:
     executor = engine.executor()
     for _ in range(3):
         list(executor.each(first_of, CHUNKS))
@@ -190,8 +190,8 @@ def test_who_keeps_up_again_keeps_its_shards(engine: StandIn) -> None:
     assert engine.moved == 2
 
 
-def test_all_works_find_the_same(engine: StandIn, tmp_path: Path) -> None:
-    """Also who sums, and where rows come together; homes are with the others."""
+def test_all_tasks_give_the_same_results(engine: StandIn, tmp_path: Path) -> None:
+    """Also sums and exchanges; home workers are the others."""
     (tmp_path / "quiet").mkdir()
     with StandIn(tmp_path / "quiet", 2) as quiet:
         expected = results(quiet)
@@ -220,7 +220,7 @@ def results(engine: StandIn) -> list[Any]:
     ]
 
 
-def test_who_is_lost_gives_to_those_who_keep_up(
+def test_shards_of_a_lost_worker_go_to_fast_workers(
     engine: StandIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(owners, "COMES_BACK_WITHIN", 0.0)
@@ -240,8 +240,10 @@ def test_who_is_lost_gives_to_those_who_keep_up(
 
 
 @pytest.mark.heavy
-def test_a_worker_says_how_long_it_took(tmp_path: Path) -> None:
-    """At least as long as two threads sleep, which takes no processor time; and for how much."""
+def test_a_worker_reports_its_time(tmp_path: Path) -> None:
+    """At least the sleep of two threads, which uses no processor time; and the number of
+    entries.
+    """
     with StandIn(tmp_path, 1) as engine:
         reached = engine.own("worker-0", GridRows())
         answer = reached.each(None, sleep, list(CHUNKS), ()).result()
@@ -253,10 +255,10 @@ def test_a_worker_says_how_long_it_took(tmp_path: Path) -> None:
 @pytest.mark.heavy
 @pytest.mark.sample(0.25)
 @pytest.mark.jit
-def test_shards_that_move_all_the_time_change_nothing(
+def test_constant_handover_changes_nothing(
     mapped: Mapped, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Between processes: whoever is slower in a pass gives some to the other."""
+    """Between processes: the slower worker of a pass hands shards to the other."""
     pytest.importorskip("distributed")
     for name, value in (("FACTOR", 1.01), ("PASSES", 1), ("WORTH", 0.0)):
         monkeypatch.setattr(stragglers, name, value)

@@ -1,4 +1,4 @@
-"""`verify` and `score` with workers say what they say without."""
+"""`verify` and `score` report the same with workers as without."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SMALL_CHIP = ("--chip", "6x6", "--neurons-per-core", "40")
 
 @pytest.fixture
 def result(network: Path, run: Run, tmp_path: Path) -> Path:
-    """A mapping of a network of many blocks."""
+    """Map a network of many blocks."""
     made = tmp_path / "made"
     found = run("run", str(network), *SMALL_CHIP, "-o", str(made), "-q")
     assert found.code == 0, found.err
@@ -44,7 +44,7 @@ def test_verify_finds_the_same(result: Path, network: Path, two_workers: Any) ->
 
 @pytest.mark.heavy
 @pytest.mark.jit
-def test_damage_is_told_in_the_same_words(network: Path, two_workers: Any) -> None:
+def test_damage_gives_the_same_message(network: Path, two_workers: Any) -> None:
     damaged = network.with_name("damaged.bin")
     with zipfile.ZipFile(network) as whole, zipfile.ZipFile(damaged, "w") as other:
         for name in whole.namelist():
@@ -60,14 +60,14 @@ def test_damage_is_told_in_the_same_words(network: Path, two_workers: Any) -> No
 
 
 @pytest.mark.jit
-def test_a_network_that_workers_do_not_see(network: Path, two_workers: Any) -> None:
+def test_a_network_that_workers_cannot_read(network: Path, two_workers: Any) -> None:
     gone = network.with_name("gone.bin")
     with pytest.raises(UsageError, match=r"gone.bin: the worker on .* does not see it"):
         list(two_workers.ranges(sum_blocks, 3, gone))
 
 
 def process_and_sum(some: range, array: np.ndarray) -> tuple[int, int, int]:
-    """Where an array came to, and that it is as it was; it may be written to."""
+    """Return process, address and sum of an array that must be unchanged and writable."""
     array += 0
     return os.getpid(), id(array), int(array[some.start :].sum())
 
@@ -106,7 +106,7 @@ def test_srun_is_not_for_verify(run: Run, tmp_path: Path) -> None:
 @pytest.mark.jit
 @pytest.mark.parametrize("chip", [SMALL_CHIP, ("--chip", "6x6", "--neurons-per-core", "9")])
 def test_score_gives_the_same(chip: tuple[str, ...], result: Path, network: Path, run: Run) -> None:
-    """Also of a mapping that is above a limit."""
+    """Also for a mapping that exceeds a limit."""
     pytest.importorskip("distributed")
     words = ("score", str(network), str(result / "mapping.npz"), *chip, "--json")
     alone, worked = run(*words), run(*words, "--workers", "2")

@@ -1,4 +1,4 @@
-"""Runs on workers give the bytes of a run without; see `test_failures` for those that are lost."""
+"""Runs on workers give the same bytes as runs without; lost workers are in `test_failures`."""
 
 from __future__ import annotations
 
@@ -49,12 +49,14 @@ def test_two_workers_give_the_same_mapping(
 
 
 def labels_of(shard: Shard, chunk: Chunk, count: int) -> np.ndarray:
-    """As many numbers for each chunk."""
+    """Return this many numbers for each chunk."""
     return np.random.default_rng(chunk.first).integers(-9, 2**31 - 9, count).astype(np.int32)
 
 
 def count_writes(start: bool) -> int:
-    """Bytes that this process has written to connections of the engine; since the start of it."""
+    """Return the bytes that this process has sent over connections of the engine since the
+    start.
+    """
     from distributed.comm import tcp
 
     if start:
@@ -74,7 +76,7 @@ def count_writes(start: bool) -> int:
 
 @pytest.mark.heavy
 @pytest.mark.jit
-def test_counted_bytes_are_those_that_connections_move(two_workers: Any, network: Path) -> None:
+def test_counted_bytes_match_the_connections(two_workers: Any, network: Path) -> None:
     with NetworkFile(network) as opened:
         source = NetworkRows(network, opened.identity, 0, 1, opened.connections)
         executor = two_workers.executor(source, opened.block_count, opened.connections, Monitor())
@@ -100,10 +102,10 @@ def test_counted_bytes_are_those_that_connections_move(two_workers: Any, network
 @pytest.mark.jit
 @pytest.mark.parametrize("levels", LEVELS)
 @pytest.mark.parametrize("network", [False, True], indirect=True, ids=["natural", "shuffled"])
-def test_more_levels_of_clusters_are_the_same(
+def test_more_coarsening_levels_give_the_same_mapping(
     mapped: Mapped, two_workers: Any, levels: int, tmp_path: Path
 ) -> None:
-    """Workers have rows of all of them; files of these go with the levels."""
+    """Workers have rows of all levels; their files are deleted with the levels."""
     changes = {"block_vertices": 200, "threads": 2, "shares": LEVELS[levels]}
     expected = mapped(**changes)
     log = tmp_path / "run.log"
@@ -139,7 +141,7 @@ def test_any_number_of_workers_gives_the_same_mapping(
 
 
 @pytest.mark.heavy
-def test_an_address_that_nobody_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_address_without_a_scheduler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("distributed")
     monkeypatch.setattr("mapper.distributed.dask.ANSWERS_WITHIN", 0.5)
     with pytest.raises(UsageError, match=r"^--workers tcp://127.0.0.1:1: no scheduler answers"):
@@ -161,7 +163,7 @@ def test_workers_of_another_version(two_workers: Any, monkeypatch: pytest.Monkey
 
 
 @pytest.mark.jit
-def test_a_network_that_workers_do_not_see(two_workers: Any, tmp_path: Path) -> None:
+def test_a_network_that_workers_cannot_read(two_workers: Any, tmp_path: Path) -> None:
     source = NetworkRows(tmp_path / "nowhere.bin", (30, 0), 0, 1, 10)
     with pytest.raises(UsageError, match=r"nowhere.bin: the worker on .* does not see it"):
         two_workers.executor(source, 3, 30, Monitor())
@@ -187,14 +189,14 @@ def test_several_batches_of_blocks_give_the_same_mapping(
 
 
 @pytest.mark.jit
-def test_a_folder_that_workers_do_not_see(
+def test_a_folder_that_workers_cannot_read(
     two_workers: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each must read what the command has written there."""
+    """Each worker must read a file that the driver has written there."""
 
     def elsewhere(given: Path, work: Path) -> SharedFolder:
         made = SharedFolder(given, work)
-        made.place = made.place._replace(tag="what is there on another host")
+        made.place = made.place._replace(tag="content on another host")
         return made
 
     monkeypatch.setattr(two_workers, "_given", tmp_path)
@@ -209,7 +211,7 @@ def test_a_folder_that_workers_do_not_see(
     assert two_workers.share(1 << 20).place.folder.parent == tmp_path
 
 
-def test_a_shared_folder_is_of_workers(tmp_path: Path, run: Run) -> None:
+def test_a_shared_folder_requires_workers(tmp_path: Path, run: Run) -> None:
     random_network(tmp_path / "net.bin", 40, 100)
     words = (str(tmp_path / "net.bin"), "--chip", "3x3", "--shared", str(tmp_path))
     found = run("run", *words)
@@ -234,7 +236,7 @@ def test_a_shared_folder_is_of_workers(tmp_path: Path, run: Run) -> None:
         ("htcondor:16", "htcondor:16"),
     ],
 )
-def test_words(text: str, found: object) -> None:
+def test_valid_arguments(text: str, found: object) -> None:
     assert parse_workers(text) == found
     assert check_workers(text) == found
 
@@ -242,7 +244,7 @@ def test_words(text: str, found: object) -> None:
 @pytest.mark.parametrize(
     "text", ["", "0", "-1", "2.5", "many", "slurm:0", "slurm:", "lfs:4", "9" * 20, "1025"]
 )
-def test_words_that_name_no_workers(text: str) -> None:
+def test_invalid_arguments(text: str) -> None:
     with pytest.raises(ValueError, match="names no workers; give a number of processes"):
         parse_workers(text)
     with pytest.raises(UsageError, match=r"^workers: .* names no workers"):
@@ -258,7 +260,7 @@ def test_files(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("given", [2.5, True, [2], object()])
-def test_python_says_what_workers_may_be(given: object) -> None:
+def test_python_checks_workers(given: object) -> None:
     with pytest.raises(UsageError, match="names no workers"):
         check_workers(given)
     assert check_workers(None) is None
@@ -288,7 +290,7 @@ def test_a_run_without_workers_loads_no_engine(tmp_path: Path) -> None:
 @pytest.mark.heavy
 @pytest.mark.sample(0.25)
 @pytest.mark.jit
-def test_networks_that_need_no_workers_say_so(tmp_path: Path) -> None:
+def test_unused_workers_are_noted(tmp_path: Path) -> None:
     random_network(tmp_path / "net.bin", 40, 100)
     words = ["run", "net.bin", "--chip", "3x3", "--neurons-per-core", "9", "--workers", "2"]
     found = subprocess.run(

@@ -1,4 +1,4 @@
-"""`mapper simulate` and the Noxim table: the traffic of a mapping, flit by flit."""
+"""`mapper simulate` and the Noxim table: flit-level simulation of a mapping's traffic."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from storage.store.network import NetworkFile
 from tests.mapper.conftest import Run
 from tests.mapper.helpers import random_network, write_network
 
-# Kernels have twins of their own; what is around them does the same with the JIT off.
+# Kernels are tested with references; the code around them does not depend on the JIT.
 pytestmark = [pytest.mark.jit, pytest.mark.usefixtures("light_placement")]
 
 Fails = Callable[..., str]
@@ -31,7 +31,7 @@ SHORT = ("--cycles", "200")
 
 @pytest.fixture
 def out(folder: Path, run: Run) -> Path:
-    """Output of a run, its network beside it."""
+    """Output folder of a run, next to its network."""
     random_network(folder / "net.bin", 40, 200)
     assert run("run", "net.bin", *CHIP, "-o", "out", "-q").code == 0
     return folder / "out"
@@ -55,7 +55,7 @@ def edges_of(path: Path) -> list[tuple[int, int, int]]:
 
 
 @pytest.mark.heavy
-def test_the_result_is_printed_and_kept_in_the_report(out: Path, run: Run) -> None:
+def test_the_result_is_printed_and_stored_in_the_report(out: Path, run: Run) -> None:
     before = json.loads((out / "report.json").read_text())
     found = run("simulate", out, *SHORT, "--json")
     assert found.code == 0
@@ -92,12 +92,12 @@ def test_the_result_is_printed_and_kept_in_the_report(out: Path, run: Run) -> No
                  "left out: flits within a core"):  # fmt: skip
         assert text in tables.out
     again = json.loads((out / "report.json").read_text())["simulation"]
-    assert again == printed, "the same seed, the same result"
+    assert again == printed, "the same seed must give the same result"
     other = run("simulate", out, *SHORT, "--seed", "1", "--json").json()
     assert other["latency"] != printed["latency"]
 
 
-def test_the_page_is_made_again(out: Path, run: Run) -> None:
+def test_the_page_is_rewritten(out: Path, run: Run) -> None:
     assert "The mesh, simulated" not in (out / "report.html").read_text()
     found = run("simulate", out, *SHORT, "--json").json()
     page = (out / "report.html").read_bytes()
@@ -113,8 +113,8 @@ def test_the_page_is_made_again(out: Path, run: Run) -> None:
     assert (out / "report.html").read_bytes() == page
 
 
-def test_flits_on_links_are_the_link_loads_of_the_metrics(out: Path) -> None:
-    """All spikes of a unit of time as packets: every count is exactly that of the metrics."""
+def test_flits_on_links_equal_the_link_loads_of_the_metrics(out: Path) -> None:
+    """All spikes of a unit of time as packets: every count equals the metric."""
     offered = load_of(out, tick_cycles=1.0)
     demand = offered.demand
     with NetworkFile(Path("net.bin")) as network:
@@ -188,7 +188,7 @@ def test_units_and_scales(out: Path, run: Run) -> None:
 @pytest.mark.heavy
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("delivery", ["synapse", "core", "tree"])
-def test_without_packets_it_is_what_the_chip_sends(delivery: str, folder: Path, run: Run) -> None:
+def test_the_default_packets_follow_the_chip(delivery: str, folder: Path, run: Run) -> None:
     write_network(folder / "net.bin", [(0, 1), (0, 2), (1, 3), (0, 3)], 4, [1, 1, 1, 1])
     Path("chip.toml").write_text(f'width = 2\nheight = 1\nneurons = 2\ndelivery = "{delivery}"\n')
     assert run("run", "net.bin", "--chip", "chip.toml", "-o", "out", "-q").code == 0
@@ -207,8 +207,8 @@ def test_without_packets_it_is_what_the_chip_sends(delivery: str, folder: Path, 
     assert pir == pytest.approx(told["flits_per_tick"] / 10)
 
 
-def test_a_load_above_saturation_is_told(folder: Path, run: Run) -> None:
-    """Four cores in a row whose spikes all go to the last: its port has a flit a cycle, no more."""
+def test_a_load_above_saturation_is_noted(folder: Path, run: Run) -> None:
+    """Four cores in a row whose spikes all go to the last: its port accepts one flit per cycle."""
     edges = [(0, 3), (1, 3), (2, 3)]
     write_network(folder / "net.bin", edges, 4, [8, 8, 8])
     chip = ("--chip", "4x1", "--neurons-per-core", "1")
@@ -220,8 +220,8 @@ def test_a_load_above_saturation_is_told(folder: Path, run: Run) -> None:
     assert "packets had not arrived" not in found.err
     report = json.loads((folder / "out/report.json").read_text())["simulation"]
     assert report["saturated"]
-    # Core 2 takes every other turn of the link, cores 0 and 1 share the rest: their 480 packets of
-    # the first 600 cycles need four cycles each, as the load goes on.
+    # Core 2 gets every other slot of the link, cores 0 and 1 share the rest: their 480 packets of
+    # the first 600 cycles need four cycles each while the load continues.
     assert report["drained"] == pytest.approx(4 * 480 - 600, rel=0.15)
     assert report["busiest_expected"] == pytest.approx(2.4)
     assert report["delivered"] * 4 == pytest.approx(1.0, rel=0.02)
@@ -298,7 +298,7 @@ def test_bad_factors(option: str, value: str, run: Run) -> None:
     assert f"{value!r} is not a number above 0" in found.err
 
 
-def test_a_failure_leaves_the_report_as_it_was(
+def test_a_failure_leaves_the_report_unchanged(
     out: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = (out / "report.json").read_bytes()
@@ -341,7 +341,7 @@ def test_noxim(out: Path, run: Run) -> None:
     assert float(first.split()[2]) == pytest.approx(2 * float(rows[0][2]))
 
 
-def test_what_noxim_is_not_for(out: Path, fails: Fails) -> None:
+def test_invalid_noxim_exports(out: Path, fails: Fails) -> None:
     assert "is not the output folder of a run" in fails("export", "net.bin", "a.noxim", code=2)
     assert "noxim" in fails("export", "out", "a.bin", code=2)
     for option in ("--tick-cycles", "--load-scale", "--network"):
@@ -351,8 +351,8 @@ def test_what_noxim_is_not_for(out: Path, fails: Fails) -> None:
     assert "--packets is for" in told
 
 
-def test_the_load_is_that_of_the_table(out: Path) -> None:
-    """Long runs send what was asked for, pair by pair."""
+def test_the_load_matches_the_table(out: Path) -> None:
+    """Long runs send the requested rate for each pair."""
     offered = load_of(out)
     found = measure_load(offered.mesh, offered.demand, cycles=3000, seed=2)
     rate = offered.demand.rate

@@ -22,7 +22,7 @@ from storage.store.network import NetworkFile
 from tests.mapper.conftest import Run
 from tests.mapper.helpers import random_network
 
-pytestmark = pytest.mark.jit  # whole commands
+pytestmark = pytest.mark.jit  # complete commands
 
 NEURONS = 60
 MACHINES = {
@@ -35,7 +35,9 @@ CHIP = 'width = 8\nheight = 4\nneurons = 3\n{}delivery = "{}"\n[time]\ntick = 0.
 
 @pytest.fixture(params=[(name, way) for name in MACHINES for way in ("synapse", "core", "tree")])
 def out(request: pytest.FixtureRequest, folder: Path, run: Run) -> Path:
-    """A mapping onto a machine that sends a packet per synapse, per core, or a tree."""
+    """A mapping onto a machine that sends one packet per synapse, one per core, or a multicast
+    tree.
+    """
     name, way = request.param
     random_network(folder / "net.bin", NEURONS, 400)
     (folder / "chip.toml").write_text(CHIP.format(MACHINES[name][0], way, MACHINES[name][1]))
@@ -45,8 +47,8 @@ def out(request: pytest.FixtureRequest, folder: Path, run: Run) -> Path:
 
 @pytest.mark.heavy
 @pytest.mark.sample(0.25)
-def test_flits_on_links_are_those_of_the_scorer(out: Path) -> None:
-    """Whatever the chip sends, on the same demand."""
+def test_flits_on_links_equal_the_scorer(out: Path) -> None:
+    """For every delivery, on the same demand."""
     report = read_report(out)
     chip = from_fields(report["chip"])
     with NetworkFile(out.parent / "net.bin") as network:
@@ -65,7 +67,7 @@ def test_flits_on_links_are_those_of_the_scorer(out: Path) -> None:
         mapped = mapped_routes(network, core, mesh, chip.delivery == "tree")
         offered = offered_load(out, report, network, packets="core", tick_cycles=1e6)
     assert chip.time is not None
-    # As many ticks as the highest rate; in each all neurons spike whose rate is not below it.
+    # Number of ticks: highest rate; in tick t all neurons with a rate above t spike.
     rate = mapped.rate[mapped.neurons]
     slots = [np.flatnonzero(rate > tick) for tick in range(int(rate.max()))]
     ends = np.cumsum([0, *map(len, slots)])
@@ -105,5 +107,5 @@ def test_ticks_flits_and_reports(out: Path, run: Run) -> None:
     if chip.delivery == "synapse":
         return
     ticks = run("simulate", out, "--ticks", "200", "--json").json()
-    # The bounds have no shared ports, which this load is too much for.
+    # The bounds ignore shared ports, which this load overloads.
     assert ticks["cycles"]["mean"] > 0.9 * report["metrics"]["tick_cycles"]

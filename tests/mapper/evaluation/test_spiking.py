@@ -1,4 +1,4 @@
-"""`mapper simulate --spikes`: the network itself, bit for bit as the cores compute it."""
+"""`mapper simulate --spikes`: simulation of the network, bit for bit as the cores compute it."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def given_at(rng: np.random.Generator, neurons: int, count: int) -> Trains:
 
 
 def with_inputs(network: SpikingNetwork) -> SpikingNetwork:
-    """Each neuron has an input with its synapses."""
+    """Add an input with the same synapses for each neuron."""
     return replace(
         network, inputs=network.neurons,
         source=np.r_[network.source, network.source + network.neurons],
@@ -55,8 +55,8 @@ def trains_of(spikes: np.ndarray[Any, Any]) -> Trains:
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_tables_do_what_the_network_does(seed: int) -> None:
-    """Numbers at the ends of all words, whatever the mapping; sums of the same spikes wrap."""
+def test_tables_compute_the_network(seed: int) -> None:
+    """Extreme values of all words, any mapping; sums of the same spikes wrap."""
     rng = np.random.default_rng(seed)
     shape = replace(TINY, x_bits=2, y_bits=1)
     network = random_network(
@@ -118,7 +118,7 @@ def test_spikes_and_cycles_of_the_amaranth_chip(seed: int) -> None:
 
 @pytest.fixture
 def net(folder: Path) -> Path:
-    """A ring of ten neurons in two populations, and its synapses' weights."""
+    """A ring of ten neurons in two populations with weighted synapses."""
     path = folder / "net.bin"
     here = np.arange(10)
     with NetworkWriter(path, 10) as writer:
@@ -159,8 +159,10 @@ def save_given(path: Path, neuron: list[int], tick: list[int]) -> Path:
 @pytest.mark.heavy
 @pytest.mark.sample(1)
 @pytest.mark.jit
-def test_a_spike_goes_round(out: Path, run: Run) -> None:
-    """It comes to neuron 3 in tick 2, and on by one neuron in each tick; one comes too late."""
+def test_a_spike_travels_round_the_ring(out: Path, run: Run) -> None:
+    """It reaches neuron 3 in tick 2 and the next neuron in each tick; one input is after the
+    end.
+    """
     spikes = save_given(out.parent / "in.npz", [2, 5], [2, 30])
     found = run("simulate", out, "--spikes", spikes, "--ticks", "20", "--threshold", "5", "--json")
     result = found.json()
@@ -240,8 +242,8 @@ def test_other_faults(out: Path, fails: Fails) -> None:
     assert "--cycles is of the mesh alone" in said
 
 
-def test_networks_of_rates_have_no_spikes(folder: Path, run: Run, fails: Fails) -> None:
-    """Without weights of synapses nothing can be computed."""
+def test_networks_of_rates_cannot_be_simulated(folder: Path, run: Run, fails: Fails) -> None:
+    """Without synaptic weights nothing can be computed."""
     (folder / "e.csv").write_text("source,target,weight\n0,1,3\n")
     assert run("import", "e.csv", "net.bin", "--rates", "uniform").code == 0
     assert run("run", "net.bin", "--chip", "2x2", "-o", "out", "-q").code == 0

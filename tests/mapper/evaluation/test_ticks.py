@@ -1,4 +1,4 @@
-"""`mapper simulate` of chips whose cores are known: ticks with random spikes."""
+"""`mapper simulate` of chips with core times: ticks with random spikes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from storage.store.writer import NetworkWriter
 from tests.mapper.conftest import Run
 from tests.mapper.helpers import random_network
 
-pytestmark = pytest.mark.jit  # whole commands
+pytestmark = pytest.mark.jit  # complete commands
 
 Fails = Callable[..., str]
 CHIP = 'width = 4\nheight = 3\nneurons = 20\ndelivery = "{}"\n[time]\ntick = {}\n'
@@ -61,7 +61,7 @@ def test_ticks_of_a_mapping(out: Path, run: Run) -> None:
 
 @pytest.mark.heavy
 @pytest.mark.sample(0.25)
-def test_activity_is_that_of_the_metrics(out: Path) -> None:
+def test_activity_matches_the_metrics(out: Path) -> None:
     """Packets and events of every core, and flits of every link, at the mean rates."""
     from chipsim.chip.presets import from_fields
     from chipsim.ticks.run import TickSimulator
@@ -77,7 +77,7 @@ def test_activity_is_that_of_the_metrics(out: Path) -> None:
         mapped = mapped_routes(network, core, Mesh(4, 3), chip.delivery == "tree")
     assert mapped.rate.tolist() == [0.0, 1.0, 2.0] * 20
     assert np.array_equal(mapped.neurons[mapped.slot], np.arange(60))
-    # As many ticks as the highest rate; in each all neurons spike whose rate is not below it.
+    # Number of ticks: highest rate; in tick t all neurons with a rate above t spike.
     slots = [np.flatnonzero(mapped.rate[mapped.neurons] > tick) for tick in range(2)]
     ends = np.cumsum([0, *map(len, slots)])
     run = TickSimulator(Mesh(4, 3), chip.time, mapped.routes).run(
@@ -95,7 +95,7 @@ def test_activity_is_that_of_the_metrics(out: Path) -> None:
 
 @pytest.mark.heavy
 @pytest.mark.sample(0.5)
-def test_rates_above_a_spike_per_tick_are_said(folder: Path, run: Run) -> None:
+def test_rates_above_one_spike_per_tick_are_noted(folder: Path, run: Run) -> None:
     network_with(folder / "net.bin", [0, 1, 2] * 10, 90)
     (folder / "chip.toml").write_text(CHIP.format("core", 1))
     assert run("run", "net.bin", "--chip", "chip.toml", "-o", "out", "-q").code == 0
@@ -116,7 +116,7 @@ def test_rates_above_a_spike_per_tick_are_said(folder: Path, run: Run) -> None:
         ("loihi", "has no cycles of its cores; add a table [time] to its file"),
     ],
 )
-def test_chips_that_are_not_known_enough(
+def test_chips_with_incomplete_times(
     folder: Path, run: Run, fails: Fails, chip: str, said: str
 ) -> None:
     random_network(folder / "net.bin", 30, 90)
@@ -126,7 +126,7 @@ def test_chips_that_are_not_known_enough(
 
 @pytest.mark.heavy
 @pytest.mark.sample(0.25)
-def test_options_of_loads_are_of_the_mesh(out: Path, run: Run, fails: Fails) -> None:
+def test_load_options_apply_to_the_mesh(out: Path, run: Run, fails: Fails) -> None:
     assert "packets_per" in run("simulate", out, "--cycles", "500", "--json").json()
     said = fails("simulate", out, "--ticks", "5", "--tick-cycles", "500", code=2)
     assert "--tick-cycles is of the mesh alone" in said

@@ -1,4 +1,4 @@
-"""`mapper verify` passes what runs and writers made, and catches what was changed since."""
+"""`mapper verify` accepts unchanged results of runs, and finds later changes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.mapper.conftest import Run
 from tests.mapper.helpers import random_network
 from tests.mapper.report.made import random_folder
 
-# Kernels have twins of their own; what is around them does the same with the JIT off.
+# Kernels are tested with references; the code around them does not depend on the JIT.
 pytestmark = [pytest.mark.jit, pytest.mark.usefixtures("light_placement")]
 
 Fails = Callable[..., str]
@@ -30,7 +30,7 @@ Fails = Callable[..., str]
 
 @pytest.fixture
 def out(folder: Path, run: Run) -> Path:
-    """Output of a run, its network beside it, on a chip with every kind of limit."""
+    """Output folder of a run next to its network, on a chip with every kind of limit."""
     random_network(folder / "net.bin", 40, 160, sizes=[1, 2] * 20)
     Path("chip.toml").write_text(
         "width = 5\nheight = 4\nneurons = 5\nsynapses = 60\naxons_in = 50\naxons_out = 80\n"
@@ -62,7 +62,7 @@ def put(key: Any, value: Any) -> Callable[[Any], None]:
     return change
 
 
-def test_a_sound_run(out: Path, run: Run) -> None:
+def test_a_valid_run(out: Path, run: Run) -> None:
     found = run("verify", out, "--json")
     assert (found.code, found.err) == (0, "")
     result = found.json()
@@ -176,7 +176,7 @@ def test_every_metric_is_recomputed(out: Path, run: Run, fails: Fails) -> None:
     assert "'beauty', which is no metric" in fails("verify", out)
 
 
-def test_work_beyond_measure_is_named(out: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_skipped_checks_are_listed(out: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mapper.evaluation.verify_traffic.MOST_WORK", 0)
     assert run("verify", out, "--json").json()["not_recomputed"] == ["congestion_max"]
 
@@ -184,7 +184,7 @@ def test_work_beyond_measure_is_named(out: Path, run: Run, monkeypatch: pytest.M
 @pytest.mark.heavy
 @given(data=st.data(), width=st.integers(1, 5), height=st.integers(1, 4))
 def test_traffic_by_single_spikes(data: st.DataObject, width: int, height: int) -> None:
-    """Links, trees and routers against routes that are walked core by core."""
+    """Links, trees and routers compared with routes that are walked core by core."""
     cores = width * height
     core = st.integers(0, cores - 1)
     flows = data.draw(st.lists(st.tuples(core, core, st.integers(0, 9)), max_size=20))
@@ -215,7 +215,7 @@ def test_traffic_by_single_spikes(data: st.DataObject, width: int, height: int) 
 
 
 def route(a: int, b: int, width: int) -> list[tuple[int, int]]:
-    """Links from core to core, along the row first."""
+    """Return the links between two cores, row first."""
     found = []
     while a != b:
         x, to = a % width, b % width
@@ -226,7 +226,7 @@ def route(a: int, b: int, width: int) -> list[tuple[int, int]]:
 
 
 def visits(a: int, b: int, width: int) -> dict[int, float]:
-    """How likely a spike comes through each core on its way, if it takes any shortest path."""
+    """Return the probability that a spike visits each core, over all shortest paths."""
     found = {a: 1.0}
     waiting = [(a, 1.0)]
     while waiting:
@@ -250,7 +250,7 @@ def test_limits_of_the_report_are_checked(out: Path, fails: Fails, limit: str) -
 
 @pytest.mark.parametrize("delivery", ["synapse", "core", "tree"])
 @pytest.mark.parametrize("machine", [None, Machine(6, 4, "x", tile=Block(2, 2, 0.0))])
-def test_energies_of_what_chips_send(
+def test_energies_of_each_delivery(
     run: Run, fails: Fails, folder: Path, delivery: Any, machine: Machine | None
 ) -> None:
     spent = ChipEnergy(event=2.5, neuron=3.0, packet_out=0.5, packet_in=0.25)
@@ -267,7 +267,7 @@ def test_energies_of_what_chips_send(
     assert "energy_parts.lacks" in fails("verify", out)
 
 
-def test_bits_of_the_memory_are_checked(out: Path, fails: Fails) -> None:
+def test_memory_bits_are_checked(out: Path, fails: Fails) -> None:
     report = json.loads((out / "report.json").read_text())
     most = round(900 * report["metrics"]["memory_fill_max"])
     assert 204 < most <= 900
@@ -297,7 +297,7 @@ def test_a_damaged_report(out: Path, fails: Fails, change: Callable[[Any], None]
     assert str(out) in fails("verify", out)
 
 
-def test_reports_that_are_none(out: Path, fails: Fails, folder: Path) -> None:
+def test_invalid_reports(out: Path, fails: Fails, folder: Path) -> None:
     for text in ("", "[]", "{", "null", '"x"'):
         (out / "report.json").write_text(text)
         assert "report.json" in fails("verify", out)
@@ -314,7 +314,7 @@ def test_another_network(out: Path, fails: Fails, folder: Path) -> None:
 
 
 def rewrite(path: Path, changes: dict[str, bytes | None]) -> None:
-    """The same archive with some members replaced, added, or (None) left out."""
+    """Rewrite an archive with some members replaced, added, or (None) removed."""
     with zipfile.ZipFile(path) as archive:
         members: dict[str, bytes | None] = {n: archive.read(n) for n in archive.namelist()}
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
@@ -376,7 +376,7 @@ def test_false_facts_about_a_network(folder: Path, fails: Fails, name: str, valu
 
 
 @pytest.mark.parametrize("value", ["NaN", "Infinity", "-Infinity", "1e999", "9" * 5000, "[" * 9999])
-def test_numbers_that_are_none(folder: Path, fails: Fails, value: str) -> None:
+def test_invalid_numbers(folder: Path, fails: Fails, value: str) -> None:
     path = random_network(folder / "net.bin", 40, 160)
     for key in ("weight_unit", "version"):
         about = json.dumps({**meta_of(path), key: "HERE"}).replace('"HERE"', value)
@@ -387,7 +387,7 @@ def test_numbers_that_are_none(folder: Path, fails: Fails, value: str) -> None:
             assert "changed.bin: meta.json is not sound JSON (" in fails(command, changed)
 
 
-def test_members_that_lack_or_do_not_belong(folder: Path, fails: Fails) -> None:
+def test_missing_and_unexpected_members(folder: Path, fails: Fails) -> None:
     path = random_network(folder / "net.bin", 40, 160, block_size=8)
     rewrite(path, {"stranger": b"?"})
     assert "unexpected member stranger" in fails("verify", path)

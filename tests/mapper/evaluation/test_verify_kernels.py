@@ -1,4 +1,4 @@
-"""The decoder of the verification against its twin, on sound and on broken numbers."""
+"""The decoder of `verify` against its reference implementation, on valid and invalid numbers."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_split(seed: int) -> None:
         assert split(broken, 4, vertices) == naive.split(broken, 4, vertices, 3, 7)
 
 
-def test_numbers_that_would_wrap_around() -> None:
+def test_numbers_that_would_overflow() -> None:
     assert split([2, 12, LARGEST, 14, 1], 0, 1) is None
     assert split([2, 12, 5, 14, LARGEST], 0, 1) is None
     assert split([LARGEST, 12, 5], 0, 1) is None
@@ -84,6 +84,6 @@ def test_varints(seed: int) -> None:
         (b"\xff" * 9 + b"\x7f", "beyond"),
     ],
 )
-def test_varints_that_are_none(raw: bytes, reason: str) -> None:
+def test_invalid_varints(raw: bytes, reason: str) -> None:
     with pytest.raises(CheckFailedError, match=f"^here: .*{reason}"):
         decode_varints(raw, "here")

@@ -1,4 +1,4 @@
-"""What `mapper verify` makes of routers and of latency, against the metrics of chipsim."""
+"""Routers and latency recomputed by `mapper verify`, against the metrics of chipsim."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_routers_and_latency(case: Case, tick: float) -> None:
     options = {**case.options(), "rates": np.array(rates, np.int64)}
 
     def steps(pairs: list[tuple[int, int]]) -> Steps:
-        """Of routers that are numbered row by row."""
+        """Return steps between routers, numbered row by row."""
         ways = [mesh_routes.ways(chip, a, b) for a, b in pairs]
         places = [[mesh_routes.place(chip, end) for end in pair] for pair in pairs]
         number = [[y * chip.routers[0] + x for x, y in ends] for ends in places]

@@ -1,4 +1,4 @@
-"""What `mapper verify` makes of machines by a path of its own, against the metrics of chipsim."""
+"""Metrics of machines recomputed independently by `mapper verify`, against chipsim."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.reference import link_traffic
 def test_metrics_of_machines(case: Case) -> None:
     chip = case.chip
     layout = Layout.of(chip.to_json())
-    if chip.machine is None:  # nothing is said of it
+    if chip.machine is None:  # the report has no machine
         assert layout is None
         return
     assert layout is not None

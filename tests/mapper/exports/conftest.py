@@ -1,4 +1,4 @@
-"""Runs whose mappings are exported."""
+"""Fixtures: runs whose mappings are exported."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.mapper.exports.mapped import CHIP, TOML, N
 
 @pytest.fixture
 def out(folder: Path, run: Run) -> Path:
-    """A run of a network with ids of its own, sizes and weights that are no whole numbers."""
+    """A run of a network with its own ids, sizes and fractional weights."""
     (folder / "mine.toml").write_text(TOML)
     rng = np.random.default_rng(4)
     ids = np.sort(rng.choice(1000, N, replace=False))
@@ -29,7 +29,7 @@ def out(folder: Path, run: Run) -> Path:
 
 @pytest.fixture
 def whole(folder: Path, run: Run) -> Path:
-    """The same with whole weights, as cores need them."""
+    """The same with integer weights, as cores require."""
     (folder / "mine.toml").write_text(TOML)
     rng = np.random.default_rng(5)
     with NetworkWriter(folder / "net.bin", N) as writer:

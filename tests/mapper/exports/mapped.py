@@ -1,4 +1,4 @@
-"""A mapping as tests of exports see it: what was mapped, and where its neurons are."""
+"""Helpers that read the exported mapping: cores, attributes, synapses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Models in the whole numbers of cores: exact where they can be, and never beyond the words."""
+"""Models in the integers of cores: exact where possible, and never out of range."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def model(
     subtract: bool = False,
     start: float = 0.0,
 ) -> Model:
-    """Neurons behind an input; weights : shape (neurons, neurons + 1), from the input and them."""
+    """Build neurons after an input; weights : shape (neurons, neurons + 1), input first."""
     n = weights.shape[0]
     target, source = np.indices(weights.shape).reshape(2, -1)
     cells = np.arange(n + 1) > 0
@@ -46,7 +46,7 @@ def model(
 
 
 def spikes(numbers: CoreNumbers, told: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Of the cells, by docs/core.md, without saturation."""
+    """Return the spikes of the cells according to docs/core.md, without saturation."""
     network = numbers.network
     leak = np.full(network.neurons, NO_LEAK) if network.leak is None else network.leak
     v, fires, found = network.potential.copy(), np.zeros(network.neurons, bool), []
@@ -66,7 +66,7 @@ def expected(
     weights: NDArray[np.float64], threshold: float, bias: float, subtract: bool, start: float,
     told: NDArray[np.bool_],
 ) -> NDArray[np.bool_]:  # fmt: skip
-    """The same in real numbers, above the threshold."""
+    """Return the same in floating point, with spikes above the threshold."""
     v, fires, found = np.full(weights.shape[0], start), np.zeros(weights.shape[1], bool), []
     for now in told:
         v = v + weights @ fires + bias
@@ -81,8 +81,8 @@ def expected(
 @pytest.mark.sample(0.5)
 @settings(max_examples=150, deadline=None)
 @given(data=st.data())
-def test_whole_multiples_spike_as_real_numbers(data: st.DataObject) -> None:
-    """Whatever the power of two that they are multiples of, and whatever their reset."""
+def test_exact_multiples_spike_as_floating_point(data: st.DataObject) -> None:
+    """For any power of two as unit, and any reset."""
     n, unit = data.draw(st.integers(1, 3)), 2.0 ** data.draw(st.integers(-40, 40))
     whole = st.integers(-128, 127)
     rows = data.draw(st.lists(whole, min_size=n * (n + 1), max_size=n * (n + 1)))
@@ -104,7 +104,7 @@ def test_whole_multiples_spike_as_real_numbers(data: st.DataObject) -> None:
 @pytest.mark.sample(0.5)
 @settings(max_examples=150, deadline=None)
 @given(data=st.data())
-def test_rounded_numbers_fit_and_are_near(data: st.DataObject) -> None:
+def test_rounded_numbers_fit_with_small_errors(data: st.DataObject) -> None:
     n = data.draw(st.integers(1, 4))
     real = st.floats(-1e6, 1e6).filter(lambda w: w == 0 or abs(w) > 1e-6)
     size = n * (n + 1)
@@ -117,7 +117,7 @@ def test_rounded_numbers_fit_and_are_near(data: st.DataObject) -> None:
     shape = CoreShape(**bits)
     made = model(weights, threshold, data.draw(real), decay, data.draw(st.booleans()))
     numbers = core_numbers(made, shape, True, "here")
-    numbers.network.require_fit(shape)  # raises where something has no room
+    numbers.network.require_fit(shape)  # raises if a value does not fit
     scale = np.exp2(numbers.exponent)
     off = np.abs(numbers.network.weight - made.weight * scale[made.target])
     assert off.max() <= 0.5
@@ -152,8 +152,8 @@ def test_leaks(decay: float, leak: int, kinds: set[str]) -> None:
             core_numbers(made, CoreShape(), False, "here")
 
 
-def test_scales_are_one_where_they_can_be() -> None:
+def test_scales_are_one_where_possible() -> None:
     weights = np.array([[64.0, -128.0, 0], [0.25, 3.0, 0], [256.0, 512.0, 1024.0]])
     weights = np.column_stack([weights, np.zeros(3)])
     numbers = core_numbers(model(weights, 100.0), CoreShape(), False, "here")
-    assert numbers.exponent.tolist() == [0, 0, 2, -4]  # the least, or the nearest that fits
+    assert numbers.exponent.tolist() == [0, 0, 2, -4]  # the smallest, or the nearest that fits

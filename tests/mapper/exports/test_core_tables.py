@@ -1,4 +1,4 @@
-"""Tables of the hardware, and the words that load them."""
+"""Hardware tables, and the words that load them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from storage.store.writer import NetworkWriter
 from tests.mapper.conftest import Run, tree
 from tests.mapper.exports.mapped import HEIGHT, WIDTH, N, core_of, synapses
 
-# Kernels have twins of their own; what is around them does the same with the JIT off.
+# Kernels are tested with references; the code around them does not depend on the JIT.
 pytestmark = [pytest.mark.jit, pytest.mark.usefixtures("light_placement")]
 
 Fails = Callable[..., str]
@@ -25,7 +25,7 @@ Fails = Callable[..., str]
 OPTIONS = ("--threshold", "30", "--leak", "3", "--bias", "-2", "--weight-bits", "7")
 
 
-def test_tables_are_those_of_the_hardware(whole: Path, run: Run) -> None:
+def test_tables_match_the_hardware(whole: Path, run: Run) -> None:
     found = run("export", whole, "a.tables.json", *OPTIONS, "--json").json()
     tables = json.loads(Path("a.tables.json").read_text())
     assert (found["neurons"], found["cores"]) == (N, WIDTH * HEIGHT)
@@ -52,7 +52,7 @@ def test_tables_are_those_of_the_hardware(whole: Path, run: Run) -> None:
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("wide", [False, True])
 def test_words_for_the_load_port(wide: bool, whole: Path, run: Run) -> None:
-    """Against Amaranth's own constants, word for word; also where a word is beyond 64 bits."""
+    """Compared with Amaranth's constants word for word, also for words of more than 64 bits."""
 
     more = ("--potential-bits", "32", "--leak-bits", "5") if wide else ()
     assert run("export", whole, "a.tables.json", *OPTIONS, *more).code == 0
@@ -84,7 +84,7 @@ def test_tables_refuse(whole: Path, fails: Fails) -> None:
     assert "power of two" in told
 
 
-def test_fractions_are_no_weights_of_cores(out: Path, fails: Fails) -> None:
+def test_fractional_weights_are_refused(out: Path, fails: Fails) -> None:
     told = fails("export", out, "a.tables.json", "--threshold", "1")
     assert "cores compute with whole numbers" in told
 
@@ -99,7 +99,7 @@ def test_helpers_are_left_out_or_refused(run: Run, folder: Path) -> None:
     found = run("export", "out", "a.csv")
     assert found.err.endswith("relay neurons of split neurons left out\n")
     assert len(Path("a.csv").read_text().splitlines()) == 31
-    assert run("export", "out", "a.noxim").err == ""  # which has their traffic
+    assert run("export", "out", "a.noxim").err == ""  # which includes their traffic
     before = tree(folder)
     for name in ("a.yaml", "a.nir", "a.tables.json"):
         if name == "a.nir":
@@ -122,6 +122,6 @@ def test_tables_keep_to_their_schema(whole: Path, run: Run) -> None:
     assert found.keys() == named["Tables"].keys()
     assert {key for core in found["cores"] for key in core} == named["CoreTable"].keys()
     for core in found["cores"]:
-        assert core["exponents"] == [0] * len(core["neurons"])  # as they were
+        assert core["exponents"] == [0] * len(core["neurons"])  # unchanged
     found["cores"][0]["synapses"] = [[0]]
     assert [error.message for error in validator.iter_errors(found)] != []

@@ -1,4 +1,4 @@
-"""Mappings as graphs of other tools, read back: synapses, weights and cores are the same."""
+"""Mappings as graphs of other tools, read back: synapses, weights and cores are unchanged."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from storage.store.network import NetworkFile
 from tests.mapper.conftest import Run
 from tests.mapper.exports.mapped import HEIGHT, WIDTH, N, attribute, core_of, synapses
 
-# Kernels have twins of their own; what is around them does the same with the JIT off.
+# Kernels are tested with references; the code around them does not depend on the JIT.
 pytestmark = [pytest.mark.jit, pytest.mark.usefixtures("light_placement")]
 
 Fails = Callable[..., str]
@@ -46,7 +46,7 @@ def test_metis(name: str, out: Path, run: Run) -> None:
     assert attribute("size", "back.bin") == attribute("size")
 
 
-def test_metis_takes_the_graph(out: Path, run: Run) -> None:
+def test_metis_accepts_the_graph(out: Path, run: Run) -> None:
     pymetis = pytest.importorskip("pymetis")
     run("export", out, "a.graph")
     numbers = [line.split() for line in Path("a.graph").read_text().splitlines()]
@@ -80,12 +80,12 @@ def test_sanafe_reads_network_and_mapping(out: Path, run: Run) -> None:
     assert edges == pytest.approx(expected)
     core = core_of(out).tolist()
     assert places == {n: core[n] % WIDTH * HEIGHT + core[n] // WIDTH for n in range(N)}
-    below = math.nextafter(2.5, 0)  # its neurons spike above it, ours at it
+    below = math.nextafter(2.5, 0)  # SANA-FE spikes above the threshold, this project at it
     assert f"attributes: {{threshold: {below!r}}}" in Path("a.yaml").read_text()
 
 
 def test_sanafe_counts_the_same_hops(out: Path, run: Run) -> None:
-    """With every neuron spiking in every step, its energy is that of our hops."""
+    """With every neuron spiking in every step, its energy equals the energy of the hops."""
     run("export", out, "a.yaml", "--threshold", "1", "--bias", "5")
     sanafe, arch, network = sanafe_net("a.yaml", "a.arch.yaml")
     chip = sanafe.SpikingChip(arch)
@@ -93,7 +93,7 @@ def test_sanafe_counts_the_same_hops(out: Path, run: Run) -> None:
     found = chip.sim(1)
     assert found["neurons_fired"] == N
     core = core_of(out)
-    reached = {(s, int(core[t])) for s, t in synapses()}  # a message for each core, once
+    reached = {(s, int(core[t])) for s, t in synapses()}  # one message per core
     hops = sum(
         abs(int(core[s]) % WIDTH - c % WIDTH) + abs(int(core[s]) // WIDTH - c // WIDTH)
         for s, c in reached
@@ -108,7 +108,7 @@ def test_sanafe_counts_the_same_hops(out: Path, run: Run) -> None:
 def test_two_files_or_none(
     name: str, other: str, out: Path, fails: Fails, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whichever of two files can't get its name, the other one goes, too."""
+    """If either of two files cannot be renamed, the other one is removed as well."""
     for wrong in (name, other):
 
         def refuse(self: Path, target: Path, wrong: str = wrong) -> Path:
@@ -162,7 +162,7 @@ def test_nir(out: Path, run: Run, fails: Fails) -> None:
     assert found == pytest.approx(synapses())
 
 
-def test_nir_refuses_what_is_too_dense(
+def test_nir_refuses_dense_networks(
     out: Path, fails: Fails, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("nir")
@@ -173,7 +173,7 @@ def test_nir_refuses_what_is_too_dense(
 
 
 def test_km1_of_the_hypergraph_is_the_connectivity(out: Path, run: Run) -> None:
-    """What partitioners of hypergraphs minimise is what the report calls connectivity."""
+    """The objective of hypergraph partitioners is the connectivity in the report."""
     run("export", "net.bin", "a.hgr")
     core = core_of(out)
     lines = [[int(w) for w in line.split()] for line in Path("a.hgr").read_text().splitlines()]

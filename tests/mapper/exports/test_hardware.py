@@ -1,4 +1,4 @@
-"""From a network to a file, from its mapping to tables: with the command line in between."""
+"""From a network to a file, from its mapping to tables, through the command line."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.mapper.helpers import write_network
 SHAPE = chip_shape(2, 2, CoreShape(neurons=16, axons=32, routes=64, synapses=64))
 
 
-def test_traffic_is_what_spikes(folder: Path) -> None:
+def test_traffic_is_not_synaptic_weight(folder: Path) -> None:
     network = layered()
     spikes, _ = simulate(network, SHAPE, 20, [[0, 1]] * 20)
     save_traffic(folder / "net.bin", network, spikes)

@@ -1,7 +1,7 @@
-"""NIR models of whole numbers: the same spikes from file to cores, whatever the mapping.
+"""Integer NIR models: the same spikes from file to cores, for any mapping.
 
-The reference is the model itself, in a few lines of Python: potentials in real numbers, a spike
-above the threshold, a reset to its value or by subtraction. A leak rounds as cores do.
+The reference is the model in plain Python: potentials in floating point, a spike above the
+threshold, a reset to a value or by subtraction. A leak rounds as the cores do.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ pytestmark = [pytest.mark.jit, pytest.mark.usefixtures("light_placement")]
 
 TICKS = 40
 AMARANTH_TICKS = 60
-"""Of the models at hand, whose chips have up to 16 cores."""
+"""Core shape for these models; their chips have up to 16 cores."""
 INPUTS, NEURONS = 5, 11
 MAPPINGS = (("2x2", "4", "fast"), ("3x1", "8", "classic"), ("4x2", "2", "default"))
 Bools = NDArray[np.bool_]
@@ -39,10 +39,10 @@ Fails = Callable[..., str]
 
 
 class Case(NamedTuple):
-    """A model: weights (target, source), and what its neurons do in a tick.
+    """A model: weights (target, source), and the update of its neurons per tick.
 
-    shift : of the leak, None for none
-    options : that an export needs to know
+    shift : of the leak, None for no leak
+    options : required by exports
     """
 
     into: NDArray[Any]
@@ -71,7 +71,9 @@ class Case(NamedTuple):
         return self.drive if self.shift is None else 0.0
 
     def run(self, told: Bools) -> Bools:
-        """Spikes of inputs and cells, shape (ticks, neurons); told : of inputs."""
+        """Return the spikes of inputs and cells, shape (ticks, neurons); told : spikes of the
+        inputs.
+        """
         potential, spikes = np.zeros(NEURONS), np.zeros(INPUTS + NEURONS, bool)
         found = np.zeros((TICKS, INPUTS + NEURONS), bool)
         weights = np.column_stack([self.into, self.back])
@@ -89,8 +91,10 @@ class Case(NamedTuple):
 
 
 def case(name: str) -> Case:
-    """signed : weights of both signs, self-loops, biases; leaks : also leaks, and a reset that is
-    not to zero; subtracts : quarters, and a reset by subtraction."""
+    """signed : weights of both signs, self-loops, biases
+    leaks : also leaks, and a nonzero reset
+    subtracts : quarters, and a reset by subtraction
+    """
     rng = np.random.default_rng(8)
     into = rng.integers(-4, 9, (NEURONS, INPUTS)).astype(float)
     back = rng.integers(-5, 6, (NEURONS, NEURONS)).astype(float)
@@ -99,17 +103,17 @@ def case(name: str) -> Case:
     if name == "signed":
         node = nir.IF(r=ones, v_threshold=6 * ones, v_reset=0 * ones)
         return Case(into, back, node, None, 1.0, 6.0, 0.0, False, ())
-    if name == "leaks":  # in a tick an eighth leaks, towards 10: 1.625 a tick from the reset on
+    if name == "leaks":  # an eighth leaks per tick, towards 10: 1.625 per tick from the reset on
         node = nir.LIF(
             tau=8 * ones, r=8 * ones, v_leak=13 * ones, v_threshold=9 * ones, v_reset=-3 * ones
         )
         return Case(into, back, node, 3, 2.0, 9.0, -3.0, False, ("--tick-length", "1"))
-    node = nir.IF(r=ones, v_threshold=6.5 * ones, v_reset=-ones)  # which nothing is set to
+    node = nir.IF(r=ones, v_threshold=6.5 * ones, v_reset=-ones)  # v_reset is not used
     return Case(into / 4, back / 4, node, None, 0.75, 6.5, -1.0, True, ("--reset", "subtract"))
 
 
 def from_tables(path: Path, told: Bools) -> Bools:
-    """Spikes of all neurons by what tables.json says, and docs/core.md of it."""
+    """Return the spikes of all neurons computed from tables.json according to docs/core.md."""
     tables = json.loads(path.read_text())
     cores, no_leak = tables["cores"], 2 ** tables["shape"]["leak_bits"] - 1
     potentials = [list(core["potentials"]) for core in cores]
@@ -139,7 +143,7 @@ def from_tables(path: Path, told: Bools) -> Bools:
 
 
 def from_amaranth(out: Path, shape: CoreShape, options: dict[str, Any], told: Bools) -> Bools:
-    """Spikes of the chip itself; the host sends the packets of inputs."""
+    """Return the spikes of the Amaranth chip; the host sends the packets of the inputs."""
     with open_run(out) as run:
         numbers = core_network(run.network, shape, options)
     tables = tables_of(out, numbers.network, shape)
@@ -150,7 +154,7 @@ def from_amaranth(out: Path, shape: CoreShape, options: dict[str, Any], told: Bo
     inputs = np.flatnonzero(numbers.inputs).tolist()
     packets = tuple(tuple(map(tuple, routes[neuron])) for neuron in inputs)
     fed = dataclasses.replace(tables, input_packets=packets)
-    # before a tick, of the spikes in the tick before it
+    # packets before a tick carry the spikes of the previous tick
     events = [[], *(np.flatnonzero(row).tolist() for row in told[:-1])]
     chip = Chip(tables.width, tables.height, shape)
     spikes = ChipSimulator(chip).run(fed, len(told), events).spikes
@@ -161,7 +165,7 @@ def from_amaranth(out: Path, shape: CoreShape, options: dict[str, Any], told: Bo
 
 
 def from_sanafe(name: str, told: Bools) -> Bools:
-    """Spikes of SANA-FE's simulator, from the files of an export; told : of inputs."""
+    """Return the spikes of SANA-FE's simulator from exported files; told : spikes of the inputs."""
     sanafe = pytest.importorskip("sanafe")
     lines, number, neurons = [], 0, 0
     for line in Path(name).read_text().splitlines():
@@ -187,8 +191,8 @@ def from_sanafe(name: str, told: Bools) -> Bools:
 def from_simulate(
     run: Run, out: str, told: Bools, inputs: NDArray[Any], neurons: int, options: Sequence[str]
 ) -> Bools:
-    """Spikes that `mapper simulate --spikes` saves; inputs : the neurons of the columns of told."""
-    ticks, columns = np.nonzero(told)  # there a spike counts in its own tick
+    """Return the spikes of `mapper simulate --spikes`; inputs : neurons of the columns of told."""
+    ticks, columns = np.nonzero(told)  # here a spike counts in its own tick
     np.savez("in.npz", neuron=inputs[columns], tick=ticks + 1)
     words = ("--spikes", "in.npz", "--ticks", len(told), "--save", "spikes.npz", "-q")
     assert run("simulate", out, *words, *options).code == 0
@@ -211,7 +215,7 @@ def test_the_same_spikes_everywhere(model: Case, run: Run) -> None:
     told = np.random.default_rng(9).random((TICKS, INPUTS)) < 0.4
     expected = model.run(told)
     rates = expected[:, INPUTS:].mean(axis=0)
-    assert rates.max() > 0.15  # else nothing is compared
+    assert rates.max() > 0.15  # otherwise the test compares nothing
     assert 0.05 < rates.mean() < 0.8
     assert run("import", "model.nir", "net.bin", "-q").code == 0
     for number, (chip, neurons, preset) in enumerate(MAPPINGS):
@@ -246,8 +250,8 @@ def test_the_hardware_spikes_as_the_model(model: Case, run: Run) -> None:
 
 @pytest.mark.heavy
 @pytest.mark.sample(1)
-def test_a_graph_comes_back_as_it_was(model: Case, run: Run) -> None:
-    """The NIR graph of a mapping has the weights, biases and parameters of the model."""
+def test_a_graph_survives_the_round_trip(model: Case, run: Run) -> None:
+    """The exported NIR graph has the weights, biases and parameters of the model."""
     words = ("--chip", "2x2", "--neurons-per-core", "8", "--preset", "fast", "-q")
     assert run("run", "model.nir", *words, "-o", "out").code == 0
     assert run("export", "out", "back.nir", "-q").code == 0
@@ -271,11 +275,11 @@ def test_a_graph_comes_back_as_it_was(model: Case, run: Run) -> None:
     }
     assert weights == expected
     assert sum(bias.values()) == pytest.approx(NEURONS * model.bias)
-    assert run("run", "back.nir", *words, "-o", "again").code == 0  # and it is a model again
+    assert run("run", "back.nir", *words, "-o", "again").code == 0  # it can be mapped again
 
 
 def reference(numbers: CoreNumbers, told: Bools) -> Bools:
-    """Spikes of a network of whole numbers, by docs/core.md; inputs spike when they are told to."""
+    """Return the spikes of an integer network according to docs/core.md; inputs spike as told."""
     network, inputs = numbers.network, np.flatnonzero(numbers.inputs)
     leak = np.full(network.neurons, NO_LEAK) if network.leak is None else network.leak
     potential, spikes = network.potential.copy(), np.zeros(network.neurons, bool)
@@ -316,7 +320,7 @@ def reference(numbers: CoreNumbers, told: Bools) -> Bools:
 def test_real_models(
     name: str, chips: tuple[str, ...], options: tuple[str, ...], run: Run, data_dir: Path
 ) -> None:
-    """Rounded, as whole numbers of cores: the same spikes in every mapping, and in SANA-FE."""
+    """Rounded to integers of cores: the same spikes in every mapping, and in SANA-FE."""
     assert run("import", data_dir / "nir" / f"{name}.nir", "net.bin", "-q").code == 0
     words = dict(zip(options[::2], options[1::2], strict=True))
     ticks = 12 if name == "cnn_sinabs" else 200
@@ -351,7 +355,7 @@ def test_real_models(
         inputs, own = np.flatnonzero(numbers.inputs), ~numbers.inputs
         saved = from_simulate(run, f"out{number}", told, inputs, own.size, given_here)
         assert np.array_equal(saved[:, own], expected[:, own])
-        if name != "cnn_sinabs":  # its chips have 64 cores, of 16,000 synapses
+        if name != "cnn_sinabs":  # its chips have 64 cores with 16,000 synapses each
             short = from_amaranth(Path(f"out{number}"), shape, given, told[:AMARANTH_TICKS])
             assert np.array_equal(short, expected[:AMARANTH_TICKS])
 
@@ -369,7 +373,7 @@ def test_real_models(
         (("--threshold", "3", "--tick-length", "1"), 2, "--tick-length is for the time constants"),
     ],
 )
-def test_what_cores_cannot_do_is_refused(
+def test_models_that_cores_cannot_compute_are_refused(
     words: tuple[str, ...], code: int, told: str, folder: Path, run: Run, fails: Fails
 ) -> None:
     case("leaks").write(folder / "model.nir")

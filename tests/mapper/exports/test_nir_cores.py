@@ -1,4 +1,4 @@
-"""The cores of a mapping in the NIR graph that was mapped, and what an import of it tells."""
+"""Cores of a mapping in the mapped NIR graph, and losses of an import."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def lif(*shape: int) -> Any:
 
 @pytest.fixture
 def graph(folder: Path) -> Path:
-    """Convolution, pooling and a recurrent population inside a graph of its own."""
+    """Convolution, pooling and a recurrent population inside a subgraph."""
     rng = np.random.default_rng(2)
     inner = nir.NIRGraph(
         {
@@ -60,7 +60,7 @@ def graph(folder: Path) -> Path:
 
 
 def content(path: Path) -> dict[str, Any]:
-    """All data of a HDF5 file by name."""
+    """Return all datasets of an HDF5 file by name."""
     h5py = pytest.importorskip("h5py")
     found: dict[str, Any] = {}
     with h5py.File(path, "r") as file:
@@ -70,7 +70,7 @@ def content(path: Path) -> dict[str, Any]:
     return found
 
 
-def test_the_graph_stays_and_gets_cores(graph: Path, run: Run) -> None:
+def test_the_graph_is_kept_and_gets_cores(graph: Path, run: Run) -> None:
     assert run("import", graph, "net.bin", "-q").code == 0
     assert run("run", "net.bin", "--chip", "4x3", *FAST, "-o", "out").code == 0
     told = run("export", "out", "mapped.nir", "--graph", graph, "--json").json()
@@ -94,8 +94,8 @@ def test_the_graph_stays_and_gets_cores(graph: Path, run: Run) -> None:
     assert read.nodes["first"].metadata["mine"] == 3
 
 
-def test_back_again_nothing_changed(graph: Path, run: Run) -> None:
-    """The copy is imported to the same network, and can be given other cores."""
+def test_the_round_trip_changes_nothing(graph: Path, run: Run) -> None:
+    """The copy imports to the same network, and accepts other cores."""
     assert run("run", graph, "--chip", "4x3", *FAST, "-o", "out").code == 0
     assert run("export", "out", "mapped.nir", "--graph", graph).code == 0
     assert run("export", "out", "again.nir", "--graph", "mapped.nir").code == 0
@@ -127,7 +127,7 @@ def test_another_graph_is_refused(graph: Path, run: Run, fails: Fails) -> None:
     assert "leave out --threshold" in told
 
 
-def test_what_an_import_loses_is_said(graph: Path, run: Run) -> None:
+def test_losses_of_an_import_are_noted(graph: Path, run: Run) -> None:
     found = run("import", graph, "net.bin")
     with NetworkFile(Path("net.bin")) as net:
         losses = net.meta.provenance

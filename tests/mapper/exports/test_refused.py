@@ -1,4 +1,4 @@
-"""What no format takes, and names and options of the command."""
+"""Networks that no format accepts, and names and options of the command."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mapper.exports import EXPORTS, choose_exporter, open_run
 from storage.store.writer import NetworkWriter
 from tests.mapper.conftest import Run
 
-# Kernels have twins of their own; what is around them does the same with the JIT off.
+# Kernels are tested with references; the code around them does not depend on the JIT.
 pytestmark = [pytest.mark.jit, pytest.mark.usefixtures("light_placement")]
 
 Fails = Callable[..., str]
@@ -19,11 +19,11 @@ Fails = Callable[..., str]
 
 @pytest.mark.sample(3)
 @pytest.mark.parametrize("format", EXPORTS)
-def test_errors_leave_nothing(format: str, out: Path, fails: Fails, folder: Path) -> None:
+def test_errors_leave_no_files(format: str, out: Path, fails: Fails, folder: Path) -> None:
     threshold = ("--threshold", "1") if "threshold" in EXPORTS[format].options else ()
     if format in ("nir", "parquet"):
         pytest.importorskip({"nir": "nir", "parquet": "pyarrow"}[format])
-    if format == "tables":  # its weights are refused before
+    if format == "tables":  # its weights are refused first
         (folder / "net.bin").unlink()
         NetworkWriter(folder / "net.bin", 3).close()
         told = fails("export", out, "nowhere/a", "--format", format, *threshold)

@@ -28,8 +28,8 @@ TILES = Chip(
 @pytest.mark.parametrize(
     "chip", [TILES, PRESETS["loihi"], Chip("flat", 3, 5)], ids=lambda c: c.name
 )
-def test_what_is_written_is_read_back(chip: Chip, tmp_path: Path) -> None:
-    """The mesh, its tiles, hops and cores; a router counts with the hop that leads to it."""
+def test_the_architecture_survives_the_round_trip(chip: Chip, tmp_path: Path) -> None:
+    """The mesh, its tiles, hops and cores; the energy of a router is added to its incoming hop."""
     pytest.importorskip("yaml")
     path = tmp_path / "back.arch.yaml"
     path.write_text(architecture(chip, 2))
@@ -46,9 +46,11 @@ def test_what_is_written_is_read_back(chip: Chip, tmp_path: Path) -> None:
     assert again.split("architecture:")[1] == architecture(chip, 2).split("architecture:")[1]
 
 
-def test_sanafe_spends_what_the_metrics_say(run: Run, folder: Path) -> None:
-    """Every neuron spikes in every step: hops, packets, events and updates are those of the mean
-    tick at rate 1; hops there are without the router of the first core."""
+def test_sanafe_energy_equals_the_metrics(run: Run, folder: Path) -> None:
+    """Every neuron spikes in every step: hops, packets, events and updates equal the mean tick at
+    rate
+    1; hops exclude the router of the first core.
+    """
     sanafe: Any = pytest.importorskip("sanafe")
     out = random_folder(folder / "out", TILES)
     run("export", out, "a.yaml", "--threshold", "1", "--bias", "5")
@@ -69,7 +71,7 @@ def test_sanafe_spends_what_the_metrics_say(run: Run, folder: Path) -> None:
     assert found["energy"]["soma"] == pytest.approx(core.size * 3e-12)
 
 
-def test_what_tiles_cannot_say(run: Run, folder: Path) -> None:
+def test_unsupported_features_of_tiles(run: Run, folder: Path) -> None:
     machine = Machine(6, 4, "x", tile=Block(3, 2, 0.0), chip=Block(3, 4, 9.0))
     out = random_folder(folder / "out", Chip("many", 6, 4, machine=machine))
     found = run("export", out, "a.yaml")

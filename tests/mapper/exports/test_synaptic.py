@@ -1,4 +1,4 @@
-"""Exports that compute with weights: whose weights they take, and what they say of the others."""
+"""Exports that use synaptic weights: which weights they accept, and notes about the others."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def mapped(run: Run, *words: Any) -> None:
 
 @pytest.fixture
 def plain(folder: Path, run: Run) -> Path:
-    """A mapping of a network with whole weights, of which nothing is known; a self-loop is lost."""
+    """A mapping of a network with integer weights of unknown meaning; a self-loop is dropped."""
     rows = ["0,1,3", "1,2,3", "2,0,3", "2,2,9", "2,3,2", "3,0,1", "0,4,1", "4,5,2", "5,0,3"]
     (folder / "net.csv").write_text("\n".join(rows) + "\n")
     mapped(run, "net.csv")
@@ -58,7 +58,7 @@ def rated(folder: Path, run: Run) -> Path:
 
 @pytest.fixture
 def model(folder: Path, run: Run) -> Path:
-    """A mapping of the traffic of a NIR graph; its signs, self-loops and thresholds are gone."""
+    """A mapping of the traffic of a NIR graph; signs, self-loops and thresholds are lost."""
     nir = pytest.importorskip("nir")
     ones = np.ones(4)
     rng = np.random.default_rng(1)
@@ -85,7 +85,7 @@ def model(folder: Path, run: Run) -> Path:
         ("model", "thresholds and leaks of the NIR graph are gone"),
     ],
 )
-def test_weights_that_are_others_are_refused(
+def test_other_weights_are_refused(
     name: str, source: str, why: str, request: pytest.FixtureRequest, run: Run, fails: Fails
 ) -> None:
     if name == "a.nir":
@@ -104,7 +104,7 @@ def test_weights_that_are_others_are_refused(
     )
 
 
-def test_what_a_model_lost_is_counted_and_said(model: Path, run: Run) -> None:
+def test_losses_of_a_model_are_counted_and_noted(model: Path, run: Run) -> None:
     options = ("--threshold", "3", "--magnitudes")
     found = run("export", model, "a.tables.json", *options, "--json")
     facts, tables = json.loads(found.out), json.loads(Path("a.tables.json").read_text())
@@ -134,7 +134,7 @@ def test_its_own_graph_keeps_signs(model: Path, run: Run, fails: Fails) -> None:
     assert told == "--graph has its own weights; leave out --magnitudes"
 
 
-def test_plain_weights_are_said_to_be_taken(plain: Path, run: Run, fails: Fails) -> None:
+def test_use_of_plain_weights_is_noted(plain: Path, run: Run, fails: Fails) -> None:
     for name in FORMATS:
         if name == "a.nir":
             pytest.importorskip("nir")
@@ -147,12 +147,12 @@ def test_plain_weights_are_said_to_be_taken(plain: Path, run: Run, fails: Fails)
     assert told.startswith("--magnitudes is for the formats tables, sanafe, nir, not for csv")
 
 
-def test_a_threshold_that_is_not_given_is_said(plain: Path, run: Run) -> None:
+def test_a_missing_threshold_is_noted(plain: Path, run: Run) -> None:
     found = run("export", plain, "a.yaml")
     assert "note: sanafe has no threshold: that of 6 neurons is SANA-FE's own, 0\n" in found.err
 
 
-def test_undirected_edges_are_said_to_be_two(folder: Path, run: Run) -> None:
+def test_undirected_edges_are_noted_as_two(folder: Path, run: Run) -> None:
     with NetworkWriter(folder / "net.bin", 3, undirected=True) as writer:
         writer.add(np.array([0, 1]), np.array([1, 2]), np.array([2, 3]))
         writer.finish()
@@ -170,8 +170,8 @@ def test_spikes_above_is_at_the_threshold(threshold: float) -> None:
 
 @pytest.mark.heavy
 @pytest.mark.sample(0.25)
-def test_sanafe_and_the_hardware_spike_alike(plain: Path, run: Run) -> None:
-    """Potentials reach the threshold exactly: it is a spike in both, and not one tick later."""
+def test_sanafe_and_the_hardware_spike_equally(plain: Path, run: Run) -> None:
+    """Potentials that reach the threshold exactly spike in both, not one tick later."""
     sanafe = pytest.importorskip("sanafe")
     options = ("--threshold", "3", "--bias", "1")
     assert run("export", plain, "a.yaml", *options, "-q").code == 0
@@ -191,6 +191,6 @@ def test_sanafe_and_the_hardware_spike_alike(plain: Path, run: Run) -> None:
     ours, _ = simulate(network, shape, 20)
     assert np.array_equal(ours, theirs)
     late, _ = simulate(read_spiking(plain / "network.bin", threshold=4, bias=1), shape, 20)
-    assert not np.array_equal(late, theirs), "the network has to tell > from >="
+    assert not np.array_equal(late, theirs), "the network must distinguish > from >="
     chip_run = ChipSimulator(Chip(2, 2, shape)).run(tables_of(plain, network, shape), 20)
     assert np.array_equal(chip_run.spikes, theirs)

@@ -1,4 +1,4 @@
-"""Mappings as tables, read back: neurons, cores, ids and sizes are the same."""
+"""Mappings as tables, read back: neurons, cores, ids and sizes are unchanged."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from storage import extras
 from tests.mapper.conftest import Run
 from tests.mapper.exports.mapped import WIDTH, Array, N, attribute, core_of
 
-# Kernels have twins of their own; what is around them does the same with the JIT off.
+# Kernels are tested with references; the code around them does not depend on the JIT.
 pytestmark = [pytest.mark.jit, pytest.mark.usefixtures("light_placement")]
 
 Fails = Callable[..., str]
@@ -42,7 +42,7 @@ def test_csv(out: Path, run: Run) -> None:
 
 
 @pytest.mark.parametrize("name", ["a.csv", "a.npz"])
-def test_what_score_reads(name: str, out: Path, run: Run) -> None:
+def test_files_that_score_reads(name: str, out: Path, run: Run) -> None:
     assert run("export", out, name).code == 0
     found = run("score", "net.bin", name, "--chip", "mine.toml", "--json").json()
     assert found["metrics"] == json.loads((out / "report.json").read_text())["metrics"]

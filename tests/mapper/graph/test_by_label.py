@@ -1,4 +1,4 @@
-"""Vertices by label, and sums of their values, against one vertex at a time."""
+"""Vertices by label, and sums of their values, against processing one vertex at a time."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from mapper.graph.by_label import by_label, sums_by_label
 
 @pytest.mark.parametrize("seed", range(20))
 def test_against_one_at_a_time(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "SOME", 5)  # vertices that are added at a time
+    monkeypatch.setattr(module, "SOME", 5)  # vertices per step
     rng = np.random.default_rng(seed)
     n, labels = int(rng.integers(0, 30)), int(rng.integers(1, 9))
     label = rng.integers(0, labels, n).astype(np.int32)
-    values = rng.integers(0, 2**55, n)  # beyond what float64 adds up exactly
+    values = rng.integers(0, 2**55, n)  # too large for exact sums in float64
     sums = [0] * labels
     lists: list[list[int]] = [[] for _ in range(labels)]
     place = []

@@ -1,4 +1,4 @@
-"""Contraction into scratch, against a plain twin and the contraction into memory."""
+"""Contraction into scratch, against a reference implementation and the contraction into memory."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def contracted(
 
 
 def expected(rows: Rows, cluster: list[int], count: int, sample: tuple[int, int]) -> Links:
-    """Ascending in their ids; a connection that the sample keeps counts at both of its ends."""
+    """Return rows in ascending ids; a sampled connection counts at both endpoints."""
     sums: list[dict[int, int]] = [defaultdict(int) for _ in range(count)]
     for v, links in enumerate(naive.sampled(links_of(rows), cluster, *sample)):
         for d, w in links:
@@ -67,8 +67,8 @@ def test_rows_of_clusters(seed: int, tmp_path: Path) -> None:
     assert pairs == {(d, c): w for (c, d), w in pairs.items()}
 
 
-def test_a_contraction_of_rows_in_scratch_is_that_into_memory(tmp_path: Path) -> None:
-    """Twice in a row: the second one reads what the first one has made."""
+def test_contraction_into_scratch_equals_contraction_into_memory(tmp_path: Path) -> None:
+    """Twice in a row: the second contraction reads the result of the first."""
     rng = np.random.default_rng(1)
     rows: Rows = rows_of(random_graph(rng, 400, largest=9, mean_degree=12))
     with ThreadTeam(2) as team, Scratch(tmp_path / "0") as first, Scratch(tmp_path / "1") as second:
@@ -81,8 +81,8 @@ def test_a_contraction_of_rows_in_scratch_is_that_into_memory(tmp_path: Path) ->
             assert rows.sizes.tolist() == held.sizes.tolist()
 
 
-def test_sums_too_large_for_a_row_are_all_shifted_alike(tmp_path: Path) -> None:
-    """Two clusters of eight with heavy links between them, and a light link beside."""
+def test_all_weights_are_shifted_if_a_sum_is_too_large(tmp_path: Path) -> None:
+    """Two clusters of eight with heavy connections between them, and one light connection."""
     heavy = [(i, 8 + j) for i in range(8) for j in range(8)]
     source, target = np.array([*heavy, (0, 16)]).T
     weight = np.r_[np.full(64, 2**27), 5]

@@ -1,4 +1,4 @@
-"""The disk that is foretold is what a run takes."""
+"""The predicted scratch size matches the run."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ SPECS: dict[str, NetworkSpec] = {
 def foretold_and_taken(
     path: Path, folder: Path, settings: Settings, **changes: Any
 ) -> tuple[int, int]:
-    """Bytes of scratch of a run whose plan is changed."""
+    """Return the predicted and the used scratch bytes of a run with a modified plan."""
     with (
         Monitor() as monitor,
         NetworkFile(path) as network,
@@ -75,7 +75,7 @@ def test_a_sample_of_the_connections(tmp_path: Path) -> None:
 @pytest.mark.sample(0.25)
 @pytest.mark.jit
 @pytest.mark.parametrize("levels", [False, True])
-def test_held_networks_keep_their_steps_alone(levels: bool, tmp_path: Path) -> None:
+def test_held_networks_store_only_their_steps(levels: bool, tmp_path: Path) -> None:
     path = tmp_path / "net.bin"
     generate(SPECS["sheet"], path, 1, True)
     told, taken = foretold_and_taken(path, tmp_path, SETTINGS, levels=levels)
@@ -86,7 +86,7 @@ def test_held_networks_keep_their_steps_alone(levels: bool, tmp_path: Path) -> N
 @pytest.mark.jit
 @pytest.mark.parametrize("shuffle", [False, True])
 @pytest.mark.parametrize("kind", ["sheet", "layers"])
-def test_ids_that_are_scattered(kind: str, shuffle: bool, tmp_path: Path) -> None:
+def test_scattered_ids(kind: str, shuffle: bool, tmp_path: Path) -> None:
     path = tmp_path / "net.bin"
     generate(SPECS[kind], path, 1, shuffle)
     with NetworkFile(path) as network:
@@ -97,7 +97,7 @@ def test_ids_that_are_scattered(kind: str, shuffle: bool, tmp_path: Path) -> Non
 
 @pytest.fixture
 def reads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Blocks that are read, one after the other."""
+    """Record the blocks that are read, in order."""
     found: list[int] = []
     read: Callable[..., Csr] = NetworkFile.read_undirected
 
@@ -135,7 +135,7 @@ def test_networks_without_connections(tmp_path: Path) -> None:
         assert 0 < with_disk(plan, network, CHIP, SETTINGS).scratch < 1 << 14
 
 
-def test_presets_that_keep_levels_stay_as_they_are(reads: list[int], tmp_path: Path) -> None:
+def test_presets_that_keep_levels_are_unchanged(reads: list[int], tmp_path: Path) -> None:
     path = random_network(tmp_path / "net.bin", 40, 100)
     settings = preset("classic", memory_bytes=1 << 30)
     with NetworkFile(path) as network:

@@ -86,7 +86,7 @@ def test_group_traffic(matrix: bool, seed: int, threads: int, tmp_path: Path) ->
         assert sum(visited) == graph.read_all().undirected()[1].size
 
 
-def test_with_little_memory_the_traffic_is_that_of_a_sample(tmp_path: Path) -> None:
+def test_with_little_memory_the_traffic_is_sampled(tmp_path: Path) -> None:
     rng = np.random.default_rng(5)
     groups = 120
     graph = random_graph(rng, 300, largest=9, mean_degree=40)
@@ -105,14 +105,14 @@ def test_with_little_memory_the_traffic_is_that_of_a_sample(tmp_path: Path) -> N
     assert traffic.sum() == pytest.approx(np.sum(exact), rel=0.1)
 
 
-def test_sums_beyond_what_a_row_holds(tmp_path: Path) -> None:
-    """Rows of neurons are below 2^31 each; those of groups are not."""
+def test_sums_above_31_bits(tmp_path: Path) -> None:
+    """Row sums of neurons are below 2^31; sums of groups are not."""
     n = 40
     source, target = np.array([(i, n + j) for i in range(n) for j in range(n)]).T
     weight = np.full(n * n, 2**25)
     graph = MemoryGraph.from_edges(2 * n, source, target, weight, undirected=True)
     rows = rows_of(graph)
-    for groups in (2, 300):  # by a matrix, by pairs
+    for groups in (2, 300):  # with a matrix, with pairs
         part = (np.arange(2 * n) // n).astype(np.int32)
         with ThreadTeam(2) as team:
             memory = GROUP_BYTES * rows.entries

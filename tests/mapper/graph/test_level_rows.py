@@ -1,4 +1,4 @@
-"""Contraction on workers: the rows that one process makes, whoever is lost, whatever is damaged."""
+"""Contraction on workers equals one process, with lost workers and damaged files."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from tests.seeds import seeds
 
 
 class GraphRows(NamedTuple):
-    """Rows of a graph in memory, as workers open them."""
+    """Rows of a graph in memory, as opened by workers."""
 
     graph: MemoryGraph
 
@@ -54,7 +54,7 @@ class GraphRows(NamedTuple):
 
 
 class OnWorkers(NamedTuple):
-    """A graph that workers look at."""
+    """A graph whose rows workers process."""
 
     engine: StandIn
     rows: Rows
@@ -90,7 +90,7 @@ def by_one_process(
 
 
 def require_same(found: Rows, expected: Rows) -> None:
-    """Same rows in the same chunks, and what is known of them."""
+    """Compare rows, chunks and properties."""
     assert links_of(found) == links_of(expected)
     for name in ("vertices", "entries", "block_size", "chunks"):
         assert getattr(found, name) == getattr(expected, name), name
@@ -99,7 +99,7 @@ def require_same(found: Rows, expected: Rows) -> None:
 
 
 def small_blocks(monkeypatch: pytest.MonkeyPatch, target: int) -> None:
-    """Chunks of levels have so many entries, about, whoever makes them."""
+    """Set the number of entries per chunk of coarsening levels."""
     from mapper.graph import contracted_rows, level_rows
     from storage.graph import choose_block_size
 
@@ -113,10 +113,10 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch, target: int) -> None:
 @pytest.mark.heavy
 @pytest.mark.sample(3)
 @pytest.mark.parametrize("seed", seeds(20, plain=4))
-def test_two_levels_are_those_of_one_process(
+def test_two_levels_equal_one_process(
     seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Units of several chunks and of several sections; pieces of some connections."""
+    """Units of several chunks and of several sections; pieces of a few connections."""
     rng = np.random.default_rng(seed)
     small_blocks(monkeypatch, int(rng.choice([1, 20, 10**6])))
     monkeypatch.setattr(sections, "FRAME", int(rng.choice([1, 4096])))
@@ -141,13 +141,15 @@ def test_two_levels_are_those_of_one_process(
 
 
 def require_nothing_left(engine: StandIn) -> None:
-    """Levels have gone, but the owner of the network itself on each worker."""
+    """Levels are deleted, except the owner of the network itself on each worker."""
     assert not list(engine.shared.place.folder.glob("batch*"))
     assert len(list(engine.folder.glob("mapper-*/scratch"))) == len(engine.addresses())
 
 
 def heavy_graph() -> tuple[MemoryGraph, np.ndarray]:
-    """Three clusters: two of eight with heavy links between them, and a light link beside."""
+    """Three clusters: two of eight with heavy connections between them, and one light
+    connection.
+    """
     heavy = [(i, 8 + j) for i in range(8) for j in range(8)]
     source, target = np.array([*heavy, (0, 16)]).T
     weight = np.r_[np.full(64, 2**27), 5]
@@ -155,7 +157,7 @@ def heavy_graph() -> tuple[MemoryGraph, np.ndarray]:
     return MemoryGraph.from_edges(17, source, target, weight, undirected=True), cluster
 
 
-def test_sums_too_large_for_a_row_are_all_shifted_alike(tmp_path: Path) -> None:
+def test_all_weights_are_shifted_if_a_sum_is_too_large(tmp_path: Path) -> None:
     graph, cluster = heavy_graph()
     with StandIn(tmp_path, 2) as engine:
         one = OnWorkers.of(engine, graph)
@@ -167,7 +169,7 @@ def test_sums_too_large_for_a_row_are_all_shifted_alike(tmp_path: Path) -> None:
 
 
 class Level:
-    """A graph on three workers, and the level that one process makes of it."""
+    """A graph on three workers, and its coarse level computed by one process."""
 
     CLUSTER = (np.arange(150) % 40).astype(np.int32)
     SAMPLE = 3, 1
@@ -192,7 +194,7 @@ class Level:
 
 @pytest.fixture
 def level(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Level]:
-    """Nobody waits for a worker that is lost; levels have several chunks."""
+    """A level with several chunks; the driver does not wait for lost workers."""
     monkeypatch.setattr(owners, "COMES_BACK_WITHIN", 0.0)
     small_blocks(monkeypatch, 20)
     made = Level(tmp_path)
@@ -201,7 +203,7 @@ def level(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Level]:
 
 
 class Once:
-    """Does something before the n-th call of a method."""
+    """Calls a function before the n-th call of a method."""
 
     def __init__(self, method: str, call: int, act: Callable[[str], object]) -> None:
         self._method, self._left, self._act = method, call, act
@@ -220,7 +222,7 @@ class Once:
 @pytest.mark.sample(4)
 @pytest.mark.parametrize(("method", "call"), [("send", 1), ("send", 2), ("each", 1), ("each", 2)])
 @pytest.mark.parametrize("replaced", [True, False])
-def test_a_worker_is_lost_while_rows_are_made(
+def test_a_worker_is_lost_while_rows_are_built(
     level: Level, method: str, call: int, replaced: bool
 ) -> None:
     loses = Once(method, call, lambda address: level.engine.lose(address, replaced))
@@ -233,8 +235,8 @@ def test_a_worker_is_lost_while_rows_are_made(
 
 
 @pytest.mark.parametrize("replaced", [True, False])
-def test_a_worker_is_lost_while_a_level_is_looked_at(level: Level, replaced: bool) -> None:
-    """Who takes over makes its rows of the files, which are still there."""
+def test_a_worker_is_lost_while_a_level_is_read(level: Level, replaced: bool) -> None:
+    """The replacement builds its rows from the files, which still exist."""
     with level.rows() as found:
         assert links_of(found) == level.expected
         assert level.files()
@@ -253,10 +255,10 @@ def halve(path: Path) -> None:
 @pytest.mark.sample(3)
 @pytest.mark.parametrize("harm", [halve, Path.unlink])
 @pytest.mark.parametrize("count", [1, 20])
-def test_files_that_are_gone_or_damaged_are_written_again(
+def test_missing_or_damaged_files_are_rewritten(
     level: Level, harm: Callable[[Path], object], count: int
 ) -> None:
-    """While rows are made of them, and when one is lost that had made its rows."""
+    """While rows are built from them, and when a worker is lost that had built its rows."""
 
     def harm_some(_: str = "") -> None:
         for path in level.files()[:count]:
@@ -268,13 +270,13 @@ def test_files_that_are_gone_or_damaged_are_written_again(
         assert links_of(found) == level.expected
         assert harms.done
         harm_some()
-        assert links_of(found) == level.expected  # nobody needs them
+        assert links_of(found) == level.expected  # the files are not needed
         level.engine.lose("worker-2", True)
         assert links_of(found) == level.expected
     assert not level.files()
 
 
-def test_files_that_vanish_again_and_again(level: Level) -> None:
+def test_files_that_vanish_repeatedly(level: Level) -> None:
     def empty(_: str, method: str) -> None:
         if method == "each":
             for path in level.files():
@@ -286,8 +288,8 @@ def test_files_that_vanish_again_and_again(level: Level) -> None:
     assert not level.files()
 
 
-def test_files_cannot_be_written_again_without_the_rows_below(level: Level) -> None:
-    """Those go when the level above is there."""
+def test_files_cannot_be_rewritten_without_the_rows_below(level: Level) -> None:
+    """Rows of a level are deleted once the level above exists."""
     with level.rows() as found:
         level.made.executor.close()
         assert links_of(found) == level.expected
@@ -298,7 +300,7 @@ def test_files_cannot_be_written_again_without_the_rows_below(level: Level) -> N
             links_of(found)
 
 
-def test_a_folder_that_is_full(level: Level, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_folder(level: Level, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object) -> int:
         raise OSError(28, "No space left on device")
 
@@ -308,8 +310,8 @@ def test_a_folder_that_is_full(level: Level, monkeypatch: pytest.MonkeyPatch) ->
     assert not level.files()
 
 
-def test_a_folder_that_is_gone(level: Level) -> None:
-    """When rows are made of its files; then these cannot be written again either."""
+def test_a_missing_folder(level: Level) -> None:
+    """When rows are built from its files; then the files cannot be rewritten either."""
     folder = level.engine.shared.place.folder
     level.engine.before = Once("each", 1, lambda _: shutil.rmtree(folder))
     with pytest.raises(ResumableError, match=r"cannot write on .*: No such file or directory; "):
@@ -317,8 +319,8 @@ def test_a_folder_that_is_gone(level: Level) -> None:
 
 
 @pytest.mark.parametrize("seed", seeds(30, plain=6))
-def test_pairs_are_read_as_they_were_written(seed: int, tmp_path: Path) -> None:
-    """Compared with sums in a dictionary; weights so large that sums are beyond what one can be."""
+def test_pairs_survive_the_round_trip(seed: int, tmp_path: Path) -> None:
+    """Compared with sums in a dictionary; some sums exceed the largest weight."""
     rng = np.random.default_rng(seed)
     vertices, senders = int(rng.integers(2, 60)), int(rng.integers(1, 4))
     runs = Sections(
@@ -361,12 +363,12 @@ def test_pairs_are_read_as_they_were_written(seed: int, tmp_path: Path) -> None:
     assert raised.value.shards == [senders - 1]
 
 
-def test_sections_are_as_large_as_memory_and_frames_ask_for() -> None:
-    """About 4,096 connections of a shard for a section, unless a worker has no memory for it."""
+def test_section_sizes_follow_memory_and_frames() -> None:
+    """About 4,096 connections of a shard per section, unless a worker's memory is too small."""
     count, entries = 1 << 20, 1 << 26
     plenty = section_bits(count, entries, 256, 2, 1 << 40)
     assert count >> plenty == entries // (256 * 4096) == 64
     little = section_bits(count, entries, 256, 2, MADE_BYTES * (entries >> 10))
     assert count >> little == 1 << 10
-    assert count >> section_bits(count, entries, 1 << 16, 16, 1 << 40) == 64  # of few entries
+    assert count >> section_bits(count, entries, 1 << 16, 16, 1 << 40) == 64  # few entries
     assert section_bits(1, 10, 1, 64, 1) == 0

@@ -1,4 +1,4 @@
-"""What every `Rows` promises. Another way to read a graph is one line in WAYS."""
+"""Contract of `Rows`. Add another way to read a graph to WAYS."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def held(graph: Graph, shift: int, folder: Path) -> Rows:
 
 def opened(held: bool) -> Way:
     def way(graph: Graph, shift: int, folder: Path) -> Rows:
-        scratch = Scratch(folder / "scratch")  # stays open as long as the rows are read
+        scratch = Scratch(folder / "scratch")  # stays open while the rows are read
         with ThreadTeam(2) as team:
             return open_rows(graph, shift, held, scratch, Monitor(), team)
 
@@ -68,7 +68,9 @@ def narrowed(graph: MemoryGraph, shift: int) -> Links:
 
 
 def check_chunks(rows: Rows, expected: Links, sizes: list[int]) -> None:
-    """Chunks hold all rows in order; entries count them or more, sizes are the graph's."""
+    """Chunks hold all rows in order; `entries` is at least their number; sizes equal the
+    graph's.
+    """
     assert rows.vertices == len(expected)
     assert rows.sizes.tolist() == sizes
     assert rows.entries >= sum(map(len, expected))
@@ -108,8 +110,8 @@ def test_both_directions_of_a_pair_are_one_entry(way: Way, tmp_path: Path) -> No
         assert rows.sizes.tolist() == [1] * 4
 
 
-def test_weights_that_no_row_could_add_up(way: Way, tmp_path: Path) -> None:
-    """A row adds up to less than 2^31 whatever the weights of the network."""
+def test_weights_that_overflow_a_row(way: Way, tmp_path: Path) -> None:
+    """The sum of a row is below 2^31 for any weights of the network."""
     star = np.arange(1, 12)
     graph = MemoryGraph.from_edges(
         12, np.zeros(11, int), star, np.full(11, 2**45), undirected=True, block_size=5
@@ -131,7 +133,7 @@ def test_chunks_may_be_read_by_several_threads(way: Way, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("threads", [1, 3])
-def test_holding_visits_every_entry_once(threads: int) -> None:
+def test_reading_into_memory_visits_every_entry_once(threads: int) -> None:
     graph = random_graph(np.random.default_rng(0), 90, block_size=8)
     visited: list[int] = []
     with ThreadTeam(threads) as team:
@@ -139,7 +141,7 @@ def test_holding_visits_every_entry_once(threads: int) -> None:
     assert sum(visited) == rows.entries == graph.read_all().undirected()[1].size
 
 
-def test_a_copy_that_is_in_scratch_is_not_made_again(tmp_path: Path) -> None:
+def test_an_existing_copy_in_scratch_is_reused(tmp_path: Path) -> None:
     graph = random_graph(np.random.default_rng(0), 40, block_size=8)
     first = opened(False)(graph, 0, tmp_path)
     again = opened(False)

@@ -1,4 +1,6 @@
-"""Contraction into memory, whole or sampled, against twins and a plain sum over all pairs."""
+"""Contraction into memory, complete or sampled, against reference implementations and exact
+sums.
+"""
 
 from __future__ import annotations
 
@@ -39,12 +41,12 @@ Pairs = dict[tuple[int, int], int]
 def pairs_of(rows: Rows) -> Pairs:
     found = [(c, d, w) for c, links in enumerate(links_of(rows)) for d, w in links]
     pairs = merged(found)
-    assert len(pairs) == len(found)  # no pair twice
+    assert len(pairs) == len(found)  # no duplicate pairs
     return pairs
 
 
 def exact(rows: Rows, cluster: np.ndarray) -> Pairs:
-    """The sum over all connections between clusters; those of weight 0 vanish."""
+    """Return the exact sum of connections between clusters, without weights of 0."""
     triples = relabel(0, links_of(rows), cluster.tolist())
     return {pair: w for pair, w in merged(triples).items() if w}
 
@@ -60,7 +62,7 @@ def test_kept(seed: int) -> None:
     u, v = (int(x) for x in rng.integers(0, 2**31, 2))
     weight, threshold = int(rng.integers(0, 40)), int(rng.integers(1, 60))
     salt = int(rng.integers(0, 2**40))
-    if seed % 4 == 0:  # the largest threshold there is
+    if seed % 4 == 0:  # the largest possible threshold
         weight, threshold = int(rng.integers(0, 2**30)), MOST_THRESHOLD
     found = _kept(np.int32(u), np.int32(v), np.int32(weight), threshold, salt)
     assert found == naive.kept(u, v, weight, threshold, salt)
@@ -90,7 +92,7 @@ def test_count_and_write(seed: int) -> None:
     for chunk in chunks:
         _count(chunk, cluster, threshold, salt, degree[chunk.first :])
     assert degree.tolist() == [len(links) for links in expected]
-    places = rng.permutation(n)  # rows may go to any places that do not overlap
+    places = rng.permutation(n)  # rows may be written to any places that do not overlap
     offset = np.empty(n, np.int64)
     offset[places] = np.cumsum(degree[places]) - degree[places]
     ids, weights = np.full((2, int(degree.sum())), -1, np.int32)
@@ -131,7 +133,7 @@ def test_add_up_and_close_up(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_contraction_of_everything_is_exact(seed: int) -> None:
+def test_complete_contraction_is_exact(seed: int) -> None:
     rng = np.random.default_rng(seed)
     n = int(rng.integers(1, 80))
     graph = random_graph(rng, n, sizes=4, block_size=9)
@@ -152,9 +154,7 @@ def test_contraction_of_everything_is_exact(seed: int) -> None:
 
 @pytest.mark.parametrize("largest", [9, 2**29])
 @pytest.mark.parametrize("seed", range(8))
-def test_thinned_rows_are_those_of_a_contraction_of_single_vertices(
-    seed: int, largest: int
-) -> None:
+def test_thinned_rows_equal_contraction_of_single_vertices(seed: int, largest: int) -> None:
     rng = np.random.default_rng(seed)
     n = int(rng.integers(1, 80))
     rows = rows_of(random_graph(rng, n, largest=largest, sizes=3))
@@ -202,8 +202,8 @@ def test_any_number_of_threads_gives_the_same_sample() -> None:
     assert found[0] == found[1] == found[2]
 
 
-def test_sums_too_large_for_a_row_are_all_shifted_alike() -> None:
-    """Two clusters of eight with heavy links between them, and a light link beside."""
+def test_all_weights_are_shifted_if_a_sum_is_too_large() -> None:
+    """Two clusters of eight with heavy connections between them, and one light connection."""
     heavy = [(i, 8 + j) for i in range(8) for j in range(8)]
     source, target = np.array([*heavy, (0, 16)]).T
     weight = np.r_[np.full(64, 2**27), 5]
@@ -212,12 +212,12 @@ def test_sums_too_large_for_a_row_are_all_shifted_alike() -> None:
     with ThreadTeam(1) as team:
         pairs = pairs_of(contract_sampled(rows, cluster, 3, 1, 0, team))
     assert pairs == {(d, c): w for (c, d), w in pairs.items()}
-    assert pairs[0, 2] == 1  # what is there stays there
+    assert pairs[0, 2] == 1  # an existing connection never vanishes
     assert 2**26 < pairs[0, 1] < MAX_ROW
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_threshold_is_the_least_one(seed: int) -> None:
+def test_threshold_is_minimal(seed: int) -> None:
     rng = np.random.default_rng(seed)
     counts = rng.integers(0, 20, int(rng.integers(2, 30)))
     entries = int(rng.integers(1, max(2, counts[1:].sum() + 3)))
@@ -225,7 +225,7 @@ def test_threshold_is_the_least_one(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", seeds(10, plain=2))
-def test_a_sample_has_about_as_many_entries_as_wanted(seed: int) -> None:
+def test_a_sample_has_about_the_requested_entries(seed: int) -> None:
     rng = np.random.default_rng(seed)
     graph = random_graph(rng, 300, largest=20, mean_degree=40, block_size=50)
     rows = StreamedRows(graph, graph.vertex_sizes(), 0)
@@ -241,16 +241,16 @@ def test_a_sample_has_about_as_many_entries_as_wanted(seed: int) -> None:
         assert sampling_threshold(rows, rows.entries, team) == 1
 
 
-def test_thresholds_end_where_weights_do() -> None:
-    """A weight of the sample is at least the threshold and has to fit 32 bits."""
+def test_thresholds_are_limited_by_the_weights() -> None:
+    """A sampled weight is at least the threshold and must fit in 32 bits."""
     assert threshold_of(np.array([0, 2**40]), 1) == MOST_THRESHOLD
     assert threshold_of(np.array([0, 2**30]), 1) == MOST_THRESHOLD
     assert threshold_of(np.array([0, 2**30 - 1]), 1) == MOST_THRESHOLD - 1
 
 
 @pytest.mark.parametrize("threads", [1, 3])
-def test_chunks_without_connections_do_not_tell_the_threshold(threads: int) -> None:
-    """Of 512 chunks every eighth is looked at, and just those are empty."""
+def test_empty_chunks_do_not_determine_the_threshold(threads: int) -> None:
+    """Every eighth of 512 chunks is scanned, and exactly these are empty."""
     rng = np.random.default_rng(0)
     n, wanted = 512, 1000
     busy = np.flatnonzero(np.arange(n) % 8)
@@ -270,7 +270,7 @@ def test_chunks_without_connections_do_not_tell_the_threshold(threads: int) -> N
     assert coarse.entries == pytest.approx(wanted, rel=0.15)
 
 
-def test_some_chunks_are_enough_where_they_are_like_the_others() -> None:
+def test_a_sample_of_equal_chunks_suffices() -> None:
     rng = np.random.default_rng(1)
     graph = random_graph(rng, 256, largest=9, mean_degree=30, block_size=1)
     rows = StreamedRows(graph, graph.vertex_sizes(), 0)
@@ -284,7 +284,7 @@ def test_some_chunks_are_enough_where_they_are_like_the_others() -> None:
     )
 
 
-def test_histogram_counts_every_weight_near_its_own() -> None:
+def test_histogram_bins_are_near_the_weights() -> None:
     rng = np.random.default_rng(0)
     weights = np.r_[0, 1, 1, 2**31 - 1, (2 ** rng.uniform(0, 31, 500)).astype(np.int64)]
     known = bin_weights(BINS)

@@ -1,4 +1,4 @@
-"""Searches against plain Python on many small graphs."""
+"""Graph search against plain Python on many small graphs."""
 
 from __future__ import annotations
 

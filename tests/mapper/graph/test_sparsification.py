@@ -1,4 +1,4 @@
-"""Graphs seen through a sample of their connections."""
+"""Sampled views of a graph's connections."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_about_the_wanted_degree_and_the_same_weight() -> None:
         view = thin(graph, 50, 0, team)
     assert isinstance(view, ThinnedGraph)
     rows, whole = rows_of(view), rows_of(graph)
-    # pairs with connections both ways are one entry, which the estimate does not know
+    # pairs with connections both ways are one entry, which the estimate ignores
     assert 0.6 * 50 * 400 < sum(map(len, rows)) <= 1.05 * 50 * 400
     weight = sum(sum(row.values()) for row in rows)
     assert weight == pytest.approx(sum(sum(row.values()) for row in whole), rel=0.05)
@@ -69,7 +69,7 @@ def test_about_the_wanted_degree_and_the_same_weight() -> None:
 
 @pytest.mark.parametrize("expected", [0, 1, 100, 10_000])
 @pytest.mark.parametrize("threads", [1, 2])
-def test_held_whatever_number_was_expected(expected: int, threads: int) -> None:
+def test_held_for_any_expected_number(expected: int, threads: int) -> None:
     view = ThinnedGraph(graph_of(3), 8, expected)
     rows = StreamedRows(view, view.vertex_sizes(), 0)
     with ThreadTeam(threads) as team:

@@ -1,4 +1,4 @@
-"""Rows that workers have and the driver reads, too."""
+"""Rows that workers hold and the driver also reads."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.mapper.helpers import random_network
 
 
 class Here:
-    """Workers that are this process."""
+    """Workers in this process."""
 
     def __init__(self, network: NetworkFile) -> None:
         self._rows = StreamedRows(network, network.vertex_sizes(), 0)

@@ -1,4 +1,4 @@
-"""Cases of a network on a mesh, or in parts that have no places."""
+"""Cases of a network on a mesh, or in parts without places."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ EFFORT = Effort(1000, 1 << 20, 4)
 def random_case(
     seed: int, *, slack: int = 2, sizes: int = 3, faulty: bool = True
 ) -> tuple[MemoryGraph, np.ndarray, Mesh]:
-    """A graph on random cores of a small mesh, some of them not to be used."""
+    """Return a graph on random cores of a small mesh, some of which are unavailable."""
     rng = np.random.default_rng(seed)
     n = int(rng.integers(1, 70))
     graph = random_graph(rng, n, largest=9, sizes=sizes, block_size=8)
@@ -39,7 +39,7 @@ def random_case(
 
 
 def flat_case(seed: int, slack: int = 2) -> tuple[MemoryGraph, np.ndarray, Mesh]:
-    """The same without places."""
+    """Return the same without places."""
     graph, core, mesh = random_case(seed, slack=slack)
     return graph, core, Mesh.flat(mesh.capacities)
 
@@ -49,7 +49,7 @@ Case = Callable[..., tuple[MemoryGraph, np.ndarray, Mesh]]
 
 
 def plane_of(mesh: Mesh) -> Plane:
-    """As the twins take it."""
+    """Return the axes in the form of the reference implementations."""
     lines = []
     for at, around in (
         (mesh.axes.x, mesh.axes.round_x),
@@ -62,12 +62,12 @@ def plane_of(mesh: Mesh) -> Plane:
 
 
 def width_of(mesh: Mesh) -> int:
-    """As the twins take it."""
+    """Return the width in the form of the reference implementations."""
     return 0 if mesh.most == CUT else mesh.width
 
 
 def some_fixed(seed: int, rows: Rows, mesh: Mesh) -> tuple[np.ndarray, Rows]:
-    """Vertices that are not to move: none, or on a mesh about a quarter; in the rows of no size."""
+    """Return fixed vertices: none, or on a mesh about a quarter; they have size 0 in the rows."""
     share = 0.25 * (seed % 2) * (mesh.most != CUT)
     fixed = np.random.default_rng([seed, 1]).random(rows.vertices) < share
     return fixed, rows.with_sizes(np.where(fixed, 0, rows.sizes))

@@ -1,4 +1,4 @@
-"""Bisection of network and mesh together: the kernel against its twin, and whole placements."""
+"""Joint bisection of network and mesh: the kernel against its reference, and whole placements."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_region_graph(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", seeds(30, plain=8))
 def test_only_usable_cores_are_used(seed: int) -> None:
-    """Any shape of mesh, with holes; fewer vertices than cores too."""
+    """Any shape of mesh, with holes; also fewer vertices than cores."""
     rng = np.random.default_rng(seed)
     width, height = (int(number) for number in rng.integers(1, 7, 2))
     usable = rng.random(width * height) < 0.7
@@ -68,8 +68,8 @@ def test_only_usable_cores_are_used(seed: int) -> None:
 
 
 @pytest.mark.jit
-def test_a_sheet_lies_flat() -> None:
-    """A grid of 24x24 on 4x4 cores: tiles of 6x6 in their order are the best there is."""
+def test_a_sheet_is_placed_flat() -> None:
+    """A 24x24 grid on 4x4 cores: ordered tiles of 6x6 are optimal."""
     side, cores = 24, 4
     graph = grid_graph(side, side)
     mesh = Mesh(cores, cores, np.full(cores**2, 38))

@@ -1,4 +1,4 @@
-"""Exchanges between cores: kernels against their twins, and what rounds promise."""
+"""Exchanges between cores: kernels against references, and invariants of rounds."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def members_of(core: np.ndarray, cores: int, fixed: np.ndarray) -> ByLabel:
 @CASES
 @pytest.mark.parametrize("seed", range(60))
 def test_exchange_of_one_pair(case: Case, seed: int) -> None:
-    """Saves just what it says, overfills no core, and leaves all others alone."""
+    """It saves the returned hops, overfills no core, and does not change other cores."""
     graph, core, mesh = case(seed)
     width = width_of(mesh)
     links, rows = lists_of(graph), rows_of(graph)
@@ -103,13 +103,13 @@ def test_pairs_of_a_mesh(seed: int) -> None:
     steps = (*NEAR, *DIAGONAL, *FAR)
     found: list[tuple[int, ...]] = []
     for pairs in mesh.pairs(steps):
-        assert np.unique(pairs).size == pairs.size  # none twice in a set
+        assert np.unique(pairs).size == pairs.size  # no duplicates in a set
         found += map(tuple, pairs.tolist())
     cores = [c for c in range(width * height) if mesh.capacities[c]]
     expected = set()
     for a, (dx, dy) in itertools.product(cores, steps):
         x, y = a % width + dx, a // width + dy
-        # In a short ring cores are beside each other anyway.
+        # in a short ring all cores are near each other
         if plane.x.torus and width > 2 * abs(dx):
             x %= width
         if plane.y.torus and height > 2 * abs(dy):
@@ -153,7 +153,9 @@ def test_a_tile_gives_the_rows_of_all_pairs(memory: int) -> None:
     st.integers(1, 12), st.integers(1, 12), st.booleans(), st.integers(1, 60), st.integers(0, 99)
 )
 def test_tiles_of_cores(width: int, height: int, turned: bool, most: int, seed: int) -> None:
-    """Rectangles that keep to the limit unless they are single cores; colours keep them apart."""
+    """Rectangles within the limit unless they are single cores; neighbours have different
+    colours.
+    """
     needs = np.random.default_rng(seed).integers(0, 9, width * height)
     tile, colour = tile_of_cores(needs, width, turned, most)
     y, x = np.divmod(np.arange(tile.size), width)
@@ -176,7 +178,9 @@ def test_tiles_of_cores(width: int, height: int, turned: bool, most: int, seed: 
 @pytest.mark.parametrize("small", [False, True])
 @pytest.mark.parametrize("seed", SEEDS)
 def test_exchanges_in_tiles(seed: int, small: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Memory and threads decide nothing, nor does the order of tiles; one tile is as if held."""
+    """Memory, threads and the order of tiles do not change the result; one tile equals held
+    rows.
+    """
     graph, core, mesh = random_case(seed, faulty=False)
     if small:
         monkeypatch.setattr(tiles, "TILE_ENTRIES", 40)
@@ -201,7 +205,7 @@ def test_exchanges_in_tiles(seed: int, small: bool, monkeypatch: pytest.MonkeyPa
 
 
 def thrown_about(cores: int, share: float) -> tuple[Rows, np.ndarray, Mesh]:
-    """A sheet on a mesh, 4 x 4 vertices for each core, some of which have changed places."""
+    """A sheet on a mesh with 4 x 4 vertices per core, some of which have swapped places."""
     side, rng = 4 * cores, np.random.default_rng(1)
     v = np.arange(side * side)
     core = ((v // side // 4) * cores + v % side // 4).astype(np.int32)
@@ -213,7 +217,7 @@ def thrown_about(cores: int, share: float) -> tuple[Rows, np.ndarray, Mesh]:
 
 
 def test_tiles_of_a_colour_see_the_same_mapping(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A tile alone moves what it moves beside the others of its colour."""
+    """A tile processed alone makes the same moves as together with its colour."""
     rows, core, mesh = thrown_about(6, 0.2)
     monkeypatch.setattr(tiles, "TILE_ENTRIES", 300)
     with ThreadTeam(1) as team:
@@ -249,7 +253,7 @@ def test_tiles_that_fit_are_read_together(
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_partners(seed: int) -> None:
-    """Pairs that are drawn together, each once, those of a set without a part in common."""
+    """Pairs that are drawn together are unique, and disjoint within a set."""
     graph, part, mesh = flat_case(seed)
     rows, parts = rows_of(graph), mesh.capacities.size
     drawn: Counter[tuple[int, int]] = Counter()
@@ -286,7 +290,7 @@ def test_partners(seed: int) -> None:
 @pytest.mark.parametrize("most", [1, 2, 5])
 @pytest.mark.parametrize("seed", range(20))
 def test_colours(seed: int, most: int) -> None:
-    """No two pairs of a colour share a part; a pair is left out only if both parts have enough."""
+    """Pairs of a colour share no part; a pair is skipped only if both parts have enough pairs."""
     rng = np.random.default_rng(seed)
     parts = int(rng.integers(2, 12))
     every = [(a, b) for a in range(parts) for b in range(a)]
@@ -309,8 +313,10 @@ def test_colours(seed: int, most: int) -> None:
 @CASES
 @pytest.mark.parametrize("threads", [1, 3])
 @pytest.mark.parametrize("seed", seeds(12, plain=3))
-def test_rounds_keep_to_the_room(case: Case, seed: int, threads: int) -> None:
-    """Any number of threads gives the same; no core is overfilled, unused ones stay so."""
+def test_rounds_keep_the_capacity(case: Case, seed: int, threads: int) -> None:
+    """Any number of threads gives the same result; no core is overfilled, unused cores stay
+    unused.
+    """
     graph, core, mesh = case(seed, slack=seed % 3)
     rows = rows_of(graph)
     fixed, rows = some_fixed(seed, rows, mesh)
@@ -329,8 +335,8 @@ def test_rounds_keep_to_the_room(case: Case, seed: int, threads: int) -> None:
     assert results[0] == results[1]
 
 
-def test_exchanges_find_the_way_back_on_a_grid() -> None:
-    """Tiles of a sheet whose vertices were thrown about: no slack, so only exchanges help."""
+def test_exchanges_restore_a_grid() -> None:
+    """Tiles of a sheet with shuffled vertices: without slack only exchanges help."""
     side, cores = 16, 4
     graph = grid_graph(side, side)
     links, rows = lists_of(graph), rows_of(graph)

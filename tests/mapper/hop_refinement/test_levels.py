@@ -1,4 +1,4 @@
-"""Refinement on levels: kernels against their twins, and what is promised of the whole."""
+"""Refinement on levels: kernels against references, and invariants of the whole."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_price_and_distance(case: Case, seed: int) -> None:
 @pytest.mark.sample(0.5)
 @pytest.mark.jit
 def test_levels_of_a_grid() -> None:
-    """From the coarsest level, cut and put where the tiles are, down to a tiling of the sheet."""
+    """From the coarsest level, cut and placed as tiles, down to a tiling of the sheet."""
     side, cores = 32, 4
     graph = grid_graph(side, side)
     links, rows = lists_of(graph), rows_of(graph)
@@ -124,10 +124,10 @@ def test_levels_of_a_grid() -> None:
 
 @pytest.mark.parametrize("light", [False, True])
 @pytest.mark.parametrize("hubs", [0, 3])
-def test_little_effort_bisects_with_the_mesh_where_there_are_hubs(
+def test_light_effort_bisects_with_the_mesh_if_there_are_hubs(
     hubs: int, light: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Hubs have a tenth of the connections or more in a hundredth of the vertices."""
+    """Hubs: a hundredth of the vertices has at least a tenth of the connections."""
     side, cores = 16, 2
     grid = np.arange(side * side).reshape(side, side)
     source = np.r_[grid[:, :-1].ravel(), grid[:-1].ravel(), np.repeat(np.arange(hubs), 60)]
@@ -154,8 +154,8 @@ def test_little_effort_bisects_with_the_mesh_where_there_are_hubs(
     assert (load_of(rows, found, mesh) <= mesh.capacities).all()
 
 
-def test_little_effort_has_fewer_starts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those whose connections are too many for several; one at least."""
+def test_light_effort_has_fewer_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fewer starts if there are many connections; at least one."""
     rows, counts = rows_of(grid_graph(12, 12)), []
     split = multilevel.split_parts
 
@@ -177,7 +177,7 @@ def test_little_effort_has_fewer_starts(monkeypatch: pytest.MonkeyPatch) -> None
 @CASES
 @pytest.mark.parametrize("seed", seeds(8, plain=2))
 def test_refinement(case: Case, seed: int, tmp_path: Path) -> None:
-    """The same for any number of threads, and when it goes on behind any of its steps."""
+    """The same for any number of threads, and when resumed after any step."""
     graph, core, mesh = case(seed, slack=3)
     width = width_of(mesh)
     plan = Plan(0, {}, 0, 0, False, 64, 100, 0, 1, False, 1, 2)
@@ -244,7 +244,7 @@ def test_annealing(case: Case, seed: int, temperature: float) -> None:
 @CASES
 @pytest.mark.parametrize("seed", seeds(6, plain=2))
 def test_chains(case: Case, seed: int) -> None:
-    """Never worse than before, within the room, and the same for any number of threads."""
+    """Never worse than before, within the capacity, and the same for any number of threads."""
     graph, core, mesh = case(seed)
     width = width_of(mesh)
     links, rows = lists_of(graph), rows_of(graph)

@@ -1,4 +1,4 @@
-"""Single vertices that move to fewer hops: kernels against their twins."""
+"""Moves of single vertices to fewer hops: kernels against reference implementations."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Refinement by expected reach against its slow twin, and on nets that reach nearly all
-parts."""
+"""Refinement by expected reach against its reference, and on nets that reach nearly all parts."""
 
 from __future__ import annotations
 
@@ -69,7 +68,9 @@ def test_weights_are_scaled_to_32_bits() -> None:
 
 
 def random_blocks(n: int, groups: int, nets: int, seed: int) -> Hypergraph:
-    """Nets that reach half of the vertices of three groups of four, and few of the fourth."""
+    """Return nets that reach half of the vertices of three groups of four, and few of the
+    fourth.
+    """
     rng = np.random.default_rng(seed)
     group = np.arange(n) % groups
     lists = []
@@ -90,7 +91,7 @@ def sample(seed: int) -> tuple[NetSample, Int32]:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_groups_are_found_that_moves_by_connectivity_do_not_find(seed: int) -> None:
+def test_groups_are_found_that_connectivity_moves_miss(seed: int) -> None:
     nets, part = sample(seed)
     capacities = np.full(8, 36)
     found, before, after = refine_by_reach(nets, part, capacities, seed, Stop())
@@ -102,7 +103,7 @@ def test_groups_are_found_that_moves_by_connectivity_do_not_find(seed: int) -> N
     assert np.bincount(found).max() <= 36
 
 
-def test_places_count_more_than_parts() -> None:
+def test_places_weigh_more_than_parts() -> None:
     nets, part = sample(7)
     place = (np.arange(8) // 2).astype(np.int32)
     found, before, after = refine_by_reach(nets, part, np.full(8, 40), 7, Stop(), place)
@@ -113,7 +114,7 @@ def test_places_count_more_than_parts() -> None:
     assert reached[1] < reached[0]
 
 
-def test_what_does_not_get_better_stays() -> None:
+def test_a_partition_without_gain_is_unchanged() -> None:
     nets, part = sample(1)
     found, before, after = refine_by_reach(nets, part, np.full(8, 30), 1, Stop())
     again, same, last = refine_by_reach(nets, found, np.full(8, 30), 1, Stop())
@@ -130,7 +131,7 @@ def test_what_does_not_get_better_stays() -> None:
     assert again.size == part.size
 
 
-def test_it_stops() -> None:
+def test_it_can_be_stopped() -> None:
     nets, part = sample(2)
     stop = Stop()
     stop.ask()

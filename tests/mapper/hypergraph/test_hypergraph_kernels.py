@@ -1,4 +1,4 @@
-"""Hypergraphs, contraction and clusters against their slow twins."""
+"""Hypergraphs, contraction and clusters against reference implementations."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_clusters(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_level_keeps_to_parts_and_limit(seed: int) -> None:
+def test_a_level_respects_parts_and_limit(seed: int) -> None:
     nets, sizes, rng = case(seed)
     graph = naive.as_graph(nets, sizes)
     part = rng.integers(0, 3, graph.vertices).astype(np.int32)
@@ -75,7 +75,7 @@ def test_a_level_keeps_to_parts_and_limit(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_twins_are_those_in_the_same_nets(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_twins_are_vertices_in_the_same_nets(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mapper.hypergraph.coarsening.TWINS", 1.0)
     rng = np.random.default_rng(seed)
     nets = [(1, [v, *rng.permutation(np.arange(8, 12))[: 1 + v % 2].tolist()]) for v in range(8)]

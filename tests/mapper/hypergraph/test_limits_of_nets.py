@@ -1,4 +1,4 @@
-"""The objective multicast within limits and constraints; and on the command line."""
+"""The objective multicast with limits and constraints, also on the command line."""
 
 from __future__ import annotations
 

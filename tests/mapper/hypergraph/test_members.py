@@ -9,7 +9,7 @@ from mapper.hypergraph.members import members_of, relocate, swap
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_members_are_those_of_the_cores(seed: int) -> None:
+def test_members_match_the_cores(seed: int) -> None:
     rng = np.random.default_rng(seed)
     core = rng.integers(0, 4, 20).astype(np.int32)
     held = members_of(core, 4, 3)

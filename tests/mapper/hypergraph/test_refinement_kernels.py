@@ -1,4 +1,4 @@
-"""Gains, searches, bisections and trees against their slow twins."""
+"""Gains, searches, bisections and trees against reference implementations."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def case(seed: int, parts: int = 3) -> tuple[naive.Nets, Hypergraph, State, np.r
 
 
 def check(nets: naive.Nets, state: State) -> None:
-    """Everything that is kept up to date is what it should be."""
+    """All incrementally updated values are correct."""
     part, parts = state.part.tolist(), state.capacities.size
     fresh = np.zeros(parts, np.int64)
     np.add.at(fresh, state.part, state.sizes)
@@ -57,7 +57,7 @@ def check(nets: naive.Nets, state: State) -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_gains_stay_right(seed: int) -> None:
+def test_gains_stay_correct(seed: int) -> None:
     nets, graph, state, rng = case(seed)
     check(nets, state)
     queue = new_queue(graph.vertices)
@@ -82,9 +82,9 @@ def test_gains_stay_right(seed: int) -> None:
 
 @pytest.mark.parametrize("late", [False, True])
 @pytest.mark.parametrize("seed", SEEDS)
-def test_moves_keep_the_best_of_all_that_are_queued(seed: int, late: bool) -> None:
+def test_moves_keep_the_best_of_the_queued_ones(seed: int, late: bool) -> None:
     _, graph, state, rng = case(seed, 5)
-    state.capacities[:] = 100  # what is full is found at the time of a move
+    state.capacities[:] = 100  # full parts are found at the time of a move
     queue = new_queue(graph.vertices, late)
     queue.locked[:] = 0
     queue.place[:] = -1
@@ -108,7 +108,7 @@ def test_moves_keep_the_best_of_all_that_are_queued(seed: int, late: bool) -> No
 
 @pytest.mark.parametrize("late", [False, True])
 @pytest.mark.parametrize("seed", SEEDS)
-def test_searches_gain_what_they_say(seed: int, late: bool) -> None:
+def test_searches_return_their_gain(seed: int, late: bool) -> None:
     nets, graph, state, rng = case(seed)
     before = naive.cost(nets, state.part.tolist())
     over = np.maximum(state.block_weights - state.capacities, 0)
@@ -142,7 +142,7 @@ def test_growing(seed: int) -> None:
 
 
 def ring(groups: int, members: int) -> Hypergraph:
-    """Groups of vertices with many nets inside, and one net to the next group."""
+    """Return groups of vertices with many nets inside, and one net to the next group."""
     rng = np.random.default_rng(0)
     nets = []
     for k in range(groups):
@@ -166,7 +166,7 @@ def test_groups_are_found() -> None:
     assert np.bincount(part).tolist() == [12] * 4
 
 
-def test_pairs_cut_anew_never_lose_whatever_the_threads() -> None:
+def test_repeated_pair_cuts_never_lose_for_any_threads() -> None:
     graph = ring(6, 10)
     start = np.random.default_rng(3).integers(0, 6, 60).astype(np.int32)
     room = np.maximum(np.bincount(start, minlength=6), 12)
@@ -181,7 +181,7 @@ def test_pairs_cut_anew_never_lose_whatever_the_threads() -> None:
     assert seen[0] == seen[1]
 
 
-def test_no_table_no_refinement() -> None:
+def test_without_a_table_there_is_no_refinement() -> None:
     graph = ring(2, 6)
     part = np.arange(12, dtype=np.int32) % 2
     rng = np.random.default_rng(0)
@@ -193,7 +193,7 @@ def test_no_table_no_refinement() -> None:
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("per_core_penalty", [0, 3])
 @pytest.mark.parametrize("branches", [True, False])
-def test_packets_are_priced_exactly(seed: int, per_core_penalty: int, branches: bool) -> None:
+def test_packet_costs_are_exact(seed: int, per_core_penalty: int, branches: bool) -> None:
     nets, graph, _, rng = case(seed)
     core = rng.integers(0, 12, graph.vertices).astype(np.int32)
     room = np.full(12, 100)
@@ -218,7 +218,7 @@ def test_packets_are_priced_exactly(seed: int, per_core_penalty: int, branches: 
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_annealing_keeps_the_room_and_the_best(seed: int) -> None:
+def test_annealing_keeps_the_capacity_and_the_best(seed: int) -> None:
     nets, graph, _, rng = case(seed)
     core = rng.integers(0, 6, graph.vertices).astype(np.int32)
     room = np.maximum(np.bincount(core, weights=graph.sizes, minlength=6), 3).astype(np.int64)

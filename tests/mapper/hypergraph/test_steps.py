@@ -1,4 +1,4 @@
-"""The steps of a run by nets."""
+"""The steps of a run on nets."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ PLAN = Plan(1 << 30, {"read": 1}, 0, 0, True, 0, 1 << 20, 0, 1, nets_held=True)
     ("saved", "cycles"),
     [([0.0, 0.0], 2), ([0.001, 0.02, 0.001, 0.001], 4), ([0.002] * 9, 9), ([0.001] * 9, 2)],
 )
-def test_cycles_end_when_two_in_a_row_save_little(
+def test_cycles_end_after_two_small_gains(
     saved: list[float], cycles: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of a resumed run, too, which has made them all before."""
+    """Also in a resumed run that has completed them all before."""
     shares, hops = iter([*saved, 0.5]), [1_000_000]
 
     def refine(nets: Any, core: Any, *_: Any) -> tuple[Any, int, int]:

@@ -1,4 +1,4 @@
-"""Streamed refinement by connectivity against its slow twin, and whole runs both ways."""
+"""Streamed refinement by connectivity against its reference, and whole runs in both modes."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ SEEDS = range(8)
 
 
 def write(path: Path, neurons: int, fanout: int, seed: int, undirected: bool = False) -> Path:
-    """Neurons on a line whose targets are near, some silent, some of size 0."""
+    """Write neurons on a line with nearby targets; some are silent, some have size 0."""
     rng = np.random.default_rng(seed)
     source = np.repeat(np.arange(neurons), fanout)
     target = (source + rng.integers(1, 8, source.size)) % neurons
@@ -125,7 +125,7 @@ def test_passes_save_connectivity_for_any_number_of_threads(
 
 
 @pytest.mark.parametrize("undirected", [False, True])
-def test_nets_cost_what_the_metric_says(undirected: bool, tmp_path: Path) -> None:
+def test_net_costs_equal_the_metric(undirected: bool, tmp_path: Path) -> None:
     path = write(tmp_path / "net.bin", 60, 3, 4, undirected)
     chip = Chip(name="tiny", width=3, height=2, neurons=100)
     core = np.random.default_rng(0).integers(0, 6, 60).astype(np.int32)
@@ -210,7 +210,7 @@ def test_objectives_are_checked() -> None:
             preset("classic", objective=name)
 
 
-def test_hops_are_those_of_the_chip() -> None:
+def test_hops_follow_the_delivery_of_the_chip() -> None:
     for delivery, objective in HOPS.items():
         assert preset("default").resolved(delivery).objective == objective
         assert preset("classic").resolved(delivery).objective == "unicast"

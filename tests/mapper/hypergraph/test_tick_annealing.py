@@ -1,4 +1,4 @@
-"""Annealing by the cycles of a tick: its bounds against the twin and against the metric."""
+"""Annealing by cycles per tick: its bounds against the reference and the metric."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def bounds_of(nets: Any, core: Any, delivery: str) -> list[list[float]]:
 
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("delivery", DELIVERIES)
-def test_moves_keep_all_bounds(seed: int, delivery: str) -> None:
+def test_moves_update_all_bounds(seed: int, delivery: str) -> None:
     nets, graph, _, rng = case(seed)
     core = rng.integers(0, 12, graph.vertices).astype(np.int32)
     costs = TickCosts(**COSTS, delivery=DELIVERIES[delivery], links=True)
@@ -70,8 +70,8 @@ def test_moves_keep_all_bounds(seed: int, delivery: str) -> None:
 
 
 @pytest.mark.parametrize("delivery", DELIVERIES)
-def test_bounds_are_those_of_the_metric(folder: Path, delivery: str) -> None:
-    """Links of trees are counted as those of packets to cores."""
+def test_bounds_equal_the_metric(folder: Path, delivery: str) -> None:
+    """Links of multicast trees are counted as links of packets to cores."""
     path = random_network(folder / "net.bin", 90, 500)
     chip = Chip("c", 4, 3, delivery=delivery, time=TIME)
     core = np.random.default_rng(3).integers(0, 12, 90).astype(np.int32)
@@ -93,7 +93,7 @@ def test_bounds_are_those_of_the_metric(folder: Path, delivery: str) -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_no_tick_gets_longer_and_no_core_too_full(seed: int) -> None:
+def test_no_tick_gets_longer_and_no_core_overfull(seed: int) -> None:
     _, graph, _, rng = case(seed)
     core = rng.integers(0, 6, graph.vertices).astype(np.int32)
     room = np.maximum(np.bincount(core, weights=graph.sizes, minlength=6), 3).astype(np.int64)
@@ -116,8 +116,8 @@ def test_no_tick_gets_longer_and_no_core_too_full(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("delivery", DELIVERIES)
-def test_some_targets_stand_for_all(seed: int, delivery: str) -> None:
-    """Packets that go out and events are those of all; links and packets in by chance."""
+def test_sampled_targets_represent_all(seed: int, delivery: str) -> None:
+    """Outgoing packets and events are exact; links and incoming packets are estimates."""
     _, graph, _, rng = case(seed)
     core = rng.integers(0, 12, graph.vertices).astype(np.int32)
     costs = TickCosts(**COSTS, delivery=DELIVERIES[delivery], links=True)
@@ -153,7 +153,7 @@ def test_some_targets_stand_for_all(seed: int, delivery: str) -> None:
 @pytest.mark.sample(1)
 @pytest.mark.jit
 @pytest.mark.parametrize("streamed", [False, True])
-def test_large_networks_are_refined_by_some_targets(
+def test_large_networks_are_refined_by_sampled_targets(
     folder: Path, streamed: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, value in (("MOST", 2_000_000), ("LEAST", 20_000)):
@@ -206,7 +206,7 @@ def test_a_run_has_shorter_ticks_on_more_cores(folder: Path, delivery: str) -> N
     [(each, "fast") for each in ("hops", "time", "unicast", "multicast", "cut")]
     + [("unicast", "classic")],
 )
-def test_cores_and_fill_say_how_many_cores(folder: Path, objective: str, preset: str) -> None:
+def test_cores_and_fill_set_the_number_of_cores(folder: Path, objective: str, preset: str) -> None:
     path = random_network(folder / "net.bin", 300, 1500)
     chip = Chip("c", 4, 4, neurons=100, delivery="core", time=TIME)
     given: Any = {"objective": objective, "preset": preset}
@@ -225,7 +225,7 @@ def test_a_chip_without_times_is_refused(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_what_vertices_receive_and_nets_reach(seed: int) -> None:
+def test_received_events_and_reached_cores(seed: int) -> None:
     _, graph, _, rng = case(seed)
     core = rng.integers(0, 5, graph.vertices).astype(np.int32)
     events, reached = np.zeros(graph.vertices), np.empty(graph.net_count, np.int64)
@@ -240,8 +240,8 @@ def test_what_vertices_receive_and_nets_reach(seed: int) -> None:
     assert events.tolist() == expected
 
 
-def test_little_time_is_shared_by_the_nets_of_the_slowest_cores() -> None:
-    """Half of the proposals are of vertices on such cores."""
+def test_with_little_time_the_nets_of_the_slowest_cores_are_preferred() -> None:
+    """Half of the proposals are vertices on such cores."""
     nets = 40
     pins = np.array([[e % 8, 8 + e % 2] for e in range(nets)], np.int32).ravel()
     start, weights = np.arange(0, 2 * nets + 1, 2), np.ones(nets, np.int64)
@@ -254,5 +254,5 @@ def test_little_time_is_shared_by_the_nets_of_the_slowest_cores() -> None:
         _work(seen, core, mesh, SimpleNamespace(plan=replace(plan, net_work=share)))  # type: ignore[arg-type]
         for share in (1.0, 0.5)
     )
-    of_all, of_slowest = nets * 2 / 10, nets / 2  # nets of a vertex
+    of_all, of_slowest = nets * 2 / 10, nets / 2  # nets per vertex
     assert little / usual == pytest.approx((of_all + of_slowest) / 2 / of_all)

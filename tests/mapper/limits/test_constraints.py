@@ -1,4 +1,4 @@
-"""Neurons that are pinned or kept together: files with faults, items, whole runs, verification."""
+"""Pinned neurons and neurons kept together: faulty files, items, whole runs, verification."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def network(folder: Path) -> Path:
         ),
     ],
 )
-def test_faults_of_a_file_are_said(text: str, said: str, network: Path, fails: Fails) -> None:
+def test_faults_of_a_file_are_reported(text: str, said: str, network: Path, fails: Fails) -> None:
     Path("c.toml").write_text(text)
     message = fails("run", network, *CHIP, "--constraints", "c.toml", "-o", "out")
     assert message.startswith("c.toml: ")
@@ -75,7 +75,7 @@ def test_too_many_together(network: Path, run: Run) -> None:
         assert "together 1: needs 9 neurons together; a core holds 8 (1 short)" in found.err
 
 
-def test_items_join_what_shares_a_neuron_or_a_core() -> None:
+def test_items_join_constraints_with_a_common_neuron_or_core() -> None:
     def constraint(neurons: list[int], core: int | None = None) -> Constraint:
         return Constraint(f"constraint {neurons}", np.array(neurons), core)
 
@@ -116,7 +116,7 @@ def test_cells_of_parts_with_pins(seed: int) -> None:
     assert len(set(found.tolist())) == parts
     first = int(some.min())
     assert found[part[first]] == pinned[first]
-    if len({int(part[i]) for i in some}) == 4:  # a part each: all of them get their way
+    if len({int(part[i]) for i in some}) == 4:  # one part each: all of them get their core
         assert [found[part[i]] for i in some] == [pinned[i] for i in some]
 
 
@@ -128,7 +128,7 @@ def test_cells_of_parts_with_pins(seed: int) -> None:
 def test_runs_keep_constraints_and_limits(
     watched: bool, preset: str, folder: Path, run: Run
 ) -> None:
-    """Almost full cores, pins in corners and on one another's parts, limits on all."""
+    """Almost full cores, pins in corners and on parts of other pins, limits on all."""
     path = random_network(folder / "net.bin", 240, 1200)
     Path("c.toml").write_text(
         "[[pin]]\nneurons = [0, 100, 200]\ncore = 0\n"

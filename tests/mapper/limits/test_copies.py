@@ -1,4 +1,4 @@
-"""Chips on which a neuron has a single target: neurons that reach more cores take copies."""
+"""Chips with a single target per neuron: neurons that reach more cores need copies."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CHIP = "width = {0}\nheight = {0}\nneurons = 16\ndelivery = 'core'\nsingle_targe
 
 
 def slots(core: np.ndarray, network: Path) -> np.ndarray:
-    """Neurons of every core and their copies, counted one by one."""
+    """Count the neurons of every core and their copies, one by one."""
     found = np.zeros(36, np.int64)
     reached: dict[int, set[int]] = {}
     for s, t in synapses_of(network):
@@ -48,7 +48,7 @@ def test_copies_are_neurons_of_their_core(
     assert (
         "copies of neurons" in run("score", "net.bin", "out/mapping.npz", "--chip", "chip.toml").out
     )
-    core[:16] = 0  # as many neurons as the core has, and all of their copies
+    core[:16] = 0  # as many neurons as the core holds, and all of their copies
     save_mapping(Path("out/mapping.npz"), core, parse_chip("chip.toml"))
     most = slots(core, folder / "net.bin")[0]
     assert most > 16
@@ -59,7 +59,7 @@ def test_copies_are_neurons_of_their_core(
 
 @pytest.mark.heavy
 @pytest.mark.sample(0.5)
-def test_a_neuron_of_one_target_takes_no_copy(folder: Path, run: Run) -> None:
+def test_a_neuron_with_one_target_needs_no_copy(folder: Path, run: Run) -> None:
     """A ring of 64 neurons fills four cores: each reaches one core, its own or the next."""
     write_network(folder / "ring.bin", [(n, (n + 1) % 64) for n in range(64)], 64)
     Path("chip.toml").write_text(CHIP.format(2))
@@ -68,7 +68,7 @@ def test_a_neuron_of_one_target_takes_no_copy(folder: Path, run: Run) -> None:
 
 
 def test_copies_that_do_not_fit(folder: Path, run: Run) -> None:
-    """Neurons that reach 40 others, of which a core holds 16, take three places each."""
+    """Neurons that reach 40 others, of which a core holds 16, need three places each."""
     edges = [(n, t) for n in range(40) for t in range(40) if n != t]
     write_network(folder / "dense.bin", edges, 40)
     Path("chip.toml").write_text(CHIP.format(2))

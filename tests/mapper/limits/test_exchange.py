@@ -1,4 +1,4 @@
-"""Exchanges between parts above a limit: every kernel against its plain twin."""
+"""Exchanges between parts above a limit: every kernel against its reference implementation."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SEEDS = range(20)
 def lists_of(
     head: NDArray[np.int64], following: NDArray[np.int64], previous: NDArray[np.int64]
 ) -> list[list[int]]:
-    """Linked lists as plain ones; the links back must belong to the links ahead."""
+    """Convert linked lists to plain lists; backward links must match forward links."""
     found = []
     for first in head.tolist():
         members, before, v = [], -1, first
@@ -59,7 +59,7 @@ def test_table_is_a_dictionary(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_excess_of_a_part_follows_what_it_uses(seed: int) -> None:
+def test_excess_of_a_part_follows_its_use(seed: int) -> None:
     rng = np.random.default_rng(seed)
     use, limits = rng.integers(0, 9, (4, 3)), rng.integers(0, 9, 4)
     weight = rng.integers(1, 5, 4)
@@ -142,7 +142,7 @@ def random_search(seed: int) -> tuple[MemoryGraph, Case, np.random.Generator, ND
 
 @pytest.mark.parametrize("seed", range(60))
 def test_relieve(seed: int) -> None:
-    """The same moves as the twin, and all sums as counted anew."""
+    """The same moves as the reference, and all sums as recomputed."""
     graph, case, rng, place = random_search(seed)
     item = np.array(case.item, np.int32)
     fixed = rng.random(place.size) < 0.1

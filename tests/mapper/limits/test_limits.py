@@ -1,4 +1,4 @@
-"""Every limit of a core: counted, bounded, repaired, and kept by whole runs."""
+"""Limits of a core: counted, bounded, repaired, and kept by whole runs."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ SEEDS = range(20)
 def directed(
     rng: np.random.Generator, n: int, m: int, undirected: bool = False
 ) -> tuple[MemoryGraph, twin.Edges]:
-    """A random network and its synapses, those of an undirected one in both directions."""
+    """Return a random network and its synapses, in both directions for an undirected one."""
     source, target = rng.integers(0, n, (2, m))
     sizes = rng.integers(1, 4, n)
     graph = MemoryGraph.from_edges(
@@ -92,8 +92,8 @@ def test_use_is_counted_as_defined(seed: int, undirected: bool, threads: int) ->
 
 @pytest.mark.parametrize("single", [True, False])
 @pytest.mark.parametrize("seed", SEEDS)
-def test_moves_keep_all_sums(seed: int, single: bool) -> None:
-    """After every move all sums are those of counting anew; judgements tell what moves do."""
+def test_moves_update_all_sums(seed: int, single: bool) -> None:
+    """After every move all sums equal recomputed ones, and the predicted changes are correct."""
     rng = np.random.default_rng(seed)
     n, parts = int(rng.integers(2, 30)), int(rng.integers(2, 7))
     graph, edges = directed(rng, n, int(rng.integers(0, 120)))
@@ -146,7 +146,7 @@ def test_moves_keep_all_sums(seed: int, single: bool) -> None:
 
 
 def random_load(seed: int, slack: float) -> tuple[Load, NDArray[np.int32], int]:
-    """A network, a random partition, and limits about `slack` above its mean use."""
+    """Return a network, a random partition, and limits about `slack` above the mean use."""
     rng = np.random.default_rng(seed)
     n, parts = 160, 16
     graph, _ = directed(rng, n, 1200)
@@ -161,7 +161,7 @@ def random_load(seed: int, slack: float) -> tuple[Load, NDArray[np.int32], int]:
 @pytest.mark.jit
 @pytest.mark.parametrize("memory", [1 << 14, 1 << 24])
 @pytest.mark.parametrize("seed", range(6))
-def test_repair_brings_all_limits_together(seed: int, memory: int) -> None:
+def test_repair_meets_all_limits_together(seed: int, memory: int) -> None:
     load, start, parts = random_load(seed, 1.18)
     weight = weight_of_excess(load.limits)
     found = []
@@ -178,7 +178,7 @@ def test_repair_brings_all_limits_together(seed: int, memory: int) -> None:
 
 
 @pytest.mark.jit
-def test_repair_leaves_alone_what_is_fixed_and_what_is_not_allowed() -> None:
+def test_repair_respects_fixed_vertices_and_forbidden_cores() -> None:
     load, place, parts = random_load(1, 1.3)
     rng = np.random.default_rng(0)
     fixed = rng.random(place.size) < 0.2
@@ -194,8 +194,8 @@ def test_repair_leaves_alone_what_is_fixed_and_what_is_not_allowed() -> None:
     assert not (place == 3).any()
 
 
-def test_repairs_end_at_their_bound_of_work() -> None:
-    """Whatever the clock says: what is left of the work decides, and is used up by all together."""
+def test_repairs_end_at_their_work_limit() -> None:
+    """Regardless of time: all repairs together share the remaining work."""
     load, start, parts = random_load(1, 1.18)
     items, allowed = Items.single(start.size), np.ones(parts, np.bool_)
     spent, enough = Effort(0), Effort.of(load)
@@ -215,8 +215,8 @@ def test_repairs_end_at_their_bound_of_work() -> None:
     assert not enough.stopped
 
 
-def test_a_repair_without_hope_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    """At three hundredths a pass, those that are left are too few from the eighth on: six more."""
+def test_a_hopeless_repair_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At 3 % gain per pass, too little is gained from the eighth pass on: six more passes."""
     load, place, parts = random_load(1, 1.18)
     made: list[int] = []
 
@@ -254,8 +254,8 @@ def test_bounds_hold_for_every_partition(seed: int) -> None:
     assert np.maximum(bounds.spread - 1, 0).sum() <= least_out
 
 
-def test_a_bound_that_proves() -> None:
-    """100 neurons of four targets each: with one neuron a core, every synapse is an axon."""
+def test_a_bound_that_proves_infeasibility() -> None:
+    """100 neurons with four targets each: with one neuron per core, every synapse is an axon."""
     ring = np.arange(100)
     graph = MemoryGraph.from_edges(
         100, np.tile(ring, 4), np.concatenate([(ring + step) % 100 for step in (1, 2, 3, 4)])
@@ -275,7 +275,7 @@ def test_a_bound_that_proves() -> None:
     assert not by_name["axons_out"].fits
 
 
-def test_folded_sizes_keep_the_limits_that_add_up() -> None:
+def test_combined_sizes_respect_additive_limits() -> None:
     rng = np.random.default_rng(0)
     sizes, fan_in = rng.integers(1, 5, 100), rng.integers(0, 9, 100)
     limits = np.array([50, 90, NO_LIMIT, NO_LIMIT])
@@ -289,7 +289,7 @@ def test_folded_sizes_keep_the_limits_that_add_up() -> None:
     assert tight.sizes.sum() < combined.sizes.sum()
 
 
-def test_the_model_of_shared_sources_is_met_where_it_holds() -> None:
+def test_the_model_of_shared_sources_is_solved() -> None:
     sources, fan, vertices = 5000.0, 40.0, 200.0
     axons = np.array([round(sources * (1 - (1 - fan / sources) ** vertices))])
     fits = _fitting(np.array([fan]), np.array([vertices]), axons, 1000)
@@ -313,7 +313,7 @@ def mapped(path: Path, chip: Chip, folder: Path, name: str, seed: int = 0) -> ND
 @pytest.mark.jit
 @pytest.mark.parametrize("name", ["fast", "default", "strong", "classic"])
 def test_runs_keep_all_four_limits(name: str, folder: Path) -> None:
-    """Cores that are filled by neurons alone would be far above each of the other limits."""
+    """Cores filled by neuron count alone would far exceed each of the other limits."""
     path = random_network(folder / "net.bin", 400, 3200)
     chip = Chip("c", 8, 8, neurons=16, synapses=75, axons_in=68, axons_out=70, unavailable=(3, 40))
     core = mapped(path, chip, folder, name)
@@ -321,14 +321,14 @@ def test_runs_keep_all_four_limits(name: str, folder: Path) -> None:
 
 
 @pytest.mark.jit
-def test_what_is_not_found_is_said(folder: Path) -> None:
+def test_a_failed_search_is_reported(folder: Path) -> None:
     path = random_network(folder / "net.bin", 60, 900)
     chip = Chip("c", 4, 4, neurons=16, axons_in=25)
     with pytest.raises(DoesNotFitError, match=r"not proven impossible.* above the limit of 25"):
         mapped(path, chip, folder, "fast")
 
 
-def test_limits_out_of_reach_cost_nothing(folder: Path) -> None:
+def test_unreachable_limits_cost_nothing(folder: Path) -> None:
     with NetworkFile(random_network(folder / "net.bin", 60, 900)) as network:
         assert not make_job(network, Chip("c", 4, 4), 1).axon_limited
         assert not make_job(network, Chip("c", 4, 4, axons_in=60), 1).axon_limited

@@ -1,4 +1,6 @@
-"""Neurons with more synapses than a core holds: relays planned, written, mapped and verified."""
+"""Neurons with more synapses than a core holds: relays are planned, written, mapped and
+verified.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ Edges = dict[tuple[int, int], int]
 
 
 def hubs(path: Path, seed: int, *, unit: float = 1.0, rates: bool = False) -> Edges:
-    """A network with a few neurons of large fan-in; its synapses and their stored weights."""
+    """Write a network with a few neurons of large fan-in; return its synapses and stored
+    weights.
+    """
     rng = np.random.default_rng(seed)
     n = int(rng.integers(40, 90))
     source, target = rng.integers(0, n, (2, 4 * n))
@@ -54,8 +58,8 @@ def edges_of(network: NetworkFile) -> Edges:
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_every_synapse_is_there_once(seed: int, folder: Path) -> None:
-    """The network with relays, undone relay by relay, is the network."""
+def test_every_synapse_exists_once(seed: int, folder: Path) -> None:
+    """The network with relays, when relays are contracted, equals the network."""
     edges = hubs(folder / "net.bin", seed, unit=0.5, rates=bool(seed % 2))
     most = 12 + seed
     chip = Chip("c", 8, 8, neurons=20, synapses=most + seed % 3, axons_in=most)
@@ -79,7 +83,7 @@ def test_every_synapse_is_there_once(seed: int, folder: Path) -> None:
         rates = split.attribute("rate") if seed % 2 else None
     undone: Edges = {}
     for (u, v), weight in found.items():
-        if u >= n:  # a helper passes on all that it gets, to its neuron alone
+        if u >= n:  # a helper forwards all its input to its neuron only
             assert v == relays.neuron[u - n]
             assert weight == sum(w for (_, t), w in found.items() if t == u)
             continue
@@ -145,7 +149,7 @@ def test_runs_with_helpers_keep_all_limits(
     assert report["network"]["neurons"] == core.size
     assert core[5] == 99
     assert core[7] == core[8]
-    # every synapse arrives at one core, and no core has more than it holds
+    # every synapse arrives at one core, and no core exceeds its limit
     ends: list[set[tuple[int, int]]] = [set() for _ in range(100)]
     for u, v in edges:
         takes = [j for j, (t, a, b) in enumerate(table) if t == v and a <= u <= b]
@@ -174,7 +178,7 @@ def tampered(change: Callable[[dict[str, Any]], None]) -> None:
 
 
 def swap_cores(arrays: dict[str, Any]) -> None:
-    """The first two relays on different cores change places."""
+    """Swap the cores of the first two relays on different cores."""
     core = arrays["helper_core"]
     other = int(np.flatnonzero(core != core[0])[0])
     core[[0, other]] = core[[other, 0]]
@@ -206,7 +210,7 @@ def swap_cores(arrays: dict[str, Any]) -> None:
         (lambda a: a.update(helper_core=a["helper_core"][1:]), "differ in length"),
     ],
 )
-def test_tables_that_were_tampered_with(
+def test_tampered_tables(
     change: Callable[[dict[str, Any]], None], said: str, folder: Path, run: Run
 ) -> None:
     hubs(folder / "net.bin", 1)
@@ -232,7 +236,7 @@ def test_without_need_nothing_changes(folder: Path, run: Run) -> None:
     assert run("verify", "two").code == 0
 
 
-def test_check_names_the_neuron_and_the_way_out(folder: Path, run: Run) -> None:
+def test_check_names_the_neuron_and_the_remedy(folder: Path, run: Run) -> None:
     hubs(folder / "net.bin", 4)
     found = run("check", "net.bin", *limits(), "--json")
     assert found.code == 3
@@ -244,7 +248,7 @@ def test_check_names_the_neuron_and_the_way_out(folder: Path, run: Run) -> None:
     assert "neurons split" in found.err
 
 
-def test_what_cannot_be_split(folder: Path, run: Run) -> None:
+def test_networks_that_cannot_be_split(folder: Path, run: Run) -> None:
     star = [(0, v) for v in range(1, 30)]
     write_network(folder / "net.bin", star, 30, undirected=True)
     chip = ("--chip", "8x8", "--neurons-per-core", "12", "--synapses-per-core")

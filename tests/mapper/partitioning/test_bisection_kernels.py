@@ -1,4 +1,4 @@
-"""Kernels that cut a block in two, against their twins."""
+"""Kernels that bisect a block, against reference implementations."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_random_numbers(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_heap(seed: int) -> None:
-    """Costs rise and fall, vertices leave from anywhere; the first is always the cheapest."""
+    """Costs rise and fall, any vertex may leave; the first is always the cheapest."""
     rng = np.random.default_rng(seed)
     n = int(rng.integers(1, 40))
     cost, heap, place = rng.integers(-9, 9, n), rng.permutation(n), np.empty(n, np.int64)
@@ -94,7 +94,7 @@ def test_grow(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_grow_reaches_its_target_over_components(seed: int) -> None:
+def test_grow_reaches_its_target_across_components(seed: int) -> None:
     rng = np.random.default_rng(seed)
     n = int(rng.integers(1, 60))
     rows = rows_of(random_graph(rng, n, largest=2, mean_degree=1.5))
@@ -131,7 +131,7 @@ def test_smoothing_finds_the_bridge_between_two_cliques() -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_smooth_by_sample(seed: int) -> None:
-    """Most steps see some connections of each vertex, the last quarter sees all."""
+    """Most steps use a sample of each vertex's connections, the last quarter uses all."""
     rng = np.random.default_rng(seed)
     n = int(rng.integers(60, 90))
     rows = rows_of(random_graph(rng, n, largest=20, sizes=3, mean_degree=50))
@@ -148,7 +148,7 @@ def test_smooth_by_sample(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_a_sparse_graph_is_smoothed_whole(seed: int) -> None:
+def test_a_sparse_graph_is_smoothed_without_sampling(seed: int) -> None:
     rng = np.random.default_rng(seed)
     rows = rows_of(random_graph(rng, 50, mean_degree=6))
     x = rng.random(50).astype(np.float32)
@@ -236,7 +236,7 @@ def test_fm_never_worsens(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_fm_empties_a_side_that_is_overfull(seed: int) -> None:
+def test_fm_empties_an_overfull_side(seed: int) -> None:
     rng = np.random.default_rng(seed)
     n = int(rng.integers(2, 200))
     rows = rows_of(random_graph(rng, n))
@@ -246,8 +246,8 @@ def test_fm_empties_a_side_that_is_overfull(seed: int) -> None:
     assert np.bincount(side, minlength=2).tolist() == list(most)
 
 
-def test_fm_exchanges_vertices_where_there_is_no_slack() -> None:
-    """Two pairs that were torn apart: any single move would overfill a side."""
+def test_fm_exchanges_vertices_without_slack() -> None:
+    """Two separated pairs: any single move would overfill a side."""
     rows = rows_of(MemoryGraph.from_edges(4, [0, 1], [2, 3], [7, 7], undirected=True))
     side = np.array([0, 0, 1, 1], np.uint8)
     gain = two_way_fm(csr(rows), 2, 2, 1, side, new_queues(4), PATIENT)
@@ -351,7 +351,7 @@ def test_limits(cores: int) -> None:
 
 @pytest.mark.parametrize("n", [0, 1, 2, 16, 17, 100, 1000])
 def test_falling_order(n: int) -> None:
-    """That of numpy's stable sort: equal values, zeros of both signs among them, as they are."""
+    """Equals numpy's stable sort, also for equal values and zeros of both signs."""
     rng = np.random.default_rng(n)
     for values in (rng.normal(size=n), rng.integers(-3, 4, n) * np.float64(-0.5)):
         x = values.astype(np.float32)

@@ -1,4 +1,4 @@
-"""Bisections, and splits made of them, against their promises."""
+"""Bisections, and splits made of them: invariants."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_a_grid_is_cut_almost_straight(smoothing: int) -> None:
     for seed in range(3):
         side = bisected(rows, 288, (292, 292), smoothing, seed)
         cuts.append(_cost_and_excess(csr(rows), 292, 292, side)[0])
-    assert min(cuts) <= 28  # 24 is the least
+    assert min(cuts) <= 28  # 24 is optimal
     assert max(cuts) <= 60
 
 

@@ -1,4 +1,4 @@
-"""Deep multilevel partitioning in memory: valid parts, and far better than at random."""
+"""Deep multilevel partitioning in memory: valid parts, much better than random."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_grids(cores: int, stop: int) -> None:
     part, part_cores = partition(rows, cores, stop, capacity)
     check(rows, part, part_cores, cores, stop)
     load = np.bincount(part, minlength=part_cores.size)
-    # clusters are lumps: a few vertices too many are put right later, on the network itself
+    # clusters are coarse: slightly overfull parts are repaired later, on the network itself
     assert (load <= 1.15 * part_cores * capacity).all()
     mixed = np.random.default_rng(0).permutation(part).tolist()
     assert cut(links, part.tolist()) < 0.4 * cut(links, mixed)

@@ -1,4 +1,4 @@
-"""K-way refinement: kernels against their twins, rounds against their promises."""
+"""K-way refinement: kernels against references, invariants of rounds."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def move(
     room: np.ndarray,
     floor: np.ndarray,
 ) -> int:
-    """Carry out moves (vertex, target[, gain, heaviest connection]) in the order given."""
+    """Execute moves (vertex, target[, gain, heaviest connection]) in the given order."""
     full = [(*some, 5, 0)[:4] for some in moves]
     table = np.array(full, np.int32).reshape(-1, 4).T.copy()
     return int(move_in_order(np.arange(len(moves)), table, sizes, part, load, room, floor))
@@ -105,8 +105,8 @@ def test_move_in_order(seed: int) -> None:
     assert (load >= np.minimum(before, floor)).all()
 
 
-def test_a_chain_of_waiting_moves_is_set_free_by_one_vertex() -> None:
-    """Parts 0 .. 3 are full; 0 -> 1 -> 2 -> 3 wait for each other until one leaves 3."""
+def test_a_chain_of_waiting_moves_is_released_by_one_vertex() -> None:
+    """Parts 0 .. 3 are full; 0 -> 1 -> 2 -> 3 wait for each other until a vertex leaves 3."""
     part, sizes = np.array([0, 1, 2, 3], np.int32), np.ones(4, np.int64)
     load = np.array([1, 1, 1, 1, 0])
     room, floor = np.ones(5, np.int64), np.zeros(5, np.int64)
@@ -115,15 +115,15 @@ def test_a_chain_of_waiting_moves_is_set_free_by_one_vertex() -> None:
     assert load.tolist() == [0, 1, 1, 1, 1]
 
 
-def test_moves_wait_in_vain_where_nothing_leaves() -> None:
+def test_moves_into_a_full_part_are_dropped() -> None:
     part, sizes = np.array([0, 1], np.int32), np.ones(2, np.int64)
     load, room = np.array([1, 1]), np.ones(2, np.int64)
     assert move([(0, 1)], sizes, part, load, room, np.zeros(2, np.int64)) == 0
     assert part.tolist() == [0, 1]
 
 
-def test_moves_that_wait_for_each_other_change_places() -> None:
-    """Three full parts: the first of 0 and the first of 1 swap, nobody comes from 1 to 2."""
+def test_moves_that_wait_for_each_other_swap() -> None:
+    """Three full parts: the first of 0 and the first of 1 swap, no vertex moves from 1 to 2."""
     part, sizes = np.array([0, 1, 0, 1, 2], np.int32), np.ones(5, np.int64)
     load = np.array([2, 2, 1])
     moves = [(0, 1), (1, 2), (2, 1), (3, 0), (4, 0)]
@@ -133,10 +133,10 @@ def test_moves_that_wait_for_each_other_change_places() -> None:
 
 
 @pytest.mark.parametrize(("before", "moved"), [(0, 2), (15, 2), (16, 0), (40, 0)])
-def test_a_partner_is_looked_for_among_the_first_that_wait(before: int, moved: int) -> None:
-    """Vertex 0 wants to part 1, where a vertex of its size waits behind `before` larger ones.
+def test_a_partner_is_searched_among_the_first_waiting_moves(before: int, moved: int) -> None:
+    """Vertex 0 proposes to move to part 1, where a partner waits after `before` larger vertices.
 
-    Part 2 sends a crowd to part 1, which waits before vertex 0: nobody finds that one first.
+    Part 2 sends many vertices to part 1, which wait before vertex 0, so vertex 0 is found last.
     """
     crowd = 20
     sizes = np.repeat([1, 2, 1, 3], (1, before, 1, crowd))
@@ -152,14 +152,14 @@ def test_a_partner_is_looked_for_among_the_first_that_wait(before: int, moved: i
     assert part.tolist() == start.tolist()
 
 
-def test_only_vertices_of_the_same_size_change_places() -> None:
+def test_only_vertices_of_the_same_size_swap() -> None:
     part, sizes = np.array([0, 1], np.int32), np.array([2, 1])
     load = np.array([2, 1])
     assert move([(0, 1), (1, 0)], sizes, part, load, load.copy(), np.zeros(2, np.int64)) == 0
     assert part.tolist() == [0, 1]
 
 
-def test_the_floor_holds_a_vertex_back() -> None:
+def test_the_minimum_load_blocks_a_vertex() -> None:
     part, sizes = np.array([0, 0, 1], np.int32), np.ones(3, np.int64)
     load, room = np.array([2, 1]), np.full(2, 9)
     assert move([(0, 1), (1, 1)], sizes, part, load, room, np.array([1, 0])) == 1
@@ -167,7 +167,7 @@ def test_the_floor_holds_a_vertex_back() -> None:
 
 
 @pytest.mark.parametrize("seed", seeds(20, plain=6))
-def test_rounds_keep_room_and_floor_for_any_threads(seed: int) -> None:
+def test_rounds_keep_capacity_and_minimum_load_for_any_threads(seed: int) -> None:
     rng = np.random.default_rng(seed)
     parts = int(rng.integers(2, 9))
     graph = random_graph(rng, int(rng.integers(40, 400)), sizes=3, block_size=11)
@@ -195,7 +195,7 @@ def test_rounds_keep_room_and_floor_for_any_threads(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_outside_is_the_cut_where_nothing_may_move(seed: int) -> None:
+def test_outside_is_the_cut_if_nothing_can_move(seed: int) -> None:
     rng = np.random.default_rng(seed)
     graph = random_graph(rng, 80)
     part, load = random_parts(rng, graph, 4)
@@ -209,7 +209,7 @@ def test_outside_is_the_cut_where_nothing_may_move(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_one_vertex_at_a_time_never_worsens(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With nothing moved unseen, the cut falls by each gain."""
+    """If every move is seen by later ones, the cut falls by each gain."""
     monkeypatch.setattr(pass_steps, "STEPS", 10**6)
     monkeypatch.setattr(pass_steps, "LEAST_CHUNKS", 1)
     rng = np.random.default_rng(seed)
@@ -225,14 +225,14 @@ def test_one_vertex_at_a_time_never_worsens(seed: int, monkeypatch: pytest.Monke
             assert cut(lists, part.tolist()) <= before - done.moves
 
 
-def test_an_outlier_goes_where_there_is_room() -> None:
-    """Its best part is full; of the others it takes the one that it is connected to most."""
+def test_an_outlier_moves_to_a_part_with_room() -> None:
+    """Its best part is full; it moves to the part with the heaviest connection among the others."""
     graph = MemoryGraph.from_edges(5, [0, 0, 0, 0], [1, 2, 3, 4], [9, 5, 6, 1])
     part, load = np.array([0, 1, 2, 3, 0], np.int32), np.array([2, 1, 1, 1])
     links = found_moves(rows_of(graph), 0, part, load, np.array([2, 1, 2, 2]))
     assert links[0][0] == (0, 3, 5, 6)
     assert found_moves(rows_of(graph), 0, part, load)[0][0] == (0, 1, 8, 9)
-    full = np.array([2, 1, 1, 1])  # nowhere else is any: it waits for the best
+    full = np.array([2, 1, 1, 1])  # no part has room: it waits for the best
     assert found_moves(rows_of(graph), 0, part, load, full)[0][0] == (0, 1, 8, 9)
     graph = MemoryGraph.from_edges(5, [0, 0, 0, 0], [1, 2, 3, 4], [9, 5, 6, 3])  # no outlier
     links = found_moves(rows_of(graph), 0, part, load, np.array([2, 1, 2, 2]))
@@ -240,7 +240,7 @@ def test_an_outlier_goes_where_there_is_room() -> None:
 
 
 class Watched(SeekCut):
-    """Takes down the parts that chunks see, by their first vertex."""
+    """Records the parts that chunks see, by their first vertex."""
 
     def __init__(self, parts: int) -> None:
         super().__init__(parts)
@@ -253,15 +253,15 @@ class Watched(SeekCut):
         return super().seek(chunk, part, block_weights, sizes)
 
 
-@pytest.mark.parametrize("behind", [0, 1])
+@pytest.mark.parametrize("delay", [0, 1])
 @pytest.mark.parametrize("seed", range(12))
-def test_moves_of_streamed_rows_are_settled_one_step_behind(seed: int, stop: int) -> None:
-    """Step s sees the parts after step s - 2 there, after step s - 1 where rows are at hand."""
+def test_moves_of_streamed_rows_take_effect_one_step_later(seed: int, delay: int) -> None:
+    """Step s sees the parts after step s - 2 for streamed rows, after step s - 1 for held rows."""
     rng = np.random.default_rng(seed)
     graph = random_graph(rng, 160, block_size=4)
     part, load = random_parts(rng, graph, 4)
     room, floor = load + 2, np.zeros(4, np.int64)
-    rows: Rows = StreamedRows(graph, graph.vertex_sizes(), 0) if stop else rows_of(graph)
+    rows: Rows = StreamedRows(graph, graph.vertex_sizes(), 0) if delay else rows_of(graph)
     own, held, lists = part.tolist(), load.tolist(), links_of(rows)
     sizes, firsts = rows.sizes.tolist(), [rows.read(index).first for index in range(rows.chunks)]
     seeker, found, looked = Watched(4), part.copy(), []
@@ -270,24 +270,24 @@ def test_moves_of_streamed_rows_are_settled_one_step_behind(seed: int, stop: int
     steps = steps_of(rows, seed, 3, np.random.default_rng([seed, 3]))
     assert len(steps) > 5
     moved = 0
-    for some in [*steps, *([[]] * stop)]:
+    for some in [*steps, *([[]] * delay)]:
         moves = []
         for index in some:
             assert seeker.seen[firsts[index]] == (own, held)
             last = firsts[index] + rows.read(index).vertices
             links = lists[firsts[index] : last]
             moves += naive.best_moves(firsts[index], links, own, held)[0]
-        # of gains alike that of the lowest vertex, or of the first that was looked at
-        looked.append(sorted(moves, key=lambda move: (-move[2], stop * move[0])))
-        if len(looked) > stop:
+        # of equal gains the lowest vertex, or the first one scanned
+        looked.append(sorted(moves, key=lambda move: (-move[2], delay * move[0])))
+        if len(looked) > delay:
             moved += naive.move_in_order(
                 looked.pop(0), sizes, own, held, room.tolist(), floor.tolist()
             )
     assert (done.moves, found.tolist()) == (moved, own)
 
 
-def test_halves_of_a_grid_are_put_right_with_room_for_one() -> None:
-    """Some vertices of the border are on the wrong side: they have to change places in turn."""
+def test_halves_of_a_grid_are_repaired_with_room_for_one() -> None:
+    """Some border vertices are on the wrong side and must swap one by one."""
     width = 32
     graph = grid_graph(width, width)
     right = np.arange(width * width) % width >= width // 2
@@ -307,7 +307,7 @@ def test_halves_of_a_grid_are_put_right_with_room_for_one() -> None:
 
 @pytest.mark.parametrize("seed", range(10))
 def test_without_any_slack_swaps_lower_the_cut(seed: int) -> None:
-    """Four communities, some vertices of each in a wrong part; every part is full to the last."""
+    """Four communities, some vertices of each in a wrong part; all parts are completely full."""
     rng = np.random.default_rng(seed)
     n, parts = 240, 4
     home = np.arange(n) % parts
@@ -330,7 +330,7 @@ def test_without_any_slack_swaps_lower_the_cut(seed: int) -> None:
         assert cuts[-1] < 0.8 * before
 
 
-def test_a_graph_without_connections_stays_as_it_is() -> None:
+def test_a_graph_without_connections_is_unchanged() -> None:
     none = np.empty(0, np.int64)
     rows = rows_of(MemoryGraph.from_edges(9, none, none, undirected=True))
     part = np.arange(9, dtype=np.int32) % 3

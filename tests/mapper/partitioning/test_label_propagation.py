@@ -1,4 +1,4 @@
-"""Label propagation: kernels against their twins, clusters against their promises."""
+"""Label propagation: kernels against references, invariants of clusters."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_propose_and_join(seed: int) -> None:
 
 
 class Step(NamedTuple):
-    """Labels, and a step of proposals: vertex and label."""
+    """Labels, and a step of proposals (vertex, label)."""
 
     sizes: list[int]
     cluster: list[int]
@@ -86,7 +86,9 @@ def some_steps(draw: st.DrawFn) -> Step:
 
 
 def settled(step: Step, threads: int = 1) -> tuple[np.ndarray, np.ndarray, int]:
-    """Clusters, what they hold, and moves, once the proposals are settled together."""
+    """Apply the proposals of a step together; return clusters, their sizes, and the number of
+    moves.
+    """
     n, sizes = len(step.sizes), np.array(step.sizes)
     held = np.bincount(step.cluster, weights=sizes, minlength=n).astype(np.int64)
     labels = Labels(np.array(step.cluster, np.int32), held, np.empty(0, np.int32))
@@ -103,8 +105,10 @@ def settled(step: Step, threads: int = 1) -> tuple[np.ndarray, np.ndarray, int]:
 @pytest.mark.sample(0.5)
 @settings(deadline=None)  # the first call compiles
 @given(some_steps(), st.integers(1, 4))
-def test_wishes_are_settled_together(step: Step, threads: int) -> None:
-    """As the twin does it, which sees the proposals in any order; by ranges, one a thread."""
+def test_proposals_are_applied_together(step: Step, threads: int) -> None:
+    """Equals the reference, which applies proposals in any order; one range of labels per
+    thread.
+    """
     before = np.bincount(step.cluster, weights=step.sizes, minlength=len(step.sizes))
     held, cluster = before.astype(int).tolist(), list(step.cluster)
     moved = naive.join_together(
@@ -117,7 +121,7 @@ def test_wishes_are_settled_together(step: Step, threads: int) -> None:
 @pytest.mark.heavy
 @settings(deadline=None)  # the first call compiles
 @given(some_steps())
-def test_together_no_cluster_grows_above_the_limit(step: Step) -> None:
+def test_no_cluster_grows_above_the_limit(step: Step) -> None:
     cluster, held, moved = settled(step)
     sizes = np.array(step.sizes)
     before = np.bincount(step.cluster, weights=sizes, minlength=sizes.size)
@@ -131,7 +135,7 @@ def test_together_no_cluster_grows_above_the_limit(step: Step) -> None:
 
 @settings(deadline=None)  # the first call compiles
 @given(some_steps())
-def test_together_no_two_single_vertices_change_places(step: Step) -> None:
+def test_no_two_single_vertices_swap(step: Step) -> None:
     cluster, _, _ = settled(step)
     members = np.bincount(step.cluster, minlength=cluster.size)
     for v, to in step.proposals:
@@ -141,7 +145,7 @@ def test_together_no_two_single_vertices_change_places(step: Step) -> None:
                 assert (cluster[v], cluster[u]) != (to, back)
 
 
-def test_of_two_that_choose_each_other_one_stays_by_the_salt() -> None:
+def test_of_two_mutual_proposals_the_salt_drops_one() -> None:
     found = {
         tuple(settled(Step([1, 1], [0, 1], [(0, 1), (1, 0)], 2, salt))[0]) for salt in range(9)
     }
@@ -168,7 +172,7 @@ def test_match_two_hop(seed: int) -> None:
 
 
 def check(rows: Rows, cluster: np.ndarray, count: int, limit: int) -> None:
-    """Labels without gaps; only a single vertex may be larger than the limit."""
+    """Labels have no gaps; only a single vertex may exceed the limit."""
     assert cluster.dtype == np.int32
     assert np.unique(cluster).tolist() == list(range(count))
     held = np.bincount(cluster, weights=rows.sizes, minlength=count)
@@ -195,7 +199,7 @@ def test_clusters_keep_the_limit_and_are_the_same_for_any_threads(seed: int) -> 
 
 
 def test_cliques_become_clusters() -> None:
-    """Eight cliques of eight on a ring: weight decides, each becomes one cluster."""
+    """Eight cliques of eight on a ring: by weight each becomes one cluster."""
     pairs = [(8 * k + i, 8 * k + j) for k in range(8) for i in range(8) for j in range(i)]
     ring = [(8 * k, (8 * k + 8) % 64) for k in range(8)]
     source, target = np.array(pairs + ring).T
@@ -218,7 +222,7 @@ def test_a_grid_shrinks_and_visits_are_counted() -> None:
 
 
 def test_leaves_of_a_star_gather() -> None:
-    """Two-hop matching: the leaves that the hub has no room for pair up."""
+    """Two-hop matching: leaves that do not fit in the hub's cluster pair up."""
     from storage.store.memory import MemoryGraph
 
     n = 301
@@ -242,7 +246,7 @@ def test_vertices_without_connections_gather_up_to_the_limit() -> None:
     assert np.bincount(cluster).tolist() == [10] * 10
 
 
-def test_sizes_of_nothing_and_beyond_the_limit() -> None:
+def test_zero_sizes_and_sizes_above_the_limit() -> None:
     graph = random_graph(np.random.default_rng(0), 50, mean_degree=6)
     sizes = np.array([0, 1, 9, 2, 0] * 10)
     indptr, ids, weights = graph.read_all().undirected()

@@ -1,4 +1,4 @@
-"""More levels of clusters where memory holds too little of the first: as many as it takes."""
+"""Additional coarsening levels if memory holds too little of the first level."""
 
 from __future__ import annotations
 
@@ -31,7 +31,9 @@ PLENTY = 1 << 20
 
 
 def sheet() -> MemoryGraph:
-    """A sheet of 50 by 40 neurons with neighbours and a few far ones, of sizes 1 and 2."""
+    """A sheet of 50 by 40 neurons with synapses to neighbours and distant neurons, sizes 1 and
+    2.
+    """
     rng = np.random.default_rng(3)
     v = np.arange(NEURONS)
     near = [
@@ -47,7 +49,7 @@ def sheet() -> MemoryGraph:
 
 
 def plan(capacities: tuple[int, int], threads: int) -> Plan:
-    """capacities : of the sample of the first clusters, and of those above."""
+    """capacities : of the sample of the first clusters, and of higher levels"""
     first, above = capacities
     return Plan(
         1 << 30, {}, 0, 0, False, first, 1 << 16, 1 << 20, threads, sampled_above=above,
@@ -56,7 +58,7 @@ def plan(capacities: tuple[int, int], threads: int) -> Plan:
 
 
 BY_LEVELS = {0: (PLENTY, 0), 1: (1000, PLENTY), 2: (1000, 8000)}
-"""Capacities with which the sheet has so many levels more."""
+"""Capacities that give the sheet this many additional levels."""
 
 
 def partitioned(
@@ -70,7 +72,7 @@ def partitioned(
         rows = open_rows(graph, 0, False, scratch, monitor, team)
         context = Context(settings, plan(capacities, threads), steps(scratch), monitor, team)
         part, _ = partition_streamed(Task(graph, rows, CAPACITY, CORES), context)
-        assert not [path for path in folder.iterdir() if path.is_dir()]  # levels are gone
+        assert not [path for path in folder.iterdir() if path.is_dir()]  # levels are deleted
     return part.tolist(), monitor
 
 
@@ -103,7 +105,7 @@ def test_levels_cost_no_quality(tmp_path: Path) -> None:
 
 
 class Killed(Checkpoint):
-    """Steps of a run that is killed when it is to begin one."""
+    """Steps of a run that is killed when it starts a given step."""
 
     at = ""
 
@@ -117,7 +119,7 @@ class Killed(Checkpoint):
 @pytest.mark.sample(1)
 @pytest.mark.jit
 @pytest.mark.parametrize("step", ["cluster 1", "cluster 2", "blocks", "refine 4.0"])
-def test_a_run_that_was_killed_between_levels_goes_on_to_the_same_end(
+def test_a_run_killed_between_levels_resumes_to_the_same_result(
     step: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole, heard = partitioned(tmp_path / "whole", BY_LEVELS[2])
@@ -146,9 +148,7 @@ def network_of(context: Context, folder: Path) -> tuple[Level, Scratch]:
 
 @pytest.mark.heavy
 @pytest.mark.jit
-def test_levels_end_where_blocks_would_have_too_few_clusters(
-    context: Context, tmp_path: Path
-) -> None:
+def test_levels_end_before_blocks_have_too_few_clusters(context: Context, tmp_path: Path) -> None:
     network, scratch = network_of(context, tmp_path / "rows")
     with scratch:
         counts = {}
@@ -156,7 +156,7 @@ def test_levels_end_where_blocks_would_have_too_few_clusters(
             steps = context.steps.nested(str(blocks))
             with clustered_enough(network, CLUSTER, blocks, context._replace(steps=steps)) as last:
                 counts[blocks] = last.clusters
-                # clusters of the network may be larger than a 32nd of a block
+                # clusters of the network may exceed a 32nd of a block
                 assert last.clusters >= min(network.clusters, 0.9 * 32 * blocks)
                 part = last.of_network(np.arange(last.clusters, dtype=np.int32))
                 sizes = np.bincount(part, weights=network.rows.sizes)
@@ -166,11 +166,11 @@ def test_levels_end_where_blocks_would_have_too_few_clusters(
                         network.rows.sizes.sum() // (32 * blocks), last.rows.sizes.max()
                     )
         assert sorted(counts.values()) == list(counts.values())
-        assert counts[60] == network.clusters  # not one level
+        assert counts[60] == network.clusters  # not a single level
 
 
 @pytest.mark.jit
-def test_ctrl_c_ends_a_contraction(
+def test_ctrl_c_stops_a_contraction(
     context: Context, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     network, scratch = network_of(context, tmp_path / "rows")
@@ -188,14 +188,14 @@ def test_ctrl_c_ends_a_contraction(
         pytest.raises(StoppedError),
         clustered_enough(network, CLUSTER, 2, context),
     ):
-        raise AssertionError("nothing comes of it")
+        raise AssertionError("must not be reached")
     assert asked
     assert not list((tmp_path / "scratch").glob("spare*"))
 
 
 @pytest.mark.jit
-def test_enough_is_enough(context: Context, tmp_path: Path) -> None:
-    """Twenty connections of each cluster of the first level, fifty of others, or all there are."""
+def test_levels_stop_once_the_sample_suffices(context: Context, tmp_path: Path) -> None:
+    """Twenty connections per cluster of the first level, fifty per cluster of others, or all."""
     network, scratch = network_of(context, tmp_path / "rows")
     with scratch:
         for first, levels_made in (

@@ -1,4 +1,4 @@
-"""Kernels of steps 2 to 4 against their twins: matching, contraction, growing, refinement."""
+"""Kernels of steps 2 to 4 against references: matching, contraction, growing, refinement."""
 
 from __future__ import annotations
 
@@ -183,7 +183,7 @@ def test_refine_never_worsens(seed: int) -> None:
         assert load.tolist() == [int(sizes[part == k].sum()) for k in range(5)]
 
 
-def test_a_block_read_twice_is_the_same() -> None:
+def test_a_block_read_twice_is_equal() -> None:
     graph = random_graph(np.random.default_rng(0), 20, block_size=6)
     again: list[Block] = list(graph.blocks(threads=2))
     for block, other in zip(graph.blocks(), again, strict=True):

@@ -1,4 +1,4 @@
-"""Steps of a pass: every chunk once, and as much of each shard in each."""
+"""Steps of a pass: every chunk once, and an equal share of each shard per step."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.mapper.helpers import random_graph, rows_of
 
 @given(st.integers(0, 700), st.integers(1, 90), st.integers(0, 5), st.integers(0, 3))
 def test_steps_by_shard(chunks: int, size: int, seed: int, index: int) -> None:
-    """size : chunks of a shard"""
+    """size : chunks per shard"""
     entries = chunks * SHARD_ENTRIES // size
     steps = steps_by_shard(chunks, entries, seed, index)
     assert all(some == sorted(some) for some in steps)
@@ -30,13 +30,13 @@ def test_steps_by_shard(chunks: int, size: int, seed: int, index: int) -> None:
     assert (abs(whole - size / len(steps)) < 1).all()
 
 
-def test_each_seed_and_pass_has_an_order_of_its_own() -> None:
+def test_each_seed_and_pass_has_its_own_order() -> None:
     orders = [steps_by_shard(500, 9 * SHARD_ENTRIES, *pair) for pair in ((1, 0), (1, 1), (2, 0))]
     assert orders[0] != orders[1] != orders[2] != orders[0]
     assert steps_by_shard(500, 9 * SHARD_ENTRIES, 1, 0) == orders[0]
 
 
-def test_rows_at_hand_are_looked_at_in_an_order_that_is_drawn() -> None:
+def test_held_rows_are_scanned_in_random_order() -> None:
     rng = np.random.default_rng(0)
     graph = random_graph(rng, 300, block_size=7)
     rows, streamed = rows_of(graph), StreamedRows(graph, graph.vertex_sizes(), 0)

@@ -1,4 +1,4 @@
-"""The limit of a core: bisection, balance and repack against twins and against their promises."""
+"""Capacity of a core: bisection, balance and repack against references and invariants."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_repack_of_mixed_sizes(seed: int) -> None:
     assert np.array_equal(part[kept], before[kept])
 
 
-def test_repack_says_when_it_cannot() -> None:
+def test_repack_reports_failure() -> None:
     sizes = np.array([6, 6, 6])
     part = np.zeros(3, np.int32)
     assert not repack(sizes, part, np.array([18, 0]), 10)
@@ -117,7 +117,7 @@ def test_unit_sizes_bisect_within_the_capacity() -> None:
         assert (count, np.bincount(part).tolist()) == (cores, [5] * cores)
 
 
-def test_halving_ends_with_a_power_of_two() -> None:
+def test_halving_gives_a_power_of_two() -> None:
     for size in range(1, 70):
         for capacity in range(1, 20):
             parts = parts_by_halving(size, capacity)
@@ -125,7 +125,7 @@ def test_halving_ends_with_a_power_of_two() -> None:
             assert parts == 1 or parts // 2 * capacity < size
 
 
-def test_whole_adds_directions() -> None:
+def test_the_complete_graph_sums_both_directions() -> None:
     graph = random_graph(np.random.default_rng(1), 25, block_size=4)
     held = whole(graph, threads=2)
     assert adjacency(held.indptr, held.ids, held.weights) == lists_of(graph)

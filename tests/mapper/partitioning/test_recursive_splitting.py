@@ -1,4 +1,4 @@
-"""Parts are cut into parts of fewer cores, the same way in any memory and by any threads."""
+"""Recursive splitting of parts gives the same result for any memory and number of threads."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def split(
     threads: int = 1,
     capacity: int = 10**6,
 ) -> tuple[np.ndarray, list[int], int]:
-    """New parts, their cores, and how many entries were visited."""
+    """Return the new parts, their cores, and the number of visited entries."""
     visited: list[int] = []
     with ThreadTeam(threads) as team:
         how = Splitting(stop, capacity, LIGHT, 7)
@@ -101,10 +101,10 @@ def test_memory_and_threads_change_nothing(seed: int) -> None:
 
 @pytest.mark.parametrize("name", ["NEAR", "LIGHT"])
 @pytest.mark.parametrize("seed", range(4))
-def test_the_bytes_of_gathered_rows_change_nothing(
+def test_the_width_of_gathered_rows_changes_nothing(
     seed: int, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Places in a part of up to 65,536 vertices, and weights below 256, take fewer bytes."""
+    """Indices in parts of up to 65,536 vertices and weights below 256 use fewer bytes."""
     rng = np.random.default_rng(seed)
     rows = rows_of(graph := random_graph(rng, 200, largest=99, block_size=17))
     part, _ = random_parts(rng, graph, 3)
@@ -117,8 +117,8 @@ def test_the_bytes_of_gathered_rows_change_nothing(
 
 
 @pytest.mark.parametrize("largest", [255, 256, 10**6])
-def test_heavy_weights_are_gathered_as_they_are(largest: int) -> None:
-    """Two halves that hold together by heavy connections, across two parts."""
+def test_heavy_weights_are_gathered_unchanged(largest: int) -> None:
+    """Two halves connected by heavy weights, across two parts."""
     n = 40
     pairs = [(20 * k + i, 20 * k + i + 1) for k in range(2) for i in range(19)]
     source, target = np.array([*pairs, *((i, 20 + i) for i in range(20))]).T
@@ -132,7 +132,7 @@ def test_heavy_weights_are_gathered_as_they_are(largest: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_new_parts_lie_within_the_old(seed: int) -> None:
+def test_new_parts_are_within_the_old(seed: int) -> None:
     rng = np.random.default_rng(seed)
     parts, stop, capacity = int(rng.integers(1, 9)), int(rng.integers(1, 4)), 7
     cores = rng.integers(1, 9, parts)
@@ -151,14 +151,14 @@ def test_new_parts_lie_within_the_old(seed: int) -> None:
     assert home[new].tolist() == part.tolist()
 
 
-def test_parts_that_need_no_cut_stay() -> None:
+def test_parts_of_one_piece_are_unchanged() -> None:
     rows = rows_of(random_graph(np.random.default_rng(0), 40))
     part = np.arange(40, dtype=np.int32) % 4
     new, cores, _ = split(rows, part, np.array([2, 1, 2, 1]), 2)
     assert (new.tolist(), cores) == (part.tolist(), [2, 1, 2, 1])
 
 
-def test_empty_parts_are_split_too() -> None:
+def test_empty_parts_are_split() -> None:
     rows = rows_of(random_graph(np.random.default_rng(0), 30))
     part = np.full(30, 1, np.int32)
     new, cores, _ = split(rows, part, np.array([3, 4, 2]), 1, capacity=8)

@@ -1,4 +1,4 @@
-"""The streamed presets on networks of many shapes, held in memory or not: valid, and the same."""
+"""The streamed presets on networks of many shapes, held in memory or streamed: valid and equal."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ Shape = Callable[[Path], tuple[Path, Chip]]
 
 @pytest.fixture(autouse=True, params=["levels", "held", "streamed"])
 def holding(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
-    """Small networks would always be mapped on levels in memory: every test runs all ways."""
+    """Select the mode of a test; small networks would always use levels in memory."""
     held = bool(request.param != "streamed")
 
     def planned(network: NetworkFile, chip: Chip, settings: Settings) -> Plan:
@@ -54,7 +54,7 @@ def holding(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def mapped(path: Path, chip: Chip, folder: Path, name: str = "fast", **changes: Any) -> np.ndarray:
-    """Map, write the results into `folder`, verify them by the slow path; core of every neuron."""
+    """Map, write the results into `folder`, verify them by the slow path; return the cores."""
     settings = preset(name, memory_bytes=1 << 30, **{**SMALL_BLOCKS, **changes})
     folder.mkdir()
     with (
@@ -99,7 +99,7 @@ def sized(folder: Path) -> tuple[Path, Chip]:
 
 
 def a_few_large_ones(folder: Path) -> tuple[Path, Chip]:
-    """Six neurons need half a core or more, each; the others are small or take nothing."""
+    """Six neurons need at least half a core each; the others are small or have size 0."""
     sizes = [30, 25, 30, 21, 20, 28] + [0, 1, 2] * 50
     return random_network(folder / "net.bin", 156, 700, sizes=sizes), Chip("c", 3, 5, neurons=40)
 
@@ -170,7 +170,7 @@ PLAIN = (
     a_few_large_ones, disconnected, edgeless, two_vertices, one_vertex, weights_of_nothing,
     two_limits,
 )  # fmt: skip
-"""Small or odd enough to be mapped with the JIT off too: where an index could leave its array."""
+"""Small or unusual shapes that are also mapped with the JIT off, which checks array bounds."""
 
 
 def runs() -> Iterator[Any]:
@@ -191,7 +191,7 @@ def test_every_mapping_is_valid(shape: Shape, name: str, folder: Path) -> None:
 @pytest.mark.sample(1)
 @pytest.mark.jit
 @pytest.mark.parametrize("shape", [random, sized, star], ids=["random", "sized", "star"])
-def test_a_seed_decides_whatever_the_threads(shape: Shape, folder: Path) -> None:
+def test_the_result_does_not_depend_on_threads(shape: Shape, folder: Path) -> None:
     path, chip = shape(folder)
     for threads in (1, 2, 3):
         mapped(path, chip, folder / f"{threads}", threads=threads, seed=3)
@@ -212,7 +212,7 @@ def test_a_hub_with_thousands_of_leaves(folder: Path) -> None:
 
 
 @pytest.mark.jit
-def test_parts_of_a_grid_are_far_better_than_random_ones(folder: Path) -> None:
+def test_parts_of_a_grid_are_much_better_than_random_ones(folder: Path) -> None:
     path, chip = grid(folder)
     core = mapped(path, chip, folder / "out", "default").tolist()
     links = lists_of(grid_graph(16, 16))
@@ -221,7 +221,7 @@ def test_parts_of_a_grid_are_far_better_than_random_ones(folder: Path) -> None:
     assert cut(links, core) < 1.8 * 96  # 96 for squares of 4 x 4
 
 
-def test_sizes_that_cannot_be_packed_are_told(folder: Path) -> None:
+def test_unpackable_sizes_are_reported(folder: Path) -> None:
     path = random_network(folder / "net.bin", 9, 30, sizes=[3] * 9)
     with pytest.raises(DoesNotFitError, match="could not be packed into 6 cores"):
         mapped(path, Chip("c", 6, 1, neurons=5), folder / "out")
@@ -239,7 +239,7 @@ def partition(
     stop_after: int | None = None,
     **changes: Any,
 ) -> tuple[np.ndarray, int, Monitor]:
-    """`partition_streamed`, its scratch in `folder`; killed after some steps if asked."""
+    """Run `partition_streamed` with its scratch in `folder`; optionally killed after some steps."""
     settings = preset("fast", **{**SMALL_BLOCKS, **changes})
     plan = Plan(1 << 30, {}, 0, 0, held, 1 << 16, 1 << 16, 1 << 20, settings.threads)
     monitor = Monitor()
@@ -257,7 +257,7 @@ def partition(
 
 
 class Killed(Checkpoint):
-    """Steps of a run that is killed once it has done some of them."""
+    """Steps of a run that is killed after some of them."""
 
     def __init__(self, scratch: Scratch, after: int) -> None:
         super().__init__(scratch)
@@ -297,7 +297,7 @@ def test_small_networks_are_one_block(holding: bool, tmp_path: Path) -> None:
 
 
 @pytest.mark.jit
-def test_held_and_streamed_parts_are_about_as_good(tmp_path: Path) -> None:
+def test_held_and_streamed_parts_are_equally_good(tmp_path: Path) -> None:
     graph = grid_graph(24, 24, block_size=64)
     cuts = []
     for held in (True, False):
@@ -308,9 +308,7 @@ def test_held_and_streamed_parts_are_about_as_good(tmp_path: Path) -> None:
 
 @pytest.mark.sample(13)
 @pytest.mark.parametrize("done", seeds(5, plain=2))
-def test_a_run_that_was_killed_goes_on_to_the_same_end(
-    done: int, holding: bool, tmp_path: Path
-) -> None:
+def test_a_killed_run_resumes_to_the_same_result(done: int, holding: bool, tmp_path: Path) -> None:
     graph = random_graph(np.random.default_rng(1), 300, sizes=2, block_size=32)
     whole, count, _ = partition(graph, 30, 20, tmp_path / "whole", holding)
     with pytest.raises(KeyboardInterrupt):
@@ -319,7 +317,7 @@ def test_a_run_that_was_killed_goes_on_to_the_same_end(
     assert (resumed.tolist(), again) == (whole.tolist(), count)
 
 
-def test_cores_that_are_wanted_leave_some_slack() -> None:
+def test_the_number_of_cores_leaves_some_slack() -> None:
     def wanted(vertices: int, capacity: int, cores: int) -> int:
         none = np.empty(0, np.int32)
         rows = HeldRows(np.zeros(vertices + 1, np.int64), none, none, np.ones(vertices, np.int64))

@@ -1,4 +1,4 @@
-"""Kernels of classes, exact exchanges and sparse annealing against plain-Python twins."""
+"""Kernels of classes, exact exchanges and sparse annealing against references."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.reference.machine import random_plane
 
 
 def layers(sizes: list[int], seed: int = 0) -> MemoryGraph:
-    """Dense layers, each fully connected to the next, numbered at random."""
+    """Return dense layers, each fully connected to the next, with random ids."""
     rng = np.random.default_rng(seed)
     names = rng.permutation(sum(sizes))
     ends = np.cumsum([0, *sizes])
@@ -82,7 +82,7 @@ def test_sparse_annealing(seed: int) -> None:
     assert where.tolist() == [[axes.x[c], axes.y[r]] for c, r in place]
 
 
-def test_both_ways_of_annealing_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_both_kinds_of_annealing_are_used(monkeypatch: pytest.MonkeyPatch) -> None:
     costs = []
     for limit in (0, 1000):
         monkeypatch.setattr(annealing, "SPARSE", limit)
@@ -141,7 +141,7 @@ def test_annealing_of_classes(seed: int) -> None:
     sizes = [int(s) for s in rng.integers(6, 9, 3)]
     found = classes.find_classes(subgraph(layers(sizes, seed)))
     assert found is not None
-    weights = np.rint(found.weights * 64)  # no rounding in tables of whole numbers
+    weights = np.rint(found.weights * 64)  # no rounding in integer tables
     owner = np.repeat(np.arange(found.count), np.diff(found.indptr))
     ends = zip(owner.tolist(), found.ids.tolist(), strict=True)
     weight = dict(zip(ends, weights.tolist(), strict=True))
@@ -174,7 +174,7 @@ def test_annealing_of_classes(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_assignment_is_the_cheapest(seed: int) -> None:
+def test_assignment_is_optimal(seed: int) -> None:
     rng = np.random.default_rng(seed)
     n = int(rng.integers(1, 7))
     cost = rng.integers(-9, int(rng.choice([-7, 20, 1 << 40])), (n, n))
@@ -186,7 +186,7 @@ def test_assignment_is_the_cheapest(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_exchange_is_the_best(seed: int) -> None:
+def test_exchange_is_optimal(seed: int) -> None:
     rng = np.random.default_rng(seed)
     groups = subgraph(layers([3, 5, 3], seed))  # the outer layers are one class, of 720 orders
     n = groups.members.size

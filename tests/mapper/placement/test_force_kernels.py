@@ -1,4 +1,4 @@
-"""Kernels of force-directed refinement against twins that sum over all connections."""
+"""Kernels of force-directed refinement against references that sum over all connections."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tests.reference.machine import random_plane
 
 
 class Placed:
-    """Random groups on random distinct cores of a random small chip."""
+    """Random groups on distinct random cores of a small random chip."""
 
     def __init__(self, seed: int) -> None:
         self.rng = rng = np.random.default_rng(seed)
@@ -123,7 +123,7 @@ def test_swap_pulled(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(15))
-def test_refinement_ends_where_no_swap_helps(seed: int) -> None:
+def test_refinement_ends_when_no_swap_helps(seed: int) -> None:
     case = Placed(seed)
     start = hop_cost(case.groups, case.x, case.y, case.axes)
     ends = []
@@ -148,14 +148,14 @@ def test_no_iterations_change_nothing() -> None:
     assert case.lists_xy() == before
 
 
-def test_an_interrupt_keeps_what_is_reached(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupt_keeps_the_current_result(monkeypatch: pytest.MonkeyPatch) -> None:
     case = Placed(4)
 
     stop = Stop()
     genuine = force._swap_pulled
 
     def swap(*arguments: Any) -> Any:
-        stop.ask()  # while the kernel is at work
+        stop.ask()  # while the kernel runs
         return genuine(*arguments)
 
     monkeypatch.setattr(force, "_swap_pulled", swap)

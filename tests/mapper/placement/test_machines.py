@@ -1,4 +1,4 @@
-"""Placement on machines: as good as exhaustive search where that ends, and within one chip."""
+"""Placement on machines: near the optimum of exhaustive search, and within one chip."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def distances(plane: Plane, cells: list[tuple[int, int]]) -> np.ndarray:
 @pytest.mark.jit
 @pytest.mark.parametrize("shape", [(4, 2), (8, 1), (2, 4)])
 @pytest.mark.parametrize("seed", range(14))
-def test_instances_of_eight_are_solved(seed: int, shape: tuple[int, int]) -> None:
-    """QAPLIB-like: every group sends to every other, with distances of tiles, chips and tori."""
+def test_instances_of_eight_groups_are_solved(seed: int, shape: tuple[int, int]) -> None:
+    """As in QAPLIB: every group sends to every other, with distances of tiles, chips and tori."""
     rng = np.random.default_rng(seed)
     width, height = shape
     plane = random_plane(3 * seed + 1 + seed % 2, width, height)
@@ -50,7 +50,7 @@ def test_instances_of_eight_are_solved(seed: int, shape: tuple[int, int]) -> Non
 
 
 def spread(axes: Axes, x: np.ndarray, y: np.ndarray) -> float:
-    """Mean distance of two cells."""
+    """Return the mean distance of two cells."""
     total = 0.0
     for at, around, place_of in ((axes.x, axes.round_x, x), (axes.y, axes.round_y, y)):
         straight = np.abs(at[place_of].astype(int)[:, None] - at[place_of])
@@ -90,7 +90,7 @@ def test_the_region_is_the_nearest_rectangle(seed: int) -> None:
             assert found <= min(window(*one) for one in fits if one[3] == lowest) + 1e-9
 
 
-def test_what_fits_a_chip_stays_on_it() -> None:
+def test_groups_that_fit_one_chip_stay_on_it() -> None:
     axes = Machine(16, 16, chip=Block(8, 8, 10.0)).axes
     region = choose_region(np.ones((16, 16), np.bool_), 60, axes)
     assert (region.x // 8, region.y // 8) == (
@@ -101,7 +101,7 @@ def test_what_fits_a_chip_stays_on_it() -> None:
 
 @pytest.mark.jit
 def test_a_machine_pays_less_for_crossings() -> None:
-    """A shuffled grid of 12x12 groups on 2x2 chips of 6x6: the four quadrants, one to each chip."""
+    """A shuffled grid of 12x12 groups on 2x2 chips of 6x6: one quadrant per chip."""
     axes = Machine(12, 12, chip=Block(6, 6, 10.0)).axes
     groups = subgraph(grid(12, 12, 4))
     region = choose_region(np.ones((12, 12), np.bool_), 144, axes)

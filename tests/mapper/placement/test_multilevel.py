@@ -1,4 +1,4 @@
-"""Places from coarse to fine: coarse meshes, levels, renumbering, and what comes of them."""
+"""Multilevel placement: coarse meshes, levels, renumbering, and results."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_a_coarse_mesh_covers_the_fine(seed: int) -> None:
         assert mesh.axes.flat
     assert len(set(map(tuple, mesh.cells.tolist()))) == count
     middle = mesh.low + (mesh.cells + 0.5) * mesh.scale - 0.5
-    for each in middle:  # every coarse cell has a usable one in it
+    for each in middle:  # every coarse cell contains a usable cell
         assert (np.abs(cells - each) <= mesh.scale / 2 + 1).all(axis=1).any()
     assert (middle >= cells.min(axis=0) - 0.5).all()
     assert (middle <= cells.max(axis=0) + 0.5).all()
@@ -90,7 +90,7 @@ def test_near_the_optimum_of_a_grid(monkeypatch: pytest.MonkeyPatch) -> None:
     assert hop_cost(groups, x, y, axes) < 1.25 * (59 * 45 + 60 * 44)
 
 
-def test_time_that_is_up() -> None:
+def test_a_time_limit_of_zero() -> None:
     traffic = split_traffic(subgraph(grid(30, 30)))
     clock = Clock(1e-9)
     time.sleep(1e-3)

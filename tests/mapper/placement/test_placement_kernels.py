@@ -1,4 +1,4 @@
-"""Kernels of the placers against plain-Python twins, and what the functions around them promise."""
+"""Kernels of the placers against references, and invariants of the functions around them."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def whole(case: Placed) -> traffic.Traffic:
 
 
 def grid(width: int, height: int, seed: int = 0) -> MemoryGraph:
-    """A grid of groups, numbered at random."""
+    """Return a grid of groups with random ids."""
     ids = np.random.default_rng(seed).permutation(width * height).reshape(height, width)
     source = np.concatenate([ids[:, :-1].ravel(), ids[:-1].ravel()])
     target = np.concatenate([ids[:, 1:].ravel(), ids[1:].ravel()])
@@ -54,7 +54,7 @@ def grid(width: int, height: int, seed: int = 0) -> MemoryGraph:
 
 
 def noisy_ring(n: int, seed: int) -> MemoryGraph:
-    """A ring of heavy connections in a background that connects everything with everything."""
+    """Return a ring of heavy connections within a complete graph of light ones."""
     rng = np.random.default_rng(seed)
     source, target = np.triu_indices(n, 1)
     weights = rng.integers(1, 6, source.size)
@@ -151,7 +151,7 @@ def test_outstanding_connections(seed: int) -> None:
     graph = subgraph(random_graph(rng, n, largest=40, mean_degree=6))
     csr = (graph.indptr, graph.ids, graph.weights)
     mass, scale = rng.integers(0, 8, n) / 2, float(rng.choice([0.5, 2, np.inf]))
-    mass[mass == 0] = 0.25  # nothing times infinity is not a number
+    mass[mass == 0] = 0.25  # avoids zero times infinity
     least = float(rng.choice([0, 3]))
     rest, kept = naive.outstanding(adjacency(*csr), mass.tolist(), scale, least)
     found, count = np.empty(n), np.empty(n, np.int64)
@@ -178,7 +178,7 @@ def test_a_background_is_split_off() -> None:
 
 
 def test_pairs_of_few_sampled_connections_are_background() -> None:
-    """A ring, and for each group some single connections to anywhere, each of which counts 50."""
+    """A ring, and for each group some single connections to random groups, each of weight 50."""
     rng, n, grain = np.random.default_rng(4), 300, 50
     at = np.arange(n)
     source, target = np.append(at, rng.integers(0, n, 900)), np.append((at + 1) % n, at.repeat(3))
@@ -192,19 +192,21 @@ def test_pairs_of_few_sampled_connections_are_background() -> None:
     assert np.diff(split.indptr).tolist() == [2] * n
     left_out = groups.weights.sum() - split.weights.sum()
     assert split.mass.sum() ** 2 == pytest.approx(left_out, rel=0.05)
-    thin = replace(groups, grain=20 * grain)  # of the ring, too, single connections are known
+    thin = replace(
+        groups, grain=20 * grain
+    )  # now single connections of the ring are also not significant
     assert traffic.split_traffic(thin).ids is groups.ids
 
 
 @pytest.mark.jit
-def test_a_dense_graph_without_background_stays_whole() -> None:
+def test_a_dense_graph_without_background_is_not_split() -> None:
     groups = subgraph(random_graph(np.random.default_rng(1), 250, mean_degree=600))
     split = traffic.split_traffic(groups)
     assert split.ids is groups.ids
     assert not split.mass.any()
 
 
-def test_a_sample_keeps_whole_lists() -> None:
+def test_a_sample_keeps_complete_lists() -> None:
     graph = subgraph(grid(20, 20))
     all_of_it = traffic.split_traffic(graph)
     assert traffic.sampled(all_of_it, 10**6, np.random.default_rng(0)) is all_of_it
@@ -226,7 +228,7 @@ def test_pairs(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_ranks_decide_cells(seed: int) -> None:
+def test_ranks_determine_cells(seed: int) -> None:
     rng = np.random.default_rng(seed)
     usable = rng.random((int(rng.integers(1, 9)), int(rng.integers(1, 9)))) < 0.8
     usable[0, 0] = True
@@ -290,7 +292,7 @@ def test_a_grid_is_found_exactly(side: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_pulling_together_never_ends_worse(seed: int) -> None:
+def test_pulling_together_never_increases_the_cost(seed: int) -> None:
     rng = np.random.default_rng(seed)
     groups = subgraph(grid(8, 5, seed))
     axes = random_plane(seed, 8, 5).axes
@@ -306,7 +308,7 @@ def test_pulling_together_never_ends_worse(seed: int) -> None:
 @pytest.mark.parametrize("width", [1, 2, 3, 7, 100])
 @pytest.mark.parametrize("along", [0, 1])
 def test_bands_step_to_a_neighbour(width: int, along: int) -> None:
-    """Every cell once; in a full rectangle a step is short, and mostly to the next cell."""
+    """Every cell once; in a full rectangle steps are short, mostly to the adjacent cell."""
     cells = cells_of(6, 5)
     walk = curves.band_walk(cells, width, along)
     assert sorted(walk.tolist()) == list(range(30))
@@ -353,7 +355,7 @@ def test_areas_hold_components(seed: int, monkeypatch: pytest.MonkeyPatch) -> No
     assert sorted(sorted(area.members.tolist()) for area in found if area.connected) == large
     for area in found:
         holder = [next(i for i, one in enumerate(sets) if u in one) for u in area.members]
-        assert holder == sorted(holder)  # each component's groups in a row
+        assert holder == sorted(holder)  # groups of a component are consecutive
         assert len(area.cells) == area.members.size
         assert area.cells.tolist() == sorted(area.cells.tolist()) or not area.connected
         lists = adjacency(*split.csr)
@@ -365,7 +367,7 @@ def test_areas_hold_components(seed: int, monkeypatch: pytest.MonkeyPatch) -> No
 @pytest.mark.sample(0.5)
 @pytest.mark.parametrize("effort", ["fast", "default", "strong"])
 @pytest.mark.jit
-def test_threads_do_not_matter(effort: str) -> None:
+def test_threads_do_not_change_the_result(effort: str) -> None:
     for graph, side in ((noisy_ring(400, 1), 20), (grid(40, 40, 2), 40)):
         groups = subgraph(graph)
         region = choose_region(np.ones((side, side), np.bool_), groups.members.size)
@@ -402,11 +404,11 @@ def test_an_interrupt_keeps_the_best(monkeypatch: pytest.MonkeyPatch) -> None:
     assert costs == sorted(costs, reverse=True)
     assert costs[-1] >= hop_cost(groups, *whole, region.axes)
     first = place(groups, region, "fast", np.random.default_rng(0), clock=Clock(stop=stop))
-    assert (first[0].tolist(), first[1].tolist()) == seen[0]  # a first one is always made
+    assert (first[0].tolist(), first[1].tolist()) == seen[0]  # a first result always exists
 
 
-def test_a_hint_is_an_order() -> None:
-    """The better of the curves is taken, so a good hint cannot be worse than a useless one."""
+def test_a_hint_defines_an_order() -> None:
+    """The better curve is used, so a good hint cannot be worse than a useless one."""
     groups = subgraph(grid(36, 1))
     region = choose_region(np.ones((6, 6), np.bool_), 36)
     hint = np.random.default_rng(0).permutation(36)  # the seed of `grid`

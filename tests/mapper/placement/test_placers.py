@@ -1,4 +1,4 @@
-"""The contract of every placer: each group gets a usable core of the region for itself."""
+"""Contract of every placer: each group gets its own usable core of the region."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def in_no_time(
 
 
 def alone(name: str, placer: interface.Placer) -> Placer:
-    """One of the portfolio's placers; they get a start, the groups in their order."""
+    """Wrap a single placer of the portfolio; it starts from the groups in their order."""
 
     def place(
         groups: Subgraph, region: Region, usable: NDArray[np.bool_], rng: np.random.Generator
@@ -113,7 +113,7 @@ PLACERS: list[Placer] = [
     alone("annealing", AnnealingPlacer(Schedule(2e5, rounds=4))),
     alone("classes", ClassPlacer(2e5, rounds=4)),
 ]
-# a start along a curve alone, or one that is only for dense layers, may be no better than chance
+# a start along a curve, or one for dense layers, may be no better than random
 SEARCHING = [
     place for place in PLACERS if place.__name__ not in ("in_no_time", "curves", "classes")
 ]
@@ -160,7 +160,7 @@ def check(groups: Subgraph, region: Region, usable: NDArray[np.bool_], places: P
 @pytest.mark.parametrize(
     "share", [0.0, *(pytest.param(share, marks=pytest.mark.jit) for share in (0.3, 0.77)), 1.0]
 )
-def test_every_group_gets_a_core_of_its_own(
+def test_every_group_gets_its_own_core(
     place: Placer, usable: NDArray[np.bool_], share: float
 ) -> None:
     n = max(1, round(share * int(usable.sum())))
@@ -174,7 +174,7 @@ def test_every_group_gets_a_core_of_its_own(
 @pytest.mark.jit
 @every_placer
 @every_chip
-def test_a_seed_decides(place: Placer, usable: NDArray[np.bool_]) -> None:
+def test_the_seed_determines_the_result(place: Placer, usable: NDArray[np.bool_]) -> None:
     n = max(1, int(usable.sum()) * 2 // 3)
     groups = subgraph(random_graph(np.random.default_rng(7), n))
     region = choose_region(usable, n)
@@ -187,7 +187,7 @@ def test_a_seed_decides(place: Placer, usable: NDArray[np.bool_]) -> None:
 @every_placer
 @pytest.mark.parametrize("seed", [1, 2, 4, 5])
 def test_machines(place: Placer, seed: int) -> None:
-    """Steps that cost nothing or much, and tori; costs of placements are checked by `alone`."""
+    """Hops that are free or expensive, and tori; `alone` checks the costs of placements."""
     usable = CHIPS["faulty"]
     axes = random_plane(seed, usable.shape[1], usable.shape[0]).axes
     groups = subgraph(random_graph(np.random.default_rng(seed), 45))
@@ -205,8 +205,8 @@ def test_groups_without_connections(place: Placer) -> None:
 
 @pytest.mark.sample(7)
 @pytest.mark.parametrize("place", SEARCHING, ids=lambda f: f.__name__)
-def test_better_than_chance(place: Placer) -> None:
-    """A grid of groups on a grid of cores, against the mean of random placements."""
+def test_better_than_random(place: Placer) -> None:
+    """A grid of groups on a grid of cores, compared with the mean of random placements."""
     side, usable = 8, CHIPS["square"]
     ids = np.arange(side * side).reshape(side, side)
     ends = [(ids[:, :-1], ids[:, 1:]), (ids[:-1], ids[1:])]
@@ -225,7 +225,7 @@ def test_better_than_chance(place: Placer) -> None:
 
 @pytest.mark.sample(11)
 @every_placer
-def test_the_arguments_stay_as_they_are(place: Placer) -> None:
+def test_the_arguments_are_not_changed(place: Placer) -> None:
     usable = CHIPS["odd"].copy()
     groups = subgraph(random_graph(np.random.default_rng(0), 30, sizes=4))
     given: list[NDArray[Any]] = [groups.ids, groups.weights, groups.sizes, groups.members]

@@ -1,4 +1,4 @@
-"""The rectangle of step 6: compact, with as many usable cores as there are groups."""
+"""The rectangle of step 6: compact, with as many usable cores as groups."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mapper.placement.region import Region, choose_region
 
 
 def rectangles(usable: NDArray[np.bool_], groups: int) -> list[tuple[int, int, int, int]]:
-    """All (x, y, width, height) with enough usable cores, counted one by one."""
+    """Return all (x, y, width, height) with enough usable cores, counted one by one."""
     rows, columns = usable.shape
     return [
         (x, y, width, height)
@@ -52,7 +52,7 @@ def test_squarest_on_a_whole_chip(groups: int, sides: tuple[int, int]) -> None:
     assert region.usable.all()
 
 
-def test_counts_that_fill_no_rectangle() -> None:
+def test_counts_that_do_not_fill_a_rectangle() -> None:
     usable = np.ones((6, 6), np.bool_)
     for groups in (5, 7, 11, 13, 17, 23, 29, 31):
         region = choose_region(usable, groups)
@@ -62,10 +62,10 @@ def test_counts_that_fill_no_rectangle() -> None:
         centre = (np.array([region.height, region.width]) - 1) / 2
         far = np.abs(np.argwhere(~region.usable) - centre).sum(axis=1)
         near = np.abs(np.argwhere(region.usable) - centre).sum(axis=1)
-        assert far.min() >= near.max()  # cores are given up at the rim
+        assert far.min() >= near.max()  # cores at the rim are dropped
 
 
-def test_the_region_lies_in_the_middle() -> None:
+def test_the_region_is_in_the_middle() -> None:
     region = choose_region(np.ones((9, 11), np.bool_), 9)
     assert (region.x, region.y, region.width, region.height) == (4, 3, 3, 3)
 

@@ -1,4 +1,4 @@
-"""Bisection with terminal propagation: its kernels against twins, and the order of the cuts."""
+"""Bisection with terminal propagation: kernels against references, and the order of cuts."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def traffic_of(rng: np.random.Generator, n: int, mean_degree: float = 4.0) -> Tr
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_a_piece_and_what_pulls_at_it(seed: int) -> None:
+def test_a_piece_and_its_terminals(seed: int) -> None:
     rng = np.random.default_rng(seed)
     n = int(rng.integers(2, 30))
     traffic = traffic_of(rng, n)
@@ -48,7 +48,7 @@ def test_a_piece_and_what_pulls_at_it(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(25))
 def test_cuts_keep_the_groups_of_a_piece(seed: int) -> None:
-    """A cut moves groups within its piece alone, and knows the middle that each is at."""
+    """A cut moves groups within its piece only, and updates the centre of each group."""
     rng = np.random.default_rng(seed)
     usable = rng.random((int(rng.integers(1, 7)), int(rng.integers(2, 7)))) < 0.8
     usable[0, :2] = True
@@ -71,7 +71,7 @@ def test_cuts_keep_the_groups_of_a_piece(seed: int) -> None:
 
 
 @pytest.mark.parametrize("shape", [(1, 1), (7, 1), (6, 5), (13, 9)])
-def test_stages_are_of_disjoint_pieces(shape: tuple[int, int]) -> None:
+def test_stages_have_disjoint_pieces(shape: tuple[int, int]) -> None:
     cuts = split_cells(cells_of(*shape), flat_axes(*shape)).cuts
     stages = list(bisection._stages(cuts))
     assert np.concatenate(stages).tolist() == cuts.tolist()
@@ -80,8 +80,8 @@ def test_stages_are_of_disjoint_pieces(shape: tuple[int, int]) -> None:
     assert len(stages) <= 1 + 2 * int(np.ceil(np.log2(shape[0] * shape[1])))
 
 
-def test_a_pair_goes_to_the_sides_that_pull() -> None:
-    """A path whose ends are told apart by nothing but the cuts before."""
+def test_a_pair_goes_to_the_sides_of_its_terminals() -> None:
+    """A path whose ends differ only by earlier cuts."""
     ids = np.array([1, 0, 2, 1, 3, 2], np.int32)
     path = Traffic(np.array([0, 1, 3, 5, 6]), ids, np.full(6, 5), np.zeros(4))
     x, y = place_by_cuts(

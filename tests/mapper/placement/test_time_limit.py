@@ -1,4 +1,4 @@
-"""Placement that ends early: by its time limit, or by Ctrl-C in a process of its own."""
+"""Placement that ends early: by its time limit, or by Ctrl-C in a separate process."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from tests.mapper.helpers import PROGRAM, subgraph
 from tests.mapper.placement.test_class_kernels import layers
 from tests.mapper.placement.test_placement_kernels import grid
 
-HUNG = 120.0  # seconds after which a command that was to end has not
-LATE = 128  # times that threads look at a clock after its end: once per attempt under way
+HUNG = 120.0  # seconds after which a command counts as hanging
+LATE = 128  # reads of the clock after the limit: one per running attempt
 
 pytestmark = pytest.mark.jit
 
@@ -34,8 +34,8 @@ pytestmark = pytest.mark.jit
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("limit", [1, 100, 300])
 @pytest.mark.parametrize("kind", ["grid", "layers"])
-def test_a_limit_is_kept(kind: str, limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A clock whose time passes when it is read; strong would read it more than 700 times."""
+def test_the_limit_is_kept(kind: str, limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A clock that advances when it is read; strong would read it more than 700 times."""
     groups = subgraph(grid(64, 64, 1) if kind == "grid" else layers([64] * 30))
     side = 64 if kind == "grid" else 44
     region = choose_region(np.ones((side, side), np.bool_), groups.members.size)
@@ -46,7 +46,7 @@ def test_a_limit_is_kept(kind: str, limit: int, monkeypatch: pytest.MonkeyPatch)
     assert len(set(zip(x.tolist(), y.tolist(), strict=True))) == groups.members.size
     chance = np.argwhere(region.usable)[np.random.default_rng(0).permutation(groups.members.size)]
     columns, rows = (chance[:, k].astype(np.int32) for k in (1, 0))
-    # in no time there is the order of the groups along a curve, and theirs is random here
+    # without time the result is the order of groups along a curve, which is random here
     share = 0.5 if limit > 1 else 1.05
     axes = region.axes
     assert hop_cost(groups, x, y, axes) < share * hop_cost(groups, columns, rows, axes)
@@ -72,7 +72,7 @@ def test_the_option_keeps_the_best_found_by_then(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("limit", ["abc", "nan", "inf", "0", "-1", "1e999", ""])
-def test_limits_that_are_none(limit: str, run: Run) -> None:
+def test_invalid_limits(limit: str, run: Run) -> None:
     found = run("place", "net.bin", "--chip", "8x8", "--time-limit", limit)
     assert (found.code, found.out) == (2, "")
     said = f"argument --time-limit: {limit!r} is not a number of seconds above 0"
@@ -81,7 +81,7 @@ def test_limits_that_are_none(limit: str, run: Run) -> None:
 
 @pytest.mark.heavy
 @pytest.mark.sample(0.25)
-@pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
+@pytest.mark.skipif(os.name != "posix", reason="needs POSIX signals")
 def test_ctrl_c_keeps_the_best_so_far(folder: Path) -> None:
     process = subprocess.Popen(
         command(folder, "-o", "out.npz", "--verbose"), stderr=subprocess.PIPE, text=True,

@@ -1,4 +1,4 @@
-"""`mapper run --seeds`: results are those of single runs, however they are done."""
+"""`mapper run --seeds`: results equal single runs, however the runs are executed."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def network(folder: Path) -> Path:
 
 
 def result(folder: Path) -> tuple[bytes, bytes, Any]:
-    """What must not depend on how a run was done."""
+    """Return the results that must not depend on how a run was executed."""
     report = json.loads((folder / "report.json").read_text())
     files = (folder / "mapping.npz").read_bytes(), (folder / "traffic.npz").read_bytes()
     return *files, report["metrics"]
@@ -45,7 +45,7 @@ def runs_in(folder: Path) -> list[Any]:
 
 @pytest.mark.heavy
 @pytest.mark.sample(0.5)
-def test_every_run_is_the_single_run(run: Run, network: Path) -> None:
+def test_every_run_equals_the_single_run(run: Run, network: Path) -> None:
     found = run("run", network, *FAST, "--seeds", "1..3", "-o", "many", "--json")
     assert found.code == 0
     portfolio_file = found.json()
@@ -81,7 +81,7 @@ def test_workers_give_the_same(run: Run, network: Path, compiled_elsewhere: None
 
 @pytest.fixture
 def compiled_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Processes of runs compile the kernels that they use and no others, as tests here do."""
+    """Processes of runs compile only the kernels that they use."""
     from mapper.portfolio import processes
 
     genuine = subprocess.Popen
@@ -113,7 +113,7 @@ def test_an_import_is_shared(run: Run, folder: Path) -> None:
 
 @pytest.mark.heavy
 @pytest.mark.sample(0.5)
-def test_losers_are_dropped(run: Run, network: Path) -> None:
+def test_losing_runs_are_dropped(run: Run, network: Path) -> None:
     assert run("run", network, *FAST, "--seeds", "1..4", "-o", "all").code == 0
     line = ("run", network, *FAST, "--seeds", "1..4", "-o", "kept", "--keep", "best", "--json")
     found = run(*line)
@@ -126,13 +126,13 @@ def test_losers_are_dropped(run: Run, network: Path) -> None:
     assert sorted(path.name for path in Path("kept").iterdir()) == ["best", "portfolio.json", best]
     assert result(Path("kept/best")) == result(Path("all/best"))
     before = tree(Path("kept")).keys()
-    assert run(*line, "--resume").json()["runs"] == kept  # nothing is done again
+    assert run(*line, "--resume").json()["runs"] == kept  # nothing is repeated
     assert tree(Path("kept")).keys() == before
 
 
 @pytest.mark.heavy
 @pytest.mark.sample(0.5)
-def test_one_fails_and_the_others_go_on(
+def test_one_run_fails_and_the_others_continue(
     run: Run, network: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from mapper.portfolio import run as module
@@ -159,7 +159,7 @@ def test_one_fails_and_the_others_go_on(
     assert "error" not in again.json()["runs"][1]
 
 
-def test_all_fail_alike(run: Run, network: Path) -> None:
+def test_all_runs_fail_for_the_same_reason(run: Run, network: Path) -> None:
     tight = ("--chip", "2x2", "--neurons-per-core", "8", "--memory", "300MiB")
     found = run("run", network, *tight, "--seeds", "1,2", "-o", "many", "-q", "--json")
     assert found.code == 3
@@ -186,7 +186,7 @@ def test_interrupted_and_resumed(run: Run, network: Path, monkeypatch: pytest.Mo
     found = run(*line, "--seeds", "1..3", "-o", "out")
     assert (found.code, found.out) == (130, "")
     assert "--resume" in found.err
-    # the second is complete, though the table does not know it yet
+    # the second run is complete, but not yet in the table
     assert [one["state"] for one in runs_in(Path("out"))] == ["done", "waiting", "waiting"]
     assert Path("out/best").readlink() == Path("seed-1")
     assert run(*line, "--seeds", "1..4", "-o", "out", "--resume").code == 0
@@ -198,7 +198,7 @@ def test_interrupted_and_resumed(run: Run, network: Path, monkeypatch: pytest.Mo
     ]
 
 
-def test_other_seeds_join_what_is_resumed(run: Run, network: Path) -> None:
+def test_other_seeds_are_added_on_resume(run: Run, network: Path) -> None:
     line = ("run", network, *FAST, "-q", "--json")
     assert run(*line, "--seeds", "1", "-o", "out").code == 0
     found = run(*line, "--seeds", "5", "-o", "out", "--resume")
@@ -210,7 +210,7 @@ def test_other_seeds_join_what_is_resumed(run: Run, network: Path) -> None:
 
 @pytest.mark.heavy
 @pytest.mark.sample(0.5)
-def test_what_is_refused(fails: Callable[..., str], run: Run, network: Path) -> None:
+def test_rejected_arguments(fails: Callable[..., str], run: Run, network: Path) -> None:
     line = ("run", network, *FAST)
     assert fails(*line, "--seeds", "3..1", code=2).endswith("3..1 is empty; give 1..3")
     assert fails(*line, "--seeds", "1,2", "--seed", "4", code=2).endswith("both given; give one")
@@ -239,7 +239,7 @@ def test_what_is_refused(fails: Callable[..., str], run: Run, network: Path) -> 
 
 
 @pytest.mark.heavy
-def test_force_begins_anew(run: Run, network: Path) -> None:
+def test_force_starts_again(run: Run, network: Path) -> None:
     line = ("run", network, *FAST, "-o", "out", "-q")
     assert run(*line, "--seeds", "1,2").code == 0
     Path("out/mine.txt").write_text("kept")
@@ -250,10 +250,10 @@ def test_force_begins_anew(run: Run, network: Path) -> None:
 
 
 @pytest.mark.heavy
-def test_the_best_does_not_depend_on_who_is_first(
+def test_the_best_does_not_depend_on_the_order(
     run: Run, network: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Equal runs, done in any order: the first of the table wins."""
+    """Of equal runs the first in the table wins, in any order of execution."""
     genuine = LocalExecutor.outcomes
 
     def backwards(self: LocalExecutor, tasks: list[RunTask]) -> Any:
@@ -316,9 +316,7 @@ def test_a_killed_process_is_replaced(
 @pytest.mark.heavy
 @pytest.mark.sample(0.25)
 @pytest.mark.parametrize("sign", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
-def test_the_end_of_the_command_is_that_of_its_processes(
-    network: Path, sign: int, run: Run
-) -> None:
+def test_a_killed_command_ends_its_processes(network: Path, sign: int, run: Run) -> None:
     line = programs(network, "--seeds", "1..40", "--workers", "2")
     process = subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     deadline = time.monotonic() + 300

@@ -1,4 +1,4 @@
-"""Seeds as people write them."""
+"""Parsing of --seeds."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_seeds(text: str, seeds: list[int]) -> None:
         ("9223372036854775808", "give a whole number, 0 to 2^63 - 1"),
     ],
 )
-def test_what_is_no_seeds(text: str, said: str) -> None:
+def test_invalid_seeds(text: str, said: str) -> None:
     with pytest.raises(UsageError) as caught:
         parse_seeds(text)
     assert said in str(caught.value)

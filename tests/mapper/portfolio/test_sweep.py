@@ -1,4 +1,4 @@
-"""`mapper sweep`: all combinations in a file, and a row for each."""
+"""`mapper sweep`: all combinations of a file, one row each."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_all_combinations(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_what_is_refused(fails: Callable[..., str], folder: Path, text: str, said: str) -> None:
+def test_rejected_files(fails: Callable[..., str], folder: Path, text: str, said: str) -> None:
     random_network(folder / "net.bin", 30, 90)
     (folder / "s.toml").write_text(text)
     found = fails("sweep", "s.toml")
@@ -80,7 +80,7 @@ def test_what_is_refused(fails: Callable[..., str], folder: Path, text: str, sai
     assert len(found) < 200
 
 
-def test_files_that_are_none(fails: Callable[..., str], folder: Path) -> None:
+def test_unreadable_files(fails: Callable[..., str], folder: Path) -> None:
     assert fails("sweep", "no.toml") == "no.toml: cannot read: No such file or directory"
     (folder / "s.toml").write_bytes(b"\xff")
     assert fails("sweep", "s.toml") == "s.toml: byte 0 is not UTF-8"
@@ -95,7 +95,7 @@ def test_rows_are_runs(run: Run, folder: Path) -> None:
     text = SMALL.replace('"net.bin"', '["net.bin", "other.bin"]').replace("8", "[8, 2]")
     (folder / "s.toml").write_text(f'{text}preset = "fast"\nseed = [5, 6]\n')
     found = run("sweep", "s.toml", "--json", "-q")
-    # 2 neurons per core do not suffice
+    # 2 neurons per core are not enough
     assert found.code == 1
     rows = rows_of(Path("s-sweep"))
     assert [row["folder"] for row in rows] == [f"run-{number}" for number in range(1, 9)]
@@ -111,7 +111,7 @@ def test_rows_are_runs(run: Run, folder: Path) -> None:
     assert float(row["cut_weight"]) == report["metrics"]["cut_weight"]
     for name, value in report["settings"].items():
         assert row[name] == str(value), name
-    # runs are compared with those of the same network and chip, which two groups are: no link
+    # runs are compared within a network and chip: the two groups have no common link
     assert [row["best"] for row in rows].count("true") == 2
     for pair in (rows[0:2], rows[4:6]):
         hops = [float(row["hops"]) for row in pair]
@@ -168,7 +168,7 @@ def test_resumed(run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 @pytest.mark.jit
-def test_a_broken_network_leaves_the_others_alone(run: Run, folder: Path) -> None:
+def test_a_broken_network_does_not_affect_the_others(run: Run, folder: Path) -> None:
     random_network(folder / "net.bin", 100, 500)
     (folder / "bad.txt").write_text("what is this\n")
     (folder / "good.txt").write_text("".join(f"{i} {(i * 7) % 50}\n" for i in range(50)))

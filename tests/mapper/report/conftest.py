@@ -1,4 +1,4 @@
-"""A headless Chromium for the tests that open pages; they are skipped where there is none."""
+"""A headless Chromium for the tests that open pages; they are skipped without Chromium."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ Open = Callable[..., Any]
 
 @pytest.fixture(scope="session")
 def chromium() -> Iterator[Any]:
-    """A browser of playwright, with the Chromium of the system or of $CHROMIUM."""
+    """Start a playwright browser with the Chromium of the system or of $CHROMIUM."""
     named = os.environ.get("CHROMIUM")
     program = named or next(filter(None, map(shutil.which, NAMES)), None)
     if program is None:
-        pytest.skip("no Chromium: install Debian's package, or name one with CHROMIUM")
+        pytest.skip("no Chromium: install Debian's package, or set CHROMIUM")
     playwright = pytest.importorskip("playwright.sync_api", reason="no playwright")
     with playwright.sync_playwright() as started:
         browser = started.chromium.launch(executable_path=program, args=QUIET)
@@ -35,7 +35,7 @@ def chromium() -> Iterator[Any]:
 
 @pytest.fixture
 def open_page(chromium: Any) -> Iterator[Open]:
-    """Open a file in a window of its own; at the end nothing may have gone wrong in any."""
+    """Return a function that opens a file in a new window; at the end no page may have errors."""
     contexts, said, asked = [], [], []
 
     def call(path: Path, width: int = 1440, **options: Any) -> Any:

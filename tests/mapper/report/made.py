@@ -1,4 +1,4 @@
-"""Output folders made by hand, and a reader of pages."""
+"""Hand-made output folders, and a reader of pages."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ VOID = {"meta", "img", "source", "input", "br", "rect", "path"}
 
 
 def random_folder(folder: Path, chip: Chip, seed: int = 0, neurons: int = 60) -> Path:
-    """A folder of a random network, scattered over the usable cores of a chip."""
+    """Return a folder of a random network on random usable cores of a chip."""
     path = random_network(folder.with_name(f"{folder.name}.bin"), neurons, 6 * neurons, seed)
     cores = np.random.default_rng(seed).choice(np.flatnonzero(chip.usable), neurons)
     return write_folder(folder, path, chip, cores.astype(np.int32))
 
 
 def idle_folder(folder: Path, chip: Chip) -> Path:
-    """A folder of three neurons that have no synapses."""
+    """Return a folder of three neurons without synapses."""
     path = write_network(folder.with_name(f"{folder.name}.bin"), [], 3)
     return write_folder(folder, path, chip, np.zeros(3, np.int32))
 
 
 def write_folder(folder: Path, network: Path, chip: Chip, core: Any, **more: Any) -> Path:
-    """What a run would leave, but for run.log and the page. more : parts of the report"""
+    """Write the output of a run without run.log and the page. more : parts of the report"""
     folder.mkdir()
     traffic, report = measured(network, chip, core)
     save_mapping_in(folder, core, chip)
@@ -51,7 +51,7 @@ def write_folder(folder: Path, network: Path, chip: Chip, core: Any, **more: Any
 
 
 def measured(network: Path, chip: Chip, core: Any) -> tuple[Traffic, dict[str, Any]]:
-    """The traffic of a mapping, and a report of it."""
+    """Return the traffic of a mapping and its report."""
     with NetworkFile(network) as file:
         traffic = measure_network(file, chip, core)
         neurons, synapses = file.meta.neurons, file.meta.synapses
@@ -81,7 +81,7 @@ class Element:
 
 @dataclass
 class Page(HTMLParser):
-    """All elements of a page, and that its tags are closed in order."""
+    """All elements of a page; requires tags to be closed in order."""
 
     source: str
     elements: list[Element] = field(default_factory=list)
@@ -104,7 +104,7 @@ class Page(HTMLParser):
         self.elements.append(Element(tag, dict(attrs)))
 
     def handle_endtag(self, tag: str) -> None:
-        assert self._open, f"</{tag}> closes nothing"
+        assert self._open, f"</{tag}> closes no element"
         assert self._open.pop().name == tag
 
     def handle_data(self, data: str) -> None:
@@ -123,12 +123,12 @@ class Page(HTMLParser):
         return found
 
     def data(self) -> dict[str, Any]:
-        """What the script draws from."""
+        """Return the data of the script."""
         found: dict[str, Any] = json.loads(self.one("script", type="application/json").text)
         return found
 
     def metrics(self) -> list[tuple[str, float]]:
-        """Every metric on the page: its name and its exact value."""
+        """Return the name and exact value of every metric on the page."""
         found, name = [], None
         for element in self.elements:
             name = element.attributes.get("data-metric") or name
@@ -139,7 +139,7 @@ class Page(HTMLParser):
 
 
 def never(report: dict[str, Any], chip: Chip) -> Any:
-    raise AssertionError("nothing was to be measured")
+    raise AssertionError("must not measure")
 
 
 def view_of(folder: Path, label: str | None = None) -> View:

@@ -1,4 +1,4 @@
-"""The page in a browser: layers, values, chosen cores, widths, themes, paper."""
+"""The page in a browser: layers, values, selected cores, widths, themes, paper."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from tests.mapper.helpers import random_network
 from tests.mapper.report.conftest import Open
 from tests.mapper.report.made import idle_folder, random_folder, write_folder
 
-pytestmark = [pytest.mark.browser, pytest.mark.jit]  # pages are the same without
+pytestmark = [pytest.mark.browser, pytest.mark.jit]  # pages do not depend on the JIT
 CHIP = Chip("c", 6, 4, neurons=16, axons_in=50, unavailable=(3, 9))
 
 
 def never(report: dict[str, Any], chip: Chip) -> Any:
-    raise AssertionError("nothing was to be measured")
+    raise AssertionError("must not measure")
 
 
 def page_at(*folders: Path) -> tuple[Path, list[View]]:
-    """A page of folders on disk, and what it is of."""
+    """Write the page of folders; return its path and views."""
     views = [view_folder(folder, never) for folder in folders]
     path = folders[0].with_suffix(".html")
     write_page(path, views)
@@ -46,7 +46,7 @@ def point_at(page: Any, view: View, core: int, board: int = 0, click: bool = Fal
 
 
 def rows_of(page: Any, selector: str) -> dict[str, str]:
-    """Terms and values of a list."""
+    """Return terms and values of a list."""
     found: dict[str, str] = page.evaluate(
         "s => Object.fromEntries([...document.querySelectorAll(s + ' dt')]"
         ".map(dt => [dt.textContent, dt.nextElementSibling.textContent]))",
@@ -56,7 +56,7 @@ def rows_of(page: Any, selector: str) -> dict[str, str]:
 
 
 def drawn(page: Any) -> list[int]:
-    """Cores of each colour on the map."""
+    """Return the number of cores of each colour on the map."""
     counts: list[int] = page.evaluate(
         "[...document.querySelectorAll('.base .cells path')]"
         ".map(p => p.getAttribute('d').split('z').length - 1)"
@@ -65,7 +65,7 @@ def drawn(page: Any) -> list[int]:
 
 
 def fits(page: Any) -> bool:
-    """Whether nothing makes the page wider than its window."""
+    """Whether no element makes the page wider than its window."""
     fit: bool = page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     return fit
 
@@ -88,7 +88,7 @@ def test_layers(made: tuple[Path, View], open_page: Open) -> None:
         assert ticks[2] == ("100%" if name == "fill" else ticks[2])
         if name in ("outgoing", "incoming"):
             assert ticks[2] == f"{int(top):,}"
-    # Back at the first layer, the script has drawn what the page came with.
+    # back at the first layer, the script must draw the initial picture
     assert page.evaluate("document.querySelector('.base').innerHTML") == still
     page.check("input[value=none]", force=True)
     paths = page.locator(".base .links path")
@@ -100,7 +100,7 @@ def test_layers(made: tuple[Path, View], open_page: Open) -> None:
 
 
 @pytest.mark.heavy
-def test_the_switch_works_by_keys(made: tuple[Path, View], open_page: Open) -> None:
+def test_the_switch_works_with_keys(made: tuple[Path, View], open_page: Open) -> None:
     page = open_page(made[0])
     page.focus("input[value=fill]")
     page.keyboard.press("ArrowRight")
@@ -109,7 +109,7 @@ def test_the_switch_works_by_keys(made: tuple[Path, View], open_page: Open) -> N
 
 
 @pytest.mark.heavy
-def test_hover_and_choose(made: tuple[Path, View], open_page: Open) -> None:
+def test_hover_and_select(made: tuple[Path, View], open_page: Open) -> None:
     path, view = made
     page = open_page(path)
     tip = page.locator("#tip")
@@ -163,7 +163,7 @@ def test_keys_on_the_map(made: tuple[Path, View], open_page: Open) -> None:
     core = int(np.flatnonzero(view.state.ravel() == 1)[0])
     page.keyboard.press("Escape")
     assert not page.locator("#tip").is_visible()
-    for key in ["ArrowDown"] + ["ArrowRight"] * core:  # the first key only brings the cursor
+    for key in ["ArrowDown"] + ["ArrowRight"] * core:  # the first key only shows the cursor
         page.keyboard.press(key)
     page.keyboard.press("Enter")
     assert str(page.locator(".panel h3").text_content()).startswith(f"Core {core} (")
@@ -188,8 +188,8 @@ def test_nothing_is_wider_than_the_window(folder: Path, open_page: Open) -> None
 
 
 @pytest.mark.heavy
-def test_words_of_charts_keep_apart(folder: Path, open_page: Open) -> None:
-    """On a long chip distances are joined to ranges, whose names are long."""
+def test_labels_of_charts_do_not_overlap(folder: Path, open_page: Open) -> None:
+    """On a long chip distances are merged into ranges with long names."""
     path, _ = page_at(random_folder(folder / "out", Chip("long", 150, 1), neurons=400))
     for width in (390, 1440):
         page = open_page(path, width)
@@ -208,7 +208,7 @@ def test_words_of_charts_keep_apart(folder: Path, open_page: Open) -> None:
 
 
 @pytest.mark.heavy
-def test_two_share_their_colours(folder: Path, open_page: Open) -> None:
+def test_two_pages_share_their_colours(folder: Path, open_page: Open) -> None:
     other = Chip("d", 3, 5, neurons=16)
     path, views = page_at(random_folder(folder / "a", CHIP), random_folder(folder / "b", other, 4))
     page = open_page(path)
@@ -295,7 +295,7 @@ def test_a_large_chip_is_drawn_on_a_canvas(folder: Path, open_page: Open) -> Non
 
 
 @pytest.mark.heavy
-def test_without_scripts_the_first_layer_is_there(folder: Path, open_page: Open) -> None:
+def test_without_scripts_the_first_layer_is_shown(folder: Path, open_page: Open) -> None:
     for size in (8, 65):
         chip = Chip("c", size, size)
         path, _ = page_at(random_folder(folder / f"out{size}", chip))
@@ -310,7 +310,7 @@ A4 = 794 - 2 * 49  # pixels between the margins
 
 
 @pytest.mark.heavy
-def test_paper_has_no_controls_and_cuts_nothing(folder: Path, open_page: Open) -> None:
+def test_paper_has_no_controls_and_clips_nothing(folder: Path, open_page: Open) -> None:
     folders = [random_folder(folder / name, CHIP, seed) for seed, name in enumerate("ab")]
     for path, views in (page_at(folders[0]), page_at(*folders)):
         page = open_page(path, color_scheme="dark")
@@ -337,7 +337,7 @@ def test_paper_has_no_controls_and_cuts_nothing(folder: Path, open_page: Open) -
             "[...document.querySelectorAll('main > .pair > *')]"
             ".map(e => Math.round(e.getBoundingClientRect().top))"
         )
-        assert beside[0] == beside[1]  # though a screen as narrow as this has one column
+        assert beside[0] == beside[1]  # a screen of this width has one column
 
 
 @pytest.mark.heavy
@@ -348,7 +348,7 @@ def test_paper_of_a_canvas_is_light(folder: Path, open_page: Open) -> None:
     page = open_page(path, color_scheme="dark")
     assert page.evaluate(drawn_as) != light
     page.emulate_media(media="print")
-    # drawn again with the next frame
+    # drawn in the next frame
     page.evaluate("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
     assert page.evaluate(drawn_as) == light
 
@@ -382,7 +382,7 @@ def test_a_full_chip_opens_quickly(folder: Path, open_page: Open) -> None:
     assert path.stat().st_size < 3e6
     page = open_page(path)
     seconds = []
-    for _ in range(3):  # the best, as other tests keep the processor busy
+    for _ in range(3):  # the best of three, because other tests load the processor
         page.reload()
         seconds.append(page.evaluate("performance.getEntriesByType('navigation')[0].loadEventEnd"))
     assert 0 < min(seconds) < 2000

@@ -1,4 +1,4 @@
-"""The parts of the energy on the terminal and the page: what they are in, and what is not known."""
+"""Energy tables on the terminal and the page: their units, and unknown parts."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def cells(table: Any) -> list[list[str]]:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_what_is_not_known_is_said(name: str, folder: Path) -> None:
+def test_unknown_parts_are_reported(name: str, folder: Path) -> None:
     more, lacks = CASES[name]
     out = random_folder(folder / "out", Chip("c", 4, 4, **more))
     report = json.loads((out / "report.json").read_text())
@@ -50,7 +50,7 @@ def test_what_is_not_known_is_said(name: str, folder: Path) -> None:
     assert (f"not known, so not in the sum: {lacks}" in text) == bool(lacks)
 
 
-def test_chips_without_energies_say_nothing(folder: Path) -> None:
+def test_chips_without_energies_have_no_table(folder: Path) -> None:
     out = random_folder(folder / "out", Chip("c", 4, 4))
     report = json.loads((out / "report.json").read_text())
     assert "energy_parts" not in report["metrics"]

@@ -1,4 +1,4 @@
-"""traffic.npz: written, read again, and refused where it does not belong."""
+"""traffic.npz: written, read, and rejected for another mapping."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def flat(loads: Loads) -> dict[str, Any]:
     }
 
 
-def test_what_was_saved_is_read_again(made: tuple[Loads, dict[str, Any]]) -> None:
+def test_the_file_survives_the_round_trip(made: tuple[Loads, dict[str, Any]]) -> None:
     loads, metrics = made
     save_loads(Path("traffic.npz"), loads)
     found = flat(load_loads(Path("traffic.npz"), CHIP, metrics))
@@ -59,7 +59,7 @@ def test_units_other_than_one(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("bad", ["bytes", "member", "shape", "negative", "schema", "destination"])
-def test_damaged_files_are_one_line(made: tuple[Loads, dict[str, Any]], bad: str) -> None:
+def test_damaged_files_give_one_line(made: tuple[Loads, dict[str, Any]], bad: str) -> None:
     loads, metrics = made
     path = Path("traffic.npz")
     save_loads(path, loads)
@@ -84,7 +84,7 @@ def test_damaged_files_are_one_line(made: tuple[Loads, dict[str, Any]], bad: str
     assert "\n" not in str(raised.value)
 
 
-def test_of_another_mapping(made: tuple[Loads, dict[str, Any]]) -> None:
+def test_a_file_of_another_mapping(made: tuple[Loads, dict[str, Any]]) -> None:
     loads, metrics = made
     save_loads(Path("traffic.npz"), loads)
     other = json.loads(json.dumps(metrics)) | {"hops_total": metrics["hops_total"] + 1}

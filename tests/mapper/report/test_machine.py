@@ -1,4 +1,4 @@
-"""Ends of chips on the page: where they are, and what leaves each chip."""
+"""Borders of chips on the page: their places, and the traffic that leaves each chip."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.chipsim.strategies import Case, cases
 @pytest.mark.sample(0.5)
 @settings(max_examples=100, deadline=None)
 @given(cases(always=True))
-def test_what_leaves_chips_is_what_crosses(case: Case) -> None:
+def test_traffic_leaving_chips_equals_the_crossings(case: Case) -> None:
     links = measure(case.chip, case.cores(), case.blocks(), **case.options()).unicast_links
     found, expected = ends(case.chip, links), crossings(case.chip, links)
     assert sum(end.load for end in found) == expected.get("crossings_chips", 0)
@@ -46,7 +46,7 @@ def test_ends_of_a_line_of_chips() -> None:
 
 @pytest.mark.heavy
 @pytest.mark.sample(0.5)
-def test_the_page_draws_them() -> None:
+def test_the_page_draws_the_borders() -> None:
     parts = Block(2, 1, 0.0), Block(4, 2, 9.0, 0.5), Block(4, 4, 30.0)
     chip = Chip("c", 8, 4, machine=Machine(8, 4, "x", (1.0, 1.0), *parts))
     case = Case(chip, [0, 31, 7], [(0, 1, 5), (1, 2, 4)], [1] * 3, None, False, [])

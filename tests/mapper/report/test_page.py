@@ -1,4 +1,4 @@
-"""The page as text: its numbers, its markup, and what it must not do."""
+"""The page as text: numbers, markup, and forbidden content."""
 
 from __future__ import annotations
 
@@ -38,20 +38,20 @@ CHIP = Chip(
     memory_bits=20_000, weight_bits=8, index_bits=4, axon_bits=6,
     energy_unit="pJ", energy=ChipEnergy(event=23.6, neuron=81.0),
 )  # fmt: skip
-RARE = ("copies", "congestion_share", "congestion_pairs")  # of some chips
+RARE = ("copies", "congestion_share", "congestion_pairs")  # only some chips
 COPIES = replace(CHIP, delivery="core", single_target=True)
 HOSTILE = "<script>alert(1)</script>&amp;\"'</title>{{ 7 * 7 }}{% x %}"
 
 
 def names_in(value: dict[str, Any], before: str = "") -> set[str]:
-    """Names of metrics, those inside others with a dot."""
+    """Return the names of metrics; nested names are joined with a dot."""
     found = set()
     for name, part in value.items():
         found |= names_in(part, f"{name}.") if isinstance(part, dict) else {before + name}
     return found
 
 
-def test_every_metric_is_there_and_equals_the_report(folder: Path) -> None:
+def test_every_metric_is_shown_and_equals_the_report(folder: Path) -> None:
     out = random_folder(folder / "out", CHIP)
     report = json.loads((out / "report.json").read_text())
     shown = page_of(out).metrics()
@@ -65,7 +65,7 @@ def test_every_metric_is_there_and_equals_the_report(folder: Path) -> None:
         assert value == metric(report, name), name
 
 
-def test_of_two_each_has_its_own(folder: Path) -> None:
+def test_two_mappings_have_their_own_values(folder: Path) -> None:
     folders = [random_folder(folder / f"out{seed}", CHIP, seed) for seed in (1, 2)]
     reports = [json.loads((out / "report.json").read_text()) for out in folders]
     shown = page_of(*folders).metrics()
@@ -125,7 +125,7 @@ def stage(name: str, **costs: Any) -> dict[str, Any]:
 
 
 def with_stages(folder: Path, stages: list[Any], levels: list[Any] | None = None) -> Page:
-    """The page of a small mapping whose report has these stages, and levels."""
+    """Return the page of a small mapping whose report has these stages and levels."""
     network = random_network(folder / "net.bin", 20, 60)
     core = np.zeros(20, np.int32)
     more = {"stages": stages} | ({} if levels is None else {"levels": levels})
@@ -133,7 +133,7 @@ def with_stages(folder: Path, stages: list[Any], levels: list[Any] | None = None
 
 
 def costs_of(page: Page) -> list[str]:
-    """Lines of the table of costs: what stands behind its head."""
+    """Return the rows of the table of costs."""
     rows = [element.text for element in page.all("tr")]
     start = next(i for i, row in enumerate(rows) if row.startswith("After"))
     end = next(i for i, row in enumerate(rows) if row.startswith("LevelVertices"))
@@ -141,7 +141,7 @@ def costs_of(page: Page) -> list[str]:
 
 
 def test_cut_and_hops_by_stage_and_level(folder: Path) -> None:
-    """Levels stand before the stage that climbs them, the coarsest first; not the finest one."""
+    """Levels are listed before their stage, coarsest first, without the finest one."""
     stages = [
         stage("read"), stage("initial partition", cut_weight=900),
         stage("placement", cut_weight=900, hops_total=12345),
@@ -177,7 +177,7 @@ def test_estimates_are_marked(folder: Path) -> None:
     assert {e.attributes["value"] for e in page.all("data")} >= {"123456"}
 
 
-def test_nets_have_bars_where_they_are_the_objective(folder: Path) -> None:
+def test_nets_have_bars_if_they_are_the_objective(folder: Path) -> None:
     nets = {"connectivity": 40, "hops_total": 70}
     stages = [stage("refine by trees", cut_weight=10, hops_total=20, multicast=nets)]
     page = with_stages(folder, stages)
@@ -197,7 +197,7 @@ def test_reports_of_older_versions_have_no_costs(folder: Path) -> None:
     [
         ({"path": "/a/net.bin"}, "net.bin"),
         ({"path": "/a/out/network.bin", "imported_from": "/b/wing.graph"}, "wing.graph"),
-        ({"path": None}, "network"),  # made from Python
+        ({"path": None}, "network"),  # created in Python
     ],
 )
 def test_the_title_names_the_network(facts: dict[str, Any], title: str, folder: Path) -> None:
@@ -221,7 +221,7 @@ def test_the_still_picture_has_every_core_and_link(folder: Path) -> None:
     assert strokes == (view.links["unicast"] > 0).sum()
 
 
-def test_nothing_is_asked_of_the_outside(folder: Path) -> None:
+def test_nothing_is_loaded_from_elsewhere(folder: Path) -> None:
     page = page_of(random_folder(folder / "out", CHIP))
     for element in page.elements:
         for name in ("src", "href", "srcset", "action", "data", "poster"):
@@ -236,7 +236,7 @@ def test_nothing_is_asked_of_the_outside(folder: Path) -> None:
     assert f"'sha256-{digest}'" in policy
 
 
-def test_markup_for_everyone(folder: Path) -> None:
+def test_accessible_markup(folder: Path) -> None:
     page = page_of(random_folder(folder / "out", CHIP), random_folder(folder / "two", CHIP))
     assert page.one("html").attributes["lang"] == "en"
     assert page.one("title").text == "out and two | mapper"
@@ -267,7 +267,9 @@ def test_hostile_names_stay_text(folder: Path) -> None:
     report["command"] = ["mapper", "run", HOSTILE]
     link = {"x": 0, "y": 0, "direction": HOSTILE, "flits_per_cycle": 0.5, "expected": 0.5}
     report["simulation"] = {"latency": {"mean": HOSTILE}, "packets": HOSTILE, "links": [link]}
-    view = replace(view_of(out, HOSTILE), report=report)  # which would not be read from a file
+    view = replace(
+        view_of(out, HOSTILE), report=report
+    )  # such a label could not be read from a file
     for views in ([view], [view, view]):
         page = Page(render(views).decode())
         lines = page.all("code", **{"class": "command"})
@@ -284,14 +286,14 @@ def test_hostile_names_stay_text(folder: Path) -> None:
     assert page.source.count("</title>") == 1
 
 
-def test_line_breaks_of_names_stay(folder: Path) -> None:
-    """Those of templates go, those of what templates are filled with do not."""
+def test_line_breaks_of_names_are_kept(folder: Path) -> None:
+    """Line breaks of templates are removed, line breaks of inserted values are kept."""
     view = view_of(random_folder(folder / "out", CHIP), "two\n    lines")
     page = Page(render([view, view]).decode())
     assert page.one("h1").text == "two\n    lines and two\n    lines"
 
 
-def test_a_template_may_not_name_what_is_missing() -> None:
+def test_a_template_with_an_undefined_name_fails() -> None:
     from jinja2 import UndefinedError
 
     from mapper.report.page import templates
@@ -302,7 +304,7 @@ def test_a_template_may_not_name_what_is_missing() -> None:
 
 @pytest.mark.heavy
 @pytest.mark.sample(0.5)
-def test_only_a_page_needs_itstemplates() -> None:
+def test_only_pages_load_templates() -> None:
     code = "import sys, mapper.cli.main, mapper.report.make; sys.exit('jinja2' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
@@ -369,7 +371,7 @@ def test_command_lines() -> None:
         ("metrics", "lacks metrics.hops_total"),
     ],
 )
-def test_a_damaged_report_is_one_line(part: str, said: str, folder: Path) -> None:
+def test_a_damaged_report_gives_one_line(part: str, said: str, folder: Path) -> None:
     out = random_folder(folder / "out", CHIP)
     report = json.loads((out / "report.json").read_text())
     report[part] = [3] if isinstance(report[part], list) else {"path": "x"}

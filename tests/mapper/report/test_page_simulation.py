@@ -1,4 +1,4 @@
-"""What the page says of simulations."""
+"""Simulations on the page."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def simulated(folder: Path, **changes: Any) -> Page:
     return page_of(write_folder(folder / "out", network, Chip("c", 2, 2), core, simulation=found))
 
 
-def test_what_was_simulated(folder: Path) -> None:
+def test_a_simulation(folder: Path) -> None:
     page = simulated(folder)
     rows = [element.text for element in page.all("tr")]
     for row in ("Latency in cycles, mean6.5", "50th percentile5", "99th percentile31", "max47",
@@ -43,8 +43,8 @@ def test_what_was_simulated(folder: Path) -> None:
     assert not page_of(random_folder(folder / "plain", CHIP)).all("section", id="simulation")
 
 
-def test_ticks_that_were_simulated(folder: Path) -> None:
-    """With the cycles that the metrics expect; ticks of spikes alone have no cycles."""
+def test_simulated_ticks(folder: Path) -> None:
+    """With the expected cycles of the metrics; ticks of spikes alone have no cycles."""
     network, core = random_network(folder / "net.bin", 20, 60), np.zeros(20, np.int32)
     found: dict[str, Any] = {
         "model": {"sources": "spikes at random"}, "ticks": 40, "spikes": 100,

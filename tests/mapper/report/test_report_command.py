@@ -1,4 +1,4 @@
-"""`mapper report`, and the page that a run leaves."""
+"""`mapper report`, and the page of a run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.mapper.conftest import Run
 from tests.mapper.helpers import random_network
 from tests.mapper.report.made import Page, random_folder, write_folder
 
-# Kernels have twins of their own; what is around them does the same with the JIT off.
+# Kernels are tested with references; the code around them does not depend on the JIT.
 pytestmark = [pytest.mark.jit, pytest.mark.usefixtures("light_placement")]
 CHIP = ("--chip", "4x4", "--neurons-per-core", "4")
 
@@ -25,7 +25,7 @@ def out(folder: Path) -> Path:
     return random_folder(folder / "out", Chip("c", 4, 3, neurons=16))
 
 
-def test_a_run_leaves_its_page(run: Run, folder: Path) -> None:
+def test_a_run_writes_its_page(run: Run, folder: Path) -> None:
     random_network(folder / "net.bin", 50, 200)
     words = ("net.bin", *CHIP, "-o", "result", "--seed", "3", "--json")
     report = run("run", *words).json()
@@ -38,7 +38,7 @@ def test_a_run_leaves_its_page(run: Run, folder: Path) -> None:
         ".html", ".json", ".log", ".npz", ".npz",
     ]  # fmt: skip
     Path("result/report.html").unlink()
-    Path("net.bin").unlink()  # not needed any more
+    Path("net.bin").unlink()  # no longer needed
     found = run("report", "result", "--json")
     assert (found.code, found.err) == (0, "")
     assert found.json() == {
@@ -79,7 +79,7 @@ def test_without_its_network(out: Path, fails: Callable[..., str], run: Run) -> 
     assert run("report", out, "--network", network, "-q").code == 0
 
 
-def test_two_side_by_side(out: Path, run: Run, folder: Path) -> None:
+def test_two_mappings_side_by_side(out: Path, run: Run, folder: Path) -> None:
     cores = np.random.default_rng(3).integers(0, 10, 60).astype(np.int32)
     write_folder(folder / "other", folder / "out.bin", Chip("d", 5, 2, neurons=16), cores)
     found = run("report", "out", "other", "--json").json()
@@ -92,14 +92,14 @@ def test_two_side_by_side(out: Path, run: Run, folder: Path) -> None:
     assert Path("mine.html").read_bytes() == Path("comparison.html").read_bytes()
 
 
-def test_two_of_different_networks_are_not_compared(
+def test_mappings_of_different_networks_are_not_compared(
     out: Path, folder: Path, fails: Callable[..., str]
 ) -> None:
     random_folder(folder / "other", Chip("d", 5, 2, neurons=16), seed=3)
     assert "not mappings of the same network" in fails("report", "out", "other")
 
 
-def test_two_of_the_same_name(run: Run, folder: Path) -> None:
+def test_two_mappings_of_the_same_name(run: Run, folder: Path) -> None:
     for name in ("a", "b"):
         (folder / name).mkdir()
         random_folder(folder / name / "out", Chip("c", 2, 2))
@@ -108,7 +108,7 @@ def test_two_of_the_same_name(run: Run, folder: Path) -> None:
     assert [m["label"] for m in mappings] == ["a/out", "b/out"]
 
 
-def test_errors_are_one_line(out: Path, fails: Callable[..., str], folder: Path) -> None:
+def test_errors_give_one_line(out: Path, fails: Callable[..., str], folder: Path) -> None:
     assert "has no report.json" in fails("report", "..")
     assert "has no report.json" in fails("report", out, "missing")
     assert "cannot write" in fails("report", out, "-o", "missing/page.html")
@@ -129,7 +129,7 @@ def test_traffic_of_another_mapping_is_refused(
     assert "report.json says" in fails("report", out)
     (out / "traffic.npz").unlink()
     save_mapping(out / "mapping.npz", np.zeros(60, np.int32), Chip("c", 4, 3))
-    found = run("report", out)  # the mapping was exchanged: its report is not of it
+    found = run("report", out)  # the mapping was replaced; the report belongs to the old one
     assert (found.code, found.out) == (1, "")
     assert "report.json says" in found.err
     assert not (out / "traffic.npz").exists()

@@ -1,4 +1,4 @@
-"""Numbers made ready to draw: tiles, scales, colours."""
+"""Values prepared for drawing: tiles, scales, colours."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def made(folder: Path) -> tuple[Loads, dict[str, Any]]:
     return Loads.of(traffic), report
 
 
-def test_cores_as_they_are(made: tuple[Loads, dict[str, Any]]) -> None:
+def test_cores_without_tiles(made: tuple[Loads, dict[str, Any]]) -> None:
     loads, report = made
     view = make_view("a", report, loads)
     assert (view.rows, view.columns, view.tile) == (3, 5, 1)
@@ -56,10 +56,10 @@ def test_cores_as_they_are(made: tuple[Loads, dict[str, Any]]) -> None:
     assert view.loads["multicast"].sum() == metrics["multicast"]["hops_total"]
     assert view.distances @ np.arange(7) == metrics["hops_total"]
     assert view.share is not None
-    assert view.share.sum() == metrics["cut_weight"]  # so small a chip keeps all destinations
+    assert view.share.sum() == metrics["cut_weight"]  # a small chip keeps all destinations
 
 
-def test_tiles_show_the_highest(
+def test_tiles_show_the_maximum(
     made: tuple[Loads, dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     loads, report = made
@@ -79,7 +79,7 @@ def test_tiles_show_the_highest(
     assert "destination" not in page_data([view])["mappings"][0]
 
 
-def test_one_scale_for_two(made: tuple[Loads, dict[str, Any]]) -> None:
+def test_one_scale_for_two_mappings(made: tuple[Loads, dict[str, Any]]) -> None:
     loads, report = made
     view = make_view("a", report, loads)
     louder = make_view("b", report, loads)
@@ -104,7 +104,7 @@ def test_ramps_are_ordered_by_lightness(family: str, theme: str) -> None:
     light = [_luminance(colour) for colour in colours]
     assert light == sorted(light, reverse=theme == "light")
     assert max(light) - min(light) > 0.25
-    # Much must stand out from the page: the contrast of graphics that WCAG 2.1 asks for.
+    # high values must stand out from the page: graphics contrast of WCAG 2.1
     page = _luminance("#ffffff" if theme == "light" else "#171b23")
     low, high = sorted((light[-1], page))
     assert (high + 0.05) / (low + 0.05) > 3
@@ -139,7 +139,7 @@ def test_cycles_of_cores_and_links_are_on_one_scale(folder: Path) -> None:
     assert max(mapping["layers"]["cycles"]) == pytest.approx(cores.max(), rel=1e-3)
 
 
-def test_chips_without_known_cycles_show_none(folder: Path) -> None:
+def test_chips_without_times_show_no_cycles(folder: Path) -> None:
     mapping = page_data([timed(folder, Chip("c", 5, 3, neurons=16))])["mappings"][0]
     assert "cycles" not in mapping["layers"]
     assert "cycles" not in mapping["links"]

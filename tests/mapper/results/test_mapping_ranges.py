@@ -1,4 +1,4 @@
-"""Mappings in one file and in ranges: whoever reads one reads the other."""
+"""Mappings in one file and in ranges: all readers accept both."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ Change = Callable[[Any], None]
 
 @pytest.fixture
 def ranged(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is above 20 neurons is in ranges of 16."""
+    """Store mappings of more than 20 neurons in ranges of 16."""
     monkeypatch.setattr(mapping_ranges, "MOST_IN_ONE", 20)
     monkeypatch.setattr(mapping_ranges, "RANGE", 16)
     monkeypatch.setattr(mapping_ranges, "PIECE", 5)
@@ -57,7 +57,7 @@ def files(folder: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("relays", [None, RELAYS])
-def test_what_is_saved_is_loaded(form: str, relays: RelayNeurons | None, tmp_path: Path) -> None:
+def test_a_saved_mapping_is_loaded(form: str, relays: RelayNeurons | None, tmp_path: Path) -> None:
     neurons = CORE.size - (0 if relays is None else relays.count)
     save_mapping_in(tmp_path, CORE, CHIP, relays)
     path = mapping_in(tmp_path)
@@ -95,7 +95,7 @@ def test_where_ranges_end(tmp_path: Path) -> None:
             continue
         names = [f"core/{index:05d}.npy" for index in range(len(ends))]
         assert list(files(folder)) == [*names, "mapping.json"]
-        parts = [np.load(folder / name) for name in names]  # by anyone
+        parts = [np.load(folder / name) for name in names]  # with plain numpy
         assert [part.size for part in parts] == ends
         assert np.concatenate(parts).tolist() == CORE[:neurons].tolist()
         about = json.loads((folder / "mapping.json").read_text())
@@ -103,7 +103,7 @@ def test_where_ranges_end(tmp_path: Path) -> None:
 
 
 def test_a_folder_has_one_form(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The mapping is whatever was saved last; mapping.json is there when all ranges are."""
+    """The last saved mapping counts; mapping.json exists only when all ranges do."""
     save_mapping_in(tmp_path, CORE, CHIP)
     with monkeypatch.context() as small:
         small.setattr(mapping_ranges, "MOST_IN_ONE", 20)
@@ -138,7 +138,7 @@ def garble(path: Path) -> None:
 
 
 def other_type(path: Path) -> None:
-    """As many bytes, of half as many numbers."""
+    """The same number of bytes for half as many numbers."""
     raw = path.read_bytes()
     path.write_bytes(raw.replace(b"'<i4'", b"'<i8'").replace(b"(16,)", b"(8,) "))
 
@@ -155,7 +155,7 @@ DAMAGES: dict[str, tuple[Callable[[Path], None], str]] = {
 @pytest.mark.usefixtures("ranged")
 @pytest.mark.parametrize("damage", sorted(DAMAGES))
 def test_damaged_ranges(damage: str, folder: Path, fails: Callable[..., str]) -> None:
-    """One line that names the range, of `score` and of `verify`."""
+    """`score` and `verify` give one line that names the range."""
     change, reason = DAMAGES[damage]
     out = made(folder)
     change(out / "core" / "00001.npy")
@@ -165,7 +165,7 @@ def test_damaged_ranges(damage: str, folder: Path, fails: Callable[..., str]) ->
         assert re.search(reason, told), told
 
 
-INDEX_FAULTS: list[tuple[Change, str, str]] = [  # what `score` and `verify` say
+INDEX_FAULTS: list[tuple[Change, str, str]] = [  # messages of `score` and `verify`
     (lambda about: about.pop("neurons"), "mapping.json: .*neurons", "mapping.json: .*neurons"),
     (lambda about: about.update(range=0), "mapping.json: .*range", "mapping.json: .*4 files"),
     (lambda about: about["files"].pop(), "lists 3 files, 50 neurons have 4", "lists 3 files for"),
@@ -200,7 +200,7 @@ def test_damaged_index(fault: int, folder: Path, fails: Callable[..., str]) -> N
         assert re.search(reason, told), told
 
 
-def test_an_index_that_is_no_json(ranged: None, folder: Path, fails: Callable[..., str]) -> None:
+def test_an_index_that_is_not_json(ranged: None, folder: Path, fails: Callable[..., str]) -> None:
     out = made(folder)
     (out / "mapping.json").write_text("{")
     assert "mapping.json: not a mapping: " in fails(
@@ -210,7 +210,7 @@ def test_an_index_that_is_no_json(ranged: None, folder: Path, fails: Callable[..
 
 
 def made(folder: Path) -> Path:
-    """An output folder of a hand-made mapping with its network."""
+    """Write an output folder of a hand-made mapping with its network."""
     from tests.mapper.report.made import write_folder
 
     random_network(folder / "net.bin", 50, 200)
@@ -219,7 +219,7 @@ def made(folder: Path) -> Path:
 
 @pytest.fixture
 def both(folder: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Path]:
-    """The same run with each form, and its network."""
+    """Write the same run in each form, and its network."""
     random_network(folder / "net.bin", 50, 200)
     words = ("run", "net.bin", *CHIP_OPTIONS, "--preset", "fast", "--seed", "3", "-q", "-o")
     assert run(*words, "one").code == 0
@@ -233,7 +233,7 @@ def both(folder: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> tuple[Path,
 @pytest.mark.sample(0.5)
 @pytest.mark.jit
 @pytest.mark.usefixtures("light_placement")
-def test_commands_take_both(both: tuple[Path, Path], run: Run) -> None:
+def test_commands_accept_both(both: tuple[Path, Path], run: Run) -> None:
     one, many = both
     assert (many / "mapping.json").is_file()
     assert not (many / "mapping.npz").exists()
@@ -276,7 +276,7 @@ def test_commands_take_both(both: tuple[Path, Path], run: Run) -> None:
 @pytest.mark.jit
 @pytest.mark.usefixtures("light_placement")
 def test_split_neurons_and_python(folder: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Relay neurons lie beside the ranges, and what Python saves is the same."""
+    """Relay neurons are stored next to the ranges, and Python saves the same files."""
     random_network(folder / "net.bin", 40, 600)
     words = ("--chip", "12x12", "--neurons-per-core", "9", "--synapses-per-core", "12")
     monkeypatch.setattr(mapping_ranges, "MOST_IN_ONE", 20)
@@ -299,6 +299,6 @@ def test_split_neurons_and_python(folder: Path, run: Run, monkeypatch: pytest.Mo
 
 
 def test_one_file_by_its_name(ranged: None, tmp_path: Path) -> None:
-    """What names a file gets a file, of any number of neurons."""
+    """A file name always gives a single file, for any number of neurons."""
     save_mapping(tmp_path / "mine.npz", CORE, CHIP)
     assert load_mapping(tmp_path / "mine.npz", 50, CHIP).tolist() == CORE.tolist()

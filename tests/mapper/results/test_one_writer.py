@@ -1,4 +1,4 @@
-"""Every command that writes an output: while another one writes it, it changes nothing."""
+"""Commands that write an output change nothing while another process writes it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.mapper.conftest import Run, tree
 from tests.mapper.helpers import PROGRAM, random_network
 from tests.storage.test_locks import held_elsewhere
 
-pytestmark = pytest.mark.jit  # every one begins with a whole run
+pytestmark = pytest.mark.jit  # every test starts with a complete run
 
 CHIP = ("--chip", "4x4", "--neurons-per-core", "8")
 CORTEX = ("--side", "9", "--fanout", "5", "--sigma", "1")
@@ -25,7 +25,7 @@ CORTEX = ("--side", "9", "--fanout", "5", "--sigma", "1")
 
 @pytest.fixture
 def files(folder: Path, run: Run) -> Path:
-    """A network, a text of edges, rates, and the output of a run."""
+    """A network, an edge list, rates, and the output of a run."""
     random_network(folder / "net.bin", 60, 200)
     lines = [f"{i % 60} {(i * 7 + i // 60) % 60}" for i in range(200)]
     (folder / "edges.txt").write_text("\n".join(lines))
@@ -69,7 +69,7 @@ def test_while_another_process_writes(
 
 
 @pytest.mark.heavy
-def test_readers_do_not_mind(files: Path, run: Run) -> None:
+def test_readers_are_not_blocked(files: Path, run: Run) -> None:
     with held_elsewhere(files / "out"), held_elsewhere(files / "net.bin"):
         for command in (
             ("info", "net.bin"), ("info", "out"), ("verify", "out"), ("export", "out", "a.csv"),
@@ -81,7 +81,7 @@ def test_readers_do_not_mind(files: Path, run: Run) -> None:
 @pytest.mark.heavy
 @pytest.mark.sample(0.25)
 def test_pairs(files: Path) -> None:
-    """Two of one kind at the same time: one or both do it, and what is there then is whole."""
+    """Two concurrent commands of a kind: one or both succeed, and the result is complete."""
     pairs = int(os.environ.get("MAPPER_PAIRS", "3"))
     draw = random.Random(1)
     before = tree(files)

@@ -1,4 +1,4 @@
-"""Output folders: whole at every moment, whoever is killed or looks at them when."""
+"""Output folders are complete at every moment, even if processes are killed or read them."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ EVENTS = {"open", "os.rename", "os.remove", "os.rmdir", "os.mkdir", "os.link", "
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing here is about disks."""
+    """Skip fsync: these tests do not need durable writes."""
     monkeypatch.setattr(os, "fsync", lambda descriptor: None)
 
 
@@ -44,7 +44,7 @@ needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 
 
 def fill(folder: Path, text: str) -> None:
-    """What a run writes, in miniature."""
+    """Write a minimal output of a run."""
     (folder / "scratch").mkdir(exist_ok=True)
     (folder / "scratch" / "log").write_text(text)
     for name in ("mapping.npz", "report.json"):
@@ -54,7 +54,7 @@ def fill(folder: Path, text: str) -> None:
 
 
 def make(path: Path, text: str, force: bool = False, resume: bool = False) -> bool:
-    """A run in miniature; whether it took up an earlier one."""
+    """Do a minimal run; return whether it resumed an earlier one."""
     with output_folder(path, force, resume, THIS) as work:
         fill(work.folder, text)
     return work.resumed
@@ -65,7 +65,7 @@ def outcome(text: str) -> Tree:
 
 
 def dies(act: Callable[[], object], count: int) -> bool:
-    """Whether a child process that does something dies before its `count`-th change of a file."""
+    """Whether a child process that calls `act` dies before its `count`-th change of a file."""
     child = os.fork()
     if child:
         code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
@@ -99,7 +99,7 @@ def dies(act: Callable[[], object], count: int) -> bool:
 
 @pytest.fixture(params=[True, False], ids=["exchange", "rename"])
 def exchanges(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
-    """Systems with an exchange of folders, and systems without."""
+    """Systems with and without atomic exchange of folders."""
     if not request.param:
         monkeypatch.setattr(module, "exchange", lambda first, second: False)
     return bool(request.param)
@@ -111,12 +111,12 @@ def exchanges(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
 @pytest.mark.parametrize("first", [0, 1])
 @pytest.mark.parametrize("before", [True, False], ids=["replaced", "made"])
 def test_killed_at_every_call(first: int, before: bool, exchanges: bool, folder: Path) -> None:
-    """The folder is old or new; what the next command makes of it is new; nothing is left."""
+    """The folder is old or new; the next command makes it new; nothing is left over."""
     path, count, found = folder / "out", 0, set()
     afters = ("run", "run --resume", "run --force", "run --resume --force")
     while True:
         count += 1
-        after = afters[(2 * count + count // 2 + first) % 4]  # not the same at the same call
+        after = afters[(2 * count + count // 2 + first) % 4]  # varies for each call
         if before:
             make(path, "old")
         if not dies(lambda: make(path, "new", force=True), count):
@@ -126,7 +126,7 @@ def test_killed_at_every_call(first: int, before: bool, exchanges: bool, folder:
             found.add("nothing")
         else:
             if exchanges or not before:
-                assert path.exists()  # without help, even for those who only look
+                assert path.exists()  # also for readers, without repair
             assert read_folder(path, lambda: tree(path)) in (outcome("old"), outcome("new"))
             found.add((path / "report.json").read_text())
         force, resume = "force" in after, "resume" in after
@@ -150,10 +150,10 @@ def test_killed_at_every_call(first: int, before: bool, exchanges: bool, folder:
 @pytest.mark.heavy
 @pytest.mark.sample(0.25)
 @needs_fork
-def test_killed_while_it_puts_things_right(exchanges: bool, folder: Path) -> None:
-    """A command that ends what a killed one had begun may be killed as well."""
+def test_killed_during_repair(exchanges: bool, folder: Path) -> None:
+    """A command that completes the work of a killed one may be killed as well."""
     path = folder / "out"
-    for first in range(20, 200):  # before that it is still at work
+    for first in range(20, 200):  # before that the first command still runs
         make(path, "old")
         if not dies(lambda: make(path, "new", force=True), first):
             break
@@ -203,7 +203,7 @@ def test_an_unfinished_run(folder: Path) -> None:
 
 @pytest.mark.parametrize("content", [b"", b"\0" * 300, b'{"seed": 1', b"{}", b"[]"])
 def test_a_damaged_note_of_the_run(content: bytes, folder: Path) -> None:
-    """Nothing of that run can be relied on: its network may have been another."""
+    """Nothing of that run can be reused: its network may have been another."""
     path = folder / "out"
     with pytest.raises(KeyboardInterrupt), output_folder(path, False, False, THIS) as work:
         (work.folder / "network.bin").write_text("of whom?")
@@ -223,7 +223,7 @@ def test_a_damaged_note_of_the_run(content: bytes, folder: Path) -> None:
 @pytest.mark.sample(1)
 @needs_fork
 @pytest.mark.parametrize("content", [b"", b"\0" * 20, b"7", b'{"folder": 1}', b'{"folder": "1"}'])
-def test_a_damaged_mark_of_the_end(content: bytes, exchanges: bool, folder: Path) -> None:
+def test_a_damaged_completion_mark(content: bytes, exchanges: bool, folder: Path) -> None:
     path, count = folder / "out", 0
     while not (folder / "out.partial" / "finished.json").exists():
         count += 1
@@ -234,7 +234,7 @@ def test_a_damaged_mark_of_the_end(content: bytes, exchanges: bool, folder: Path
     assert tree(folder) == {"out": None} | {f"out/{n}": t for n, t in outcome("old").items()}
 
 
-def test_two_at_a_time(folder: Path) -> None:
+def test_two_writers_at_a_time(folder: Path) -> None:
     path = folder / "out"
     make(path, "old")
     (folder / "link").symlink_to("out")
@@ -300,10 +300,10 @@ def test_reading_while_it_is_replaced(folder: Path) -> None:
     assert read_folder(path, restless) == "new"
 
 
-def test_waiting_for_a_folder_without_a_name(
+def test_waiting_for_a_renamed_folder(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:  # fmt: skip
-    """Where folders can't be exchanged there is none for a moment: who reads then waits."""
+    """Without atomic exchange the folder is missing for a moment; readers wait."""
     path, seen = folder / "out", []
     make(path, "old")
     rename = Path.rename
@@ -326,7 +326,7 @@ def test_waiting_for_a_folder_without_a_name(
     assert find_folder(folder / "none") == folder / "none"
 
 
-def test_what_cannot_be_removed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_that_cannot_be_removed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = folder / "out"
     make(path, "old")
     unlink = os.unlink
@@ -352,7 +352,7 @@ def test_what_cannot_be_removed(folder: Path, monkeypatch: pytest.MonkeyPatch) -
     assert sorted(tree(folder)) == ["out", "out/mapping.npz", "out/report.json"]
 
 
-def test_a_file_in_the_place_of_the_unfinished(folder: Path) -> None:
+def test_a_file_in_place_of_the_unfinished_folder(folder: Path) -> None:
     (folder / "out.partial").write_text("of a file named out")
     assert not make(folder / "out", "new", resume=True)
     assert tree(folder / "out") == outcome("new")
@@ -360,7 +360,7 @@ def test_a_file_in_the_place_of_the_unfinished(folder: Path) -> None:
 
 
 def test_notes_of_the_command_line(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Warnings are notes, and say nothing with --quiet."""
+    """Warnings are printed as notes, and not with --quiet."""
     program = (
         "import sys, warnings\n"
         "from storage.errors import StorageWarning\n"

@@ -1,4 +1,4 @@
-"""Steps are done once in the life of a scratch, however often a run is started."""
+"""Steps are executed once per scratch, however often a run is started."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ KEPT: Arrays = {
 
 
 class Counted:
-    """Work that counts how often it is done."""
+    """Work that counts its calls."""
 
     def __init__(self, arrays: Arrays) -> None:
         self.arrays = arrays
@@ -45,12 +45,12 @@ def test_a_step_is_done_once(tmp_path: Path) -> None:
         assert steps.done("split")
         again = steps.run_once("split", work)
         same(again, KEPT)
-        again["part"][0] = 7  # what is handed out may be changed
+        again["part"][0] = 7  # returned arrays may be modified
         same(steps.run_once("split", work), KEPT)
     assert work.calls == 1
 
 
-def test_another_run_finds_what_was_done(tmp_path: Path) -> None:
+def test_another_run_finds_completed_steps(tmp_path: Path) -> None:
     work, other = Counted(KEPT), Counted({"x": np.zeros(4, np.int64)})
     with Scratch(tmp_path / "scratch") as scratch:
         Checkpoint(scratch).run_once("refine 4.1", work)
@@ -63,7 +63,7 @@ def test_another_run_finds_what_was_done(tmp_path: Path) -> None:
     assert (work.calls, other.calls) == (1, 1)
 
 
-def test_a_step_that_fails_is_not_done(tmp_path: Path) -> None:
+def test_a_failed_step_is_not_completed(tmp_path: Path) -> None:
     def fail() -> Arrays:
         raise KeyboardInterrupt
 
@@ -76,10 +76,10 @@ def test_a_step_that_fails_is_not_done(tmp_path: Path) -> None:
         same(steps.run_once("blocks", work), KEPT)
 
 
-def test_a_step_counts_once_all_its_arrays_are_kept(
+def test_a_step_is_completed_when_all_its_arrays_are_stored(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A run that is killed between two arrays does the step again."""
+    """A run that is killed between two arrays repeats the step."""
     with Scratch(tmp_path / "scratch") as scratch:
         put = Scratch.put_array
 
@@ -98,7 +98,7 @@ def test_a_step_counts_once_all_its_arrays_are_kept(
     assert work.calls == 1
 
 
-def test_spare_scratch_goes_with_its_context(tmp_path: Path) -> None:
+def test_spare_scratch_is_deleted_with_its_context(tmp_path: Path) -> None:
     with Scratch(tmp_path / "s") as scratch:
         steps = Checkpoint(scratch)
         with steps.spare() as one, steps.nested("inner").spare() as other:

@@ -1,4 +1,4 @@
-"""Folders that hide parts of the package, and installations where kernels find no place."""
+"""Folders that hide parts of the package, and installations without a writable kernel cache."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_a_folder_that_hides_a_package_is_named(name: str, kind: str, tmp_path: 
         "folder"
     )
     found = python("-m", "mapper", "chips", cwd=tmp_path)
-    if kind == "folder":  # one without __init__.py hides nothing if the package can be found
+    if kind == "folder":  # a folder without __init__.py hides nothing if the package can be found
         assert found.returncode == 0
         return
     assert (found.returncode, found.stdout, found.stderr) == (1, "", f"mapper: {line}\n")
@@ -54,8 +54,8 @@ def test_nothing_is_hidden_here() -> None:
 @pytest.mark.heavy
 @pytest.mark.sample(1)
 @pytest.mark.parametrize(("given", "wanted"), [(None, 1), ("2", 2)])
-def test_products_of_the_command_line_take_one_thread(given: str | None, wanted: int) -> None:
-    """Said before numpy is there, which looks once; a number of the user's stays."""
+def test_matrix_products_of_the_command_line_use_one_thread(given: str | None, wanted: int) -> None:
+    """Set before numpy is imported, which reads it once; a number set by the user is kept."""
     lines = (
         "import os, sys, mapper.cli.main as program; assert 'numpy' not in sys.modules; "
         "program.main(['chips']); import numpy; "
@@ -73,7 +73,7 @@ def test_products_of_the_command_line_take_one_thread(given: str | None, wanted:
 
 @pytest.fixture
 def read_only(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """No folder can be written to but that for temporary files, which is returned."""
+    """Make all folders read-only except the temporary folder, which is returned."""
     monkeypatch.delenv("NUMBA_CACHE_DIR", raising=False)
     monkeypatch.setattr(installation.os, "access", lambda path, mode: False)
     monkeypatch.setattr(installation.tempfile, "tempdir", str(tmp_path))
@@ -81,12 +81,12 @@ def read_only(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_kernels_find_a_place_where_nothing_can_be_written(
+def test_kernels_get_a_temporary_cache_if_nothing_is_writable(
     read_only: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import numba
 
-    monkeypatch.setenv("NUMBA_CACHE_DIR", "")  # so that it is taken back
+    monkeypatch.setenv("NUMBA_CACHE_DIR", "")  # restored at the end
     folder = installation.ensure_kernel_cache()
     assert folder is not None
     assert folder.parent == read_only
@@ -94,10 +94,10 @@ def test_kernels_find_a_place_where_nothing_can_be_written(
     assert os.environ["NUMBA_CACHE_DIR"] == str(folder)
     assert str(folder) == numba.config.CACHE_DIR  # type: ignore[attr-defined]
     monkeypatch.setenv("NUMBA_CACHE_DIR", "")
-    assert installation.ensure_kernel_cache() == folder  # and so the next process has the kernels
+    assert installation.ensure_kernel_cache() == folder  # so the next process finds the kernels
 
 
-def test_a_folder_of_another_is_not_trusted(
+def test_a_folder_of_another_user_is_not_trusted(
     read_only: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("NUMBA_CACHE_DIR", "")
@@ -110,11 +110,9 @@ def test_a_folder_of_another_is_not_trusted(
     assert list(target.iterdir()) == []
 
 
-def test_what_numba_would_choose_is_left_to_it(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_numbas_own_choice_is_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
     assert installation.ensure_kernel_cache() is None
     monkeypatch.delenv("NUMBA_CACHE_DIR")
-    assert installation.ensure_kernel_cache() is None  # the sources of a checkout can be written
+    assert installation.ensure_kernel_cache() is None  # the sources of a checkout are writable
     assert "NUMBA_CACHE_DIR" not in os.environ

@@ -1,4 +1,4 @@
-"""What a run needs is told before it starts: never less with fewer bytes, refused with a reason."""
+"""Memory needs are planned before a run: monotonic in the budget, refused with a reason."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ MEMORY = [1 << 28, 3 << 27, 1 << 29, 1 << 30, 1 << 33, 1 << 40]
 
 
 def scaled(network: NetworkFile, scale: int) -> None:
-    """Let a network seem so many times as large."""
+    """Make a network appear larger by a factor."""
     network.vertices *= scale
     network.connections *= scale
     network.meta = replace(network.meta, total_size=network.vertices)
 
 
 def planned(path: Path, chip: Chip, scale: int = 1, name: str = "default", **changes: Any) -> Plan:
-    """The plan for a network `scale` times as large as the one at `path`."""
+    """Return the plan for a network `scale` times as large as the one at `path`."""
     with NetworkFile(path) as network:
         scaled(network, scale)
         return make_plan(network, chip, preset(name, **changes))
@@ -86,8 +86,8 @@ def test_more_memory_never_makes_a_plan_refuse(
 
 
 @pytest.mark.parametrize("name", ["fast", "default"])
-def test_a_plan_never_leaves_its_budget_where_less_memory_was_enough(name: str, path: Path) -> None:
-    """Every step of 16 MiB: what is given out grows with the budget, never beyond it."""
+def test_a_plan_keeps_its_budget_if_less_memory_was_enough(name: str, path: Path) -> None:
+    """In steps of 16 MiB: planned memory grows with the budget and never exceeds it."""
     for scale in (1, 300, 3000):
         fits = False
         for memory in range(1 << 28, 1 << 30, 1 << 24):
@@ -98,7 +98,7 @@ def test_a_plan_never_leaves_its_budget_where_less_memory_was_enough(name: str, 
 
 @pytest.mark.parametrize("name", ["fast", "default"])
 def test_hundred_million_neurons_fit_eighty_bytes_each(name: str, path: Path) -> None:
-    """And a GiB; with two threads as with any number, since there is no memory for more."""
+    """Plus 1 GiB; with two threads as with any number, because memory for more is missing."""
     n = 10**8
     for fanout in (10, 50):
         with NetworkFile(path) as network:
@@ -115,7 +115,7 @@ def test_hundred_million_neurons_fit_eighty_bytes_each(name: str, path: Path) ->
 @pytest.mark.heavy
 @pytest.mark.sample(0.5)
 def test_names_of_neurons_count(path: Path) -> None:
-    """They are in memory whatever a stage does; few of them are lost in what Python takes."""
+    """They are in memory during all stages; a few are negligible compared with Python itself."""
 
     def named(count: int, memory: int = 1 << 32, name: str = "default") -> Plan:
         with NetworkFile(path) as network:
@@ -156,7 +156,7 @@ def test_the_strategy_of_a_plan(path: Path) -> None:
     assert sampled.strategy.endswith("streamed from disk, refined by 25% of the nets")
 
 
-def test_packets_refine_what_the_budget_has_time_for(path: Path) -> None:
+def test_packets_refine_networks_within_the_time_budget(path: Path) -> None:
     def stages(scale: int, name: str = "default", **changes: Any) -> bool:
         changes |= {"objective": "core", "net_pins": 0, "net_time": 1 << 50}
         changes["memory_bytes"] = 1 << 40
@@ -169,11 +169,11 @@ def test_packets_refine_what_the_budget_has_time_for(path: Path) -> None:
     assert stages(1, hop_budget=4 * pins)
     assert not stages(1, hop_budget=4 * pins - 1)
     assert stages(10_000)
-    assert not stages(20_000)  # neurons alone are more pins than the budget is for
+    assert not stages(20_000)  # neurons alone are more pins than the budget allows
     assert stages(20_000, "strong")
 
 
-def test_small_networks_are_cut_from_all_they_have(path: Path) -> None:
+def test_small_networks_are_cut_without_sampling(path: Path) -> None:
     assert planned(path, CHIPS[0]).sample is None  # on levels
     assert planned(path, CHIPS[0], level_budget=0).sample is None  # one block
     assert planned(path, CHIPS[0], 100_000, "classic").sample is None
@@ -187,10 +187,10 @@ def test_small_networks_are_cut_from_all_they_have(path: Path) -> None:
     ("memory", "scale", "levels"),
     [(128 << 30, 1_000_000, 2), (16 << 30, 100_000, 1), (2 << 30, 10_000, 1)],
 )
-def test_levels_are_made_until_enough_of_the_network_fits(
+def test_levels_are_built_until_enough_of_the_network_fits(
     memory: int, scale: int, levels: int, path: Path
 ) -> None:
-    """With one level there would be 4.5, 7.7 and 9.9 connections for each cluster."""
+    """With one level there would be 4.5, 7.7 and 9.9 connections per cluster."""
     found = planned(path, WIDE, scale, memory_bytes=memory)
     assert not found.shortage
     sample = found.sample
@@ -201,7 +201,7 @@ def test_levels_are_made_until_enough_of_the_network_fits(
     flat = planned(path, WIDE, scale, memory_bytes=8 * memory)
     assert flat.sample is not None
     assert flat.sample.levels == 0
-    assert found.scratch > flat.scratch  # levels lie there
+    assert found.scratch > flat.scratch  # includes the levels
     assert found.sorting > flat.sorting == 0
     assert found.on_workers() == replace(found, sorting=0)
 
@@ -209,7 +209,7 @@ def test_levels_are_made_until_enough_of_the_network_fits(
 @pytest.mark.parametrize("fanout", [10, 100, 1000])
 @pytest.mark.parametrize("neurons", [10**6, 10**7, 10**8, 10**9])
 @pytest.mark.parametrize("name", ["fast", "default"])
-def test_eighty_bytes_a_neuron_and_a_gibibyte_are_enough(
+def test_eighty_bytes_per_neuron_and_a_gibibyte_are_enough(
     name: str, neurons: int, fanout: int, path: Path
 ) -> None:
     chip = Chip("w", side := int((neurons / 250) ** 0.5) + 1, side, neurons=264)
@@ -224,8 +224,8 @@ def test_eighty_bytes_a_neuron_and_a_gibibyte_are_enough(
     assert plan.sample.kept >= min(plan.sample.whole, 20 * plan.sample.clusters)
 
 
-def test_a_thin_sample_is_told_with_the_memory_that_is_enough(path: Path) -> None:
-    """Blocks so small that clusters cannot get larger."""
+def test_a_thin_sample_is_noted_with_sufficient_memory(path: Path) -> None:
+    """Blocks so small that clusters cannot become larger."""
     memory, scale, small = 3 << 29, 10_000, {"block_vertices": 100}
     chip = Chip("w", 2000, 2000, neurons=100)
     sample = planned(path, chip, scale, memory_bytes=memory, **small).sample
@@ -244,11 +244,11 @@ def test_a_thin_sample_is_told_with_the_memory_that_is_enough(path: Path) -> Non
         assert found.thin == thin
 
 
-def test_what_is_said_of_a_sample() -> None:
+def test_descriptions_of_samples() -> None:
     assert Sample(1000, 64_000, 100_000).describe(None) == (
         "the first cut sees about 64 connections for each cluster of neurons"
     )
-    assert not Sample(1000, 5000, 5000).thin  # all that there are
+    assert not Sample(1000, 5000, 5000).thin  # all connections
     thin = Sample(1000, 5000, 100_000)
     assert thin.describe(300 << 20) == (
         "the first cut sees about 5 connections for each cluster of neurons; with fewer than 20 "
@@ -271,7 +271,7 @@ def test_what_is_said_of_a_sample() -> None:
 
 @pytest.mark.jit
 @pytest.mark.parametrize("degree", [4, 40])
-def test_runs_and_checks_say_how_thin_their_sample_is(
+def test_runs_and_checks_report_a_thin_sample(
     degree: int, run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     network = random_network(folder / "net.bin", 600, 9000)
@@ -306,7 +306,7 @@ def test_a_disk_that_is_too_small_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[Path] = []
-    free = int(1.1 * (2 << 20)) + (1 << 20) - 1  # a tenth more than what is foretold of scratch
+    free = int(1.1 * (2 << 20)) + (1 << 20) - 1  # 10 % above the predicted scratch size
 
     def usage(folder: Path) -> SimpleNamespace:
         asked.append(folder)
@@ -314,7 +314,7 @@ def test_a_disk_that_is_too_small_is_refused(
 
     monkeypatch.setattr("mapper.runtime.plan.shutil.disk_usage", usage)
     plan = replace(SMALL, budget=1 << 30, scratch=2 << 20, sorting=1 << 20)
-    plan.require()  # no folder, nothing to ask
+    plan.require()  # no folder, no query
     assert asked == []
     with pytest.raises(DoesNotFitError) as error:
         plan.require(tmp_path)
@@ -332,10 +332,10 @@ def test_a_disk_that_is_too_small_is_refused(
 @pytest.mark.parametrize("name", ["fast", "default"])
 @pytest.mark.parametrize("memory", MEMORY)
 @pytest.mark.parametrize("scale", [1, 1000, 50_000])
-def test_threads_decide_nothing_but_their_own_number(
+def test_threads_change_only_their_own_number(
     name: str, memory: int, scale: int, path: Path
 ) -> None:
-    """What shares out the memory decides the result, which any number of threads has to give."""
+    """Memory shares determine the result, which must not depend on the number of threads."""
     plans = [
         planned(path, CHIPS[0], scale, name, threads=threads, memory_bytes=memory)
         for threads in (1, 2, 7, 500)
@@ -355,7 +355,7 @@ def test_threads_decide_nothing_but_their_own_number(
 
 
 @pytest.mark.parametrize("threads", [1, 3])
-def test_classic_takes_the_threads_that_are_asked_for(threads: int, path: Path) -> None:
+def test_classic_uses_the_requested_threads(threads: int, path: Path) -> None:
     assert planned(path, CHIPS[0], name="classic", threads=threads).threads == threads
 
 

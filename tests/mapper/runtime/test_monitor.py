@@ -1,4 +1,4 @@
-"""Progress never stands still: bar and log are updated while a stage reports nothing."""
+"""Progress continues while a stage reports nothing: bar and log are updated."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rich.console import Console
 from mapper.runtime import monitor
 from mapper.runtime.monitor import Monitor, estimated_share
 
-SECONDS = 10.0  # to wait for a line at most
+SECONDS = 10.0  # timeout for a line
 
 
 @pytest.fixture(autouse=True)
@@ -39,17 +39,19 @@ def test_a_silent_stage_is_in_the_log(tmp_path: Path) -> None:
         with some.stage("partition"):
             some.stop.begin("refinement of 1,200 vertices")
             line = wait_for("partition: refinement of 1,200 vertices", log)
-            assert "about" not in line, "no share without an estimate"
+            assert "about" not in line, "a share needs an estimate"
         some.estimates = {"placement": 1000.0}
         with some.stage("placement"):
-            assert "about 0% after 0 s" in wait_for("  placement, ", log), "no phase of before"
+            assert "about 0% after 0 s" in wait_for("  placement, ", log), (
+                "phase of the previous stage"
+            )
         with some.stage("score"):
             some.expect(200)
             some.advance(100)
             assert "about 50% after 0 s" in wait_for("  score", log)
     size = log.stat().st_size
     time.sleep(0.1)
-    assert log.stat().st_size == size, "nothing after the end"
+    assert log.stat().st_size == size, "the log grew after the end"
 
 
 def test_nothing_is_written_between_stages(tmp_path: Path) -> None:

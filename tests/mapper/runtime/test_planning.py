@@ -1,4 +1,4 @@
-"""How a network is partitioned is a matter of time as well as of memory."""
+"""The strategy of partitioning depends on time as well as on memory."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.mapper.helpers import random_network
 
 CHIP = Chip("c", 64, 64, neurons=256)
 KINDS = [(10_000, 49, 1.0), (20_000, 30, 1.0), (40_000, 4, 0.13), (70_000, 72, 0.05)]
-"""Neurons, synapses of each, and stored bytes of a synapse in those of a random network."""
+"""Neurons, synapses per neuron, and stored bytes per synapse relative to a random network."""
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +37,7 @@ class Planned:
         self.network.stored_bytes = lambda index=None: int(4 * density * synapses)  # type: ignore[method-assign]
 
     def plan(self, name: str = "default", **changes: Any) -> tuple[Plan, float]:
-        """The plan, and its seconds."""
+        """Return the plan and its seconds."""
         changes = {"memory_bytes": 64 << 30, **changes}
         settings = preset(name, **changes)
         plan = make_plan(self.network, CHIP, settings)
@@ -47,7 +47,7 @@ class Planned:
 @pytest.mark.parametrize("objective", ["core", "multicast"])
 @pytest.mark.parametrize("name", ["fast", "default"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_nets_take_no_more_than_twice_the_time_of_unicast(
+def test_nets_take_at_most_twice_the_time_of_unicast(
     kind: tuple[int, int, float], name: str, objective: str, path: Path
 ) -> None:
     some = Planned(path, *kind)
@@ -89,8 +89,8 @@ def test_more_memory_takes_no_more_time(path: Path) -> None:
 
 
 @pytest.mark.parametrize("objective", ["core", "multicast", "time"])
-def test_nets_are_left_out_where_memory_is_short(objective: str, path: Path) -> None:
-    """Levels, rows and nets are in memory together: a run without nets would fit."""
+def test_nets_are_left_out_if_memory_is_short(objective: str, path: Path) -> None:
+    """Levels, rows and nets share the memory: a run without nets would fit."""
     some = Planned(path, 400_000, 2)
     held = set()
     for megabytes in range(300, 900, 4):
@@ -102,13 +102,13 @@ def test_nets_are_left_out_where_memory_is_short(objective: str, path: Path) -> 
 
 
 def test_regular_networks_are_partitioned_by_nets(path: Path) -> None:
-    """Twins make their partition fast; stored bytes show it."""
+    """Twins (vertices in the same nets) make it fast; the stored bytes indicate them."""
     regular, random = (Planned(path, 70_000, 72, density) for density in (0.05, 1.0))
     assert regular.plan(objective="multicast")[0].nets_held
     assert not random.plan(objective="multicast")[0].nets_held
 
 
-def test_the_plan_says_what_it_leaves_out(path: Path) -> None:
+def test_the_plan_reports_omissions(path: Path) -> None:
     plan = Planned(path, *KINDS[0]).plan(objective="multicast")[0]
     assert plan.brief
     assert plan.strategy.startswith("brief partition by nets in memory; refinement by nets with ")

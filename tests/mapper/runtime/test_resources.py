@@ -1,4 +1,4 @@
-"""Figures of the operating system, also where it tells less than Linux does."""
+"""Resource usage of the operating system, also on systems with fewer counters than Linux."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from mapper.runtime import resources
 from mapper.runtime.monitor import Monitor
 
 
-def test_figures_are_of_this_process() -> None:
+def test_usage_is_of_this_process() -> None:
     rss = psutil.Process().memory_info().rss
     assert 0 < resources.anonymous_bytes() < 2 * rss
     assert resources.peak_rss_bytes() > rss // 2
     assert 0 < resources.available_bytes() <= psutil.virtual_memory().total
 
 
-def test_bytes_moved_grow_with_what_is_written(tmp_path: Path) -> None:
+def test_bytes_moved_grow_with_writes(tmp_path: Path) -> None:
     before = resources.bytes_moved()
     (tmp_path / "a").write_bytes(bytes(1 << 20))
     (tmp_path / "a").read_bytes()
@@ -31,7 +31,7 @@ def test_bytes_moved_grow_with_what_is_written(tmp_path: Path) -> None:
 
 
 def test_without_proc(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """As on macOS: no /proc, no cgroups, no count of bytes moved."""
+    """As on macOS: no /proc, no cgroups, no counters of moved bytes."""
     monkeypatch.setattr(resources, "_STATUS", tmp_path / "none")
     monkeypatch.setattr(resources, "_CGROUP_LIMITS", ())
     monkeypatch.delattr(psutil.Process, "io_counters")
@@ -41,7 +41,7 @@ def test_without_proc(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def test_without_the_module_resource(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As on Windows, where the peak is among the figures of the process."""
+    """As on Windows, where psutil reports the peak."""
     plain = builtins.__import__
 
     def no_resource(name: str, *rest: Any, **more: Any) -> Any:
@@ -55,7 +55,9 @@ def test_without_the_module_resource(monkeypatch: pytest.MonkeyPatch) -> None:
     assert resources.peak_rss_bytes() == 7
 
 
-def test_a_cgroup_bounds_what_is_available(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_cgroup_limits_the_available_memory(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     limit, used = tmp_path / "max", tmp_path / "current"
     monkeypatch.setattr(resources, "_CGROUP_LIMITS", ((str(limit), str(used)),))
     limit.write_text("1000\n")
@@ -67,7 +69,7 @@ def test_a_cgroup_bounds_what_is_available(monkeypatch: pytest.MonkeyPatch, tmp_
     assert resources.available_bytes() > 1000
 
 
-def test_compilation_is_no_time_of_the_run() -> None:
+def test_compilation_is_not_run_time() -> None:
     monitor = Monitor()
     with monitor.untimed():
         time.sleep(0.2)

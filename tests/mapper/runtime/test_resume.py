@@ -1,4 +1,4 @@
-"""Runs that are killed or interrupted, and go on with --resume to the same result."""
+"""Killed or interrupted runs resume with --resume to the same result."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from mapper.runtime.stopping import Stop
 from tests.mapper.helpers import PROGRAM, random_network
 from tests.tiers import Some
 
-pytestmark = pytest.mark.jit  # dozens of whole runs; test_checkpoint has the steps without it
+pytestmark = pytest.mark.jit  # dozens of complete runs; test_checkpoint tests steps without the JIT
 
 ARGUMENTS = (
     "--chip", "8x8", "--neurons-per-core", "20", "--block-vertices", "256", "--memory", "256MiB",
@@ -46,12 +46,12 @@ def result(output: Path) -> tuple[bytes, Any, Any]:
 
 @pytest.mark.heavy
 @pytest.mark.sample(0.5)
-@pytest.mark.usefixtures("light_placement")  # it is a step like the others, as it lasts
+@pytest.mark.usefixtures("light_placement")  # otherwise placement takes longer than all other steps
 @pytest.mark.parametrize(
     ("method", "least"),
     [("default", 4), ("default --level-budget 0", 9), ("fast --level-budget 0", 7), ("classic", 2)],
 )
-def test_ending_behind_every_step(
+def test_ending_after_every_step(
     network: Path, folder: Path, method: str, least: int, monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str], some: Some,
 ) -> None:  # fmt: skip
@@ -70,7 +70,7 @@ def test_ending_behind_every_step(
     assert run(network, folder / "whole", "--preset", *method.split()) == 0
     assert steps >= least - 1
     expected = result(folder / "whole")
-    # as of a run that is killed: no mapping is written
+    # as in a killed run: no mapping is written
     monkeypatch.setattr(Stop, "keep", lambda *_: None)
 
     for moment in some(range(1, steps + 1), 1):
@@ -95,7 +95,7 @@ def test_ending_behind_every_step(
 def test_ending_while_results_are_written(
     network: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nothing that was finished is done again."""
+    """No finished step is repeated."""
     fast = ("--preset", "fast")
     assert run(network, folder / "whole", *fast) == 0
 
@@ -124,7 +124,7 @@ def test_ending_while_results_are_written(
 @pytest.mark.sample(0.25)
 def test_kill_at_many_moments(network: Path, folder: Path, some: Some) -> None:
     command = [sys.executable, "-c", PROGRAM, "run", str(network), *ARGUMENTS, "-q"]
-    for name in ("compiles", "whole"):  # the first run may have to compile kernels
+    for name in ("compiles", "whole"):  # the first run may compile kernels
         start = time.perf_counter()
         subprocess.run([*command, "-o", str(folder / name)], check=True, capture_output=True)
         whole = time.perf_counter() - start
@@ -167,7 +167,7 @@ def test_other_settings_are_refused(
     assert "now it is 7" in said
     assert said.count("\n") == 1
     monkeypatch.setattr(Checkpoint, "run_once", genuine)
-    assert run(network, folder / "out", "--resume") == 0  # what was there is still good
+    assert run(network, folder / "out", "--resume") == 0  # the stored steps are still valid
 
 
 @pytest.mark.heavy
@@ -176,7 +176,7 @@ def test_nothing_to_resume(network: Path, folder: Path, capsys: pytest.CaptureFi
     assert run(network, folder / "out", "--resume") == 0  # a new run
     first = json.loads(capsys.readouterr().out)
     assert first["resources"]["resumed"] is False
-    assert run(network, folder / "out", "--resume") == 0  # a complete one
+    assert run(network, folder / "out", "--resume") == 0  # a complete run
     again = json.loads(capsys.readouterr().out)
     assert again["metrics"] == first["metrics"]
     whole = result(folder / "out")
@@ -192,7 +192,7 @@ def test_nothing_to_resume(network: Path, folder: Path, capsys: pytest.CaptureFi
 
 @pytest.mark.heavy
 @pytest.mark.sample(0.5)
-def test_without_resume_an_earlier_run_goes(
+def test_without_resume_an_earlier_run_is_deleted(
     network: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (folder / "out.partial").mkdir()
@@ -205,7 +205,7 @@ PAGE = 4096
 
 
 def damage(path: Path, kind: str, earlier: bytes, draw: random.Random) -> None:
-    """What a crash of the machine may do to a file whose last writes had not reached the disk."""
+    """Damage a file as a crash of the machine could, before its last writes reached the disk."""
     data = bytearray(path.read_bytes())
     pages = range(0, len(data), PAGE)
     if kind == "cut":
@@ -232,10 +232,10 @@ DAMAGES = ("cut", "zeroed", "first page", "earlier pages", "never written", "emp
 @pytest.mark.heavy
 @pytest.mark.sample(0.25)
 @pytest.mark.usefixtures("light_placement")
-def test_damage_of_what_a_killed_run_left(
+def test_damaged_files_of_a_killed_run(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Whatever a crash takes is made again: nothing is to be deleted by hand."""
+    """Damaged steps are repeated: nothing must be deleted by hand."""
     tries = int(os.environ.get("MAPPER_DAMAGES", "12"))
     draw = random.Random(tries)
     rng = np.random.default_rng(3)
@@ -265,7 +265,7 @@ def test_damage_of_what_a_killed_run_left(
             raise KeyboardInterrupt
         return arrays
 
-    monkeypatch.setattr(Stop, "keep", lambda *_: None)  # as of a run that is killed
+    monkeypatch.setattr(Stop, "keep", lambda *_: None)  # as in a killed run
     made = folder / "out.partial" / "result"
     seen: set[str] = set()
     for trial in range(tries):
@@ -273,7 +273,7 @@ def test_damage_of_what_a_killed_run_left(
         monkeypatch.setattr(Checkpoint, "run_once", run_once)
         assert start("out") == 130
         monkeypatch.setattr(Checkpoint, "run_once", genuine)
-        if not made.exists():  # there was a placement by then, and the best so far is kept
+        if not made.exists():  # a placement existed by then, and the best mapping so far is kept
             shutil.rmtree(folder / "out")
             continue
         names = ["scratch/records"] * 3 + ["network.bin", "../run.json"]

@@ -1,4 +1,4 @@
-"""What is sent is planned by what packing gives."""
+"""The traffic plan predicts the packed size."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from storage.scratch.packed import pack
 
 
 @pytest.mark.parametrize("labels", [2, 255, 300, 1000, 60_000, 69_032, 90_000, 300_000, 10**9])
-def test_labels_take_what_they_are_planned_to(labels: int) -> None:
+def test_packed_labels_have_the_planned_size(labels: int) -> None:
     found = len(pack(np.random.default_rng(1).integers(0, labels, 100_000).astype(np.int32)))
     assert packed_bytes(labels) == pytest.approx(found / 100_000, rel=0.01)
 
 
-def test_ranges_bound_what_a_worker_sums() -> None:
+def test_ranges_limit_the_memory_of_a_workers_sums() -> None:
     assert ranges_for(1000, 5, 2) == 5
     assert ranges_for(1000, 500, 2) == 8
     assert ranges_for(1 << 40, 1 << 20, 16) == 1 << 11

@@ -1,4 +1,4 @@
-"""Ctrl-C at any moment ends a run at once: the best mapping so far, or what --resume needs."""
+"""Ctrl-C at any moment stops a run at once: the best mapping so far, or a resumable run."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.mapper.conftest import Run
 from tests.mapper.helpers import PROGRAM, random_network
 from tests.tiers import Some
 
-HUNG = 120.0  # seconds after which work that was to end has not
+HUNG = 120.0  # seconds after which a command counts as hanging
 METHODS = [
     f"{preset} --objective {objective}"
     for preset in ("fast", "default", "strong", "classic")
@@ -52,7 +52,7 @@ RESULTS = {"mapping.npz", "report.html", "report.json", "run.log", "traffic.npz"
 
 
 class Pressed(Stop):
-    """Asked to end when its flag is looked at for a certain time."""
+    """Requests a stop at a given read of its flag."""
 
     at = 1 << 60
     looks = 0
@@ -68,16 +68,16 @@ class Pressed(Stop):
 
 @pytest.fixture
 def pressed(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Pressed]]:
-    """All runs of the test look at such a flag."""
+    """Use such a flag in all runs of the test."""
     monkeypatch.setattr(stopping, "Stop", Pressed)
-    monkeypatch.setattr(stopping, "GRACE", 600.0)  # nothing depends on the time
+    monkeypatch.setattr(stopping, "GRACE", 600.0)  # no timing
     yield Pressed
     Pressed.at, Pressed.looks = 1 << 60, 0
 
 
 @pytest.fixture
 def heard() -> Iterator[None]:
-    """Ctrl-C is heard; in the background of a shell it would not be."""
+    """Enable SIGINT, which is ignored in the background of a shell."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
@@ -88,16 +88,16 @@ def heard() -> Iterator[None]:
 @pytest.mark.jit
 @pytest.mark.usefixtures("light_placement")
 @pytest.mark.parametrize("way", WAYS)
-def test_the_nth_look_at_the_flag(
+def test_the_nth_read_of_the_flag(
     way: str, folder: Path, run: Run, pressed: type[Pressed], monkeypatch: pytest.MonkeyPatch,
     some: Some,
 ) -> None:  # fmt: skip
-    """Wherever it ends: once there was a mapping there always is, and it keeps all limits."""
+    """At any point: once a mapping exists it is kept, and it respects all limits."""
     monkeypatch.setattr(job, "TreeEffort", partial(TreeEffort, least=2000))
     network = random_network(folder / "net.bin", 150, 1200)
     Path("constraints.toml").write_text("[[pin]]\nneurons = [7, 8]\ncore = 5\n")
     command = ("run", network, "--chip", "5x5", "--neurons-per-core", "10", *SMALL, "--preset")
-    command = (*command, *way.split(), "-q")  # no notes of settings that a way does not read
+    command = (*command, *way.split(), "-q")  # no notes about unused settings
     assert run(*command, "-o", "whole").code == 0
     whole, looks = Path("whole/mapping.npz").read_bytes(), pressed.looks
     ends = []
@@ -129,7 +129,7 @@ def test_the_nth_look_at_the_flag(
 
 
 @pytest.mark.jit
-def test_nothing_is_written_above_a_limit(
+def test_a_mapping_above_a_limit_is_not_written(
     folder: Path, run: Run, pressed: type[Pressed], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     network = random_network(folder / "net.bin", 60, 300)
@@ -156,7 +156,7 @@ def test_nothing_is_written_above_a_limit(
 @pytest.mark.jit
 @pytest.mark.usefixtures("light_placement")
 @pytest.mark.parametrize("preset", ["fast", "default", "classic"])
-def test_a_placement_at_any_look(
+def test_a_placement_at_any_read(
     preset: str, folder: Path, run: Run, pressed: type[Pressed]
 ) -> None:
     network = random_network(folder / "net.bin", 60, 300)
@@ -172,7 +172,7 @@ def test_a_placement_at_any_look(
         ends.append(out.exists())
         if out.exists():
             assert found.err == "interrupted: this is the best placement found so far\n"
-            assert len(set(out.read_text().split())) == 61  # with the head
+            assert len(set(out.read_text().split())) == 61  # including the header
         else:
             assert found.err == "mapper place: interrupted; nothing was kept\n"
     assert ends == sorted(ends)
@@ -181,7 +181,7 @@ def test_a_placement_at_any_look(
 
 @pytest.mark.jit  # a whole run for each moment
 @pytest.mark.parametrize(("stage", "kept"), [("import", False), ("read", False), ("score", True)])
-def test_progress_that_presses_ctrl_c(stage: str, kept: bool, folder: Path) -> None:
+def test_a_progress_callback_that_presses_ctrl_c(stage: str, kept: bool, folder: Path) -> None:
     def press(name: str, fraction: float) -> None:
         if name == stage:
             raise KeyboardInterrupt
@@ -201,8 +201,8 @@ def test_progress_that_presses_ctrl_c(stage: str, kept: bool, folder: Path) -> N
 
 
 @pytest.mark.usefixtures("heard")
-@pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
-def test_what_is_inside_a_kernel_is_left_behind() -> None:
+@pytest.mark.skipif(os.name != "posix", reason="needs POSIX signals")
+def test_a_running_kernel_is_abandoned() -> None:
     stop, end = Stop(grace=0.05), threading.Event()
 
     def work() -> int:
@@ -231,8 +231,8 @@ def test_what_is_inside_a_kernel_is_left_behind() -> None:
 
 @pytest.mark.heavy
 @pytest.mark.usefixtures("heard")
-@pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
-def test_patient_work_ends_by_itself_unless_it_is_pressed_twice() -> None:
+@pytest.mark.skipif(os.name != "posix", reason="needs POSIX signals")
+def test_patient_work_finishes_unless_it_is_stopped_twice() -> None:
     stop = Stop(grace=0.05)
 
     def press() -> str:
@@ -248,8 +248,8 @@ def test_patient_work_ends_by_itself_unless_it_is_pressed_twice() -> None:
 
 
 @pytest.mark.usefixtures("heard")
-@pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
-def test_without_a_time_of_grace_work_is_waited_for() -> None:
+@pytest.mark.skipif(os.name != "posix", reason="needs POSIX signals")
+def test_without_a_grace_period_work_is_awaited() -> None:
     stop = Stop()
     seen = []
 
@@ -264,13 +264,13 @@ def test_without_a_time_of_grace_work_is_waited_for() -> None:
     assert seen == [1]
 
 
-def test_errors_and_results_come_out() -> None:
+def test_errors_and_results_are_passed_on() -> None:
     assert Stop().run(lambda: 5) == 5
     with pytest.raises(ZeroDivisionError):
         Stop().run(lambda: 1 // 0)
 
 
-def test_teams_look_before_each_item() -> None:
+def test_teams_check_before_each_item() -> None:
     stop = Stop()
     with ThreadTeam(1, stop) as team:
         seen = []
@@ -312,7 +312,7 @@ setattr(import_module(module), name, hang)
 @pytest.mark.heavy
 @pytest.mark.sample(0.5)
 @pytest.mark.jit
-@pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
+@pytest.mark.skipif(os.name != "posix", reason="needs POSIX signals")
 @pytest.mark.parametrize("sent", ["SIGINT", "SIGTERM"])
 @pytest.mark.parametrize(
     ("kernel", "stage"),

@@ -1,4 +1,4 @@
-"""Teams of threads: order, errors and endings are the same for any number of them."""
+"""Teams of threads: order, errors and shutdown are the same for any number of threads."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def team(request: pytest.FixtureRequest) -> Iterator[ThreadTeam]:
 
 
 def slow_first(item: int) -> int:
-    """The first items take longest, so that threads finish out of order."""
+    """The first items take longest, so threads finish out of order."""
     time.sleep(max(0, 4 - item) / 1000)
     return item * item
 
@@ -33,7 +33,7 @@ def test_results_come_in_the_order_of_the_items(count: int, team: ThreadTeam) ->
     assert team.map(slow_first, iter(range(count))) == expected
 
 
-def test_the_first_error_is_raised_and_the_team_works_on(team: ThreadTeam) -> None:
+def test_the_first_error_is_raised_and_the_team_continues(team: ThreadTeam) -> None:
     def fail(item: int) -> int:
         if item >= 3:
             time.sleep((10 - item) / 1000)  # later ones fail earlier
@@ -50,8 +50,8 @@ def test_the_first_error_is_raised_and_the_team_works_on(team: ThreadTeam) -> No
     assert team.map(slow_first, range(3)) == [0, 1, 4]
 
 
-def test_nothing_is_at_work_any_more_when_an_error_is_raised(team: ThreadTeam) -> None:
-    """What was started has ended and what was not never starts: its arrays may be given up."""
+def test_no_task_is_running_when_an_error_is_raised(team: ThreadTeam) -> None:
+    """Started tasks have ended, and others never start: their arrays may be freed."""
     at_work: set[int] = set()
     started: list[int] = []
 
@@ -84,7 +84,7 @@ def test_an_error_of_the_items_passes_through(team: ThreadTeam) -> None:
         team.map(slow_first, items())
 
 
-def test_a_stream_runs_at_most_two_items_a_thread_ahead(team: ThreadTeam) -> None:
+def test_a_stream_runs_at_most_two_items_per_thread_ahead(team: ThreadTeam) -> None:
     started: list[int] = []
 
     def note(item: int) -> int:
@@ -96,7 +96,7 @@ def test_a_stream_runs_at_most_two_items_a_thread_ahead(team: ThreadTeam) -> Non
         assert len(started) <= taken + 2 * team.threads + 1
 
 
-def test_a_stream_that_is_left_early_starts_no_more(team: ThreadTeam) -> None:
+def test_an_abandoned_stream_starts_no_more_items(team: ThreadTeam) -> None:
     started: list[int] = []
 
     def note(item: int) -> int:
@@ -120,7 +120,7 @@ def test_work_is_shared_by_all_threads() -> None:
     assert sorted(met) == [0, 1, 2]
 
 
-def test_no_thread_is_left_behind() -> None:
+def test_no_thread_remains() -> None:
     before = threading.active_count()
     with ThreadTeam(3) as team:
         team.map(slow_first, range(9))
@@ -131,7 +131,7 @@ def test_no_thread_is_left_behind() -> None:
     assert threading.active_count() == before
 
 
-def test_spares_are_as_many_as_are_borrowed_at_once() -> None:
+def test_spares_equal_the_concurrent_uses() -> None:
     made: list[list[int]] = []
 
     def make() -> list[int]:

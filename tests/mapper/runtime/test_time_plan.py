@@ -34,7 +34,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def seconds(
     path: Path, memory: int, name: str = "default", fanout: int = 50, **changes: Any
 ) -> dict[str, float]:
-    """Of a network of a million neurons."""
+    """Return the estimated seconds for a network of a million neurons."""
     with NetworkFile(path) as network:
         network.vertices, network.connections = 1 << 20, 2 * fanout << 20
         network.meta = replace(network.meta, total_size=1 << 20)
@@ -63,7 +63,7 @@ def test_more_work_takes_longer(path: Path) -> None:
 @pytest.mark.parametrize("nets", [True, False])
 @pytest.mark.parametrize("level_budget", [0, 1 << 40])
 @pytest.mark.parametrize("name", ["fast", "default", "strong"])
-def test_every_stage_of_every_way_has_an_estimate(
+def test_every_stage_of_every_strategy_has_an_estimate(
     name: str, level_budget: int, nets: bool, objective: str, path: Path
 ) -> None:
     chip = Chip("c", 9, 9, neurons=20, time=ChipTime())
@@ -91,7 +91,7 @@ def test_every_stage_of_every_way_has_an_estimate(
         assert longer == found
 
 
-def test_stages_of_the_preset_classic_have_none(path: Path) -> None:
+def test_the_preset_classic_has_no_estimates(path: Path) -> None:
     with NetworkFile(path) as network:
         settings = preset("classic")
         assert processor_seconds(network, CHIP, settings, make_plan(network, CHIP, settings)) == {}
@@ -104,7 +104,7 @@ def test_a_slow_processor_takes_longer(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.jit
-def test_checks_say_how_long_a_run_takes(
+def test_checks_report_the_time_of_a_run(
     run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     network = random_network(folder / "net.bin", 600, 9000)
@@ -123,7 +123,9 @@ def test_checks_say_how_long_a_run_takes(
     assert run("run", *command, "--threads", "2", "-o", "out").code == 0
     told = run("check", *command, "--json").json()["run"]["processor_seconds"]
     assert {"read", "coarsen", "split blocks", "score"} <= set(told)
-    assert kept[0] == {stage: value / 4 for stage, value in told.items()}, "moves the bar"
+    assert kept[0] == {stage: value / 4 for stage, value in told.items()}, (
+        "estimates of the progress bar"
+    )
     shown = run("check", *command).out
     assert "s of processor time" in shown
     assert "connections each for the first cut" in shown
@@ -131,6 +133,6 @@ def test_checks_say_how_long_a_run_takes(
     assert classic.json()["run"]["processor_seconds"] == {}
 
 
-def test_estimates_count_work_as_the_stages_do() -> None:
+def test_estimates_use_the_constants_of_the_stages() -> None:
     assert search_time.REBISECTION == partition.REBISECTION
     assert search_time.LEAST_PROPOSALS == refine.LEAST_PROPOSALS

@@ -1,4 +1,4 @@
-"""What workers will need, as it is planned, told by `check`, and required by `run`."""
+"""Requirements of workers: planned, reported by `check`, and enforced by `run`."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ def test_more_of_anything_needs_more(tmp_path: Path) -> None:
     assert planned(tmp_path, threads=8).memory > one.memory
     assert planned(tmp_path, n=20_000).memory > one.memory
     assert planned(tmp_path, count=4).memory == one.memory
-    assert planned(tmp_path, count=4).disk == one.disk // 2 > 20 * 2000 // 2  # a byte an entry
-    sizes = 2000  # of neurons go where their blocks are cut, however many workers there are
+    assert planned(tmp_path, count=4).disk == one.disk // 2 > 20 * 2000 // 2  # one byte per entry
+    sizes = 2000  # of neurons are sent where their blocks are cut, for any number of workers
     for name, sent in planned(tmp_path, count=4).sent.items():
         once = sizes if name == "split blocks" else 0
         assert abs(sent.to - once - 2 * (one.sent[name].to - once)) <= 2
@@ -56,25 +56,25 @@ def test_more_of_anything_needs_more(tmp_path: Path) -> None:
         assert (sent.shared > 20 * 2000) == (name == "split blocks")
 
 
-def test_what_is_scored_is_planned(tmp_path: Path) -> None:
-    """The core of each neuron to each worker; from each range what all cores and routers have."""
+def test_scoring_traffic_is_planned(tmp_path: Path) -> None:
+    """The core of each neuron to each worker; sums over cores and routers from each range."""
     two, four = (planned(tmp_path, count, block_size=64).sent["score"] for count in (2, 4))
     assert (two.to, four.to) == (2 * 2 * 2000, 4 * 2 * 2000)
     assert two.back >= 8 * 16 * 4 * 1600
-    pairs = 40_000  # of cores with traffic, in all ranges together at most
+    pairs = 40_000  # pairs of cores with traffic, in all ranges together, at most
     assert abs(four.back - two.back - 8 * 16 * 4 * 1600) < pairs
     assert two.shared == 0
 
 
-def test_levels_of_clusters_need_more(tmp_path: Path) -> None:
-    """Of the disk and in the shared folder; of the memory where they are large beside the rest."""
+def test_coarsening_levels_need_more(tmp_path: Path) -> None:
+    """Disk and shared folder; memory if the levels are large compared with the rest."""
     none, one, two = (
         planned(tmp_path, contractions=some) for some in ((), (35_000,), (35_000, 11_000))
     )
     assert none.disk < one.disk < two.disk < none.disk + 4 * 46_000 // 2
     name = "initial partition"
     for way in range(3):
-        if way != 1:  # of the sample ids of a coarser level take fewer bytes
+        if way != 1:  # sampled ids of a coarser level need fewer bytes
             assert none.sent[name][way] < one.sent[name][way] < two.sent[name][way]
         others = [
             {other: sent[way] for other, sent in plan.sent.items() if other != name}
@@ -88,7 +88,7 @@ def test_levels_of_clusters_need_more(tmp_path: Path) -> None:
     assert large.beside == one.beside
 
 
-def test_rows_of_others_take_a_share_of_the_memory(tmp_path: Path) -> None:
+def test_exchanged_rows_use_a_share_of_the_memory(tmp_path: Path) -> None:
     plan = planned(tmp_path)
     assert plan.exchanged([("here", 4 << 30), ("there", 8 << 30)]) == 1 << 30
     assert plan.exchanged([("here", 8 << 30), ("here", 8 << 30)], together=2) == 1 << 30
@@ -116,7 +116,7 @@ def test_workers_that_are_too_small(tmp_path: Path) -> None:
 
 @pytest.fixture
 def streamed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The command for a network that is streamed."""
+    """Return the command for a streamed network."""
     path = random_network(tmp_path / "net.bin", 2000, 40_000)
 
     def plan(*given: Any) -> Any:
@@ -127,7 +127,7 @@ def streamed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return ["check", str(path), *chip]
 
 
-def test_check_tells_what_workers_need(streamed: list[str], run: Run) -> None:
+def test_check_reports_the_needs_of_workers(streamed: list[str], run: Run) -> None:
     words = ("--workers", "3", "--worker-threads", "2", "--worker-memory", "2GiB")
     found = run(*streamed, *words, "--json")
     assert found.code == 0, found.err
@@ -146,7 +146,7 @@ def test_check_refuses_workers_that_are_too_small(streamed: list[str], run: Run)
     assert line.startswith("does not fit: each worker needs ")
 
 
-def test_check_says_that_no_workers_are_used(run: Run, tmp_path: Path) -> None:
+def test_check_notes_unused_workers(run: Run, tmp_path: Path) -> None:
     random_network(tmp_path / "net.bin", 40, 100)
     found = run("check", str(tmp_path / "net.bin"), "--chip", "3x3", "--workers", "2", "--json")
     assert found.code == 0

@@ -1,4 +1,4 @@
-"""Mappings that were measured lately are not measured again."""
+"""Recently measured mappings are not measured again."""
 
 from __future__ import annotations
 
@@ -36,6 +36,6 @@ def test_the_last_two_are_remembered(tmp_path: Path, monkeypatch: pytest.MonkeyP
         core[0] = (core[0] + 1) % 9
         assert some.known(core) is None
         changed = some.measure(core)
-        core[:] = 0  # what is remembered does not change with it
+        core[:] = 0  # the cached measurement does not change with it
         assert some.known(core) is None
         assert changed is not None

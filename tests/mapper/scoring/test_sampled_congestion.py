@@ -1,4 +1,4 @@
-"""Congestion of a sample, from the command that scores to the page and the check."""
+"""Sampled congestion in score, page and verify."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from chipsim.traffic import congestion_sample
 from mapper.evaluation import verify_traffic
 from tests.mapper.conftest import Run
 
-# What has kernels here has twins of its own.
+# Kernels are tested with references.
 pytestmark = [pytest.mark.jit, pytest.mark.usefixtures("light_placement")]
 
 CHIP = ("--chip", "24x24", "--neurons-per-core", "4")
@@ -38,7 +38,7 @@ def small_limits(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(params=sorted(NETWORKS))
 def scored(request: pytest.FixtureRequest, folder: Path, run: Run) -> Scored:
-    """A network under a mapping in order of its neurons."""
+    """Score a network mapped in order of its neurons."""
     found = run(
         "generate",
         request.param,
@@ -109,7 +109,7 @@ def result(folder: Path, run: Run, small_limits: None) -> Path:
 
 @pytest.mark.heavy
 @pytest.mark.sample(0.25)
-def test_the_report_and_the_page_say_so(result: Path, run: Run) -> None:
+def test_the_report_and_the_page_mark_samples(result: Path, run: Run) -> None:
     metrics = json.loads((result / "report.json").read_text())["metrics"]
     assert metrics["congestion"] == "sampled"
     page = (result / "report.html").read_text()
@@ -123,8 +123,8 @@ def test_the_report_and_the_page_say_so(result: Path, run: Run) -> None:
 
 @pytest.mark.heavy
 @pytest.mark.sample(0.5)
-def test_verify_takes_a_sample(result: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(verify_traffic, "MOST_WORK", -1)  # all traffic is not followed here
+def test_verify_uses_a_sample(result: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(verify_traffic, "MOST_WORK", -1)  # disables the check of all traffic
     found = run("verify", result, "--json").json()
     metrics = json.loads((result / "report.json").read_text())["metrics"]
     assert found["not_recomputed"] == ["congestion_max", "congestion_pairs"]
@@ -147,7 +147,7 @@ def test_verify_takes_a_sample(result: Path, run: Run, monkeypatch: pytest.Monke
         (lambda m: m.pop("congestion_share"), "states no sample of core pairs"),
     ],
 )
-def test_verify_finds_what_is_no_sample(
+def test_verify_finds_wrong_samples(
     result: Path, run: Run, change: Callable[[dict[str, Any]], None], reason: str
 ) -> None:
     report = json.loads((result / "report.json").read_text())

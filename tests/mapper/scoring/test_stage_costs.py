@@ -1,4 +1,4 @@
-"""Cut and hops of each stage: what rows say, how estimates are corrected, and what a run tells."""
+"""Cut and hops of each stage: counts of rows, corrected estimates, and the report of a run."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def team(request: pytest.FixtureRequest) -> Iterator[ThreadTeam]:
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_rows_are_counted_as_the_twins_do(seed: int, team: ThreadTeam) -> None:
+def test_rows_are_counted_as_in_the_reference(seed: int, team: ThreadTeam) -> None:
     rng = np.random.default_rng(seed)
     graph = random_graph(rng, 40)
     part = rng.integers(0, 9, 40).astype(np.int32)
@@ -55,8 +55,8 @@ def test_rows_are_counted_as_the_twins_do(seed: int, team: ThreadTeam) -> None:
     assert estimate(rows_of(graph), part, team) == replace(found, hops=0)
 
 
-def test_of_rows_on_disk_a_part_is_looked_at(folder: Path, team: ThreadTeam) -> None:
-    """Every chunk like the others: what is scaled up is what there is."""
+def test_rows_on_disk_are_sampled(folder: Path, team: ThreadTeam) -> None:
+    """With equal chunks the scaled estimate is exact."""
     chunks = SPARED * 20
     ring = [(16 * c + i, 16 * c + (i + 1) % 16) for c in range(chunks) for i in range(16)]
     path = write_network(folder / "net.bin", ring, 16 * chunks, block_size=16)
@@ -71,7 +71,7 @@ def test_of_rows_on_disk_a_part_is_looked_at(folder: Path, team: ThreadTeam) -> 
 
 
 class Totals:
-    """As much of the traffic of a finished mapping as is asked for."""
+    """Totals of a finished mapping."""
 
     def __init__(self, cut: int, hops: int) -> None:
         self.totals = self
@@ -81,7 +81,7 @@ class Totals:
 def told(
     team: ThreadTeam, finished: Totals, *, faithful: bool = True
 ) -> tuple[dict[str, Any], CostEstimate]:
-    """A stage of a random graph, and what is seen of the partition it ends with."""
+    """Return a stage of a random graph, and the estimate of its partition."""
     rng = np.random.default_rng(0)
     rows = rows_of(random_graph(rng, 40))
     part = rng.integers(0, 6, 40).astype(np.int32)
@@ -95,7 +95,7 @@ def told(
     return monitor.stages[0], estimate(rows, part, team, (x, y))
 
 
-def test_what_agrees_with_the_score_is_exact(team: ThreadTeam) -> None:
+def test_costs_equal_to_the_score_are_exact(team: ThreadTeam) -> None:
     _, seen = told(team, Totals(1, 1))
     stage, _ = told(team, Totals(int(seen.cut), int(seen.hops)))
     assert (stage["cut_weight"], stage["hops_total"]) == (seen.cut, seen.hops)
@@ -109,7 +109,7 @@ def test_estimates_are_corrected_by_the_score(faithful: bool, team: ThreadTeam) 
     assert (stage["cut_weight"], stage["hops_total"], stage["estimated"]) == (777, 3333, True)
 
 
-def test_groups_tell_exactly(team: ThreadTeam) -> None:
+def test_groups_give_exact_costs(team: ThreadTeam) -> None:
     rng = np.random.default_rng(3)
     graph = random_graph(rng, 12)
     x, y = rng.integers(0, 4, (2, 12))
@@ -140,7 +140,7 @@ PLACED = ("placement", "initial placement", "force-directed refinement")
 
 
 def reported(path: Path, settings: Settings, chip: Chip = CHIP) -> dict[str, Any]:
-    """The report of a whole run."""
+    """Return the report of a complete run."""
     with (
         Monitor() as monitor,
         NetworkFile(path) as network,
@@ -155,7 +155,7 @@ def reported(path: Path, settings: Settings, chip: Chip = CHIP) -> dict[str, Any
 @pytest.mark.jit
 @pytest.mark.parametrize("weights", ["whole", "real"])
 @pytest.mark.parametrize("way", WAYS)
-def test_a_run_tells_cut_and_hops(
+def test_a_run_reports_cut_and_hops(
     way: str, weights: str, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     chosen, planned = WAYS[way]
@@ -184,7 +184,7 @@ def test_a_run_tells_cut_and_hops(
     assert len(with_cut) >= 2 + (way in ("cut", "classic"))
     assert all(0 < stage["cut_weight"] <= total for stage in with_cut)
     assert all(stage["hops_total"] >= stage["cut_weight"] for stage in with_hops)
-    if weights == "whole":  # rows in memory hold it all
+    if weights == "whole":  # rows in memory hold all entries
         assert not any("estimated" in entry for entry in stages + report["levels"])
     if way == "levels":
         hops = [level["hops_total"] for level in report["levels"]]
@@ -202,8 +202,8 @@ def test_a_run_tells_cut_and_hops(
 @pytest.mark.heavy
 @pytest.mark.sample(0.25)
 @pytest.mark.jit
-def test_nets_tell_what_the_score_does(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where nothing better is found after the placement, its numbers are those of the mapping."""
+def test_costs_of_nets_equal_the_score(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If nothing better is found after the placement, its values are the mapping's."""
 
     def looked(nets: Any, core: Any, mesh: Any, effort: Any, seed: int, *more: Any) -> Any:
         before = refine_by_trees(nets, core, mesh, effort, seed, *more)[1]
@@ -220,8 +220,8 @@ def test_nets_tell_what_the_score_does(folder: Path, monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.jit
-def test_parts_that_repairs_changed(folder: Path) -> None:
-    """The stage `limits` tells the cut of what it leaves, and each attempt its own levels."""
+def test_parts_changed_by_repairs(folder: Path) -> None:
+    """The stage `limits` reports the cut after its repairs, and each attempt its own levels."""
     path = random_network(folder / "net.bin", 200, 1200)
     chip = Chip("tight", 5, 5, neurons=16, axons_in=58)
     settings = preset("fast", memory_bytes=1 << 30)
