@@ -17,6 +17,7 @@ from mapper.compiler.judge.compare import (
     OutputSums,
     StoredMap,
     Sums,
+    as_stored,
     as_value,
     differs,
     order_of,
@@ -145,11 +146,16 @@ class Judge:
         return [name for name in self._maps if name not in self._sums and name != given]
 
     def _frame(self, cut: CutModel, made: Frames, at: int) -> None:
-        placed, given = {}, {}
+        placed, given, masks = {}, {}, {}
         left_out = bool(self._left_out(cut))  # which may be off by one, at a tie of their own
         for name, order in self._orders.items():
             value = cut.first[name]
+            one = self._maps[name]
             placed[name] = made.stored[name][at : at + 1].transpose(order).reshape(value.shape)
+            masks[name] = np.ones(value.shape, bool)
+            if one.mask is not None:  # no layer takes the rest
+                masks[name] = one.mask[None].transpose(order).reshape(value.shape)
+                placed[name] = np.where(masks[name], placed[name], as_stored(value, one))
             given[name] = as_value(placed[name], value.dtype, self._maps[name])
         inputs, feeds = self._inputs(cut, made, at), [given]
         hosted = [name for name in given if not self._maps[name].nodes]
@@ -176,12 +182,14 @@ class Judge:
             if value.dtype.kind in "iu" or name in cut.signed
         ):
             nudged = [cut.run(one, given, share) for one in inputs for share in (-TIE, TIE)]
-        for name, one in self._sums.items():
+        for name, sums in self._sums.items():
             fused = left_out or name not in cut.quantised
-            one.add(placed[name], values[name], [run[name] for run in nudged], fused)
-        for name, one_ in self._outputs.items():  # a stored map is judged as such
+            some = masks[name]
+            around = [run[name][some] for run in nudged]
+            sums.add(placed[name][some], values[name][some], around, fused)
+        for name, output in self._outputs.items():  # a stored map is judged as such
             ours = made.outputs[name][at]
-            one_.add(ours, given[name] if name in given else found(name, ours)[name])
+            output.add(ours, given[name] if name in given else found(name, ours)[name])
 
     def _inputs(self, cut: CutModel, made: Frames, at: int) -> list[Array]:
         """A sample as it is, and as the real numbers of what is stored of it, if cores store it."""

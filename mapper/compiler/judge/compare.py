@@ -40,13 +40,17 @@ SHIFT = {"uint8": 128, "uint16": 1 << 15}
 
 class StoredMap(NamedTuple):
     """A map that cores store: the name of the model's value, the layers of the model that make it,
-    and what its integers stand for, scale * (stored - zero_point)."""
+    and what its integers stand for, scale * (stored - zero_point).
+
+    mask : where it is stored, shape (rows, columns, channels); None if that is everywhere
+    """
 
     name: str
     nodes: tuple[str, ...]
     scale: float
     zero_point: int
     bits: int
+    mask: NDArray[np.bool_] | None = None
 
 
 class Beside(NamedTuple):
@@ -209,6 +213,13 @@ def order_of(stored: Array, value: Array, one: StoredMap) -> tuple[int, ...] | N
     nearest = min(ORDERS, key=lambda each: distances[each])
     clearly = np.clip(1 - CHANCE / math.sqrt(value.size), *CLEARLY)
     return nearest if distances[nearest] < clearly * distances[usual] else usual
+
+
+def as_stored(value: Array, one: StoredMap) -> Array:
+    """A value of the model as cores would store it."""
+    if value.dtype.kind in "iu":
+        return _whole(value)
+    return np.rint(value.astype(np.float64) / one.scale + one.zero_point).astype(np.int64)
 
 
 def as_value(placed: Array, kind: np.dtype[Any], one: StoredMap) -> Array:

@@ -51,10 +51,11 @@ class Judged:
                 continue  # joined of parts, and taken with other parts
             one = machine.parts(name)[0]
             channels = one.get("of_model") or list(range(one["whole"][3]))
-            if machine.covered(name)[:, :, channels].all():
-                self._channels[name] = channels
-                how = one["scale"] or 1.0, one["zero_point"], one["bits"]
-                self._maps.append(StoredMap(name, layers.get(name, ()), *how))
+            mask = machine.covered(name)[:, :, channels]
+            self._channels[name] = channels
+            how = one["scale"] or 1.0, one["zero_point"], one["bits"]
+            gaps = None if mask.all() else mask
+            self._maps.append(StoredMap(name, layers.get(name, ()), *how, gaps))
         moved = {
             MOVED.sub("", one.name): 2.0**-one.bits
             for one in self._maps
