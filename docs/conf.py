@@ -1,4 +1,4 @@
-"""Sphinx: the pages of this folder as a site. `sh scripts/docs.sh` builds it."""
+"""Sphinx configuration of the documentation site; `sh scripts/docs.sh` builds it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ exclude_patterns = ["__pycache__"]
 nitpicky = True
 
 myst_enable_extensions = ["colon_fence"]
-myst_heading_anchors = 4  # links to headings, as GitHub makes them
+myst_heading_anchors = 4  # anchors of headings as on GitHub
 suppress_warnings: list[str] = []
 
 html_theme = "furo"
@@ -28,7 +28,7 @@ html_title = "mapper"
 html_copy_source = False
 html_show_sphinx = False
 html_show_copyright = False
-# Pictures that pages name in <picture>, which Sphinx does not look into.
+# Pictures in <picture> elements, which Sphinx does not parse.
 html_extra_path = ["noc-latency-light.svg", "noc-latency-dark.svg"]
 html_theme_options = {"footer_icons": []}
 pygments_style = "tango"

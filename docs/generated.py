@@ -1,7 +1,7 @@
-"""Parts of the reference that are made from the code, so that they cannot go stale.
+"""Parts of the reference that are generated from the code.
 
-A page names such a part by a comment, ``<!-- generated: commands -->``, which Sphinx is given the
-Markdown of instead. Works without Sphinx, too: ``PARTS["commands"]()``.
+A page contains a comment, such as ``<!-- generated: commands -->``, which is replaced by the
+Markdown of the part before Sphinx reads it. ``PARTS["commands"]()`` also works without Sphinx.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ MARK = re.compile(r"<!-- generated: ([\w-]+) -->")
 
 
 def table(heads: list[str], rows: list[list[str]]) -> str:
-    """A Markdown table; cells are Markdown."""
+    """Return a Markdown table; cells are Markdown."""
     lines = [heads, ["---"] * len(heads), *rows]
     return "".join(
         f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |\n" for line in lines
@@ -37,7 +37,7 @@ def table(heads: list[str], rows: list[list[str]]) -> str:
 
 
 def plain(text: str) -> str:
-    """Text in which nothing is Markdown but what stands in backticks."""
+    """Return text with Markdown characters escaped, except inside backticks."""
     parts = re.split(r"(`[^`]*`)", text)
     return "".join(
         part if part.startswith("`") else re.sub(r"([\\*_<>\[\]|#])", r"\\\1", part)
@@ -49,7 +49,7 @@ def plain(text: str) -> str:
 
 
 def commands() -> str:
-    """A section for every command and every kind of one, from its parser."""
+    """Return a section for every command and subcommand, from its parser."""
     parsers = subparsers(build_whole_parser())
     assert list(parsers) == list(COMMANDS)
     return "\n".join("\n".join(_command(parser, 2)) for parser in parsers.values())
@@ -96,7 +96,7 @@ def _help(parser: argparse.ArgumentParser, action: argparse.Action) -> str:
 
 
 def _epilog(text: str) -> Iterator[str]:
-    """Indented lines are examples; the rest is text."""
+    """Yield the epilog as Markdown; indented lines are examples or lists."""
     for paragraph in text.strip().split("\n\n"):
         lines = paragraph.splitlines()
         if lines and lines[0] == "examples:":
@@ -106,7 +106,7 @@ def _epilog(text: str) -> Iterator[str]:
         listed = [line for line in lines if line.startswith("  ")]
         text = plain(" ".join(line for line in lines if line not in listed))
         yield f"{text}\n"
-        if listed:  # formats, in columns
+        if listed:  # columns of formats
             yield "\n".join(["```text", *listed, "```\n"])
 
 
@@ -118,18 +118,18 @@ GIVEN = {
     "preset": "`--preset`: `default`",
     "seed": "`--seed`: 0",
     "threads": "`--threads`: all cores",
-    "memory_bytes": "`--memory`: 3/4 of what is free",
+    "memory_bytes": "`--memory`: 3/4 of the free memory",
 }
-"""Options of the settings that `--set` leaves alone, and what they are where they are left out."""
+"""Options and defaults of the settings that `--set` does not accept."""
 
 
 def settings() -> str:
-    """A table for each group of settings, with their values in the presets."""
+    """Return a table for each group of settings, with their values in the presets."""
     return "\n".join(f"## {title}\n\n{settings_table(name)}" for name, title in GROUPS.items())
 
 
 def settings_table(group: str) -> str:
-    """The settings of a group: name, default of each preset, range and help."""
+    """Return the settings of a group: name, default of each preset, range and help."""
     presets = COLUMNS.get(group, STREAMED)
     rows = [
         [f"`{each.name}`", *([GIVEN[each.name]] if group == "run" else [])]
@@ -143,7 +143,7 @@ def settings_table(group: str) -> str:
 
 
 def value(found: Any) -> str:
-    """A value of a setting as it is written."""
+    """Return the text of a setting's value."""
     if isinstance(found, int) and found >= UNLIMITED:
         return "none"
     return f"{found:,}" if isinstance(found, int) else str(found)
@@ -153,7 +153,7 @@ def value(found: Any) -> str:
 
 
 def chips() -> str:
-    """The named chips."""
+    """Return the table of named chips."""
     from chipsim.chip.presets import PRESETS as CHIPS
 
     names = ("neurons", "synapses", "axons_in", "axons_out")
@@ -173,7 +173,7 @@ def chips() -> str:
 
 
 def npus() -> str:
-    """The parameters of an NPU and their values in the presets."""
+    """Return the parameters of an NPU and their values in the presets."""
     from chipsim.chip.npu_shape import NPU_SHAPES, npu_meanings
 
     rows = [
@@ -184,7 +184,7 @@ def npus() -> str:
 
 
 def _toml(found: Any) -> str:
-    """A value as a file has it."""
+    """Return a value in TOML syntax."""
     return str(found).lower() if isinstance(found, bool) else str(found)
 
 
@@ -192,7 +192,7 @@ def _toml(found: Any) -> str:
 
 
 def formats() -> str:
-    """The formats that are read."""
+    """Return the table of input formats."""
     from storage.formats import FORMATS
 
     rows = [
@@ -207,7 +207,7 @@ def formats() -> str:
 
 
 def exports() -> str:
-    """The formats that networks are written in, and what each has a place for."""
+    """Return the table of output formats of networks, with the attributes that each can store."""
     from storage.formats import EXPORTS
     from storage.formats.losses import HELD
 
@@ -234,7 +234,7 @@ def _place(exporter: Exporter, kind: str) -> str:
 
 
 def isa_form(form: Form) -> str:
-    """The section of a form: its kinds and its fields."""
+    """Return the section of an instruction form: its kinds and its fields."""
     kinds = [
         [f"`{form.op}.{kind}`", str(code), plain(meaning)]
         for kind, (code, meaning) in form.kinds.items()
@@ -242,14 +242,14 @@ def isa_form(form: Form) -> str:
     return "\n".join(
         [
             f"## {form.op}: {form.title}\n",
-            table(["instruction", "kind", "what it does"], kinds),
+            table(["instruction", "kind", "operation"], kinds),
             isa_fields(form.fields),
         ]
     )
 
 
 def isa_fields(fields: tuple[Field, ...]) -> str:
-    """Where the fields of a word are, and what they mean."""
+    """Return the table of the fields of a word: bits, name, values and meaning."""
     return table(["bits", "field", "values", "meaning"], [_isa_field(field) for field in fields])
 
 
@@ -261,7 +261,7 @@ def _isa_field(field: Field) -> list[str]:
 
 
 def isa_record() -> str:
-    """The lanes of the first word of a record."""
+    """Return the table of the lanes of the first word of a record."""
     rows = [
         [str(lane), f"`{name}`", plain(what)] for lane, (name, what) in enumerate(RECORD.items())
     ]
@@ -269,7 +269,7 @@ def isa_record() -> str:
 
 
 def isa_units() -> str:
-    """The bits of `wait` and `signal`."""
+    """Return the table of the bits of `wait` and `signal`."""
     return table(["bit", "unit"], [[str(bit), f"`{unit}`"] for bit, unit in enumerate(UNITS)])
 
 
@@ -277,8 +277,8 @@ def isa_units() -> str:
 
 
 def passes() -> str:
-    """What the passes of the compiler do, in their order."""
-    heads = ["pass", "what", "legal if", "applied if", "gain in the log"]
+    """Return the table of the compiler passes, in their order."""
+    heads = ["pass", "action", "legal if", "applied if", "gain in the log"]
     rows = [
         [f"`{one.name}`", one.what, one.legal_if, one.applied_if,
          f"{one.gains}{'' if one.measured else '; estimated'}"]
@@ -308,7 +308,7 @@ PARTS: dict[str, Callable[[], str]] = {
 
 
 def fill(text: str) -> str:
-    """The text of a page with the parts that it names."""
+    """Return the text of a page with its generated parts filled in."""
     return MARK.sub(lambda found: PARTS[found[1]](), text)
 
 
