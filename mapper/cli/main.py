@@ -48,6 +48,9 @@ KEPT = {
 STAGED = ("run", "sweep", "place", "compile")
 """Commands that work in stages, and can tell of them."""
 
+SUMMARISED = ("run", "compile", "simulate", "check", "score", "place")
+"""Commands that end with a summary."""
+
 NEGATIVE = re.compile(r"-((\d[\d_]*\.?\d*|\.\d+)(e[+-]?\d+)?|inf(inity)?|nan)$", re.IGNORECASE)
 """Words that are numbers, so that they are refused as such and not as unknown options."""
 
@@ -130,6 +133,10 @@ def _fill(sub: argparse.ArgumentParser, name: str) -> None:
     sub.set_defaults(run=module.run)
     common = sub.add_argument_group("common options")
     common.add_argument("--json", action="store_true", help="print one JSON object only")
+    if name in SUMMARISED:
+        common.add_argument(
+            "--details", action="store_true", help="print all tables, not the summary"
+        )
     told = common.add_mutually_exclusive_group()
     told.add_argument(
         "-q", "--quiet", action="store_true", help="print nothing on success but --json"

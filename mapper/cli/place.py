@@ -66,6 +66,7 @@ def run(options: argparse.Namespace) -> int:
     from mapper.pipeline import place_groups
     from mapper.results.mapping_file import save_csv, save_mapping
     from mapper.results.output import network_facts
+    from mapper.results.summary import Row, mapping_rows, summary
     from mapper.results.tables import quality
     from mapper.runtime.monitor import Monitor
     from mapper.runtime.stopping import GRACE, Stop, StoppedError
@@ -129,7 +130,12 @@ def run(options: argparse.Namespace) -> int:
         "core": core.tolist(),
         "stages": monitor.stages,
     }
-    terminal.emit(options, result, quality(metrics, about["traffic"], chip.delivery))
+    rows = mapping_rows(result, about["traffic"])
+    rows += [Row("placement", "", str(options.output))] if options.output else []
+    terminal.emit(
+        options, result, quality(metrics, about["traffic"], chip.delivery),
+        summary(f"{options.groups.name} on {chip.name}", rows),
+    )  # fmt: skip
     if stop.asked:
         terminal.complain("interrupted: this is the best placement found so far")
         return INTERRUPTED

@@ -185,6 +185,7 @@ def _print_results(options: argparse.Namespace, report: dict[str, Any], output: 
     """The report on stdout."""
     from mapper.report.make import PAGE
     from mapper.results.activity import traffic_in
+    from mapper.results.summary import mapping_rows, next_steps, resources_row, summary
     from mapper.results.tables import facts, levels, quality, size, stages
 
     used = report["resources"]
@@ -198,8 +199,14 @@ def _print_results(options: argparse.Namespace, report: dict[str, Any], output: 
         ("output", str(output)),
         ("open in a browser", str(output / PAGE)),
     ]
-    about = facts(f"{options.network.name} on {report['chip']['name']}", rows)
+    title = f"{options.network.name} on {report['chip']['name']}"
+    about = facts(title, rows)
     tables = [about, levels(report["levels"]), stages(report["stages"])]
     tables += quality(report["metrics"], traffic_in(report), report["chip"]["delivery"])
-    terminal.emit(options, {**report, "output": str(output)}, tables)
+    short = [
+        *mapping_rows(report, traffic_in(report), report["settings"]["objective"]),
+        resources_row(used),
+        *next_steps(str(output / PAGE), f"mapper info {output}", f"mapper simulate {output}"),
+    ]
+    terminal.emit(options, {**report, "output": str(output)}, tables, summary(title, short))
     return 0

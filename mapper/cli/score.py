@@ -39,6 +39,7 @@ def run(options: argparse.Namespace) -> int:
     from mapper.errors import nothing_kept
     from mapper.evaluation.mapped import open_mapped
     from mapper.results.output import network_facts
+    from mapper.results.summary import mapping_rows, summary
     from mapper.results.tables import quality
     from mapper.runtime.monitor import Monitor
     from mapper.scoring.measure import measure_network
@@ -67,7 +68,11 @@ def run(options: argparse.Namespace) -> int:
         "valid": not broken,
         "violations": [str(violation) for violation in broken],
     }
-    terminal.emit(options, result, quality(metrics, about["traffic"], chip.delivery))
+    title = f"{options.mapping.name}: {options.network.name} on {chip.name}"
+    terminal.emit(
+        options, result, quality(metrics, about["traffic"], chip.delivery),
+        summary(title, mapping_rows(result, about["traffic"])),
+    )  # fmt: skip
     for violation in broken[:SHOWN]:
         terminal.complain(f"over a limit: {violation}")
     if len(broken) > SHOWN:

@@ -43,15 +43,21 @@ def complain(line: str) -> None:
     Console(stderr=True, highlight=False).print(line, soft_wrap=True, markup=False)
 
 
-def emit(options: argparse.Namespace, result: dict[str, Any], tables: list[Table]) -> None:
-    """The result on stdout: one JSON object, or tables, none of them with --quiet."""
+def emit(
+    options: argparse.Namespace, result: dict[str, Any], tables: list[Table],
+    summary: Table | None = None,
+) -> None:  # fmt: skip
+    """Write the result to stdout: one JSON object, or tables; nothing of these with --quiet.
+
+    summary : printed instead of the tables, unless --details is given
+    """
     if options.json:
         sys.stdout.write(json.dumps(result) + "\n")
         return
     if options.quiet:
         return
     console = stdout_console()
-    for table in tables:
+    for table in tables if summary is None or options.details else [summary]:
         console.print(table)
 
 
