@@ -21,9 +21,7 @@ from mapper.compiler.integer.formulas import (
 )
 
 NEGLIGIBLE = 2.0**-20  # quantisation steps of the result
-BIAS_STEP = (
-    2.0**-10
-)  # quantisation steps of the result, for channels that consist of the bias alone
+BIAS_STEP = 2.0**-10  # steps of the result, for channels that consist of the bias alone
 MOST_BIAS = float(1 << 29)  # quantisation steps of the sums
 LEAST_UNIT = float(np.finfo(np.float32).smallest_subnormal)
 

@@ -87,9 +87,8 @@ def open_model(path: Path, shapes: Shapes = MappingProxyType({}), signed: bool =
     """
     require_file(path)
     source = source_of(path, shapes, HANDLERS)._replace(signed=signed)
-    first: list[
-        tuple[Reader, dict[str, str]]
-    ] = []  # the first call that builds the whole model takes it
+    # the first call that builds the whole model takes it
+    first: list[tuple[Reader, dict[str, str]]] = []
 
     def read(keep: Collection[str]) -> tuple[Reader, dict[str, str]]:
         if first and not keep:

@@ -108,10 +108,8 @@ class Reader:
         self.of_integers = of_integers
         self.graph = Graph()
         self.graph.notes += source.notes
-        self.signed, self.guessed = (
-            source.signed,
-            False,
-        )  # signedness of an input that may be either
+        # signedness of an input that may be either
+        self.signed, self.guessed = source.signed, False
         self.values: dict[str, Value] = dict(self.model.constants)
         self.unread: set[str] = set()  # results of nodes that are left out
         self.why = ""
@@ -313,8 +311,8 @@ class Reader:
             self.graph.folded[node.name] = node.kind, size
         elif node.name in self.keep:
             self.graph.notes.append(
-                f"node {node.name!r} ({node.kind}): not kept on the host, because its constant result "
-                "is needed to read other nodes"
+                f"node {node.name!r} ({node.kind}): not kept on the host, because its constant "
+                "result is needed to read other nodes"
             )
         self.values |= zip(node.proto.output, made, strict=False)
 

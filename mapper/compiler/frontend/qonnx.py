@@ -93,8 +93,8 @@ def _trunc(node: OnnxNode, given: list[float]) -> Levels:
     divisor = scale * 2.0 ** (before - stop)
     if stop >= MOST_BITS:
         raise MapperError(
-            f"its results have {stop:g} bits; cores take fewer than {MOST_BITS}, because Trunc does "
-            "not specify a sign"
+            f"its results have {stop:g} bits; cores take fewer than {MOST_BITS}, because Trunc "
+            "does not specify a sign"
         )
     ends_ = -(2.0 ** (stop - 1)), 2.0**stop - 1
     return Levels(scale, divisor, *_stored(*ends_, 0.0, stop), _rounding(node, "FLOOR"))
