@@ -1,26 +1,27 @@
-"""Names of passes, for the command line, which loads nothing else to say them."""
+"""Names of passes for the command line, in a module without further imports."""
 
 from __future__ import annotations
 
 SWITCHES: dict[str, str] = {
-    "constants": "what depends on constants alone is worked out once",
-    "input-scale": "factors on the input become part of the first layer",
-    "pad": "padding becomes part of the layer behind",
-    "batchnorm": "normalisation becomes part of the layer before",
-    "dense": "dense layers take maps as cores store them",
-    "siblings": "convolutions on one map become one, where that saves cycles",
-    "concat": "maps are concatenated behind pooling and activations",
-    "fold": "pixels of few channels hold several columns",
-    "pool-first": "max pooling goes before requantisation",
-    "fuse": "what follows a layer runs on the same tile",
-    "few-channels": "layers of few channels take whole windows",
-    "split-groups": "groups take only their own blocks, where that saves calls",
-    "addends": "the lighter of two added layers runs first",
-    "share": "parts of joined and parted maps lie inside the whole",
-    "copy": "maps of two regions are stored twice by their layer",
+    "constants": "evaluate nodes of constants once",
+    "input-scale": "fold factors on the input into the first layer",
+    "pad": "fold padding into the layer after it",
+    "batchnorm": "fold normalisation into the layer before it",
+    "dense": "dense layers read maps in their storage layout",
+    "siblings": "join convolutions on one map where that saves cycles",
+    "concat": "concatenate maps after pooling and activations",
+    "fold": "store several columns in pixels of few channels",
+    "pool-first": "max pooling before requantisation",
+    "fuse": "run the operators after a layer on the same tile",
+    "few-channels": "layers of few channels read whole windows (im2col)",
+    "split-groups": "read only the blocks of a group where that saves calls",
+    "addends": "run the smaller of two added layers first",
+    "share": "store joined and split parts inside the whole",
+    "copy": "store maps of two regions twice by their layer",
 }
-"""What can be switched off, ``--no-NAME``, in the order in which it is applied."""
+"""Passes that can be switched off, ``--no-NAME``, in the order in which they are applied."""
 
 CHANGES_NUMBERS = frozenset({"constants", "input-scale", "pad", "batchnorm"})
-"""Without these other nodes stay on the host, or maps are quantised that are not with them; others
-change cycles and memory alone."""
+"""Passes that change results when switched off: other nodes stay on the host, or other maps are
+quantised. The other passes change only cycles and memory.
+"""
