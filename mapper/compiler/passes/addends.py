@@ -57,8 +57,7 @@ ADDENDS = Pass(
     "addends", sites, legal, gain, apply,
     what="of two layers whose results are added, the one with more products runs last, and the "
         "sum runs on its tiles",
-    legal_if="both are layers with a single user; the smaller one does not depend on the larger one"
-        "",
+    legal_if="both layers have a single user; the smaller does not depend on the larger one",
     applied_if="one has more products",
     gains="ALU cycles hidden by matrix calls",
 )  # fmt: skip
