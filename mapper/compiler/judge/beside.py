@@ -183,7 +183,7 @@ class Judge:
         for name, one in self._sums.items():
             fused = left_out or name not in cut.quantised
             one.add(placed[name], values[name], [run[name] for run in nudged], fused)
-        for name, one_ in self._outputs.items():  # a stored map is compared as such
+        for name, one_ in self._outputs.items():  # a stored map is compared as a map
             ours = made.outputs[name][at]
             one_.add(ours, given[name] if name in given else found(name, ours)[name])
 

@@ -29,10 +29,8 @@ FEW = 30.0
 EXACT = 60.0
 """SQNR in dB of float32 results for the same numbers."""
 LEAST = 20.0
-"""Required SQNR in dB on samples other than those of the prediction, as numbers beyond the ranges
-are
-clipped.
-"""
+"""Required SQNR in dB on samples outside the prediction, as numbers beyond the ranges are
+clipped."""
 ORDERS = ((0, 3, 1, 2), *(each for each in permutations(range(4)) if each[0] == 0))
 """Axis orders of a map in the model: channels on axis 1 first, as the most common."""
 CLEARLY = 0.5

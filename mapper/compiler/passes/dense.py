@@ -1,6 +1,7 @@
 """Turn dense layers into convolutions with a kernel as large as the map.
 
-They then read the map as it is stored. Other dense layers read one long vector, laid out by the
+They then read the map in its storage layout. Other dense layers read one long vector, laid out by
+the
 host.
 """
 
