@@ -1,8 +1,7 @@
 """Ablation of passes and placements.
 
 Measures the cycles of a frame with all passes and without each of them; on several cores also the
-latency
-and initiation interval for each placement.
+latency and initiation interval for each placement.
 """
 
 from __future__ import annotations
@@ -31,13 +30,11 @@ class Row(NamedTuple):
     """Result of a compilation with all passes, without one pass, or with another placement.
 
     cycles, share : cycles of a frame on the busiest core, and relative to the first row; None if it
-        does
-        not compile
+        does not compile
     host : number of host steps that compute; without some passes the host does work of the cores
     signal : SQNR in dB, None if nothing is lost
     latency, period, flit_hops : on several cores: cycles of the first frame, cycles from frame to
-        frame,
-        and flits of a frame summed over all links; None on one core
+        frame, and flits of a frame summed over all links; None on one core
     why : reason why it does not compile, or None
     """
 

@@ -43,8 +43,7 @@ class FramesRun(NamedTuple):
 
     times, report : times and report of all frames
     bytes : number of compared bytes: host results of the first frames and the maps after them,
-        equal to
-        the results of sequential frames; 0 without samples
+        equal to the results of sequential frames; 0 without samples
     loading : flits that fill all memories before the first frame, one per cycle
     units : unit of each instruction, by core; -1 for instructions that wait for or send tokens
     """

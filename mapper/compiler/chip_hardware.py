@@ -53,8 +53,7 @@ def check_hardware(folder: CompiledFolder, samples: NDArray[np.float32]) -> Hard
     samples : float32, shape (frames, ...)
 
     Raises `DoesNotFitError` for chips that would take too long, and `CheckFailedError` that names
-    the first
-    difference from the simulators.
+    the first difference from the simulators.
     """
     chip = chip_of(folder)
     if chip.mesh.nodes > MOST_NODES:

@@ -34,8 +34,7 @@ def check_core(
     samples : float32, shape (frames, ...)
 
     Raises `NotBuiltError` for cores that exist only in simulators, and `CheckFailedError` that
-    names the first
-    difference from the simulators.
+    names the first difference from the simulators.
     """
     machine = Machine(folder)
     work = _Work(folder, machine, len(samples), advance)

@@ -1,8 +1,7 @@
 """Explain where each node of a model runs, and why, before quantisation.
 
 Functions and macro nodes come from the floating-point graph, or from the integer graph of a
-quantised model;
-weight values are not used.
+quantised model; weight values are not used.
 """
 
 from __future__ import annotations

@@ -61,8 +61,7 @@ def layer_row(macro: Macro, part: Part, region: Region | None, run: Run) -> dict
     region : region of its result, if that stays on the core
 
     Cycles and busy shares count from the end of the previous layers to its own end; stalls are
-    before its own
-    instructions.
+    before its own instructions.
     """
     own = slice(part.first, part.stop)
     start, end = (getattr(run.timeline, name)[own] for name in ("start", "end"))

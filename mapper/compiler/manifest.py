@@ -74,8 +74,7 @@ class CompiledFolder(NamedTuple):
     graph : integer graph, the reference
     images : by core, (x, y)
     weights : words of the host's memory that cores request, int8, shape (words, rows, columns);
-        None if
-        there are none
+        None if there are none
     records : file of macro records
     model : compiled ONNX model, serialised
     """

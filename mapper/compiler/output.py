@@ -67,8 +67,7 @@ def write_compiled(
 
     clock : clock of the previous stages
     Raises `CheckFailedError` if a program reads or waits for data that is never written, or
-    computes
-    other numbers than the model in ONNX Runtime.
+    computes other numbers than the model in ONNX Runtime.
     """
     with stage("memory images"):
         data = origin.data or whole_model(origin.model)

@@ -1,7 +1,7 @@
 """The compiler, top to bottom: from a model to a program for each core, in stages.
 
-read -> optimise -> quantise, verify -> partition -> execution order -> feature memory -> weights
--> tiles and instructions -> host memory -> cycles; `mapper.compiler.output` writes the result.
+read -> optimise -> quantise, verify -> partition -> execution order -> feature memory -> weights ->
+tiles and instructions -> host memory -> cycles; `mapper.compiler.output` writes the result.
 """
 
 from __future__ import annotations

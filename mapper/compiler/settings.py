@@ -40,12 +40,10 @@ class CompileSettings:
     schedule : how layers are tiled: by search, or by a fixed rule
     first_tile : columns and rows of the tiles of the first layer, or None
     pack : where the cycle count includes packing of signs into bits; pack_chunk : bytes per
-        transfer to
-        the host
+        transfer to the host
     weights : rule that selects layers whose weights are streamed from the host
     few_channels : where windows of layers of few channels are built: core, host, off, or the option
-        with
-        the fewest cycles
+        with the fewest cycles
     cores : maximum number of cores; None uses all of the chip
     objective : optimise a split over several cores for throughput or for latency of a frame
     placement : placement of parts on cores: by the mapper, row by row, or row by row in alternating

@@ -185,8 +185,7 @@ class FrameCores:
     watched : whether all stored maps are read right after their layer has run, as later layers may
         overwrite them
     written : maps written by the host; seen : maps of layers; both by name, shape (1, rows,
-        columns,
-        channels)
+        columns, channels)
     """
 
     def __init__(self, machine: Machine, frame: Frame, watched: bool = False) -> None:
@@ -339,8 +338,7 @@ def write_map(frame: Frame, one: Map, pixels: NDArray[np.int64], columns: int) -
     """Write a map, shape (rows, columns, channels), to a core's memory.
 
     Padding channels in the last block of a pixel, and padding of planes, hold the zero point; high
-    bytes
-    of 16 bits follow the low ones.
+    bytes of 16 bits follow the low ones.
     """
     height, width, channels = pixels.shape
     core, first, strides = tuple(one["core"]), one["address"], (*one["strides"], 1)

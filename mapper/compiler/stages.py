@@ -1,8 +1,7 @@
 """Stages of a compilation in order, with time measurement.
 
 Code of a stage runs inside `stage`, at any call depth. The clock of the innermost stage runs,
-clocks of
-outer stages pause:
+clocks of outer stages pause:
 
     clock = Clock()
     with clock.running():

@@ -1,8 +1,7 @@
 """Check a compiled folder.
 
 Checks hashes, checksums, that macro records generate the programs, addresses and tokens of every
-program
-and of its loop listing, if there is one.
+program and of its loop listing, if there is one.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Read Sign nodes: activations of binary layers.
 
 ONNX has no binary layers. Models put Sign before Conv, Gemm or MatMul; some use Sign, Add 0.1,
-Sign,
-which maps zero to +1. The weights are +a and -a.
+Sign, which maps zero to +1. The weights are +a and -a.
 """
 
 from __future__ import annotations

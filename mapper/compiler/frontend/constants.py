@@ -51,12 +51,10 @@ def without_products(
     """Return weights and unit of the sums, without products that are negligible next to the bias.
 
     Where the bias exceeds the accumulator, the weights of the channel become 0 and the unit is
-    chosen
-    for the bias.
+    chosen for the bias.
 
     weights : shape (outputs, ...); unit : real number that 1 stands for in the sums, shape
-        (outputs,);
-        bias : real numbers
+        (outputs,); bias : real numbers
     """
     magnitude = np.abs(weights).reshape(len(weights), -1).sum(1) * 2.0**result.bits
     wide = unit.astype(np.float64)

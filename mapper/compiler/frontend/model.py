@@ -32,8 +32,7 @@ OF_INTEGERS = VIEWS.union(QUANTISED, QOPERATORS, MOVING, INTEGERS)
 
 Read = Callable[[Collection[str]], tuple[Reader, dict[str, str]]]
 """Reads the model with some nodes on the host; returns the reader, and the reasons for the nodes
-that
-remain in real numbers.
+that remain in real numbers.
 """
 
 

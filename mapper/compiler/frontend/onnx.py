@@ -1,9 +1,8 @@
 """Read ONNX models as graphs of the compiler.
 
 Maps have axes (frames, rows, columns, channels) from here on. Each value of the model is a `View`
-of a
-tensor; nodes that only move elements need no graph node. ONNX Runtime evaluates nodes of constants.
-Nodes that no core computes become host nodes.
+of a tensor; nodes that only move elements need no graph node. ONNX Runtime evaluates nodes of
+constants. Nodes that no core computes become host nodes.
 """
 
 from __future__ import annotations
@@ -50,8 +49,7 @@ Evaluator = Callable[[OnnxNode, list[Any]], list[NDArray[Any]]]
 Made = Value | list[Value] | None
 Handler = Callable[["Reader", OnnxNode, list[Any]], Made]
 """Adds graph nodes for an ONNX node and its inputs; returns one value per result, or the only
-value.
-None if the host computes it.
+value. None if the host computes it.
 """
 
 NAMES_CLASSES = frozenset({"ZipMap"})

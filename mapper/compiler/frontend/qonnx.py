@@ -1,10 +1,8 @@
 """Read QONNX models of few bits: Quant, BipolarQuant and Trunc.
 
 Quant of constants is evaluated; layers recover the integers of their weights. Quant of activations
-gives
-the levels and scale of a map, and so its storage type: it needs no calibration. ONNX Runtime has
-none of
-these operators.
+gives the levels and scale of a map, and so its storage type: it needs no calibration. ONNX Runtime
+has none of these operators.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Join the nodes of quantised models into integer operators.
 
 An operator between Dequantise nodes and a Quantise node becomes a q-operator: q.conv2d, q.dense
-with
-q.bias_add and q.requantize, q.relu, q.add, q.pool or q.concat, with the scales of the model. Halves
-round to even, like QuantizeLinear.
+with q.bias_add and q.requantize, q.relu, q.add, q.pool or q.concat, with the scales of the model.
+Halves round to even, like QuantizeLinear.
 """
 
 from __future__ import annotations

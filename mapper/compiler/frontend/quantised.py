@@ -1,8 +1,8 @@
 """Read numbers that a model stores as integers: QuantizeLinear and DequantizeLinear.
 
 uint8 becomes int8 exactly, with a zero point 128 lower. A quantised value is a tensor of integers;
-operations on it stay in real numbers here, after a Dequantise node.
-`mapper.compiler.frontend.qops` converts them to integers.
+operations on it stay in real numbers here, after a Dequantise node. `mapper.compiler.frontend.qops`
+converts them to integers.
 """
 
 from __future__ import annotations

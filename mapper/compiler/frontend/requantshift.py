@@ -1,8 +1,7 @@
 """Read integer networks as Deeploy and quantlib export them (Scherer et al., 2024).
 
 Floating-point ONNX tensors hold integers. RequantShift computes (x * mul + add) / div, rounds
-halves up
-and clips to n_levels.
+halves up and clips to n_levels.
 """
 
 from __future__ import annotations

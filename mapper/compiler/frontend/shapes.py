@@ -21,8 +21,7 @@ def source_of(path: Path, shapes: Shapes, computed: Collection[str]) -> Source:
 
     computed : operators that cores compute, for messages
     Raises `MapperError` for shapes that do not match the model, for open axes without a size, and
-    for a
-    batch whose samples a node mixes.
+    for a batch whose samples a node mixes.
     """
     onnx = library(path)
     try:

@@ -13,14 +13,12 @@ from numpy.typing import NDArray
 Array = NDArray[Any]
 TIE = 1 / 64
 """In steps: distance from the middle between two integers within which a real number may round to
-the
-other one. Biases in floating point are rounded to steps of a layer's sums, and float32 sums have an
-error.
+the other one. Biases in floating point are rounded to steps of a layer's sums, and float32 sums
+have an error.
 """
 FUSED_TIES = 0.01
 """Share of a map's elements that may differ by one: rounding inside nodes such as QLinearConv is
-not
-visible, and their kernels round halves of float32 products differently.
+not visible, and their kernels round halves of float32 products differently.
 """
 MARGIN = 10.0
 """Tolerance in dB: SQNR of a layer on other samples may be lower than predicted by this."""
@@ -59,8 +57,7 @@ class Beside(NamedTuple):
     """Comparison of a map or an output with the model.
 
     differences : integers that differ from the model, without ties; for real numbers, integers that
-        are
-        not the nearest; None if the signal counts
+        are not the nearest; None if the signal counts
     ties : integers that are off by one where the real number is halfway between both
     signal : SQNR of real numbers in dB; None without error
     wanted : least SQNR in dB that quantisation explains; None if differences count

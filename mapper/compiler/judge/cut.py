@@ -1,8 +1,7 @@
 """A model in ONNX Runtime, cut where the cores store maps.
 
 Nodes that read a value stored by the cores get the stored data. So each layer is checked
-separately, and a
-fault shows in the layer that causes it.
+separately, and a fault shows in the layer that causes it.
 """
 
 from __future__ import annotations
@@ -76,8 +75,7 @@ class CutModel:
 
         given : by name, the integers that the cores stored, in the shapes and types of the model
         nudge : share of a step that is added to every tensor before it is quantised; before signs,
-            the step is
-            SIGN_STEP of the largest number, or the error of integers if larger
+            the step is SIGN_STEP of the largest number, or the error of integers if larger
         sign : the sign of zero
         """
         if (nudge, sign) not in self._sessions:

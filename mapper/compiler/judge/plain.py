@@ -1,8 +1,7 @@
 """Replace QONNX operators and RequantShift by ONNX operators, for ONNX Runtime.
 
 The modules of the judge share no code with the front end, the host's plan and the passes: they read
-ONNX
-independently.
+ONNX independently.
 """
 
 from __future__ import annotations

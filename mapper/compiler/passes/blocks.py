@@ -1,10 +1,8 @@
 """Align parts of concatenations and splits to blocks, so that they can share memory.
 
 Where a part ends inside a block, padding channels fill the block: they hold the zero point, and
-have zero
-weights in every layer that reads the map. Channelwise operators keep the padding. The host sees
-maps
-without padding: a convolution that only moves channels is inserted.
+have zero weights in every layer that reads the map. Channelwise operators keep the padding. The
+host sees maps without padding: a convolution that only moves channels is inserted.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Move concatenation of channels after max pooling, activation and requantisation.
 
 These work per channel, so they can run on the tiles of the layers before, and the concatenation
-shares
-memory.
+shares memory.
 """
 
 from __future__ import annotations
@@ -31,8 +30,7 @@ def legal(graph: Graph, site: Site, context: Context) -> str | None:
     """Return why a site is illegal: rows or columns are joined, or a part has other users.
 
     Windows would cross the border between joined rows or columns. Parts with other users stay in
-    the region
-    of the whole.
+    the region of the whole.
     """
     node, user = site
     if node.operator != Concat(CHANNELS):

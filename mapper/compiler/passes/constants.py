@@ -1,10 +1,8 @@
 """Constant folding: evaluate nodes that depend only on constants.
 
 The front end folds every node whose inputs are constant, because later nodes need weights, shapes
-and
-axes. Without the pass, nodes with real results run on the host, and so do all layers that read
-them:
-cores multiply by constants only.
+and axes. Without the pass, nodes with real results run on the host, and so do all layers that read
+them: cores multiply by constants only.
 """
 
 from __future__ import annotations

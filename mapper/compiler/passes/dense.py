@@ -1,8 +1,7 @@
 """Turn dense layers into convolutions with a kernel as large as the map.
 
 They then read the map in its storage layout. Other dense layers read one long vector, laid out by
-the
-host.
+the host.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
 """Estimate the savings of passes, where a trial would take too long.
 
 Cycles count the unit with the most removed work: one cycle per matrix call, and one per vector
-stored or
-written by the ALU. Bytes count vectors that are no longer loaded and stored. Overlap with other
-units is
-ignored.
+stored or written by the ALU. Bytes count vectors that are no longer loaded and stored. Overlap with
+other units is ignored.
 """
 
 from __future__ import annotations

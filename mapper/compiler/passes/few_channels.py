@@ -3,8 +3,7 @@
 A matrix call reads one input per array column. A first layer of 3 channels and 7x7 kernels takes 49
 calls per pixel with 13 of 16 columns idle, but 10 calls over windows of 147 values. Windows include
 padding. The host builds them, or the window unit of the core does while it loads: then the host
-sends
-the map in planes, with channels padded to groups of four.
+sends the map in planes, with channels padded to groups of four.
 """
 
 from __future__ import annotations
@@ -54,8 +53,8 @@ class Cost(NamedTuple):
         """Return the sort key of an option, lower is better.
 
         The first element is the initiation interval of cores that share the layers. The host sends
-        the
-        map of the next frame while cores compute, one flit per cycle, so the slower of both counts.
+        the map of the next frame while cores compute, one flit per cycle, so the slower of both
+        counts.
         """
         return max((self.cycles + self.others) // cores, self.flits), self.cycles, self.flits
 
@@ -168,8 +167,7 @@ def _fewest(graph: Graph, node: Node, ways: Ways, context: Context) -> tuple[Way
     """Return the option with the fewest cycles, and the reason.
 
     Windows from the host need the fewest calls, and load no slower than they multiply. If they fit
-    and
-    arrive while cores compute, no option is faster.
+    and arrive while cores compute, no option is faster.
     """
     shape, tensor, cores = context.shape, node.inputs[0], context.cores
     others = sum(_calls(one, shape) for one in graph.nodes if one is not node)

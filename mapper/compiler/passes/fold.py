@@ -3,16 +3,12 @@ idle.
 
 A layer of 8 outputs uses half of 16 rows, and the layer after it half of the columns. The first one
 computes two columns of its result in one call, with a kernel that covers the windows of both, and
-the
-second one reads two kernel columns at once. A pixel of the map between them holds two columns in
-its
-channels: the same bytes in the same order.
+the second one reads two kernel columns at once. A pixel of the map between them holds two columns
+in its channels: the same bytes in the same order.
 
 Where columns are pooled between the layers, the columns of a pooled pixel are in consecutive
-blocks; each
-block holds the same column of several pooled pixels. The second layer computes a result for each of
-the
-columns in a pixel, in separate blocks.
+blocks; each block holds the same column of several pooled pixels. The second layer computes a
+result for each of the columns in a pixel, in separate blocks.
 """
 
 from __future__ import annotations

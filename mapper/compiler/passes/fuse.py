@@ -1,8 +1,7 @@
 """Operator fusion: a layer and the ALU operations after it become one macro node.
 
 Nodes join in graph order while it is legal. The longest run whose tiles fit the accumulators
-becomes
-the macro node, and only its last map is stored.
+becomes the macro node, and only its last map is stored.
 """
 
 from __future__ import annotations

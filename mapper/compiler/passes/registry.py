@@ -71,8 +71,7 @@ def context_of(
     """Return the context of passes.
 
     reuse : whether maps with disjoint lifetimes share memory; few_channels : where windows of
-        layers of
-        few channels are built; cores : number of cores that share the layers
+        layers of few channels are built; cores : number of cores that share the layers
     """
 
     def fits(graph: Graph) -> bool:

@@ -1,8 +1,7 @@
 """Let concatenations and splits share memory: parts are stored inside the region of the whole.
 
 `mapper.compiler.memory.regions` assigns the places. Where a node does not share, each part also
-gets a
-separate region: a node on the core copies it into the whole, or out of it.
+gets a separate region: a node on the core copies it into the whole, or out of it.
 """
 
 from __future__ import annotations

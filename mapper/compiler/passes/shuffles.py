@@ -2,9 +2,8 @@
 
 The front end turns such a Reshape, Transpose and Reshape into a 1x1 convolution. The kernels of the
 layer before are permuted, across channelwise nodes; if this is impossible, the input channels of
-the
-layer after are permuted. Groups become one convolution with zeros, as their channels are no longer
-contiguous. Otherwise the permutation stays a convolution.
+the layer after are permuted. Groups become one convolution with zeros, as their channels are no
+longer contiguous. Otherwise the permutation stays a convolution.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Join convolutions on one map: each input is loaded once, and output blocks are filled.
 
 A small kernel is padded with zeros to the size of the larger one, kernels are stacked, and the
-results
-share memory. Sums are equal, because a zero weight adds nothing.
+results share memory. Sums are equal, because a zero weight adds nothing.
 """
 
 from __future__ import annotations
@@ -186,8 +185,7 @@ def apart(graph: Graph, pair: Sequence[Sibling], columns: int) -> str | None:
     """Return why two convolutions cannot be joined, None if they can.
 
     They need equal strides and dilations, paddings that differ by half of the kernel difference,
-    and one
-    kind of requantisation; parts begin at blocks, or stay adjacent.
+    and one kind of requantisation; parts begin at blocks, or stay adjacent.
     """
     a, b = pair
     size, dilation = _kernel(pair), _dilation(pair)

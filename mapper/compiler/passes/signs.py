@@ -28,8 +28,7 @@ def simplify_signs(graph: Graph) -> list[str]:
     """Remove nodes that do not change signs and levels; return the log.
 
     Sign, Add 0.1, Sign becomes one sign; activations are removed, or clip levels; max pooling moves
-    before
-    the sign. Factors and offsets before signs are a separate pass.
+    before the sign. Factors and offsets before signs are a separate pass.
     """
     told = []
     changed = True

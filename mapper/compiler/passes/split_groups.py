@@ -1,11 +1,9 @@
 """Select the input blocks of grouped convolutions, or join the groups.
 
 Each output block reads only the input blocks of its groups. Where this saves nothing, the kernels
-of all
-groups become one block-diagonal convolution: it has one list of input blocks for all outputs, so
-fewer
-micro-ops, and pairs of kernels on dual cores. Depthwise convolutions have their own unit and are
-unchanged.
+of all groups become one block-diagonal convolution: it has one list of input blocks for all
+outputs, so fewer micro-ops, and pairs of kernels on dual cores. Depthwise convolutions have their
+own unit and are unchanged.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
 """Split layers whose parameters exceed the parameter memory into several, by output blocks.
 
 Their results form one map, since parts of a concatenation share memory. A core holds the bias of
-the
-current layer, and the requantisation record for the blocks of a tile; other parameters are loaded
-when
-they are needed.
+the current layer, and the requantisation record for the blocks of a tile; other parameters are
+loaded when they are needed.
 """
 
 from __future__ import annotations

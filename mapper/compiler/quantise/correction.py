@@ -1,11 +1,9 @@
 """Bias correction: subtract the mean quantisation error of a channel from its bias.
 
 Rounded weights and inputs cause errors that do not average out over samples. Layers are corrected
-in
-execution order, so each one sees the corrected layers before it. The mean error of each output
-channel
-over the calibration samples, after its activation, changes the bias.
-Nagel et al., Data-Free Quantization Through Weight Equalization and Bias Correction, ICCV 2019.
+in execution order, so each one sees the corrected layers before it. The mean error of each output
+channel over the calibration samples, after its activation, changes the bias. Nagel et al.,
+Data-Free Quantization Through Weight Equalization and Bias Correction, ICCV 2019.
 """
 
 from __future__ import annotations

@@ -2,10 +2,8 @@
 model.
 
 A layer is exact if its input has a fixed set of levels (signs included), and each kernel consists
-of whole
-multiples of one number. Then its sums are whole: a threshold makes signs of them, or a
-requantisation the
-next levels, with the batch normalisation between as its factor and offset.
+of whole multiples of one number. Then its sums are whole: a threshold makes signs of them, or a
+requantisation the next levels, with the batch normalisation between as its factor and offset.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
 """Verification loop: quantise a network in several ways until one is accurate enough.
 
 Tried in this order: the requested method, or minmax and then percentile, mse and entropy; scales
-per
-channel if they were per tensor; the worst layers in 16 bits, one by one, where cores support it;
-the
-worst layers on the host, one by one. The best attempt is kept.
+per channel if they were per tensor; the worst layers in 16 bits, one by one, where cores support
+it; the worst layers on the host, one by one. The best attempt is kept.
 """
 
 from __future__ import annotations
