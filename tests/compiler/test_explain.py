@@ -20,7 +20,7 @@ LIGHT = Path(onnx.__file__).parent / "backend" / "test" / "data" / "light"
 
 
 def mixed() -> Any:
-    """Nodes of each kind: on cores, on the host, folded, vanished."""
+    """Return nodes of each kind: on cores, on the host, folded, vanished."""
     random = np.random.default_rng(0)
     constants = {
         "w": random.normal(0, 1, (16, 4, 3, 3)).astype(np.float32),
@@ -58,8 +58,8 @@ def test_each_node_has_a_place_and_a_reason(tmp_path: Path) -> None:
     assert rows["n_c"].function == "npu_1_n_c"
     assert rows["n_t"].why == "no core computes Sigmoid"
     assert "Relu" in (rows["n_t"].remedy or "")
-    assert "of constants alone" in rows["n_u"].why
-    assert "moves none" in rows["n_f"].why
+    assert "constants only" in rows["n_u"].why
+    assert "moves no data" in rows["n_f"].why
     assert "one region" in rows["n_j"].why
     assert all(row.why for row in rows.values())
 

@@ -1,4 +1,4 @@
-"""Models that were once wrong when random models were tried, with right results by hand."""
+"""Regression tests for models found by fuzzing, with expected results by hand."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tests.compiler.right_values import (
 from tests.storage.formats.onnx_models import model, onnx
 
 X = RANDOM.normal(size=(FRAMES, 3, 4, 5)).astype(np.float32)
-X = np.where(np.abs(X) < 0.1, np.float32(0.5), X)  # signs as clear as integers of 8 bits say them
+X = np.where(np.abs(X) < 0.1, np.float32(0.5), X)  # signs that 8-bit integers also represent
 SIGNS = np.sign(X).astype(float)
 W = RANDOM.normal(0, 0.5, (4, 3, 1, 1)).astype(np.float32)
 SIGN = node("Sign", "x", "s")
@@ -140,7 +140,7 @@ SEEN = rounded(X, 0.03, 100)
 
 
 def steps(value: str, scale: str, zero: str) -> list[Any]:
-    """QuantizeLinear and DequantizeLinear."""
+    """Return QuantizeLinear followed by DequantizeLinear."""
     names = f"{scale} {zero}"
     return [node("QuantizeLinear", f"{value} {names}", f"{value}q"),
             node("DequantizeLinear", f"{value}q {names}", f"{value}d")]  # fmt: skip
@@ -273,8 +273,9 @@ def test_maps_without_room_are_refused_before_calibration(
 def test_parameters_without_room_are_refused_before_calibration(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Maps of 20 vectors, at least two of them at a time; of each layer 2 blocks of biases and
-    scales and a word before them, of 4 vectors each."""
+    """Maps of 20 vectors, at least two at a time; per layer 2 blocks of biases and scales and a
+    header, of 4 vectors each.
+    """
     monkeypatch.setattr(Dataset, "ranges", _measured)
     wide = {f"w{at}": RANDOM.normal(size=(32, 32 if at else 3, 1, 1)) for at in range(4)}
     names = ["x", "a", "b", "c", "y"]

@@ -11,7 +11,7 @@ from mapper.compiler.stages import ORDER, Clock, stage
 
 @pytest.fixture
 def ticks(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """The time, which passes when it is said to."""
+    """Return a clock that advances only on request."""
     now = [0.0]
     monkeypatch.setattr(time, "perf_counter", lambda: now[0])
     return now
@@ -30,7 +30,7 @@ def test_a_stage_inside_another_one_has_its_own_time(ticks: list[float]) -> None
             with stage("parameters"):
                 work(ticks, 2)
             work(ticks, 4)
-        work(ticks, 100)  # of no stage
+        work(ticks, 100)  # outside any stage
         with stage("read"):
             work(ticks, 8)
         with stage("instructions"):
@@ -56,7 +56,7 @@ def test_errors_end_a_stage(ticks: list[float]) -> None:
         with pytest.raises(KeyError), stage("read"):
             raise KeyError
         work(ticks, 5)
-        with pytest.raises(ValueError, match="is no stage"), stage("nothing"):
+        with pytest.raises(ValueError, match="unknown stage nothing"), stage("nothing"):
             work(ticks, 5)
     assert clock.seconds == {"read": 0}
 

@@ -282,7 +282,7 @@ class Converter(ScalePlan):
             stored, scales = quantised_weights(weights.value, bits, True, least)
             if coarser and stored.any():
                 self.notes.append(
-                    f"{node.label}: weights of {coarser} channels are tiny compared with "
+                    f"{node.label}: weights of some channels ({coarser}) are tiny compared with "
                     "their bias and get larger steps, so that the bias fits an accumulator"
                 )
         if not stored.any():

@@ -53,7 +53,7 @@ ROWS = {
         ),
     ),
     "B08": Row(
-        "normalisation behind a binary layer",
+        "normalisation after a binary layer",
         (
             "compiler/codegen/test_binary.py::test_b15_residual_sums_stay_in_bytes",
             "compiler/quantise/test_binary_layers.py::test_b07_b08_results_are_rounded_once",
@@ -72,7 +72,7 @@ ROWS = {
         ),
     ),
     "B10": Row(
-        "first layer as windows",
+        "first layer by im2col",
         (
             "compiler/codegen/test_programs.py::test_calls_of_a_first_layer",
             "compiler/codegen/test_windows.py::test_b10_cycles_of_a_first_layer",
@@ -83,7 +83,7 @@ ROWS = {
         ),
     ),
     "B11": Row(
-        "packing of bits hidden",
+        "bit packing is hidden",
         (
             "compiler/schedule/test_packing.py::test_b11_packing_is_hidden_on_the_core",
             "compiler/schedule/test_packing.py::test_b11_pieces_that_the_host_packs",

@@ -15,7 +15,7 @@ ROWS = {
         ),
     ),
     "A02": Row(
-        "guards of shapes",
+        "checks of shapes",
         (
             "compiler/frontend/test_float.py::test_a02_auto_pad",
             "compiler/frontend/test_float.py::test_a02_initialisers_that_are_inputs_too_and_an_open_batch_axis",
@@ -38,7 +38,7 @@ ROWS = {
         ("compiler/graph/test_tensor.py::test_a04_padding_is_written_for_all_axes",),
     ),
     "A05": Row(
-        "channels last inside",
+        "channels last internally",
         (
             "compiler/frontend/test_float.py::test_a05_layers_behind_each_other_need_no_reshape",
             "compiler/frontend/test_layout.py::test_a05_channels_last_exports_lose_their_transposes",
@@ -81,7 +81,7 @@ ROWS = {
         ),
     ),
     "A10": Row(
-        "concatenation behind pooling",
+        "concatenation after pooling",
         (
             "compiler/passes/test_integer_passes.py::test_a10_concatenation_goes_behind_pooling_and_activation",
             "compiler/passes/test_integer_passes.py::test_a10_concatenation_of_parts_with_other_users_stays",
@@ -105,11 +105,11 @@ ROWS = {
         ),
     ),
     "A13": Row(
-        "addresses one behind the other",
+        "consecutive addresses",
         ("compiler/memory/test_planner.py::test_lives_that_meet_do_not_overlap",),
     ),
     "A14": Row(
-        "padding that is stored",
+        "stored padding",
         (
             "compiler/memory/test_padding.py::test_a14_addresses",
             "compiler/memory/test_padding.py::test_a14_consumers_take_the_largest_border",
@@ -188,7 +188,7 @@ ROWS = {
         ),
     ),
     "A23": Row(
-        "output's zero point behind the shift",
+        "output's zero point after the shift",
         (
             "compiler/integer/test_formulas.py::test_a23_all_sums_of_a_layer",
             "compiler/integer/test_formulas.py::test_a23_requantisation",
@@ -280,7 +280,7 @@ ROWS = {
         ("compiler/schedule/test_search.py::test_tiles_fit_half_of_the_buffers",),
     ),
     "A35": Row(
-        "what a loop replaces",
+        "buffers replaced by a loop",
         ("compiler/schedule/test_search.py::test_what_moves_between_steps",),
     ),
     "A36": Row(
@@ -304,7 +304,7 @@ ROWS = {
         ),
     ),
     "A39": Row(
-        "weights row by row",
+        "weights loaded row by row",
         (
             "compiler/schedule/test_onchip.py::test_weights_that_enter_row_by_row",
             "hw/npu/test_core.py::test_three_ways",
@@ -316,7 +316,7 @@ ROWS = {
         ("compiler/schedule/test_search.py::test_first_tile",),
     ),
     "A41": Row(
-        "listings of loops",
+        "loop listings",
         (
             "compiler/codegen/loops/test_listing.py::test_a41_a_listing_visits_the_addresses_of_the_program",
             "compiler/integer/test_formulas.py::test_a41_leaky_relu_is_the_larger_of_two_products",
@@ -324,7 +324,7 @@ ROWS = {
         ),
     ),
     "A42": Row(
-        "every stored map beside the reference",
+        "every stored map compared with the reference",
         (
             "compiler/codegen/test_programs.py::test_bitx_programs_equal_the_reference",
             "compiler/partition/test_check.py::test_a42_a_wrong_parameter_shows",

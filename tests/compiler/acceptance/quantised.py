@@ -1,4 +1,4 @@
-"""D: models that are quantised already."""
+"""D: models that are already quantised."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from tests.compiler.acceptance.row import Row
 
 ROWS = {
     "D01": Row(
-        "models that are quantised",
+        "quantised models",
         (
             "compiler/frontend/test_qdq.py::test_convolutions",
             "compiler/frontend/test_qonnx.py::test_levels_of_all_sorts",
@@ -95,7 +95,7 @@ ROWS = {
         ),
     ),
     "D12": Row(
-        "nodes of the host",
+        "host nodes",
         ("compiler/partition/test_hostplan.py::test_work_to_and_fro",),
     ),
 }

@@ -1,4 +1,4 @@
-"""R13.1: every damage of a good model, of its samples or of the command line is told in a line."""
+"""R13.1: each fault of the model, the samples or the command line is reported in one line."""
 
 from __future__ import annotations
 
@@ -44,18 +44,18 @@ def test_one_line(case: Case, folder: Path, fails: Callable[..., str]) -> None:
 
 
 def test_no_case_is_bad_by_itself(folder: Path, run: Run) -> None:
-    """What is damaged compiles without the damage."""
+    """The undamaged model compiles."""
     good().save(folder)
     assert run("compile", "good.onnx", *QUICK, *USUAL).code == 0
     found = run("simulate", "out", "--input", "samples.npz", "--check", "--json").json()
     assert found["differences"] == 0
 
 
-# -- odd, but right --------------------------------------------------------------------------------
+# -- unusual but valid -----------------------------------------------------------------------------
 
 
 def lowest_pad(it: Good) -> None:
-    """Minus infinity around a map, as frameworks export max pooling with uneven pads."""
+    """Pad a map with minus infinity, as frameworks export max pooling with uneven pads."""
     pads = np.array([0, 0, 1, 1, 0, 0, 1, 1])
     it.constants |= {"pads": pads, "lowest": np.array(-np.inf, np.float32)}
     it.nodes.insert(2, onnx.helper.make_node("Pad", ["r", "pads", "lowest"], ["q"], "pad"))
@@ -101,7 +101,7 @@ def without_names(it: Good) -> None:
 
 
 def constant_channel(it: Good) -> None:
-    """Kernels of zeros make a channel that is the same everywhere."""
+    """Kernels of zeros produce a constant channel."""
     it.constants["w"][1] = 0
     it.constants["b"][1] = 0
 
@@ -163,7 +163,7 @@ def test_odd_models_compile_or_say_why(
 
 
 def test_no_pad_of_minus_infinity_is_left(folder: Path, run: Run) -> None:
-    """It would be the lower end of the range of its map."""
+    """It would become the lower end of the range of its map."""
     it = good()
     lowest_pad(it)
     it.save(folder)
@@ -190,7 +190,7 @@ def test_unwritable_folder(folder: Path, fails: Callable[..., str]) -> None:
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("size", [100, 3000, 20_000])
 def test_full_disk(folder: Path, size: int) -> None:
-    """Files may not grow beyond some bytes, which is what a full disk looks like."""
+    """A limit of the file size behaves like a full disk."""
     good().save(folder)
     before = tree(folder)
     done = subprocess.run(

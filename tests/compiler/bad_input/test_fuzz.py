@@ -1,6 +1,6 @@
-"""Models, samples and compiled folders that are damaged at random: a line for each of them.
+"""Models, samples and compiled folders with random damage: each gives a one-line error.
 
-`python scripts/fuzz_compile.py` does the same for as long as one likes.
+`python scripts/fuzz_compile.py` runs more cases.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""R9.7: macro records: one literal one, round trips, programs made of the file alone, damage."""
+"""R9.7: macro records: a literal record, round trips, programs from the file alone, damage."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def test_c03_random_records_come_back() -> None:
 
 @pytest.mark.parametrize("field", [one for one in LAYOUT if one.name not in EXACT])
 def test_numbers_without_room_are_told(field: object) -> None:
-    """All that lie beyond a field, and that which says so."""
+    """Values that exceed a field are stored in the pool, and marked in the record."""
     number = LAYOUT.index(field)  # type: ignore[arg-type]
     one = LAYOUT[number]
     beyond = [one.has_room.stop + 1, 1 << 40]
@@ -199,7 +199,8 @@ def test_weights_come_back_from_their_words(
 
 
 def layers() -> Builder:
-    """One of each: convolutions, pooling, additions, upsampling, a leaky activation."""
+    """Build one layer of each kind: convolutions, pooling, additions, upsampling, leaky
+    activation."""
     build = Builder(12, 10, 5, 2)
     a = build.relu(build.conv(build.input, 20))
     b = build.conv(a, 20, Window((3, 3), (1, 1), Pad(1, 1, 1, 1)))
@@ -266,8 +267,7 @@ for path in sorted(Path(sys.argv[1]).glob("*/macros.bin")):
 @pytest.mark.sample(0.25)
 @pytest.mark.jit
 def test_c03_programs_are_made_of_the_records_alone(made: dict[str, Made], tmp_path: Path) -> None:
-    """C03: another process that has nothing but macros.bin makes the same programs, byte by byte,
-    and the same words of the host."""
+    """C03: another process with only macros.bin generates identical programs and host words."""
     for name, one in made.items():
         (tmp_path / name).mkdir()
         (tmp_path / name / "macros.bin").write_bytes(one.folder.records)
@@ -283,7 +283,7 @@ def test_c03_programs_are_made_of_the_records_alone(made: dict[str, Made], tmp_p
 @pytest.mark.heavy
 @pytest.mark.jit
 def test_c03_files_come_back(made: dict[str, Made]) -> None:
-    """C03: layers of a file as a file again; operators, flags and options are what was compiled."""
+    """C03: a file round-trips; operators, flags and options equal those compiled."""
     ops, flags = set(), set()
     for one in made.values():
         data = one.folder.records
@@ -343,7 +343,7 @@ def test_damaged_files_are_refused(made: dict[str, Made]) -> None:
 
 
 def changed(data: bytes, tag: str, change: Callable[[bytearray], object]) -> bytes:
-    """A file with another section, and its right checksum."""
+    """Return a file with a changed section, and a valid checksum."""
     parts = unpack_sections(MACROS, data, "it")
     part = bytearray(parts[tag])
     change(part)
@@ -353,8 +353,9 @@ def changed(data: bytes, tag: str, change: Callable[[bytearray], object]) -> byt
 TELLS = (
     "dilation_height", "dilation_width", "input_channels", "output_zero", "pad_bottom", "pad_right",
 )  # fmt: skip
-"""Fields that say nothing of some records: the dilation of a kernel of one place, padding behind
-that no window reaches."""
+"""Fields that have no meaning in some records: the dilation of a 1x1 kernel, padding after the map
+that no window reaches.
+"""
 
 
 @pytest.mark.sample(10)
@@ -363,7 +364,7 @@ that no window reaches."""
 def test_records_that_contradict_themselves_are_refused(
     field: object, made: dict[str, Made]
 ) -> None:
-    """Each field of each record makes another program, or is found: none is left unread."""
+    """A changed field of any record changes the program or is detected: no field is unused."""
     one = made["layers"]
     number = LAYOUT.index(field)  # type: ignore[arg-type]
     at = sum(field.bits // 8 for field in LAYOUT[:number])

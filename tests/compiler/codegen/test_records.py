@@ -1,4 +1,4 @@
-"""The simulator's names are those of the instruction table, which it may not import."""
+"""The simulator's names equal the names of the instruction table, which it may not import."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which cuts are tried, when tries end, and which one is taken."""
+"""Selection of cuts to try, end of the tries, and the final selection."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def cut(number: int) -> Grouped:
 
 
 class Fake:
-    """Cuts one after the other; least : that it was asked for, learnt : what it was told."""
+    """Yields prepared cuts in order; least : requested limits, learnt : reported cycles."""
 
     def __init__(self, cuts: Sequence[int]) -> None:
         self.cuts, self.least, self.learnt = list(cuts), list[float](), list[float]()

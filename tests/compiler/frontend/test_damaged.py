@@ -1,4 +1,4 @@
-"""Models of damaged structure: each is refused in one line that names the node or constant."""
+"""Models of damaged structure: each is rejected with one line that names the node or constant."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ELSEWHERE = "constant 'w': its data are not in a file of the model's folder"
 
 
 def refusal(made: Any, folder: Path) -> str:
-    """What is said of a model, without its name."""
+    """Return the message for a model, without its name."""
     path = folder / "a.onnx"
     path.write_bytes(made.SerializeToString())
     with pytest.raises(MapperError) as told:
@@ -39,12 +39,12 @@ def named(graph: Any, name: str) -> Any:
 
 
 def attribute(name: str, value: Any) -> Damage:
-    """Gives the convolution one more attribute."""
+    """Return a damage that adds an attribute to the convolution."""
     return lambda graph: named(graph, "conv").attribute.append(helper.make_attribute(name, value))
 
 
 def changed(which: str, **fields: Any) -> Damage:
-    """Sets fields of a node or constant; lists are replaced."""
+    """Return a damage that sets fields of a node or constant; lists are replaced."""
 
     def change(graph: Any) -> None:
         for field, value in fields.items():
@@ -111,7 +111,7 @@ def test_no_opset(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", [b"Relu", b"relu", b"dense_b"])
 def test_names_that_are_no_text(name: bytes, tmp_path: Path) -> None:
-    """Of an operator, a node, and a constant and the input that takes it."""
+    """Name of an operator, a node, and a constant with the input that reads it."""
     path = tmp_path / "a.onnx"
     damaged = name[:-1] + b"\xff"
     path.write_bytes(good().model().SerializeToString().replace(name, damaged))
@@ -180,7 +180,7 @@ def test_huge_constants_are_not_made(
 
 
 def test_constants_share_the_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each constant fits the memory, all together do not."""
+    """Each constant fits the memory, but not all together."""
     monkeypatch.setattr("mapper.compiler.frontend.onnx.MOST_MADE", 4 << 20)
     nodes = [node("ConstantOfShape", "s", f"k{at}") for at in range(5)]
     nodes += [node("Gather", f"k{at} zero", f"g{at}") for at in range(5)]

@@ -1,4 +1,4 @@
-"""What models take: types and axes of their inputs, operator sets, shapes that say otherwise."""
+"""Model inputs: types and axes, operator sets, inconsistent shapes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ RNG = np.random.default_rng(5)
 
 
 def small(nodes: list[Any], kind: int, shape: list[int], opset: int = 17, **constants: Any) -> Any:
-    """A model with the output y, whose input x has numbers of some type."""
+    """Return a model with the output y, whose input x has the given type."""
     graph = helper.make_graph(
         nodes,
         "small",
@@ -54,14 +54,14 @@ def test_inputs_that_no_core_takes(tmp_path: Path, kind: int, shape: list[int], 
 
 
 def test_old_operator_sets_are_refused(tmp_path: Path) -> None:
-    """Before 7 a constant went with the axis that an attribute named."""
+    """Before opset 7, an attribute named the axis of a constant."""
     made = small([helper.make_node("Relu", ["x"], ["y"])], onnx.TensorProto.FLOAT, [1, 4], opset=6)
-    assert "opset 6 is not read" in refusal(made, tmp_path)
+    assert "opset 6 is not supported" in refusal(made, tmp_path)
 
 
 @pytest.mark.parametrize("kind", [onnx.TensorProto.INT64, onnx.TensorProto.UINT8])
 def test_the_host_gets_numbers_of_the_declared_type(tmp_path: Path, kind: int) -> None:
-    """Samples are real numbers; Gather takes indices."""
+    """Samples are real numbers; Gather reads indices."""
     nodes = [
         helper.make_node("Cast", ["x"], ["whole"], to=onnx.TensorProto.INT64),
         helper.make_node("Gather", ["table", "whole"], ["y"]),
@@ -79,7 +79,7 @@ def test_the_host_gets_numbers_of_the_declared_type(tmp_path: Path, kind: int) -
 
 
 def test_rows_that_a_view_makes_of_columns_are_no_map(tmp_path: Path) -> None:
-    """A vector of samples has its values on columns; a kernel of rows is not for it."""
+    """A vector of samples has its values in columns; a kernel of several rows does not fit."""
     nodes = [
         helper.make_node("Unsqueeze", ["x", "axis"], ["tall"]),
         helper.make_node("Conv", ["tall", "w"], ["y"], name="tall", pads=[1, 0, 1, 0]),
@@ -102,7 +102,7 @@ def test_constants_of_flattened_maps_are_not_for_channels(tmp_path: Path) -> Non
 
 
 def test_a_mean_over_an_axis_that_a_view_made(tmp_path: Path) -> None:
-    """(1, 1, 64) shows channels where maps have columns."""
+    """(1, 1, 64) has channels where maps have columns."""
     nodes = [
         helper.make_node("Unsqueeze", ["x", "one"], ["u"]),
         helper.make_node("ReduceMean", ["u"], ["y"], axes=[2]),

@@ -34,7 +34,7 @@ def saved(made: Any, folder: Path) -> Path:
 
 
 def outputs(found: Model, x: np.ndarray) -> np.ndarray:
-    """What the graph makes of samples."""
+    """Return the graph's results for samples."""
     graph = found.build(())
     ((_, out),) = graph.outputs.items()
     (given,) = graph.inputs.values()
@@ -43,7 +43,7 @@ def outputs(found: Model, x: np.ndarray) -> np.ndarray:
 
 
 def wanted(path: Path, x: np.ndarray) -> np.ndarray:
-    """What ONNX Runtime makes of the file."""
+    """Return ONNX Runtime's results for the file."""
     session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
     return np.asarray(session.run(None, {"x": x})[0])
 
@@ -52,7 +52,7 @@ def wanted(path: Path, x: np.ndarray) -> np.ndarray:
 
 
 def test_sizes_run_through_the_model(tmp_path: Path) -> None:
-    """Sizes that nodes compute of the input's are constants once it is fixed."""
+    """Sizes that nodes compute from the input's sizes are constant once it is fixed."""
     nodes = [
         CONV, node("MaxPool", "a", "p", kernel_shape=[2, 2], strides=[2, 2]),
         node("Shape", "a", "s"), node("Resize", "p - - s", "r"), node("Add", "r a"),
@@ -80,8 +80,7 @@ def test_sizes_run_through_the_model(tmp_path: Path) -> None:
         (OPEN, {"": (1, 4, 6, 4)}, "--input-shape x=1,4,6,4: axis 1 of input 'x' has the fixed "
                                    "size 3"),
         (OPEN, {"x": (3, 6, 4)}, "--input-shape x=3,6,4: input 'x' has 4 axes, not 3"),
-        (OPEN, {"y": (1, 3, 6, 4)}, "--input-shape y=1,3,6,4: there is no such input; the model "
-                                    "has 'x'"),
+        (OPEN, {"y": (1, 3, 6, 4)}, "--input-shape y=1,3,6,4: no such input; the model has 'x'"),
         ([1, 3, "s", "s"], {"x": (1, 3, 4, 5)}, "--input-shape x=1,3,4,5: axes of input 'x' named "
                                                 "'s' have one size; they get 4 and 5"),
     ],
@@ -145,7 +144,7 @@ def test_the_folder_keeps_the_model_that_was_compiled(
 
 
 def rows(count: int, *shape: int) -> np.ndarray:
-    """The same numbers for each sample."""
+    """Return the same numbers for each sample."""
     one = RNG.normal(size=(1, *shape)).astype(np.float32)
     return np.broadcast_to(one, (count, *shape)).copy()
 
@@ -215,7 +214,8 @@ def test_steps_of_a_recurrent_layer_are_no_batch(
     with pytest.raises(MapperError) as error:
         open_model(path)
     assert str(error.value) == (
-        f"{path}: node 'n_y' ({kind}): no core computes {kind}, which works along axis 0 of 'x'"
+        f"{path}: node 'n_y' ({kind}): no core computes {kind}, which mixes samples along "
+        "axis 0 of 'x'"
     )
 
 
@@ -242,7 +242,7 @@ def test_nodes_that_need_the_batch_are_named(
 
 
 def test_a_quantised_batch(tmp_path: Path) -> None:
-    """Operators that ONNX Runtime lacks are compared as well."""
+    """Operators that ONNX Runtime lacks are also compared."""
     shift = node("RequantShift", "a m d", "q", div=16.0, n_levels_out=256, signed=0)
     nodes = [CONV, shift, node("Reshape", "q s", "f"), node("MatMul", "f v")]
     whole: Callable[..., Any] = RNG.integers

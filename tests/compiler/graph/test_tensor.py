@@ -24,7 +24,7 @@ def test_ends_of_types(type_: str, low: int, high: int) -> None:
 
 @pytest.mark.parametrize("order", [(0, 3, 1, 2), (0, 1, 2, 3)])
 def test_a05_what_onnx_sees_and_what_is_stored(order: tuple[int, ...]) -> None:
-    """Round trips of several frames, also of what was flattened behind a transpose."""
+    """Round trips of several frames, including data flattened after a transpose."""
     tensor = Tensor("t", (1, 2, 3, 4))
     data = np.arange(3 * 24).reshape(3, 2, 3, 4)
     shape = tuple(tensor.shape[axis] for axis in order)

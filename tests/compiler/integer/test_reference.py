@@ -1,4 +1,4 @@
-"""The reference of integer graphs against loops in Python, a number at a time."""
+"""The reference of integer graphs against loops in Python, one number at a time."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_a22_convolutions_with_the_zero_point_around_the_map(
 
 
 def test_a22_folding_is_subtracting_before_multiplying() -> None:
-    """With the zero point around the map; of 200 convolutions."""
+    """With the zero point as padding; 200 convolutions."""
     for seed in range(200):
         random = np.random.default_rng(seed)
         zero_point = int(random.integers(-128, 128))

@@ -1,4 +1,4 @@
-"""Maps that are alive at the same time share no vector."""
+"""Maps with overlapping lifetimes share no vector."""
 
 from __future__ import annotations
 

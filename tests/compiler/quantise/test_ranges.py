@@ -1,4 +1,4 @@
-"""Ranges of tensors: measured, chosen by four methods, and read back from a file."""
+"""Ranges of tensors: measured, selected by four methods, and read back from a file."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def ends(found: Range, method: Method, bits: int = 8) -> Ends:
 
 
 def test_a20_ranges_are_those_of_all_frames_at_once() -> None:
-    """Whatever the frames that are looked at together: here 16, 16 and 5."""
+    """Independent of the batch sizes: here 16, 16 and 5."""
     build = residual()
     feeds = {build.input: build.samples(37)}
     tensors = Converter(build.graph, Precision()).quantised_tensors()
@@ -89,7 +89,7 @@ def test_a20_mse_takes_the_best_of_its_steps() -> None:
         made = ends(found, "mse")
         chosen = made.high / found.high
         best = FACTORS[int(np.argmin(errors))]
-        assert chosen == pytest.approx(best, abs=0.0251)  # of bins: a step beside, at most
+        assert chosen == pytest.approx(best, abs=0.0251)  # within one step, due to bins
         assert chosen < 1
         other = squared_error(found, made, 8, "asym")
         assert other <= min(errors) * 1.05

@@ -59,7 +59,7 @@ def test_what_the_page_shows(out: Path, run: Run) -> None:
 
 
 def row(name: str, **more: Any) -> dict[str, Any]:
-    """A value compared with the model's: of floating point, without error."""
+    """Return a value compared with the model's: in floating point, without error."""
     one = {"name": name, "nodes": [name], "elements": 9, "differences": None, "ties": 0,
            "signal": None, "wanted": 20.0, "departs": False}  # fmt: skip
     return one | more
@@ -146,7 +146,7 @@ def test_a_run_on_several_cores(spread: Path, run: Run) -> None:
 @pytest.mark.heavy
 @pytest.mark.sample(0.25)
 def test_the_timeline_of_a_run_is_that_of_its_cores(spread: Path, run: Run) -> None:
-    """What is drawn of a core is in the frames that are drawn, unit by unit in order of time."""
+    """Drawn bars of a core belong to the drawn frames, unit by unit in order of time."""
     found = run("simulate", "out", "--cycles", "--frames", "7", "--json").json()["cycle_run"]
     drawn = found["timeline"]
     assert len(drawn["completed"]) == 4
@@ -170,7 +170,7 @@ def test_the_timeline_of_a_run_is_that_of_its_cores(spread: Path, run: Run) -> N
 def test_bars_of_a_run_are_the_work_of_its_units(
     spread: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where no gap is closed, and no frame left out."""
+    """With all gaps kept, and all frames drawn."""
     monkeypatch.setattr(chip_cycles, "MOST_BARS", 1 << 30)
     found = run("simulate", "out", "--cycles", "--frames", "4", "--json").json()["cycle_run"]
     busy = {tuple(one["core"]): one["busy"] for one in found["cores"]}
@@ -207,7 +207,7 @@ DAMAGE: list[tuple[Callable[[dict], object], str]] = [  # type: ignore[type-arg]
     (lambda r: r.pop("cycles"), "lacks cycles"),
     (lambda r: r["layers"][0].update(core=3), "layers[0].core is 3, not a list"),
     (lambda r: r["maps"][0].pop("born"), "lacks maps[0].born"),
-    (lambda r: r.update(kind="mapped"), "is no report of a compiled model"),
+    (lambda r: r.update(kind="mapped"), "not a report of a compiled model"),
     (lambda r: r.update(busy={"LOAD": -1}), "a value of busy is not a number from 0"),
 ]
 

@@ -1,4 +1,4 @@
-"""What the report says of layers, beside the program that it speaks of; R12.2."""
+"""Layers in the report, compared with their program; R12.2."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Listings of loops visit what the program visits, and round-trip as words and as text."""
+"""Loop listings visit the addresses of the program, and round-trip as words and as text."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from tests.compiler.programs import SHAPE, SMALL, Made, compiled
 
 
 def walked(steps: list[Step], tables: Any) -> Iterator[tuple[str, list[int]]]:
-    """The addresses of a program by its instructions, one loop after the other."""
+    """Yield the addresses of a program by its instructions, loop by loop."""
     for step in steps:
         one, get = step.instruction, step.instruction.fields.get
         if one.op == "LOAD":
@@ -103,7 +103,7 @@ def test_a41_a_listing_visits_the_addresses_of_the_program(seed: int, shape: Any
 
 @pytest.mark.jit
 def test_a41_tiles_that_are_alike_are_loops() -> None:
-    """A layer of tiles of one row, without padding: one block, with one outer loop."""
+    """A layer of one-row tiles without padding: one block, with one outer loop."""
     build = Builder(16, 16, 32)
     build.end(build.relu(build.conv(build.input, 16, Window((1, 1)))))
     made = compiled(build, first_tile=(16, 1))
