@@ -36,12 +36,12 @@ def functions(module: str) -> frozenset[str]:
     )
 
 
-def test_every_row_is_there_once() -> None:
+def test_every_row_exists_once() -> None:
     assert list(ROWS) == IDS
     assert len({row.title for row in ROWS.values()}) == len(IDS)
 
 
-def test_rows_name_tests_that_there_are() -> None:
+def test_rows_name_existing_tests() -> None:
     wrong = {
         name
         for row in ROWS.values()

@@ -46,7 +46,7 @@ def rows_of(path: Path, **settings: Any) -> dict[str, Row]:
     return {row.node: row for row in explain(open_model(path), CompileSettings(**settings))}
 
 
-def test_each_node_has_a_place_and_a_reason(tmp_path: Path) -> None:
+def test_each_node_has_a_place_with_a_reason(tmp_path: Path) -> None:
     onnx.save(mixed(), str(tmp_path / "model.onnx"))
     rows = rows_of(tmp_path / "model.onnx")
     assert {name: row.where for name, row in rows.items()} == {
@@ -64,13 +64,13 @@ def test_each_node_has_a_place_and_a_reason(tmp_path: Path) -> None:
     assert all(row.why for row in rows.values())
 
 
-def test_what_is_kept_says_so(tmp_path: Path) -> None:
+def test_kept_nodes_name_the_option(tmp_path: Path) -> None:
     onnx.save(mixed(), str(tmp_path / "model.onnx"))
     row = rows_of(tmp_path / "model.onnx", keep=("n_c",))["n_c"]
     assert (row.where, row.remedy) == ("host", "leave it out of --keep")
 
 
-def test_kernels_that_are_not_constant_say_what_to_do(tmp_path: Path) -> None:
+def test_kernels_that_are_not_constant_name_a_remedy(tmp_path: Path) -> None:
     nodes = [node("Sigmoid", "x", "k"), node("Conv", "x k")]
     onnx.save(model(nodes, {}, {"x": (1, 4, 3, 3)}), str(tmp_path / "model.onnx"))
     row = rows_of(tmp_path / "model.onnx")["n_y"]

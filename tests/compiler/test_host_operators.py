@@ -155,7 +155,7 @@ QUANTISED = [
     whole("gate", [*GATE, node("Mul", "xd gd", "y")], CLIPPED * MEANS, WIDE),
     whole("difference", [*GATE, node("Sub", "xd gd", "y")], CLIPPED - MEANS, WIDE),
     whole(
-        "beside a layer", [*LAYER, node("Tanh", "xd", "h"), node("Concat", "a h", "y", axis=1)],
+        "next to a layer", [*LAYER, node("Tanh", "xd", "h"), node("Concat", "a h", "y", axis=1)],
         np.concatenate(
             [rounded(pointwise(CLIPPED, STORED * 0.01), 0.053, 90), np.tanh(CLIPPED)], 1
         ), WIDE,

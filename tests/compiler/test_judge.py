@@ -68,7 +68,7 @@ def rows_of(change: Any = None) -> list[Beside]:
     return found.rows
 
 
-def test_what_is_right_does_not_depart() -> None:
+def test_right_results_do_not_depart() -> None:
     rows = rows_of()
     assert [row.name for row in rows] == ["xq", "aq", "y"]
     assert not any(row.departs for row in rows)
@@ -101,7 +101,7 @@ def test_an_output_in_another_order_departs() -> None:
     ("taken", "whole", "tied"), [(1.5, 1, True), (1.49, 2, True), (1.45, 2, False)]
 )
 @pytest.mark.parametrize("again", [False, True])
-def test_only_what_is_halfway_is_a_tie(taken: float, whole: int, tied: bool, again: bool) -> None:
+def test_only_halves_are_ties(taken: float, whole: int, tied: bool, again: bool) -> None:
     """again : the integers are quantised again, and cores store only the second ones"""
     nodes = [node("QuantizeLinear", "x one zero", "q")]
     if again:
@@ -139,7 +139,7 @@ def test_steps_below_the_error_of_float32_are_ties() -> None:
         assert (row.differences, row.ties) == (differences, ties)
 
 
-def test_a_signal_below_what_was_predicted_departs() -> None:
+def test_sqnr_below_the_prediction_departs() -> None:
     exact = RANDOM.normal(size=(1, 3, 40, 50))
     whole = np.rint(exact / 0.03).astype(np.int64)  # about 41 dB
     for predicted, departs in ((40.0, False), (55.0, True), (None, True)):
@@ -152,7 +152,7 @@ def test_a_signal_below_what_was_predicted_departs() -> None:
     ("own", "departs"),
     [({"a": 36.0, "y": 89.0}, False), ({"a": 70.0, "y": 89.0}, True), ({"y": 89.0}, True)],
 )
-def test_layers_that_store_nothing_lose_as_predicted(own: dict[str, float], departs: bool) -> None:
+def test_layers_without_stored_maps_lose_as_predicted(own: dict[str, float], departs: bool) -> None:
     """Like a convolution in 8 bits before a pooling that is stored in 16."""
     nodes = [node("Conv", "x w", "a"), node("Relu", "a", "b"),
              node("MaxPool", "b", "y", kernel_shape=[2, 2])]  # fmt: skip
@@ -190,7 +190,7 @@ def test_reshape_hides_the_order_of_axes() -> None:
     assert order_of(map_, value, one) == (0, 3, 1, 2)
 
 
-def test_maps_that_are_nothing_like_the_model_keep_the_usual_order() -> None:
+def test_maps_unlike_the_model_keep_the_usual_order() -> None:
     """Like signs after many layers."""
     one = StoredMap("a", (), 1.0, 0, 8)
     for seed in range(20):
@@ -243,7 +243,7 @@ def test_each_output_is_judged_by_its_own_prediction() -> None:
         assert [row.name for row in judge.judgement().rows if row.departs] == departs
 
 
-def test_what_onnx_runtime_lacks_is_not_judged() -> None:
+def test_operators_that_onnx_runtime_lacks_are_not_judged() -> None:
     proto = helper.make_node("Wibble", ["x"], ["y"])
     made = model_of_node(proto, {"x": (np.dtype(np.float32), [1, 3, 4, 5])}, {}, [("", 17)])
     judge = Judge(made, [StoredMap("y", (), 1.0, 0, 8)], Predicted({}))
@@ -328,7 +328,7 @@ def test_simulations_judge_all_samples(tmp_path: Path, capsys: pytest.CaptureFix
 @pytest.mark.parametrize(
     "last", [node("Squeeze", "a zero", "y"), node("Transpose", "a", "y", perm=[1, 0, 2, 3])]
 )
-def test_outputs_whose_first_axis_is_not_of_samples(last: Any, tmp_path: Path) -> None:
+def test_outputs_without_samples_on_the_first_axis(last: Any, tmp_path: Path) -> None:
     """Each sample has a complete output."""
     nodes, constants = [node("Conv", "x w", "a"), last], {"w": W, "zero": np.array([0])}
     assert compiled(Case("first axis", nodes, constants, X, X, 0), tmp_path) == 0

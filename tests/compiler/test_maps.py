@@ -30,7 +30,7 @@ def entry(channels: int, bits: int, **more: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("channels", [1, 4, 5, 11])
 @pytest.mark.parametrize("bits", [1, 8, 16])
-def test_d03_maps_are_read_as_they_were_packed(channels: int, bits: int) -> None:
+def test_d03_packed_maps_round_trip(channels: int, bits: int) -> None:
     random = np.random.default_rng(channels)
     low, high = (-1, 2) if bits == 1 else (-(1 << (bits - 1)), 1 << (bits - 1))
     pixels = random.integers(low, high, (3, 2, channels))
@@ -41,7 +41,7 @@ def test_d03_maps_are_read_as_they_were_packed(channels: int, bits: int) -> None
     assert np.array_equal(read_map(memory, one, SHAPE.columns), pixels)
 
 
-def test_d03_blocks_of_channels_lie_behind_each_other() -> None:
+def test_d03_blocks_of_channels_are_consecutive() -> None:
     """Five channels are two vectors per pixel; the rest of the second one holds the zero point."""
     pixels = np.arange(30).reshape(3, 2, 5)
     memory = frame()
@@ -51,7 +51,7 @@ def test_d03_blocks_of_channels_lie_behind_each_other() -> None:
     assert found[11].tolist() == [29, 5, 5, 5]
 
 
-def test_d03_rows_and_pixels_may_lie_apart() -> None:
+def test_d03_rows_and_pixels_may_have_gaps() -> None:
     """A part of a wider region: strides give the places of pixels."""
     pixels = np.arange(24).reshape(3, 2, 4)
     memory = frame()

@@ -51,7 +51,7 @@ ELSEWHERE = {
 """Options for the target, the outputs and messages."""
 
 
-def test_every_option_is_told_to_change_numbers_or_not() -> None:
+def test_every_option_is_listed_as_changing_numbers_or_not() -> None:
     parser = argparse.ArgumentParser()
     add_arguments(parser)
     found = {

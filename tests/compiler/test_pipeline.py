@@ -26,7 +26,7 @@ def normalised() -> Builder:
     return build
 
 
-def test_comparisons_of_settings_know_the_switches() -> None:
+def test_comparisons_of_settings_use_the_switches() -> None:
     """R1.1: a map that is quantised between layer and normalisation loses SQNR."""
     source, samples = source_of(normalised())
     plain, without = (
@@ -36,7 +36,7 @@ def test_comparisons_of_settings_know_the_switches() -> None:
     assert all(a.score.signal != b.score.signal for a, b in zip(plain, without, strict=True))
 
 
-def test_samples_of_pixels_know_the_switches(tmp_path: Path) -> None:
+def test_samples_of_pixels_use_the_switches(tmp_path: Path) -> None:
     """R1.1: a factor that stays before the first layer gives a map of unknown range."""
     constants = {
         "f": np.float32([[[2.0]], [[0.5]]]),
@@ -52,7 +52,7 @@ def test_samples_of_pixels_know_the_switches(tmp_path: Path) -> None:
 
 
 @pytest.mark.jit
-def test_what_a_model_is_taken_for_is_a_note() -> None:
+def test_assumptions_about_a_model_are_notes() -> None:
     """Also for models in floating point."""
     build = normalised()
     build.graph.notes = ["input 'x' is read as pixels"]

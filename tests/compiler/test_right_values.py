@@ -58,7 +58,7 @@ FLOATS = [
     *(cut(f"channels {a}-{b} {c}", a, b, c) for a, b in ((1, 8), (3, 5)) for c in ("1x1", "2x2")),
     *(parted(chip) for chip in ("1x1", "2x2", "4x1")),
     Case(
-        "one channel beside its layer",
+        "one channel next to its layer",
         [CONV, node("Concat", "x a", "y", axis=1)],
         {"w": W[:, :1]}, X[:, :1],
         np.concatenate([X[:, :1], pointwise(X[:, :1], W[:, :1])], 1), 20,
@@ -110,7 +110,7 @@ CONSTANTS = [
 
 
 @pytest.mark.parametrize("case", CONSTANTS, ids=lambda case: case.name)
-def test_constants_behind_quantised_layers(case: Case, tmp_path: Path) -> None:
+def test_constants_after_quantised_layers(case: Case, tmp_path: Path) -> None:
     """They fold into scales and biases; the rounding error is below one step of the sums."""
     check(case, tmp_path)
 
@@ -191,7 +191,7 @@ def test_convolutions_with_scales_of_each_sample(tmp_path: Path) -> None:
     check(Case("conv", nodes, constants, X, np.array(right), 140, True), tmp_path)
 
 
-# -- what is lost ----------------------------------------------------------------------------------
+# -- losses ----------------------------------------------------------------------------------------
 
 
 def lost(case: Case, folder: Path) -> float:

@@ -40,7 +40,7 @@ def test_a_stage_inside_another_one_has_its_own_time(ticks: list[float]) -> None
     assert told == [("parameters", 2), ("instructions", 5), ("read", 8), ("instructions", 16)]
 
 
-def test_what_is_tried_belongs_to_the_stage_that_tries(ticks: list[float]) -> None:
+def test_trials_belong_to_their_stage(ticks: list[float]) -> None:
     clock = Clock()
     with clock.running():
         with stage("optimise", whole=True), stage("instructions"):
@@ -74,7 +74,7 @@ def test_without_a_clock_nothing_is_measured() -> None:
     assert clock.seconds == {}
 
 
-def test_the_order_is_that_of_the_specification() -> None:
+def test_the_order_follows_the_specification() -> None:
     """R10.4"""
     named = (
         "read, optimise, quantise, verify, partition, execution order, feature memory, weight "

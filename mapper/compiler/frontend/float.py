@@ -88,7 +88,7 @@ def conv(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Value | None:
         reader.why = "its kernel is not constant: export with constant folding"
         return None
     if not is_map(data):
-        reader.why = "the channels of its map are not on axis 1"
+        reader.why = "its map does not have its channels on axis 1"
         return None
     if weights.ndim not in (3, 4):
         reader.why = f"its kernels have {weights.ndim - 2} axes; cores take 1 or 2"
@@ -299,7 +299,7 @@ def activation(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Value | Non
 def pool(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Value | None:
     data = inputs[0]
     if not is_map(data) or len(node.proto.output) > 1:
-        reader.why = "the channels of its map are not on axis 1, or it returns indices"
+        reader.why = "its map does not have its channels on axis 1, or it returns indices"
         return None
     kind: Literal["max", "average"] = "max" if "Max" in node.kind else "average"
     tensor = data.tensor

@@ -20,7 +20,7 @@ from storage.formats.layers.onnxgraph import Node as OnnxNode
 def concat(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Value | None:
     first = inputs[0]
     if not all(is_map(value) and len(value.shape) == len(first.shape) for value in inputs):
-        reader.why = "it joins constants, or maps whose channels are not on axis 1"
+        reader.why = "it joins constants, or maps without their channels on axis 1"
         return None
     axis = int(node.attributes.get("axis", 1)) % len(first.shape)
     if axis == 0:
@@ -41,7 +41,7 @@ def split(reader: Reader, node: OnnxNode, inputs: list[Any]) -> list[Value] | No
     """Read Split: one part of the map per result."""
     data = inputs[0]
     if not is_map(data):
-        reader.why = "it splits a value whose channels are not on axis 1"
+        reader.why = "it splits a value without its channels on axis 1"
         return None
     axis = int(node.attributes.get("axis", 0)) % len(data.shape)
     sizes = list(node.attributes.get("split", ()))
@@ -72,7 +72,7 @@ def cut(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Value | None:
     """Read Slice of consecutive pixels or channels on one axis."""
     data, rest = inputs[0], inputs[1:]
     if not is_map(data) or any(isinstance(value, View) for value in rest):
-        reader.why = "it slices a value whose channels are not on axis 1, or at computed positions"
+        reader.why = "it slices a value without its channels on axis 1, or at computed positions"
         return None
     probe = np.arange(np.prod(data.shape)).reshape(data.shape)
     made = reader.model.evaluate(node, [probe, *rest])[0]
@@ -155,7 +155,7 @@ def upsample(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Value | None:
     mode = node.attributes.get("mode", b"nearest")
     made = reader.model.evaluate(node, [np.zeros(data.shape, np.float32), *inputs[1:]])[0]
     if mode != b"nearest" or made.shape != (*data.shape[:2], 2 * data.shape[2], 2 * data.shape[3]):
-        reader.why = "cores resize by repeating each pixel twice"
+        reader.why = "cores double the size by repeating pixels"
         return None
     probe = np.arange(made.size // 4, dtype=np.float32).reshape(data.shape)
     copy = reader.model.evaluate(node, [probe, *inputs[1:]])[0]

@@ -25,7 +25,7 @@ from storage.formats.layers.onnxgraph import Node as OnnxNode
 
 HANDLERS: dict[str, Handler] = {**FLOAT, **QUANTISED, **QOPERATORS, **MOVING, **INTEGERS}
 """Handlers of all nodes, for models in floating point and in integers."""
-UNFOLDED = "constant folding is switched off"
+UNFOLDED = "constant folding is off, as asked"
 OF_INTEGERS = VIEWS.union(QUANTISED, QOPERATORS, MOVING, INTEGERS)
 """Operators that accept stored integers, or reject them with their own message."""
 
@@ -180,7 +180,7 @@ def _on_cores_or_host(read: Read) -> Callable[[Collection[str]], Graph]:
                         node.operator = replace(node.operator, why=why)
                 return reader.graph
             keep |= left
-            whys |= {name: whys.get(name, "its scales are missing") for name in left}
+            whys |= {name: whys.get(name, "its scales are not given") for name in left}
             said |= whys
 
     return build

@@ -65,7 +65,7 @@ OLDEST = 7  # oldest opset that is read
 SHARE = 4  # constants computed by nodes use at most 1/SHARE of the memory
 FAULTS = (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError)
 MOST_ELEMENTS = 1 << 27  # elements per map
-ASKED = "kept on the host by option"
+ASKED = "kept on the host, as asked"
 TRANSPOSED = (0, 3, 1, 2)  # permutation of a Transpose from channels last to channels first
 
 

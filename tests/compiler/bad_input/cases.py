@@ -158,8 +158,8 @@ case("made twice", "makes 'c' once more",
 case("unknown operator", "'odd'", "Frobnicate",
      damage=lambda it: insert(it, "Frobnicate", "relu", "odd"))  # fmt: skip
 case(
+    "missing output",
     "output 'z': no node computes it",
-    "output 'z': nothing makes it",
     damage=lambda it: it.outputs.append("z"),
 )
 case("kernel channels", "node 'conv' (Conv)", "map has 2 channels, its kernels take 3",

@@ -69,7 +69,7 @@ def test_a_flipped_bit_of_each_file(out: Path, fails: Callable[..., str]) -> Non
         (out / name).write_bytes(whole)
 
 
-def test_a_file_that_is_gone(out: Path, fails: Callable[..., str]) -> None:
+def test_missing_file(out: Path, fails: Callable[..., str]) -> None:
     for name in [*files_of(out), "manifest.json"]:
         whole = (out / name).read_bytes()
         (out / name).unlink()
@@ -110,7 +110,7 @@ def test_manifests(
         )
 
 
-def test_manifest_that_is_no_json(out: Path, fails: Callable[..., str]) -> None:
+def test_manifest_is_not_json(out: Path, fails: Callable[..., str]) -> None:
     for data in (b"", b"{", b"\xff\xfe", b"[]", b"[" * 9999, b"1" * 9999):
         (out / "manifest.json").write_bytes(data)
         for command in COMMANDS:

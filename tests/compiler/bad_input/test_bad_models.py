@@ -33,7 +33,7 @@ def test_the_list_is_long() -> None:
 @pytest.mark.heavy
 @pytest.mark.sample(20)
 @pytest.mark.parametrize("case", CASES, ids=[one.name for one in CASES])
-def test_one_line(case: Case, folder: Path, fails: Callable[..., str]) -> None:
+def test_each_fault_gives_one_line(case: Case, folder: Path, fails: Callable[..., str]) -> None:
     it = good()
     case.damage(it)
     it.save(folder)
@@ -43,7 +43,7 @@ def test_one_line(case: Case, folder: Path, fails: Callable[..., str]) -> None:
         assert piece in line
 
 
-def test_no_case_is_bad_by_itself(folder: Path, run: Run) -> None:
+def test_undamaged_cases_compile(folder: Path, run: Run) -> None:
     """The undamaged model compiles."""
     good().save(folder)
     assert run("compile", "good.onnx", *QUICK, *USUAL).code == 0
@@ -143,7 +143,7 @@ ODD = [
 @pytest.mark.heavy
 @pytest.mark.sample(2)
 @pytest.mark.parametrize(("change", "codes"), ODD, ids=[one.__name__ for one, _ in ODD])
-def test_odd_models_compile_or_say_why(
+def test_unusual_models_compile_or_are_rejected(
     change: Callable[[Good], Any], codes: tuple[int, ...], folder: Path, run: Run
 ) -> None:
     it = good()
@@ -162,7 +162,7 @@ def test_odd_models_compile_or_say_why(
     assert "<script>" not in (folder / "out/report.html").read_text()
 
 
-def test_no_pad_of_minus_infinity_is_left(folder: Path, run: Run) -> None:
+def test_pads_of_minus_infinity_are_folded(folder: Path, run: Run) -> None:
     """It would become the lower end of the range of its map."""
     it = good()
     lowest_pad(it)

@@ -32,7 +32,7 @@ def out(folder: Path, run: Run) -> Path:
     return folder / "out"
 
 
-def test_c15_stages_and_memories_are_told(out: Path, folder: Path) -> None:
+def test_c15_stages_and_memories_are_reported(out: Path, folder: Path) -> None:
     """C15: the order and time of stages, and the use of each memory."""
     report = json.loads((out / "report.json").read_text())
     said = [line.split(":")[0] for line in (folder / "said.txt").read_text().splitlines()]
@@ -103,7 +103,7 @@ def test_c03_macro_records_of_a_folder(out: Path, run: Run, fails: Callable[...,
     assert "cut.bin: cut short" in fails("disassemble", "cut.bin")
 
 
-def test_records_that_make_another_program(out: Path, fails: Callable[..., str]) -> None:
+def test_records_of_another_program_are_rejected(out: Path, fails: Callable[..., str]) -> None:
     """A changed record is detected even if all checksums and hashes are updated."""
     whole = (out / "macros.bin").read_bytes()
     parts = unpack_sections(MACROS, whole, "it")

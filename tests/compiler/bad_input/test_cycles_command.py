@@ -47,7 +47,7 @@ def test_times_alone(out: Path, run: Run) -> None:
     assert report["simulation"]["cycle_run"] == found
 
 
-def test_bytes_beside_the_functional_run(out: Path, run: Run) -> None:
+def test_bytes_equal_the_functional_run(out: Path, run: Run) -> None:
     found = run("simulate", "out", "--input", "samples.npz", "--cycles", "--json").json()
     assert found["frames"] == 6
     assert found["cycle_run"]["bytes_compared"] == 8192 * 16
@@ -97,7 +97,7 @@ def test_hardware_needs_samples(out: Path, run: Run) -> None:
     assert "--hardware: runs samples; name some with --input" in found.err
 
 
-def test_cores_that_are_not_built(folder: Path, run: Run) -> None:
+def test_cores_without_hardware(folder: Path, run: Run) -> None:
     """External memory exists only in simulators: one line, exit code 3."""
     good().save(folder)
     options = ("--chip", "1x1", "--npu", "ref32", "--calibrate", "samples.npz")
@@ -183,9 +183,7 @@ def test_frames_need_cycles_and_several_cores(out: Path, run: Run, option: tuple
 
 @pytest.mark.heavy
 @pytest.mark.sample(0.25)
-def test_what_is_read_too_early_is_told(
-    spread: Path, run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_early_reads_are_reported(spread: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """Loads that do not wait for data from other cores."""
     chip_of = chip_cycles.chip_of
 
@@ -205,7 +203,7 @@ def test_what_is_read_too_early_is_told(
 @pytest.mark.heavy
 @pytest.mark.sample(0.5)
 @pytest.mark.parametrize("what", ["results", "maps"])
-def test_bytes_that_differ_are_told(
+def test_different_bytes_are_reported(
     spread: Path, run: Run, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
     """Change one byte of the host's result of frame 1, or of a core's maps after the last frame."""

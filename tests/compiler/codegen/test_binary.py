@@ -75,7 +75,7 @@ def test_b03_layers_of_bits(channels: int, shape: NpuShape) -> None:
 
 @pytest.mark.sample(2)
 @pytest.mark.parametrize("seed", range(6))
-def test_windows_of_all_sorts_over_bits(seed: int) -> None:
+def test_windows_of_all_kinds_over_bits(seed: int) -> None:
     random = np.random.default_rng(seed)
     window = Window(
         (int(random.integers(1, 4)), int(random.integers(1, 4))),
@@ -121,7 +121,7 @@ def test_b15_residual_sums_stay_in_bytes(channels: int, shape: NpuShape) -> None
     assert [macro.conv.inputs[0].type for macro in made.compiled.macros] == ["int8", "bits", "bits"]
 
 
-def test_signs_that_others_take_are_bytes() -> None:
+def test_signs_with_other_users_are_bytes() -> None:
     build = BinaryBuilder(5, 5, 4)
     bits = build.sign(build.conv(build.input, 20))
     layer = build.binary(bits, 20)
@@ -141,7 +141,7 @@ def test_b07_kernels_of_several_magnitudes_are_computed_in_bytes() -> None:
 
 
 @pytest.mark.heavy
-def test_cores_without_a_binary_unit_take_bytes() -> None:
+def test_cores_without_a_binary_unit_use_bytes() -> None:
     """The results are the same."""
     build = chain(5, 6, [40, 20], SAME)
     made = [compiled(build, NpuShape("x", binary=has, weight_words=4096)) for has in (True, False)]
@@ -155,7 +155,7 @@ def test_cores_without_a_binary_unit_take_bytes() -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_what_zeros_around_bits_add(seed: int) -> None:
+def test_corrections_of_zero_padding_of_bits(seed: int) -> None:
     """Corrected sums with padding of -1 equal sums with zero padding."""
     random = np.random.default_rng(seed)
     window = Window(

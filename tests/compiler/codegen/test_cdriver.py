@@ -159,7 +159,7 @@ def test_random_programs_leave_the_memories_of_the_simulator(name: str, tmp_path
 @pytest.mark.heavy
 @pytest.mark.sample(0.5)
 @needs_cc
-def test_a_wait_for_nobody_names_core_and_instruction(tmp_path: Path) -> None:
+def test_endless_wait_names_core_and_instruction(tmp_path: Path) -> None:
     case = random_case(SHAPES["tiny"], 0, 1, False)
     case.steps[:] = [("CTRL", "NOP", {}), ("CTRL", "WAIT", {"stream": 3, "count": 1})]
     sources = Sources(case.shape, {(2, 1): image_of(case)}, {(2, 1): [0]}, host_words(case.shape))
@@ -215,9 +215,7 @@ def test_d11_binary_layers_end_in_sums_of_32_bits(tmp_path: Path) -> None:
 @needs_cc
 @pytest.mark.jit
 @pytest.mark.parametrize("channels", [2, 32])
-def test_a_compiled_network_prints_the_hash_of_what_the_simulator_makes(
-    channels: int, tmp_path: Path
-) -> None:
+def test_a_compiled_network_prints_the_hash_of_the_simulator(channels: int, tmp_path: Path) -> None:
     """D11: input in the order of ONNX, windows built by the host, results as stored integers."""
     build = Builder(9, 8, channels, 4)
     window = Window((3, 3), (2, 1), Pad(1, 0, 1, 1))

@@ -152,7 +152,7 @@ def cases() -> list[Case]:
 @pytest.mark.heavy
 @pytest.mark.sample(0.5)
 @needs_cc
-def test_inputs_are_quantised_as_by_onnxruntime(tmp_path: Path) -> None:
+def test_quantised_inputs_equal_onnxruntime(tmp_path: Path) -> None:
     random = np.random.default_rng(4)
     some = cases()
     values = [case.values(random) for case in some]
@@ -174,7 +174,7 @@ WINDOWS = (
 @pytest.mark.heavy
 @pytest.mark.sample(0.5)
 @needs_cc
-def test_windows_are_those_of_convolutions_of_onnxruntime(tmp_path: Path) -> None:
+def test_windows_equal_convolutions_of_onnxruntime(tmp_path: Path) -> None:
     random = np.random.default_rng(5)
     cases = [Case("int8", 0.05, zero_point, "nchw") for zero_point in (-128, -3, 0, 127)]
     steps: list[CoreStep] = []
@@ -226,5 +226,5 @@ def test_maps_keep_the_integers_of_onnxruntime(kind: str, tmp_path: Path) -> Non
     assert found == expected.tobytes() + expected.astype(kind).tobytes()
 
 
-def test_no_step_is_left_out() -> None:
+def test_all_steps_are_tested() -> None:
     assert set(KINDS) - {"RUN"} == {"QUANTISE", "WINDOWS", "WRITE", "READ"}

@@ -97,7 +97,7 @@ def test_a31_kernels(outputs: int) -> None:
 
 @pytest.mark.heavy
 @pytest.mark.sample(0.25)
-def test_a28_bytes_are_those_of_the_plain_program_in_fewer_cycles() -> None:
+def test_a28_bytes_equal_the_plain_program_in_fewer_cycles() -> None:
     """A28, A29: every packing gives the bytes of plain products."""
     cycles: dict[str, int] = {}
     outputs: dict[str, Any] = {}
@@ -115,7 +115,7 @@ def test_a28_bytes_are_those_of_the_plain_program_in_fewer_cycles() -> None:
         assert all(np.array_equal(a, b) for a, b in zip(one, outputs["off"], strict=True))
 
 
-def test_cores_without_it_are_refused() -> None:
+def test_cores_without_a_dual_multiplier_are_rejected() -> None:
     for dual in ("pixels", "kernels"):
         with pytest.raises(MapperError, match=f"--dual {dual} needs .* npu-dual"):
             compiled(residual(), NPU_SHAPES["npu"], dual=dual)
@@ -124,7 +124,7 @@ def test_cores_without_it_are_refused() -> None:
 
 @pytest.mark.heavy
 @pytest.mark.sample(0.5)
-def test_kernels_in_pairs_of_groups_whose_weights_come_from_the_host() -> None:
+def test_paired_kernels_of_groups_with_streamed_weights() -> None:
     """A tile of four output blocks belongs to two groups of six.
 
     Each load of inputs serves the blocks of one group.

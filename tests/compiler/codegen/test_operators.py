@@ -78,7 +78,7 @@ def test_groups(seed: int, shape: NpuShape) -> None:
     same(build, shape)
 
 
-def test_groups_of_whole_blocks_take_no_other_blocks() -> None:
+def test_groups_of_whole_blocks_read_only_their_blocks() -> None:
     """Four groups of 16 channels: a quarter of the products of the whole convolution."""
     calls = []
     for groups in (1, 4):
@@ -164,7 +164,7 @@ def test_one_pixel_maps(seed: int, shape: NpuShape) -> None:
 @pytest.mark.sample(17)
 @SHAPES
 @pytest.mark.parametrize("seed", range(4))
-def test_what_moves_or_clips_by_itself(seed: int, shape: NpuShape) -> None:
+def test_separate_moves_and_clips(seed: int, shape: NpuShape) -> None:
     """Upsampling, clipping, and leaky depthwise activations on the model's input."""
     rng = np.random.default_rng(400 + seed)
     build = Builder(*(int(n) for n in rng.integers((3, 3, 2), (8, 8, 40))), seed)
@@ -192,7 +192,7 @@ def test_what_moves_or_clips_by_itself(seed: int, shape: NpuShape) -> None:
         Window((1, 40), (1, 3), Pad(0, 0, 20, 19)),
     ],
 )
-def test_padding_that_no_load_can_say(window: Window, shape: NpuShape) -> None:
+def test_padding_beyond_the_load_fields(window: Window, shape: NpuShape) -> None:
     """More than seven rows or columns of padding: the kernel is processed in consecutive parts."""
     build = Builder(9, 11, 20, seed=3)
     build.end(build.conv(build.input, 18, window))
@@ -206,7 +206,7 @@ def test_padding_that_no_load_can_say(window: Window, shape: NpuShape) -> None:
 @pytest.mark.sample(1)
 @SHAPES
 @pytest.mark.parametrize("seed", range(6))
-def test_d09_bias_before_or_behind_the_products(seed: int, shape: NpuShape) -> None:
+def test_d09_bias_before_or_after_the_products(seed: int, shape: NpuShape) -> None:
     """D09: equal bytes; an initial bias takes fewer ALU instructions, and no more cycles.
 
     Tables and weights that are loaded while a program runs are excepted.

@@ -95,7 +95,7 @@ def test_options_that_change_no_byte() -> None:
 
 @pytest.mark.heavy
 @pytest.mark.sample(0.25)
-def test_memory_that_is_short_is_named() -> None:
+def test_short_memory_is_named() -> None:
     build = residual(channels=40)
     for shape, text in (
         (NpuShape("a", instructions=20), "instruction memory: .* words needed, a core has 20"),

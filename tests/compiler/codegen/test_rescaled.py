@@ -81,7 +81,7 @@ def on_a_core(graph: Graph, shape: NpuShape, data: NDArray[np.int64]) -> NDArray
 
 @pytest.mark.parametrize("rounding", ["away", "even", "up"])
 @pytest.mark.parametrize("types", [("int8", "int8"), ("int16", "int16"), ("int8", "int16")])
-def test_a_map_gets_another_scale(types: tuple[Type, Type], rounding: Rounding) -> None:
+def test_rescaled_map(types: tuple[Type, Type], rounding: Rounding) -> None:
     """Parts of concatenations, also where zero point times factor exceeds 32 bits."""
     rng = np.random.default_rng(len(rounding))
     for shape in (SHAPE, FOUR, DUAL):
@@ -99,7 +99,7 @@ def test_a_map_gets_another_scale(types: tuple[Type, Type], rounding: Rounding) 
             assert np.array_equal(on_a_core(graph, shape, data[0]), wanted[0])
 
 
-def test_an_offset_that_is_no_zero_point_is_refused() -> None:
+def test_offset_that_is_not_a_zero_point_is_rejected() -> None:
     factor = Multiplier(np.array(1 << 23), np.array(20))
     graph = rescaling(("int16", "int16"), Requantisation(factor, 0, 0, 9), 0)
     node = graph.nodes[0]

@@ -126,7 +126,7 @@ def test_concatenation_of_16_bits() -> None:
     same(build, DUAL)
 
 
-def test_r13_cores_without_it_are_refused() -> None:
+def test_r13_cores_without_a_dual_multiplier_are_rejected() -> None:
     with pytest.raises(MapperError, match=r"--bits 16 needs .* dual .* npu-dual, ref32"):
         compiled(residual(), NPU_SHAPES["npu"], bits=16)
 
@@ -153,7 +153,7 @@ def test_a21_resnet_8_in_16_bits_end_to_end(data_dir: Path) -> None:
     verify_compiled(folder)
 
 
-def test_sums_of_32_bits_leave_no_core_of_48() -> None:
+def test_dual_cores_cannot_send_sums_of_32_bits() -> None:
     build = BinaryBuilder(6, 5, 17, 3)
     first = build.sign(build.normalised(build.conv(build.input, 130), 1.0))
     build.end(build.binary(first, 21, alpha=False))

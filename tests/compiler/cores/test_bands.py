@@ -119,7 +119,7 @@ def control(word: bytes, kind: str, queue: str) -> tuple[int, int, int] | None:
 @pytest.mark.heavy
 @pytest.mark.sample(1)
 @pytest.mark.parametrize(("kind", "queue"), [("SEND", "LOAD"), ("WAIT", "STORE")])
-def test_credits_too_early_and_waits_too_late_are_found(kind: str, queue: str) -> None:
+def test_early_credits_and_late_waits_are_found(kind: str, queue: str) -> None:
     """Move all credits of a stream to the start of the program, or all its waits to the end.
 
     Some moves do no harm, because other awaited data comes later.

@@ -127,7 +127,7 @@ def test_residual_sums_and_bits(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.heavy
 @pytest.mark.sample(0.25)
 @pytest.mark.parametrize("cores", [None, 2])
-def test_the_mapper_places_what_the_search_cuts(cores: int | None) -> None:
+def test_the_mapper_places_the_parts_of_the_search(cores: int | None) -> None:
     """All cores of the chip, or some; the log describes the split."""
     build = residual(3, channels=40)
     found = folder(deepcopy(build), replace(HOW, cores=cores), SHAPE)
@@ -225,7 +225,7 @@ def test_a_stream_is_waited_for_in_one_queue(monkeypatch: pytest.MonkeyPatch) ->
 
 @pytest.mark.heavy
 @pytest.mark.sample(0.25)
-def test_weights_that_no_core_holds_are_streamed() -> None:
+def test_weights_too_large_for_all_cores_are_streamed() -> None:
     """A layer whose weights exceed the memories of all cores: the host streams them to every
     core."""
     build = Builder(6, 6, 16, 3)
@@ -238,7 +238,7 @@ def test_weights_that_no_core_holds_are_streamed() -> None:
 
 @pytest.mark.heavy
 @pytest.mark.sample(0.5)
-def test_a_model_that_fits_no_chip_says_what_lacks() -> None:
+def test_a_model_too_large_for_the_chip_names_the_memory() -> None:
     small = replace(SHAPE, name="small", map_vectors=64)
     with pytest.raises(
         DoesNotFitError, match=r"feature memory: .* vectors at a time, 2 cores have 128"

@@ -46,7 +46,7 @@ def made(macro: Macro, feeds: dict[Tensor, Data]) -> dict[Tensor, Data]:
 @pytest.mark.sample(2)
 @pytest.mark.parametrize("seed", range(20))
 def test_parts_of_random_layers(seed: int) -> None:
-    """Random rows and blocks of each layer of a network equal those of the whole layer.
+    """Random rows and blocks of each layer of a network equal the whole layer.
 
     The parts of inputs that it names are sufficient.
     """

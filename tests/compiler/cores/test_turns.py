@@ -51,7 +51,7 @@ def made(line: Lines, cores: int) -> list[dict[int, list[tuple[int, int]]]]:
     return found
 
 
-def test_layers_take_turns() -> None:
+def test_layers_alternate_between_cores() -> None:
     found = made(Lines([6, 3, 8], fixed=(1,)), 4)
     assert [len(one[0]) for one in found] == [2, 3, 3]
     assert all(one[1] == [(3, 0)] for one in found)
@@ -70,7 +70,7 @@ def test_parts_that_do_not_fit_are_left_out() -> None:
 @pytest.mark.heavy
 @pytest.mark.sample(0.25)
 @pytest.mark.jit
-def test_an_early_result_or_many() -> None:
+def test_latency_or_throughput() -> None:
     """N11.2: the same bytes; the latency is shorter, and the period longer."""
     build, chip = residual(3, channels=40), Chip("mesh", 3, 2)
     ran = []

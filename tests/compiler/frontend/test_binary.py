@@ -83,7 +83,7 @@ def chains() -> list[tuple[list[Any], list[str]]]:
 
 
 @pytest.mark.parametrize("number", range(6))
-def test_b09_what_becomes_part_of_a_sign(tmp_path: Path, number: int) -> None:
+def test_b09_nodes_folded_into_a_sign(tmp_path: Path, number: int) -> None:
     """B09: batch normalisation with gamma < 0 and gamma = 0, also across max pooling."""
     nodes, left = chains()[number]
     constants = {
@@ -106,7 +106,7 @@ def test_b09_what_becomes_part_of_a_sign(tmp_path: Path, number: int) -> None:
     assert set(np.unique(computed(graph, values)["y"])) <= {-1.0, 1.0}
 
 
-def test_models_that_need_more_than_pixels_ask_for_samples(tmp_path: Path) -> None:
+def test_models_that_need_other_ranges_require_samples(tmp_path: Path) -> None:
     """Only the input of a binary model has a range to measure."""
     nodes = [node("Conv", "x w", "a"), node("Sign", "a", "s"), node("Conv", "s k")]
     path = tmp_path / "model.onnx"

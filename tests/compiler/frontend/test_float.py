@@ -110,7 +110,7 @@ def test_a02_opsets(tmp_path: Path, opset: int) -> None:
     )
 
 
-def test_a02_initialisers_that_are_inputs_too_and_an_open_batch_axis(tmp_path: Path) -> None:
+def test_a02_initialisers_as_inputs_and_an_open_batch_axis(tmp_path: Path) -> None:
     """IR 3 lists every initialiser among the inputs."""
     made = model(
         [node("Conv", "x w")], {"w": normal(4, 6, 3, 3)}, {"x": ("N", 6, 9, 8), "w": (4, 6, 3, 3)},
@@ -149,7 +149,7 @@ def test_a03_gemm(tmp_path: Path, transposed: int, bias: tuple[int, ...] | None)
 
 
 @pytest.mark.parametrize("bias", [(5,), (1, 5), ()])
-def test_a03_matmul_and_a_bias_behind_it(tmp_path: Path, bias: tuple[int, ...]) -> None:
+def test_a03_matmul_followed_by_a_bias(tmp_path: Path, bias: tuple[int, ...]) -> None:
     nodes = [node("MatMul", "x w", "m"), node("Add", "m b")]
     check(model(nodes, {"w": normal(24, 5), "b": normal(*bias)}, {"x": (1, 24)}), tmp_path)
 
@@ -166,7 +166,7 @@ def test_a03_matmul_and_a_bias_behind_it(tmp_path: Path, bias: tuple[int, ...]) 
         [node("Unsqueeze", "c one", "l"), node("Flatten", "l", "f")],
     ],
 )
-def test_a05_what_a_dense_layer_sees_of_a_map(tmp_path: Path, move: list[Any]) -> None:
+def test_a05_element_order_of_a_dense_layer(tmp_path: Path, move: list[Any]) -> None:
     constants = {
         "w": normal(4, 6, 3, 3), "d": normal(4 * 7 * 6, 5), "s": np.array([1, -1]),
         "t": np.array([1, 168]), "u": np.array([1, 4, 42]), "one": np.array([1]),
@@ -176,7 +176,7 @@ def test_a05_what_a_dense_layer_sees_of_a_map(tmp_path: Path, move: list[Any]) -
     assert [one.kind for one in graph.nodes] == ["conv", "dense"]
 
 
-def test_a05_layers_behind_each_other_need_no_reshape(tmp_path: Path) -> None:
+def test_a05_consecutive_layers_need_no_reshape(tmp_path: Path) -> None:
     nodes = [
         node("Gemm", "x w", "a"), node("Relu", "a", "r"), node("Dropout", "r", "q"),
         node("Identity", "q", "i"), node("Gemm", "i v"),
@@ -184,7 +184,7 @@ def test_a05_layers_behind_each_other_need_no_reshape(tmp_path: Path) -> None:
     check(model(nodes, {"w": normal(24, 7), "v": normal(7, 3)}, {"x": (1, 24)}), tmp_path)
 
 
-def test_a_map_that_becomes_one_again(tmp_path: Path) -> None:
+def test_vector_reshaped_to_a_map(tmp_path: Path) -> None:
     """A vector, reshaped to a map of one pixel, passes through a 1x1 convolution."""
     nodes = [node("Reshape", "x s", "m"), node("Conv", "m w", "c"), node("Flatten", "c", "y")]
     constants = {"s": np.array([1, 24, 1, 1]), "w": normal(5, 24, 1, 1)}
@@ -406,7 +406,7 @@ def test_means_over_rows_and_columns(tmp_path: Path, opset: int, keep: int, last
     assert [one.kind for one in graph.nodes] == ["activation", "pool", "dense"]
 
 
-def test_means_over_other_axes_are_of_the_host(tmp_path: Path) -> None:
+def test_means_over_other_axes_go_to_the_host(tmp_path: Path) -> None:
     (host,) = read(model([node("ReduceMean", "x", axes=[1])], {}, MAP, opset=13), tmp_path).nodes
     assert isinstance(host.operator, Host)
     assert host.operator.why == "it is not a mean over rows and columns of a map"

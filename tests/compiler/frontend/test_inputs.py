@@ -48,7 +48,7 @@ def refusal(made: Any, folder: Path) -> str:
         (onnx.TensorProto.FLOAT, [1, 2, 3, 4, 5], "has 5 axes"),
     ],
 )
-def test_inputs_that_no_core_takes(tmp_path: Path, kind: int, shape: list[int], words: str) -> None:
+def test_unsupported_inputs(tmp_path: Path, kind: int, shape: list[int], words: str) -> None:
     made = small([helper.make_node("Identity", ["x"], ["y"])], kind, shape)
     assert words in refusal(made, tmp_path)
 
@@ -78,7 +78,7 @@ def test_the_host_gets_numbers_of_the_declared_type(tmp_path: Path, kind: int) -
     assert np.array_equal(out.frame(values[out.tensor]), table[data])
 
 
-def test_rows_that_a_view_makes_of_columns_are_no_map(tmp_path: Path) -> None:
+def test_reshaped_columns_are_not_rows_of_a_map(tmp_path: Path) -> None:
     """A vector of samples has its values in columns; a kernel of several rows does not fit."""
     nodes = [
         helper.make_node("Unsqueeze", ["x", "axis"], ["tall"]),
@@ -101,7 +101,7 @@ def test_constants_of_flattened_maps_are_not_for_channels(tmp_path: Path) -> Non
     agree(read(made, tmp_path), made)
 
 
-def test_a_mean_over_an_axis_that_a_view_made(tmp_path: Path) -> None:
+def test_mean_over_a_reshaped_axis(tmp_path: Path) -> None:
     """(1, 1, 64) has channels where maps have columns."""
     nodes = [
         helper.make_node("Unsqueeze", ["x", "one"], ["u"]),
@@ -111,7 +111,7 @@ def test_a_mean_over_an_axis_that_a_view_made(tmp_path: Path) -> None:
     agree(read(made, tmp_path), made)
 
 
-def test_padding_with_a_computed_number_is_for_the_host(tmp_path: Path) -> None:
+def test_padding_with_a_computed_number_goes_to_the_host(tmp_path: Path) -> None:
     nodes = [
         helper.make_node("ReduceMax", ["x"], ["most"], keepdims=0),
         helper.make_node("Pad", ["x", "pads", "most"], ["y"]),
@@ -136,7 +136,7 @@ def test_cores_pad_with_zeros_or_for_max_pooling(tmp_path: Path, stop: str, host
     agree(graph, made)
 
 
-def test_sizes_that_depend_on_data_are_told(tmp_path: Path) -> None:
+def test_sizes_that_depend_on_data_are_rejected(tmp_path: Path) -> None:
     nodes = [
         helper.make_node("NonZero", ["x"], ["n"], name="places"),
         helper.make_node("Cast", ["n"], ["y"], to=onnx.TensorProto.FLOAT),

@@ -118,7 +118,7 @@ def test_padding(tmp_path: Path, opset: int, value: float) -> None:
     agree(graph, made)
 
 
-def test_padding_that_cores_do_not_do(tmp_path: Path) -> None:
+def test_unsupported_padding(tmp_path: Path) -> None:
     for pads, mode, why in [
         ([0, 1, 0, 0, 0, 0, 0, 0], "constant", "it pads frames or channels, or crops"),
         ([0, 0, 1, 0, 0, 0, 1, 0], "reflect", "cores pad with a constant"),
@@ -152,10 +152,10 @@ def test_upsample_of_old_opsets(tmp_path: Path) -> None:
     check(model([node("Upsample", "x f", mode="nearest")], scales, MAP, opset=9), tmp_path)
 
 
-def test_resizing_that_cores_do_not_do(tmp_path: Path) -> None:
+def test_unsupported_resizing(tmp_path: Path) -> None:
     for scales, mode, why in [
-        ([1, 1, 3, 3], "nearest", "cores resize by repeating each pixel twice"),
-        ([1, 1, 2, 2], "linear", "cores resize by repeating each pixel twice"),
+        ([1, 1, 3, 3], "nearest", "cores double the size by repeating pixels"),
+        ([1, 1, 2, 2], "linear", "cores double the size by repeating pixels"),
     ]:
         one = node("Resize", "x - f", mode=mode, coordinate_transformation_mode="asymmetric")
         made = model([one], {"f": np.array(scales, np.float32)}, MAP)

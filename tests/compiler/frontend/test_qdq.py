@@ -264,7 +264,7 @@ def test_transposed_kernels_and_views(tmp_path: Path) -> None:
     check(net, x, twin.dequantised(stored, made), tmp_path)
 
 
-def test_what_has_no_scale_runs_on_the_host(tmp_path: Path) -> None:
+def test_layers_without_scales_run_on_the_host(tmp_path: Path) -> None:
     """A model whose last layer is real: a host node, and the reason."""
     net, _, taken = begin("uint8", (1, 8))
     w = net.constant(net.random.normal(0, 1, (8, 3)).astype(np.float32))
@@ -272,7 +272,7 @@ def test_what_has_no_scale_runs_on_the_host(tmp_path: Path) -> None:
     graph = open_model(net.save(tmp_path)).build(())
     assert [node.kind for node in graph.nodes] == ["host"] * 3  # which rounds the input first
     host = graph.nodes[-1].operator
-    assert "scales are missing" in host.why  # type: ignore[attr-defined]
+    assert "scales are not given" in host.why  # type: ignore[attr-defined]
     assert graph.nodes[0].operator.given[2] == taken.zero - 128  # type: ignore[attr-defined]
 
 

@@ -139,7 +139,7 @@ CASES = [
 
 @pytest.mark.jit
 @pytest.mark.parametrize(("bits", "signed", "narrow", "zero", "relu"), CASES)
-def test_levels_of_all_sorts(
+def test_levels_of_all_kinds(
     tmp_path: Path, bits: int, signed: int, narrow: int, zero: float, relu: bool
 ) -> None:
     """Signed and unsigned, narrow and full, with a zero point; programs included."""
@@ -203,7 +203,7 @@ def test_truncation_in_a_model(tmp_path: Path) -> None:
     assert np.array_equal(dequantise(made, end.scale, 0).reshape(50, 3), wanted)
 
 
-def test_what_only_scales_whole_sums_stays_on_the_host(tmp_path: Path) -> None:
+def test_scaling_of_whole_sums_stays_on_the_host(tmp_path: Path) -> None:
     made = layered(4, 1, 0, 0, relu=False)
     made.graph.node[-1].output[0] = made.graph.node[-1].name = "sums"
     made.graph.node.append(node("Mul", "sums third", "y"))
@@ -240,7 +240,7 @@ BAD = [
 
 
 @pytest.mark.parametrize(("constants", "attributes", "text"), BAD)
-def test_levels_that_no_core_has(
+def test_unsupported_levels(
     tmp_path: Path, constants: dict[str, Any], attributes: dict[str, Any], text: str
 ) -> None:
     given = {"s": np.array(0.5), "z": np.array(0), "b": np.array(4)} | constants
@@ -253,7 +253,7 @@ def test_levels_that_no_core_has(
         Reader(path, FLOAT, evaluators=EVALUATORS).read()
 
 
-def test_drivers_in_c_name_the_levels_that_they_do_not_make(data_dir: Path) -> None:
+def test_c_drivers_name_unsupported_levels(data_dir: Path) -> None:
     path = data_dir / "models" / "tfc_1w1a.onnx"
     if not path.exists():
         pytest.skip(f"{path.name} is not there")

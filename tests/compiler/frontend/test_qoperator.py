@@ -109,7 +109,7 @@ def test_products_with_matrices(tmp_path: Path) -> None:
     check(net, x, twin.dequantised(stored, made), tmp_path)
 
 
-def test_weights_that_leave_eight_bits_stay_on_the_host(tmp_path: Path) -> None:
+def test_weights_beyond_eight_bits_stay_on_the_host(tmp_path: Path) -> None:
     """w - z_w of uint8 exceeds int8: the host computes it, with a reason."""
     net, x, taken = begin("uint8", (1, 20))
     w = net.random.integers(0, 256, (20, 6)).astype(np.uint8)
@@ -255,7 +255,7 @@ def test_whole_sums(tmp_path: Path, kind: str) -> None:
     assert any(isinstance(node.operator, Conv) or node.kind == "dense" for node in graph.nodes)
 
 
-def test_clip_of_integers_is_none_where_it_changes_nothing(tmp_path: Path) -> None:
+def test_clip_of_integers_without_effect_is_removed(tmp_path: Path) -> None:
     """D08: with the zero point at the lowest level, quantisation is already a ReLU."""
     net, x, taken = begin("uint8")
     made = How(np.float32(0.05), 0, "uint8")
@@ -319,7 +319,7 @@ def test_the_good_model_is_good(tmp_path: Path) -> None:
     open_model(good().save(tmp_path)).build(())
 
 
-def test_scales_that_no_shift_makes(tmp_path: Path) -> None:
+def test_scales_beyond_the_range_of_shifts(tmp_path: Path) -> None:
     net = good()
     net.constants["w_scale"] = np.full(8, 1e-30, np.float32)
     notes = open_model(net.save(tmp_path)).build(()).notes

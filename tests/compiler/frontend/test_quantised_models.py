@@ -38,7 +38,7 @@ def photographs(data_dir: Path) -> tuple[NDArray[np.float32], NDArray[np.int64]]
 
 
 @pytest.mark.parametrize("name", list(DEEPLOY))
-def test_d08_whole_number_networks_make_every_activation(data_dir: Path, name: str) -> None:
+def test_d08_integer_networks_equal_every_activation(data_dir: Path, name: str) -> None:
     """90 golden tensors of five networks, and their outputs."""
     folder = data_dir / "models"
     graph = opened(folder / f"deeploy_{name}_network.onnx")

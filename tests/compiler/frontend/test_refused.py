@@ -37,7 +37,7 @@ def test_other_operators_go_to_the_host_with_a_reason(tmp_path: Path) -> None:
     assert graph.outputs["y"].shape == (1, 4, 7, 6)
 
 
-def test_results_of_the_host_have_any_type_and_any_number_of_axes(tmp_path: Path) -> None:
+def test_host_results_of_any_type_and_number_of_axes(tmp_path: Path) -> None:
     """The next node reads whole numbers from ArgMax, and its result is used."""
     nodes = [
         node("Conv", "x w", "c"), node("ArgMax", "c", "a", axis=1, keepdims=0),

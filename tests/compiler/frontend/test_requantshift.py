@@ -153,7 +153,7 @@ def test_d01_sums_pools_and_dense_layers(tmp_path: Path) -> None:
     np.testing.assert_array_equal(found[graph.outputs["y"].tensor], wanted)
 
 
-def test_an_offset_that_no_multiplication_follows(tmp_path: Path) -> None:
+def test_requantisation_of_a_stored_map(tmp_path: Path) -> None:
     """RequantShift of a stored map, without a layer before it."""
     nodes = [shift(["x", "m", "z"], "q", 2, 256, 0), shift(["q", "n", "z"], "y", 8, 256, 1)]
     path = saved(tmp_path, nodes, {"m": 1, "z": 3, "n": -5}, (1, 2, 3, 3))
@@ -191,7 +191,7 @@ def test_bad_models_name_the_node(
     assert says in str(told.value)
 
 
-def test_weights_that_are_no_whole_numbers(tmp_path: Path) -> None:
+def test_weights_that_are_not_whole_numbers(tmp_path: Path) -> None:
     """They would be rounded: the layer runs on the host with a reason, or is rejected."""
     values = {"w": np.full((6, 3, 1, 1), 0.4), "mul": 3, "add": 4}
     nodes = [node("Conv", ["x", "w"], "c"), shift(["c", "mul", "add"], "y")]
@@ -200,7 +200,7 @@ def test_weights_that_are_no_whole_numbers(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", TRAINED)
-def test_every_golden_activation_has_a_node_of_its_own(data_dir: Path, name: str) -> None:
+def test_every_golden_activation_has_its_own_node(data_dir: Path, name: str) -> None:
     """D07: nodes of the 90 tensors that Deeploy provides for five networks.
 
     Sums have the names of their weights; tensors whose constants are shared belong to one node
@@ -240,7 +240,7 @@ def test_every_golden_activation_has_a_node_of_its_own(data_dir: Path, name: str
     assert all(one.kind == "add" for one in free)
 
 
-def test_what_is_taken_for_granted_is_said(tmp_path: Path) -> None:
+def test_assumed_input_range_is_noted(tmp_path: Path) -> None:
     """One note on the range of the input, although two nodes read it."""
     nodes = [
         node("Conv", ["x", "w"], "a"), shift(["a", "m", "o"], "b"),
@@ -260,7 +260,7 @@ def test_what_is_taken_for_granted_is_said(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("least", "most"), [(-100, 100), (0, 255)])
-def test_samples_say_whether_the_input_has_a_sign(least: int, most: int, tmp_path: Path) -> None:
+def test_samples_determine_the_sign_of_the_input(least: int, most: int, tmp_path: Path) -> None:
     path = saved(
         tmp_path, [node("Conv", ["x", "w"], "a"), shift(["a", "m", "o"], "y", 1024)],
         {"w": np.ones((2, 3, 1, 1)), "m": 256, "o": 0}, (1, 3, 4, 4),

@@ -85,7 +85,7 @@ def test_sizes_run_through_the_model(tmp_path: Path) -> None:
                                                 "'s' have one size; they get 4 and 5"),
     ],
 )  # fmt: skip
-def test_shapes_that_a_model_does_not_have(
+def test_shapes_that_do_not_match_the_model(
     tmp_path: Path, shape: Any, given: dict[str, Sequence[int]], says: str
 ) -> None:
     path = saved(model([CONV, node("Relu", "a")], W, {"x": shape}), tmp_path)
@@ -94,7 +94,7 @@ def test_shapes_that_a_model_does_not_have(
     assert str(error.value) == f"{path}: {says}"
 
 
-def test_a_node_that_does_not_go_with_the_sizes_is_named(tmp_path: Path) -> None:
+def test_a_node_that_does_not_match_the_sizes_is_named(tmp_path: Path) -> None:
     nodes = [CONV, node("Reshape", "a s")]
     path = saved(model(nodes, W | {"s": np.array([1, 999])}, {"x": OPEN}), tmp_path)
     with pytest.raises(MapperError, match=r"node 'n_y' \(Reshape\): .*Input shape:\(1,4,6,4\)"):
@@ -102,7 +102,7 @@ def test_a_node_that_does_not_go_with_the_sizes_is_named(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("text", ["x=1,3,0,4", "x=1,3,-6,4", "1,3,h,4", "x=", "1;3", "1.5,3"])
-def test_sizes_that_are_none(tmp_path: Path, text: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_invalid_sizes(tmp_path: Path, text: str, capsys: pytest.CaptureFixture[str]) -> None:
     path = saved(model([CONV, node("Relu", "a")], W, {"x": OPEN}), tmp_path)
     with pytest.raises(SystemExit) as stop:
         main(["compile", str(path), "--chip", "1x1", "--input-shape", text])
@@ -111,7 +111,7 @@ def test_sizes_that_are_none(tmp_path: Path, text: str, capsys: pytest.CaptureFi
     assert f"argument --input-shape: {text!r} is not [NAME=]SIZES with sizes from 1" in said
 
 
-def test_an_input_that_is_given_twice(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_input_shape_given_twice(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = saved(model([CONV, node("Relu", "a")], W, {"x": OPEN}), tmp_path)
     twice = ["--input-shape", "1,3,6,4", "--input-shape", "x=1,3,6,4"]
     assert main(["compile", str(path), "--chip", "1x1", *twice]) == 2
@@ -189,7 +189,7 @@ def test_a_batch_becomes_one_sample(tmp_path: Path, name: str) -> None:
                                    atol=1e-4)  # fmt: skip
 
 
-def test_a_model_for_one_sample_stays_as_it_is(tmp_path: Path) -> None:
+def test_a_model_for_one_sample_is_unchanged(tmp_path: Path) -> None:
     path = saved(model([CONV, node("Relu", "a")], W, {"x": (1, 3, 4, 6)}), tmp_path)
     found = open_model(path, {"x": (1, 3, 4, 6)})
     assert found.data is None
@@ -206,7 +206,7 @@ def recurrent(kind: str, gates: int) -> tuple[list[Any], dict[str, Any]]:
 
 @pytest.mark.parametrize(("kind", "gates"), [("LSTM", 4), ("GRU", 3), ("RNN", 1)])
 @pytest.mark.parametrize("shape", [(10, 1, 4), (10, 10, 4)])
-def test_steps_of_a_recurrent_layer_are_no_batch(
+def test_steps_of_a_recurrent_layer_are_not_a_batch(
     tmp_path: Path, kind: str, gates: int, shape: tuple[int, ...]
 ) -> None:
     nodes, weights = recurrent(kind, gates)

@@ -103,7 +103,7 @@ def theirs(path: Path, *, integer: bool) -> np.ndarray:
 
 @pytest.mark.parametrize("scale", [OF_255, OF_256], ids=["255", "256"])
 @pytest.mark.parametrize("fused", [False, True], ids=["QDQ", "QOperator"])
-def test_a_quantised_softmax_is_what_the_standard_says(
+def test_quantised_softmax_follows_the_standard(
     fused: bool, scale: np.float32, tmp_path: Path
 ) -> None:
     """Softmax in float32, then QuantizeLinear, halves to even."""
@@ -116,7 +116,7 @@ def test_a_quantised_softmax_is_what_the_standard_says(
 
 
 @pytest.mark.jit
-def test_the_host_takes_what_it_quantises_as_integers(tmp_path: Path) -> None:
+def test_the_host_reads_its_quantised_values_as_integers(tmp_path: Path) -> None:
     """Numbers that the host stores and reads itself pass through ONNX nodes, which require
     bytes."""
     made = compiled_model(classifier(tmp_path / "model.onnx"), None, NpuShape())
@@ -126,7 +126,7 @@ def test_the_host_takes_what_it_quantises_as_integers(tmp_path: Path) -> None:
     assert np.allclose(found.values["y"].sum(1), 1, atol=0.05)
 
 
-def test_beside_onnxruntime(tmp_path: Path) -> None:
+def test_equal_to_onnxruntime(tmp_path: Path) -> None:
     """ONNX Runtime's nodes equal ours in every element, and so does its kernel for a scale of
     1/256.
 

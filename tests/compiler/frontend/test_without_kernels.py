@@ -92,7 +92,7 @@ CASES: list[tuple[str, list[Any], dict[str, Any], str]] = [
 
 @pytest.mark.parametrize(("nodes", "more", "says"), [one[1:] for one in CASES],
                          ids=[one[0] for one in CASES])  # fmt: skip
-def test_refusals_are_plain(
+def test_rejections_are_plain(
     tmp_path: Path, nodes: list[Any], more: dict[str, Any], says: str
 ) -> None:
     assert says in refusal(nodes, tmp_path, **more)
@@ -121,7 +121,7 @@ def test_a_fault_that_shows_when_a_node_runs(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["iLayerNorm", "ITAMax", "iGELU"])
-def test_integer_operators_that_nobody_computes(tmp_path: Path, kind: str) -> None:
+def test_unsupported_integer_operators(tmp_path: Path, kind: str) -> None:
     """In integer networks, the reason names the operator, not its numbers."""
     shift = node("RequantShift", "x m d", "q", div=4.0, n_levels_out=256, signed=1)
     constants = {"m": np.ones(1, np.float32), "d": np.zeros(1, np.float32)}

@@ -37,9 +37,7 @@ def require_order(graph: Graph) -> None:
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_a01_nodes_of_models_are_in_an_order_in_which_they_can_run(
-    name: str, data_dir: Path
-) -> None:
+def test_a01_nodes_are_in_an_executable_order(name: str, data_dir: Path) -> None:
     """A01: after reading, and after the passes."""
     path = data_dir / "models" / f"{name}.onnx"
     if not path.exists():
@@ -51,7 +49,7 @@ def test_a01_nodes_of_models_are_in_an_order_in_which_they_can_run(
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_a01_graphs_come_back_from_what_is_written_of_them(seed: int) -> None:
+def test_a01_graphs_round_trip_through_files(seed: int) -> None:
     """A01: nodes, tensors with type, shape, scale, zero point and place, and their users."""
     build = random_network(seed)
     require_order(build.graph)

@@ -98,7 +98,7 @@ def test_a24_multipliers_at_the_ends_of_the_shift() -> None:
 
 
 @pytest.mark.parametrize("factor", [2.0**-41, 2.0**24, -(2.0**25), 1e-30])
-def test_a24_factors_that_no_shift_makes_name_the_layer(factor: float) -> None:
+def test_a24_factors_beyond_the_range_of_shifts_name_the_layer(factor: float) -> None:
     with pytest.raises(MapperError, match=r"conv 'here': its scales give a factor of .*e"):
         multiplier([1.0, factor], "conv 'here'")
 
@@ -199,8 +199,8 @@ def test_large_maps_may_have_a_factor_for_each_pixel() -> None:
         assert (made[:, y, x] == requantise(sums[:, y, x], Requantisation(one, 3, -128, 127))).all()
 
 
-def test_a23_the_zero_point_is_added_behind_the_shift() -> None:
-    """Negative halves round away from zero, whatever is added afterwards."""
+def test_a23_the_zero_point_is_added_after_the_shift() -> None:
+    """Negative halves round away from zero, independent of later addends."""
     half = multiplier(0.5, "here")
     assert requantise([-3, -1, 1, 3], Requantisation(half, 10, -128, 127)).tolist() == [
         8,
@@ -225,7 +225,7 @@ def test_a41_leaky_relu_is_the_larger_of_two_products(slope: float) -> None:
 
 
 @given(st.floats(-1e6, 1e6, width=32), scales, st.sampled_from([8, 16]), st.data())
-def test_values_are_stored_as_quantize_linear_says(
+def test_values_are_stored_like_quantize_linear(
     value: float, scale: float, bits: int, data: st.DataObject
 ) -> None:
     low, high = -(2 ** (bits - 1)), 2 ** (bits - 1) - 1
@@ -305,7 +305,7 @@ def test_b15_sums_stay_in_32_bits(
 
 
 @pytest.mark.parametrize("scale", [math.nan, math.inf, 0.0])
-def test_b15_scales_that_are_none_name_the_addition(scale: float) -> None:
+def test_b15_invalid_scales_name_the_addition(scale: float) -> None:
     with pytest.raises(MapperError, match="add 'n': the scales of the addition are not finite"):
         add_factors((scale, 0), (0.0, 0), 1.0, 8, "add 'n'")
 

@@ -51,7 +51,7 @@ def streams(made: Made) -> list[Instruction]:
 @pytest.mark.heavy
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("words", [1024, 100, 80, 64, 40, 30, 17, 10, 4, 2])
-def test_c07_weights_of_the_host(words: int) -> None:
+def test_c07_weights_streamed_from_the_host(words: int) -> None:
     """C07: results do not depend on the memory size; words are streamed when they do not fit."""
     build = network()
     made = compiled(build, little(words))
@@ -72,7 +72,7 @@ def test_either_rule_gives_the_same_results(rule: str) -> None:
 
 @pytest.mark.heavy
 @pytest.mark.sample(0.5)
-def test_a_layer_that_fits_is_asked_for_once() -> None:
+def test_a_layer_that_fits_is_requested_once() -> None:
     build = Builder(16, 16, 16)
     a = build.relu(build.conv(build.input, 32))
     build.end(build.conv(a, 32))
@@ -83,7 +83,7 @@ def test_a_layer_that_fits_is_asked_for_once() -> None:
 
 
 @pytest.mark.heavy
-def test_a_large_layer_comes_by_output_blocks() -> None:
+def test_a_large_layer_is_streamed_by_output_blocks() -> None:
     """All tiles of some output blocks are consecutive, so their words are loaded once."""
     build = Builder(16, 16, 32)
     build.end(build.conv(build.input, 64))
@@ -136,9 +136,7 @@ def test_c07_a_slow_host_stalls_the_products() -> None:
 @pytest.mark.heavy
 @pytest.mark.sample(1)
 @pytest.mark.parametrize(("words", "more"), [(64, {}), (40, {}), (10, {}), (30, {"micro_ops": 40})])
-def test_c07_the_cycles_of_the_compiler_are_those_of_the_simulator(
-    words: int, more: dict[str, int]
-) -> None:
+def test_c07_compiler_and_simulator_agree_on_cycles(words: int, more: dict[str, int]) -> None:
     """C07, R11.3: both wait for the words of the host; micro-ops may be loaded again."""
     made = compiled(network(), little(words, **more))
     timeline, (core,) = made.compiled.code.timeline, run_cycles(made.folder, None).times
@@ -152,7 +150,7 @@ def test_c07_the_cycles_of_the_compiler_are_those_of_the_simulator(
 
 @pytest.mark.heavy
 @pytest.mark.sample(0.5)
-def test_weights_come_behind_the_inputs_over_one_way() -> None:
+def test_weights_follow_the_inputs_over_a_shared_path() -> None:
     """On a core with external memory, products start with the first of their words."""
     build = Builder(12, 12, 40)
     a = build.relu(build.conv(build.input, 96))
@@ -240,7 +238,7 @@ def test_products_that_do_not_wait_are_found() -> None:
 
 @pytest.mark.heavy
 @pytest.mark.sample(0.5)
-def test_streams_over_what_is_needed_are_found() -> None:
+def test_streams_over_words_in_use_are_found() -> None:
     made = compiled(network(), little(60))
     assert made.compiled.code.static_words > 0
     for number in numbers(made, "WSTREAM"):

@@ -93,7 +93,7 @@ def test_a14_addresses() -> None:
 
 
 @pytest.mark.jit
-def test_a14_what_is_read_from_base_is_the_padded_map() -> None:
+def test_a14_the_padded_map_is_read_from_its_base() -> None:
     """A14: stores write into the padded place, and one load reads the whole from its base.
 
     Pixels around it hold the zero point before the first frame and after the last one.
@@ -154,7 +154,7 @@ def test_a14_pairs_and_16_bits(settings: dict[str, object]) -> None:
 @pytest.mark.heavy
 @pytest.mark.sample(0.25)
 @pytest.mark.jit
-def test_a14_consumers_take_the_largest_border() -> None:
+def test_a14_consumers_use_the_largest_border() -> None:
     build = Builder(9, 8, 16)
     data = build.relu(build.conv(build.input, 16))
     wide = Window((5, 5), (1, 1), Pad(2, 2, 2, 2))
@@ -190,7 +190,7 @@ def test_a14_parts_of_a_concatenation_have_one_border() -> None:
 @pytest.mark.sample(1)
 @pytest.mark.jit
 @pytest.mark.parametrize("axis", [1, 2])
-def test_sides_inside_of_a_region_are_padded_by_loads(axis: int) -> None:
+def test_sides_inside_a_region_are_padded_by_loads(axis: int) -> None:
     build = Builder(8, 8, 16)
     a = build.relu(build.conv(build.input, 16))
     b = build.relu(build.conv(build.input, 16))
@@ -207,7 +207,7 @@ def test_sides_inside_of_a_region_are_padded_by_loads(axis: int) -> None:
 @pytest.mark.heavy
 @pytest.mark.sample(0.25)
 @pytest.mark.jit
-def test_pooling_beside_a_convolution_is_padded_by_loads() -> None:
+def test_pooling_of_a_map_of_a_convolution_is_padded_by_loads() -> None:
     """The minimum and the zero point cannot share an address; where they are equal, both are
     stored.
     """
@@ -281,7 +281,7 @@ def test_maps_of_bits() -> None:
 @pytest.mark.heavy
 @pytest.mark.sample(0.25)
 @pytest.mark.jit
-def test_borders_are_overwritten_by_nobody() -> None:
+def test_borders_are_never_overwritten() -> None:
     """Maps of the same border share vectors if their lifetimes are disjoint; other maps stay
     out."""
     build = Builder(12, 12, 16)
@@ -315,7 +315,7 @@ def test_borders_are_overwritten_by_nobody() -> None:
 @pytest.mark.heavy
 @pytest.mark.sample(0.5)
 @pytest.mark.jit
-def test_a_core_that_borders_do_not_fit_is_told_what_to_leave_out() -> None:
+def test_borders_that_do_not_fit_name_the_option() -> None:
     build = Builder(12, 12, 16)
     build.end(build.conv(build.relu(build.conv(build.input, 16)), 16, SAME))
     shape = replace(SHAPE, map_vectors=300)

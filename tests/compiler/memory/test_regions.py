@@ -50,7 +50,7 @@ def fire() -> Builder:
 @pytest.mark.sample(1)
 @pytest.mark.jit
 @pytest.mark.parametrize("shape", [SHAPE, SMALL, WIDE], ids=lambda shape: shape.name)
-def test_a15_concatenation_takes_no_instruction(shape: object) -> None:
+def test_a15_concatenation_needs_no_instruction(shape: object) -> None:
     """A15: the result of the concatenation owns the region; strides as in A16."""
     build = fire()
     made = compiled(build, shape)  # type: ignore[arg-type]
@@ -277,7 +277,7 @@ def test_a17_two_maps_of_a_yolo_network() -> None:
 @pytest.mark.sample(1)
 @pytest.mark.jit
 @pytest.mark.parametrize("shape", [SHAPE, WIDE], ids=lambda shape: shape.name)
-def test_parts_that_end_inside_of_blocks(shape: object) -> None:
+def test_parts_that_end_inside_blocks(shape: object) -> None:
     """Padding channels hold z, and have zero weights in every consumer.
 
     Pools, sums and depthwise layers keep the padding, and the host does not see it.

@@ -65,7 +65,7 @@ def test_all_static_if_they_fit() -> None:
     assert choose(needs, 30) == Choice((False, False), 0, 0) == choose(needs, 30, "greedy")
 
 
-def test_greedy_takes_the_largest_first() -> None:
+def test_greedy_selects_the_largest_first() -> None:
     needs = [Need(10, 5), Need(40, 1000), Need(30, 7)]
     assert greedy(needs, 60) == Choice((False, True, True), 1007, 40)
     found = greedy(needs, 70)

@@ -26,7 +26,7 @@ def counted(made: Made, image: Image) -> list[int]:
 
 @pytest.mark.heavy
 @pytest.mark.sample(0.5)
-def test_a42_a_wrong_weight_shows_in_its_layer_and_behind() -> None:
+def test_a42_a_wrong_weight_shows_in_its_layer_and_later() -> None:
     """A42: three convolutions, a residual sum and a mean; layers before the fault are unchanged."""
     made = compiled(residual(channels=20))
     image = made.folder.images[1, 0]

@@ -115,7 +115,7 @@ def samples(frames: int, seed: int = 1) -> np.ndarray:
 
 @pytest.mark.sample(3)
 @pytest.mark.parametrize("name", NODES)
-def test_work_to_and_fro(name: str, tmp_path: Path) -> None:
+def test_work_alternates_between_cores_and_host(name: str, tmp_path: Path) -> None:
     """D12, R6.5: every layer of every function equals the reference, and so do the outputs."""
     made = made_of(NODES[name], tmp_path)
     assert len(made.folder.manifest["functions"]) == FUNCTIONS[name]
@@ -156,7 +156,7 @@ def test_several_outputs(tmp_path: Path) -> None:
     assert np.allclose(found.values["s"], 1 / (1 + np.exp(-found.values["c"])), atol=1e-6)
 
 
-def test_what_is_in_the_plan(tmp_path: Path) -> None:
+def test_contents_of_the_plan(tmp_path: Path) -> None:
     """R6.5: steps in order, with shapes and addresses."""
     made = made_of(NODES["between"], tmp_path)
     steps = [step["do"] for step in made.folder.host]
@@ -216,7 +216,7 @@ def test_commands(folder: Path, run: Run) -> None:
     assert len(info["functions"]) == 2
 
 
-def test_a_model_that_is_all_on_the_host_is_said_so(folder: Path, run: Run) -> None:
+def test_a_model_entirely_on_the_host_is_rejected(folder: Path, run: Run) -> None:
     onnx.save(model([node("Sigmoid", "x")], {}, {"x": (1, 4)}), str(folder / "model.onnx"))
     np.savez(folder / "samples.npz", x=np.ones((4, 4), np.float32))
     found = run("compile", "model.onnx", "--chip", "1x1", "--calibrate", "samples.npz")

@@ -56,7 +56,7 @@ WORTH = {
 
 
 @pytest.mark.parametrize("name", ALONE)
-def test_what_packing_costs_more_stays_on_the_host(name: str, tmp_path: Path) -> None:
+def test_islands_with_costly_packing_stay_on_the_host(name: str, tmp_path: Path) -> None:
     nodes = between(*ALONE[name])
     rows = rows_of(saved(tmp_path, nodes))
     assert rows["n_a"].where == "core"
@@ -67,7 +67,7 @@ def test_what_packing_costs_more_stays_on_the_host(name: str, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("name", WORTH)
-def test_what_saves_more_runs_on_a_core(name: str, tmp_path: Path) -> None:
+def test_islands_with_savings_run_on_a_core(name: str, tmp_path: Path) -> None:
     rows = rows_of(saved(tmp_path, between(*WORTH[name])))
     assert {rows[one].where for one in ("n_d", "n_e") if one in rows} <= {"core", "folded"}
 
@@ -84,7 +84,7 @@ def test_cost_of_packing(tmp_path: Path) -> None:
     assert lonely(graph, ()) == {}
 
 
-def test_of_islands_that_all_cost_more_the_best_stays(tmp_path: Path) -> None:
+def test_the_best_of_costly_islands_stays(tmp_path: Path) -> None:
     """At least one island stays on cores."""
     nodes = [node("Relu", "x", "c"), node("Exp", "c", "d"), node("Clip", "d", "e"),
              node("LeakyRelu", "e")]  # fmt: skip
@@ -108,7 +108,7 @@ def test_nodes_that_are_kept_keep_their_reason(tmp_path: Path) -> None:
     assert "packing takes" in rows["n_d"].why  # its layer was removed
 
 
-def test_passes_that_are_off_decide_the_same(tmp_path: Path) -> None:
+def test_disabled_passes_do_not_change_islands(tmp_path: Path) -> None:
     """The same nodes are selected with any passes off."""
     found = open_model(saved(tmp_path, between(*ALONE["activation"])))
     hosts = {

@@ -66,7 +66,7 @@ def changes(made: Made) -> int:
 @pytest.mark.heavy
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("kinds", ["cec", "ceec", "coc", "cecoc", "ecece", "oceeceoc", "ccec"])
-def test_plans_have_as_few_packs_as_can_be(kinds: str, tmp_path: Path) -> None:
+def test_plans_have_the_fewest_packs(kinds: str, tmp_path: Path) -> None:
     """D04: consecutive layers are one function; compared with brute force over all flags."""
     made = made_of(chain(kinds), tmp_path)
     runs = "".join(a for a, b in pairwise(kinds + " ") if (a, b) != ("c", "c"))
@@ -107,7 +107,7 @@ def always(partition: Partition) -> Lists:
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("bits", [8, 16])
 @pytest.mark.parametrize("name", NODES)
-def test_results_are_those_of_unpacked_work(name: str, bits: int, tmp_path: Path) -> None:
+def test_results_equal_unpacked_work(name: str, bits: int, tmp_path: Path) -> None:
     """Every stored map, and all outputs are equal."""
     made = made_of(NODES[name], tmp_path, DUAL if bits == 16 else SHAPE, bits=bits)
     whole, given = made.compiled, samples(3, 7)
@@ -146,7 +146,7 @@ def test_values_of_the_user_are_not_packed(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.heavy
-def test_values_that_later_work_takes_are_not_packed(tmp_path: Path) -> None:
+def test_values_read_by_later_work_are_not_packed(tmp_path: Path) -> None:
     nodes = [*chain("cecoc")[:4], node("Add", "v0 v3", "z"), node("Conv", "z w")]
     made = made_of(nodes, tmp_path)
     assert steps(made).count("take") < len(made.folder.manifest["functions"])

@@ -75,7 +75,7 @@ def fewest(kinds: str) -> int:
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_there_are_as_few_packs_as_can_be(seed: int) -> None:
+def test_the_number_of_packs_is_minimal(seed: int) -> None:
     """D04: compared with brute force over all flags on random chains."""
     random = np.random.default_rng(seed)
     for _ in range(12):

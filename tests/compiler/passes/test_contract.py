@@ -268,7 +268,7 @@ def test_passes_are_in_the_order_of_their_switches() -> None:
 
 
 @pytest.mark.parametrize("one", PASSES, ids=lambda one: one.name)
-def test_every_pass_is_a_module_that_says_all_about_itself(one: Pass) -> None:
+def test_every_pass_module_is_complete(one: Pass) -> None:
     """R4.1: legal, gain, apply, a switch, a line of the documentation."""
     parts = (one.sites, one.legal, one.gain, one.apply)
     module = inspect.getmodule(one.legal)
@@ -296,7 +296,7 @@ def test_every_pass_is_a_module_that_says_all_about_itself(one: Pass) -> None:
 
 @pytest.mark.sample(12)
 @pytest.mark.parametrize("name", list(CASES))
-def test_results_stay_and_a_second_run_changes_nothing(name: str) -> None:
+def test_results_are_kept_and_a_second_run_changes_nothing(name: str) -> None:
     """R4.1: floats to 1e-5 of the largest, integers to the bit; a log line with the gain per
     change.
     """
@@ -321,7 +321,7 @@ def test_results_stay_and_a_second_run_changes_nothing(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", list(CASES))
-def test_illegal_sites_stay_and_say_why(name: str) -> None:
+def test_illegal_sites_are_kept_with_a_reason(name: str) -> None:
     one, known, graph = BY_NAME[name], context(name), CASES[name].illegal()
     whys = [one.legal(graph, site, known) for site in one.sites(graph, known)]
     if CASES[name].why:

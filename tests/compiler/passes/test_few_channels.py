@@ -59,7 +59,7 @@ def first_layer(window: Window, channels: int = 3, outputs: int = 20) -> Builder
 
 
 @pytest.mark.parametrize("name", WINDOWS)
-def test_b10_sums_over_windows_are_those_of_the_layer(name: str) -> None:
+def test_b10_sums_over_windows_equal_the_layer(name: str) -> None:
     """B10: with and without the pass, to the bit; padding is the zero point."""
     window = WINDOWS[name]
     made = same(first_layer(window), windowed)
@@ -83,7 +83,7 @@ def test_b10_literal_calls_of_a_first_layer() -> None:
 
 
 @pytest.mark.parametrize(("channels", "window"), [(16, SAME), (32, SAME), (3, Window((1, 1)))])
-def test_layers_that_gain_no_calls_stay(channels: int, window: Window) -> None:
+def test_layers_that_save_no_calls_are_kept(channels: int, window: Window) -> None:
     same(first_layer(window, channels), windowed, changed=False)
 
 
@@ -133,7 +133,7 @@ def way_of(choice: FewChannels, how: Context, window: Window = SAME) -> tuple[li
     return kinds(graph), lines
 
 
-def test_auto_takes_windows_of_the_host_that_come_while_cores_work() -> None:
+def test_auto_selects_host_windows_that_arrive_while_cores_compute() -> None:
     """No option takes fewer calls, so no trial is needed. Another layer runs meanwhile."""
     build = first_layer(SAME, outputs=32)
     made = same(build, lambda graph: window_inputs(graph, "auto", weighing()))
@@ -145,7 +145,7 @@ def test_auto_takes_windows_of_the_host_that_come_while_cores_work() -> None:
     ({"host": 100, "core": 600, "off": 550}, "windows"),
     ({"host": None, "core": None, "off": 700}, "conv"),
 ])  # fmt: skip
-def test_auto_counts_the_longer_of_work_and_transfer(
+def test_auto_counts_the_longer_of_compute_and_transfer(
     cycles: dict[str, int | None], way: str
 ) -> None:
     def trial(nodes: Sequence[Node], results: Sequence[Tensor]) -> Taken | None:
@@ -163,7 +163,7 @@ def test_auto_counts_the_longer_of_work_and_transfer(
     assert "and 528 flits" in lines[0] or cycles["host"] is None
 
 
-def test_auto_leaves_out_what_does_not_fit() -> None:
+def test_auto_excludes_options_that_do_not_fit() -> None:
     """Windows from the host take more memory than the map itself."""
 
     def fits(graph: Graph) -> bool:
@@ -184,7 +184,7 @@ def test_auto_leaves_out_what_does_not_fit() -> None:
     (replace(NPU_SHAPES["ref32"], filters=4), SAME, "maps of ref32 are in external memory"),
     (SIX, SAME, "no whole groups of 4"),
 ])  # fmt: skip
-def test_what_the_window_unit_cannot_do_is_said(shape: NpuShape, window: Window, text: str) -> None:
+def test_limits_of_the_window_unit_are_reported(shape: NpuShape, window: Window, text: str) -> None:
     kind, (line,) = way_of("core", weighing(shape=shape), window)
     assert kind[0] == "conv"
     assert re.search(text, line), line
@@ -198,7 +198,7 @@ def test_headers_of_a_core_are_limited() -> None:
     assert way_of("auto", how)[0][0] in ("windows", "conv")
 
 
-def test_a_core_without_a_window_unit_is_refused_for_its_windows() -> None:
+def test_windows_on_a_core_without_a_window_unit_are_rejected() -> None:
     settings = CompileSettings(few_channels="core")
     with pytest.raises(MapperError, match="--few-channels core needs a window unit, which ref32"):
         require_core(NPU_SHAPES["ref32"], settings)

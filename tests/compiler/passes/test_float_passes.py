@@ -72,7 +72,7 @@ def test_a06_batchnorm_folded(tmp_path: Path, gamma: Any, bias: bool, groups: in
     assert graph.nodes[0].sources == ("n_c", "n_y")
 
 
-def test_a06_batchnorm_behind_a_dense_layer_and_after_each_other(tmp_path: Path) -> None:
+def test_a06_consecutive_batchnorms_after_a_dense_layer(tmp_path: Path) -> None:
     constants = {"w": normal(24, 4), "o": normal(4)} | moments(4)
     nodes = [node("MatMul", "x w", "m"), normalised("m", "n"), node("Add", "n o")]
     graph, told = with_and_without(
@@ -115,7 +115,7 @@ def test_scale_of_the_input_folded(tmp_path: Path, groups: int, bias: bool) -> N
     assert graph.nodes[0].sources == ("n_s", "n_m", "n_y")
 
 
-def test_offsets_of_the_input_stay_before_padding(tmp_path: Path) -> None:
+def test_offsets_of_the_input_before_padding_are_kept(tmp_path: Path) -> None:
     """Padding is zero after the offset; a factor alone does not change it."""
     constants = {"w": normal(4, 6, 3, 3), "f": normal(6, 1, 1)}
     for kind, left in (("Add", ["conv", "conv"]), ("Div", ["conv"])):
@@ -134,7 +134,7 @@ def test_scale_of_the_input_before_a_dense_layer(tmp_path: Path) -> None:
     assert kinds(graph) == ["conv"]
 
 
-def test_scale_of_an_input_with_two_users_stays(tmp_path: Path) -> None:
+def test_scale_of_an_input_with_two_users_is_kept(tmp_path: Path) -> None:
     constants = {"w": normal(6, 6, 1, 1), "f": scalar(0.5)}
     nodes = [node("Mul", "x f", "m"), node("Conv", "m w", "c"), node("Add", "m c")]
     graph, _ = with_and_without(model(nodes, constants, MAP), tmp_path, "input-scale")
@@ -195,7 +195,7 @@ def test_windows_of_padding_alone_keep_its_value(tmp_path: Path) -> None:
     assert kinds(graph) == ["activation", "conv", "pool"]
 
 
-def test_padding_that_two_nodes_take_stays(tmp_path: Path) -> None:
+def test_padding_with_two_users_is_kept(tmp_path: Path) -> None:
     pad, constants = padding(0.0, pads=(1, 1, 1, 1))
     nodes = [pad, node("Conv", "p w", "a"), node("Conv", "p w", "b"), node("Add", "a b")]
     made = model(nodes, constants | {"w": normal(6, 6, 3, 3)}, MAP)
@@ -203,7 +203,7 @@ def test_padding_that_two_nodes_take_stays(tmp_path: Path) -> None:
     assert kinds(graph) == ["conv", "conv", "conv", "add"]
 
 
-# -- dense layers, activations, what is left -------------------------------------------------------
+# -- dense layers, activations, other nodes --------------------------------------------------------
 
 
 def test_a03_dense_layers_become_convolutions(tmp_path: Path) -> None:
@@ -228,7 +228,7 @@ def test_a03_dense_layers_become_convolutions(tmp_path: Path) -> None:
         (node("Clip", "p low high"), True),
     ],
 )
-def test_activations_go_before_max_pooling(tmp_path: Path, activation: Any, first: bool) -> None:
+def test_activations_move_before_max_pooling(tmp_path: Path, activation: Any, first: bool) -> None:
     nodes = [node("Conv", "x w", "c"), node("MaxPool", "c", "p", kernel_shape=[2, 2]), activation]
     constants = {"w": normal(4, 6, 3, 3), "low": scalar(-0.5), "high": scalar(1.0)}
     made = model(nodes, constants, MAP)

@@ -134,11 +134,11 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_cannot_be_folded_stays(name: str) -> None:
+def test_illegal_folds_are_kept(name: str) -> None:
     same(REFUSED[name], fold, changed=False)
 
 
-def test_a_map_that_others_take_stays() -> None:
+def test_a_map_with_other_users_is_kept() -> None:
     build = Builder(8, 16, 3)
     first = build.relu(build.conv(build.input, 8))
     build.end(build.concat(build.relu(build.conv(first, 16)), first))
@@ -146,7 +146,7 @@ def test_a_map_that_others_take_stays() -> None:
 
 
 @pytest.mark.parametrize("what", ["cycles", "memory"])
-def test_folding_that_gains_nothing_or_does_not_fit_is_left(what: str) -> None:
+def test_folding_without_gain_or_room_is_skipped(what: str) -> None:
     if what == "cycles":
         how = weighing(lambda *_: Taken(7, 0))
     else:
@@ -189,7 +189,7 @@ def test_folded_programs_are_valid_and_equal_the_reference(name: str, padding: s
     assert not any(node.kind == "unfold" for node in without.compiled.graph.nodes)
 
 
-def test_trials_leave_the_model_as_it_is() -> None:
+def test_trials_do_not_change_the_model() -> None:
     """A trial does not leave the map of the host in planes."""
 
     def change(graph: Graph) -> list[str]:

@@ -28,7 +28,7 @@ def network() -> Builder:
     return build
 
 
-def test_a07_operators_behind_a_layer_are_one_macro_node() -> None:
+def test_a07_operators_after_a_layer_are_one_macro_node() -> None:
     """A07: only the last result of each is stored."""
     build = network()
     optimise(build.graph)

@@ -99,7 +99,7 @@ def test_a09_siblings_become_one_convolution() -> None:
     assert [one.first for one in slices] == [0, 16]
 
 
-def test_a09_siblings_of_one_concatenation_are_not_parted() -> None:
+def test_a09_siblings_of_one_concatenation_are_not_split() -> None:
     """A09: 1x1 kernels are at the centre of 3x3, stacked on output channels; no split."""
     made = same(fire(), join_siblings)
     assert kinds(made).count("conv") == 3
@@ -139,11 +139,11 @@ def unlike(case: str) -> Builder:
 @pytest.mark.parametrize(
     "case", ["stride", "padding", "even", "dilation", "groups", "blocks", "clipped"]
 )
-def test_a09_convolutions_that_stay_apart(case: str) -> None:
+def test_a09_convolutions_that_cannot_be_joined(case: str) -> None:
     same(unlike(case), join_siblings, changed=False)
 
 
-def test_a09_dilated_kernels_and_those_of_a_pixel() -> None:
+def test_a09_dilated_and_1x1_kernels() -> None:
     build = Builder(9, 9, 8)
     first = build.relu(build.conv(build.input, 16))
     wide = Window((3, 3), pad=Pad(2, 2, 2, 2), dilation=(2, 2))
@@ -156,7 +156,7 @@ def test_a09_dilated_kernels_and_those_of_a_pixel() -> None:
     assert joined.operator.window == wide
 
 
-def test_a09_nothing_is_joined_that_gains_nothing_or_does_not_fit() -> None:
+def test_a09_joining_without_gain_or_room_is_skipped() -> None:
     def never(*_: object) -> Taken:
         return Taken(1, 1)
 
@@ -199,7 +199,7 @@ def pooled(axis: int = 3, both: bool = False) -> Builder:
     return build
 
 
-def test_a10_concatenation_goes_behind_pooling_and_activation() -> None:
+def test_a10_concatenation_moves_after_pooling_and_activation() -> None:
     """A10: concat(a, b) -> max pooling = concat(max pooling a, max pooling b)."""
     made = same(pooled(), concatenate_last)
     order = kinds(made)
@@ -208,16 +208,16 @@ def test_a10_concatenation_goes_behind_pooling_and_activation() -> None:
 
 
 @pytest.mark.parametrize("axis", [1, 2])
-def test_a10_concatenation_of_rows_and_columns_stays(axis: int) -> None:
+def test_a10_concatenation_of_rows_and_columns_is_kept(axis: int) -> None:
     """A10: rejected for height and width."""
     same(pooled(axis), concatenate_last, changed=False)
 
 
-def test_a10_concatenation_with_other_users_stays() -> None:
+def test_a10_concatenation_with_other_users_is_kept() -> None:
     same(pooled(both=True), concatenate_last, changed=False)
 
 
-def test_a10_concatenation_of_parts_with_other_users_stays() -> None:
+def test_a10_concatenation_of_parts_with_other_users_is_kept() -> None:
     build = Builder(8, 8, 8, 2)
     one, other = (build.relu(build.conv(build.input, 16)) for _ in range(2))
     halves = [build.pool(build.concat(one, other), HALF), build.pool(build.conv(one, 16), HALF)]
@@ -268,7 +268,7 @@ def test_groups_by_blocks_or_as_one_convolution(groups: int, channels: int, form
         assert form in line
 
 
-def test_kernels_of_each_channel_keep_their_unit() -> None:
+def test_depthwise_kernels_keep_their_unit() -> None:
     same(grouped(16, 16), lambda graph: place_groups(graph, split=False), changed=False)
 
 

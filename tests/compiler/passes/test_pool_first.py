@@ -54,7 +54,7 @@ FACTOR = multiplier(np.array([0.01, 0.002, 0.0, 0.05]), "here")
 
 
 @pytest.mark.parametrize("negative", [None, multiplier(np.array([0.001, 0, 0, 0.05]), "here")])
-def test_a11_pooling_goes_first(negative: Multiplier | None) -> None:
+def test_a11_pooling_moves_first(negative: Multiplier | None) -> None:
     """ReLU and leaky slopes of at least 0; a quarter of the elements is requantised."""
     plain = network(FACTOR, negative)
     graph = deepcopy(plain)
@@ -82,6 +82,6 @@ def test_a11_pooling_goes_first(negative: Multiplier | None) -> None:
     ],
     ids=["falling", "falling below zero", "padded", "mean"],
 )
-def test_a11_pooling_stays_where_it_changes_results(graph: Graph) -> None:
+def test_a11_pooling_is_kept_where_it_changes_results(graph: Graph) -> None:
     assert sweep(POOL_FIRST, graph, Context()) == []
     assert [node.kind for node in graph.nodes] == ["conv", "requantise", "pool"]

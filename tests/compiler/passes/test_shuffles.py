@@ -97,7 +97,7 @@ def same_as_onnx(path: Path, graph: Graph) -> None:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_kernels_take_the_order(name: str, tmp_path: Path) -> None:
+def test_kernels_are_permuted(name: str, tmp_path: Path) -> None:
     path = saved(tmp_path, CASES[name])
     graph = open_model(path).build(())
     assert kept(graph) > 0
@@ -129,7 +129,7 @@ def named_as_onnx(path: Path, graph: Graph) -> None:
 
 
 @pytest.mark.parametrize("name", LEFT)
-def test_what_has_no_layer_stays_a_convolution(name: str, tmp_path: Path) -> None:
+def test_shuffles_without_a_layer_stay_convolutions(name: str, tmp_path: Path) -> None:
     path = saved(tmp_path, LEFT[name])
     graph = open_model(path).build(())
     assert fold_shuffles(graph) == []

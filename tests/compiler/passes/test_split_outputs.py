@@ -52,7 +52,7 @@ def layers(graph: Graph) -> list[int]:
         ((8, 129), [8, 68, 61]),
     ],
 )
-def test_parameters_that_are_too_many(outputs: tuple[int, ...], wanted: list[int]) -> None:
+def test_too_many_parameters(outputs: tuple[int, ...], wanted: list[int]) -> None:
     """R7.10: 64 parameter words of four channels; every layer equals the reference."""
     build = dense(*outputs)
     made = compiled(build, FEW)
@@ -65,7 +65,7 @@ def test_parameters_that_are_too_many(outputs: tuple[int, ...], wanted: list[int
 
 @pytest.mark.jit
 @pytest.mark.parametrize("shape", [FEW, DUAL], ids=["leaky", "16 bit"])
-def test_of_leaky_layers_and_of_16_bits(shape: NpuShape) -> None:
+def test_leaky_layers_and_16_bits(shape: NpuShape) -> None:
     """Two scales per output, so the parts are smaller."""
     build = dense(160, 8, slope=0.1)
     made = compiled(build, shape, bits=16 if shape is DUAL else 8)
@@ -74,7 +74,7 @@ def test_of_leaky_layers_and_of_16_bits(shape: NpuShape) -> None:
 
 
 @pytest.mark.jit
-def test_of_whole_maps(tmp_path: object) -> None:
+def test_split_layers_of_whole_maps(tmp_path: object) -> None:
     """Parts form one map for all readers."""
     build = Builder(4, 3, 4)
     window = Window((3, 3), pad=Pad(1, 1, 1, 1))
@@ -86,7 +86,7 @@ def test_of_whole_maps(tmp_path: object) -> None:
     assert {one.differences for one in compared(build, made)} == {0}
 
 
-def test_layers_that_fit_stay_whole() -> None:
+def test_layers_that_fit_are_not_split() -> None:
     graph = compiled(dense(124, 8), FOUR).compiled.graph
     count = len(graph.nodes)
     assert split_outputs(graph, FOUR) == []

@@ -99,14 +99,14 @@ def chain(move: Callable[[Builder, Tensor], Tensor]) -> tuple[Tensor, Tensor]:
         lambda build, one: build.relu(build.pool(one, Pool("max", POOL))),
     ],
 )
-def test_a26_what_moves_or_picks_integers_keeps_their_scale(
+def test_a26_moved_or_selected_integers_keep_their_scale(
     move: Callable[[Builder, Tensor], Tensor],
 ) -> None:
     before, stop = chain(move)
     assert (before.scale, before.zero_point) == (stop.scale, stop.zero_point)
 
 
-def test_a26_addends_keep_scales_of_their_own() -> None:
+def test_a26_addends_keep_their_own_scales() -> None:
     build = residual()
     made = quantised(build)
     add = next(node for node in made.graph.nodes if node.kind == "add")
@@ -167,7 +167,7 @@ def networks() -> dict[str, Builder]:
 
 
 @pytest.mark.parametrize("name", list(networks()))
-def test_a21_integers_are_near_in_all_precisions(name: str) -> None:
+def test_a21_integers_are_accurate_in_all_precisions(name: str) -> None:
     """Rounding errors: 16 bits are 48 dB better than 8, minus the cost of sums and headroom."""
     build = networks()[name]
     eight, sixteen = signal(build), signal(build, Precision(bits=16))
@@ -223,7 +223,7 @@ def stored_results(build: Builder, precision: Precision) -> tuple[Quantised, np.
     return made, run_graph(made.graph, feeds, INTEGER, [end])[end]
 
 
-def test_a23_zero_points_in_the_bias_are_near_but_not_the_same() -> None:
+def test_a23_zero_points_in_the_bias_are_close_but_not_equal() -> None:
     build = Builder(9, 9, 8)
     build.end(build.relu(build.conv(build.input, 8)))
     plain, stop = stored_results(build, Precision())
@@ -240,7 +240,7 @@ def test_a23_zero_points_in_the_bias_are_near_but_not_the_same() -> None:
     assert far.max() <= 3
 
 
-def test_a23_leaky_layers_add_their_zero_point_behind_the_shift() -> None:
+def test_a23_leaky_layers_add_their_zero_point_after_the_shift() -> None:
     build = Builder(5, 5, 3)
     build.end(build.like(Activation(slope=0.1), build.conv(build.input, 4)))
     made, _ = stored_results(build, Precision(zero_point="bias"))
@@ -250,7 +250,7 @@ def test_a23_leaky_layers_add_their_zero_point_behind_the_shift() -> None:
 
 
 @pytest.mark.parametrize("bits", [8, 16])
-def test_a25_roundings_differ_in_halves_alone(bits: int) -> None:
+def test_a25_roundings_differ_only_in_halves(bits: int) -> None:
     results = {}
     for rounding in ("away", "up", "even", "floor"):
         build = residual()
@@ -302,7 +302,7 @@ def test_weights_that_are_not_finite_name_the_layer() -> None:
             converter.convert(ends)
 
 
-def test_biases_that_no_accumulator_holds_name_the_layer() -> None:
+def test_biases_beyond_an_accumulator_name_the_layer() -> None:
     for value in (1e12, np.inf, np.nan):
         build = Builder(4, 4, 2)
         build.end(build.conv(build.input, 3))
@@ -315,7 +315,7 @@ def test_biases_that_no_accumulator_holds_name_the_layer() -> None:
             converter.convert(ends)
 
 
-def test_channels_whose_weights_are_tiny_beside_their_bias_fit() -> None:
+def test_channels_with_weights_much_smaller_than_their_bias_fit() -> None:
     """Channels that training has switched off: the weights vanish, the bias stays."""
     build = Builder(4, 4, 2)
     build.end(build.conv(build.input, 3))
@@ -354,7 +354,7 @@ def test_channels_without_effect_are_zero(tiny: float, bias: float) -> None:
     assert (found[..., 0] != end.zero_point).any()
 
 
-def test_signals_without_error_have_no_decibels() -> None:
+def test_sqnr_without_error_is_none() -> None:
     found = Signal()
     assert found.decibels is None
     found.add(np.ones(3, np.float32), np.ones(3, np.float32))

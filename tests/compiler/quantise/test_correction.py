@@ -40,7 +40,7 @@ def mean_error(build: Builder, made: Graph, layer: Layer, feeds: dict) -> np.nda
 
 
 @pytest.mark.parametrize("bits", [8, 16])
-def test_bias_correction_takes_off_the_mean_error_of_each_channel(bits: int) -> None:
+def test_bias_correction_removes_the_mean_error_of_each_channel(bits: int) -> None:
     build = residual()
     converter, made, feeds = converted(build, Precision(bits=bits), 40)
     plain = [mean_error(build, made, layer, feeds) for layer in converter.layers]
@@ -116,7 +116,7 @@ def test_a22_sums_beyond_an_accumulator_name_the_layer_and_the_bound() -> None:
         required_shift(weights, np.array([2**47 - 254 * 2**15]), 16, "here")
 
 
-def test_correction_takes_layers_without_bias_and_of_any_number_of_frames() -> None:
+def test_correction_of_layers_without_bias_and_any_number_of_frames() -> None:
     build = Builder(4, 4, 2)
     weights = build.constant(build.random.normal(0, 1, (3, 1, 1, 2)))
     build.end(build.node(Conv(Window((1, 1))), [build.input, weights], (4, 4, 3)))

@@ -92,7 +92,7 @@ def test_bad_files_name_the_field(
     ("text", "says"),
     [("{", "not a file of ranges"), ("[]", "not a file of ranges"), ('{"schema": NaN}', "NaN")],
 )
-def test_no_file_of_ranges(tmp_path: Path, model: Path, text: str, says: str) -> None:
+def test_not_a_file_of_ranges(tmp_path: Path, model: Path, text: str, says: str) -> None:
     path = tmp_path / "ranges.json"
     path.write_text(text)
     with pytest.raises(MapperError, match=says):

@@ -89,7 +89,7 @@ def test_the_rest_runs_on_cores_with_samples(tmp_path: Path) -> None:
     np.testing.assert_array_equal(outcome.values["y"], found[:2])
 
 
-def test_what_is_quantised_keeps_its_numbers(tmp_path: Path) -> None:
+def test_quantised_layers_keep_their_numbers(tmp_path: Path) -> None:
     """The first layer's requantisation is the same with and without samples."""
     net = in_part()
     model = open_model(net.save(tmp_path))

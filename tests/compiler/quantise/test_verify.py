@@ -87,7 +87,7 @@ def run(
     )
 
 
-def test_c01_the_first_attempt_that_is_good_enough_ends_the_loop(tmp_path: Path) -> None:
+def test_c01_the_first_accurate_attempt_ends_the_loop(tmp_path: Path) -> None:
     found = run(tmp_path, Limits(loss=100.0, signal=5.0))
     (row,) = found.attempts
     assert found.reached
@@ -145,7 +145,7 @@ def test_c01_the_best_of_all_attempts_is_kept(tmp_path: Path) -> None:
 
 @pytest.mark.heavy
 @pytest.mark.sample(0.5)
-def test_c01_a_method_that_was_asked_for_is_the_only_one(tmp_path: Path) -> None:
+def test_c01_a_requested_method_is_the_only_one(tmp_path: Path) -> None:
     found = run(tmp_path, NEVER, QuantiseRequest(PRECISION, "mse"))
     assert {row.method for row in found.attempts} == {"mse"}
     with pytest.raises(MapperError, match="entropy is for 8 bits"):
@@ -167,7 +167,7 @@ def test_c01_layers_on_the_host_get_real_numbers_and_give_them_back(tmp_path: Pa
     assert kinds.count(Quantise) == 1
     assert kinds.count(Host) == 3  # with Softmax
     why = [one.operator.why for one in made.graph.nodes if isinstance(one.operator, Host)]
-    assert why[:2] == ["kept on the host by option"] * 2
+    assert why[:2] == ["kept on the host, as asked"] * 2
     (end,) = core_results(made.graph)
     assert end.name == "g"
     score = scored(made, samples())
@@ -220,7 +220,7 @@ def test_a21_comparison_of_precisions_and_methods(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("frames", "taken"), [(100, 25), (64, 16), (40, 20), (17, 17), (3, 3)])
-def test_c01_every_fourth_sample_is_verified_with_at_least_16(frames: int, taken: int) -> None:
+def test_c01_every_fourth_sample_verifies_at_least_16(frames: int, taken: int) -> None:
     labels = np.arange(frames)
     found = Dataset({"x": np.zeros((frames, 1, 1, 1), np.float32)}, labels).to_verify()
     assert len(found.feeds["x"]) == taken
@@ -286,7 +286,7 @@ def test_c01_own_losses_by_hand() -> None:
     assert row.own == pytest.approx(signal, abs=0.01)
 
 
-def test_c01_shares_that_are_clipped() -> None:
+def test_c01_clipped_shares() -> None:
     build = residual()
     made, feeds = quantised(build, shrink=0.25)
     rows = layer_losses(made.source, made.graph, made.stored, feeds)

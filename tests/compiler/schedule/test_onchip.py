@@ -87,7 +87,7 @@ def tile(load: int, matrix: int, alu: int, store: int) -> TileCost:
     return TileCost(load, matrix, alu, store, 1, 4, 9)
 
 
-def test_tiles_on_their_way() -> None:
+def test_timing_of_consecutive_tiles() -> None:
     """Two layers by hand: the second one's load waits for the row that it reads."""
     cut = Cut(1, 4, 1, 1, (1, 1))
     first = Choice(cut, [tile(10, 20, 5, 3)] * 3, 1, [(1,), (2,), (3,)])
@@ -119,7 +119,7 @@ def test_memories_limit_the_choice() -> None:
 
 @pytest.mark.heavy
 @pytest.mark.sample(0.5)
-def test_rows_that_come_early_are_worth_something() -> None:
+def test_early_rows_are_rewarded() -> None:
     """High tiles take fewer cycles; with a lag, low ones win, because later layers can start
     earlier.
     """

@@ -34,7 +34,7 @@ def shortcut(last: str, seed: int = 5) -> Builder:
 @pytest.mark.heavy
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("last", ["heavy", "light"])
-def test_sums_run_behind_the_convolution_with_more_products(last: str) -> None:
+def test_sums_run_after_the_convolution_with_more_products(last: str) -> None:
     build = shortcut(last)
     made = compiled(build)
     added = next(m for m in made.compiled.macros if any(n.kind == "add" for n in m.nodes))
@@ -43,7 +43,7 @@ def test_sums_run_behind_the_convolution_with_more_products(last: str) -> None:
     assert {one.differences for one in compared(build, made)} == {0}
 
 
-def test_chains_that_lead_elsewhere_stay() -> None:
+def test_chains_with_other_users_are_kept() -> None:
     """An addend with another user, and one computed from the other."""
     build = Builder(8, 8, 16)
     first = build.conv(build.input, 16)

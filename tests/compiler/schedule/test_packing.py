@@ -36,7 +36,7 @@ def test_b11_packing_is_hidden_on_the_core() -> None:
 
 
 @pytest.mark.parametrize(("chunk", "transfers"), [(16, 60), (32, 30), (100, 10), (7, 138)])
-def test_b11_pieces_that_the_host_packs(chunk: int, transfers: int) -> None:
+def test_b11_chunks_that_the_host_packs(chunk: int, transfers: int) -> None:
     """A map of 5x6 pixels and 20 channels, of which two blocks are sent: 960 bytes."""
     build = BinaryBuilder(5, 6, 3)
     bits = build.sign(build.conv(build.input, 20))
@@ -49,7 +49,7 @@ def test_b11_pieces_that_the_host_packs(chunk: int, transfers: int) -> None:
     assert found.packing.host == wanted
 
 
-def test_who_packs_changes_no_byte() -> None:
+def test_the_place_of_packing_changes_no_byte() -> None:
     programs = []
     for who in ("core", "host"):
         build = BinaryBuilder(5, 6, 3)

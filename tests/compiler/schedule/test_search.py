@@ -62,7 +62,7 @@ def random_tiling(rng: np.random.Generator, layer: Layer) -> Tiling:
     return Tiling(sizes, ORDERS[rng.integers(len(ORDERS))], bool(rng.integers(2)))
 
 
-def test_counts_that_fall_outwards_take_fewest_cycles() -> None:
+def test_counts_decreasing_outwards_take_fewest_cycles() -> None:
     """A36: compared with all 720 orders of six loops."""
     rng = np.random.default_rng(1)
     for _ in range(300):
@@ -117,7 +117,7 @@ def plain_walk(layer: Layer, tiling: Tiling) -> list[tuple[int, int, int]]:
 
 
 @pytest.mark.heavy
-def test_what_moves_between_steps() -> None:
+def test_traffic_between_steps() -> None:
     """A35, A37: which loop replaces which buffer, compared with a walk over all contents."""
     assert {name: [LOOPS[loop] for loop in loops] for name, loops in DEPENDS.items()} == {
         "input": ["batch", "ow", "oh", "ic"],
@@ -245,7 +245,7 @@ def test_search_against_fixed_rules(network: str, numbers: str) -> None:
     assert stop.stalls <= 0.04 * stop.cycles
 
 
-def test_input_that_is_held_by_hand() -> None:
+def test_held_input_by_hand() -> None:
     """A34, A35: the input of all 16 blocks is loaded once, where weights leave room for one of
     them.
 
@@ -266,7 +266,7 @@ def test_input_that_is_held_by_hand() -> None:
     assert not fits(wide, (1, 7, 6, 1, 3), REF32, held=True)  # another one follows
 
 
-def test_first_weights_come_behind_the_layer_before() -> None:
+def test_first_weights_are_loaded_during_the_previous_layer() -> None:
     """A37: they do not wait for results; limited to the idle time there."""
     layer = layer_of(Convolution(16, 8, 32, 32), REF32, "int8")
     steps = steps_of(layer, Tiling((1, 16, 4, 1, 1), ORDERS[0]), REF32)
