@@ -120,7 +120,7 @@ def test_padding_with_a_computed_number_goes_to_the_host(tmp_path: Path) -> None
     agree(read(made, tmp_path), made)
 
 
-@pytest.mark.parametrize(("behind", "host"), [("Relu", True), ("MaxPool", False)])
+@pytest.mark.parametrize(("stop", "host"), [("Relu", True), ("MaxPool", False)])
 def test_cores_pad_with_zeros_or_for_max_pooling(tmp_path: Path, stop: str, host: bool) -> None:
     extra = {"kernel_shape": [2, 2]} if stop == "MaxPool" else {}
     nodes = [

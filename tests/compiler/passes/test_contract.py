@@ -215,7 +215,7 @@ CASES = {
         integers(lambda: eight_channels(8)), integers(lambda: eight_channels(7)), "not a multiple"
     ),
     "pool-first": Case(integers(halves), integers(padded_pool), "pads"),
-    "fuse": Case(integers(doubled), integers(mean), "mean"),
+    "fuse": Case(integers(doubled), integers(mean), "averaging"),
     "few-channels": Case(
         integers(residual), integers(lambda: one_layer(groups=3)), "it has groups"
     ),
