@@ -91,7 +91,7 @@ class Pass:
 
     @property
     def about(self) -> str:
-        """Description for the command line."""
+        """Help text of the switch."""
         return SWITCHES[self.name]
 
     def line(self, what: str, gain: Taken | None) -> str:

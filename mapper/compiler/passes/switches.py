@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 SWITCHES: dict[str, str] = {
-    "constants": "evaluate nodes of constants once",
-    "input-scale": "fold factors on the input into the first layer",
-    "pad": "fold padding into the layer after it",
-    "batchnorm": "fold normalisation into the layer before it",
-    "dense": "dense layers read maps in their storage layout",
-    "siblings": "join convolutions on one map where that saves cycles",
-    "concat": "concatenate maps after pooling and activations",
-    "fold": "store several columns in pixels of few channels",
-    "pool-first": "max pooling before requantisation",
-    "fuse": "run the operators after a layer on the same tile",
-    "few-channels": "layers of few channels read whole windows (im2col)",
-    "split-groups": "read only the blocks of a group where that saves calls",
-    "addends": "run the smaller of two added layers first",
-    "share": "store joined and split parts inside the whole",
-    "copy": "store maps of two regions twice by their layer",
+    "constants": "do not fold constants",
+    "input-scale": "do not fold factors on the input into the first layer",
+    "pad": "do not fold padding into the next layer",
+    "batchnorm": "do not fold normalisation into the previous layer",
+    "dense": "do not run dense layers as convolutions",
+    "siblings": "do not join convolutions on one map",
+    "concat": "do not move concatenations after pooling and activations",
+    "fold": "do not store several columns per pixel of few channels",
+    "pool-first": "do not move max pooling before requantisation",
+    "fuse": "do not fuse operators into the layer before them",
+    "few-channels": "do not run layers of few channels on windows (im2col)",
+    "split-groups": "do not skip blocks outside the groups of a layer",
+    "addends": "do not run the smaller of two added layers first",
+    "share": "do not store joined and split parts inside the whole",
+    "copy": "do not store maps of two regions twice",
 }
 """Passes that can be switched off, ``--no-NAME``, in the order in which they are applied."""
 
