@@ -1,4 +1,4 @@
-"""Names of passes for the command line, in a module without further imports."""
+"""Names of passes for the command line, which imports nothing else."""
 
 from __future__ import annotations
 
