@@ -56,7 +56,7 @@ FOLDER = (("verify", "out"), SIMULATE, ("info", "out"), ("report", "out"))
 CODES = (0, 1, 2, 3)
 INTERNAL = re.compile(
     r"ONNXRuntimeError|[Pp]rotobuf|NoneType|\w+Error:|bad_alloc|out of memory|fault of mapper|"
-    r"do not go together; check|invalid model|ndarray|numpy|unpack|not subscriptable|0x[0-9a-f]{6}"
+    r"are inconsistent; check|invalid model|ndarray|numpy|unpack|not subscriptable|0x[0-9a-f]{6}"
 )
 """Words that users cannot understand, or that show an unforeseen fault."""
 Commands = tuple[tuple[str, ...], ...]

@@ -1,5 +1,8 @@
-"""What each pass is worth: cycles of a frame with all passes, and without each of them; and what
-placement is worth, on several cores: latency and period of frames that follow each other."""
+"""Ablation of passes and placements.
+
+Measures the cycles of a frame with all passes and without each of them; on several cores also the
+latency and initiation interval for each placement.
+"""
 
 from __future__ import annotations
 
@@ -18,21 +21,21 @@ from mapper.compiler.settings import CompileSettings, Placement
 from mapper.errors import DoesNotFitError, MapperError
 
 HOST_WORK = ("node", "windows")
-"""Steps of the host that compute, and do more than to carry maps."""
+"""Host steps that compute; other steps only transfer maps."""
 FRAMES = 8
-"""That run on several cores: the period is that of frame 3 and later."""
+"""Frames to run on several cores; the period is measured from frame 3 on."""
 
 
 class Row(NamedTuple):
-    """A compilation without a pass, or with all of them, or with another placement.
+    """Result of a compilation with all passes, without one pass, or with another placement.
 
-    cycles, share : of a frame on the core that works longest, and of the cycles of the first row;
-        None if it does not compile
-    host : steps that the host computes: without some passes it does what cores do with them
-    signal : over its error in dB, None if nothing is lost
-    latency, period, flit_hops : on several cores: cycles of the first frame, and from frame to
-        frame, and the flits of a frame on all links; None on one
-    why : it does not compile, or None
+    cycles, share : cycles of a frame on the busiest core, and relative to the first row; None if it
+        does not compile
+    host : number of host steps that compute; without some passes the host does work of the cores
+    signal : SQNR in dB, None if nothing is lost
+    latency, period, flit_hops : on several cores: cycles of the first frame, cycles from frame to
+        frame, and flits of a frame summed over all links; None on one core
+    why : reason why it does not compile, or None
     """
 
     without: str | None
@@ -48,11 +51,11 @@ class Row(NamedTuple):
 
 
 def ablation(compiling: Callable[[CompileSettings], Compiled], target: Target) -> list[Row]:
-    """Compile once for each pass that is on, and for each placement of several cores; raises what
-    the compilation with all of them raises.
+    """Compile once without each active pass, and on several cores once per other placement.
 
-    compiling : with other settings than those of the target
-    What a model cannot do without is said in the row of the pass.
+    compiling : compiles with the given settings
+    Raises the errors of the compilation with all passes; other errors become the `why` of their
+    row.
     """
     settings = target.settings
     made = compiling(settings)
@@ -90,6 +93,6 @@ def _row(without: str | None, made: Compiled, whole: int, target: Target) -> Row
 
 
 def _run(made: Compiled, target: Target) -> ChipReport:
-    """Frames on several cores."""
+    """Run frames on several cores."""
     chip = chip_of(folder_in_memory(Path("the programs"), made, target))
     return chip_report(chip, run_mesh(chip, FRAMES))

@@ -1,5 +1,4 @@
-"""Samples of models in floating point: those that ranges are measured with, or made of nothing but
-what the model says; and how near models are in all precisions."""
+"""Calibration samples of floating-point models, and accuracy in all precisions."""
 
 from __future__ import annotations
 
@@ -19,7 +18,7 @@ PIXEL_SAMPLES, MOST_PIXEL = 16, 255
 
 
 def dataset(model: Model, samples: SampleArrays, most: int | None = None) -> Dataset:
-    """The first samples, or all, by the name of the model's input."""
+    """Return the first `most` samples, or all, by the name of the model's input."""
     maps = np.ascontiguousarray(model.view.stored(samples.x[:most]))
     labels = None if samples.labels is None else samples.labels[:most]
     return Dataset({model.name: maps}, labels)
@@ -28,7 +27,7 @@ def dataset(model: Model, samples: SampleArrays, most: int | None = None) -> Dat
 def calibration_of(
     model: Model, samples: SampleArrays | RangesFile, settings: CompileSettings
 ) -> Dataset | RangesFile:
-    """What ranges come from: samples, or a file of an earlier run."""
+    """Return the source of ranges: samples, or a file of an earlier run."""
     if isinstance(samples, RangesFile):
         return samples
     return dataset(model, samples, settings.samples)
@@ -38,18 +37,19 @@ def compare_settings(
     model: Model, samples: SampleArrays | RangesFile, settings: CompileSettings,
     test: SampleArrays | None = None,
 ) -> list[Compared]:  # fmt: skip
-    """How near a model is in 8 and 16 bits, with zero points and without, by all methods.
+    """Return the accuracy of a model in 8 and 16 bits, with and without zero points, by all
+    methods.
 
-    test : samples to compare with; None takes some of `samples`
-    Raises `MapperError` if there are none at all.
+    test : samples to compare with; None uses some of `samples`
+    Raises `MapperError` if there are no samples.
     """
     calibration = calibration_of(model, samples, settings)
     if test is not None:
         beside = dataset(model, test)
     elif isinstance(calibration, RangesFile):
         raise MapperError(
-            f"{calibration.path}: holds ranges, and no samples to compare with; give some with "
-            "--verify"
+            f"{calibration.path}: contains ranges but no samples to compare with; give some "
+            "with --verify"
         )
     else:
         beside = calibration.to_verify()
@@ -58,18 +58,20 @@ def compare_settings(
 
 
 def pixel_samples(model: Model, settings: CompileSettings) -> SampleArrays:
-    """Random pixels for a model of which nothing but the input needs a range, as binary ones; any
-    numbers, if not even that does.
+    """Return random pixels for a model in which at most the input needs a range, such as a binary
+    model.
 
-    Raises `MapperError` if more does: ranges of maps are measured with samples of its own.
+    If nothing needs a range, the numbers are normally distributed.
+
+    Raises `MapperError` if other maps need ranges, which require samples of the model.
     """
     source = optimised(model, settings.keep, settings.off)[0]
     inputs = {view.tensor for view in source.inputs.values()}
     needed = Converter(source, settings.quantise_request().precision).quantised_tensors()
     if not inputs >= set(needed):
         raise MapperError(
-            f"{model.path}: is in floating point; give samples with --calibrate to measure the "
-            "ranges of its maps"
+            f"{model.path}: is in floating point; give samples with --calibrate to measure "
+            "the ranges of its maps"
         )
     shape, random = (PIXEL_SAMPLES, *model.view.shape[1:]), np.random.default_rng(1)
     if not needed:
@@ -77,8 +79,8 @@ def pixel_samples(model: Model, settings: CompileSettings) -> SampleArrays:
     pixels = random.integers(0, MOST_PIXEL + 1, shape)
     pixels[:2] = np.array([0, MOST_PIXEL]).reshape(2, *(1,) * (len(shape) - 1))
     note = (
-        f"{model.name!r} is taken for pixels, whole numbers from 0 to {MOST_PIXEL}: no other range "
-        "is needed; give samples with --calibrate if it holds something else"
+        f"{model.name!r} is read as pixels, whole numbers from 0 to {MOST_PIXEL}: no other "
+        "range is needed; give samples with --calibrate if it contains something else"
     )
     return SampleArrays(pixels.astype(np.float32), None, [note])
 
@@ -86,14 +88,14 @@ def pixel_samples(model: Model, settings: CompileSettings) -> SampleArrays:
 def left_out(
     found: Verified, calibration: Dataset | RangesFile, settings: CompileSettings
 ) -> list[str]:
-    """What is not done of that which needs samples, as a note."""
+    """Return a note on steps that were skipped because they need samples."""
     if not isinstance(calibration, RangesFile):
         return []
     missing = ["biases are not corrected"] if settings.bias_correction else []
     if not found.frames:
-        missing.append("nothing is verified (give samples with --verify)")
+        missing.append("accuracy is not verified (give samples with --verify)")
         if settings.method == "auto":
-            missing.append("ranges are chosen by the method minmax alone")
+            missing.append("ranges are chosen by minmax only")
     if not missing:
         return []
-    return [f"{calibration.path}: holds ranges, and no samples: {'; '.join(missing)}"]
+    return [f"{calibration.path}: contains ranges but no samples: {'; '.join(missing)}"]

@@ -1,7 +1,6 @@
-"""Cycle-true runs of a model that several cores share: cores, mesh and host, many frames.
+"""Cycle-accurate simulation of a model on several cores: cores, mesh and host, many frames.
 
-The bytes are those of frames that run one after the other in the functional simulator, which is
-checked for the first few.
+Data comes from the functional simulator, frame by frame, and is checked for the first few frames.
 """
 
 from __future__ import annotations
@@ -31,20 +30,22 @@ from mapper.compiler.simulate import FrameCores, Machine, programs_of
 from mapper.errors import CheckFailedError
 
 CHECKED = 3
-"""Frames whose bytes are checked: from the third on both slots are used again."""
+"""Frames whose data is checked: from the third on, both slots are reused."""
 HEADER_BYTES = 8
 FRAMES = 20
-"""That run if nobody says how many."""
+"""Default number of frames."""
 DRAWN, MOST_BARS = 4, 200
-"""Frames of a timeline, and about how many bars a unit has in it."""
+"""Frames of a timeline, and its approximate maximum bars per unit."""
 
 
 class FramesRun(NamedTuple):
-    """times, report : of all frames
-    bytes : that the host got of the first ones, and those of the maps behind them: equal to those
-        of frames one after the other; 0 without samples
-    loading : flits that fill all memories before the first frame, one a cycle
-    units : of each core, of its instructions; -1 of those that wait or send tokens
+    """Result of a simulation.
+
+    times, report : times and report of all frames
+    bytes : number of compared bytes: host results of the first frames and the maps after them,
+        equal to the results of sequential frames; 0 without samples
+    loading : flits that fill all memories before the first frame, one per cycle
+    units : unit of each instruction, by core; -1 for instructions that wait for or send tokens
     """
 
     times: MeshTimes
@@ -58,12 +59,12 @@ def run_frames(
     folder: CompiledFolder, samples: NDArray[np.float32] | None, frames: int,
     advance: Advance | None = None,
 ) -> FramesRun:  # fmt: skip
-    """So many frames of a model that several cores share.
+    """Simulate frames of a model on several cores.
 
-    samples : float32, shape (1 or more, ...), of which the first few are checked; without them only
-        the times are worked out: they depend on no data
+    samples : float32, shape (1 or more, ...), the first few are checked; without samples only the
+        times are computed, as they do not depend on data
 
-    Raises `CheckFailedError` if bytes differ, `ChipError` if units wait for ever.
+    Raises `CheckFailedError` if bytes differ, `ChipError` if units wait forever.
     """
     chip = chip_of(folder)
     times = run_mesh(chip, frames, keep=range(min(frames, DRAWN)), advance=advance)
@@ -76,7 +77,7 @@ def run_frames(
 
 
 def chip_of(folder: CompiledFolder) -> MeshChip:
-    """The cores of a compiled model, and what the host sends them."""
+    """Return the cores of a compiled model, and the packets from the host."""
     mesh = Mesh(folder.chip.width, folder.chip.height)
     programs = programs_of(folder)
     shape = NpuShape(**folder.manifest["shape"])
@@ -95,8 +96,10 @@ def chip_of(folder: CompiledFolder) -> MeshChip:
 
 
 def loading_flits(folder: CompiledFolder) -> int:
-    """Flits that the host sends before the first frame: what memories hold and streams have
-    counted, and one that lets each core begin."""
+    """Return the flits that the host sends before the first frame.
+
+    They fill memories, initialise stream counters, and start each core.
+    """
     from hw.npu.flit import Loaded, word_bits
 
     shape = NpuShape(**folder.manifest["shape"])
@@ -116,7 +119,7 @@ def loading_flits(folder: CompiledFolder) -> int:
 
 
 class _Sends(FrameCores):
-    """Keeps what the host sends in a frame, by host port."""
+    """Records the host's packets of a frame, by host port."""
 
     def __init__(self, machine: Machine, chip: MeshChip) -> None:
         super().__init__(machine, machine.chip.frame())
@@ -135,7 +138,7 @@ class _Sends(FrameCores):
 def inputs_of(
     folder: CompiledFolder, chip: MeshChip, samples: NDArray[np.float32]
 ) -> list[list[Bytes]]:
-    """What the host sends in each frame by each of its ports, int8, shape (vectors, columns)."""
+    """Return the host's data of each frame by port, int8, shape (vectors, columns)."""
     machine = Machine(folder)
     inputs = []
     for at in range(len(samples)):
@@ -146,7 +149,8 @@ def inputs_of(
 
 
 def _check(folder: CompiledFolder, chip: MeshChip, samples: NDArray[np.float32]) -> int:
-    """That frames which overlap make the bytes of frames one after the other; how many bytes."""
+    """Check that overlapping frames give the data of sequential frames; return the compared
+    bytes."""
     inputs = inputs_of(folder, chip, samples)
     frames = len(inputs)
     times = run_mesh(chip, frames, keep=range(frames), flits=True)
@@ -160,8 +164,8 @@ def _check(folder: CompiledFolder, chip: MeshChip, samples: NDArray[np.float32])
             and np.array_equal(one.vectors, other.vectors)
         ):
             raise CheckFailedError(
-                f"{folder.path}: results of frame {number} differ from those of frames one after "
-                "the other; compile the model again"
+                f"{folder.path}: results of frame {number} differ from sequential execution; "
+                "compile the model again"
             )
         compared += one.vectors.size
     for place in chip.programs:
@@ -169,16 +173,16 @@ def _check(folder: CompiledFolder, chip: MeshChip, samples: NDArray[np.float32])
         wrong = np.argwhere(maps != after.memory(place)["FM"])
         if wrong.size:
             raise CheckFailedError(
-                f"{folder.path}: core ({place[0]}, {place[1]}): {len(wrong):,} bytes differ from "
-                f"those of frames one after the other, the first in vector {wrong[0][0]:,}; "
-                "compile the model again"
+                f"{folder.path}: core ({place[0]}, {place[1]}): {len(wrong):,} bytes differ "
+                f"from sequential execution, the first in vector {wrong[0][0]:,}; compile the "
+                "model again"
             )
         compared += maps.size
     return compared
 
 
 def frames_rows(run: FramesRun, megahertz: float) -> dict[str, Any]:
-    """A run as an object for JSON. megahertz : the clock"""
+    """Return a simulation as a JSON object. megahertz : clock frequency"""
     times, report = run.times, run.report
     busiest = float(report.links.max(initial=0))
     cores = []
@@ -215,8 +219,10 @@ def frames_rows(run: FramesRun, megahertz: float) -> dict[str, Any]:
 
 
 def _timeline(run: FramesRun) -> dict[str, Any]:
-    """When the units of each core work in the first frames: bars by unit and frame, in the order in
-    which cores begin."""
+    """Return the busy times of the units in the first frames, as bars by unit and frame.
+
+    Cores are sorted by their start.
+    """
     kept = {place: work for place, work in run.times.cores.items() if work.start.size}
     cycles = max((int(work.end.max()) for work in kept.values()), default=0)
     cores = []
@@ -239,7 +245,7 @@ def _timeline(run: FramesRun) -> dict[str, Any]:
 
 
 def _first_product(run: FramesRun, place: Place, work: CoreWork) -> int:
-    """The cycle in which the matrix unit begins; if it does not, in which the first unit does."""
+    """Return the first cycle of the matrix unit, or of any unit if the matrix unit is idle."""
     starts = work.start[0]
     mine = starts[run.units[place][: starts.size] == UNITS.index("GEMM")]
     return int(min(mine if mine.size else starts))

@@ -1,5 +1,8 @@
-"""Compiled models on a small chip in Amaranth: every byte and every cycle as in the simulators.
-`mapper.compiler.core_hardware` has those of a single core."""
+"""Run compiled models on a small chip in Amaranth; compare every byte and cycle with the
+simulators.
+
+See `mapper.compiler.core_hardware` for a single core.
+"""
 
 from __future__ import annotations
 
@@ -31,8 +34,11 @@ MOST_NODES = 4
 
 
 class HardwareRun(NamedTuple):
-    """What was equal. cycles : until the last frame was done, of one core those of all frames
-    bytes : of results; of one core those of its maps behind each function"""
+    """Amounts that were compared and are equal.
+
+    cycles : cycles until the last frame was done; for one core, the total of all frames
+    bytes : bytes of results; for one core, bytes of its maps after each function
+    """
 
     frames: int
     cycles: int
@@ -42,12 +48,12 @@ class HardwareRun(NamedTuple):
 
 
 def check_hardware(folder: CompiledFolder, samples: NDArray[np.float32]) -> HardwareRun:
-    """The frames of a model that several cores share, one behind the other in Amaranth's simulator.
+    """Run the frames of a model on several cores one by one in Amaranth's simulator.
 
     samples : float32, shape (frames, ...)
 
     Raises `DoesNotFitError` for chips that would take too long, and `CheckFailedError` that names
-    the first thing that is not as the simulators say.
+    the first difference from the simulators.
     """
     chip = chip_of(folder)
     if chip.mesh.nodes > MOST_NODES:
@@ -80,7 +86,7 @@ def check_hardware(folder: CompiledFolder, samples: NDArray[np.float32]) -> Hard
 
 
 def contents_of(image: Image, streams: ArrayLike) -> Contents:
-    """What the memories of a core hold before the first frame."""
+    """Return the memory contents of a core before the first frame."""
     return Contents(
         _numbers(image.instructions, INSTRUCTION_BYTES),
         _numbers(image.micro_ops, MICRO_OP_BYTES),
@@ -97,7 +103,7 @@ def _numbers(data: bytes, size: int) -> list[int]:
 
 
 def hardware_of(chip: MeshChip, contents: dict[Place, Contents]) -> MixedChip:
-    """The same chip in Amaranth."""
+    """Return the chip in Amaranth."""
     parts = ChipParts(contents, [port.place for port in chip.hosts], chip.ports)
     return MixedChip(chip.mesh.width, chip.mesh.height, chip.shape, parts, chip.mesh.depth)
 
@@ -105,7 +111,7 @@ def hardware_of(chip: MeshChip, contents: dict[Place, Contents]) -> MixedChip:
 def sides_of(
     chip: MeshChip, inputs: list[list[Bytes]], weights: NDArray[np.int8] | None
 ) -> list[HostSide]:
-    """What is at each host port. inputs : of each frame and port, shape (vectors, columns)"""
+    """Return the state of each host port. inputs : by frame and port, shape (vectors, columns)"""
     rate = Fraction(chip.link.flits).limit_denominator(FINEST)
     found = []
     for number, port in enumerate(chip.hosts):
@@ -117,8 +123,10 @@ def sides_of(
 
 
 def first_difference(chip: MeshChip, found: NpuRun, wanted: MeshTimes) -> str | None:
-    """What of a run of the hardware is not as the simulator has it: starts and ends of all
-    instructions, ends of frames, and deliveries of all flits; it has kept all of them."""
+    """Return the first difference between hardware and simulator, None if there is none.
+
+    Compared are the start and end of all instructions, ends of frames, and deliveries of all flits.
+    """
     for place, work in wanted.cores.items():
         begin, count = chip.begins.get(place, 0), work.start.shape[1]
         units = units_of(chip.programs[place])[begin : begin + count]
@@ -142,7 +150,7 @@ def first_difference(chip: MeshChip, found: NpuRun, wanted: MeshTimes) -> str | 
         )
         return f"flits (cycle, node, kind, stream, value): {one}, in the simulator {other}"
     if found.completed != wanted.completed.tolist():
-        return f"frames are done in cycles {found.completed}"
+        return f"frames complete in cycles {found.completed}"
     return None
 
 
@@ -150,10 +158,10 @@ def different_times(
     place: Place, name: str, times: NDArray[np.int64], seen: list[list[int]],
     units: NDArray[np.int64],
 ) -> str | None:  # fmt: skip
-    """The first start or end of an instruction that the hardware has in another cycle.
+    """Return the first instruction start or end in another cycle than in the simulator.
 
-    name : which of both; times : of the simulator, shape (frames, instructions)
-    seen : of the hardware, by unit; units : of the instructions
+    name : "start" or "end"; times : simulated times, shape (frames, instructions)
+    seen : hardware times, by unit; units : unit of each instruction
     """
     for unit, cycles in enumerate(seen):
         mine = times[:, units == unit].ravel().tolist()
@@ -168,7 +176,9 @@ def different_times(
 
 
 def _row(one: Delivered) -> tuple[int, ...]:
-    """As the simulator has it: of tokens and credits the count in place of the address."""
+    """Return a delivery in the form of the simulator: tokens and credits have a count, not an
+    address.
+    """
     cycle, node, flit = one
     value = flit.address
     if flit.kind == Kind.TOKEN:

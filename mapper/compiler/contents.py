@@ -1,4 +1,4 @@
-"""What a compiled folder and the program of a core hold, counted."""
+"""Summaries of compiled folders and core programs."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ HEADER_BYTES = 8
 
 
 def is_program(path: Path) -> bool:
-    """Whether a file is the program of a core (.npc)."""
+    """Return whether a file is a core program (.npc)."""
     with open_input(path) as file:
         return file.read(len(MAGIC)) == MAGIC
 
 
 def is_records(path: Path) -> bool:
-    """Whether a file is one of macro records (macros.bin)."""
+    """Return whether a file contains macro records (macros.bin)."""
     with open_input(path) as file:
         return file.read(len(MACROS.magic)) == MACROS.magic
 
 
 def record_contents(path: Path) -> dict[str, Any]:
-    """What a file of macro records holds; raises `MapperError` if it is damaged."""
+    """Return a summary of a file of macro records; raise `MapperError` if it is damaged."""
     return {"path": str(path), **contents(read_input(path, MOST_FILE), str(path))}
 
 
 def program_contents(path: Path) -> dict[str, Any]:
-    """What the program of a core holds; raises `MapperError` if the file is damaged."""
+    """Return a summary of a core program; raise `MapperError` if the file is damaged."""
     return {
         "path": str(path),
         **image_contents(unpack_image(read_input(path, MOST_FILE), str(path)), str(path)),
@@ -45,7 +45,7 @@ def program_contents(path: Path) -> dict[str, Any]:
 
 
 def image_contents(image: Image, where: str) -> dict[str, Any]:
-    """Entries of each memory, and how many instructions of each kind there are."""
+    """Return the entries of each memory, and the number of instructions of each kind."""
     decoded = decode_program(image.instructions, where)
     pairs, counts = np.unique(
         np.stack([decoded.op, decoded.kind], 1).reshape(-1, 2), axis=0, return_counts=True
@@ -70,7 +70,7 @@ def image_contents(image: Image, where: str) -> dict[str, Any]:
 
 
 def folder_contents(folder: CompiledFolder) -> dict[str, Any]:
-    """What a compiled folder holds."""
+    """Return a summary of a compiled folder."""
     manifest = folder.manifest
     cores = []
     for one in manifest["cores"]:

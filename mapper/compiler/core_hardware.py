@@ -1,5 +1,7 @@
-"""Compiled models on one core in Amaranth: every byte and every cycle as in the simulators.
-`mapper.compiler.chip_hardware` has those that several cores share."""
+"""Run compiled models on one core in Amaranth; compare every byte and cycle with the simulators.
+
+See `mapper.compiler.chip_hardware` for several cores.
+"""
 
 from __future__ import annotations
 
@@ -21,18 +23,18 @@ from mapper.compiler.simulate import FrameCores, Machine, programs_of
 from mapper.errors import CheckFailedError
 
 Advance = Callable[[float], None]
-"""Is called with the share of all cycles that are over."""
+"""Called with the completed share of all cycles."""
 
 
 def check_core(
     folder: CompiledFolder, samples: NDArray[np.float32], advance: Advance | None = None
 ) -> HardwareRun:
-    """The frames of a model on one core, one after the other in Amaranth's simulator.
+    """Run the frames of a model on one core one by one in Amaranth's simulator.
 
     samples : float32, shape (frames, ...)
 
-    Raises `NotBuiltError` for cores that only simulators know, and `CheckFailedError` that names
-    the first thing that is not as these say.
+    Raises `NotBuiltError` for cores that exist only in simulators, and `CheckFailedError` that
+    names the first difference from the simulators.
     """
     machine = Machine(folder)
     work = _Work(folder, machine, len(samples), advance)
@@ -43,7 +45,7 @@ def check_core(
 
 
 class _Work:
-    """The hardware, what the simulator says of each function, and what was equal so far."""
+    """Hardware, expected times of each function, and amounts compared so far."""
 
     def __init__(
         self, folder: CompiledFolder, machine: Machine, frames: int, advance: Advance | None
@@ -64,11 +66,11 @@ class _Work:
         self.cycles = self.instructions = self.compared = 0
 
     def begin(self) -> None:
-        """A frame, before which all memories are as the program has them."""
+        """Begin a frame: reset all memories to the contents of the program."""
         self.words = self.before
 
     def run(self, function: int, maps: NDArray[np.int64]) -> CoreRun:
-        """A function, before which the host may have changed maps."""
+        """Run a function, after the host may have changed maps."""
         times, begin = self.times[function], self.begins[function]
         bytes_ = maps.astype(np.int8).view(np.uint8)
         words = NpuMemories(self.shape, Contents(maps=bytes_)).words()
@@ -96,7 +98,7 @@ class _Work:
 
 
 class _Both(FrameCores):
-    """The functional simulator, and the hardware beside it."""
+    """Runs the functional simulator and the hardware together."""
 
     def __init__(self, work: _Work, machine: Machine, frame: Frame) -> None:
         super().__init__(machine, frame)

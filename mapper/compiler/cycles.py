@@ -1,6 +1,8 @@
-"""Cycle-true runs of a model on one core: how long a frame takes, and what units wait for. The
-bytes are those of the functional run, which is checked. `mapper.compiler.chip_cycles` has those of
-several cores."""
+"""Cycle-accurate simulation of a model on one core: time per frame and stalls of each unit.
+
+The data is checked against the functional simulator. See `mapper.compiler.chip_cycles` for several
+cores.
+"""
 
 from __future__ import annotations
 
@@ -23,14 +25,14 @@ from mapper.compiler.simulate import FrameCores, Machine, programs_of
 from mapper.errors import CheckFailedError
 
 SHOWN = [*range(TOKEN, TOKEN + len(UNITS)), WEIGHTS, FETCH]
-"""The causes that `waits_of` has, in its order."""
+"""Stall causes of `waits_of`, in its order."""
 
 
 class CycleRun(NamedTuple):
-    """A frame of a compiled model.
+    """Result for a frame of a compiled model.
 
-    core : its place; times : of each function, from its first instruction to its last
-    bytes : of the feature memory, equal to those of the functional run behind each function; 0
+    core : its place; times : times of each function, from its first instruction to its last
+    bytes : compared bytes of the feature memory after each function, equal to the functional run; 0
         without a sample
     """
 
@@ -40,12 +42,12 @@ class CycleRun(NamedTuple):
 
 
 def run_cycles(folder: CompiledFolder, sample: NDArray[np.float32] | None) -> CycleRun:
-    """A frame, and that its bytes are those of the functional run.
+    """Simulate a frame, and check its data against the functional run.
 
-    sample : float32, shape (1, ...); without it only the times are worked out: they depend on no
-        data
+    sample : float32, shape (1, ...); without it only the times are computed, as they do not depend
+        on data
 
-    Raises `CheckFailedError` if the bytes differ, `ChipError` if units wait for ever.
+    Raises `CheckFailedError` if the bytes differ, `ChipError` if units wait forever.
     """
     machine = Machine(folder)
     ((place, program),) = programs_of(folder).items()
@@ -64,8 +66,7 @@ def run_cycles(folder: CompiledFolder, sample: NDArray[np.float32] | None) -> Cy
 
 
 def _external(folder: CompiledFolder, shape: NpuShape, function: dict[str, Any]) -> CoreTimes:
-    """A function of the one core that has external memory, whose loads and stores share the way
-    there."""
+    """Return the times of a function on a core with external memory, shared by loads and stores."""
     (image,) = folder.images.values()
     program = [
         decode(image.instructions[at : at + INSTRUCTION_BYTES], f"{folder.path}: offset {at}")
@@ -85,7 +86,7 @@ def _external(folder: CompiledFolder, shape: NpuShape, function: dict[str, Any])
 
 
 class _Both:
-    """Two sets of memories: one in the order of the cycle-true run, one in that of the program."""
+    """Two sets of memories: one in cycle-accurate order, one in program order."""
 
     def __init__(self, machine: Machine, times: list[CoreTimes]) -> None:
         self.machine, self.times = machine, times
@@ -106,9 +107,10 @@ class _Both:
             wrong = np.argwhere(mine != its)
             if wrong.size:
                 raise CheckFailedError(
-                    f"{self.machine.folder.path}: core ({place[0]}, {place[1]}): {len(wrong):,} "
-                    "bytes of the cycle-true run differ from those of the functional run, the "
-                    f"first in vector {wrong[0][0]:,}; compile the model again"
+                    f"{self.machine.folder.path}: core ({place[0]}, {place[1]}): "
+                    f"{len(wrong):,} bytes of the cycle-accurate run differ from the "
+                    f"functional run, the first in vector {wrong[0][0]:,}; compile the model "
+                    "again"
                 )
             self.compared += mine.size
 
@@ -124,7 +126,7 @@ class _Both:
 
 
 def cycle_rows(run: CycleRun) -> dict[str, Any]:
-    """A cycle-true run as an object for JSON; functions run one behind the other."""
+    """Return a simulation as a JSON object; functions run one after another."""
     busy = np.sum([one.busy for one in run.times], axis=0).tolist()
     waits = np.sum([one.waits for one in run.times], axis=0).tolist()
     core = {

@@ -1,5 +1,7 @@
-"""All stored maps of a compiled model's frames as files, each read from a core's memory by its
-base, sizes and strides when the layer that makes it has run."""
+"""Write all stored maps of a compiled model's frames to files.
+
+Each map is read from a core's memory by its base, sizes and strides, right after its layer has run.
+"""
 
 from __future__ import annotations
 
@@ -16,19 +18,24 @@ from storage.files import write_file
 
 TENSORS, SCHEMA = "tensors.json", 1
 TYPES = {1: np.int8, 8: np.int8, 16: np.int16, 32: np.int32}
-"""By the bits of a map; of one bit +1 and -1."""
+"""By the bits of a map; one bit stands for +1 or -1."""
 
 
 OF_ALL = ("name", "bits", "planes", "owner", "scale", "zero_point")
-"""What the parts of a map have in common."""
+"""Fields that all parts of a map share."""
 
 
 class Dump:
-    """A folder of maps: N.npy, shape (frames, rows, columns, channels), and tensors.json: what each
-    one is of, where its parts lie in memory, and how it compares with the reference."""
+    """A folder of maps: N.npy, shape (frames, rows, columns, channels), and tensors.json.
+
+    tensors.json describes each map, the memory places of its parts, and its comparison with the
+    reference.
+    """
 
     def __init__(self, folder: Path, machine: Machine, frames: int) -> None:
-        """Raises `WriteError` if the folder cannot be written, as the other methods do."""
+        """Create the files; raise `WriteError` if the folder cannot be written, like the other
+        methods.
+        """
         self.folder, self.machine = folder, machine
         names = [name for one in machine.functions for name in one["inputs"]]
         names += [layer["map"] for layer in machine.layers]
@@ -45,7 +52,8 @@ class Dump:
                 raise write_error(folder / file, error) from error
 
     def from_frame(self, first: int) -> Callable[[int, Maps], None]:
-        """Takes the maps of a frame, by its number behind the first one of some."""
+        """Return a function that stores the maps of a frame, given its number relative to
+        `first`."""
 
         def take(number: int, maps: Maps) -> None:
             for name, data in maps.items():
@@ -54,7 +62,7 @@ class Dump:
         return take
 
     def finish(self, compared: Sequence[Compared]) -> None:
-        """Write tensors.json; compared : each layer, over all frames."""
+        """Write tensors.json. compared : each layer, over all frames"""
         for array in self.arrays.values():
             array.flush()
         layers = {one.name: one for one in compared}

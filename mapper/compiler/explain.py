@@ -1,7 +1,7 @@
-"""Where each node of a model runs, and why: worked out before anything is quantised.
+"""Explain where each node of a model runs, and why, before quantisation.
 
-Functions and macro nodes are those of the graph of floats, or of the integers of a quantised model;
-its weights are not looked at.
+Functions and macro nodes come from the floating-point graph, or from the integer graph of a
+quantised model; weight values are not used.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ from storage.files import write_file
 EXPLAIN, SCHEMA = "explain.json", 1
 Where = Literal["core", "host", "folded", "vanished"]
 HEAVY = ("Conv", "Gemm", "MatMul", "Pool", "Add", "Sum", "ReduceMean")
-"""Parts of the kinds of nodes that a macro node is told by."""
+"""Parts of operator names; a matching node names its macro node."""
 
 
 class Row(NamedTuple):
     """Where a node of the model runs.
 
     function : name of the function that it runs in, or None
-    by : the node of the model that a macro node is told by, or None
-    why : in words; remedy : what would bring a node of the host to a core
+    by : the model node that names its macro node, or None
+    why : reason as text; remedy : change that would move a host node to a core
     """
 
     node: str
@@ -51,7 +51,7 @@ class Row(NamedTuple):
 
 
 def explain(model: Model, settings: CompileSettings) -> list[Row]:
-    """A row for each node of a model, in the order of its file."""
+    """Return a row for each node of a model, in the order of its file."""
     if model.quantised:
         graph = built(model, settings.keep, CONSTANTS.name not in settings.off)
         optimise_quantised(graph, settings.off)
@@ -77,14 +77,14 @@ def explain(model: Model, settings: CompileSettings) -> list[Row]:
 
 
 def _drop_scales(graph: Graph) -> None:
-    """Of a graph that is quantised in part, the nodes that only say where real numbers begin."""
+    """Remove the Quantise and Dequantise nodes of a partly quantised graph."""
     for node in list(graph.nodes):
         if isinstance(node.operator, Dequantise | Quantise):
             graph.remove(node, node.inputs[0])
 
 
 def _macro(macro: Macro, function: str, kinds: dict[str, str], found: dict[str, Row]) -> None:
-    """The node that a macro node is told by, and those that it does the work of as well."""
+    """Add the node that names a macro node, and the nodes folded into it."""
     names = [name for name in macro.sources if name in kinds]
     names += [name for node in (macro.sign,) if node for name in node.sources if name in kinds]
     if not names:
@@ -98,20 +98,20 @@ def _macro(macro: Macro, function: str, kinds: dict[str, str], found: dict[str, 
     if kinds[leader] in ("Gemm", "MatMul", "QGemm", "QLinearMatMul"):
         why = "a convolution with a kernel as large as its map"
     elif first == "conv" and not heavy:
-        why = "a convolution of each channel with one factor"
+        why = "a depthwise convolution with one factor per channel"
     found.setdefault(leader, Row(leader, kinds[leader], "core", function, leader, why))
     for name in names:
         if name != leader:
             why = (
                 "constants of the layer"
                 if name in own
-                else "done behind it, on the same tile unless a pass parts them"
+                else "runs after it on the same tile, unless a pass separates them"
             )
             found.setdefault(name, Row(name, kinds[name], "folded", function, leader, why))
 
 
 def _other(node: Node, parts: Partition, kinds: dict[str, str], found: dict[str, Row]) -> None:
-    """A node of the host, or one that shares memory."""
+    """Add a host node, or a node that shares memory."""
     for name in node.sources:
         kind = kinds.get(name)
         if kind is None or (name in found and not isinstance(node.operator, Host)):
@@ -120,21 +120,21 @@ def _other(node: Node, parts: Partition, kinds: dict[str, str], found: dict[str,
             why = node.operator.why
             found[name] = Row(name, kind, "host", None, None, why, hint(kind, why))
         elif isinstance(node.operator, SHARES):
-            why = "its parts lie in one region: nothing moves"
+            why = "its parts share one region: no data moves"
             found[name] = Row(name, kind, "vanished", None, None, why)
 
 
 def _vanished(name: str, kind: str, role: str, graph: Graph) -> Row:
     whys = {
-        "constant": "of constants alone: worked out at compile time",
+        "constant": "constants only: evaluated at compile time",
         "left out": "only names results for the user: left out",
-        "view": "says how elements are seen, and moves none",
+        "view": "changes only the shape or order, and moves no data",
     }
     return Row(name, kind, "vanished", None, None, whys[role])
 
 
 def explain_json(rows: list[Row]) -> dict[str, Any]:
-    """Rows, and how many there are of each kind, as an object for JSON."""
+    """Return rows and counts per kind as a JSON object."""
     counts = Counter(row.where for row in rows)
     return {
         "schema": SCHEMA,

@@ -1,4 +1,5 @@
-"""From a graph of integers to macro nodes and functions, and whether their maps fit the cores."""
+"""Convert an integer graph to macro nodes and functions, and check that their maps fit the
+cores."""
 
 from __future__ import annotations
 
@@ -26,41 +27,46 @@ from mapper.errors import DoesNotFitError, MapperError
 def job_of(
     graph: Graph, shape: NpuShape, settings: CompileSettings, chip: Chip, log: list[str]
 ) -> Job:
-    """A graph of integers, optimised and divided into functions; raises `MapperError` if no node
-    runs on a core. log : is added to"""
+    """Optimise an integer graph and divide it into functions.
+
+    log : extended
+    Raises `MapperError` if no node runs on a core.
+    """
     choices = Choices(settings.bias, settings.dual, settings.schedule, settings.first_tile)
     with stage("optimise", whole=True):
         require_bits(graph, shape)
         cores = min(chip.usable_count, settings.cores or chip.usable_count)
         if not shape.map_vectors or settings.padding == "stored":
-            cores = 1  # such models run on one
+            cores = 1  # these models run on one core
         context = context_of(shape, choices, settings.reuse, settings.few_channels, cores)
         log += optimise_integers(graph, context, settings.off)
     with stage("partition"):
         macros, places, told = lay_out(graph, context, settings.off)
         log += told
         if not macros:
-            raise MapperError(f"no node of it runs on a core{_first_reason(graph)}")
+            raise MapperError(f"no node runs on a core{_first_reason(graph)}")
     with stage("execution order"):
         partition = divide(graph, macros)
     return Job(partition, places, shape, choices, settings, HostLink.of(chip.host))
 
 
 def _first_reason(graph: Graph) -> str:
-    """Why the first node of a model that the host computes is not on a core."""
+    """Return why the first host node of a model is not on a core."""
     for node in graph.nodes:
         if isinstance(node.operator, Host):
             kind = node.operator.node.kind
             return (
-                f": node {node.sources[0]!r} ({kind}): {node.operator.why}; --explain-only has "
-                "the reasons of all nodes"
+                f": node {node.sources[0]!r} ({kind}): {node.operator.why}; --explain-only "
+                "lists the reasons for all nodes"
             )
     return ": there is nothing to compute"
 
 
 def require_room(source: Graph, shape: NpuShape, settings: CompileSettings, chip: Chip) -> None:
-    """Raise `DoesNotFitError` if the maps and parameters of a graph of real numbers fit no core,
-    whatever their scales: to find these takes long."""
+    """Raise `DoesNotFitError` if maps and parameters fit no core with any scales.
+
+    This check runs before calibration, which takes long.
+    """
     if not shape.map_vectors or is_in_part(source):
         return
     own = [node for node in source.nodes if not isinstance(node.operator, Host)]
@@ -72,7 +78,7 @@ def require_room(source: Graph, shape: NpuShape, settings: CompileSettings, chip
     )
     parameters = sum(2 + 4 * blocks_of(node.output.channels, shape.rows) for node in own)
     if maps <= shape.map_vectors and parameters <= shape.parameter_words:
-        return  # of a model that is small in any case
+        return  # a small model always fits
     converter = Converter(source, settings.quantise_request().precision)
     try:
         graph = converter.convert({one: Ends(-1, 1) for one in converter.quantised_tensors()})
@@ -84,4 +90,4 @@ def require_room(source: Graph, shape: NpuShape, settings: CompileSettings, chip
     except DoesNotFitError:
         raise
     except MapperError:
-        return  # of scales that are not the model's
+        return  # caused by the placeholder scales

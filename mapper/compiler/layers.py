@@ -1,4 +1,4 @@
-"""What each layer takes on its core: tiles, cycles, waits, and what it moves."""
+"""Cost of each layer on its core: tiles, cycles, stalls and traffic."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from mapper.compiler.graph.node import Conv
 from mapper.compiler.memory.planner import Region, blocks_of
 from mapper.compiler.schedule.stalls import CAUSES, unit_of, waits_of
 
-MOST_BARS = 400  # of a unit in the timeline; shorter gaps are closed
+MOST_BARS = 400  # per unit in the timeline; shorter gaps are closed
 
 
 class Part(NamedTuple):
-    """The instructions of a layer: numbers of the first, and of the one behind the last."""
+    """The instructions of a layer: index of the first, and end."""
 
     first: int
     stop: int
 
 
 class Run(NamedTuple):
-    """A program and when it works.
+    """A program and its timeline.
 
-    units : number of the unit of each instruction; waits : as `waits_of` has them
+    units : unit number of each instruction; waits : stalls in the format of `waits_of`
     """
 
     steps: Sequence[Step]
@@ -51,16 +51,17 @@ class Run(NamedTuple):
 
 
 def parts_of(ends: Sequence[int]) -> list[Part]:
-    """The instructions of each layer, of where they end."""
+    """Return the instructions of each layer, from the layer ends."""
     return [Part(first, end) for first, end in zip([0, *ends], ends, strict=False)]
 
 
 def layer_row(macro: Macro, part: Part, region: Region | None, run: Run) -> dict[str, Any]:
-    """A layer: what it is of, what it makes, and what it takes. region : of its result, if that
-    stays on the core
+    """Return the report row of a layer: description, result and cost.
 
-    Its cycles, and the busy shares of the units, are those from the end of the layers before it to
-    its own; waits are those before its own instructions.
+    region : region of its result, if that stays on the core
+
+    Cycles and busy shares count from the end of the previous layers to its own end; stalls are
+    before its own instructions.
     """
     own = slice(part.first, part.stop)
     start, end = (getattr(run.timeline, name)[own] for name in ("start", "end"))
@@ -99,7 +100,7 @@ def layer_row(macro: Macro, part: Part, region: Region | None, run: Run) -> dict
 
 
 def _busy(run: Run, unit: int, first: int, last: int) -> float:
-    """The share of some cycles in which a unit works, for whichever layer."""
+    """Return the busy share of a unit in a range of cycles, for any layer."""
     own = run.units == unit
     start, end = run.timeline.start[own], run.timeline.end[own]
     worked = np.clip(end, first, last) - np.clip(start, first, last)
@@ -108,8 +109,10 @@ def _busy(run: Run, unit: int, first: int, last: int) -> float:
 
 
 def tile_row(steps: Sequence[Step], region: Region | None) -> dict[str, Any]:
-    """How a map is cut, of the stores to it: the number of its tiles, the size of the largest, and
-    along what they follow each other, the slowest axis first."""
+    """Return the tiling of a map from its stores: number of tiles, largest size, and loop order.
+
+    The order names the axes along which tiles follow each other, the slowest first.
+    """
     stores = [
         (step.tile, step.instruction.fields) for step in steps if step.instruction.op == "STORE"
     ]
@@ -134,7 +137,7 @@ def tile_row(steps: Sequence[Step], region: Region | None) -> dict[str, Any]:
 
 
 def products(macro: Macro) -> int:
-    """Multiplications of a frame that the model asks for."""
+    """Return the multiplications of a frame in the model."""
     conv = macro.conv
     if conv is None:
         return 0
@@ -143,7 +146,7 @@ def products(macro: Macro) -> int:
 
 
 def matrix_calls(macro: Macro, shape: NpuShape) -> int:
-    """Calls of the matrix unit for a frame, without what tiles compute twice."""
+    """Return the calls of the matrix unit per frame, without recomputation in tiles."""
     conv = macro.conv
     if conv is None or not isinstance(conv.operator, Conv):
         return 0
@@ -153,7 +156,7 @@ def matrix_calls(macro: Macro, shape: NpuShape) -> int:
 
 
 def timeline_rows(program: Sequence[Instruction], timeline: Timeline) -> dict[str, list[list[int]]]:
-    """When each unit works: starts and ends, with gaps closed that no picture shows."""
+    """Return the busy times of each unit as starts and ends, with invisible gaps closed."""
     gap = timeline.cycles // MOST_BARS
     units = np.array([unit_of(one) for one in program])
     return {
@@ -163,7 +166,7 @@ def timeline_rows(program: Sequence[Instruction], timeline: Timeline) -> dict[st
 
 
 def bars_of(start: NDArray[np.int64], end: NDArray[np.int64], gap: int) -> list[list[int]]:
-    """Starts and ends of work that follows each other, with gaps closed of so many cycles."""
+    """Merge consecutive starts and ends whose gap is at most `gap` cycles."""
     bars: list[list[int]] = []
     for begins, ends in zip(start.tolist(), end.tolist(), strict=True):
         if bars and begins - bars[-1][1] <= gap:
@@ -174,7 +177,7 @@ def bars_of(start: NDArray[np.int64], end: NDArray[np.int64], gap: int) -> list[
 
 
 def _vectors(program: Sequence[Instruction], op: str, shape: NpuShape) -> int:
-    """Vectors that loads or stores move, pads of loads included."""
+    """Return the vectors moved by loads or stores, including padding of loads."""
     count = 0
     for one in program:
         if one.op != op:

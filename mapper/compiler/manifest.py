@@ -1,14 +1,14 @@
-"""The folder of a compiled model: what is in it, written and read.
+"""Read and write the folder of a compiled model.
 
-manifest.json    what was compiled of what, for what; hashes of all other files
-host_plan.json   what the host does around the cores
-graph.json, graph.npz   the graph of integers, the reference that programs are compared with
-macros.bin       macro records: the layers that programs are made from, and from nothing else
+manifest.json    model, target and settings; hashes of all other files
+host_plan.json   steps of the host around the cores
+graph.json, graph.npz   the integer graph, the reference of programs
+macros.bin       macro records: the layers from which programs are generated
 core_X_Y.npc     the program of a core
-weights.bin      weight words that cores ask the host for while they work, if there are any
-ranges.json      least, most and histogram of each map over the samples
+weights.bin      weight words that cores request from the host at run time, if any
+ranges.json      minimum, maximum and histogram of each map over the samples
 graphs/          with --keep-graphs: the graph after each stage
-loops/           with --emit loops: what each core visits, as nests of loops
+loops/           with --emit loops: the schedule of each core as loop nests
 driver/          with --emit c: programs, their interpreter and the host's work as C sources
 report.json, report.html
 """
@@ -64,19 +64,19 @@ HOST_PLAN, GRAPH, CONSTANTS, RANGES, GRAPHS, DRIVER, LOOPS = (
 )  # fmt: skip
 MOST_JSON, MOST_FILE = 1 << 28, 1 << 31  # bytes
 _DAMAGE = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RecursionError)
-"""What numpy raises of archives that are none."""
+"""Errors that numpy raises for damaged archives."""
 
 
 class CompiledFolder(NamedTuple):
-    """What a folder holds.
+    """Contents of a folder.
 
-    host : the steps of the host plan
-    graph : of integers, the reference
+    host : steps of the host plan
+    graph : integer graph, the reference
     images : by core, (x, y)
-    weights : words of the host's memory that cores ask for, int8, shape (words, rows, columns);
+    weights : words of the host's memory that cores request, int8, shape (words, rows, columns);
         None if there are none
-    records : the file of macro records
-    model : ONNX model that was compiled, serialised
+    records : file of macro records
+    model : compiled ONNX model, serialised
     """
 
     path: Path
@@ -90,22 +90,22 @@ class CompiledFolder(NamedTuple):
 
     @property
     def chip(self) -> Chip:
-        """That it was compiled for."""
+        """Chip that it was compiled for."""
         return from_fields(self.manifest["chip"], f"{self.path}: chip")
 
     @property
     def link(self) -> HostLink:
-        """How the host answers requests for weights."""
+        """Link over which the host answers requests for weights."""
         return HostLink.of(self.chip.host)
 
     @property
     def is_spread(self) -> bool:
-        """Whether several cores share the model, and send each other what they make."""
+        """Whether several cores share the model and exchange maps."""
         return bool(self.manifest["host_maps"])
 
 
 def folder_in_memory(path: Path, compiled: Compiled, target: Target) -> CompiledFolder:
-    """What a folder would hold, without one: to run programs that are not kept."""
+    """Return the contents of a folder without writing it, to run temporary programs."""
     images = {one.place: one.image(target.shape) for one in compiled.codes}
     records = b"".join(one.records for one in compiled.codes)
     words = compiled.host_weights if compiled.host_weights.size else None
@@ -114,12 +114,12 @@ def folder_in_memory(path: Path, compiled: Compiled, target: Target) -> Compiled
 
 
 def is_compiled(folder: Path) -> bool:
-    """Whether a folder is that of a compiled model, though its manifest may be lost."""
+    """Return whether a folder contains a compiled model, even if its manifest is missing."""
     return (folder / MANIFEST).is_file() or any(folder.glob("core_*.npc"))
 
 
 class Target(NamedTuple):
-    """What a model is compiled for, and how."""
+    """Chip, core and settings of a compilation."""
 
     chip: Chip
     shape: NpuShape
@@ -127,7 +127,7 @@ class Target(NamedTuple):
 
 
 class SourceFile(NamedTuple):
-    """The file of a model, and the model that is compiled, serialised."""
+    """The file of a model, and the serialised model that is compiled."""
 
     path: Path
     data: bytes
@@ -136,7 +136,7 @@ class SourceFile(NamedTuple):
 def write_folder(
     folder: Path, model: SourceFile, target: Target, compiled: Compiled, form: dict[str, Any]
 ) -> None:
-    """Write a compiled model. form : how samples become the model's input."""
+    """Write a compiled model. form : description of how samples become the model's input"""
     graph, constants = graph_to_json(compiled.graph)
     files = {
         program_file(one.place): pack_image(one.image(target.shape)) for one in compiled.codes
@@ -164,17 +164,17 @@ def write_folder(
 
 
 def _seal(manifest: dict[str, Any]) -> str:
-    """The hash of all that a manifest says."""
+    """Return the hash of a manifest."""
     return hashlib.sha256(_json(manifest)).hexdigest()
 
 
 def program_file(core: tuple[int, int]) -> str:
-    """The name of the file with the program of a core."""
+    """Return the file name of a core's program."""
     return f"core_{core[0]}_{core[1]}.npc"
 
 
 def write_loops(folder: Path, compiled: Compiled) -> None:
-    """The schedules of all cores as listings of loops."""
+    """Write the schedules of all cores as loop listings."""
     (folder / LOOPS).mkdir()
     for one in compiled.codes:
         text = listing_text(one.steps, one.tables, [macro.label for macro in one.macros])
@@ -183,8 +183,9 @@ def write_loops(folder: Path, compiled: Compiled) -> None:
 
 
 def write_graphs(folder: Path, graphs: dict[str, Graph], partition: Partition) -> None:
-    """The graph after each stage, to read and to work with; functions of the cores at two levels,
-    and the lists of where layouts change."""
+    """Write the graph after each stage as text and JSON, functions at two levels, and packing
+    lists.
+    """
     (folder / GRAPHS).mkdir()
     functions = quantised_functions(partition)
     texts = {
@@ -200,7 +201,7 @@ def write_graphs(folder: Path, graphs: dict[str, Graph], partition: Partition) -
 
 
 def manifest_of(compiled: Compiled, target: Target) -> dict[str, Any]:
-    """What the manifest says of a compiled model itself."""
+    """Return the manifest entries of the compiled model itself."""
     columns, cores = target.shape.columns, []
     for one in compiled.codes:
         x, y = one.place
@@ -251,7 +252,7 @@ def manifest_of(compiled: Compiled, target: Target) -> dict[str, Any]:
 
 
 def _map(one: Lying, core: list[int] | None, columns: int) -> dict[str, Any]:
-    """A map, or the part of one that a core, or the host, has. columns : bytes of a vector"""
+    """Return a map, or its part on a core or the host. columns : bytes per vector"""
     tensor, region = one.tensor, one.region
     return {
         "name": tensor.name,
@@ -277,9 +278,9 @@ def _map(one: Lying, core: list[int] | None, columns: int) -> dict[str, Any]:
 
 
 def _layers(compiled: Compiled) -> list[dict[str, Any]]:
-    """What each macro node stores; of maps that several make parts of, when the last one has.
+    """Return the stored maps of each macro node; joined maps follow their last part.
 
-    end : of each core the instruction behind the last one that works for it, or for layers before
+    end : for each core, the end of the instructions for it or earlier layers
     """
     after = _ends(compiled)
     ends: dict[Tensor, tuple[int, int]] = {}  # function, and macro node
@@ -306,7 +307,7 @@ def _layers(compiled: Compiled) -> list[dict[str, Any]]:
 
 
 def _ends(compiled: Compiled) -> Callable[[int, int], list[int]]:
-    """Of each core the instruction behind a macro node of a function."""
+    """Return a function that gives the end of a macro node's instructions for each core."""
 
     def after(function: int, number: int) -> list[int]:
         found = []
@@ -326,9 +327,9 @@ def _value(item: tuple[str, View]) -> dict[str, Any]:
 
 @contextmanager
 def as_damage(folder: Path) -> Iterator[None]:
-    """What does not fit together in a folder is told in one line.
+    """Report inconsistent files of a folder in one line.
 
-    Its hashes may fit all the same: whoever changes files can change these, too.
+    Hashes may match nevertheless, as they can be changed along with the files.
     """
     try:
         yield
@@ -336,18 +337,18 @@ def as_damage(folder: Path) -> Iterator[None]:
         raise
     except (*_DAMAGE, KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
         raise MapperError(
-            f"{folder}: what its files say does not fit together; compile the model again"
+            f"{folder}: its files are inconsistent; compile the model again"
         ) from error
 
 
 def read_folder(folder: Path) -> CompiledFolder:
-    """A compiled model; raises `MapperError` that names the file that is missing or damaged."""
+    """Read a compiled model; raise `MapperError` that names the missing or damaged file."""
     manifest = _read_manifest(folder / MANIFEST)
     with as_damage(folder):
         data = {name: _checked(folder / name, wanted) for name, wanted in manifest["files"].items()}
         host = json.loads(data[HOST_PLAN])["steps"]
         if not all(isinstance(step["do"], str) for step in host):
-            raise TypeError("a step that is none")
+            raise TypeError("invalid step")
         with np.load(io.BytesIO(data[CONSTANTS]), allow_pickle=False) as arrays:
             graph = graph_from_json(json.loads(data[GRAPH]), dict(arrays))
         images = {
@@ -369,26 +370,31 @@ def read_folder(folder: Path) -> CompiledFolder:
 def _checked(path: Path, wanted: str) -> bytes:
     data = read_input(path, MOST_FILE)
     if hashlib.sha256(data).hexdigest() != wanted:
-        raise MapperError(f"{path}: is not what was compiled (its hash differs); compile again")
+        raise MapperError(
+            f"{path}: was changed after compilation (its hash differs); compile again"
+        )
     return data
 
 
 def _read_manifest(path: Path) -> dict[str, Any]:
-    """A manifest without its hash; raises `MapperError` if it is damaged or of another version."""
+    """Read a manifest without its hash; raise `MapperError` if it is damaged or of another
+    version."""
     data = read_input(path, MOST_JSON)
     try:
         found = json.loads(data)
     except (ValueError, RecursionError) as error:
-        raise MapperError(f"{path}: is no JSON; compile the model again") from error
+        raise MapperError(f"{path}: not valid JSON; compile the model again") from error
     if not isinstance(found, dict) or not isinstance(found.get("files"), dict):
-        raise MapperError(f"{path}: is no manifest of a compiled model; compile the model again")
+        raise MapperError(f"{path}: not a manifest of a compiled model; compile the model again")
     if found.get("schema") != SCHEMA:
         raise MapperError(
-            f"{path}: of version {shown(found.get('schema'))}, this mapper reads {SCHEMA}; compile "
-            "the model again"
+            f"{path}: has version {shown(found.get('schema'))}, this mapper reads {SCHEMA}; "
+            "compile the model again"
         )
     if found.pop(SEAL, None) != _seal(found):
-        raise MapperError(f"{path}: is not what was compiled (its hash differs); compile again")
+        raise MapperError(
+            f"{path}: was changed after compilation (its hash differs); compile again"
+        )
     return found
 
 

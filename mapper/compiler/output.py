@@ -1,4 +1,4 @@
-"""The folder of a compiled model from its last stages on: images, their check, dumps, report."""
+"""Last stages of a compilation: write the folder, check it, and write dumps and report."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ from storage.formats.layers.onnxgraph import whole_model
 
 
 class Origin(NamedTuple):
-    """Where a compiled model comes from.
+    """Source of a compiled model.
 
-    model : its file; form : how samples become its input
-    calibrated : samples that ranges were measured with
+    model : its file; form : description of how samples become its input
+    calibrated : number of samples that ranges were measured with
     command : words of the command line
-    samples : float32, shape (frames, ...), that the result is judged with; None takes random ones
-    data : the model, serialised, if its shapes differ from the file
+    samples : float32, shape (frames, ...), to compare results with; None generates random ones
+    data : serialised model, if its shapes differ from the file
     """
 
     model: Path
@@ -49,8 +49,11 @@ class Origin(NamedTuple):
 
 
 class Dumps(NamedTuple):
-    """What is written beside what runs: where nodes run, if it was worked out; the graphs of the
-    stages; of `c` and `loops` what was asked for."""
+    """Optional files.
+
+    rows : where nodes run, if computed; graphs : write the graph after each stage
+    emit : requested outputs, `c` or `loops`
+    """
 
     rows: list[Row]
     graphs: bool = False
@@ -60,11 +63,11 @@ class Dumps(NamedTuple):
 def write_compiled(
     folder: Path, compiled: Compiled, target: Target, origin: Origin, dumps: Dumps, clock: Clock
 ) -> Report:
-    """Write all files of a compiled model; returns what is in report.json.
+    """Write all files of a compiled model; return the contents of report.json.
 
-    clock : that measured the stages before
-    Raises `CheckFailedError` if a program reads or waits for what nothing gives, or makes other
-    numbers than the model in ONNX Runtime.
+    clock : clock of the previous stages
+    Raises `CheckFailedError` if a program reads or waits for data that is never written, or
+    computes other numbers than the model in ONNX Runtime.
     """
     with stage("memory images"):
         data = origin.data or whole_model(origin.model)

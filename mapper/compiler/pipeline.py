@@ -1,7 +1,7 @@
 """The compiler, top to bottom: from a model to a program for each core, in stages.
 
-read -> optimise -> quantise, verify -> partition -> execution order -> feature memory -> weights
--> tiles and instructions -> host memory -> cycles; `mapper.compiler.output` writes what comes out.
+read -> optimise -> quantise, verify -> partition -> execution order -> feature memory -> weights ->
+tiles and instructions -> host memory -> cycles; `mapper.compiler.output` writes the result.
 """
 
 from __future__ import annotations
@@ -49,17 +49,17 @@ from storage.samples import SampleArrays
 
 @dataclass(slots=True)
 class Compiled:
-    """A model as a program for each core, and how it came about.
+    """A model as a program for each core, and intermediate results.
 
-    graph : of integers; macros : its nodes as cores run them
-    partition : macro nodes and nodes of the host as functions and what is between
-    codes : of the cores, by their places
-    host_weights : words that the host keeps, shape (words, rows, columns)
-    results : where the host keeps what several cores send it; ports : the nodes of its ports
-    verified : how near it is to the model, and what was tried; None if it was quantised already
-    missed : limits of the verification that it is beyond, with its values
-    notes : of the log, what changes numbers or where they are computed
-    losses : of each layer over the calibration samples; graphs : by stage
+    graph : integer graph; macros : macro nodes as cores run them
+    partition : macro nodes grouped in functions, and host nodes between them
+    codes : programs of the cores, by place
+    host_weights : words stored on the host, shape (words, rows, columns)
+    results : host regions that receive results of several cores; ports : nodes of the host ports
+    verified : accuracy and attempts; None if the model was already quantised
+    missed : missed limits of the verification, with values
+    notes : log lines on changes of numbers or of where they are computed
+    losses : loss of each layer over the calibration samples; graphs : by stage
     """
 
     graph: Graph
@@ -79,17 +79,17 @@ class Compiled:
 
     @property
     def macros(self) -> list[Macro]:
-        """In the order in which they run."""
+        """Macro nodes in execution order."""
         return self.partition.macros
 
     @property
     def cycles(self) -> int:
-        """Of a frame, or of the core that works longest at one."""
+        """Cycles of a frame on the busiest core."""
         return max(code.timeline.cycles for code in self.codes)
 
     @property
     def code(self) -> CoreCode:
-        """Of the only core."""
+        """Program of the only core."""
         (only,) = self.codes
         return only
 
@@ -98,12 +98,13 @@ def compile_model(
     model: Model, shape: NpuShape, samples: SampleArrays | RangesFile | None,
     settings: CompileSettings, test: SampleArrays | None = None, chip: Chip | None = None,
 ) -> Compiled:  # fmt: skip
-    """Compile a model for the cores of a chip, or for one core. The clock of
-    `mapper.compiler.stages` that runs is told the time of each stage.
+    """Compile a model for the cores of a chip, or for one core.
 
-    samples : to calibrate with, or ranges of some; none for a model that is quantised already
-    test : samples to verify with; None takes some of `samples`
-    chip : that has such cores; None is one core
+    The running clock of `mapper.compiler.stages` measures each stage.
+
+    samples : calibration samples or their ranges; None for a model that is already quantised
+    test : samples to verify with; None uses some of `samples`
+    chip : chip with such cores; None is one core
     Raises `MapperError` that names the file and the node, `DoesNotFitError` that names the memory.
     """
     require_core(shape, settings)
@@ -169,7 +170,7 @@ def _compiled(
 
 
 def _on_cores(job: Job, chip: Chip, log: list[str], notes: list[str]) -> Made:
-    """Programs of all cores, or of one if only one may be used, or can be."""
+    """Return programs for all cores, or for one core if only one is allowed or possible."""
     if not runs_on_one(job, chip):
         return spread(job, chip, log)
     places = usable_places(chip)
@@ -179,7 +180,7 @@ def _on_cores(job: Job, chip: Chip, log: list[str], notes: list[str]) -> Made:
 
 
 def _packing(code: CoreCode, macros: list[Macro], shape: NpuShape, chunk: int) -> Packing:
-    """What packing costs on a core, beside that of a host which packs all maps."""
+    """Return the cost of packing on a core, compared with packing of all maps on the host."""
     functions = [code.program[begin:stop] for begin, stop in code.spans]
     return packing_cost(functions, macros, shape, chunk, Preloaded.of(code.tables, code.preset))
 
@@ -188,10 +189,10 @@ def _quantised(
     model: Model, where: tuple[NpuShape, Chip], samples: SampleArrays | RangesFile,
     settings: CompileSettings, test: SampleArrays | None, log: list[str], notes: list[str],
 ) -> tuple[Verified, list[LayerLoss]]:  # fmt: skip
-    """A model in floating point as one of integers, and what each layer loses, if samples tell it.
+    """Quantise a floating-point model; return the loss of each layer if there are samples.
 
-    where : the core, and the chip; log, notes : are added to
-    Raises `DoesNotFitError` before it measures anything if maps fit no core.
+    where : the core, and the chip; log, notes : extended
+    Raises `DoesNotFitError` before calibration if maps fit no core.
     """
     shape, chip = where
     calibration = calibration_of(model, samples, settings)
@@ -219,7 +220,7 @@ def _quantised(
         whose = "of --verify" if test is not None else "of those that ranges were measured with"
         log.append(f"verified with {found.frames:,} samples {whose}")
     log += [
-        f"{one.layer.conv.label}: mean error of a channel at most {one.before:.3g} -> "
+        f"{one.layer.conv.label}: largest mean error of a channel {one.before:.3g} -> "
         f"{one.after:.3g} steps"
         for one in best.corrections
     ]

@@ -1,4 +1,4 @@
-"""What report.json says of a compiled model."""
+"""Read and write report.json of a compiled model."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ MOST_REPORT = 1 << 28  # bytes
 
 
 def report_of(compiled: Compiled, model: str, target: Target, command: list[str]) -> Report:
-    """All that the page shows, and more, as an object for JSON, but for the time of stages.
+    """Return the report as a JSON object, without the time of stages.
 
-    command : words of its line
+    command : words of the command line
     """
     shape = target.shape
     busiest = max(compiled.codes, key=lambda one: one.timeline.cycles)
@@ -65,7 +65,7 @@ def report_of(compiled: Compiled, model: str, target: Target, command: list[str]
 
 
 def _layers(code: CoreCode, shape: NpuShape) -> list[Report]:
-    """What each layer of a core takes."""
+    """Return the report rows of the layers of a core."""
     run = Run.of(code.steps, code.program, code.timeline, shape)
     regions = {one.region.tensor: one.region for one in code.maps}
     return [
@@ -75,7 +75,7 @@ def _layers(code: CoreCode, shape: NpuShape) -> list[Report]:
 
 
 def _maps(code: CoreCode) -> list[Report]:
-    """Where maps lie in a core, from the layer that writes each to the last that reads it."""
+    """Return the places of maps in a core, from the layer that writes each to its last reader."""
     return [
         {
             "core": list(code.place),
@@ -90,7 +90,7 @@ def _maps(code: CoreCode) -> list[Report]:
 
 
 def _memories(compiled: Compiled, shape: NpuShape) -> Report:
-    """The most that a core uses of each memory, and what it has."""
+    """Return the largest use of each memory on any core, and its capacity."""
     capacity = {
         "feature": shape.map_vectors,
         "weight": shape.weight_words,
@@ -115,30 +115,30 @@ def _memories(compiled: Compiled, shape: NpuShape) -> Report:
 
 
 def _streams(code: CoreCode) -> bool:
-    """Whether weights come from the host while a core works."""
+    """Return whether weights come from the host at run time."""
     return any(one.kind == "WSTREAM" for one in code.program)
 
 
 def write_report(folder: Path, report: Report) -> None:
-    """report.json and report.html of a compiled folder."""
+    """Write report.json and report.html of a compiled folder."""
     write_file(folder / REPORT, (json.dumps(report, indent=1) + "\n").encode())
     write_file(folder / PAGE, render_compiled(report))
 
 
 def add_simulation(folder: Path, found: Report) -> None:
-    """Keep what a simulation found in report.json, and make the page again."""
+    """Add a simulation to report.json, and render the page again."""
     write_report(folder, read_report(folder) | {"simulation": found})
 
 
 def read_report(folder: Path) -> Report:
-    """report.json of a compiled folder; raises `MapperError` if it is damaged."""
+    """Read report.json of a compiled folder; raise `MapperError` if it is damaged."""
     path = folder / REPORT
     try:
         report = json.loads(read_input(path, MOST_REPORT))
     except (ValueError, RecursionError) as error:
-        raise MapperError(f"{path}: is no JSON; compile the model again") from error
+        raise MapperError(f"{path}: not valid JSON; compile the model again") from error
     if not isinstance(report, dict) or report.get("kind") != "compiled":
-        raise MapperError(f"{path}: is no report of a compiled model; compile the model again")
+        raise MapperError(f"{path}: not a report of a compiled model; compile the model again")
     try:
         require_report(report)
     except ValueError as error:
@@ -147,7 +147,7 @@ def read_report(folder: Path) -> Report:
 
 
 def attempt_row(attempt: Attempt) -> Report:
-    """An attempt to quantise, as a row."""
+    """Return a quantisation attempt as a report row."""
     score = attempt.score
     return {
         "method": attempt.method,
@@ -164,8 +164,7 @@ def attempt_row(attempt: Attempt) -> Report:
 
 
 def _verification(found: Verified | None) -> dict[str, Any]:
-    """What was tried, and how near the best is; nothing of a model that was quantised already, or
-    with nothing to verify with."""
+    """Return attempts and the best score; empty for quantised models or without verification."""
     if found is None or not found.attempts:
         return {"signal_db": None, "outputs_db": {}, "attempts": [], "kept": None}
     score = found.attempts[found.number].score

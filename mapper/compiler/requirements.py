@@ -1,4 +1,4 @@
-"""What a core must have for what a compilation asks of it."""
+"""Hardware requirements of a compilation."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from mapper.errors import MapperError
 
 
 def require_core(shape: NpuShape, settings: CompileSettings) -> None:
-    """Raise `MapperError` that names what a core has not, and which presets have it."""
+    """Raise `MapperError` that names what a core lacks, and the presets that have it."""
     if shape.rows != shape.columns:
         raise MapperError(
-            f"npu {shape.name}: {shape.rows} rows and {shape.columns} columns; programs are made "
-            "for as many of both, since results of one layer are vectors of the next"
+            f"npu {shape.name}: {shape.rows} rows and {shape.columns} columns; programs need "
+            "equal numbers, because results of one layer are vectors of the next"
         )
     if settings.few_channels == "core" and not shape.filters:
         names = ", ".join(name for name, one in NPU_SHAPES.items() if one.filters)
         raise MapperError(
-            f"--few-channels core needs a window unit, which {shape.name} has not; take auto or "
-            f"host, or --npu with one of {names}"
+            f"--few-channels core needs a window unit, which {shape.name} does not have; use "
+            f"auto or host, or --npu with one of {names}"
         )
     if settings.bits == 16:
         require_dual(shape, "--bits 16")
@@ -28,7 +28,7 @@ def require_core(shape: NpuShape, settings: CompileSettings) -> None:
 
 
 def require_bits(graph: Graph, shape: NpuShape) -> None:
-    """Raise `MapperError` that names a map of 16 bits on a core without a multiplier of 16."""
+    """Raise `MapperError` that names a map of 16 bits on a core without a dual multiplier."""
     for tensor in graph.tensors():
         if tensor.type == "int16":
             require_dual(shape, f"{tensor.name!r} is stored in 16 bits, and")
@@ -39,6 +39,6 @@ def require_dual(shape: NpuShape, what: str) -> None:
     if shape.multiplier != "dual":
         names = ", ".join(name for name, one in NPU_SHAPES.items() if one.multiplier == "dual")
         raise MapperError(
-            f"{what} needs a core with a dual multiplier, which {shape.name} has not; take --npu "
-            f"with one of {names}"
+            f"{what} needs a core with a dual multiplier, which {shape.name} does not have; "
+            f"use --npu with one of {names}"
         )

@@ -1,4 +1,4 @@
-"""What a compilation is asked for."""
+"""Settings of a compilation."""
 
 from __future__ import annotations
 
@@ -25,31 +25,30 @@ class CompileSettings:
     """Settings of the compiler; raises `UsageError` that names a value out of range.
 
     scheme : zero points of activations, or none
-    per : one scale for all kernels of a layer, or one for each
-    method : how ranges are chosen; auto tries one after the other until the limits are reached
-    headroom : factor on that which ranges have
-    samples : that ranges are measured with, at most
-    bias_correction : whether the mean error of each channel is taken off its bias
+    per : one scale for all kernels of a layer, or one per kernel
+    method : calibration method; auto tries all in order until the limits are reached
+    headroom : factor on the default headroom of ranges
+    samples : maximum number of calibration samples
+    bias_correction : whether the mean error of each channel is subtracted from its bias
     keep : ONNX nodes that stay on the host
     max_loss, min_signal : limits of the verification, in points and dB
-    rounding : of shifts; zero_point : added behind the shift, or in the bias
-    bits : of stored integers; 16 need a core whose multiplier is dual
-    bias : what sums begin with, or added to them behind; dual : pairs of products at once
-    reuse : whether maps whose lives do not meet share memory
-    padding : whether loads write the padding of maps, or it is stored around them
-    schedule : how layers are cut into tiles: by search, or by a fixed rule
-    first_tile : columns and rows of the tiles of the first layer, if they are given
-    pack : who packs signs into bits, in the count of cycles; pack_chunk : bytes that the host gets
-        at once
-    weights : how layers are chosen whose weights come from the host
-    few_channels : who makes the windows of layers of few channels: the core, the host, nobody, or
-        whatever takes the fewest cycles
-    cores : that are used, at most; None is all of the chip
-    objective : what layers are cut over several cores for: frames that follow each other fast, or
-        one that is done early
-    placement : which core of several gets which part: as the mapper places them, or in their order,
-        row by row, perhaps every second row backwards
-    off : passes that are not applied
+    rounding : rounding of shifts; zero_point : added after the shift, or in the bias
+    bits : bits of stored integers; 16 needs a core with a dual multiplier
+    bias : initial value of sums, or added by the ALU; dual : operands of paired products
+    reuse : whether maps with disjoint lifetimes share memory
+    padding : whether loads pad maps, or padding is stored around them
+    schedule : how layers are tiled: by search, or by a fixed rule
+    first_tile : columns and rows of the tiles of the first layer, or None
+    pack : where the cycle count includes packing of signs into bits; pack_chunk : bytes per
+        transfer to the host
+    weights : rule that selects layers whose weights are streamed from the host
+    few_channels : where windows of layers of few channels are built: core, host, off, or the option
+        with the fewest cycles
+    cores : maximum number of cores; None uses all of the chip
+    objective : optimise a split over several cores for throughput or for latency of a frame
+    placement : placement of parts on cores: by the mapper, row by row, or row by row in alternating
+        direction
+    off : passes that are switched off
     """
 
     scheme: Literal["asym", "sym"] = "asym"
@@ -94,11 +93,12 @@ class CompileSettings:
 
     @property
     def limits(self) -> Limits:
-        """What the verification asks for."""
+        """Limits of the verification."""
         return Limits(self.max_loss, self.min_signal)
 
     def quantise_request(self, dual: bool = False) -> QuantiseRequest:
-        """What the verification loop begins with; dual : whether cores have 16 bits."""
+        """Return the start settings of the verification loop; dual : whether cores support 16
+        bits."""
         precision = Precision(
             self.bits,
             self.scheme,

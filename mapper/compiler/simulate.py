@@ -1,4 +1,4 @@
-"""Runs a compiled model: the host's steps here, the cores' programs in the functional simulator."""
+"""Run a compiled model: host steps in Python, core programs in the functional simulator."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from mapper.errors import MapperError
 
 Maps = dict[str, NDArray[np.int64]]
 Map = dict[str, Any]
-"""A stored map, or a part of one, as the manifest has it: name, core, address, shape."""
+"""A stored map, or a part of one, as in the manifest: name, core, address, shape."""
 FRAMES_AT_ONCE = 64
 ON_CORES = {kind: rule for kind, rule in INTEGER.items() if kind is not Host}
-"""The reference; what the host makes is given to it."""
+"""Reference implementation of core operators; host results are inputs."""
 
 
 class Compared(NamedTuple):
-    """A layer's map beside that of the reference, over all frames."""
+    """Comparison of a layer's map with the reference, over all frames."""
 
     name: str
     elements: int
@@ -40,8 +40,10 @@ class Compared(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """values : of the model's outputs, by name, shape (frames, ...)
-    stored : what the cores made for them, integers by the name of the map, in the order of the plan
+    """Result of a simulation.
+
+    values : the model's outputs, by name, shape (frames, ...)
+    stored : integers that the cores computed for them, by map name, in the order of the plan
     """
 
     values: dict[str, Data]
@@ -50,7 +52,7 @@ class Outcome(NamedTuple):
 
 
 class Clipped(NamedTuple):
-    """How many values of the model's input its scale does not reach. low, high : what it does"""
+    """Number of input values outside the range of the input scale. low, high : the range"""
 
     values: int
     low: float
@@ -58,8 +60,9 @@ class Clipped(NamedTuple):
 
 
 def clipped_inputs(folder: CompiledFolder, samples: NDArray[np.float32]) -> Clipped | None:
-    """How many values of samples are clipped when the host quantises them; None if it has no scale
-    to clip by."""
+    """Return how many sample values are clipped by host quantisation; None if the input has no
+    scale.
+    """
     name = next(iter(folder.graph.inputs))
     for step in folder.host:
         if step["do"] == "quantise" and step["value"] == name and not step.get("levels"):
@@ -73,8 +76,10 @@ def clipped_inputs(folder: CompiledFolder, samples: NDArray[np.float32]) -> Clip
 
 
 class Digest:
-    """SHA-256 of what the cores make: frame by frame, map by map, little-endian integers. The
-    driver in C prints the same."""
+    """SHA-256 of core results: frame by frame, map by map, little-endian integers.
+
+    The C driver prints the same digest.
+    """
 
     def __init__(self, folder: CompiledFolder) -> None:
         maps = folder.manifest["maps"] + folder.manifest["host_maps"]
@@ -92,13 +97,15 @@ class Digest:
 
 
 def programs_of(folder: CompiledFolder) -> dict[tuple[int, int], Program]:
-    """The decoded programs of all cores."""
+    """Return the decoded programs of all cores."""
     return {place: program_of(image, program_file(place)) for place, image in folder.images.items()}
 
 
 def streams_of(folder: CompiledFolder) -> dict[tuple[int, int], NDArray[np.int64]]:
-    """What the streams of each core have counted before a frame: credits, and what the host sends
-    before, shape (STREAMS,)."""
+    """Return the initial stream counters of each core, shape (STREAMS,).
+
+    They count credits, and packets that the host sends before a frame.
+    """
     found = {}
     for one in folder.manifest["cores"]:
         counts = np.zeros(STREAMS, np.int64)
@@ -120,7 +127,7 @@ def _by_name(maps: list[Map]) -> dict[str, list[Map]]:
 class Machine:
     """A compiled model, ready to run: the cores and the host's plan.
 
-    maps : parts of maps on cores, by name; results : those that the host is sent
+    maps : parts of maps on cores, by name; results : maps sent to the host, by name
     """
 
     def __init__(self, folder: CompiledFolder) -> None:
@@ -139,7 +146,7 @@ class Machine:
             for tensor in node.inputs
         }
         known = self.maps.keys() | self.results.keys()
-        self.layers: list[dict[str, Any]] = [  # a part of another map may have no place of its own
+        self.layers: list[dict[str, Any]] = [  # parts of other maps may have no separate place
             layer
             for layer in folder.manifest["layers"]
             if layer["map"] in known or layer["map"] not in joined
@@ -148,12 +155,16 @@ class Machine:
         self.input = next(iter(folder.graph.inputs))
 
     def parts(self, tensor: str) -> list[Map]:
-        """Where a map is read from: the host, if it is sent there, or cores."""
+        """Return the parts from which a map is read: on the host if it is sent there, else on
+        cores.
+        """
         return self.results.get(tensor) or self.maps[tensor]
 
     def covered(self, tensor: str) -> NDArray[np.bool_]:
-        """Which elements of a map lie anywhere, shape (rows, columns, channels); what no layer
-        takes goes nowhere, and what fills blocks between channels holds any number."""
+        """Return which elements of a map are stored, shape (rows, columns, channels).
+
+        Elements that no layer reads are not stored, and padding channels have arbitrary values.
+        """
         parts = self.parts(tensor)
         found = np.zeros(parts[0]["whole"][1:], bool)
         for one in parts:
@@ -164,16 +175,17 @@ class Machine:
         return found
 
     def run(self, cores: Cores, sample: NDArray[np.float32]) -> tuple[dict[str, Data], Maps]:
-        """A frame: values by name, and stored maps; sample : shape (1, ...)."""
+        """Run a frame; return values by name, and stored maps. sample : shape (1, ...)"""
         return self.plan.run({self.input: sample}, cores)
 
 
 class FrameCores:
-    """The cores, for a frame of the host's plan.
+    """The cores during a frame of the host's plan.
 
-    watched : whether all stored maps are read, each when the layer that makes it has run: later
-        ones may overwrite it
-    written : by the host; seen : by layers; both by name, shape (1, rows, columns, channels)
+    watched : whether all stored maps are read right after their layer has run, as later layers may
+        overwrite them
+    written : maps written by the host; seen : maps of layers; both by name, shape (1, rows,
+        columns, channels)
     """
 
     def __init__(self, machine: Machine, frame: Frame, watched: bool = False) -> None:
@@ -199,7 +211,7 @@ class FrameCores:
         self._run(at, [stop for _, stop in spans])
 
     def _run(self, first: list[int], stop: list[int]) -> None:
-        """Some instructions of each core."""
+        """Run a range of instructions on each core."""
         spans = zip(self.machine.chip.cores, first, stop, strict=True)
         parts = {core: (begin, end) for core, begin, end in spans if end > begin}
         if parts:
@@ -227,7 +239,7 @@ class FrameCores:
 
 
 class Sent:
-    """What a host has been sent in a frame; it is read as maps of cores are."""
+    """Data sent to the host in a frame, with the read interface of cores."""
 
     def __init__(self, machine: Machine, frame: Frame) -> None:
         parts = [one for parts in machine.results.values() for one in parts]
@@ -255,7 +267,7 @@ def simulate(
     """Run samples, float32 of shape (frames, ...), through a compiled model.
 
     check : compare every stored map of every frame with the reference
-    on_frame : is given the number of each frame and all its maps, by threads that run frames
+    on_frame : called with the number of each frame and all its maps, by the threads that run frames
     """
     machine = Machine(folder) if isinstance(folder, CompiledFolder) else folder
     with as_damage(machine.folder.path):
@@ -293,19 +305,21 @@ def _simulate(
 
 
 def _frames_of(name: str, rows: list[Data]) -> Data:
-    """An output of the model for all frames, shape (frames, ...); it may have no batch axis."""
+    """Return an output of the model for all frames, shape (frames, ...); it may lack a batch
+    axis."""
     shapes = dict.fromkeys(row.shape for row in rows)
     if len(shapes) > 1:
         first, second, *_ = shapes
         raise MapperError(
-            f"output {name!r}: makes shape {second} of one sample, {first} of another; export the "
-            "model without shapes that depend on data"
+            f"output {name!r}: has shape {second} for one sample, {first} for another; export "
+            "the model without shapes that depend on data"
         )
     return np.concatenate([row if row.shape[0] == 1 else row[None] for row in rows])
 
 
 def _differences(machine: Machine, cores: FrameCores) -> list[int]:
-    """Elements of each layer's map that differ from the reference; none if nobody watched."""
+    """Return the number of differing elements of each layer's map; empty if maps were not
+    watched."""
     if not cores.watched:
         return []
     graph = machine.folder.graph
@@ -321,9 +335,11 @@ def _differences(machine: Machine, cores: FrameCores) -> list[int]:
 
 
 def write_map(frame: Frame, one: Map, pixels: NDArray[np.int64], columns: int) -> None:
-    """A map, shape (rows, columns, channels), into a core's memory. Channels that fill the last
-    block of a pixel, and what fills up planes, hold the zero point; high bytes of 16 bits lie
-    behind the low ones."""
+    """Write a map, shape (rows, columns, channels), to a core's memory.
+
+    Padding channels in the last block of a pixel, and padding of planes, hold the zero point; high
+    bytes of 16 bits follow the low ones.
+    """
     height, width, channels = pixels.shape
     core, first, strides = tuple(one["core"]), one["address"], (*one["strides"], 1)
     if one["planes"]:
@@ -341,7 +357,9 @@ def write_map(frame: Frame, one: Map, pixels: NDArray[np.int64], columns: int) -
 
 
 def write_vectors(frame: Frame, one: Map, vectors: NDArray[np.int64]) -> None:
-    """A map of 8 or 16 bits as it lies, shape (rows, columns, blocks, channels of a block)."""
+    """Write a map of 8 or 16 bits in storage layout, shape (rows, columns, blocks, channels per
+    block).
+    """
     core, first, strides = tuple(one["core"]), one["address"], (*one["strides"], 1)
     for byte in range(one["bits"] // 8):
         part = (vectors >> 8 * byte & 255).astype(np.uint8)
@@ -349,12 +367,12 @@ def write_vectors(frame: Frame, one: Map, vectors: NDArray[np.int64]) -> None:
 
 
 def _core(one: Map) -> Any:
-    """The core of a map; None is the host."""
+    """Return the core of a map; None is the host."""
     return None if one["core"] is None else tuple(one["core"])
 
 
 def read_map(frame: Frame | Sent, one: Map, columns: int) -> NDArray[np.int64]:
-    """A map from a core's memory, shape (rows, columns, channels)."""
+    """Return a map from a core's memory, shape (rows, columns, channels)."""
     _, height, width, channels = one["shape"]
     if one["bits"] in (8, 16):
         return read_vectors(frame, one, columns).reshape(height, width, -1)[:, :, :channels]
@@ -369,7 +387,9 @@ def read_map(frame: Frame | Sent, one: Map, columns: int) -> NDArray[np.int64]:
 
 
 def read_vectors(frame: Frame | Sent, one: Map, columns: int) -> NDArray[np.int64]:
-    """A map of 8 or 16 bits as it lies, shape (rows, columns, blocks, channels of a block)."""
+    """Return a map of 8 or 16 bits in storage layout, shape (rows, columns, blocks, channels per
+    block).
+    """
     _, height, width, channels = one["shape"]
     area = (height, width, blocks_of(channels, columns))
     core, first, strides = _core(one), one["address"], (*one["strides"], 1)

@@ -1,7 +1,7 @@
-"""The stages of a compilation, in their order, and the time of each.
+"""Stages of a compilation in order, with time measurement.
 
-Whatever does the work of a stage says so, however deep it lies. While it works the clock of its
-stage runs, and the one of the stage around it stands still:
+Code of a stage runs inside `stage`, at any call depth. The clock of the innermost stage runs,
+clocks of outer stages pause:
 
     clock = Clock()
     with clock.running():
@@ -9,7 +9,7 @@ stage runs, and the one of the stage around it stands still:
             with stage("parameters"):
                 ...
 
-Without a clock that runs nothing is measured.
+Without a running clock nothing is measured.
 """
 
 from __future__ import annotations
@@ -25,30 +25,30 @@ ORDER = (
     "tiles and cores", "instructions", "cycles", "memory images", "check", "judge", "dumps",
     "usage report",
 )  # fmt: skip
-"""Weights of dense layers are apart from those of other convolutions."""
+"""Weights of dense layers count separately from weights of other convolutions."""
 
 
 class Clock:
-    """Measures stages, which may come again and again, and lie inside each other.
+    """Measures stages, which may repeat and nest.
 
-    on_stage : is told of each stage that was not inside another one, and of those inside it, how
-        long they took this time, in seconds
+    on_stage : called at the end of each outermost stage, for it and its inner stages, with the name
+        and the time of this run in seconds
     """
 
     def __init__(self, on_stage: Callable[[str, float], None] = lambda _, __: None) -> None:
         self._on_stage = on_stage
         self._seconds: dict[str, float] = {}
-        self._names: list[str] = []  # of the stages around
+        self._names: list[str] = []  # active stages, outermost first
         self._since = 0.0
 
     @property
     def seconds(self) -> dict[str, float]:
-        """Of the stages that there were, in their order."""
+        """Seconds of all stages so far, in order."""
         return {name: self._seconds[name] for name in ORDER if name in self._seconds}
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """Let `stage` measure with this clock."""
+        """Make `stage` measure with this clock."""
         token = _running.set(self)
         try:
             yield
@@ -58,7 +58,7 @@ class Clock:
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
         if name not in ORDER:
-            raise ValueError(f"{name} is no stage")
+            raise ValueError(f"unknown stage {name}")
         before = self.seconds if not self._names else {}
         self._count()
         self._names.append(name)
@@ -73,7 +73,7 @@ class Clock:
                     self._on_stage(one, more)
 
     def _count(self) -> None:
-        """The time since the last change belongs to the innermost stage."""
+        """Add the time since the last change to the innermost stage."""
         now = time.perf_counter()
         if self._names:
             name = self._names[-1]
@@ -86,7 +86,7 @@ _running: ContextVar[Clock | None] = ContextVar("clock", default=None)
 
 @contextmanager
 def stage(name: str, whole: bool = False) -> Iterator[None]:
-    """Work of a stage; whole : so are all stages inside it, which only try something."""
+    """Measure a stage; whole : include all inner stages, which only try alternatives."""
     clock = _running.get()
     if clock is None:
         yield

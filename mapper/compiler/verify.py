@@ -1,5 +1,8 @@
-"""Checks a compiled folder: hashes, checksums, that its macro records make its programs, and the
-addresses and tokens of every program, and those of its listing of loops, if it has one."""
+"""Check a compiled folder.
+
+Checks hashes, checksums, that macro records generate the programs, addresses and tokens of every
+program and of its loop listing, if there is one.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,7 @@ from storage.files import read_input
 
 
 def vectors_in(one: dict[str, Any]) -> NDArray[np.int64]:
-    """The addresses of a map of the manifest; of 16 bits those of the high bytes, too."""
+    """Return the addresses of a map of the manifest, including high bytes of 16 bits."""
     if one["planes"]:
         return np.arange(one["address"], one["address"] + int(one["vectors"]))
     _, rows, columns, _ = one["shape"]
@@ -38,12 +41,12 @@ def vectors_in(one: dict[str, Any]) -> NDArray[np.int64]:
 
 
 def _pixel_vectors(one: dict[str, Any]) -> int:
-    """Vectors of a pixel of a map of the manifest."""
+    """Return the vectors per pixel of a map of the manifest."""
     return int(one["pixel"])
 
 
 def _presets(folder: CompiledFolder, place: tuple[int, int]) -> list[NDArray[np.int64]]:
-    """The addresses of a core that the host writes before each function."""
+    """Return the addresses of a core that the host writes before each function."""
     maps = {one["name"]: one for one in folder.manifest["maps"] if tuple(one["core"]) == place}
     return [
         np.concatenate(
@@ -55,7 +58,7 @@ def _presets(folder: CompiledFolder, place: tuple[int, int]) -> list[NDArray[np.
 
 
 def _stored(folder: CompiledFolder, place: tuple[int, int]) -> list[Stored]:
-    """What is in the memory of a core when layers have ended."""
+    """Return the maps in a core's memory at the end of layers."""
     maps = {one["name"]: one for one in folder.manifest["maps"] if tuple(one["core"]) == place}
     at = list(folder.images).index(place)
     ends = {
@@ -67,7 +70,7 @@ def _stored(folder: CompiledFolder, place: tuple[int, int]) -> list[Stored]:
 
 
 def _maps(folder: CompiledFolder, place: tuple[int, int]) -> list[MapPlace]:
-    """The maps of a core that loads may bring areas of; those in planes have none."""
+    """Return the maps of a core from which loads may read areas; maps in planes have none."""
     found = []
     for one in folder.manifest["maps"]:
         if tuple(one["core"]) == place and not one["planes"]:
@@ -82,7 +85,7 @@ def _maps(folder: CompiledFolder, place: tuple[int, int]) -> list[MapPlace]:
 def _traded(
     folder: CompiledFolder, programs: dict[tuple[int, int], list[Instruction]]
 ) -> dict[tuple[int, int], Traded]:
-    """The programs of all cores, and what comes there from the host."""
+    """Return the programs of all cores, and their data from the host."""
     found = {}
     for one in folder.manifest["cores"]:
         place = one["x"], one["y"]
@@ -102,7 +105,9 @@ def _traded(
 
 
 def verify_compiled(folder: CompiledFolder, made: bool = False) -> dict[str, Any]:
-    """What was checked. made : the programs have just been made of the macro records in the folder
+    """Check a folder; return the checked amounts.
+
+    made : whether the programs were just generated from the macro records in the folder
 
     Raises `CheckFailedError` that names program and instruction.
     """
@@ -113,7 +118,7 @@ def verify_compiled(folder: CompiledFolder, made: bool = False) -> dict[str, Any
     for place, image in folder.images.items():
         where = str(folder.path / program_file(place))
         if image.info["shape"] != folder.manifest["shape"]:
-            raise CheckFailedError(f"{where}: made for another shape than that of the manifest")
+            raise CheckFailedError(f"{where}: compiled for another shape than the manifest")
         maps = _maps(folder, place)
         declared[place] = Declared(() if folder.is_spread else _stored(folder, place), maps)
         programs[place] = list(instructions_of(image, shape, where, maps))

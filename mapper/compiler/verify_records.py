@@ -1,4 +1,4 @@
-"""Checks that the macro records of a compiled folder make its program."""
+"""Check that the macro records of a compiled folder generate its programs."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ SAID = {
     "headers": "packet headers",
     "maps": "preset vectors",
 }
-"""Parts of a program, as messages name them."""
+"""Names of program parts in messages."""
 
 
 def verify_records(folder: CompiledFolder) -> int:
-    """Make the program of the macro records once more; returns how many records there are.
+    """Generate the programs from the macro records again; return the number of records.
 
-    Raises `CheckFailedError` that names what differs, `MapperError` that names a damaged record.
+    Raises `CheckFailedError` that names the difference, `MapperError` that names a damaged record.
     """
     where = str(folder.path / RECORDS)
     if not folder.records:
@@ -35,15 +35,15 @@ def verify_records(folder: CompiledFolder) -> int:
     places = [one.core for one in made.layers]
     if places != list(folder.images):
         raise CheckFailedError(
-            f"{where}: of cores {_named(places)}, programs of {_named(folder.images)}; compile the "
-            "model again"
+            f"{where}: has cores {_named(places)}, but programs are for "
+            f"{_named(folder.images)}; compile the model again"
         )
     for place, image in zip(places, made.images, strict=True):
-        _require_same(folder.images[place], image, f"{where}: makes other {{}} than those of "
+        _require_same(folder.images[place], image, f"{where}: the {{}} differ from "
                       f"{program_file(place)}; compile the model again")  # fmt: skip
     stored = b"" if folder.weights is None else folder.weights.tobytes()
     if made.words != stored:
-        raise CheckFailedError(f"{where}: makes other words than {WEIGHTS}; compile again")
+        raise CheckFailedError(f"{where}: its weight words differ from {WEIGHTS}; compile again")
     return record_count(folder.records, where)
 
 

@@ -11,7 +11,7 @@ from tests.compiler.networks import SAME, Builder
 
 
 class BinaryBuilder(Builder):
-    """Signs, and layers whose kernels are +a and -a."""
+    """Builds signs, and layers whose kernels are +a and -a."""
 
     def sign(self, data: Tensor) -> Tensor:
         return self.like(Sign(), data)
@@ -26,7 +26,7 @@ class BinaryBuilder(Builder):
         return self.node(Conv(window), [data, self.constant(weights)], (rows, columns, outputs))
 
     def normalised(self, data: Tensor, spread: float) -> Tensor:
-        """Batch normalisation, with factors below zero and of zero among others."""
+        """Add batch normalisation that includes negative and zero factors."""
         factor = self.random.normal(0, 1, data.channels)
         factor[:: max(5, data.channels // 3)] = 0
         offset = self.random.normal(0, spread, data.channels)

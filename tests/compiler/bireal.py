@@ -1,8 +1,8 @@
 """The layers of BiRealNet-18 with random weights, in bits and in bytes.
 
-Liu et al., Bi-Real Net, ECCV 2018: each 3x3 layer takes the signs of its map, is normalised, and
-has a shortcut of its own, which is not binary. The first layer, the 1x1 layers of shortcuts that
-halve the map, and the last layer are not binary either.
+Liu et al., Bi-Real Net, ECCV 2018: each 3x3 layer reads the signs of its map, is normalised, and
+has its own shortcut, which is not binary. The first layer, the 1x1 layers of shortcuts that halve
+the map, and the last layer are not binary either.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from tests.compiler.programs import compiled
 CORE = NpuShape(
     "roomy", map_vectors=1 << 16, weight_words=4096, parameter_words=1024, instructions=1 << 16
 )
-"""An `npu` with memory for whole layers: what it computes in a cycle is the same."""
-MOST_OPS = 600  # micro-ops of a layer: a core has 1,024, for both halves of its buffers
+"""An `npu` with memory for whole layers; its throughput is unchanged."""
+MOST_OPS = 600  # micro-ops per layer: a core has 1,024, for both halves of its buffers
 
 
 class Layer(NamedTuple):
-    """A 3x3 layer: channels, size of its map, and how often there is one like it."""
+    """A 3x3 layer: channels, map size, and number of such layers."""
 
     inputs: int
     outputs: int
@@ -44,18 +44,18 @@ LAYERS = [
 
 
 def parts_of(layer: Layer, vectors: int, most: int = MOST_OPS) -> int:
-    """Parts of a layer, of some output channels each, whose micro-ops fit the memory for them.
+    """Return into how many parts by output channels a layer is split, so that its micro-ops fit.
 
-    vectors : of a pixel of its map; most : micro-ops
+    vectors : vectors per pixel of its map; most : micro-ops
     """
     return -(-layer.outputs // 16 * 9 * vectors // most)
 
 
 def binary_layer(layer: Layer) -> tuple[int, Compiled]:
-    """Cycles of a layer of bits: from the end of what packs its map, or of a layer like it, on.
+    """Return the cycles of a binary layer, from the end of the node that packs its map.
 
-    One that does not halve the map adds its map in bytes, and packs the signs of the sum. One in
-    parts adds nothing.
+    Layers that do not halve the map add it in bytes, and pack the signs of the sum. Split layers
+    add nothing.
     """
     parts = parts_of(layer, -(-layer.inputs // 128), MOST_OPS // 2)
     outputs = layer.outputs // parts
@@ -67,7 +67,7 @@ def binary_layer(layer: Layer) -> tuple[int, Compiled]:
         made = build.normalised(build.binary(build.sign(tensor), outputs, window), 1.0)
         tensor = build.like(Add(), made, tensor) if whole else made
     build.end(build.binary(build.sign(tensor), 16, Window((1, 1)), alpha=False))
-    if layer.stride == 1:  # sums are stored in bytes as well, for the next addition
+    if layer.stride == 1:  # sums are also stored in bytes, for the next addition
         shape = (1, tensor.channels, tensor.height, tensor.width)
         build.graph.outputs["z"] = View(tensor, shape=shape)
     found = compiled(build, CORE).compiled
@@ -75,7 +75,9 @@ def binary_layer(layer: Layer) -> tuple[int, Compiled]:
 
 
 def byte_layer(layer: Layer) -> int:
-    """Cycles of the same layer of bytes; it adds as that of bits does, and one in parts nothing."""
+    """Return the cycles of the same layer in bytes; it adds like the binary layer, split layers do
+    not.
+    """
     parts = parts_of(layer, layer.inputs // 16)
     window = Window((3, 3), (layer.stride,) * 2, Pad(1, 1, 1, 1))
     build = BinaryBuilder(layer.size, layer.size, layer.inputs)
@@ -87,14 +89,15 @@ def byte_layer(layer: Layer) -> int:
 
 
 def other_layers() -> int:
-    """Cycles of what is the same in both: first layer and pooling, shortcuts, last layer.
+    """Return the cycles of layers that are equal in both: first layer, pooling, shortcuts, last
+    layer.
 
-    The first and the last layer as four quarters, as they are larger than the memories.
+    The first and the last layer run as four quarters, as they exceed the memories.
     """
     first = BinaryBuilder(112, 112, 3)
     tensor = first.relu(first.conv(first.input, 64, Window((7, 7), (2, 2), Pad(3, 3, 3, 3))))
     first.end(first.pool(tensor, Pool("max", Window((3, 3), (2, 2), Pad(1, 1, 1, 1)))))
-    # pooling by itself: windows that overlap, in the same tile, would be multiplied for twice
+    # separate pooling: overlapping windows in the same tile would be computed twice
     first.graph.outputs["z"] = View(tensor, shape=(1, 64, 56, 56))
     total = 4 * compiled(first, CORE).compiled.code.timeline.cycles
     two, whole = Window((2, 2), (2, 2)), Window((7, 7))
@@ -112,7 +115,7 @@ def other_layers() -> int:
 
 
 def _cycles(found: Compiled, number: int) -> int:
-    """From the end of the macro node before to that of a macro node."""
+    """Return the cycles from the end of the previous macro node to the end of this one."""
     ends = [0, *found.code.ends]
     before = int(found.code.timeline.end[: ends[number]].max(initial=0))
     return int(found.code.timeline.end[: ends[number + 1]].max()) - before

@@ -1,4 +1,4 @@
-"""ONNX models through the front end of the compiler, beside the reference of ONNX itself."""
+"""ONNX models through the front end of the compiler, compared with the reference of ONNX itself."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from tests.storage.formats.onnx_models import onnx, reference
 
 
 def read(model: Any, folder: Path) -> Graph:
-    """The graph of a model of floats, without passes."""
+    """Return the graph of a floating-point model, without passes."""
     path = folder / "model.onnx"
     onnx.save(model, str(path))
     return Reader(path, FLOAT).read()
 
 
 def computed(graph: Graph, values: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """What a graph makes of values of the inputs of ONNX, as ONNX sees it."""
+    """Return a graph's results for ONNX inputs, in the form of ONNX."""
     feeds = {view.tensor: view.stored(values[name]) for name, view in graph.inputs.items()}
     wanted = [view.tensor for view in graph.outputs.values()]
     made = run_graph(graph, feeds, FLOATING, wanted)
@@ -31,7 +31,7 @@ def computed(graph: Graph, values: dict[str, np.ndarray]) -> dict[str, np.ndarra
 
 
 def expected(model: Any, values: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """What the reference implementation of ONNX makes, a sample at a time."""
+    """Return the results of the ONNX reference implementation, one sample at a time."""
     evaluator = reference.ReferenceEvaluator(model)
     names = [output.name for output in model.graph.output]
     frames = len(next(iter(values.values())))
@@ -60,7 +60,7 @@ def values_of(model: Any, seed: int = 0, frames: int = 2) -> dict[str, np.ndarra
 
 
 def agree(graph: Graph, model: Any, tolerance: float = 1e-5) -> None:
-    """All outputs equal those of the reference, relative to the largest."""
+    """Check that all outputs equal the reference, relative to the largest."""
     values = values_of(model)
     wanted = expected(model, values)
     found = computed(graph, values)
@@ -72,7 +72,7 @@ def agree(graph: Graph, model: Any, tolerance: float = 1e-5) -> None:
 
 
 def check(model: Any, folder: Path) -> Graph:
-    """A model is read, needs no host, and computes what it should."""
+    """Check that a model is read, needs no host, and computes the reference results."""
     graph = read(model, folder)
     hosts = [(node.label, node.operator.why) for node in graph.nodes if node.kind == "host"]  # type: ignore[attr-defined]
     assert not hosts

@@ -1,4 +1,4 @@
-"""Small networks as graphs of the compiler, without ONNX in between."""
+"""Small networks as graphs of the compiler, without ONNX."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SAME = Window((3, 3), (1, 1), Pad(1, 1, 1, 1))
 
 
 class Builder:
-    """Adds nodes to a graph, and knows the shapes of what they make."""
+    """Adds nodes to a graph, and infers the shapes of their results."""
 
     def __init__(self, height: int, width: int, channels: int, seed: int = 0) -> None:
         self.graph = Graph()
@@ -80,7 +80,7 @@ class Builder:
 
 
 def residual(seed: int = 0, channels: int = 6) -> Builder:
-    """Three convolutions, the last two around a residual sum, and a mean over the whole map."""
+    """Build three convolutions, the last two in a residual branch, and a global mean."""
     build = Builder(9, 7, 3, seed)
     first = build.relu(build.conv(build.input, channels))
     second = build.conv(build.relu(build.conv(first, channels)), channels)

@@ -7,14 +7,14 @@ from typing import Any
 from storage.formats.layers.onnxruns import runtime
 
 KEEPS_INT8 = ("session.qdqisint8allowed", "1")
-# Products of uint8 and int8 are added in 16 bits that saturate where a processor has no VNNI
-# instructions; with this the weights become uint8, whose kernels are exact
+# Products of uint8 and int8 are added in 16 bits with saturation where a processor has no VNNI
+# instructions; with this option the weights become uint8, whose kernels are exact
 # (onnxruntime_session_options_config_keys.h).
 EXACT = ("session.x64quantprecision", "1")
 
 
 def session_of(model: Any, *, as_written: bool = False) -> Any:
-    """A session of a file or of the bytes of a model; as written, no nodes are fused.
+    """Return a session of a file or of the bytes of a model; as written, no nodes are fused.
 
     Raises `ImportError` where onnxruntime is not installed.
     """
@@ -34,6 +34,7 @@ def session_of(model: Any, *, as_written: bool = False) -> Any:
     try:
         return opened(KEEPS_INT8, EXACT)
     except ort.capi.onnxruntime_pybind11_state.NotImplemented:
-        # It makes weights uint8 beside maps of int8, too, for which there are no kernels; those
-        # of int8 and int8 are exact as they are.
+        # The option also converts weights for maps of int8, for which there are no kernels;
+        # products of
+        # int8 and int8 are exact without it.
         return opened(KEEPS_INT8)

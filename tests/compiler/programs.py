@@ -1,4 +1,4 @@
-"""Programs of small networks, run beside the reference."""
+"""Programs of small networks, compared with the reference."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from storage.samples import SampleArrays
 from tests.compiler.networks import Builder
 
 SMALL = NpuShape("small", input_vectors=96, entries=96, map_vectors=4096, instructions=1 << 16)
-"""Whose buffers hold a few pixels, so that layers fall into many tiles and loads."""
+"""A core whose buffers hold a few pixels, so that layers have many tiles and loads."""
 FOUR = NpuShape("four", 4, 4, multiply_lanes=4, map_vectors=1 << 14, weight_words=4096,
                 instructions=1 << 16)  # fmt: skip
 WIDE = NpuShape("wide", 32, 32, multiply_lanes=32, instructions=1 << 16)
@@ -40,7 +40,7 @@ class Made(NamedTuple):
 
 
 def source_of(build: Builder) -> tuple[Model, SampleArrays]:
-    """A network as a model, and samples to calibrate it with."""
+    """Return a network as a model, and calibration samples."""
     view = build.graph.inputs["x"]
     source = Model(
         Path("model.onnx"), "x", view, [("", 17)], False, lambda _: deepcopy(build.graph)
@@ -49,7 +49,7 @@ def source_of(build: Builder) -> tuple[Model, SampleArrays]:
 
 
 def compiled(build: Builder, shape: NpuShape = SHAPE, **settings: object) -> Made:
-    """A network as a program for the core (1, 0) of a chip of 2x2."""
+    """Compile a network for the core (1, 0) of a chip of 2x2."""
     source, samples = source_of(build)
     return _made(source, samples, shape, settings)
 
@@ -57,7 +57,7 @@ def compiled(build: Builder, shape: NpuShape = SHAPE, **settings: object) -> Mad
 def compiled_model(
     path: Path, samples: NDArray[np.float32] | None, shape: NpuShape = SHAPE, **settings: object
 ) -> Made:
-    """A model as a program for that core; samples : of one in floating point"""
+    """Compile a model for that core; samples : for a floating-point model"""
     arrays = None if samples is None else SampleArrays(samples, None, [])
     return _made(open_model(path), arrays, shape, settings)
 
@@ -73,18 +73,18 @@ def _made(
 
 
 def folder_of(made: Compiled, target: Target) -> CompiledFolder:
-    """What a folder of it would hold."""
+    """Return the contents of its folder."""
     return folder_in_memory(Path("out"), made, target)
 
 
 def check_image(image: Image, shape: NpuShape, presets: Sequence[Cells], where: str) -> int:
-    """Check the program of a core that works alone; returns the number of its instructions."""
+    """Check the program of a single core; return the number of its instructions."""
     program = list(instructions_of(image, shape, where))
     check_program(program, image, shape, presets, where)
     return len(program)
 
 
 def compared(build: Builder, made: Made, frames: int = 3) -> list[Compared]:
-    """Every layer of some random frames beside the reference."""
+    """Compare every layer of some random frames with the reference."""
     samples = np.ascontiguousarray(build.graph.inputs["x"].array(build.samples(frames)))
     return simulate(made.folder, samples, threads=1, check=True).compared

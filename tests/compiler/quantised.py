@@ -1,4 +1,4 @@
-"""Small models that are quantised already, and what the front end makes of them."""
+"""Small quantised models, and their graphs from the front end."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ OF_ONNX = {"QuantizeLinear", "DequantizeLinear", "QLinearConv", "QLinearMatMul",
 
 
 class Net:
-    """A model of the input x and the output y, node by node; values are (1, ...)."""
+    """A model of the input x and the output y, built node by node; values are (1, ...)."""
 
     def __init__(self, shape: tuple[int, ...], opset: int = 17, seed: int = 0) -> None:
         self.shape, self.opset = shape, opset
@@ -45,7 +45,7 @@ class Net:
         return output
 
     def how(self, how: How) -> list[str]:
-        """Names of a scale and a zero point."""
+        """Return the names of a scale and a zero point."""
         return [self.constant(how.scale), self.constant(np.array(how.zero, how.kind))]
 
     def stored(self, name: str, how: How, output: str) -> str:
@@ -76,7 +76,7 @@ class Net:
 
 
 def run_integers(graph: Graph, x: Array) -> dict[str, Array]:
-    """What a graph of integers makes of samples, in real numbers, as ONNX sees it."""
+    """Return an integer graph's results for samples, in real numbers, in the form of ONNX."""
     ((_, view),) = graph.inputs.items()
     data = view.stored(x)
     taken = view.tensor
@@ -94,8 +94,9 @@ def run_integers(graph: Graph, x: Array) -> dict[str, Array]:
 
 
 def check(net: Net, x: Array, expected: Array, folder: Path, hosts: tuple[str, ...] = ()) -> Graph:
-    """A model makes what is expected of x, here and in onnxruntime, and the host computes only
-    some of its nodes, by their operators."""
+    """Check a model's result for x here and in onnxruntime; the host computes only the given
+    operators.
+    """
     path = net.save(folder)
     graph = open_model(path).build(())
     hosted = [one.operator.node.kind for one in graph.nodes if isinstance(one.operator, Host)]
@@ -113,7 +114,7 @@ def check(net: Net, x: Array, expected: Array, folder: Path, hosts: tuple[str, .
 
 
 def by_onnxruntime(path: Path, x: Array) -> Array | None:
-    """Of its integer kernels; None where it is not installed."""
+    """Return the result of onnxruntime's integer kernels; None where it is not installed."""
     try:
         session = session_of(path)
     except ImportError:

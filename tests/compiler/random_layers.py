@@ -1,4 +1,4 @@
-"""Layers of random ONNX models: each adds one to a network, over values whose shapes are known."""
+"""Layers of random ONNX models: each adds one to a network, over values of known shape."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ OPSETS = (11, 13, 17)
 
 
 class Value(NamedTuple):
-    """A tensor of the model: its name and shape, batch axis included."""
+    """A tensor of the model: its name and shape, including the batch axis."""
 
     name: str
     shape: tuple[int, ...]
 
 
 class Network:
-    """A model in the making."""
+    """A model under construction."""
 
     def __init__(self, random: np.random.Generator, style: Style) -> None:
         self.random, self.style = random, style
@@ -59,7 +59,7 @@ class Network:
         return made
 
     def pick(self, axes: int | None = None) -> Value | None:
-        """A value with so many axes; later ones more often."""
+        """Return a random value with the given number of axes; later ones are more likely."""
         found = [one for one in self.values if axes is None or len(one.shape) == axes]
         found = [one for one in found if math.prod(one.shape) <= 4096]
         if not found:
@@ -155,7 +155,7 @@ def pool(net: Network) -> bool:
 
 
 def pair(net: Network) -> bool:
-    """Two values of one shape."""
+    """Combine two values of one shape."""
     x = net.pick()
     assert x is not None
     others = [one for one in net.values if one.shape == x.shape and one != x]
@@ -322,7 +322,7 @@ def hosted(net: Network) -> bool:
 
 
 def gate(net: Network) -> bool:
-    """Squeeze and excitation."""
+    """Add squeeze and excitation."""
     x = net.pick(4)
     if x is None or x.shape[1] < 2:
         return False
@@ -337,7 +337,7 @@ def gate(net: Network) -> bool:
 
 
 def signed(net: Network) -> bool:
-    """A binary layer: signs, and weights of +1 and -1."""
+    """Add a binary layer: signs, and weights of +1 and -1."""
     x = net.pick(4)
     if x is None:
         return False

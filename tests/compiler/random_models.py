@@ -1,7 +1,6 @@
-"""Random ONNX models that are valid: chains and branches of operators over small maps.
+"""Random valid ONNX models: chains and branches of operators over small maps.
 
-Quantised ones are made of those in floating point by the tools of ONNX Runtime, as users make
-theirs.
+Quantised models are generated from floating-point models by the tools of ONNX Runtime, as users do.
 """
 
 from __future__ import annotations
@@ -31,9 +30,9 @@ class Made(NamedTuple):
 
 
 def random_model(seed: int, folder: Path) -> Made | None:
-    """The model of a seed; None if ONNX Runtime does not run it, or cannot quantise it.
+    """Return the model of a seed; None if ONNX Runtime does not run it, or cannot quantise it.
 
-    folder : for files of the tools that quantise
+    folder : for files of the quantisation tools
     """
     random = np.random.default_rng(seed)
     style: Style = STYLES[int(random.integers(len(STYLES)))]
@@ -59,7 +58,7 @@ def random_model(seed: int, folder: Path) -> Made | None:
 
 
 def finished(net: Network) -> Any | None:
-    """The model: what nobody takes is a result, at most three of them."""
+    """Return the model: unused values are outputs, at most three."""
     taken = {name for node in net.nodes for name in node.input}
     ends = [one for one in net.values[1:] if one.name not in taken][-3:]
     if not ends:
@@ -70,7 +69,7 @@ def finished(net: Network) -> Any | None:
 def pruned(
     nodes: list[Any], constants: dict[str, Array], given: Value, outputs: list[str], opset: int
 ) -> Any | None:
-    """A model of the nodes that some outputs need; None if these do not depend on the input."""
+    """Return a model of the nodes that outputs need; None if these do not depend on the input."""
     wanted, kept = set(outputs), []
     for node in reversed(nodes):
         if wanted & set(node.output):
@@ -87,7 +86,7 @@ def pruned(
 
 
 def runs(model: Any, samples: Array) -> bool:
-    """Whether ONNX Runtime makes finite numbers of the samples, and one batch of each."""
+    """Return whether ONNX Runtime computes finite numbers from the samples, one batch for each."""
     import onnxruntime as ort
 
     options = ort.SessionOptions()
@@ -96,7 +95,7 @@ def runs(model: Any, samples: Array) -> bool:
     try:
         session = ort.InferenceSession(model.SerializeToString(), options)
         made = session.run(None, {"x": samples[:1]})
-    except Exception:  # a model that is none is not what is looked for
+    except Exception:  # invalid models are not wanted
         return False
     return all(np.isfinite(one).all() and np.abs(one).max(initial=0) < 1e4 for one in made)
 
@@ -104,7 +103,7 @@ def runs(model: Any, samples: Array) -> bool:
 def quantised(
     model: Any, samples: Array, style: Style, random: np.random.Generator, folder: Path
 ) -> Any | None:
-    """The same in integers, by the tools of ONNX Runtime."""
+    """Return the model in integers, by the tools of ONNX Runtime."""
     import logging
 
     from onnxruntime import quantization as tools
@@ -135,7 +134,7 @@ def quantised(
                 weight_type=types.QInt8, nodes_to_exclude=left,
             )  # fmt: skip
         return onnx.load(str(made))
-    except Exception:  # of the tools
+    except Exception:  # raised by the tools
         return None
     finally:
         logging.disable(logging.NOTSET)

@@ -1,4 +1,4 @@
-"""Small models whose right results are worked out by hand, with numpy alone."""
+"""Small models whose expected results are computed with numpy alone."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ SHAPE = (3, 4, 5)
 
 
 class Case(NamedTuple):
-    """A model, samples of shape (frames, ...), and what it makes of them.
+    """A model, samples of shape (frames, ...), and the expected results.
 
-    least : signal over error in dB
-    quantised : no samples are given to the compiler
+    least : required SNR in dB
+    quantised : the compiler gets no samples
     """
 
     name: str
@@ -53,18 +53,18 @@ class Case(NamedTuple):
 
 
 def node(kind: str, inputs: str, output: str, **more: Any) -> Any:
-    """A node named after its output; an input that is left out is "-"."""
+    """Return a node named after its output; an omitted input is "-"."""
     names = ["" if name == "-" else name for name in inputs.split()]
     return helper.make_node(kind, names, output.split(), output.split()[0], **more)
 
 
 def pointwise(x: Array, w: Array) -> Array:
-    """A convolution of 1x1 in float64."""
+    """Return a 1x1 convolution in float64."""
     return np.asarray(np.einsum("nchw,oc->nohw", x.astype(float), w[:, :, 0, 0].astype(float)))
 
 
 def rounded(x: Array, scale: float, zero: int, low: int = 0, high: int = 255) -> Array:
-    """QuantizeLinear and DequantizeLinear."""
+    """Return QuantizeLinear followed by DequantizeLinear."""
     return np.asarray((np.clip(np.rint(x / scale) + zero, low, high) - zero) * scale)
 
 
@@ -74,7 +74,7 @@ def decibels(right: Array, found: Array) -> float:
 
 
 def compiled(case: Case, folder: Path, *words: str) -> int:
-    """The exit code of compiling a case into folder/out."""
+    """Return the exit code of compiling a case into folder/out."""
     case.save(folder / "model.onnx")
     line = ["compile", str(folder / "model.onnx"), "--chip", case.chip, "-o", str(folder / "out")]
     if not case.quantised:
@@ -84,7 +84,9 @@ def compiled(case: Case, folder: Path, *words: str) -> int:
 
 
 def outputs(case: Case, folder: Path) -> Array:
-    """What the compiled model makes of the samples, every stored map as the reference has it."""
+    """Return the compiled model's results for the samples; check every stored map with the
+    reference.
+    """
     assert compiled(case, folder) == 0
     made = simulate(read_folder(folder / "out"), case.samples.astype(np.float32), 1, True)
     assert {one.differences for one in made.compared} <= {0}

@@ -1,4 +1,4 @@
-"""The acceptance list names tests that there are."""
+"""The acceptance list names existing tests."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ IDS = [
     *(f"D{number:02d}" for number in range(1, 13)),
 ]
 MOST_OPEN = 0
-"""Rows without a test: fewer are better, more are not accepted."""
+"""Rows without a test: the number may only decrease."""
 
 
 @cache
 def functions(module: str) -> frozenset[str]:
-    """The tests of a module; none if it is not there."""
+    """Return the tests of a module; none if it does not exist."""
     path = TESTS / module
     if not path.is_file():
         return frozenset()
@@ -36,12 +36,12 @@ def functions(module: str) -> frozenset[str]:
     )
 
 
-def test_every_row_is_there_once() -> None:
+def test_every_row_exists_once() -> None:
     assert list(ROWS) == IDS
     assert len({row.title for row in ROWS.values()}) == len(IDS)
 
 
-def test_rows_name_tests_that_there_are() -> None:
+def test_rows_name_existing_tests() -> None:
     wrong = {
         name
         for row in ROWS.values()
@@ -54,7 +54,7 @@ def test_rows_name_tests_that_there_are() -> None:
 @pytest.mark.heavy
 @pytest.mark.sample(0.5)
 def test_rows_name_all_tests_that_carry_their_id() -> None:
-    """So who changes a mechanism finds all that holds it."""
+    """So a change of a mechanism finds all its tests."""
     missing = {
         f"{number.upper()}: {path.relative_to(TESTS)}::{name}"
         for path in TESTS.rglob("test_*.py")
@@ -66,7 +66,7 @@ def test_rows_name_all_tests_that_carry_their_id() -> None:
 
 
 def test_rows_without_a_test_are_open_and_get_fewer() -> None:
-    assert {name for name, row in ROWS.items() if not row.tests} == OPEN, "take it off the list"
+    assert {name for name, row in ROWS.items() if not row.tests} == OPEN, "remove it from the list"
     assert len(OPEN) <= MOST_OPEN
 
 

@@ -1,4 +1,4 @@
-"""Models that were once wrong when random models were tried, with right results by hand."""
+"""Regression tests for models found by fuzzing, with expected results by hand."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tests.compiler.right_values import (
 from tests.storage.formats.onnx_models import model, onnx
 
 X = RANDOM.normal(size=(FRAMES, 3, 4, 5)).astype(np.float32)
-X = np.where(np.abs(X) < 0.1, np.float32(0.5), X)  # signs as clear as integers of 8 bits say them
+X = np.where(np.abs(X) < 0.1, np.float32(0.5), X)  # signs that 8-bit integers also represent
 SIGNS = np.sign(X).astype(float)
 W = RANDOM.normal(0, 0.5, (4, 3, 1, 1)).astype(np.float32)
 SIGN = node("Sign", "x", "s")
@@ -67,12 +67,12 @@ FLOATS = [
         {"k": np.float32(0.3)}, X, np.minimum(SIGNS, 0.3), 35,
     ),
     Case(
-        "signs beside a layer",
+        "signs next to a layer",
         [SIGN, node("Conv", "x w", "c"), node("Concat", "s c", "y", axis=1)],
         {"w": W}, X, np.concatenate([SIGNS, pointwise(X, W)], 1), 25,
     ),
     Case(
-        "signs that the host takes as well",
+        "signs that the host also reads",
         [SIGN, node("Erf", "s", "e"), node("Sign", "e", "y")], {}, X, SIGNS, 60,
     ),
     Case(
@@ -95,7 +95,7 @@ FLOATS = [
         )
         for what, nodes in (
             ("before it", [node("Sign", "c", "s"), node("MaxPool", "s", "y", **AROUND)]),
-            ("behind it", [node("MaxPool", "c", "p", **AROUND), node("Sign", "p", "y")]),
+            ("after it", [node("MaxPool", "c", "p", **AROUND), node("Sign", "p", "y")]),
         )
     ),
     *(
@@ -120,14 +120,14 @@ def test_models_in_floating_point(case: Case, tmp_path: Path) -> None:
     check(case, tmp_path)
 
 
-def test_a_sign_in_another_view_is_refused_in_words(
+def test_a_sign_in_another_view_is_rejected(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     nodes = [SIGN, node("Transpose", "s", "t", perm=[0, 2, 1, 3]), node("Sign", "t", "u"),
              node("Conv", "u w", "y")]  # fmt: skip
     case = Case("turned", nodes, {"w": np.ones((2, 4, 1, 1), np.float32)}, X, X, 0)
     assert compiled(case, tmp_path) == 1
-    assert "no node of it runs on a core: node 'y' (Conv)" in capsys.readouterr().err
+    assert "no node runs on a core: node 'y' (Conv)" in capsys.readouterr().err
 
 
 # -- quantised models ------------------------------------------------------------------------------
@@ -140,7 +140,7 @@ SEEN = rounded(X, 0.03, 100)
 
 
 def steps(value: str, scale: str, zero: str) -> list[Any]:
-    """QuantizeLinear and DequantizeLinear."""
+    """Return QuantizeLinear followed by DequantizeLinear."""
     names = f"{scale} {zero}"
     return [node("QuantizeLinear", f"{value} {names}", f"{value}q"),
             node("DequantizeLinear", f"{value}q {names}", f"{value}d")]  # fmt: skip
@@ -214,7 +214,7 @@ HALF = np.rint(RANDOM.normal(0, 40, (4, 3, 1, 1))).astype(np.int8)
 LAYER = rounded(pointwise(SEEN, HALF * np.float32(0.01)), 0.05, 128)
 STORED += [
     Case(
-        f"a map of cores beside one of the host, for the host {chip}",
+        f"a map of cores and one of the host, for the host {chip}",
         [*steps("x", "s", "z"), node("DequantizeLinear", "w k", "wd"), node("Conv", "xd wd", "c"),
          *steps("c", "t", "o"), node("Tanh", "cd", "h"), *steps("h", "k", "o"),
          node("Concat", "hd cd", "j", axis=3), *steps("j", "t", "o"), node("Identity", "jd", "y")],
@@ -279,7 +279,7 @@ def test_interpolated_integers_are_refused(
 # -- early refusals --------------------------------------------------------------------------------
 
 
-def test_maps_without_room_are_refused_before_calibration(
+def test_maps_that_do_not_fit_are_rejected_before_calibration(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Dataset, "ranges", _measured)
@@ -290,11 +290,12 @@ def test_maps_without_room_are_refused_before_calibration(
         compiled_model(tmp_path / "model.onnx", samples, replace(SHAPE, map_vectors=1000))
 
 
-def test_parameters_without_room_are_refused_before_calibration(
+def test_parameters_that_do_not_fit_are_rejected_before_calibration(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Maps of 20 vectors, at least two of them at a time; of each layer 2 blocks of biases and
-    scales and a word before them, of 4 vectors each."""
+    """Maps of 20 vectors, at least two at a time; per layer 2 blocks of biases and scales and a
+    header, of 4 vectors each.
+    """
     monkeypatch.setattr(Dataset, "ranges", _measured)
     wide = {f"w{at}": RANDOM.normal(size=(32, 32 if at else 3, 1, 1)) for at in range(4)}
     names = ["x", "a", "b", "c", "y"]

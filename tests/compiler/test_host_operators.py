@@ -1,4 +1,4 @@
-"""Operators of the host mean what the standard says of their opset, whatever stands around them."""
+"""Host operators follow the standard of their opset, in any context."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ def hardmax(x: Array) -> Array:
 
 
 def neighbours(x: Array, size: int) -> Array:
-    """Sums of squares over neighbouring channels."""
+    """Return sums of squares over neighbouring channels."""
     half, count = (size - 1) // 2, x.shape[1]
     sums = [(x[:, max(0, c - half) : c + size - half] ** 2).sum(1) for c in range(count)]
     return np.stack(sums, 1)
 
 
 def spread(x: Array, kernels: Array, groups: int) -> Array:
-    """A transposed convolution of 2x2 with strides of 2: windows do not overlap."""
+    """Return a transposed convolution of 2x2 with strides of 2: windows do not overlap."""
     frames, channels, rows, columns = x.shape
     each, made = channels // groups, kernels.shape[1]
     y = np.zeros((frames, groups * made, 2 * rows, 2 * columns))
@@ -66,7 +66,7 @@ def on_host(name: str, last: object, right: Array, opset: int = 17, **constants:
 
 
 FLOATS = [
-    # before opset 13 they work on all axes from `axis` on, which is 1 unless given
+    # before opset 13 they work on all axes from `axis` on, which is 1 by default
     on_host("softmax 11", node("Softmax", "a", "y"), softmax(FLAT, 1), 11),
     on_host("log softmax 11", node("LogSoftmax", "a", "y"), np.log(softmax(FLAT, 1)), 11),
     on_host("hardmax 11", node("Hardmax", "a", "y"), hardmax(FLAT), 11)._replace(least=5),
@@ -106,7 +106,7 @@ def test_operators_of_the_host(case: Case, tmp_path: Path) -> None:
     check(case, tmp_path)
 
 
-# -- quantised models, of which the host computes a part -------------------------------------------
+# -- quantised models with host nodes --------------------------------------------------------------
 
 STORED = RANDOM.integers(-127, 128, (8, 3, 1, 1)).astype(np.int8)
 SCALES = {
@@ -129,7 +129,7 @@ TANH = [
 SEEN = rounded(X, 0.03, 100)
 MADE = rounded(pointwise(SEEN, STORED * 0.01), 0.053, 90)
 ROUNDED = rounded(np.tanh(MADE), 0.021, 60)
-WIDE = (4 * X).astype(np.float32)  # beyond the range of the input
+WIDE = (4 * X).astype(np.float32)  # exceeds the range of the input
 CLIPPED = rounded(WIDE, 0.03, 100)
 MEANS = rounded(CLIPPED.mean((2, 3), keepdims=True), 0.053, 90)
 GATE = [
@@ -155,7 +155,7 @@ QUANTISED = [
     whole("gate", [*GATE, node("Mul", "xd gd", "y")], CLIPPED * MEANS, WIDE),
     whole("difference", [*GATE, node("Sub", "xd gd", "y")], CLIPPED - MEANS, WIDE),
     whole(
-        "beside a layer", [*LAYER, node("Tanh", "xd", "h"), node("Concat", "a h", "y", axis=1)],
+        "next to a layer", [*LAYER, node("Tanh", "xd", "h"), node("Concat", "a h", "y", axis=1)],
         np.concatenate(
             [rounded(pointwise(CLIPPED, STORED * 0.01), 0.053, 90), np.tanh(CLIPPED)], 1
         ), WIDE,
@@ -165,5 +165,5 @@ QUANTISED = [
 
 @pytest.mark.parametrize("case", QUANTISED, ids=lambda case: case.name)
 def test_the_host_in_quantised_models(case: Case, tmp_path: Path) -> None:
-    """Orders of elements, and what is rounded and clipped before the host computes of it."""
+    """Orders of elements, and rounding and clipping before host operators."""
     check(case, tmp_path)

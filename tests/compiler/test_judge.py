@@ -1,4 +1,4 @@
-"""The judge finds what departs from the model, and names where; ties and orders of axes do not."""
+"""The judge finds and locates differences from the model; ties and axis orders do not count."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ def quantised_model() -> bytes:
 
 
 def stored(x: np.ndarray, scale: float, zero: int) -> np.ndarray:
-    """As cores store it: channels last, 128 less."""
+    """Return integers as cores store them: channels last, minus 128."""
     whole = np.clip(np.rint(x / scale) + zero, 0, 255).astype(np.int64) - 128
     return whole.transpose(0, 2, 3, 1)
 
 
 def rows_of(change: Any = None) -> list[Beside]:
-    """What is found of a quantised layer, of which something is changed."""
+    """Return the comparison of a quantised layer with one change."""
     seen = rounded(X, 0.03, 100)
     maps = {"xq": stored(X, 0.03, 100), "aq": stored(pointwise(seen, W), 0.053, 90)}
     outputs = {"y": rounded(pointwise(seen, W), 0.053, 90).astype(np.float32)[:, None]}
@@ -68,7 +68,7 @@ def rows_of(change: Any = None) -> list[Beside]:
     return found.rows
 
 
-def test_what_is_right_does_not_depart() -> None:
+def test_right_results_do_not_depart() -> None:
     rows = rows_of()
     assert [row.name for row in rows] == ["xq", "aq", "y"]
     assert not any(row.departs for row in rows)
@@ -101,8 +101,8 @@ def test_an_output_in_another_order_departs() -> None:
     ("taken", "whole", "tied"), [(1.5, 1, True), (1.49, 2, True), (1.45, 2, False)]
 )
 @pytest.mark.parametrize("again", [False, True])
-def test_only_what_is_halfway_is_a_tie(taken: float, whole: int, tied: bool, again: bool) -> None:
-    """again : the integers are quantised once more, and cores store only the second ones"""
+def test_only_halves_are_ties(taken: float, whole: int, tied: bool, again: bool) -> None:
+    """again : the integers are quantised again, and cores store only the second ones"""
     nodes = [node("QuantizeLinear", "x one zero", "q")]
     if again:
         nodes += [node("DequantizeLinear", "q one zero", "d"),
@@ -120,7 +120,7 @@ def test_only_what_is_halfway_is_a_tie(taken: float, whole: int, tied: bool, aga
 
 
 def test_steps_below_the_error_of_float32_are_ties() -> None:
-    """Of a scale of 3e-40 what is next to 0 may be at either end, what is not may not."""
+    """With a scale of 3e-40, numbers next to 0 may be at either end, others may not."""
     tiny = np.float32(3.41e-40)
     nodes = [node("QuantizeLinear", "x s z", "q")]
     made = model(nodes, {"s": tiny, "z": np.uint8(100)}, {"x": (1, 4)}, ["q"])
@@ -139,9 +139,9 @@ def test_steps_below_the_error_of_float32_are_ties() -> None:
         assert (row.differences, row.ties) == (differences, ties)
 
 
-def test_a_signal_below_what_was_predicted_departs() -> None:
+def test_sqnr_below_the_prediction_departs() -> None:
     exact = RANDOM.normal(size=(1, 3, 40, 50))
-    whole = np.rint(exact / 0.03).astype(np.int64)  # some 41 dB
+    whole = np.rint(exact / 0.03).astype(np.int64)  # about 41 dB
     for predicted, departs in ((40.0, False), (55.0, True), (None, True)):
         sums = Sums(StoredMap("a", (), 0.03, 0, 8), predicted, known=True)
         sums.add(whole, exact.astype(np.float32))
@@ -152,8 +152,8 @@ def test_a_signal_below_what_was_predicted_departs() -> None:
     ("own", "departs"),
     [({"a": 36.0, "y": 89.0}, False), ({"a": 70.0, "y": 89.0}, True), ({"y": 89.0}, True)],
 )
-def test_layers_that_store_nothing_lose_as_predicted(own: dict[str, float], departs: bool) -> None:
-    """As a convolution in 8 bits before a pooling that is stored in 16."""
+def test_layers_without_stored_maps_lose_as_predicted(own: dict[str, float], departs: bool) -> None:
+    """Like a convolution in 8 bits before a pooling that is stored in 16."""
     nodes = [node("Conv", "x w", "a"), node("Relu", "a", "b"),
              node("MaxPool", "b", "y", kernel_shape=[2, 2])]  # fmt: skip
     whole = model(nodes, {"w": W}, {"x": (1, 3, 4, 5)})
@@ -199,8 +199,8 @@ def test_reshape_hides_the_order_of_axes() -> None:
     assert order_of(map_, value, one) == (0, 3, 1, 2)
 
 
-def test_maps_that_are_nothing_like_the_model_keep_the_usual_order() -> None:
-    """As signs behind many layers."""
+def test_maps_unlike_the_model_keep_the_usual_order() -> None:
+    """Like signs after many layers."""
     one = StoredMap("a", (), 1.0, 0, 8)
     for seed in range(20):
         random = np.random.default_rng(seed)
@@ -212,7 +212,7 @@ def test_maps_that_are_nothing_like_the_model_keep_the_usual_order() -> None:
 
 
 def plain(kind: str, constants: list[np.ndarray], **more: Any) -> np.ndarray:
-    """What the judge makes of a node of QONNX, of X."""
+    """Return the judge's result of a QONNX node of X."""
     names = ["x", *(f"c{at}" for at in range(len(constants)))]
     proto = helper.make_node(kind, names, ["y"], domain="qonnx.custom_op.general", **more)
     known = dict(zip(names[1:], constants, strict=True))
@@ -254,7 +254,7 @@ def test_signs_within_the_error_of_a_value_before_them_may_differ() -> None:
 
 
 def test_each_output_is_judged_by_its_own_prediction() -> None:
-    """At 20 dB what loses 12 dB by itself is right, and what loses 35 dB is not."""
+    """At 20 dB an output that loses 12 dB by itself is right, and one that loses 35 dB is not."""
     nodes = [node("Neg", "x", "a"), node("Abs", "x", "b")]
     made = model(nodes, {}, {"x": (1, 3, 4, 5)}, ["a", "b"])
     made.ir_version = 9
@@ -265,7 +265,7 @@ def test_each_output_is_judged_by_its_own_prediction() -> None:
         assert [row.name for row in judge.judgement().rows if row.departs] == departs
 
 
-def test_what_onnx_runtime_lacks_is_not_judged() -> None:
+def test_operators_that_onnx_runtime_lacks_are_not_judged() -> None:
     proto = helper.make_node("Wibble", ["x"], ["y"])
     made = model_of_node(proto, {"x": (np.dtype(np.float32), [1, 3, 4, 5])}, {}, [("", 17)])
     judge = Judge(made, [StoredMap("y", (), 1.0, 0, 8)], Predicted({}))
@@ -319,12 +319,12 @@ def test_a_compilation_that_departs_is_refused(
     monkeypatch.setattr(mapper.compiler.output, "judge_compiled", folders.judge_compiled)
     assert compiled(CASE, tmp_path) == 1
     said = capsys.readouterr().err
-    assert "layer 'a' (value 'a') departs from the model in ONNX Runtime: signal" in said
+    assert "layer 'a' (value 'a') departs from the model in ONNX Runtime: SQNR" in said
     assert not (tmp_path / "out").exists()
 
 
 def test_an_output_without_a_batch_axis(tmp_path: Path) -> None:
-    """RoiAlign has a row for each region: two here, of each frame."""
+    """RoiAlign has a row per region: two here, of each frame."""
     nodes = [node("Conv", "x w", "a"), node("RoiAlign", "a r b", "y", output_height=2)]
     regions = np.array([[0, 0, 2, 2], [1, 1, 4, 3]], np.float32)
     case = CASE._replace(nodes=nodes, constants={"w": W, "r": regions, "b": np.zeros(2, np.int64)})
@@ -350,8 +350,8 @@ def test_simulations_judge_all_samples(tmp_path: Path, capsys: pytest.CaptureFix
 @pytest.mark.parametrize(
     "last", [node("Squeeze", "a zero", "y"), node("Transpose", "a", "y", perm=[1, 0, 2, 3])]
 )
-def test_outputs_whose_first_axis_is_not_of_samples(last: Any, tmp_path: Path) -> None:
-    """Each sample has all of an output."""
+def test_outputs_without_samples_on_the_first_axis(last: Any, tmp_path: Path) -> None:
+    """Each sample has a complete output."""
     nodes, constants = [node("Conv", "x w", "a"), last], {"w": W, "zero": np.array([0])}
     assert compiled(Case("first axis", nodes, constants, X, X, 0), tmp_path) == 0
     report = json.loads((tmp_path / "out" / "report.json").read_text())

@@ -1,4 +1,4 @@
-"""Maps of the host in a core's memory: packed by blocks of channels, and read as they were."""
+"""Maps of the host in a core's memory: packed by blocks of channels, and read back unchanged."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from chipsim.npu.execute import Frame, NpuChip
 from mapper.compiler.simulate import read_map, write_map
 from tests.chipsim.npu.programs import program_of
 
-SHAPE = NPU_SHAPES["tiny"]  # four channels a vector
+SHAPE = NPU_SHAPES["tiny"]  # four channels per vector
 CORE = (0, 0)
 
 
@@ -30,7 +30,7 @@ def entry(channels: int, bits: int, **more: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("channels", [1, 4, 5, 11])
 @pytest.mark.parametrize("bits", [1, 8, 16])
-def test_d03_maps_are_read_as_they_were_packed(channels: int, bits: int) -> None:
+def test_d03_packed_maps_round_trip(channels: int, bits: int) -> None:
     random = np.random.default_rng(channels)
     low, high = (-1, 2) if bits == 1 else (-(1 << (bits - 1)), 1 << (bits - 1))
     pixels = random.integers(low, high, (3, 2, channels))
@@ -41,8 +41,8 @@ def test_d03_maps_are_read_as_they_were_packed(channels: int, bits: int) -> None
     assert np.array_equal(read_map(memory, one, SHAPE.columns), pixels)
 
 
-def test_d03_blocks_of_channels_lie_behind_each_other() -> None:
-    """Five channels are two vectors a pixel; the rest of the second one holds the zero point."""
+def test_d03_blocks_of_channels_are_consecutive() -> None:
+    """Five channels are two vectors per pixel; the rest of the second one holds the zero point."""
     pixels = np.arange(30).reshape(3, 2, 5)
     memory = frame()
     write_map(memory, entry(5, 8), pixels, SHAPE.columns)
@@ -51,8 +51,8 @@ def test_d03_blocks_of_channels_lie_behind_each_other() -> None:
     assert found[11].tolist() == [29, 5, 5, 5]
 
 
-def test_d03_rows_and_pixels_may_lie_apart() -> None:
-    """A part of a wider region: strides say where pixels are."""
+def test_d03_rows_and_pixels_may_have_gaps() -> None:
+    """A part of a wider region: strides give the places of pixels."""
     pixels = np.arange(24).reshape(3, 2, 4)
     memory = frame()
     write_map(memory, entry(4, 8, strides=[10, 3]), pixels, SHAPE.columns)

@@ -1,4 +1,4 @@
-"""R1.1: which options change numbers is known; no other option changes a byte of the results."""
+"""R1.1: options that change numbers are listed; no other option changes a byte of the results."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NUMBERS = {
     "--samples", "--verify", "--normalise", "--layout", "--input-shape",
     *(f"--no-{name}" for name in CHANGES_NUMBERS),
 }  # fmt: skip
-"""What samples and maps are made of."""
+"""Options that determine samples and maps."""
 NEUTRAL: dict[str, list[dict[str, object]]] = {
     "--no-reuse": [{"reuse": False}],
     "--bias": [{"bias": "alu"}],
@@ -42,16 +42,16 @@ NEUTRAL: dict[str, list[dict[str, object]]] = {
     "--pack-chunk": [{"pack": "host", "pack_chunk": 4}],
     **{f"--no-{name}": [{"off": (name,)}] for name in SWITCHES if name not in CHANGES_NUMBERS},
 }
-"""Settings beside the defaults that change cycles or memory alone."""
+"""Settings other than the defaults that change only cycles or memory."""
 ELSEWHERE = {
     "--output", "--force", "--keep-going", "--chip", "--npu", "--emit", "--keep-graphs", "--json",
     "--quiet",
     "--verbose", "--debug", "--help", "--compare", "--ablate", "--explain", "--explain-only",
 }  # fmt: skip
-"""What is compiled for, written and said."""
+"""Options for the target, the outputs and messages."""
 
 
-def test_every_option_is_told_to_change_numbers_or_not() -> None:
+def test_every_option_is_listed_as_changing_numbers_or_not() -> None:
     parser = argparse.ArgumentParser()
     add_arguments(parser)
     found = {
@@ -107,8 +107,9 @@ def test_b14_an_ablation_has_a_row_for_every_pass() -> None:
 @pytest.mark.sample(0.1)
 @pytest.mark.jit
 def test_n123_an_ablation_of_several_cores_has_placements() -> None:
-    """Latency and period of every row, and of the placements beside the mapper's; a pass that the
-    model cannot do without says so."""
+    """Latency and period of every row, and of the other placements; a required pass reports the
+    error.
+    """
     build = residual(3, channels=40)
     source, samples = source_of(build)
     chip = Chip("mesh", 3, 2)

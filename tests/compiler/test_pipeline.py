@@ -1,4 +1,4 @@
-"""What the stages of a compilation hand on: switches and notes reach all of them."""
+"""Data passed between compilation stages: switches and notes reach all of them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.storage.formats.onnx_models import model, node, onnx
 
 
 def normalised() -> Builder:
-    """A convolution whose channels are scaled behind it."""
+    """Build a convolution whose channels are scaled afterwards."""
     build = Builder(6, 6, 3, 4)
     sums = build.conv(build.input, 4)
     constants = [build.constant(build.random.uniform(0.2, 3, 4)), build.constant(np.ones(4))]
@@ -26,8 +26,8 @@ def normalised() -> Builder:
     return build
 
 
-def test_comparisons_of_settings_know_the_switches() -> None:
-    """R1.1: a map that is quantised between layer and normalisation costs some of the signal."""
+def test_comparisons_of_settings_use_the_switches() -> None:
+    """R1.1: a map that is quantised between layer and normalisation loses SQNR."""
     source, samples = source_of(normalised())
     plain, without = (
         compare_settings(source, samples, CompileSettings(off=off)) for off in ((), ("batchnorm",))
@@ -36,8 +36,8 @@ def test_comparisons_of_settings_know_the_switches() -> None:
     assert all(a.score.signal != b.score.signal for a, b in zip(plain, without, strict=True))
 
 
-def test_samples_of_pixels_know_the_switches(tmp_path: Path) -> None:
-    """R1.1: a factor that stays before the first layer makes a map whose range is not known."""
+def test_samples_of_pixels_use_the_switches(tmp_path: Path) -> None:
+    """R1.1: a factor that stays before the first layer gives a map of unknown range."""
     constants = {
         "f": np.float32([[[2.0]], [[0.5]]]),
         "w": np.random.default_rng(3).normal(0, 1, (4, 2, 3, 3)).astype(np.float32),
@@ -52,10 +52,10 @@ def test_samples_of_pixels_know_the_switches(tmp_path: Path) -> None:
 
 
 @pytest.mark.jit
-def test_what_a_model_is_taken_for_is_a_note() -> None:
-    """Whatever its numbers: of models in floating point, too."""
+def test_assumptions_about_a_model_are_notes() -> None:
+    """Also for models in floating point."""
     build = normalised()
-    build.graph.notes = ["input 'x' is taken for pixels"]
+    build.graph.notes = ["input 'x' is read as pixels"]
     made = compiled(build).compiled
-    assert made.notes.count("input 'x' is taken for pixels") == 1
-    assert "input 'x' is taken for pixels" in made.log
+    assert made.notes.count("input 'x' is read as pixels") == 1
+    assert "input 'x' is read as pixels" in made.log

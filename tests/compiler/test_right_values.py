@@ -1,4 +1,5 @@
-"""Models with right results by hand: parts of maps, whole numbers of the model and of the host."""
+"""Models with expected results by hand: parts of maps, whole numbers of the model and of the
+host."""
 
 from __future__ import annotations
 
@@ -31,14 +32,14 @@ CHANNEL = np.array([1])
 
 
 def cut(name: str, first: int, stop: int, chip: str) -> Case:
-    """Some channels of a layer, which the host takes."""
+    """Some channels of a layer, read by the host."""
     nodes = [CONV, node("Slice", "a first behind axis", "p"), TANH]
     constants = {"w": W, "first": np.array([first]), "behind": np.array([stop]), "axis": CHANNEL}
     return Case(name, nodes, constants, X, np.tanh(A[:, first:stop]), 20, chip=chip)
 
 
 def parted(chip: str) -> Case:
-    """A layer in three parts, of which the first is unused, and the last is for cores again."""
+    """A layer in three parts: the first is unused, the last is used on cores again."""
     second = np.maximum(pointwise(A[:, 5:].astype(np.float32), W), 0)
     nodes = [
         CONV,
@@ -57,7 +58,7 @@ FLOATS = [
     *(cut(f"channels {a}-{b} {c}", a, b, c) for a, b in ((1, 8), (3, 5)) for c in ("1x1", "2x2")),
     *(parted(chip) for chip in ("1x1", "2x2", "4x1")),
     Case(
-        "one channel beside its layer",
+        "one channel next to its layer",
         [CONV, node("Concat", "x a", "y", axis=1)],
         {"w": W[:, :1]}, X[:, :1],
         np.concatenate([X[:, :1], pointwise(X[:, :1], W[:, :1])], 1), 20,
@@ -109,8 +110,8 @@ CONSTANTS = [
 
 
 @pytest.mark.parametrize("case", CONSTANTS, ids=lambda case: case.name)
-def test_constants_behind_quantised_layers(case: Case, tmp_path: Path) -> None:
-    """They go into scales and biases; what is rounded then is less than a step of the sums."""
+def test_constants_after_quantised_layers(case: Case, tmp_path: Path) -> None:
+    """They fold into scales and biases; the rounding error is below one step of the sums."""
     check(case, tmp_path)
 
 
@@ -132,7 +133,7 @@ def test_inputs_of_whole_numbers(kind: str, tmp_path: Path) -> None:
 
 
 def test_inputs_of_whole_numbers_on_the_host(tmp_path: Path) -> None:
-    """A layer and a node of the host take the same input."""
+    """A layer and a host node read the same input."""
     case = given_whole("uint8")
     nodes = [*case.nodes[:-1], node("DequantizeLinear", "gq u v", "l"), node("Tanh", "xd", "h")]
     nodes.append(node("Concat", "l h", "y", axis=1))
@@ -144,7 +145,7 @@ def test_inputs_of_whole_numbers_on_the_host(tmp_path: Path) -> None:
 
 
 def dynamic(x: Array) -> tuple[Array, np.float32, int]:
-    """DynamicQuantizeLinear of a sample."""
+    """Return DynamicQuantizeLinear of a sample."""
     low, high = min(np.float32(0), x.min()), max(np.float32(0), x.max())
     scale = np.float32((high - low) / np.float32(255))
     zero = int(np.clip(np.rint(-low / scale), 0, 255))
@@ -152,7 +153,7 @@ def dynamic(x: Array) -> tuple[Array, np.float32, int]:
 
 
 def scaled(kind: str, **more: object) -> list[object]:
-    """What quantize_dynamic of onnxruntime writes for a layer."""
+    """Return the nodes that quantize_dynamic of onnxruntime writes for a layer."""
     return [
         node("DynamicQuantizeLinear", "x", "q s z"),
         node(kind, "q w z", "sums", **more),
@@ -176,7 +177,7 @@ def test_dense_layers_with_scales_of_each_sample(tmp_path: Path) -> None:
 
 
 def test_convolutions_with_scales_of_each_sample(tmp_path: Path) -> None:
-    """Around the map there are zero points: as many fewer products count at its edges."""
+    """Padding holds zero points: fewer products count at the edges."""
     w = RANDOM.integers(-127, 128, (6, 3, 3, 3)).astype(np.int8)
     right = []
     for one in X:
@@ -190,24 +191,24 @@ def test_convolutions_with_scales_of_each_sample(tmp_path: Path) -> None:
     check(Case("conv", nodes, constants, X, np.array(right), 140, True), tmp_path)
 
 
-# -- what is lost ----------------------------------------------------------------------------------
+# -- losses ----------------------------------------------------------------------------------------
 
 
 def lost(case: Case, folder: Path) -> float:
-    """Points, of the attempt that is kept."""
+    """Return the points lost in the selected attempt."""
     assert compiled(case, folder, "--min-signal", "0") == 0
     report = json.loads((folder / "out" / "report.json").read_text())
     return float(report["attempts"][report["kept"]]["loss"])
 
 
 def test_maps_as_results_lose_no_classes(tmp_path: Path) -> None:
-    """The largest of many alike pixels is another one in integers, which means nothing."""
+    """The largest of many similar pixels differs in integers, which has no meaning."""
     flat = np.round(X * 4) / 4 + RANDOM.normal(0, 1e-3, X.shape)
     assert lost(Case("map", [node("Conv", "x w", "y")], {"w": W}, flat, A, 0), tmp_path) == 0
 
 
 def test_classes_that_tie_lose_nothing(tmp_path: Path) -> None:
-    """Two classes are always the same number: whichever comes first is right."""
+    """Two classes always have the same number: either may come first."""
     w = RANDOM.normal(0, 0.5, (4, 60)).astype(np.float32)
     w[2] = w[1]
     nodes = [node("Flatten", "x", "f"), node("Gemm", "f w", "y", transB=1)]

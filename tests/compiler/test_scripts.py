@@ -1,4 +1,4 @@
-"""The scripts beside the compiler start: their imports are those of the code as it is."""
+"""The scripts of the compiler start: their imports match the code."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def ran(*words: str) -> str:
-    """What a script prints."""
+    """Return the output of a script."""
     done = subprocess.run(
         [sys.executable, f"scripts/{words[0]}", *words[1:]],
         cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True,

@@ -11,7 +11,7 @@ from mapper.compiler.stages import ORDER, Clock, stage
 
 @pytest.fixture
 def ticks(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """The time, which passes when it is said to."""
+    """Return a clock that advances only on request."""
     now = [0.0]
     monkeypatch.setattr(time, "perf_counter", lambda: now[0])
     return now
@@ -30,7 +30,7 @@ def test_a_stage_inside_another_one_has_its_own_time(ticks: list[float]) -> None
             with stage("parameters"):
                 work(ticks, 2)
             work(ticks, 4)
-        work(ticks, 100)  # of no stage
+        work(ticks, 100)  # outside any stage
         with stage("read"):
             work(ticks, 8)
         with stage("instructions"):
@@ -40,7 +40,7 @@ def test_a_stage_inside_another_one_has_its_own_time(ticks: list[float]) -> None
     assert told == [("parameters", 2), ("instructions", 5), ("read", 8), ("instructions", 16)]
 
 
-def test_what_is_tried_belongs_to_the_stage_that_tries(ticks: list[float]) -> None:
+def test_trials_belong_to_their_stage(ticks: list[float]) -> None:
     clock = Clock()
     with clock.running():
         with stage("optimise", whole=True), stage("instructions"):
@@ -56,7 +56,7 @@ def test_errors_end_a_stage(ticks: list[float]) -> None:
         with pytest.raises(KeyError), stage("read"):
             raise KeyError
         work(ticks, 5)
-        with pytest.raises(ValueError, match="is no stage"), stage("nothing"):
+        with pytest.raises(ValueError, match="unknown stage nothing"), stage("nothing"):
             work(ticks, 5)
     assert clock.seconds == {"read": 0}
 
@@ -74,7 +74,7 @@ def test_without_a_clock_nothing_is_measured() -> None:
     assert clock.seconds == {}
 
 
-def test_the_order_is_that_of_the_specification() -> None:
+def test_the_order_follows_the_specification() -> None:
     """R10.4"""
     named = (
         "read, optimise, quantise, verify, partition, execution order, feature memory, weight "

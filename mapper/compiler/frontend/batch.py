@@ -1,4 +1,4 @@
-"""Models of a fixed batch, rewritten for one sample where their nodes permit it."""
+"""Rewrite models with a fixed batch for one sample, where their nodes permit it."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from mapper.compiler.judge.rows import Departure, first_departure
 from mapper.errors import MapperError
 
 SHAPES = {"Reshape": 1, "Expand": 1, "Resize": 3, "ConstantOfShape": 0}
-"""Operators that read a shape, and which of their inputs it is."""
+"""Operators that read a shape, with the index of that input."""
 
 
 def one_sample(model: Any, name: str, computed: Collection[str]) -> Any:
     """Return a model (`onnx.ModelProto`) for one sample in place of a fixed batch.
 
-    name : of its input, whose first axis is the batch; computed : operators that cores compute
-    Each row of the batch has to equal the result of the new model for its sample in ONNX Runtime.
+    name : input whose first axis is the batch; computed : operators that cores compute
+    For each sample, the new model must give the matching row of the batch in ONNX Runtime.
     Raises `MapperError` that names the node that needs the batch, `BadInputError` if the model does
     not run.
     """
@@ -45,7 +45,10 @@ def _refusal(name: str, count: int, node: Any, found: Departure, computed: Colle
         return f"{about}, and does not run on one sample; {advice}"
     label = f"node {_name(node)!r} ({node.op_type})"
     if node.op_type not in computed and not found.fails:
-        return f"{label}: no core computes {node.op_type}, which works along axis 0 of {name!r}"
+        return (
+            f"{label}: no core computes {node.op_type}, which mixes samples along axis 0 of "
+            f"{name!r}"
+        )
     does = "does not run on one sample" if found.fails else "needs the whole batch"
     return f"{about}, and {label} {does}; {advice}"
 
@@ -55,9 +58,9 @@ def _name(node: Any) -> str:
 
 
 class _Batched:
-    """A model and its constants, parts of which are of a batch.
+    """A model and its constants, some of which contain the batch size.
 
-    Each input of a node is replaced at most once, by a constant of the node's own.
+    Each node input is replaced at most once, by a constant used only by that node.
     """
 
     def __init__(self, model: Any, count: int) -> None:
@@ -78,9 +81,9 @@ class _Batched:
         self._done: set[tuple[str, int]] = set()
 
     def shrink_shape(self, node: Any, leading: bool = False) -> bool:
-        """Take the batch out of a constant shape that a node reads; returns whether it had one.
+        """Replace the batch size in a constant shape that a node reads; return whether it had one.
 
-        leading : only where it is the first size
+        leading : replace it only where it is the first size
         """
         place = SHAPES.get(node.op_type, -1)
         if not 0 <= place < len(node.input) or (_name(node), place) in self._done:
@@ -104,8 +107,9 @@ class _Batched:
         return True
 
     def shrink_constants(self, node: Any) -> bool:
-        """Keep one row of constants of a node whose rows are all the same; returns whether there
-        was one."""
+        """Keep one row of a node's constants whose rows are all equal; return whether one was
+        shrunk.
+        """
         for place, name in enumerate(node.input):
             value = self._known.get(name)
             if value is None or (_name(node), place) in self._done:

@@ -1,7 +1,7 @@
-"""Signs of models: activations of binary layers.
+"""Read Sign nodes: activations of binary layers.
 
-There are no operators of binary layers in ONNX. Models write Sign before Conv, Gemm or MatMul, some
-Sign, Add 0.1, Sign, so that zero counts as +1; the weights are +a and -a.
+ONNX has no binary layers. Models put Sign before Conv, Gemm or MatMul; some use Sign, Add 0.1,
+Sign, which maps zero to +1. The weights are +a and -a.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from storage.formats.layers.onnxgraph import Node as OnnxNode
 
 
 def sign(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Value | None:
-    """+1 or -1; zero, which ONNX leaves at 0, is +1: there is no bit for it."""
+    """Add a Sign node: results are +1 or -1; zero, which ONNX keeps as 0, becomes +1 in one bit."""
     data: View = inputs[0]
     return reader.like(Sign(), [data.tensor], node, data)
 

@@ -1,6 +1,6 @@
-"""Layers whose scales are so far apart that they are constant: exact factors, and one note each.
+"""Layers that are constant because their scales differ too much: exact factors and a note for each.
 
-A factor below 2^-40 rounds every sum to 0; one of 2^24 or more clips every sum other than 0.
+A factor below 2^-40 rounds every sum to 0; a factor of 2^24 or more clips every nonzero sum.
 """
 
 from __future__ import annotations
@@ -20,14 +20,15 @@ from mapper.compiler.integer.formulas import (
     add_factors,
 )
 
-NEGLIGIBLE = 2.0**-20  # steps of a result
-BIAS_STEP = 2.0**-10  # of a step of the result, where a bias alone makes it
-MOST_BIAS = float(1 << 29)  # steps of sums
+NEGLIGIBLE = 2.0**-20  # quantisation steps of the result
+BIAS_STEP = 2.0**-10  # steps of the result, for channels that consist of the bias alone
+MOST_BIAS = float(1 << 29)  # quantisation steps of the sums
 LEAST_UNIT = float(np.finfo(np.float32).smallest_subnormal)
 
 
 def sum_factors(a: Tensor, b: Tensor, result: Tensor, where: str) -> AddFactors:
-    """Return the factors of two addends; sums that no shift makes are 0, or saturate."""
+    """Return the factors of two addends; sums outside the range of any shift become 0 or
+    saturate."""
     bits = result.bits
     ratios = [one.scale / result.scale for one in (a, b)]
     largest = max(ratios)
@@ -47,10 +48,12 @@ def sum_factors(a: Tensor, b: Tensor, result: Tensor, where: str) -> AddFactors:
 def without_products(
     weights: NDArray[np.int64], unit: NDArray[np.float32], bias: NDArray[np.float64], result: Tensor
 ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """Return weights and unit of the sums, without products that are negligible next to a bias that
-    no accumulator holds: of these channels the weights are 0, and the unit is made for the bias.
+    """Return weights and unit of the sums, without products that are negligible next to the bias.
 
-    weights : shape (outputs, ...); unit : the real number that 1 stands for in the sums, shape
+    Where the bias exceeds the accumulator, the weights of the channel become 0 and the unit is
+    chosen for the bias.
+
+    weights : shape (outputs, ...); unit : real number that 1 stands for in the sums, shape
         (outputs,); bias : real numbers
     """
     magnitude = np.abs(weights).reshape(len(weights), -1).sum(1) * 2.0**result.bits
@@ -66,9 +69,9 @@ def without_products(
 def note_constant(
     graph: Graph, name: str, scales: Sequence[tuple[Tensor, ArrayLike]], result: Tensor
 ) -> None:
-    """Note that a layer is constant, once for each scale that makes layers so.
+    """Add a note that a layer is constant, once for each scale that causes it.
 
-    name : of the layer; scales : of what it multiplies, one for each channel at most
+    name : layer; scales : scales of its operands, at most one per channel
     """
     sizes = [np.atleast_1d(np.asarray(scale, np.float64)) for _, scale in scales]
     factors = np.prod(np.stack(np.broadcast_arrays(*sizes)), axis=0) / result.scale

@@ -1,4 +1,5 @@
-"""Where integers begin and end in a model that is quantised: what the host does itself."""
+"""Quantisation and dequantisation at the inputs and outputs of quantised models, done by the
+host."""
 
 from __future__ import annotations
 
@@ -10,11 +11,12 @@ from mapper.compiler.graph.tensor import Tensor
 from mapper.compiler.integer.binary import steps_of
 from storage.formats.layers.onnxgraph import Node as OnnxNode
 
-QUANTISING = (("", 21),)  # the opset with QuantizeLinear of 8 and 16 bits
+QUANTISING = (("", 21),)  # opset with QuantizeLinear of 8 and 16 bits
 
 
 def settle_inputs(graph: Graph) -> None:
-    """The host quantises the model's inputs as the model does first."""
+    """Move quantisation of model inputs to the host if all users of an input quantise it
+    equally."""
     for name, view in graph.inputs.items():
         users = graph.users(view.tensor)
         stored = [
@@ -34,8 +36,10 @@ def settle_inputs(graph: Graph) -> None:
 
 
 def settle_host(graph: Graph) -> None:
-    """The host dequantises what its nodes and the user take: it needs no nodes for that. Numbers
-    that the host itself has quantised are rounded, and stay real."""
+    """Remove Dequantise nodes that only feed the host or model outputs: the host dequantises there.
+
+    Numbers that the host itself quantised are rounded and stay real.
+    """
     for node in [one for one in graph.nodes if isinstance(one.operator, Dequantise)]:
         data, real = node.inputs[0], node.output
         maker = graph.maker(data)
@@ -48,10 +52,9 @@ def settle_host(graph: Graph) -> None:
 
 
 def _round_on_host(graph: Graph, quantise: Node, dequantise: Node) -> None:
-    """Real numbers as they are behind QuantizeLinear and DequantizeLinear, of which the host does
-    the work; cores may take the stored integers beside it.
+    """Replace QuantizeLinear and DequantizeLinear by host nodes; cores may also read the integers.
 
-    The names are of values in the order of the tensor's axes, which ONNX may see in another one.
+    Names refer to values in the order of the tensor's axes; the ONNX order may differ.
     """
     from onnx import helper
 
@@ -64,7 +67,7 @@ def _round_on_host(graph: Graph, quantise: Node, dequantise: Node) -> None:
             (quantise, "QuantizeLinear", source, rounded),
             (dequantise, "DequantizeLinear", rounded, real),
         ]
-    else:  # of whole numbers that the model is given, or that the host makes
+    else:  # whole numbers from a model input or a host node
         (_, offset), *_ = steps_of(quantise)
         zero = -int(offset.reshape(()))
     sign = "" if zero == stored.zero_point else "u"
@@ -78,7 +81,7 @@ def _round_on_host(graph: Graph, quantise: Node, dequantise: Node) -> None:
         kinds = (whole.dtype if kind == "DequantizeLinear" else scale.dtype, scale.dtype)
         operator = Host(
             OnnxNode(proto, {}), (views[0], scale, whole), (views[1],),
-            "its result goes to no core", QUANTISING, (*kinds, whole.dtype),
+            "its result is not used on cores", QUANTISING, (*kinds, whole.dtype),
         )  # fmt: skip
         made.append(Node(operator, [taken], [result], node.sources))
     graph.nodes[at : at + 1] = made

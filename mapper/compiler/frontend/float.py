@@ -1,4 +1,4 @@
-"""Nodes of models in floating point, as nodes of the compiler's graph."""
+"""Convert nodes of floating-point models to nodes of the compiler's graph."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ from storage.formats.layers.onnxgraph import Node as OnnxNode
 
 
 def window(node: OnnxNode, size: tuple[int, int], shape: tuple[int, ...], axes: int) -> Window:
-    """How a node's kernel walks over a map of some shape; a kernel of one axis has one row.
+    """Return the window of a node's kernel on a map of a given shape; 1D kernels have one row.
 
-    Raises `MapperError` if an attribute has not as many numbers as there are axes (1 or 2).
+    Raises `MapperError` if the length of an attribute does not match the number of axes (1 or 2).
     """
 
     def numbers(name: str, default: int, ends: int = 1) -> tuple[int, ...]:
@@ -75,7 +75,7 @@ def window(node: OnnxNode, size: tuple[int, int], shape: tuple[int, ...], axes: 
 
 
 def require_numbers(name: str, given: Any, count: int, least: int) -> tuple[int, ...]:
-    """An attribute of some numbers; raises `MapperError` if it has not as many, or one is less."""
+    """Return a numeric attribute; raise `MapperError` for a wrong count or values below `least`."""
     found = tuple(int(value) for value in given)
     if len(found) != count or min(found) < least:
         raise MapperError(f"{name} is {found}; give {count} numbers, {least} or more")
@@ -88,14 +88,15 @@ def conv(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Value | None:
         reader.why = "its kernel is not constant: export with constant folding"
         return None
     if not is_map(data):
-        reader.why = "its map has not its channels on axis 1"
+        reader.why = "its map does not have its channels on axis 1"
         return None
     if weights.ndim not in (3, 4):
         reader.why = f"its kernels have {weights.ndim - 2} axes; cores take 1 or 2"
         return None
     if weights.ndim != len(data.shape):
         raise MapperError(
-            f"its map has {len(data.shape)} axes, its kernels {weights.ndim}; they go together"
+            f"its map has {len(data.shape)} axes, its kernels {weights.ndim}; use the same "
+            "number of axes"
         )
     groups = int(node.attributes.get("group", 1))
     weights = weights if weights.ndim == 4 else weights[:, :, None, :]
@@ -127,12 +128,12 @@ def conv(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Value | None:
 def dense(
     reader: Reader, node: OnnxNode, data: Any, weights: Any, bias: Any = None
 ) -> Value | None:
-    """data[1, inputs] @ weights[inputs, outputs] + bias."""
+    """Add a layer data[1, inputs] @ weights[inputs, outputs] + bias."""
     if not isinstance(data, View) or not isinstance(weights, np.ndarray) or isinstance(bias, View):
         reader.why = "its weights are not constant: export with constant folding"
         return None
     if len(data.shape) != 2 or data.shape[0] != 1 or weights.ndim != 2:
-        reader.why = "it is no product of one vector and a matrix"
+        reader.why = "it is not a product of one vector and a matrix"
         return None
     if data.shape[1] != weights.shape[0]:
         raise MapperError(f"takes {data.shape[1]} values, its weights have {weights.shape[0]}")
@@ -142,7 +143,7 @@ def dense(
         if bias.size != row or row not in (1, outputs):
             raise MapperError(f"its bias has shape {bias.shape}, it has {outputs} outputs")
         bias = np.broadcast_to(bias.reshape(-1), (outputs,)).astype(np.float32)
-    # one kernel as large as the map: the rows of the matrix in the order of the tensor's axes
+    # one kernel as large as the map: matrix rows are in the order of the tensor's axes
     kernels = weights.T.reshape(outputs, *data.ordered[1:])
     kernels = kernels.transpose(0, *(int(axis) for axis in np.argsort(data.order)[1:]))
     constants = [reader.constant(node, "weights", np.ascontiguousarray(kernels, np.float32))]
@@ -168,7 +169,7 @@ def matmul(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Value | None:
 
 
 def per_channel(data: View, constant: NDArray[Any]) -> NDArray[np.float32] | None:
-    """A constant that goes with a value, one number for each channel; None if it has more."""
+    """Return a constant as one number per channel, None if it varies within a channel."""
     if constant.size == 1 and constant.ndim <= len(data.shape):
         return np.full(data.tensor.channels, constant.reshape(()), np.float32)
     shape = (1,) * max(0, len(data.shape) - constant.ndim) + constant.shape
@@ -182,14 +183,14 @@ def per_channel(data: View, constant: NDArray[Any]) -> NDArray[np.float32] | Non
 
 
 def arithmetic(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Value | None:
-    """Add, Sub, Mul, Div of two maps or of a map and a constant."""
+    """Read Add, Sub, Mul, Div of two maps or of a map and a constant."""
     a, b = inputs
     if isinstance(a, View) and isinstance(b, View):
         if node.kind not in ("Add", "Sub"):
-            reader.why = f"cores add maps, and have no {node.kind} of them"
+            reader.why = f"cores add maps; they have no {node.kind} of two maps"
             return None
         if (a.order, a.shape, a.tensor.shape) != (b.order, b.shape, b.tensor.shape):
-            reader.why = f"it adds maps of unlike shapes, {a.shape} and {b.shape}"
+            reader.why = f"it adds maps of different shapes, {a.shape} and {b.shape}"
             return None
         if node.kind == "Sub":
             ones = np.ones(b.tensor.channels, np.float32)
@@ -200,7 +201,7 @@ def arithmetic(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Value | Non
     turned = data is b
     numbers = per_channel(data, constant)
     if numbers is None:
-        reader.why = "its constant differs within a channel"
+        reader.why = "its constant varies within a channel"
         return None
     one, zero = np.ones_like(numbers), np.zeros_like(numbers)
     if node.kind == "Div" and (turned or not numbers.all()):
@@ -217,7 +218,7 @@ def arithmetic(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Value | Non
 
 
 def summed(reader: Reader, node: OnnxNode, inputs: list[Any]) -> View | None:
-    """Sum of several maps of one shape, one after the other."""
+    """Read Sum of several maps of one shape as consecutive additions."""
     views = [one for one in inputs if isinstance(one, View)]
     first = views[0]
     if len(views) < len(inputs):
@@ -225,7 +226,7 @@ def summed(reader: Reader, node: OnnxNode, inputs: list[Any]) -> View | None:
         return None
     if any((one.order, one.shape, one.tensor.shape) != (first.order, first.shape,
            first.tensor.shape) for one in views):  # fmt: skip
-        reader.why = "it adds maps of unlike shapes"
+        reader.why = "it adds maps of different shapes"
         return None
     for number, other in enumerate(views[1:], 1):
         first = reader.like(Add(), [first.tensor, other.tensor], node, first)
@@ -245,7 +246,7 @@ def affine(
 
 
 def normalisation(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Value | None:
-    """BatchNormalization, by its running mean and variance."""
+    """Read BatchNormalization with its running mean and variance."""
     if node.flag("training_mode"):
         raise MapperError("is in training mode; export the model for inference")
     data, *constants = inputs
@@ -260,7 +261,7 @@ def normalisation(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Value | 
 
 
 def image_scaler(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Value | None:
-    """The image scaler of early models: one factor, and an offset for each channel."""
+    """Read ImageScaler of early ONNX models: one factor, and an offset per channel."""
     data = inputs[0]
     offset = np.asarray(node.attributes.get("bias", ()), np.float32)
     if not is_map(data) or offset.shape != (data.tensor.channels,):
@@ -278,7 +279,7 @@ def activation(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Value | Non
     if node.kind == "PRelu":
         slopes = per_channel(data, rest[0]) if isinstance(rest[0], np.ndarray) else None
         if slopes is None:
-            reader.why = "its slopes are not constant, or differ within a channel"
+            reader.why = "its slopes are not constant, or vary within a channel"
             return None
         constant = reader.constant(node, "slopes", slopes)
         return reader.like(Activation(), [data.tensor, constant], node, data)
@@ -291,14 +292,14 @@ def activation(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Value | Non
     low = float("-inf") if bounds[0] is None else float(np.asarray(bounds[0]).reshape(()))
     high = float("inf") if bounds[1] is None else float(np.asarray(bounds[1]).reshape(()))
     if not low < high:
-        raise MapperError(f"min is {low:g}, max {high:g}; nothing passes")
+        raise MapperError(f"min ({low:g}) is not less than max ({high:g})")
     return reader.like(Activation(slope=1.0, low=low, high=high), [data.tensor], node, data)
 
 
 def pool(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Value | None:
     data = inputs[0]
     if not is_map(data) or len(node.proto.output) > 1:
-        reader.why = "its map has not its channels on axis 1, or it returns indices"
+        reader.why = "its map does not have its channels on axis 1, or it returns indices"
         return None
     kind: Literal["max", "average"] = "max" if "Max" in node.kind else "average"
     tensor = data.tensor
@@ -312,7 +313,8 @@ def pool(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Value | None:
     found = window(node, (1, *size)[-2:], tensor.shape, axes)  # type: ignore[arg-type]
     rows, columns = found.results(tensor.height, tensor.width, node.flag("ceil_mode"))
     if node.flag("ceil_mode"):
-        # windows that begin behind map and padding are left out; the rest sees more padding
+        # ONNX drops windows that begin after the map and its padding; other windows get more
+        # padding
         edges = (tensor.height + found.pad.top, tensor.width + found.pad.left)
         rows -= (rows - 1) * found.stride[0] >= edges[0]
         columns -= (columns - 1) * found.stride[1] >= edges[1]
@@ -321,7 +323,7 @@ def pool(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Value | None:
         right = (columns - 1) * found.stride[1] + reach[1] - edges[1]
         more = (bottom > found.pad.bottom, right > found.pad.right)
         if kind == "average" and node.flag("count_include_pad") and any(more):
-            reader.why = "its windows end behind the padding, which its mean is to count"
+            reader.why = "its windows extend past the padding, which its mean counts"
             return None
         pad = found.pad._replace(bottom=max(0, bottom), right=max(0, right))
         found = Window(found.size, found.stride, pad, found.dilation)
@@ -329,7 +331,7 @@ def pool(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Value | None:
     if kind == "average" and not counted:
         count = pixels(tensor.height, tensor.width, found)
         if count.min() == 0:
-            reader.why = "a window of its means holds no pixel of the map"
+            reader.why = "an averaging window contains no pixel of the map"
             return None
     how = Pool(kind, found, counted)
     shape = (1, tensor.channels, rows, columns)
@@ -337,18 +339,18 @@ def pool(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Value | None:
 
 
 def mean(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Value | None:
-    """ReduceMean over the rows and columns of a map, whichever axes they are."""
+    """Read ReduceMean over the rows and columns of a map, in any axis order."""
     data = inputs[0]
     axes = inputs[1] if len(inputs) > 1 else node.attributes.get("axes")
     seen = isinstance(data, View) and (data.aligned or data.shape == data.ordered)
     if not seen or axes is None or isinstance(axes, View):
-        reader.why = "it is no mean over rows and columns of a map"
+        reader.why = "it is not a mean over rows and columns of a map"
         return None
     count = len(data.shape)
     taken = {int(axis) % count for axis in axes}
     rows_and_columns = {axis for axis in range(count) if data.order[axis] in (1, 2)}
     if count < 3 or taken != rows_and_columns:
-        reader.why = "it is no mean over rows and columns of a map"
+        reader.why = "it is not a mean over rows and columns of a map"
         return None
     tensor = data.tensor
     operator = Pool("average", Window((tensor.height, tensor.width)))
@@ -383,4 +385,4 @@ FLOAT: dict[str, Handler] = {
     **QONNX,
     **dict.fromkeys(("Identity", "Dropout", "Cast"), same),
 }
-"""By the names of ONNX."""
+"""Handlers of floating-point nodes, by ONNX operator name."""

@@ -1,4 +1,4 @@
-"""Nodes that join maps, surround or enlarge them, or only say how they are seen."""
+"""Read nodes that join, split, pad, enlarge or reshape maps."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from storage.formats.layers.onnxgraph import Node as OnnxNode
 def concat(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Value | None:
     first = inputs[0]
     if not all(is_map(value) and len(value.shape) == len(first.shape) for value in inputs):
-        reader.why = "it joins constants, or what has not its channels on axis 1"
+        reader.why = "it joins constants, or maps without their channels on axis 1"
         return None
     axis = int(node.attributes.get("axis", 1)) % len(first.shape)
     if axis == 0:
@@ -32,16 +32,16 @@ def concat(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Value | None:
         if [n for a, n in enumerate(value.shape) if a != axis] != [
             n for a, n in enumerate(shape) if a != axis
         ]:
-            raise MapperError(f"shapes {first.shape} and {value.shape} do not go together")
+            raise MapperError(f"shapes {first.shape} and {value.shape} do not match")
     operator = Concat(CHANNELS_FIRST[_onnx_axis(axis, first.shape)])
     return reader.add(operator, [value.tensor for value in inputs], node, shape)
 
 
 def split(reader: Reader, node: OnnxNode, inputs: list[Any]) -> list[Value] | None:
-    """Split: a part of the map for each result."""
+    """Read Split: one part of the map per result."""
     data = inputs[0]
     if not is_map(data):
-        reader.why = "it splits what has not its channels on axis 1"
+        reader.why = "it splits a value without its channels on axis 1"
         return None
     axis = int(node.attributes.get("axis", 0)) % len(data.shape)
     sizes = list(node.attributes.get("split", ()))
@@ -55,7 +55,9 @@ def split(reader: Reader, node: OnnxNode, inputs: list[Any]) -> list[Value] | No
         each = -(-data.shape[axis] // len(names))
         sizes = [min(each, data.shape[axis] - each * at) for at in range(len(names))]
     if len(sizes) != len(names) or sum(sizes) != data.shape[axis] or min(sizes) < 1:
-        raise MapperError(f"parts of {sizes} do not make up the {data.shape[axis]} of axis {axis}")
+        raise MapperError(
+            f"parts of {sizes} do not add up to the {data.shape[axis]} of axis {axis}"
+        )
     if axis == 0:
         reader.why = "it splits frames"
         return None
@@ -67,10 +69,10 @@ def split(reader: Reader, node: OnnxNode, inputs: list[Any]) -> list[Value] | No
 
 
 def cut(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Value | None:
-    """Slice of whole pixels or channels, one behind the other, on one axis."""
+    """Read Slice of consecutive pixels or channels on one axis."""
     data, rest = inputs[0], inputs[1:]
     if not is_map(data) or any(isinstance(value, View) for value in rest):
-        reader.why = "it cuts what has not its channels on axis 1, or at places that are computed"
+        reader.why = "it slices a value without its channels on axis 1, or at computed positions"
         return None
     probe = np.arange(np.prod(data.shape)).reshape(data.shape)
     made = reader.model.evaluate(node, [probe, *rest])[0]
@@ -78,12 +80,12 @@ def cut(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Value | None:
     if not axes and np.array_equal(made, probe):
         return data
     if len(axes) != 1 or axes[0] == 0 or not made.size:
-        reader.why = "it cuts frames, several axes, or all of the map"
+        reader.why = "it slices frames, several axes, or nothing"
         return None
     axis, size = axes[0], made.shape[axes[0]]
     begin = int(made.flat[0]) // int(np.prod(data.shape[axis + 1 :])) % data.shape[axis]
     if not np.array_equal(made, probe.take(range(begin, begin + size), axis, mode="clip")):
-        reader.why = "it takes pixels or channels that are not one behind the other"
+        reader.why = "it selects pixels or channels that are not contiguous"
         return None
     return _part(reader, node, data, (axis, begin, size), str(node.proto.output[0]))
 
@@ -91,7 +93,7 @@ def cut(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Value | None:
 def _part(
     reader: Reader, node: OnnxNode, data: View, part: tuple[int, int, int], name: str
 ) -> View:
-    """A node for a part of a map: its ONNX axis, where it begins, and its size."""
+    """Add a node for a part of a map: part is the ONNX axis, the begin and the size."""
     axis, begin, size = part
     shape = [size if at == axis else n for at, n in enumerate(data.shape)]
     made = reader.view(name, shape)
@@ -101,7 +103,7 @@ def _part(
 
 
 def _onnx_axis(axis: int, shape: tuple[int, ...]) -> int:
-    """Of a map of four axes; the last one of three is that of columns."""
+    """Return the axis in a map of four axes; the last of three axes is the columns."""
     return axis if len(shape) == 4 or axis == 1 else 3
 
 
@@ -118,16 +120,16 @@ def pad(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Value | None:
             return None
         pads = inputs[1].tolist()
         if len(inputs) > 2 and isinstance(inputs[2], View):
-            reader.why = "the number that it pads with is not constant"
+            reader.why = "its padding value is not constant"
             return None
         if len(inputs) > 2 and inputs[2] is not None:
             value = float(np.asarray(inputs[2]).reshape(()))
     if not is_map(data) or len(data.shape) != 4 or len(pads) != 8 or len(inputs) > 3:
-        reader.why = "it pads other than rows and columns of a map"
+        reader.why = "it pads axes other than rows and columns of a map"
         return None
     before, after = pads[:4], pads[4:]
     if any((*before[:2], *after[:2])) or min(pads) < 0:
-        reader.why = "it pads frames or channels, or cuts"
+        reader.why = "it pads frames or channels, or crops"
         return None
     if value and not _before_pooling(reader, node):
         reader.why = "cores pad with zeros"
@@ -138,22 +140,22 @@ def pad(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Value | None:
 
 
 def _before_pooling(reader: Reader, node: OnnxNode) -> bool:
-    """Whether max pooling takes the result, and nobody else: it pads with the least there is."""
+    """Return whether max pooling is the only user: its padding is the least value."""
     name = node.proto.output[0]
     users = [one.kind for one in reader.model.nodes if name in one.proto.input]
     return users == ["MaxPool"] and reader.model.uses[name] == 1
 
 
 def upsample(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Value | None:
-    """Resize and Upsample, nearest, to twice the size."""
+    """Read Resize and Upsample: nearest neighbour, twice the size."""
     data = inputs[0]
     if not is_map(data) or len(data.shape) != 4:
-        reader.why = "it resizes other than rows and columns of a map"
+        reader.why = "it resizes axes other than rows and columns of a map"
         return None
     mode = node.attributes.get("mode", b"nearest")
     made = reader.model.evaluate(node, [np.zeros(data.shape, np.float32), *inputs[1:]])[0]
     if mode != b"nearest" or made.shape != (*data.shape[:2], 2 * data.shape[2], 2 * data.shape[3]):
-        reader.why = "cores double the size, by repeating pixels"
+        reader.why = "cores double the size by repeating pixels"
         return None
     probe = np.arange(made.size // 4, dtype=np.float32).reshape(data.shape)
     copy = reader.model.evaluate(node, [probe, *inputs[1:]])[0]
@@ -164,20 +166,20 @@ def upsample(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Value | None:
 
 
 def reshape(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Value | None:
-    """Nodes that say how elements are seen: of the first input, whose shape they change."""
+    """Read nodes that change only the shape of their first input."""
     data = inputs[0]
     if not isinstance(data, View) or any(isinstance(value, View) for value in inputs[1:]):
         reader.why = "its shape is not constant"
         return None
     made = reader.model.evaluate(node, [np.zeros(data.shape, np.float32), *inputs[1:]])[0]
     if made.shape[0] != 1:
-        reader.why = f"its result has {made.shape[0]} on the batch axis"
+        reader.why = f"its result has a batch axis of {made.shape[0]}"
         return None
     return data._replace(shape=made.shape)
 
 
 def sizes(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Value | None:
-    """Shape and Size: known before the model runs."""
+    """Read Shape and Size, which are known at compile time."""
     (made,) = reader.model.evaluate(node, [np.zeros(inputs[0].shape, np.float32)])
     return made
 
@@ -187,25 +189,24 @@ def transpose(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Value | None
     last = tuple(range(len(data.shape)))[::-1]
     perm = tuple(int(axis) for axis in node.attributes.get("perm", last))
     if sorted(perm) != sorted(last):
-        raise MapperError(f"perm is {perm}, its value has {len(last)} axes")
+        raise MapperError(f"perm is {perm}, but its value has {len(last)} axes")
     shape = tuple(data.shape[axis] for axis in perm)
     moved = [axis for axis in perm if data.shape[axis] > 1]
     if moved == sorted(moved):
-        return data._replace(shape=shape)  # only axes of 1 move
+        return data._replace(shape=shape)  # only axes of size 1 move
     if (order := _channel_order(data, perm)) is not None:
         tensor = Tensor(str(node.proto.output[0]), data.tensor.shape)
         inputs_ = [data.tensor, shuffle_weights(order)]
         reader.graph.nodes.append(GraphNode(Conv(Window((1, 1))), inputs_, [tensor], (node.name,)))
         return View(tensor, shape=shape)
     if data.shape != data.ordered or perm[0] != 0:
-        reader.why = "it mixes the axes of a value that was reshaped"
+        reader.why = "it permutes the axes of a reshaped value"
         return None
     return data._replace(order=tuple(data.order[axis] for axis in perm), shape=shape)
 
 
 def _channel_order(data: View, perm: tuple[int, ...]) -> NDArray[np.int64] | None:
-    """The order in which a map's channels come if its axes are reshaped, mixed, and reshaped again;
-    None if more than channels move."""
+    """Return the channel order that reshape, transpose and reshape produce; None if pixels move."""
     tensor = data.tensor
     if tensor.type != "float32" or data.order != CHANNELS_FIRST or data.shape == data.ordered:
         return None
@@ -217,7 +218,7 @@ def _channel_order(data: View, perm: tuple[int, ...]) -> NDArray[np.int64] | Non
 
 
 def same(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Value | None:
-    """Nodes that leave values as they are when a model only runs."""
+    """Read nodes that do not change values at inference."""
     value: View = inputs[0]
     training = inputs[2] if node.kind == "Dropout" and len(inputs) > 2 else None
     if training is not None and (isinstance(training, View) or np.any(training)):
@@ -226,6 +227,6 @@ def same(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Value | None:
     if node.kind == "Cast" and (
         kind.kind != "f" or int(node.attributes.get("to", 1)) not in (1, 10, 11)
     ):
-        reader.why = "it takes or makes numbers other than floating point"
+        reader.why = "it converts from or to numbers other than floating point"
         return None
     return value

@@ -1,4 +1,4 @@
-"""Models of all styles, as graphs of real numbers, or of integers if they are quantised."""
+"""Read models of all kinds as graphs of real numbers, or of integers if they are quantised."""
 
 from __future__ import annotations
 
@@ -24,19 +24,23 @@ from mapper.compiler.quantise.exact import exact_tails
 from storage.formats.layers.onnxgraph import Node as OnnxNode
 
 HANDLERS: dict[str, Handler] = {**FLOAT, **QUANTISED, **QOPERATORS, **MOVING, **INTEGERS}
-"""Of all models, whatever their numbers."""
-UNFOLDED = "constants are not worked out, as asked"
+"""Handlers of all nodes, for models in floating point and in integers."""
+UNFOLDED = "constant folding is off, as asked"
 OF_INTEGERS = VIEWS.union(QUANTISED, QOPERATORS, MOVING, INTEGERS)
-"""Operators that take stored integers as they are, or say so."""
+"""Operators that accept stored integers, or reject them with their own message."""
 
 
 Read = Callable[[Collection[str]], tuple[Reader, dict[str, str]]]
-"""Reads the model with some nodes on the host; returns why others are left in real numbers."""
+"""Reads the model with some nodes on the host; returns the reader, and the reasons for the nodes
+that remain in real numbers.
+"""
 
 
 class Part(NamedTuple):
-    """A node of a model. role : what it is if no node of the graph does its work: one of constants,
-    one that only names results and is left out, or a view of others' results"""
+    """A model node that no graph node computes.
+
+    role : constant, left out (it only names results), or a view of another value
+    """
 
     name: str
     kind: str
@@ -44,16 +48,16 @@ class Part(NamedTuple):
 
 
 class Model(NamedTuple):
-    """A model that can be read.
+    """An ONNX model that can be built as a graph.
 
-    name, view : of its input; opsets : domains and versions of its operators
-    quantised : whether it is one of integers: nothing of it is to be calibrated
-    build : its graph, with some ONNX nodes on the host, perhaps with the reason of each
-    build_in_part : of a quantised model that leaves something in real numbers, the graph with it,
-        for samples to give scales; None of others
-    data : the model, serialised, if its shapes differ from the file
-    parts : its nodes, in the order of the file
-    guessed : whether it does not say if the whole numbers that it takes have a sign
+    name, view : of the input; opsets : domains and versions of its operators
+    quantised : whether it stores integers, and so needs no calibration
+    build : builds the graph with some ONNX nodes on the host, optionally with a reason for each
+    build_in_part : for quantised models that keep real numbers: builds the graph with these, for
+        calibration; otherwise None
+    data : serialised model, if its shapes differ from the file
+    parts : nodes that no graph node computes, in the order of the file
+    guessed : whether the signedness of its integer inputs is unknown
     """
 
     path: Path
@@ -68,21 +72,22 @@ class Model(NamedTuple):
     guessed: bool = False
 
     def to_calibrate(self) -> Model:
-        """The same, with what a quantised model leaves in real numbers for the cores."""
+        """Return the model with the real numbers of a quantised model for the cores to compute."""
         if self.build_in_part is None:
             return self
         return self._replace(build=self.build_in_part, quantised=False)
 
 
 def open_model(path: Path, shapes: Shapes = MappingProxyType({}), signed: bool = False) -> Model:
-    """An ONNX model; raises `MapperError` that names file and node.
+    """Open an ONNX model; raise `MapperError` that names file and node.
 
-    shapes : sizes of the axes of an input, which fix its open axes
-    signed : whether whole numbers that it takes have a sign, if it does not say so
+    shapes : sizes of an input's axes, which fix its open axes
+    signed : whether integer inputs are signed, if the model does not specify it
     """
     require_file(path)
     source = source_of(path, shapes, HANDLERS)._replace(signed=signed)
-    first: list[tuple[Reader, dict[str, str]]] = []  # taken by whoever builds the whole model first
+    # the first call that builds the whole model takes it
+    first: list[tuple[Reader, dict[str, str]]] = []
 
     def read(keep: Collection[str]) -> tuple[Reader, dict[str, str]]:
         if first and not keep:
@@ -108,9 +113,9 @@ def open_model(path: Path, shapes: Shapes = MappingProxyType({}), signed: bool =
 
 
 def built(model: Model, kept: Collection[str], fold: bool = True) -> Graph:
-    """The graph of a model; without `fold` what makes real numbers of constants stays on the host.
+    """Return the graph of a model; without `fold`, real results of constant nodes stay on the host.
 
-    kept : ONNX nodes on the host, perhaps with the reason of each
+    kept : ONNX nodes on the host, optionally with a reason for each
     """
     graph = model.build(kept)
     if fold or not graph.folded:
@@ -130,7 +135,7 @@ def _parts(reader: Reader) -> list[Part]:
 
 
 def _with_exact_tails(read: Read) -> Callable[[Collection[str]], Graph]:
-    """What only the host computes exactly, behind sums of signs, stays there."""
+    """Keep operations after sums of signs on the host if only the host computes them exactly."""
 
     def build(kept: Collection[str]) -> Graph:
         graph = read(kept)[0].graph
@@ -143,7 +148,7 @@ def _with_exact_tails(read: Read) -> Callable[[Collection[str]], Graph]:
 
 
 def _with_the_rest(read: Read) -> Callable[[Collection[str]], Graph]:
-    """With the real numbers that a quantised model leaves, and those that it begins with."""
+    """Build a quantised model with its remaining real numbers, from a real input."""
 
     def build(kept: Collection[str]) -> Graph:
         graph = read(kept)[0].graph
@@ -159,7 +164,7 @@ def _with_the_rest(read: Read) -> Callable[[Collection[str]], Graph]:
 
 
 def _on_cores_or_host(read: Read) -> Callable[[Collection[str]], Graph]:
-    """What a quantised model leaves in real numbers, the host computes."""
+    """Keep operations that a quantised model leaves in real numbers on the host."""
 
     def build(kept: Collection[str]) -> Graph:
         keep, said = set(kept), dict(kept) if isinstance(kept, Mapping) else {}
@@ -181,12 +186,14 @@ def _on_cores_or_host(read: Read) -> Callable[[Collection[str]], Graph]:
     return build
 
 
-IDLE = "no core works on its map"
+IDLE = "no core uses its map"
 
 
 def idle(graph: Graph) -> set[str]:
-    """ONNX nodes that join or cut maps of the host for the host. One map that the host computes is
-    enough: cores may have no work left after it."""
+    """Return ONNX nodes that join or slice maps of the host for the host.
+
+    One operand computed by the host is enough: otherwise cores would only copy it back.
+    """
     made = {view.tensor for view in graph.inputs.values()}
     computed: set[Tensor] = set()
     for node in graph.nodes:
@@ -211,7 +218,7 @@ def idle(graph: Graph) -> set[str]:
 
 
 def _real(graph: Graph) -> list[Node]:
-    """Nodes that compute real numbers, and not on the host."""
+    """Return nodes that compute real numbers, except on the host."""
     return [
         node
         for node in graph.nodes

@@ -1,8 +1,8 @@
-"""ONNX models as graphs of the compiler.
+"""Read ONNX models as graphs of the compiler.
 
-Maps are (frames, rows, columns, channels) from here on. Each value of the model is a `View` of a
-tensor, so that nodes which only move elements about leave no trace. Nodes between constants are
-worked out by ONNX Runtime. What no core can do becomes a node of the host.
+Maps have axes (frames, rows, columns, channels) from here on. Each value of the model is a `View`
+of a tensor; nodes that only move elements need no graph node. ONNX Runtime evaluates nodes of
+constants. Nodes that no core computes become host nodes.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from storage.formats.layers.onnxruns import operator_text
 class Source(NamedTuple):
     """A model to read.
 
-    data : serialised, if it is not as its file has it
-    notes : what was changed
-    signed : whether an input whose type the model does not say has negative values
+    data : serialised model, if it differs from the file
+    notes : changes made to it
+    signed : whether an input of unspecified type has negative values
     """
 
     data: bytes | None = None
@@ -45,42 +45,45 @@ class Source(NamedTuple):
 AS_IT_IS = Source()
 Value = NDArray[Any] | View
 Evaluator = Callable[[OnnxNode, list[Any]], list[NDArray[Any]]]
-"""What a node makes of constants."""
+"""Evaluates a node of constants."""
 Made = Value | list[Value] | None
 Handler = Callable[["Reader", OnnxNode, list[Any]], Made]
-"""Makes nodes of the graph of an ONNX node and its inputs; a value for each of its results, or that
-of the only one. None if the host is to compute it."""
+"""Adds graph nodes for an ONNX node and its inputs; returns one value per result, or the only
+value. None if the host computes it.
+"""
 
 NAMES_CLASSES = frozenset({"ZipMap"})
-"""Operators that only name classes for the user, and that nothing here computes: left out."""
+"""Operators that only name classes for the user; they are left out."""
 MICROSOFT = "com.microsoft"
-"""The domain of operators that only ONNX Runtime has."""
+"""Domain of operators that only ONNX Runtime defines."""
 DRAWS = frozenset(
     {"Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform",
      "RandomUniformLike"}
 )  # fmt: skip
 """Operators whose results differ from run to run."""
-OLDEST = 7  # opset
-SHARE = 4  # this part of the memory may be constants that nodes make
+OLDEST = 7  # oldest opset that is read
+SHARE = 4  # constants computed by nodes use at most 1/SHARE of the memory
 FAULTS = (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError)
-MOST_ELEMENTS = 1 << 27  # of a map
-ASKED = "it is kept on the host, as asked"
-TRANSPOSED = (0, 3, 1, 2)  # of a Transpose from channels last to channels first
+MOST_ELEMENTS = 1 << 27  # elements per map
+ASKED = "kept on the host, as asked"
+TRANSPOSED = (0, 3, 1, 2)  # permutation of a Transpose from channels last to channels first
 
 
 class Reader:
-    """A model on its way into a graph."""
+    """Reader of one model: converts its nodes to a graph."""
 
     def __init__(
         self, path: Path, handlers: dict[str, Handler], keep: Collection[str] = (),
         evaluators: Mapping[str, Evaluator] = MappingProxyType({}),
         of_integers: Collection[str] = (), source: Source = AS_IT_IS,
     ) -> None:  # fmt: skip
-        """keep : names of nodes that are to stay on the host, perhaps with the reason of each
-        of_integers : operators that take stored integers as they are; others want real numbers
-        source : the model, if it was changed since it was read from the file
+        """Open a model.
 
-        Raises `MapperError` that names the file if it is no model, or a node that it has not.
+        keep : names of nodes that stay on the host, optionally with a reason for each
+        of_integers : operators that accept stored integers; others require real numbers
+        source : the model, if it was changed after it was read from the file
+
+        Raises `MapperError` that names the file if it is not a model or lacks a node of `keep`.
         """
         require_file(path)
         try:
@@ -98,25 +101,26 @@ class Reader:
         if missing:
             raise MapperError(
                 f"{path}: has no node {sorted(missing)[0]!r} to keep on the host; "
-                "names are those of its ONNX nodes"
+                "use the names of its ONNX nodes"
             )
         self.of_integers = of_integers
         self.graph = Graph()
         self.graph.notes += source.notes
-        self.signed, self.guessed = source.signed, False  # of an input that may be either
+        # signedness of an input that may be either
+        self.signed, self.guessed = source.signed, False
         self.values: dict[str, Value] = dict(self.model.constants)
-        self.unread: set[str] = set()  # what nodes that are left out would make
+        self.unread: set[str] = set()  # results of nodes that are left out
         self.why = ""
-        self.stored: dict[str, Stored] = {}  # constants that are dequantised, by name
-        self.types: dict[str, np.dtype[Any]] = {}  # of inputs and what the host makes, by name
+        self.stored: dict[str, Stored] = {}  # dequantised constants by name
+        self.types: dict[str, np.dtype[Any]] = {}  # types of inputs and host results by name
 
     def _require_opset(self, path: Path) -> None:
-        """Constants were broadcast by other rules before."""
+        """Raise `MapperError` for old opsets, which broadcast constants by other rules."""
         versions = [version for domain, version in self.opsets if domain in ("", "ai.onnx")]
         if min(versions, default=OLDEST) < OLDEST:
             raise MapperError(
-                f"{path}: opset {min(versions)} is not read, {OLDEST} and later are; convert the "
-                "model with onnx.version_converter"
+                f"{path}: opset {min(versions)} is not supported; convert the model to opset "
+                f"{OLDEST} or later with onnx.version_converter"
             )
 
     @property
@@ -125,7 +129,7 @@ class Reader:
         return self.model.opsets
 
     def read(self) -> Graph:
-        """The graph; raises `MapperError` that names file and node."""
+        """Return the graph; raise `MapperError` that names file and node."""
         for name, shape in self.model.inputs:
             try:
                 self.values[name] = self.graph.inputs[name] = self._input(name, shape)
@@ -133,21 +137,21 @@ class Reader:
                 raise MapperError(f"{self.path}: input {error}") from error
         for node in self._needed():
             try:
-                with np.errstate(all="ignore"):  # `constant` refuses what is not finite
+                with np.errstate(all="ignore"):  # `constant` rejects numbers that are not finite
                     self._take(node)
             except (BadInputError, MapperError) as error:
                 raise MapperError(
                     f"{self.path}: node {node.name!r} ({node.kind}): {error}"
                 ) from error
-            except FAULTS as error:  # of handlers, by what a node holds that none of them foresees
+            except FAULTS as error:  # raised by handlers for node contents that they do not check
                 raise MapperError(
-                    f"{self.path}: node {node.name!r} ({node.kind}): its inputs and attributes do "
-                    "not go together; check the model with onnx.checker"
+                    f"{self.path}: node {node.name!r} ({node.kind}): its inputs and attributes are "
+                    "inconsistent; check the model with onnx.checker"
                 ) from error
         for name in self.model.outputs:
             value = self.values.get(name)
             if value is None and name not in self.unread:
-                raise MapperError(f"{self.path}: output {name!r}: nothing makes it")
+                raise MapperError(f"{self.path}: output {name!r}: no node computes it")
             if isinstance(value, View):
                 self.graph.outputs[name] = value
         if not self.graph.outputs:
@@ -155,7 +159,7 @@ class Reader:
         return self.graph
 
     def _needed(self) -> list[OnnxNode]:
-        """The nodes that outputs depend on; of others no core would store the result."""
+        """Return the nodes that outputs depend on; note the others as left out."""
         wanted = set(self.model.outputs)
         needed: list[OnnxNode] = []
         rest: list[OnnxNode] = []
@@ -175,7 +179,7 @@ class Reader:
     def _input(self, name: str, shape: tuple[int, ...]) -> View:
         kind = self.model.types[name]
         if kind is None:
-            raise MapperError(f"{name!r} holds no numbers; cores compute with nothing else")
+            raise MapperError(f"{name!r} holds no numbers; cores compute with numbers only")
         self.types[name] = kind
         if len(shape) < 2 and max(shape, default=1) == 1:
             raise MapperError(f"{name!r} is one number; cores take vectors and maps")
@@ -195,7 +199,7 @@ class Reader:
     def view(
         self, name: str, shape: Sequence[int], order: tuple[int, ...] = CHANNELS_FIRST
     ) -> View:
-        """A new tensor for an ONNX value of some shape; a missing axis is 1."""
+        """Return a view of a new tensor for an ONNX value of a given shape; missing axes are 1."""
         shape = tuple(int(size) for size in shape)
         if 0 in shape:
             raise MapperError(f"{name!r} has shape {shape}: no elements; nothing to compute")
@@ -208,7 +212,9 @@ class Reader:
         return View(Tensor(name, tuple(map_shape)), order, shape)
 
     def _host_view(self, name: str, shape: Sequence[int], inputs: list[Any]) -> View:
-        """Of what the host makes, of any number of axes; in the order of an input of that shape."""
+        """Return a view of a host result with any number of axes, in the order of an input of that
+        shape.
+        """
         like = next((one for one in inputs if isinstance(one, View) and one.shape == shape), None)
         if like is not None and like.whole and len(shape) == 4:
             return self.view(name, shape, like.order)
@@ -221,7 +227,7 @@ class Reader:
     def add(
         self, operator: Operator, inputs: Sequence[Tensor], node: OnnxNode, shape: Sequence[int]
     ) -> View:
-        """A node of the graph for an ONNX node that makes a value of some ONNX shape."""
+        """Add a graph node for an ONNX node whose value has the given ONNX shape."""
         made = self.view(str(node.proto.output[0]), shape)
         self.graph.nodes.append(Node(operator, list(inputs), [made.tensor], (node.name,)))
         return made
@@ -229,13 +235,13 @@ class Reader:
     def like(
         self, operator: Operator, inputs: Sequence[Tensor], node: OnnxNode, view: View
     ) -> View:
-        """A node that computes each element from that of a view, or those of several alike."""
+        """Add an elementwise node: the result has the shape and axis order of a view."""
         tensor = Tensor(str(node.proto.output[0]), view.tensor.shape)
         self.graph.nodes.append(Node(operator, list(inputs), [tensor], (node.name,)))
         return view._replace(tensor=tensor)
 
     def constant(self, node: OnnxNode, role: str, value: NDArray[Any]) -> Tensor:
-        """A constant of a node; raises `MapperError` if it holds what is no number."""
+        """Return a constant of a node; raise `MapperError` if it contains NaN or infinity."""
         if not np.isfinite(value).all():
             raise MapperError(
                 f"NaN or infinite numbers in its {role}; train or export the model again"
@@ -246,9 +252,9 @@ class Reader:
         names = list(node.proto.input)
         missing = [name for name in names if name and name not in self.values]
         if missing:
-            raise MapperError(f"takes {missing[0]!r}, which nothing makes")
+            raise MapperError(f"reads {missing[0]!r}, which no node computes")
         if node.kind in DRAWS:
-            raise MapperError("draws random numbers, which no two runs share; leave it out")
+            raise MapperError("draws random numbers, so results differ between runs; remove it")
         inputs = [self.values[name] if name else None for name in names]
         self.model.check_types(node, inputs)
         if not any(isinstance(value, View) for value in inputs):
@@ -266,7 +272,9 @@ class Reader:
             self.why = self.keep[node.name]
         if node.kind not in self.of_integers:
             if whole and node.proto.domain == MICROSOFT:
-                raise MapperError("takes stored integers; neither cores nor the host compute it")
+                raise MapperError(
+                    "takes stored integers, which neither cores nor the host can compute"
+                )
             if whole and not self.model.is_known(node):
                 text = operator_text(node.proto, self.opsets)
                 raise MapperError(f"no core computes it, and ONNX Runtime has no operator {text}")
@@ -284,8 +292,11 @@ class Reader:
             self.values |= zip(node.proto.output, results, strict=False)
 
     def _fold(self, node: OnnxNode, inputs: list[Any]) -> None:
-        """Work out a node of constants; one that is kept runs on the host, if it makes real numbers
-        of real numbers: shapes, axes and stored integers must be known here."""
+        """Evaluate a node of constants; a kept node runs on the host if its inputs and results are
+        real.
+
+        Shapes, axes and stored integers must be known at compile time.
+        """
         made = self._evaluate(node, inputs, kept=True)
         real = all(np.asarray(one).dtype == np.float32 for one in made)
         stores = node.kind == "DequantizeLinear" or node.kind in self.evaluators
@@ -298,13 +309,13 @@ class Reader:
             self.graph.folded[node.name] = node.kind, size
         elif node.name in self.keep:
             self.graph.notes.append(
-                f"node {node.name!r} ({node.kind}): not kept on the host, as other nodes are read "
-                "by what it makes of constants"
+                f"node {node.name!r} ({node.kind}): not kept on the host, because its constant "
+                "result is needed to read other nodes"
             )
         self.values |= zip(node.proto.output, made, strict=False)
 
     def _evaluate(self, node: OnnxNode, inputs: list[Any], kept: bool = False) -> list[Any]:
-        """A node of constants, by ONNX, or by those who add operators to it."""
+        """Evaluate a node of constants, by ONNX or by an evaluator of an added operator."""
         evaluator = self.evaluators.get(node.kind)
         if evaluator is not None:
             return list(evaluator(node, inputs))
@@ -314,15 +325,18 @@ class Reader:
         self, kind: str, node: OnnxNode, inputs: list[Any], attributes: dict[str, Any],
         role: str = "real",
     ) -> View:  # fmt: skip
-        """A value that the host makes of others, by an operator of ONNX in place of a node's, or of
-        a part of it; role : ends its name"""
+        """Add a host node with an ONNX operator in place of a node or a part of it; return its
+        value.
+
+        role : suffix of its name
+        """
         from onnx import helper
 
         made = f"{node.proto.output[0]}.{role}"
         names: list[str] = []
         for at, one in enumerate(inputs):
             name = one.tensor.name if isinstance(one, View) else f"{node.name}.{role}.{at}"
-            # several views of a tensor, too, have names of their own
+            # several views of one tensor also need distinct names
             names.append("" if one is None else f"{name}.{at}" if name in names else name)
         proto = helper.make_node(kind, names, [made], node.name, **attributes)
         self._host(OnnxNode(proto, attributes), inputs)
@@ -336,7 +350,9 @@ class Reader:
         return [self.values[str(name)] for name in node.proto.output]
 
     def _remember(self, nodes: list[Node], names: list[str]) -> None:
-        """Weights and biases that the model stores as integers; names : of the inputs of ONNX."""
+        """Record weights and biases that the model stores as integers; names : inputs of the ONNX
+        node.
+        """
         for node in nodes:
             for tensor, name in zip(node.inputs[1:], names[1:], strict=False):
                 if tensor.value is not None and name in self.stored:
@@ -345,8 +361,9 @@ class Reader:
     def _shapes_of(
         self, node: OnnxNode, inputs: list[Any]
     ) -> list[tuple[tuple[int, ...], np.dtype[Any]]]:
-        """Shape and type of each result of a node: by inference of shapes, or, where ONNX has none,
-        by what zeros give."""
+        """Return shape and type of each result of a node, by shape inference or else by running it
+        on zeros.
+        """
         kinds = self._kinds(inputs)
         given = [
             (value.shape, kind) if isinstance(value, View) else value
@@ -364,14 +381,15 @@ class Reader:
         for first, second in zip(made, other, strict=True):
             if first.shape != second.shape:
                 raise MapperError(
-                    f"makes shape {first.shape} of zeros, {second.shape} of ones; export the "
+                    f"makes shape {first.shape} from zeros, {second.shape} from ones; export the "
                     "model without shapes that depend on data"
                 )
         return [(array.shape, array.dtype) for array in made]
 
     def _kinds(self, inputs: list[Any]) -> list[np.dtype[Any]]:
-        """The types of numbers that a node takes; whatever cores make is real, and as wide as the
-        other real numbers of the node."""
+        """Return the number types of a node's inputs; maps of cores are real, as wide as the other
+        reals.
+        """
         known = [
             self.types.get(one.tensor.name) if isinstance(one, View) else one.dtype
             for one in inputs
@@ -385,7 +403,7 @@ class Reader:
         ]
 
     def _host(self, node: OnnxNode, inputs: list[Any]) -> None:
-        """A node for the host; its results have the shapes that zeros give them."""
+        """Add a host node; its results have the shapes that zeros produce."""
         made = self._shapes_of(node, inputs)
         views = [
             self._host_view(str(name), shape, inputs)
@@ -396,14 +414,14 @@ class Reader:
             node, tuple(inputs), tuple(views), self.why, tuple(self.opsets),
             tuple(self._kinds(inputs)),
         )  # fmt: skip
-        session_of(operator)  # whatever ONNX Runtime has no kernel for is refused at once
+        session_of(operator)  # rejects operators without a kernel in ONNX Runtime
         taken = [value.tensor for value in inputs if isinstance(value, View)]
         self.graph.nodes.append(Node(operator, taken, [v.tensor for v in views], (node.name,)))
         self.values |= zip(node.proto.output, views, strict=False)
 
 
 def _require_size(name: str, shape: Sequence[int]) -> None:
-    """Raise `MapperError` for a map that no chip, and hardly a host, could hold."""
+    """Raise `MapperError` for a map that is too large for any chip."""
     if math.prod(shape) > MOST_ELEMENTS:
         raise MapperError(
             f"{name!r} has shape {tuple(shape)}; maps have at most {MOST_ELEMENTS:,} elements"
@@ -411,25 +429,24 @@ def _require_size(name: str, shape: Sequence[int]) -> None:
 
 
 def _is_whole(value: Any) -> bool:
-    """Whether a value is a map of stored integers."""
+    """Return whether a value is a map of stored integers."""
     return isinstance(value, View) and value.tensor.type != "float32"
 
 
 def require_real(inputs: Sequence[Any]) -> None:
-    """Raise `MapperError` if an operator of real numbers takes stored integers."""
+    """Raise `MapperError` if an operator of real numbers gets stored integers."""
     if any(_is_whole(value) for value in inputs):
         raise MapperError(
-            "computes with stored integers; put DequantizeLinear before it, and QuantizeLinear "
-            "behind"
+            "computes with stored integers; put DequantizeLinear before and QuantizeLinear after it"
         )
 
 
 def require_file(path: Path) -> None:
-    """Raise `MapperError` if there is no such file."""
+    """Raise `MapperError` if the file does not exist."""
     if not path.is_file():
-        raise MapperError(f"{path}: is no file; name an ONNX model")
+        raise MapperError(f"{path}: no such file; name an ONNX model")
 
 
 def is_map(value: Any) -> bool:
-    """Whether a value is a map with its channels first, or a vector."""
+    """Return whether a value is a map with its channels first, or a vector."""
     return isinstance(value, View) and value.aligned

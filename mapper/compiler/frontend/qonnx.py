@@ -1,8 +1,8 @@
-"""Models of few bits in QONNX: Quant, BipolarQuant and Trunc.
+"""Read QONNX models of few bits: Quant, BipolarQuant and Trunc.
 
-A Quant of constants is evaluated: the layer finds the whole numbers behind its weights. One of
-activations says which levels a map has, which scale, and so what is stored of it: it needs no
-samples. ONNX Runtime knows none of these operators.
+Quant of constants is evaluated; layers recover the integers of their weights. Quant of activations
+gives the levels and scale of a map, and so its storage type: it needs no calibration. ONNX Runtime
+has none of these operators.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MOST_BITS = 8
 
 
 def evaluate(node: OnnxNode, inputs: list[Any]) -> list[NDArray[Any]]:
-    """The result of a node of constants."""
+    """Return the result of a node of constants."""
     return [np.asarray(_evaluated(node, inputs), np.float32)]
 
 
@@ -44,7 +44,7 @@ def _evaluated(node: OnnxNode, inputs: list[Any]) -> NDArray[Any]:
 
 
 def levels(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Value | None:
-    """Quant, BipolarQuant or Trunc of a map; raises `MapperError` if no core has such levels."""
+    """Read Quant, BipolarQuant or Trunc of a map; raise `MapperError` for unsupported levels."""
     data, *rest = inputs
     if not all(isinstance(value, np.ndarray) for value in rest) or not isinstance(data, View):
         raise MapperError("its scale is not constant: export with constant folding")
@@ -67,9 +67,9 @@ _NAMES = {
 
 
 def _one(name: str, value: NDArray[Any]) -> float:
-    """A number that is one for the whole map."""
+    """Return a parameter that is one number for the whole map."""
     if np.unique(value).size != 1:
-        raise MapperError(f"its {name} differs within the map; cores take one for all channels")
+        raise MapperError(f"its {name} varies within the map; cores take one for all channels")
     return float(value.flat[0])
 
 
@@ -80,9 +80,10 @@ def _quant(node: OnnxNode, given: list[float]) -> Levels:
 
 
 def _trunc(node: OnnxNode, given: list[float]) -> Levels:
-    """The whole numbers before are multiples of the scale: what is cut off is part of the divisor.
+    """Read Trunc: input integers are multiples of the scale; the removed bits are part of the
+    divisor.
 
-    Trunc keeps the scale, and does not say whether its numbers have a sign.
+    Trunc keeps the scale and does not specify whether its numbers are signed.
     """
     scale, zero, before, stop = given
     if zero:
@@ -90,8 +91,8 @@ def _trunc(node: OnnxNode, given: list[float]) -> Levels:
     divisor = scale * 2.0 ** (before - stop)
     if stop >= MOST_BITS:
         raise MapperError(
-            f"its results have {stop:g} bits; cores take fewer than {MOST_BITS}, as it does not "
-            "say whether they have a sign"
+            f"its results have {stop:g} bits; cores take fewer than {MOST_BITS}, because Trunc "
+            "does not specify a sign"
         )
     ends_ = -(2.0 ** (stop - 1)), 2.0**stop - 1
     return Levels(scale, divisor, *_stored(*ends_, 0.0, stop), _rounding(node, "FLOOR"))
@@ -105,8 +106,10 @@ def _rounding(node: OnnxNode, usual: str) -> Rounding:
 
 
 def _stored(low: float, high: float, zero: float, bits: float) -> tuple[int, int, int]:
-    """Zero point, least and most of the stored integers; those without a sign are stored less 128,
-    if they do not fit otherwise."""
+    """Return zero point, minimum and maximum of the stored integers.
+
+    Unsigned integers are stored minus 128 if they do not fit otherwise.
+    """
     if not 1 <= bits <= MOST_BITS or bits != int(bits):
         raise MapperError(f"its numbers have {bits:g} bits; cores take 1 to {MOST_BITS}")
     if zero != int(zero):
@@ -116,7 +119,7 @@ def _stored(low: float, high: float, zero: float, bits: float) -> tuple[int, int
 
 
 def shape(_: Reader, node: OnnxNode, inputs: list[Any]) -> Value | None:
-    """The shape of a value, which is known: exporters compute that of a reshape from it."""
+    """Read Shape of a value, a constant that exporters use to compute reshapes."""
     sizes = inputs[0].shape
     found = np.array(sizes[int(node.number("start", 0)) :], np.int64)
     return found[: int(node.number("end", len(sizes))) - int(node.number("start", 0))]

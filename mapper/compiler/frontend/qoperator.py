@@ -1,5 +1,8 @@
-"""Operators of integers (QLinearConv, QGemm, ...): dequantise, compute, quantise, as ONNX defines
-them. `mapper.compiler.frontend.qops` makes one node of integers of each of these."""
+"""Read integer operators (QLinearConv, QGemm, ...) as ONNX defines them: dequantise, compute,
+quantise.
+
+`mapper.compiler.frontend.qops` then joins each of these into one integer node.
+"""
 
 from __future__ import annotations
 
@@ -24,18 +27,19 @@ from mapper.compiler.graph.graph import View
 from mapper.errors import MapperError
 from storage.formats.layers.onnxgraph import Node as OnnxNode
 
-FLOAT32, INT32 = 1, 6  # of ONNX's types
+FLOAT32, INT32 = 1, 6  # ONNX type numbers
 NEAREST = b"nearest"
-NOT_OF_ONNX = {"channels_last", "opset"}  # attributes that operators of real numbers have not
+NOT_OF_ONNX = {"channels_last", "opset"}  # attributes that the operators of real numbers lack
 
 
 def filled(inputs: list[Any], size: int) -> list[Any]:
-    """With None for what is left out behind the last one."""
+    """Return the inputs, padded with None for omitted trailing inputs."""
     return inputs + [None] * (size - len(inputs))
 
 
 def plain(node: OnnxNode, kind: str) -> OnnxNode:
-    """The operator of real numbers of the same name; its results have other names."""
+    """Return the operator of real numbers that corresponds to a node; its results get other
+    names."""
     from onnx import helper
 
     taken, made = (
@@ -49,7 +53,7 @@ def plain(node: OnnxNode, kind: str) -> OnnxNode:
 def computed(
     reader: Reader, node: OnnxNode, kind: str, compute: Handler, inputs: list[Any]
 ) -> View:
-    """A value of real numbers, by a node for the cores, or else for the host."""
+    """Return a real value, computed by a node on the cores, or else on the host."""
     made = None if node.name in reader.keep else compute(reader, plain(node, kind), inputs)
     if isinstance(made, View):
         return made
@@ -58,7 +62,7 @@ def computed(
 
 
 def real(reader: Reader, node: OnnxNode, data: Any, how: Scale) -> View:
-    """A stored map in real numbers."""
+    """Return a stored map in real numbers."""
     if not isinstance(data, View) or data.tensor.type == "float32":
         raise MapperError("takes a map that is not quantised; put QuantizeLinear before it")
     require_same(data, how)
@@ -66,13 +70,14 @@ def real(reader: Reader, node: OnnxNode, data: Any, how: Scale) -> View:
 
 
 def seen(reader: Reader, node: OnnxNode, data: View) -> View:
-    """A stored map in real numbers. Several nodes may see it in several shapes: each of the values
-    has a name of its own."""
+    """Return a stored map in real numbers, with a unique name, as nodes may use different shapes of
+    it.
+    """
     return dequantised(reader, node, data, f"{data.tensor.name}.seen{len(reader.graph.nodes)}")
 
 
 def constant(values: Any, scale: Any, zero_point: Any, axis: int) -> tuple[Any, Stored]:
-    """A constant in real numbers, and as it is stored."""
+    """Return a constant in real numbers, and in stored form."""
     if isinstance(values, View):
         raise MapperError("its weights are not constant: export with constant folding")
     axis = axis if np.size(scale) > 1 else 0
@@ -87,7 +92,7 @@ def constant(values: Any, scale: Any, zero_point: Any, axis: int) -> tuple[Any, 
 
 
 def remember(reader: Reader, begun: int, **stored: Stored | None) -> None:
-    """That constants of the nodes made since are stored so, by role."""
+    """Record, by role, the stored form of constants of the nodes added since `begun`."""
     for node in reader.graph.nodes[begun:]:
         for tensor in node.inputs[1:]:
             found = stored.get(tensor.name.rsplit(".", 1)[-1])
@@ -99,10 +104,10 @@ def weighted(
     reader: Reader, node: OnnxNode, inputs: Sequence[Any], axis: int, bias: Any, result: Scale,
     operator: tuple[str, Handler],
 ) -> View:  # fmt: skip
-    """A layer of (x, scale, zero point, w, scale, zero point, ...).
+    """Read a layer with inputs (x, scale, zero point, w, scale, zero point, ...).
 
-    operator : of real numbers, and what reads it
-    axis : of the weights' outputs; bias : int32, or None
+    operator : name of the operator of real numbers, and its handler
+    axis : output axis of the weights; bias : int32, or None
     """
     x, x_scale, x_zero, w, w_scale, w_zero = inputs[:6]
     how = scale_of(x_scale, x_zero)
@@ -135,14 +140,16 @@ def qgemm(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Made:
     if node.number("alpha", 1.0) != 1.0:
         raise MapperError(f"alpha is {node.number('alpha', 1.0):g}; cores take 1")
     if inputs[7] is None:
-        raise MapperError("its result is real; give it a scale, y_scale")
+        raise MapperError("its result is real; give a scale in y_scale")
     axis = 0 if node.flag("transB") else 1
     how = scale_of(inputs[7], inputs[8])
     return weighted(reader, node, inputs, axis, inputs[6], how, ("Gemm", gemm))
 
 
 def two(kind: str) -> Handler:
-    """Of (a, scale, zero point, b, scale, zero point, scale and zero point of the result)."""
+    """Return a handler of (a, scale, zero point, b, scale, zero point, result scale, result zero
+    point).
+    """
 
     def handler(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Made:
         inputs = filled(inputs, 8)
@@ -160,7 +167,7 @@ def two(kind: str) -> Handler:
 
 
 def one_map(kind: str, compute: Handler) -> Handler:
-    """Of (x, scale, zero point, scale and zero point of the result)."""
+    """Return a handler of (x, scale, zero point, result scale, result zero point)."""
 
     def handler(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Made:
         x, x_scale, x_zero, y_scale, y_zero = filled(inputs, 5)
@@ -174,7 +181,7 @@ def one_map(kind: str, compute: Handler) -> Handler:
 
 
 def on_host(kind: str) -> Handler:
-    """An operator that no core has: of real numbers, on the host, and quantised again."""
+    """Return a handler that computes in real numbers on the host, and quantises the result."""
 
     def handler(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Made:
         x, x_scale, x_zero, y_scale, y_zero = filled(inputs, 5)
@@ -186,7 +193,7 @@ def on_host(kind: str) -> Handler:
 
 
 def qlinear_concat(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Made:
-    """Of (scale, zero point, then x, scale and zero point of each part)."""
+    """Read inputs (scale, zero point, then x, scale and zero point of each part)."""
     parts = [
         real(reader, node, inputs[at], scale_of(inputs[at + 1], inputs[at + 2]))
         for at in range(2, len(inputs), 3)
@@ -196,8 +203,10 @@ def qlinear_concat(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Made:
 
 
 def whole_sums(axis: int, kind: str, compute: Handler) -> Handler:
-    """ConvInteger and MatMulInteger: int32 sums, a map of scale 1, as that of the weights undoes
-    the scale of the input."""
+    """Return a handler of ConvInteger or MatMulInteger: int32 sums, as a map of scale 1.
+
+    The scale of the weights cancels the scale of the input.
+    """
 
     def handler(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Made:
         x, w, x_zero, w_zero = filled(inputs, 4)
@@ -207,10 +216,10 @@ def whole_sums(axis: int, kind: str, compute: Handler) -> Handler:
         if x.tensor.type == "float32":
             return _of_host(reader, node, inputs)
         if isinstance(x_zero, View):
-            raise MapperError("its zero point is not that of its input")
+            raise MapperError("its zero point differs from the zero point of its input")
         zero = np.zeros((), np.uint8) if x_zero is None else np.asarray(x_zero)
         if x.tensor.zero_point != int(zero.reshape(())) - OFFSET.get(zero.dtype, 0):
-            raise MapperError("its zero point is not that of its input")
+            raise MapperError("its zero point differs from the zero point of its input")
         tensor = x.tensor
         data = seen(reader, node, x)
         weights, stored = constant(w, np.float32(1) / np.float32(tensor.scale), w_zero, axis)
@@ -220,8 +229,11 @@ def whole_sums(axis: int, kind: str, compute: Handler) -> Handler:
         return quantised(reader, node, made, Scale(1.0, 0, "int32"))
 
     def _of_host(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Made:
-        """Of integers that the host makes by a scale of the sample: sum((q - z) w) is sum(q w),
-        which a core computes, less z sum(w), in 32 bits on the host."""
+        """Read host integers with a scale computed at run time: sum((q - z) w) = sum(q w) - z
+        sum(w).
+
+        A core computes the first sum; the host subtracts the second in 32 bits.
+        """
         x, w, x_zero, w_zero = filled(inputs, 4)
         type_ = kind_of_whole(reader, x)
         begun = len(reader.graph.nodes)
@@ -253,17 +265,17 @@ def whole_sums(axis: int, kind: str, compute: Handler) -> Handler:
 
 
 def cast(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Made:
-    """Cast of sums to real numbers; of other stored integers it says nothing."""
+    """Read Cast of sums to real numbers; other casts of stored integers are rejected."""
     (data,) = inputs
     if isinstance(data, View) and data.tensor.type != "float32":
         if data.tensor.type != "int32" or int(node.attributes["to"]) != FLOAT32:
-            raise MapperError("casts stored integers; put DequantizeLinear there instead")
+            raise MapperError("casts stored integers; use DequantizeLinear instead")
         return dequantised(reader, node, data, str(node.proto.output[0]))
     return same(reader, node, inputs)
 
 
 def moving(compute: Handler) -> Handler:
-    """An operator that picks or copies values: of stored integers it makes stored integers."""
+    """Return a handler of an operator that selects or copies values, also of stored integers."""
 
     def handler(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Made:
         data = inputs[0]
@@ -275,7 +287,7 @@ def moving(compute: Handler) -> Handler:
         rest = list(inputs[1:])
         if node.kind in ("Resize", "Upsample") and node.attributes.get("mode", NEAREST) != NEAREST:
             raise MapperError(
-                "interpolates stored integers, and ONNX does not say how they are rounded; put "
+                "interpolates stored integers, whose rounding ONNX does not define; put "
                 "DequantizeLinear before it"
             )
         if node.kind == "Pad" and node.attributes.get("mode", b"constant") == b"constant":
@@ -289,7 +301,7 @@ def moving(compute: Handler) -> Handler:
             raise MapperError(f"{reader.why}; put DequantizeLinear before it")
         found: list[Value] = []
         for part, name in zip(parts, node.proto.output, strict=True):
-            assert isinstance(part, View)  # of a map
+            assert isinstance(part, View)  # part of a map
             stored = quantised(reader, node, part, how)
             stored.tensor.name = name
             found.append(stored)
@@ -299,10 +311,10 @@ def moving(compute: Handler) -> Handler:
 
 
 def _padded_with(rest: list[Any], how: Scale) -> Any:
-    """The real number that stored integers are padded with."""
+    """Return the real number that stored integers are padded with."""
     value = rest[1] if len(rest) > 1 else None
     if value is None or isinstance(value, View):
-        raise MapperError("pads stored integers; give the integer as a constant")
+        raise MapperError("pads stored integers; give the padding integer as a constant")
     whole = int(np.asarray(value).reshape(())) - OFFSET.get(np.asarray(value).dtype, 0)
     return np.full((), how.scale * (whole - how.zero_point), np.float32)
 

@@ -1,8 +1,8 @@
-"""Models that are quantised already: what they compute of dequantised maps becomes integers.
+"""Join the nodes of quantised models into integer operators.
 
-An operator between nodes that dequantise and one that quantises is one of the q-operators:
-q.conv2d, q.dense with q.bias_add and q.requantize, q.relu, q.add, q.pool, q.concat, each by the
-scales that the model gives. Halves are rounded to even, as QuantizeLinear does.
+An operator between Dequantise nodes and a Quantise node becomes a q-operator: q.conv2d, q.dense
+with q.bias_add and q.requantize, q.relu, q.add, q.pool or q.concat, with the scales of the model.
+Halves round to even, like QuantizeLinear.
 """
 
 from __future__ import annotations
@@ -53,18 +53,18 @@ from mapper.compiler.quantise.layers import ACCUMULATOR, required_shift
 from mapper.compiler.quantise.operators import bounds_of, mean_nodes, requantised, slope_of
 
 ROUNDING: Rounding = "even"
-LEAST_SUM = -(1 << 15)  # of two bytes: what no sum reaches
+LEAST_SUM = -(1 << 15)  # below every sum of two bytes
 Made = list[Node] | str
-"""Nodes of integers, or why there are none."""
+"""Integer nodes, or the reason why they cannot be built."""
 
 
 class Place(NamedTuple):
-    """An operator between what dequantises and what quantises.
+    """An operator between Dequantise nodes and a Quantise node.
 
-    data : stored maps that it takes
-    activation : behind it, or None
-    result : stored map that it makes
-    how : if the model says how sums become integers, and not by scales
+    data : stored maps that it reads
+    activation : activation after it, or None
+    result : stored map that it writes
+    how : requantisation if the model specifies it directly and not by scales
     """
 
     node: Node
@@ -83,9 +83,9 @@ class Place(NamedTuple):
 
 
 def join(graph: Graph, whys: dict[str, str]) -> None:
-    """Make integers of all that has its scales.
+    """Replace operators by integer operators wherever all scales are known.
 
-    whys : gets why nodes are left in real numbers, by the name of the ONNX node
+    whys : filled with the reason why nodes stay in real numbers, by ONNX node name
     """
     _drop_pairs(graph)
     _shift_maps(graph)
@@ -105,7 +105,7 @@ def join(graph: Graph, whys: dict[str, str]) -> None:
 
 
 def _note_constant(graph: Graph, place: Place) -> None:
-    """Note that a layer is constant because of its scales."""
+    """Add a note if a layer is constant because of its scales."""
     if place.how is not None or place.result.type == "int32":
         return
     scales: list[tuple[Tensor, Any]]
@@ -124,8 +124,7 @@ def _maker(graph: Graph, tensor: Tensor, kind: type) -> Node | None:
 
 
 def _drop_pairs(graph: Graph) -> None:
-    """What is dequantised and quantised again by the same scale stays as it is; by another one it
-    is requantised."""
+    """Remove Dequantise and Quantise pairs of equal scale; requantise for different scales."""
     for node in [one for one in graph.nodes if isinstance(one.operator, Quantise)]:
         maker = _maker(graph, node.inputs[0], Dequantise)
         if maker is None:
@@ -141,7 +140,7 @@ def _drop_pairs(graph: Graph) -> None:
 
 
 def _shift_maps(graph: Graph) -> None:
-    """RequantShift of a stored map: its zero point goes into the offset."""
+    """Fold the zero point of a stored map into the offset of RequantShift."""
     for node in graph.nodes:
         if not isinstance(node.operator, Requantise):
             continue
@@ -154,8 +153,10 @@ def _shift_maps(graph: Graph) -> None:
 
 
 def _fold_affine(graph: Graph) -> None:
-    """Constants that the results of a layer are multiplied by, and that are added to them, go into
-    its scales and its bias; factors below zero stay where they are."""
+    """Fold constant factors and offsets of a layer's results into its scales and bias.
+
+    Factors that are not positive are kept.
+    """
     for layer in graph.nodes:
         if not isinstance(layer.operator, Conv | Dense):
             continue
@@ -174,8 +175,10 @@ def _fold_affine(graph: Graph) -> None:
 def _scaled_layer(
     graph: Graph, layer: Node, factor: NDArray[np.float64], offset: NDArray[np.float64]
 ) -> bool:
-    """Multiply the scales of a layer's weights, and its bias, and add to the bias; False if the
-    weights are not as the model stores them. factor, offset : shape (outputs,)"""
+    """Multiply a layer's weight scales and bias by a factor, and add an offset to the bias.
+
+    Returns False if the weights differ from their stored form. factor, offset : shape (outputs,)
+    """
     found = stored_weights(graph, layer)
     if isinstance(found, str):
         return False
@@ -202,7 +205,7 @@ def _drop_unused(graph: Graph) -> None:
 
 
 def _place(graph: Graph, node: Node) -> Place | None:
-    """Where an operator stands, if all around it is quantised."""
+    """Return the place of an operator if all its inputs and its result are quantised."""
     if type(node.operator) not in _JOINED or node.output.type != "float32":
         return None
     makers = [_maker(graph, one, Dequantise) for one in node.inputs if one.value is None]
@@ -221,7 +224,7 @@ def _place(graph: Graph, node: Node) -> Place | None:
 
 
 def _put(graph: Graph, place: Place, made: list[Node]) -> None:
-    """Nodes of integers in place of those of real numbers."""
+    """Replace nodes of real numbers by nodes of integers."""
     quantise = graph.maker(place.result)
     gone = [one for one in (place.node, place.activation, quantise) if one is not None]
     at = graph.nodes.index(place.node)
@@ -253,7 +256,7 @@ def _conv(graph: Graph, place: Place) -> Made:
     conv = Node(node.operator, [data, *constants], [sums], node.sources)
     if place.how is not None:
         if place.activation is not None:
-            return "an activation stands before RequantShift"
+            return "an activation precedes RequantShift"
         return [conv, Node(Requantise(place.how), [sums], [result], _behind(graph, place))]
     with np.errstate(over="ignore"):
         factor = unit / np.float32(result.scale)
@@ -271,7 +274,7 @@ def _conv(graph: Graph, place: Place) -> Made:
 
 
 def _sums(place: Place, conv: Node, factor: NDArray[np.float32]) -> Made:
-    """A layer whose sums are its result: what it stands for is what the model says of them."""
+    """Return a layer whose int32 sums are its result, stored with the product of its scales."""
     if place.activation is not None or not np.allclose(factor, 1.0, rtol=1e-6, atol=0):
         return "its sums are scaled, and stored in 32 bits"
     conv.outputs = [place.result]
@@ -279,15 +282,17 @@ def _sums(place: Place, conv: Node, factor: NDArray[np.float32]) -> Made:
 
 
 def _behind(graph: Graph, place: Place) -> tuple[str, ...]:
-    """The nodes of the model that a requantisation of its own does the work of."""
+    """Return the model nodes that a separate requantisation replaces."""
     maker = graph.maker(place.result)
     assert maker is not None
     return place.sources + maker.sources
 
 
 def stored_weights(graph: Graph, node: Node) -> tuple[NDArray[np.int64], NDArray[np.float32]] | str:
-    """Weights as whole numbers less their zero points, shape of the kernels, and scales, shape
-    (outputs,); or why there are none."""
+    """Return integer weights minus zero points, shape of the kernels, and scales, shape (outputs,).
+
+    Returns the reason as text if there are none.
+    """
     tensor = node.inputs[1]
     stored, real = graph.quantised.get(tensor), tensor.value
     assert real is not None
@@ -295,19 +300,20 @@ def stored_weights(graph: Graph, node: Node) -> tuple[NDArray[np.int64], NDArray
         return "its weights are not quantised"
     outputs = real.shape[0]
     if stored.scale.size > 1 and stored.values.shape[stored.axis] != outputs:
-        return "its weights have scales along an axis other than that of the outputs"
+        return "its weights have scales along an axis other than the outputs"
     scales = np.broadcast_to(stored.scale, (outputs,))
     wide = scales.reshape(-1, *(1,) * (real.ndim - 1))
     values = np.rint(real / wide).astype(np.int64)
     if not np.array_equal(values.astype(np.float32) * wide, real):
-        return "its weights are changed after they are dequantised"
+        return "its weights are changed after dequantisation"
     if values.min(initial=0) < -128 or values.max(initial=0) > 127:
-        return "its weights less their zero point exceed 8 bits"
+        return "its weights minus their zero point exceed 8 bits"
     return values, scales
 
 
 def stored_bias(graph: Graph, node: Node, unit: NDArray[np.float32]) -> NDArray[np.int64]:
-    """As the model stores it; real numbers are rounded, halves away from zero."""
+    """Return the bias in integers as the model stores it; real numbers round half away from
+    zero."""
     if len(node.inputs) < 3:
         return np.zeros(unit.size, np.int64)
     tensor = node.inputs[2]
@@ -348,7 +354,8 @@ def _pool(_: Graph, place: Place) -> Made:
 
 
 def _moved(place: Place, make: Callable[[Tensor], Node], data: Tensor) -> list[Node]:
-    """What picks or copies stored integers, which are requantised behind it if scales differ."""
+    """Return a node that selects or copies stored integers, then a requantisation if scales
+    differ."""
     result, bounds = place.result, place.bounds
     if data.same_scale(result) and bounds == (result.low, result.high):
         return [make(result)]
@@ -361,7 +368,7 @@ def _moved(place: Place, make: Callable[[Tensor], Node], data: Tensor) -> list[N
 
 
 def _concat(_: Graph, place: Place) -> Made:
-    """Each part is requantised before, if its scale is another one."""
+    """Return Concat, with a requantisation of each part of another scale."""
     if place.activation is not None:
         return "an activation follows it"
     result, made, parts = place.result, [], []
@@ -383,7 +390,7 @@ def _copied(_: Graph, place: Place) -> Made:
 
 
 def _activation(_: Graph, place: Place) -> Made:
-    """An activation of a map by itself."""
+    """Return a separate activation of a map."""
     if place.activation is not None:
         return "an activation follows it"
     (data,), result = place.data, place.result
@@ -392,7 +399,7 @@ def _activation(_: Graph, place: Place) -> Made:
         if data.same_scale(result):
             return [Node(Clamp(*bounds), [data], [result], place.sources)]
         return [requantised(data, result, bounds, place.sources)]
-    # the sign is that of the data less its zero point: a convolution of each channel by 1
+    # the sign applies to data minus zero point: use a depthwise convolution by 1
     channels = data.channels
     ones = np.ones((channels, 1, 1, 1), np.int64)
     bias = np.full(channels, -data.zero_point)

@@ -1,8 +1,8 @@
-"""Numbers that a model stores as integers: QuantizeLinear and DequantizeLinear.
+"""Read numbers that a model stores as integers: QuantizeLinear and DequantizeLinear.
 
-uint8 becomes int8, with a zero point 128 lower: exactly. A value that was quantised is a tensor of
-integers; what a model computes of it stays in real numbers here, behind a node that dequantises.
-`mapper.compiler.frontend.qops` makes integers of it.
+uint8 becomes int8 exactly, with a zero point 128 lower. A quantised value is a tensor of integers;
+operations on it stay in real numbers here, after a Dequantise node. `mapper.compiler.frontend.qops`
+converts them to integers.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from storage.formats.layers.onnxgraph import Node as OnnxNode
 
 
 def stored_like(tensor: Tensor, how: Scale) -> Tensor:
-    """A map of integers beside that of real numbers."""
+    """Return a tensor of integers that stores a map of real numbers."""
     return Tensor(
         f"{tensor.name}.stored", tensor.shape, how.type, how.scale, how.zero_point, stored=True
     )
 
 
 def quantised(reader: Reader, node: OnnxNode, data: View, how: Scale) -> View:
-    """A view of the integers of a map."""
+    """Quantise a map; return a view of its integers."""
     made = stored_like(data.tensor, how)
     made.name = str(node.proto.output[0])
     reader.graph.nodes.append(Node(Quantise(), [data.tensor], [made], (node.name,)))
@@ -36,14 +36,14 @@ def quantised(reader: Reader, node: OnnxNode, data: View, how: Scale) -> View:
 
 
 def dequantised(reader: Reader, node: OnnxNode, data: View, name: str) -> View:
-    """A view of the real numbers of a map of integers."""
+    """Dequantise a map; return a view of its real numbers."""
     made = Tensor(name, data.tensor.shape)
     reader.graph.nodes.append(Node(Dequantise(), [data.tensor], [made], (node.name,)))
     return data._replace(tensor=made)
 
 
 def kind_of_whole(reader: Reader, data: View) -> np.dtype[Any] | None:
-    """The type of integers that cores can store, of an input or a value of the host."""
+    """Return the integer type of an input or host value if cores can store it, else None."""
     kind = reader.types.get(data.tensor.name)
     return kind if data.tensor.type == "float32" and kind in STORED else None
 
@@ -51,8 +51,10 @@ def kind_of_whole(reader: Reader, data: View) -> np.dtype[Any] | None:
 def stored_whole(
     reader: Reader, node: OnnxNode, data: View, how: Scale, kind: np.dtype[Any]
 ) -> View:
-    """A view of integers that the model is given, or that the host makes, as they are stored; how :
-    what they stand for"""
+    """Return a view of stored integers from a model input or the host.
+
+    how : scale and zero point of the integers
+    """
     shift = OFFSET.get(kind, 0)
     made = stored_like(data.tensor, how)
     made.name = f"{data.tensor.name}.{node.name}"
@@ -68,7 +70,8 @@ def stored_whole(
 
 
 def require_same(data: View, how: Scale) -> None:
-    """Raise `MapperError` if a node reads integers by another scale than they were made with."""
+    """Raise `MapperError` if a node reads integers with another scale than they were stored
+    with."""
     tensor = data.tensor
     if (tensor.scale, tensor.zero_point) != (how.scale, how.zero_point):
         raise MapperError(
@@ -89,11 +92,11 @@ def dequantize_linear(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Valu
     if not isinstance(data, View):
         return None
     if isinstance(scale, View) or (zero_point and isinstance(zero_point[0], View)):
-        reader.why = "its scale is computed while it runs; cores need scales before"
+        reader.why = "its scale is computed at run time; cores need constant scales"
         return None
     kind = kind_of_whole(reader, data)
     if data.tensor.type == "float32" and kind is None:
-        reader.why = "it dequantises what was not quantised"
+        reader.why = "it dequantises a value that was not quantised"
         return None
     how = scale_of(scale, zero_point[0] if zero_point else np.zeros((), kind))
     if kind is not None:

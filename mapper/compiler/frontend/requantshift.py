@@ -1,6 +1,7 @@
-"""Networks of whole numbers, as Deeploy and quantlib export them (Scherer et al., 2024): tensors of
-ONNX's floating point that hold integers, and RequantShift, (x * mul + add) / div, rounded up from
-halves and clipped to n_levels.
+"""Read integer networks as Deeploy and quantlib export them (Scherer et al., 2024).
+
+Floating-point ONNX tensors hold integers. RequantShift computes (x * mul + add) / div, rounds
+halves up and clips to n_levels.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ MOST_OFFSET = 1 << 31
 
 
 def whole_numbers(reader: Reader) -> bool:
-    """Whether a model computes with whole numbers in floating point."""
+    """Return whether a model computes with whole numbers in floating point."""
     return any(node.kind == KIND for node in reader.model.nodes)
 
 
@@ -42,12 +43,12 @@ def requant_shift(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Made:
     div = _number(node, "div")
     shift = int(np.log2(div)) if div > 0 else -1
     if shift < 0 or 2.0**shift != div:
-        raise MapperError(f"div is {div:g}; cores shift: give a power of two, 1 or more")
+        raise MapperError(f"div is {div:g}; cores shift: use a power of two, at least 1")
     if not 2 <= levels <= LEVELS:
         raise MapperError(f"n_levels_out is {levels}; cores store 2 to {LEVELS} levels")
     mul = _whole("mul", factor, channels, MOST_OFFSET)
     add = _whole("add", offset, channels, MOST_OFFSET)
-    # cores multiply by fewer bits: in channels of more, the last ones of both are rounded away
+    # cores multiply by fewer bits: where mul has more, the low bits of mul and add are rounded away
     spare = np.maximum(0, np.frexp(np.abs(mul).astype(np.float64))[1] - (MANTISSA + 1))
     if (spare > shift).any():
         raise MapperError(
@@ -73,7 +74,7 @@ def requant_shift(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Made:
 
 
 def _number(node: OnnxNode, name: str) -> float:
-    """An attribute that is a number, or a tensor of one."""
+    """Return an attribute that is a number, or a tensor of one number."""
     from onnx import TensorProto, numpy_helper
 
     if name not in node.attributes:
@@ -84,7 +85,7 @@ def _number(node: OnnxNode, name: str) -> float:
 
 
 def _whole(name: str, values: NDArray[Any], channels: int, limit: int) -> NDArray[np.int64]:
-    """Whole numbers, one for all channels or one for each, shape (channels,)."""
+    """Return whole numbers, one for all channels or one per channel, as shape (channels,)."""
     flat = np.asarray(values, np.float64).reshape(-1)
     if flat.size not in (1, channels):
         raise MapperError(f"{name} has {flat.size} values; the map has {channels} channels")
@@ -95,7 +96,7 @@ def _whole(name: str, values: NDArray[Any], channels: int, limit: int) -> NDArra
 
 
 def _all_whole(name: str, values: NDArray[Any]) -> NDArray[Any]:
-    """The same values; raises `MapperError` if one is no whole number."""
+    """Return the values; raise `MapperError` if one is not a whole number."""
     wrong = values[~(np.isfinite(values) & (values == np.rint(values)))]
     if wrong.size:
         raise MapperError(f"{name} holds {wrong[0]:g}; give whole numbers")
@@ -103,17 +104,17 @@ def _all_whole(name: str, values: NDArray[Any]) -> NDArray[Any]:
 
 
 def _real(reader: Reader, node: OnnxNode, data: View, at: int) -> View:
-    """The whole numbers of a stored map; an input of the model is stored first, in 8 bits."""
+    """Return the whole numbers of a stored map; a model input is stored first, in 8 bits."""
     if data.tensor in [view.tensor for view in reader.graph.inputs.values()]:
         name, zero = f"{data.tensor.name}.stored", 0 if reader.signed else -128
         stored = Tensor(name, data.tensor.shape, "int8", 1.0, zero, stored=True)
         reader.graph.nodes.append(Node(Quantise(), [data.tensor], [stored], (node.name,)))
         reader.guessed = True
-        note = f"input {data.tensor.name!r} is taken for whole numbers from " + (
-            "-128 to 127, as the samples of --calibrate have negative ones"
+        note = f"input {data.tensor.name!r} is read as whole numbers from " + (
+            "-128 to 127, as the samples of --calibrate contain negative ones"
             if reader.signed
-            else "0 to 255: such networks do not say what theirs holds; give samples with "
-            "--calibrate if there are negative ones"
+            else "0 to 255: such networks do not specify the range; give samples with "
+            "--calibrate if it has negative ones"
         )
         if note not in reader.graph.notes:
             reader.graph.notes.append(note)
@@ -124,7 +125,7 @@ def _real(reader: Reader, node: OnnxNode, data: View, at: int) -> View:
 
 
 def of_whole_numbers(compute: Handler) -> Handler:
-    """An operator that may compute with whole numbers, whose weights are stored as they are."""
+    """Return a handler that also computes with whole numbers, whose weights are stored unscaled."""
 
     def handler(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Made:
         if not whole_numbers(reader):

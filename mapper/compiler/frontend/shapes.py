@@ -1,5 +1,4 @@
-"""Shapes of a model's input before it is read: open axes are fixed, and a fixed batch becomes one
-sample."""
+"""Set the shape of a model's input: fix open axes, and turn a fixed batch into one sample."""
 
 from __future__ import annotations
 
@@ -14,14 +13,14 @@ from storage.errors import BadInputError
 from storage.formats.layers.onnxgraph import library
 
 Shapes = Mapping[str, Sequence[int]]
-"""Sizes of all axes by the name of an input; "" is the only input of a model."""
+"""Sizes of all axes by input name; "" is the only input of a model."""
 
 
 def source_of(path: Path, shapes: Shapes, computed: Collection[str]) -> Source:
     """Return a model with its open axes fixed, for one sample.
 
     computed : operators that cores compute, for messages
-    Raises `MapperError` for shapes that the model does not have, for open axes without a size, and
+    Raises `MapperError` for shapes that do not match the model, for open axes without a size, and
     for a batch whose samples a node mixes.
     """
     onnx = library(path)
@@ -59,7 +58,7 @@ def require_one_input(names: Collection[str]) -> None:
     """Raise `MapperError` if a model has several inputs."""
     if len(names) > 1:
         listed = ", ".join(map(repr, names))
-        raise MapperError(f"has {len(names)} inputs ({listed}); one is taken")
+        raise MapperError(f"has {len(names)} inputs ({listed}); models may have one")
 
 
 def _require_names(shapes: Shapes, inputs: Collection[str]) -> None:
@@ -67,19 +66,19 @@ def _require_names(shapes: Shapes, inputs: Collection[str]) -> None:
         if name and name not in inputs:
             known = ", ".join(map(repr, inputs)) or "none"
             raise MapperError(
-                f"--input-shape {_text(sizes, name)}: there is no such input; the model has {known}"
+                f"--input-shape {_text(sizes, name)}: no such input; the model has {known}"
             )
 
 
 def _fix(given: Any, wanted: Sequence[int] | None) -> bool:
-    """Give the open axes of an input their sizes; returns whether any had none.
+    """Set the sizes of an input's open axes; return whether any was open.
 
     Only the first axis may stay open, as the batch.
     """
     name, kind = given.name, given.type.WhichOneof("value")
     if kind != "tensor_type":
         word = str(kind).partition("_")[0]
-        raise MapperError(f"input {name!r} is a {word}; only tensors are read")
+        raise MapperError(f"input {name!r} is a {word}; only tensors are supported")
     if not given.type.tensor_type.HasField("shape"):
         if wanted is None:
             raise MapperError(f"input {name!r} has no shape; give one with --input-shape SIZES")
@@ -129,7 +128,7 @@ def _is_open(dim: Any) -> bool:
 
 
 def _set_shape(proto: Any, name: str, shape: Sequence[int]) -> None:
-    """Fix an input, and forget shapes that were inferred or declared for other sizes."""
+    """Fix the shape of an input, and clear shapes inferred or declared for other sizes."""
     for one in proto.graph.input:
         if one.name == name:
             one.type.tensor_type.ClearField("shape")
@@ -142,12 +141,12 @@ def _set_shape(proto: Any, name: str, shape: Sequence[int]) -> None:
 
 
 def _inferred(proto: Any) -> bytes:
-    """The model, serialised, with the shapes that follow from its input."""
+    """Return the serialised model with shapes inferred from its input."""
     from onnx import shape_inference
 
     try:
         found = shape_inference.infer_shapes(proto, data_prop=True)
-    except Exception:  # the reader names the node that does not go with its inputs
+    except Exception:  # the reader reports the node that does not match its inputs
         found = proto
     return bytes(found.SerializeToString(deterministic=True))
 

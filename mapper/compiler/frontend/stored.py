@@ -1,4 +1,4 @@
-"""Scales and constants as models store them, checked."""
+"""Check scales and constants as models store them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mapper.compiler.graph.tensor import Type
 from mapper.errors import MapperError
 
 OFFSET = {np.dtype(np.uint8): 128, np.dtype(np.uint16): 1 << 15}
-MOST_STEPS = 2.0**53  # beyond, real numbers are not exact
+MOST_STEPS = 2.0**53  # above this, float64 does not hold all integers
 STORED: dict[np.dtype[Any], Type] = {
     np.dtype(np.int8): "int8", np.dtype(np.uint8): "int8",
     np.dtype(np.int16): "int16", np.dtype(np.uint16): "int16",
@@ -21,7 +21,7 @@ STORED: dict[np.dtype[Any], Type] = {
 
 
 class Scale(NamedTuple):
-    """Of a stored map: one scale, the zero point and the type that it is stored with."""
+    """Scale, zero point and storage type of a stored map."""
 
     scale: float
     zero_point: int
@@ -29,13 +29,14 @@ class Scale(NamedTuple):
 
 
 def scales_of(scale: Any, zero_point: Any, size: int | None = None) -> NDArray[np.float32]:
-    """Scales of a constant, checked; size : that there may be, one a channel, None for one."""
+    """Return the checked scales of a constant; size : channels that may each have a scale, or
+    None."""
     if isinstance(scale, View) or isinstance(zero_point, View):
         raise MapperError("its scale or zero point is computed; export it with constants")
     found = np.asarray(scale, np.float32).reshape(-1)
     if found.size not in (1, size):
         raise MapperError(
-            f"has {found.size} scales; give one" + (f", or {size}, one a channel" if size else "")
+            f"has {found.size} scales; give one" + (f", or {size}, one per channel" if size else "")
         )
     if not np.isfinite(found).all() or (found <= 0).any():
         wrong = found[~(np.isfinite(found) & (found > 0))][0]
@@ -46,7 +47,10 @@ def scales_of(scale: Any, zero_point: Any, size: int | None = None) -> NDArray[n
 
 
 def scale_of(scale: Any, zero_point: Any) -> Scale:
-    """Of a map that is quantised, or refused; the zero point's type is that of the integers."""
+    """Return the scale of a quantised map; the type of the zero point is the type of the integers.
+
+    Raises `MapperError` for types that cores cannot store.
+    """
     (found,) = scales_of(scale, zero_point).tolist()
     zero = np.zeros((), np.uint8) if zero_point is None else np.asarray(zero_point)
     if zero.dtype not in STORED:
@@ -55,7 +59,7 @@ def scale_of(scale: Any, zero_point: Any) -> Scale:
 
 
 class Stored(NamedTuple):
-    """A constant as the model stores it: integers, scales, zero points, and the axis of these."""
+    """A constant as the model stores it: integers, scales, zero points and their axis."""
 
     values: NDArray[Any]
     scale: NDArray[np.float32]
@@ -64,7 +68,7 @@ class Stored(NamedTuple):
 
 
 def stored_constant(inputs: Sequence[Any], axis: int) -> Stored:
-    """Of the inputs of DequantizeLinear; the axis counts if there are several scales."""
+    """Return the constant of a DequantizeLinear; the axis is used if there are several scales."""
     values, scale, *rest = inputs
     zero_point = rest[0] if rest and rest[0] is not None else np.zeros((), np.int64)
     if np.size(scale) > 1 and not -values.ndim <= axis < values.ndim:
@@ -75,8 +79,8 @@ def stored_constant(inputs: Sequence[Any], axis: int) -> Stored:
 
 
 def steps_of(bias: NDArray[Any], unit: NDArray[np.float32], label: str) -> NDArray[np.float64]:
-    """A bias of real numbers in steps of its scales; raises `MapperError` if it has too many."""
-    with np.errstate(divide="ignore", invalid="ignore"):  # two small scales multiply to 0
+    """Return a real bias in steps of its scales; raise `MapperError` if it has too many."""
+    with np.errstate(divide="ignore", invalid="ignore"):  # the product of two small scales may be 0
         steps: NDArray[np.float64] = bias.astype(np.float64) / unit.astype(np.float64)
     if not (np.abs(steps) < MOST_STEPS).all():
         raise MapperError(f"{label}: its scales are too small for its bias; check the scales")

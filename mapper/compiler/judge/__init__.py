@@ -1,1 +1,1 @@
-"""The judge of compiled models: the model itself in ONNX Runtime, beside what the cores make."""
+"""Check of compiled models: maps and outputs compared with the model in ONNX Runtime."""

@@ -1,4 +1,4 @@
-"""Judging a compiled model: its maps and outputs beside those of the model in ONNX Runtime."""
+"""Compare the maps and outputs of a compiled model with the model in ONNX Runtime."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ Array = NDArray[Any]
 
 
 class Frames(NamedTuple):
-    """What a compiled model makes of some samples.
+    """Results of a compiled model for some samples.
 
-    samples : float32, shape (frames, ...), as the model takes them
+    samples : float32, shape (frames, ...), as the model reads them
     stored : integers by the names of maps, shape (frames, rows, columns, channels)
     outputs : by name, shape (frames, ...)
     """
@@ -42,10 +42,14 @@ class Frames(NamedTuple):
 
 
 class Predicted(NamedTuple):
-    """What the quantisation loses: signal over error in dB of each map by itself, None without
-    error, by its name; of the model's outputs by theirs; and of maps that are not named, None if
-    those are whole numbers of the model. most : dB that are asked for, whatever is predicted;
-    rounded : relative errors of values that cores store in another form."""
+    """Predicted quantisation loss.
+
+    own : SQNR in dB of each map by itself, by its name; None without error
+    outputs : SQNR in dB of the model's outputs, by their names
+    others : SQNR in dB of unnamed maps, None if these are whole numbers of the model
+    most : upper limit in dB of the required SQNR
+    rounded : relative errors of values that cores store in another form
+    """
 
     own: Mapping[str, float | None]
     outputs: Mapping[str, float | None] = MappingProxyType({})
@@ -55,9 +59,11 @@ class Predicted(NamedTuple):
 
 
 class Judgement(NamedTuple):
-    """rows : the maps in the order in which they are made, then the outputs
-    left_out : names of maps that are no values of the model, as those with gaps between channels
-    why : ONNX Runtime does not run the model; nothing is compared then
+    """Result of a comparison.
+
+    rows : the maps in execution order, then the outputs
+    left_out : names of maps that are not values of the model, such as maps with padding channels
+    why : reason why ONNX Runtime does not run the model; then nothing is compared
     """
 
     frames: int
@@ -67,7 +73,7 @@ class Judgement(NamedTuple):
 
     @property
     def departure(self) -> Beside | None:
-        """The first map or output that is not what the model makes."""
+        """The first map or output that differs from the model."""
         return next((row for row in self.rows if row.departs), None)
 
     @property
@@ -84,7 +90,7 @@ class Judgement(NamedTuple):
 
 
 class Judge:
-    """Compares what a compiled model makes with what the model makes of the same numbers."""
+    """Compares the results of a compiled model with the model's results for the same numbers."""
 
     def __init__(self, model: bytes, maps: Sequence[StoredMap], predicted: Predicted) -> None:
         self._model, self._predicted = model, predicted
@@ -96,7 +102,7 @@ class Judge:
         self._frames, self._why = 0, ""
 
     def add(self, made: Frames) -> None:
-        """Compare some more frames."""
+        """Compare further frames."""
         self._frames += len(made.samples)
         if self._why:
             return
@@ -109,7 +115,7 @@ class Judge:
             self._why = str(error)
 
     def _begin(self, made: Frames) -> CutModel:
-        """Cut the model where it has values that the cores store."""
+        """Cut the model at values that the cores store."""
         own = self._predicted.own
         errors = {name: 10 ** (-signal / 20) for name, signal in own.items() if signal is not None}
         errors |= self._predicted.rounded
@@ -118,13 +124,13 @@ class Judge:
             order = order_of(made.stored[name][:1], cut.first[name], self._maps[name])
             if order is not None:
                 self._orders[name] = order
-        if len(self._orders) < len(cut.values):  # a map of more elements, which fill its blocks
+        if len(self._orders) < len(cut.values):  # a map of more elements, which pad its blocks
             cut = CutModel(self._model, list(self._orders), made.samples[:1], errors)
         for name in self._orders:
             others = self._predicted.others
             known = name in own or others is not None
             lost = [own.get(name, others)]
-            if name in own:  # layers whose maps the cores do not store lose something as well
+            if name in own:  # layers whose maps are not stored on cores also lose signal
                 lost += [own.get(one) for one in cut.between(name, self._orders)]
             predicted = min((one for one in lost if one is not None), default=None)
             self._sums[name] = Sums(self._maps[name], predicted, known, self._predicted.most)
@@ -132,7 +138,7 @@ class Judge:
         return cut
 
     def _wanted(self, cut: CutModel, name: str) -> tuple[float | None, float]:
-        """The predicted signal of an output, and what is asked for at most."""
+        """Return the predicted SQNR of an output, and the upper limit of the required SQNR."""
         if name in self._sums:
             return None, EXACT
         predicted = self._predicted.outputs.get(name)
@@ -147,7 +153,7 @@ class Judge:
 
     def _frame(self, cut: CutModel, made: Frames, at: int) -> None:
         placed, given, masks = {}, {}, {}
-        left_out = bool(self._left_out(cut))  # which may be off by one, at a tie of their own
+        left_out = bool(self._left_out(cut))  # these may be off by one at their own ties
         for name, order in self._orders.items():
             value = cut.first[name]
             one = self._maps[name]
@@ -159,7 +165,7 @@ class Judge:
             given[name] = as_value(placed[name], value.dtype, self._maps[name])
         inputs, feeds = self._inputs(cut, made, at), [given]
         hosted = [name for name in given if not self._maps[name].nodes]
-        if hosted:  # the host goes on with what it computed, and stores it for cores
+        if hosted:  # the host continues with its own real values, and stores them for cores
             computed = cut.run(inputs[0], given)
             feeds.append(given | {name: computed[name] for name in hosted})
         runs = [
@@ -170,8 +176,9 @@ class Judge:
         ]
 
         def found(name: str, ours: Array) -> dict[str, Array]:
-            """The run that is nearer to what was made of the sample: host and cores take it as it
-            is, or as it is stored."""
+            """Return the run nearer to our result: host and cores read the sample in real or stored
+            form.
+            """
             return min(runs, key=lambda run: _distance(run[name], ours))
 
         values = {name: found(name, given[name])[name] for name in self._sums}
@@ -187,12 +194,12 @@ class Judge:
             some = masks[name]
             around = [run[name][some] for run in nudged]
             sums.add(placed[name][some], values[name][some], around, fused)
-        for name, output in self._outputs.items():  # a stored map is judged as such
+        for name, output in self._outputs.items():  # a stored map is compared as a map
             ours = made.outputs[name][at]
             output.add(ours, given[name] if name in given else found(name, ours)[name])
 
     def _inputs(self, cut: CutModel, made: Frames, at: int) -> list[Array]:
-        """A sample as it is, and as the real numbers of what is stored of it, if cores store it."""
+        """Return a sample, and the real numbers of its stored form if cores store it."""
         sample, one = made.samples[at : at + 1], self._maps.get(cut.input)
         if one is None:
             return [sample]
@@ -204,7 +211,7 @@ class Judge:
         return [sample, as_value(placed, sample.dtype, one)]
 
     def judgement(self) -> Judgement:
-        """Of all frames."""
+        """Return the result for all frames."""
         if self._why:
             return Judgement(self._frames, [], list(self._maps), self._why)
         rows = [one.beside() for one in self._sums.values()]
@@ -213,7 +220,7 @@ class Judge:
 
 
 def _distance(value: Array, ours: Array) -> float:
-    """How far two arrays are from each other; infinite if they have other sizes, or no numbers."""
+    """Return the distance of two arrays; infinite for different sizes or without numbers."""
     if value.size != ours.size or value.dtype.kind not in "fiub":
         return float("inf")
     near, far = (np.asarray(one, np.float64).ravel() for one in (ours, value))

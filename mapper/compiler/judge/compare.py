@@ -1,4 +1,4 @@
-"""What the cores stored beside the model in ONNX Runtime, map by map."""
+"""Compare stored maps of the cores with the model in ONNX Runtime, map by map."""
 
 from __future__ import annotations
 
@@ -12,37 +12,41 @@ from numpy.typing import NDArray
 
 Array = NDArray[Any]
 TIE = 1 / 64
-"""Of a step: how far from the middle between two integers a real number may be that is rounded to
-the other one. Biases in floating point are rounded to steps of a layer's sums, and sums in float32
-have an error of their own."""
+"""In steps: distance from the middle between two integers within which a real number may round to
+the other one. Biases in floating point are rounded to steps of a layer's sums, and float32 sums
+have an error.
+"""
 FUSED_TIES = 0.01
-"""Share of a map's elements: of nodes such as QLinearConv what is rounded cannot be seen, and their
-kernels round halves of float32 products otherwise."""
+"""Share of a map's elements that may differ by one: rounding inside nodes such as QLinearConv is
+not visible, and their kernels round halves of float32 products differently.
+"""
 MARGIN = 10.0
-"""In dB: how much less than predicted the signal of a layer may be on other samples."""
+"""Tolerance in dB: SQNR of a layer on other samples may be lower than predicted by this."""
 FEW = 30.0
-"""In dB: how much less the signal may be if a single element makes it."""
+"""Tolerance in dB if a single element dominates the signal."""
 EXACT = 60.0
-"""In dB: what is computed of the same numbers in float32."""
+"""SQNR in dB of float32 results for the same numbers."""
 LEAST = 20.0
-"""In dB: signal over error that is asked for on other samples than the prediction was made with, as
-numbers beyond the ranges are clipped."""
+"""Required SQNR in dB on samples outside the prediction, as numbers beyond the ranges are
+clipped."""
 ORDERS = ((0, 3, 1, 2), *(each for each in permutations(range(4)) if each[0] == 0))
-"""Of the axes of a map as the model may see them: channels on axis 1 most of all."""
+"""Axis orders of a map in the model: channels on axis 1 first, as the most common."""
 CLEARLY = (0.5, 0.85)
-"""Of the distance in the usual order, for maps of few elements and of many: after many layers
-integers differ a lot from the model, and distances in wrong orders differ by chance."""
+"""Relative to the distance in the usual order, for maps of few and of many elements: after many
+layers integers differ a lot from the model, and distances in wrong orders differ by chance.
+"""
 CHANCE = 4.0
 """Standard deviations of these distances, which fall with the square root of the elements."""
 SHIFT = {"uint8": 128, "uint16": 1 << 15}
-"""What stored integers are less than those of the model."""
+"""Offset of the model's integers from the stored integers."""
 
 
 class StoredMap(NamedTuple):
-    """A map that cores store: the name of the model's value, the layers of the model that make it,
-    and what its integers stand for, scale * (stored - zero_point).
+    """A map that cores store: its name in the model, the model layers that compute it, and its
+    scaling.
 
-    mask : where it is stored, shape (rows, columns, channels); None if that is everywhere
+    Its integers represent scale * (stored - zero_point).
+    mask : where it is stored, shape (rows, columns, channels); None if everywhere
     """
 
     name: str
@@ -54,13 +58,13 @@ class StoredMap(NamedTuple):
 
 
 class Beside(NamedTuple):
-    """A map, or an output of the model, beside the model's own.
+    """Comparison of a map or an output with the model.
 
-    differences : integers that are not those of the model, without ties; of real numbers those that
+    differences : integers that differ from the model, without ties; for real numbers, integers that
         are not the nearest; None if the signal counts
     ties : integers that are off by one where the real number is halfway between both
-    signal : over error in dB, of real numbers; None without error
-    wanted : the least signal that the quantisation explains, in dB; None if differences count
+    signal : SQNR of real numbers in dB; None without error
+    wanted : least SQNR in dB that quantisation explains; None if differences count
     """
 
     name: str
@@ -73,27 +77,28 @@ class Beside(NamedTuple):
 
     @property
     def departs(self) -> bool:
-        """Whether it is not what the model makes of the same numbers."""
+        """Whether it differs from the model by more than quantisation explains."""
         if self.wanted is None:
             return bool(self.differences)
         return self.signal is not None and self.signal < self.wanted
 
     @property
     def told(self) -> str:
-        """What differs, in words."""
+        """The difference as text."""
         if self.wanted is None:
             return f"{self.differences:,} of {self.elements:,} integers differ"
-        return f"signal over error {self.signal:.1f} dB, at least {self.wanted:.1f} dB expected"
+        return f"SQNR {self.signal:.1f} dB, at least {self.wanted:.1f} dB expected"
 
 
 class Sums:
-    """What is counted of a map over frames."""
+    """Statistics of a map over frames."""
 
     def __init__(
         self, one: StoredMap, predicted: float | None, known: bool, most: float = EXACT
     ) -> None:
-        """known : whether a signal was predicted; None is a map without error
-        most : dB that are asked for, whatever is predicted"""
+        """known : whether an SQNR was predicted; None is a map without error
+        most : upper limit in dB of the required SQNR
+        """
         self.one, self.predicted, self.known, self.most = one, predicted, known, most
         self.elements = self.differences = self.ties = self.fused = 0
         self.power = self.error = self.fourth = 0.0
@@ -105,9 +110,10 @@ class Sums:
         """Add a frame.
 
         stored : integers of the cores, in the shape of the value
-        value : the same of the model
-        nudged : the same where all that is quantised, or has a sign, is a little more, or less
-        fused : the node of the model, or cores that store no map, round what is not visible
+        value : value of the model
+        nudged : values of the model with every quantised tensor or sign input slightly increased or
+            decreased
+        fused : whether roundings inside a node, or in maps that are not stored, are not visible
         """
         self.elements += stored.size
         if value.dtype.kind in "iu":
@@ -122,7 +128,8 @@ class Sums:
         low, high = (
             self.one.scale * (end - self.one.zero_point) for end in (-half, max(1, half - 1))
         )
-        exact = np.clip(exact, low, high)  # what the range leaves out is lost when it is chosen
+        # the range's clipping was accounted for when it was chosen
+        exact = np.clip(exact, low, high)
         self.power += float((exact**2).sum())
         self.fourth += float((exact**4).sum())
         self.error += float(((exact - real) ** 2).sum())
@@ -157,7 +164,7 @@ class Sums:
 
 
 def spread(power: float, fourth: float) -> float:
-    """In dB: how much a signal varies that a few large elements make, as behind ReLU.
+    """Return in dB how much the SQNR varies if a few large elements dominate, as after ReLU.
 
     power, fourth : sums of the second and the fourth powers of the elements
     """
@@ -165,32 +172,33 @@ def spread(power: float, fourth: float) -> float:
 
 
 def _whole(value: Array) -> Array:
-    """Integers of the model as cores store them."""
+    """Return integers of the model in stored form."""
     return value.astype(np.int64) - SHIFT.get(value.dtype.name, 0)
 
 
 def _ends(*values: Array) -> tuple[Array, Array]:
-    """The least and the largest, element by element."""
+    """Return the elementwise minimum and maximum."""
     return np.minimum.reduce(values), np.maximum.reduce(values)
 
 
 def differs(stored: Array, value: Array, one: StoredMap) -> bool:
-    """Whether the cores stored other integers, or signs, than the model makes."""
+    """Return whether the cores stored other integers or signs than the model computes."""
     if value.dtype.kind in "iu":
         return bool((stored.astype(np.int64) != _whole(value)).any())
     return bool((np.abs(one.scale * (stored - one.zero_point) - value) > one.scale / 2).any())
 
 
 def decibels(power: float, error: float) -> float | None:
-    """Signal over error; None without error, or without signal."""
+    """Return the SQNR in dB; None without error, or without signal."""
     return None if error == 0 or power == 0 else 10 * math.log10(power / error)
 
 
 def order_of(stored: Array, value: Array, one: StoredMap) -> tuple[int, ...] | None:
-    """The order in which a value of the model has the axes of a map, (1, rows, columns, channels):
-    the first with the shape of the value, unless another one is clearly nearer to what the model
-    makes. Reshape leaves values whose shape has another order than their elements. None if the
-    numbers of elements differ.
+    """Return the axis order of a map, (1, rows, columns, channels), in a value of the model.
+
+    This is the first order with the shape of the value, unless another one is clearly nearer to the
+    model's result: after Reshape, the shape may not match the element order. None if the numbers of
+    elements differ.
 
     stored, value : of the same sample
     """
@@ -223,29 +231,29 @@ def as_stored(value: Array, one: StoredMap) -> Array:
 
 
 def as_value(placed: Array, kind: np.dtype[Any], one: StoredMap) -> Array:
-    """Stored integers as a value of the model."""
+    """Return stored integers as a value of the model."""
     if kind.kind in "iu":
         return np.asarray(placed + SHIFT.get(kind.name, 0)).astype(kind)
     return np.asarray(one.scale * (placed - one.zero_point).astype(np.float64)).astype(kind)
 
 
 class OutputSums:
-    """What is counted of an output of the model over frames."""
+    """Statistics of an output of the model over frames."""
 
     def __init__(self, name: str, predicted: float | None, most: float) -> None:
-        """In dB: the signal over error that was predicted, and what is asked for at most."""
+        """predicted : predicted SQNR in dB; most : upper limit in dB of the required SQNR"""
         self.name, self.predicted, self.most = name, predicted, most
         self.elements = self.differences = 0
         self.power = self.error = self.fourth = 0.0
 
     def add(self, ours: Array, theirs: Array) -> None:
-        """A frame, in any shape."""
+        """Add a frame, in any shape."""
         self.elements += theirs.size
         if ours.size != theirs.size:
             self.differences += theirs.size
             return
         if theirs.dtype.kind not in "fiub":
-            return  # names of classes
+            return  # class names
         mine, exact = (np.asarray(one, np.float64).ravel() for one in (ours, theirs))
         same = (mine == exact) | (np.isnan(mine) & np.isnan(exact))
         with np.errstate(invalid="ignore"):

@@ -1,7 +1,7 @@
 """A model in ONNX Runtime, cut where the cores store maps.
 
-Whatever takes a value that the cores store is given what they stored. So each layer is judged by
-itself, and a fault shows in the layer that has it.
+Nodes that read a value stored by the cores get the stored data. So each layer is checked
+separately, and a fault shows in the layer that causes it.
 """
 
 from __future__ import annotations
@@ -19,30 +19,31 @@ from storage.formats.layers.onnxruns import open_session, run_session
 
 Array = NDArray[Any]
 ROUNDED = 2.0**-20
-"""Of the largest number before it is quantised: the error of sums in float32."""
+"""Relative to the largest number before quantisation: error of float32 sums."""
 SIGN_STEP = 2.0**-10
-"""Of the largest number before a sign, what counts as a step: sums in float32 have an error."""
-GIVEN = ".of the cores"  # ends the names of values that are given in place of the model's own
+"""Step at a sign, relative to the largest number before it: float32 sums have an error."""
+GIVEN = ".of the cores"  # suffix of values given in place of the model's own
 
 
 class CutModel:
     """A model, cut at some of its values.
 
-    values : those of the asked ones that the model has
-    input : the name of what it takes
-    first : what the model makes of a sample by itself
-    quantised : those of the values that QuantizeLinear makes
-    signed : those of the values that Sign makes
-    signs : what signs of zero may be: 0 as in ONNX, and +1 as on cores if the model has signs
+    values : requested values that the model has
+    input : name of its input
+    first : results of the uncut model for a sample
+    quantised : values computed by QuantizeLinear
+    signed : values computed by Sign
+    signs : possible signs of zero: 0 as in ONNX, and +1 as on cores if the model has signs
     """
 
     def __init__(
         self, model: bytes, asked: Collection[str], sample: Array,
         errors: Mapping[str, float] = MappingProxyType({}),
     ) -> None:  # fmt: skip
-        """model : serialised; sample : float32, shape (1, ...)
-        errors : of values that are rounded to integers and not stored in this form, relative to
-            their size
+        """Cut a model, and run it on a sample.
+
+        model : serialised; sample : float32, shape (1, ...)
+        errors : relative errors of values that are rounded to integers, and not stored in this form
 
         Raises `BadInputError` if ONNX Runtime does not run the model.
         """
@@ -70,11 +71,11 @@ class CutModel:
     def run(
         self, sample: Array, given: Mapping[str, Array], nudge: float = 0.0, sign: int = 0
     ) -> dict[str, Array]:
-        """The values and the outputs.
+        """Return the values and the outputs.
 
         given : by name, the integers that the cores stored, in the shapes and types of the model
-        nudge : share of a step that is added to every tensor before it is quantised; before signs
-            it is added as a share of the largest number: SIGN_STEP of it, or the error of integers
+        nudge : share of a step that is added to every tensor before it is quantised; before signs,
+            the step is SIGN_STEP of the largest number, or the error of integers if larger
         sign : the sign of zero
         """
         if (nudge, sign) not in self._sessions:
@@ -91,10 +92,9 @@ class CutModel:
         return self._run(session, sample, some)
 
     def between(self, name: str, given: Collection[str]) -> set[str]:
-        """Return the names of values that a value is computed by, from given ones on."""
-        made = {
-            one: inputs for one, inputs in self._taken.items() if one not in given or one == name
-        }
+        """Return the names of values between given values and a value computed from them."""
+        stops = set(given) - {name}
+        made = {one: inputs for one, inputs in self._taken.items() if one not in stops}
         return _computed_by(made, name)
 
     def _run(
@@ -104,7 +104,7 @@ class CutModel:
 
 
 def input_type(model: bytes) -> np.dtype[Any]:
-    """The type of the numbers that a model takes."""
+    """Return the type of the model's input."""
     from onnx import helper, load_model_from_string
 
     graph = load_model_from_string(model).graph
@@ -114,7 +114,7 @@ def input_type(model: bytes) -> np.dtype[Any]:
 
 
 def _cut(proto: Any, kinds: Mapping[str, np.dtype[Any]]) -> None:
-    """Let all that takes some values take inputs in their place."""
+    """Add inputs that replace values, for all nodes that read them."""
     from onnx import helper
 
     _rename(proto.graph, set(kinds))
@@ -124,8 +124,9 @@ def _cut(proto: Any, kinds: Mapping[str, np.dtype[Any]]) -> None:
 
 
 def _nudge(graph: Any, share: float, errors: Mapping[str, float]) -> None:
-    """Add a share of a step to all tensors that are quantised with a constant scale, or whose sign
-    is taken."""
+    """Add a share of a step to all tensors before a sign or before quantisation with a constant
+    scale.
+    """
     from onnx import helper, numpy_helper
 
     constants = {one.name: numpy_helper.to_array(one) for one in graph.initializer}
@@ -202,7 +203,7 @@ def _computed_by(taken: Mapping[str, Sequence[str]], name: str) -> set[str]:
 
 
 def _zero_is_positive(graph: Any) -> None:
-    """Let signs of zero be +1: 2 (1 - [x < 0]) - 1."""
+    """Make signs of zero +1: 2 (1 - [x < 0]) - 1."""
     from onnx import TensorProto, helper, numpy_helper
 
     zero, one, two = (f"sign.{at}" for at in range(3))
@@ -234,13 +235,13 @@ def _replace_nodes(graph: Any, nodes: list[Any]) -> None:
 def _rename(graph: Any, names: set[str]) -> None:
     for node in graph.node:
         node.input[:] = [f"{name}{GIVEN}" if name in names else name for name in node.input]
-        for attribute in node.attribute:  # graphs inside of If and Loop see values outside
+        for attribute in node.attribute:  # subgraphs of If and Loop read outer values
             for inner in [attribute.g] if attribute.HasField("g") else attribute.graphs:
                 _rename(inner, names - names_made(inner.node))
 
 
 class _Session:
-    """A model with more outputs, ready to run."""
+    """A model with additional outputs, ready to run."""
 
     def __init__(self, proto: Any, more: list[str]) -> None:
         from onnx import helper
@@ -255,6 +256,6 @@ class _Session:
         self.inputs = {one.name for one in self._session.get_inputs()}
 
     def run(self, feeds: Mapping[str, Array]) -> dict[str, Array]:
-        """All outputs by name."""
+        """Return all outputs by name."""
         names = [one.name for one in self._session.get_outputs()]
         return dict(zip(names, run_session(self._session, feeds, self._model), strict=True))

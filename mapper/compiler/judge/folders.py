@@ -1,4 +1,4 @@
-"""Compiled models before the judge: their programs run, and what they store is compared."""
+"""Check compiled models: run their programs and compare the stored maps."""
 
 from __future__ import annotations
 
@@ -21,22 +21,23 @@ Array = NDArray[Any]
 MOVED = re.compile(r"\.(windows|moved|copy\d+)$")
 """Names of maps that hold the numbers of others in another order."""
 WHOLE_BYTES = 255
-BEYOND = 0.05  # of its range
+BEYOND = 0.05  # relative to the range
 WORK = 1 << 22
-"""Cycles of one core that are spent on frames before a compilation reports success."""
+"""Cycles of one core simulated for the comparison at the end of a compilation."""
 MOST_FRAMES = 8
 
 
 def frames_for(cycles: int) -> int:
-    """How many frames of a model are compared when it is compiled."""
+    """Return how many frames are compared when a model is compiled."""
     return int(np.clip(WORK // max(1, cycles), 1, MOST_FRAMES))
 
 
 class Judged:
-    """A compiled model that runs, and the judge of it.
+    """A compiled model that runs, and its judge.
 
     report : report.json of the compilation, with the losses of its layers
-    most : dB that are asked for at most; more than `LEAST` on the samples of these losses alone
+    most : upper limit in dB of the required SQNR; above `LEAST` only for the samples of these
+        losses
     """
 
     def __init__(
@@ -48,7 +49,7 @@ class Judged:
         self._channels: dict[str, list[int]] = {}
         for name in dict.fromkeys([*taken, *layers]):
             if name not in machine.results and name not in machine.maps:
-                continue  # joined of parts, and taken with other parts
+                continue  # concatenated from parts, and read along with other parts
             one = machine.parts(name)[0]
             channels = one.get("of_model") or list(range(one["whole"][3]))
             mask = machine.covered(name)[:, :, channels]
@@ -70,11 +71,11 @@ class Judged:
         self._frames: dict[int, Maps] = {}
 
     def take(self, number: int, maps: Maps) -> None:
-        """The maps of a frame, by its number among some; threads may call this."""
+        """Keep the maps of a frame, by its index; may be called from threads."""
         self._frames[number] = maps
 
     def add(self, samples: Array, outputs: Mapping[str, Array]) -> None:
-        """Judge the frames that were taken, of samples of shape (frames, ...)."""
+        """Compare the kept frames, of samples of shape (frames, ...)."""
         frames = [self._frames[at] for at in range(len(samples))]
         self._frames = {}
         stored = {
@@ -92,12 +93,12 @@ class Judged:
 def judge_compiled(
     folder: CompiledFolder, samples: Array | None, report: Mapping[str, Any]
 ) -> Judgement:
-    """A model that was just compiled, on a few frames.
+    """Check a model that was just compiled, on a few frames.
 
-    samples : of which the first are taken; None makes some
+    samples : the first ones are used; None generates random samples
     """
     if samples is None and (folder.path / RANGES).is_file():
-        why = "there are no samples, and random ones would leave the ranges that were measured"
+        why = "there are no samples, and random ones would exceed the measured ranges"
         return Judgement(0, [], [], why)
     frames = frames_for(report["cycles"])
     machine = Machine(folder)
@@ -106,8 +107,10 @@ def judge_compiled(
 
 
 def random_samples(machine: Machine, frames: int) -> Array:
-    """Samples that fill the range of a model's input, and reach a little beyond; whole numbers if
-    it takes those."""
+    """Return random samples that fill the range of a model's input, and slightly exceed it.
+
+    These are whole numbers if the model reads integers.
+    """
     random = np.random.default_rng(0)
     shape = (frames, *machine.folder.manifest["input"]["shape"][1:])
     kind = input_type(machine.folder.model)
@@ -117,7 +120,7 @@ def random_samples(machine: Machine, frames: int) -> Array:
     known = clipped_inputs(machine.folder, np.zeros((0, 1), np.float32))
     if known is None:
         return random.normal(size=shape).astype(np.float32)
-    if known.high - known.low == WHOLE_BYTES:  # of scale 1: it stands for whole numbers
+    if known.high - known.low == WHOLE_BYTES:  # scale 1: it represents whole numbers
         return random.integers(int(known.low), int(known.high) + 1, shape).astype(np.float32)
     beyond = BEYOND * (known.high - known.low)
     return random.uniform(known.low - beyond, known.high + beyond, shape).astype(np.float32)
@@ -137,7 +140,7 @@ def require_right(found: Judgement, model: Path) -> None:
 def judged(
     machine: Machine, model: bytes, samples: Array, report: Mapping[str, Any], threads: int = 1
 ) -> Judgement:
-    """Run some samples, float32 of shape (frames, ...), and judge what comes of them."""
+    """Run samples, float32 of shape (frames, ...), and compare the results."""
     one = Judged(machine, model, report, EXACT)
     found = simulate(machine, samples, threads, check=False, on_frame=one.take)
     one.add(samples, found.values)

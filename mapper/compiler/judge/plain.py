@@ -1,7 +1,7 @@
-"""Models as ONNX Runtime runs them: operators of QONNX and RequantShift as operators of ONNX.
+"""Replace QONNX operators and RequantShift by ONNX operators, for ONNX Runtime.
 
-This module, and the others of the judge, share nothing with the front end, the host's plan and the
-passes: they read ONNX by themselves.
+The modules of the judge share no code with the front end, the host's plan and the passes: they read
+ONNX independently.
 """
 
 from __future__ import annotations
@@ -14,17 +14,16 @@ from numpy.typing import NDArray
 
 Array = NDArray[Any]
 TO_EVEN = np.float32(1.5 * 2**23)
-"""Added to numbers below 2^22 and subtracted again it rounds them, halves to even, whatever the
-opset has of Round."""
+"""Added and subtracted again, it rounds numbers below 2^22, halves to even, in any opset."""
 INTEGER_WEIGHTS = {
     "QLinearConv": (3, 5, 2), "QLinearMatMul": (3, 5, 2), "QGemm": (3, 5, 2),
     "ConvInteger": (1, 3, 2), "MatMulInteger": (1, 3, 2),
 }  # fmt: skip
-"""Where weights, their zero points and those of the map are among the inputs."""
+"""Input indices of weights, their zero points, and the zero point of the map."""
 
 
 class _Expanded:
-    """Nodes in place of one that ONNX Runtime has no kernel for."""
+    """Nodes that replace one without a kernel in ONNX Runtime."""
 
     def __init__(self, proto: Any, constants: dict[str, Array], number: int) -> None:
         self.proto, self.constants, self.prefix = proto, constants, f"plain{number}"
@@ -45,7 +44,7 @@ class _Expanded:
         return name
 
     def known(self, place: int) -> Array:
-        """An input that is constant; raises `KeyError` if it is not."""
+        """Return a constant input; raise `KeyError` if it is not constant."""
         return self.constants[self.proto.input[place]]
 
     def rounded(self, value: str, mode: str) -> str:
@@ -73,7 +72,7 @@ def _value(attribute: Any) -> Any:
 
 
 def _quant(e: _Expanded) -> None:
-    """rint(clip(x / scale + zero)) less zero, times scale (QONNX, Quant)."""
+    """Add (rint(clip(x / scale + zero)) - zero) * scale (QONNX, Quant)."""
     x, scale, zero, _ = e.proto.input
     bits = float(np.max(e.known(3)))
     signed, narrow = e.attributes.get("signed", 1), e.attributes.get("narrow", 0)
@@ -101,7 +100,7 @@ def _trunc(e: _Expanded) -> None:
 
 
 def _requant_shift(e: _Expanded) -> None:
-    """floor((x mul + add) / div + 1/2), clipped to the levels, in float64."""
+    """Add floor((x mul + add) / div + 1/2), clipped to the levels, in float64."""
     from onnx import TensorProto, numpy_helper
 
     def number(name: str) -> float:
@@ -144,8 +143,11 @@ EXPANDED: dict[str, Callable[[_Expanded], None]] = {
 
 
 def plain_model(model: Any) -> None:
-    """Let a model (`onnx.ModelProto`) have operators of ONNX Runtime alone, where that is known,
-    a batch of one, and kernels that are exact on every processor."""
+    """Change a model (`onnx.ModelProto`) to operators of ONNX Runtime, a batch of one, and exact
+    kernels.
+
+    Unknown operators stay. The kernels are exact on every processor.
+    """
     from onnx import numpy_helper
 
     graph = model.graph
@@ -181,7 +183,7 @@ def _copied(node: Any) -> Any:
 
 
 def _expanded(node: Any, constants: dict[str, Array], number: int, graph: Any) -> Iterator[Any]:
-    """The nodes in place of one, none if it stays."""
+    """Yield the nodes that replace one; none if it stays."""
     from onnx import numpy_helper
 
     if node.op_type not in EXPANDED:
@@ -190,14 +192,17 @@ def _expanded(node: Any, constants: dict[str, Array], number: int, graph: Any) -
     try:
         EXPANDED[node.op_type](made)
     except KeyError:
-        return  # bits or levels that are computed: ONNX Runtime will name the node
+        return  # bits or levels are computed: ONNX Runtime will report the node
     graph.initializer.extend(numpy_helper.from_array(v, k) for k, v in made.made.items())
     yield from made.nodes
 
 
 def _exact_weights(node: Any, constants: dict[str, Array], graph: Any) -> None:
-    """Weights of int8 as uint8: products of uint8 and int8 are added in 16 bits that saturate where
-    a processor has no VNNI instructions (onnxruntime_session_options_config_keys.h)."""
+    """Convert int8 weights to uint8, for kernels that are exact on every processor.
+
+    Without VNNI instructions, products of uint8 and int8 are added in 16 bits with saturation
+    (onnxruntime_session_options_config_keys.h).
+    """
     from onnx import numpy_helper
 
     places = INTEGER_WEIGHTS.get(node.op_type)
@@ -220,5 +225,5 @@ def _exact_weights(node: Any, constants: dict[str, Array], graph: Any) -> None:
 
 
 def names_made(nodes: Iterable[Any]) -> set[str]:
-    """The values that nodes make."""
+    """Return the names of values that nodes compute."""
     return {name for node in nodes for name in node.output if name}

@@ -1,4 +1,4 @@
-"""A model of a fixed batch and the same model for one sample, compared in ONNX Runtime."""
+"""Compare a model with a fixed batch and the same model for one sample in ONNX Runtime."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from storage.formats.layers.onnxruns import SessionError, numpy_type, open_sessi
 
 Array = NDArray[Any]
 CLOSE = 1e-3
-"""Of the largest number: how much kernels for a batch may differ from kernels for one sample."""
-OFF = 0.01  # share of elements that may differ more, as roundings to integers do
+"""Relative to the largest number: difference between kernels for a batch and for one sample."""
+OFF = 0.01  # share of elements that may differ more, for example by rounding
 
 
 class Departure(NamedTuple):
-    """The first node that keeps a model from running on one sample.
+    """The first node that prevents a model from running on one sample.
 
-    fails : it does not run on one sample; otherwise its results for one sample are others
+    fails : it does not run on one sample; otherwise its results differ
     """
 
     node: str
@@ -27,7 +27,8 @@ class Departure(NamedTuple):
 
 
 def first_departure(whole: Any, single: Any, count: int) -> Departure | None:
-    """Return the first node whose rows for a batch are not its results for each sample, or None.
+    """Return the first node whose rows for a batch differ from its results for each sample, or
+    None.
 
     whole, single : `onnx.ModelProto`, for `count` samples and for one
     Raises `BadInputError` if ONNX Runtime does not run the whole model.
@@ -36,7 +37,7 @@ def first_departure(whole: Any, single: Any, count: int) -> Departure | None:
     sample = ran.sample()
     rows = dict.fromkeys((0, 1, count - 1))
     found: Departure | None = None
-    for every in (False, True):  # all values only where the outputs depart
+    for every in (False, True):  # compare all values only if the outputs differ
         made = ran.values(sample, every)
         try:
             alone = _Run(single, 1)
@@ -57,7 +58,7 @@ def first_departure(whole: Any, single: Any, count: int) -> Departure | None:
 class _Run:
     """A copy of a model whose nodes all have names.
 
-    makers : names of the nodes that make the values, in their order
+    makers : by value name, the names of the nodes that compute them, in order
     """
 
     def __init__(self, model: Any, count: int) -> None:
@@ -73,7 +74,7 @@ class _Run:
         self._input.type.tensor_type.shape.dim[0].dim_value = count
 
     def sample(self) -> Array:
-        """Random numbers, the same in each run, that differ from row to row."""
+        """Return random numbers that differ from row to row, the same in each run."""
         from onnx import helper
 
         given = self._input.type.tensor_type
@@ -86,7 +87,7 @@ class _Run:
         return random.integers(0, most, shape).astype(kind)
 
     def values(self, sample: Array, every: bool) -> dict[str, Array]:
-        """The outputs, or every value of the model, by name in the order of the nodes."""
+        """Return the outputs, or all values of the model, by name in the order of the nodes."""
         from onnx import helper
 
         model = type(self._model)()
@@ -105,8 +106,10 @@ class _Run:
 
 
 def _is_row(whole: Array, alone: Array, row: int, count: int) -> bool:
-    """Whether a value for one sample is a row of the value for a batch, along any axis, or the same
-    for all samples."""
+    """Return whether a value for one sample is a row of the value for a batch, along any axis.
+
+    Values that are equal for all samples also count.
+    """
     if whole.shape == alone.shape and _close(whole, alone):
         return True
     if whole.ndim != alone.ndim:

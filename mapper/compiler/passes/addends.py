@@ -1,5 +1,7 @@
-"""Of two convolutions whose results are added, the one with more products runs last: the ALU adds
-to its tiles, and has the most time to hide that in."""
+"""Run the larger of two added convolutions last.
+
+The ALU adds on the tiles of the last one, where more matrix calls hide the addition.
+"""
 
 from __future__ import annotations
 
@@ -20,19 +22,19 @@ def legal(graph: Graph, site: Site, context: Context) -> str | None:
     (node,) = site
     found = addends(graph, node)
     if found is None:
-        return "its addends are not two layers of their own"
+        return "its addends are not two separate layers"
     light, heavy = found
     at = graph.nodes.index(heavy[0])
     if graph.nodes.index(light[0]) < at:
-        return "the lighter one runs first already"
+        return "the smaller one already runs first"
     maker = graph.maker(light[0].inputs[0])
     if maker is not None and graph.nodes.index(maker) >= at:
-        return "the lighter one takes what comes behind the heavier one"
+        return "the smaller one depends on the larger one"
     return None
 
 
 def gain(graph: Graph, site: Site, context: Context) -> Taken | None:
-    """Of the passes of the ALU for the sum, what more products hide; all bytes stay."""
+    """Return the ALU cycles of the sum that the larger layer hides; bytes do not change."""
     found = addends(graph, site[0])
     assert found is not None
     light, heavy = (calls(chain[0], context.shape) for chain in found)
@@ -48,14 +50,14 @@ def apply(graph: Graph, site: Site, context: Context) -> str:
     for one in light:
         graph.nodes.remove(one)
     graph.nodes[at:at] = light
-    return f"{light[0].label}: before {heavy[0].label}, which {node.label} runs behind"
+    return f"{light[0].label}: before {heavy[0].label}; {node.label} runs after it"
 
 
 ADDENDS = Pass(
     "addends", sites, legal, gain, apply,
-    what="of two layers whose results are added the one with more products runs last, and the "
-    "sum runs on its tiles",
-    legal_if="both are layers that nobody else takes; the lighter does not need the heavier",
+    what="of two layers whose results are added, the one with more products runs last, and the "
+        "sum runs on its tiles",
+    legal_if="both layers have a single user; the smaller does not depend on the larger one",
     applied_if="one has more products",
-    gains="passes of the ALU that more products hide",
+    gains="ALU cycles hidden by matrix calls",
 )  # fmt: skip

@@ -1,7 +1,6 @@
-"""What a pass is: where it may change something, what that saves, and doing it.
+"""Interface of graph passes: candidate sites, legality, gain and application.
 
-A pass looks at sites: a node, or several that change together. At each site it says whether the
-change is legal, what it gains, and makes it. What is applied is a line of the log.
+A site is a node, or several nodes that change together. Each applied change adds a line to the log.
 """
 
 from __future__ import annotations
@@ -17,35 +16,36 @@ from mapper.compiler.graph.tensor import Tensor
 from mapper.compiler.passes.switches import SWITCHES
 
 FewChannels = Literal["auto", "core", "host", "off"]
-"""Who makes the windows of layers of few channels."""
+"""Where the windows of layers of few channels are built."""
 Site = tuple[Node, ...]
-"""Nodes that a pass looks at together; the log names the first one."""
+"""Nodes that a pass changes together; the log names the first one."""
 
 
 class Taken(NamedTuple):
-    """Cycles from the first instruction to the last; bytes loaded and stored."""
+    """Cycles from the first to the last instruction; bytes loaded and stored."""
 
     cycles: int
     bytes: int
 
 
 Trial = Callable[[Sequence[Node], Sequence[Tensor]], Taken | None]
-"""What nodes take that make some results; None if they do not fit."""
+"""Returns the cost of nodes that compute some results; None if they do not fit."""
 
 
 @dataclass(slots=True)
 class Context:
-    """What passes are weighed by, and what they leave for later ones.
+    """State shared by passes.
 
-    shape : of the core
-    trial : what nodes take on it; without one, passes that are weighed change nothing
+    shape : shape of the core
+    trial : returns the cost of nodes on the core; without it, passes that compare costs change
+        nothing
     fits : whether all maps of a graph fit the feature memory
-    few_channels : who makes windows; auto takes the way of the fewest cycles for each layer
-    marked : by pass, nodes that keep their form, as those that share memory
-    stored : maps that are in memory when a macro node runs, for the one that is made
-    known : trials that need not be made again
-    told : lines of the log about what was not applied
-    cores : that share the layers
+    few_channels : where windows are built; auto selects the option with the fewest cycles per layer
+    marked : by pass name, nodes that the pass must not change again
+    stored : maps in memory when the macro node under construction runs
+    known : results of earlier trials
+    told : log lines about changes that were not applied
+    cores : number of cores that share the layers
     """
 
     shape: NpuShape = field(default_factory=NpuShape)
@@ -67,14 +67,13 @@ class Context:
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """A pass; its switch is ``--no-NAME``.
+    """A pass; ``--no-NAME`` switches it off.
 
-    sites : of a graph, where there may be something to do
-    legal : the reason why a site cannot be changed, None if it can
-    gain : what the change saves, estimated if it is not `measured` by trials; None if that is not
-        known
-    apply : changes a site, and says how
-    what, legal_if, applied_if, gains : in words, for the documentation
+    sites : returns candidate sites of a graph
+    legal : returns the reason why a site cannot be changed, None if it can
+    gain : returns the savings, estimated unless `measured` by trials; None if unknown
+    apply : changes a site, and returns its log text
+    what, legal_if, applied_if, gains : texts for the documentation
     weighed : whether it is applied only where it saves cycles
     """
 
@@ -92,16 +91,16 @@ class Pass:
 
     @property
     def about(self) -> str:
-        """What the command line says of it."""
+        """Help text of the switch."""
         return SWITCHES[self.name]
 
     def line(self, what: str, gain: Taken | None) -> str:
-        """The line of the log for a site."""
+        """Return the log line of a site."""
         return f"{self.name}: {what}{'' if gain is None else said(gain, self.measured)}"
 
 
 def sweep(one: Pass, graph: Graph, context: Context) -> list[str]:
-    """Apply a pass wherever it is legal and worth it, until nothing changes; returns the log."""
+    """Apply a pass wherever it is legal and profitable, until nothing changes; return the log."""
     told: list[str] = []
     changed = True
     while changed:
@@ -121,7 +120,7 @@ def sweep(one: Pass, graph: Graph, context: Context) -> list[str]:
 
 
 def said(gain: Taken, measured: bool) -> str:
-    """Cycles and bytes in words; those that are not measured are told to be about right."""
+    """Return cycles and bytes as text; estimates start with "about"."""
     about = "" if measured else "about "
     words = [
         f"{abs(one):,} {what}{'s' * (abs(one) != 1)}"

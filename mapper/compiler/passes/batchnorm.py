@@ -1,5 +1,8 @@
-"""Constant factors and offsets behind a layer go into its weights and bias: BatchNormalization, and
-biases that are added by a node of their own. Before signs and levels they move their thresholds."""
+"""Fold constant factors and offsets after a layer into its weights and bias.
+
+These are BatchNormalization and separate bias additions. Before signs and levels they fold into the
+thresholds instead.
+"""
 
 from __future__ import annotations
 
@@ -21,19 +24,19 @@ def sites(graph: Graph, context: Context) -> Iterator[Site]:
 
 
 def before_signs(graph: Graph, context: Context) -> Iterator[Site]:
-    """Those of which nothing but thresholds is left; they come first."""
+    """Return the sites before signs and levels, which run first."""
     return (site for site in sites(graph, context) if _end(graph, site[0]) is not None)
 
 
 def _end(graph: Graph, node: Node) -> Node | None:
-    """The sign, or the levels, that alone takes a result."""
+    """Return the sign or levels node that is the only user of a result."""
     user = graph.only_user(node.output)
     taken = user is not None and user.inputs[0] is node.output
     return user if taken and user is not None and isinstance(user.operator, ENDS) else None
 
 
 def _layer(graph: Graph, node: Node) -> Node | None:
-    """The layer whose result goes to a node alone."""
+    """Return the layer whose only user is a node."""
     maker = graph.maker(node.inputs[0])
     if maker is None or not isinstance(maker.operator, Conv | Dense):
         return None
@@ -44,7 +47,7 @@ def legal(graph: Graph, site: Site, context: Context) -> str | None:
     (node,) = site
     if _end(graph, node) is not None or _layer(graph, node) is not None:
         return None
-    return "no layer is before it whose result nobody else takes, and no sign behind"
+    return "it follows no layer with a single user, and no sign follows it"
 
 
 def gain(graph: Graph, site: Site, context: Context) -> Taken | None:
@@ -53,7 +56,7 @@ def gain(graph: Graph, site: Site, context: Context) -> Taken | None:
 
 
 def apply(graph: Graph, site: Site, context: Context) -> str:
-    """w' = w * factor, b' = b * factor + offset."""
+    """Fold factor and offset: w' = w * factor, b' = b * factor + offset."""
     (node,) = site
     end, maker = _end(graph, node), _layer(graph, node)
     if end is not None:
@@ -84,11 +87,11 @@ def apply(graph: Graph, site: Site, context: Context) -> str:
 
 BATCHNORM = Pass(
     "batchnorm", sites, legal, gain, apply,
-    what="BatchNormalization, and Mul, Add, Sub, Div of constants, go into the weights and the "
-    "bias of the layer before, or into the thresholds of the sign or levels behind, across max "
-    "pooling",
-    legal_if="the layer has no other user; one factor for each channel, negative ones and zero "
-    "included",
+    what="BatchNormalization, and Mul, Add, Sub, Div by constants, fold into the weights and the "
+        "bias of the layer before, or into the thresholds of the sign or levels after it, across "
+        "max pooling",
+    legal_if="the layer has a single user; one factor per channel, including negative factors and "
+        "zero",
     applied_if="always",
-    gains="the convolution of each channel that the factors would be",
+    gains="the depthwise convolution that would apply the factors",
 )  # fmt: skip

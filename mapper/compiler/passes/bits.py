@@ -1,7 +1,7 @@
-"""Maps of +1 and -1 between binary layers are stored as bits, 128 channels a vector.
+"""Store maps of +1 and -1 between binary layers as bits, 128 channels per vector.
 
-Products of bits take an eighth of the calls of the matrix unit, and their weights an eighth of the
-memory. What is not stored so is stored in bytes, with the same numbers.
+Binary products take an eighth of the matrix calls, and their weights an eighth of the memory. Other
+maps of +1 and -1 are stored in bytes, with the same numbers.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ MAKES = Sign | Threshold
 
 
 def pack_bits(graph: Graph, has_unit: bool) -> list[str]:
-    """Store as bits what only binary layers take.
+    """Store maps as bits if only binary layers read them.
 
     has_unit : whether cores multiply bits
     """
@@ -26,9 +26,9 @@ def pack_bits(graph: Graph, has_unit: bool) -> list[str]:
     for maker in [node for node in graph.nodes if makes_signs(node)]:
         tensor = maker.output
         if not has_unit:
-            told.append(f"{maker.label}: in bytes, as the core has no unit for bits")
+            told.append(f"{maker.label}: in bytes, because the core has no binary unit")
         elif not _legal(graph, tensor):
-            told.append(f"{maker.label}: in bytes, as others than binary layers take it")
+            told.append(f"{maker.label}: in bytes, because layers that are not binary read it")
         else:
             tensor.type = "bits"
             told += [f"{node.label}: {_calls(node)}" for node in graph.users(tensor)]
@@ -39,7 +39,7 @@ def pack_bits(graph: Graph, has_unit: bool) -> list[str]:
 
 
 def makes_signs(node: Node) -> bool:
-    """Whether a node makes nothing but +1 and -1."""
+    """Return whether a node produces only +1 and -1."""
     hosted = isinstance(node.operator, Quantise) and isinstance(node.operator.levels, Sign)
     return hosted or isinstance(node.operator, MAKES)
 
@@ -62,8 +62,10 @@ def _calls(node: Node) -> str:
 
 
 def signs_in_bytes(graph: Graph) -> None:
-    """Signs that are not packed become sums that are clipped to +1 and -1: 2 * (d - T) + 1 is
-    never 0, nor is its negative."""
+    """Compute signs that are stored in bytes as sums clipped to +1 and -1.
+
+    2 * (d - T) + 1 is never 0, nor is its negative.
+    """
     for node in graph.nodes:
         if not isinstance(node.operator, MAKES) or node.output.type == "bits":
             continue

@@ -1,8 +1,8 @@
-"""Parts of concatenations and splits begin at blocks, so that they can share memory.
+"""Align parts of concatenations and splits to blocks, so that they can share memory.
 
-Where a part ends inside a block, the block is filled up: the channels behind hold the zero point,
-and have zero weights in every layer that takes the map. What computes channel by channel carries
-the gaps on. The host sees maps without gaps: a convolution that only moves channels is put between.
+Where a part ends inside a block, padding channels fill the block: they hold the zero point, and
+have zero weights in every layer that reads the map. Channelwise operators keep the padding. The
+host sees maps without padding: a convolution that only moves channels is inserted.
 """
 
 from __future__ import annotations
@@ -37,15 +37,17 @@ from mapper.compiler.passes.split_groups import block_diagonal
 from mapper.errors import MapperError
 
 ALIKE = (Add, Clamp, Copy, Pool, Requantise, Upsample)
-"""Operators whose results have the channels of their inputs, one by one."""
+"""Operators whose result channels correspond to their input channels."""
 Cuts = dict[Tensor, set[int]]
-"""Channels behind which a block is filled up; that behind the last one is among them."""
+"""Channels before which a block is filled up; may include the end of the map."""
 
 
 def whole_blocks(graph: Graph, size: int) -> list[str]:
-    """Returns the log. size : channels of a block
+    """Align all parts to blocks; return the log.
 
-    Raises `MapperError` that names a layer which cannot take maps with gaps.
+    size : channels per block
+
+    Raises `MapperError` that names a layer which cannot read maps with padding channels.
     """
     if not any(_loose(node, size) for node in graph.nodes):
         return []
@@ -59,19 +61,19 @@ def whole_blocks(graph: Graph, size: int) -> list[str]:
         channels = tensor.channels
         tensor.of_model = tuple(_slots(channels, cuts[tensor], size).tolist())
         tensor.shape = (*tensor.shape[:3], _width(channels, cuts[tensor], size))
-        told.append(f"{tensor.name}: {channels} -> {tensor.channels} channels, to begin at blocks")
+        told.append(f"{tensor.name}: {channels} -> {tensor.channels} channels, aligned to blocks")
     return told
 
 
 def _loose(node: Node, size: int) -> bool:
-    """Whether a part begins inside of a block."""
+    """Return whether a part begins inside a block."""
     if any(tensor.type == "bits" for tensor in node.inputs):
         return False
     return any(at % size for at, _ in _parts(node))
 
 
 def _parts(node: Node) -> list[tuple[int, Tensor]]:
-    """Of a node that joins or cuts channels: the parts, and where they begin."""
+    """Return the parts of a node that joins or splits channels, with their begins."""
     if isinstance(node.operator, Slice) and node.operator.axis == 3:
         return [(node.operator.first, node.output)]
     if isinstance(node.operator, Concat) and node.operator.axis == 3:
@@ -92,7 +94,7 @@ def _is_depthwise(node: Node) -> bool:
 
 
 def _alike(node: Node) -> list[Tensor]:
-    """Maps of a node that have the same channels in the same places."""
+    """Return the maps of a node whose channels must have the same positions."""
     maps = [tensor for tensor in node.inputs if tensor.value is None]
     moves = isinstance(node.operator, Concat | Slice) and node.operator.axis != 3
     if isinstance(node.operator, ALIKE) or moves:
@@ -101,7 +103,7 @@ def _alike(node: Node) -> list[Tensor]:
 
 
 def _cuts(graph: Graph, size: int) -> Cuts:
-    """The least that fits together."""
+    """Return the least set of cuts that is consistent over the graph."""
     cuts: Cuts = {tensor: set() for tensor in graph.tensors() if tensor.value is None}
     for node in graph.nodes:
         for at, _ in _parts(node):
@@ -130,7 +132,7 @@ def _cuts(graph: Graph, size: int) -> Cuts:
 
 
 def _slots(channels: int, cuts: set[int], size: int) -> NDArray[np.int64]:
-    """Where each channel of a map goes."""
+    """Return the padded position of each channel of a map."""
     found, at = np.zeros(channels, np.int64), 0
     ends = sorted(cuts | {channels})
     begin = 0
@@ -147,7 +149,7 @@ def _width(channels: int, cuts: set[int], size: int) -> int:
 
 
 def _hosted(graph: Graph) -> set[Tensor]:
-    """Maps that the host makes."""
+    """Return the maps that the host computes."""
     made = {view.tensor for view in graph.inputs.values()}
     for node in graph.nodes:
         if isinstance(node.operator, Host | Quantise | Windows):
@@ -156,7 +158,7 @@ def _hosted(graph: Graph) -> set[Tensor]:
 
 
 def _between_host_and_parts(graph: Graph, size: int) -> Iterator[str]:
-    """Maps of the host that need gaps are moved first."""
+    """Insert moves after maps of the host that need padding channels."""
     hosted, cuts = _hosted(graph), _cuts(graph, size)
     for tensor in [one for one in cuts if one in hosted and cuts[one]]:
         users = [
@@ -167,17 +169,17 @@ def _between_host_and_parts(graph: Graph, size: int) -> Iterator[str]:
         made = _moved(graph, tensor, min(graph.nodes.index(node) for node in users))
         for node in users:
             node.inputs = [made if one is tensor else one for one in node.inputs]
-        yield f"{tensor.name}: moved by a convolution, to fill its blocks"
+        yield f"{tensor.name}: moved by a convolution to fill its blocks"
 
 
 def _without_gaps_for_the_host(graph: Graph, cuts: Cuts, size: int) -> Iterator[str]:
-    """What the host takes is moved to where it has no gaps."""
+    """Insert moves that remove padding channels from maps that the host reads."""
     for tensor in [one for one in cuts if cuts[one]]:
         hosts = [node for node in graph.users(tensor) if isinstance(node.operator, Host)]
         if not hosts and not graph.is_output(tensor):
             continue
         maker = graph.maker(tensor)
-        if maker is not None and tensor.bits > 16:  # no core multiplies sums
+        if maker is not None and tensor.bits > 16:  # cores do not multiply sums
             raise _refusal(maker, size)
         made = _moved(graph, tensor, 0 if maker is None else graph.nodes.index(maker) + 1)
         for node in hosts:
@@ -186,11 +188,11 @@ def _without_gaps_for_the_host(graph: Graph, cuts: Cuts, size: int) -> Iterator[
             name: view._replace(tensor=made) if view.tensor is tensor else view
             for name, view in graph.outputs.items()
         }
-        yield f"{tensor.name}: moved by a convolution, without gaps"
+        yield f"{tensor.name}: moved by a convolution to remove padding channels"
 
 
 def _moved(graph: Graph, tensor: Tensor, at: int) -> Tensor:
-    """The same integers, by a convolution of single pixels with ones."""
+    """Insert a 1x1 convolution with ones, which copies the integers."""
     count, name = tensor.channels, f"{tensor.name}.moved"
     wide: Any = "int32" if tensor.bits == 8 else "int64"
     sums = Tensor(f"{name}.sums", tensor.shape, wide)
@@ -213,7 +215,7 @@ def _moved(graph: Graph, tensor: Tensor, at: int) -> Tensor:
 
 
 def _fill(node: Node, cuts: Cuts, size: int) -> None:
-    """A node as it works with gaps; the shapes of its maps are still those without."""
+    """Adapt a node to padding channels; the shapes of its maps are still unpadded."""
     operator = node.operator
     if isinstance(operator, Conv):
         _fill_layer(node, operator, cuts, size)
@@ -231,8 +233,8 @@ def _fill(node: Node, cuts: Cuts, size: int) -> None:
 
 def _refusal(node: Node, size: int) -> MapperError:
     return MapperError(
-        f"{node.label}: the parts that are joined or cut before or after it have no multiple of "
-        f"{size} channels; keep it on the host with --keep {node.sources[0]}"
+        f"{node.label}: parts that are joined or split before or after it are not a multiple "
+        f"of {size} channels; keep it on the host with --keep {node.sources[0]}"
     )
 
 
@@ -263,7 +265,7 @@ def _fill_layer(node: Node, operator: Conv, cuts: Cuts, size: int) -> None:
 
 
 def _filled(how: Requantisation, made: Tensor, cuts: set[int], size: int) -> Requantisation:
-    """Factors of the channels that fill blocks are any: their sums are 0."""
+    """Return factors with padding channels, whose values are arbitrary because their sums are 0."""
     slots, width = _slots(made.channels, cuts, size), _width(made.channels, cuts, size)
 
     def factors(one: Multiplier) -> Multiplier:
@@ -279,7 +281,9 @@ def _filled(how: Requantisation, made: Tensor, cuts: set[int], size: int) -> Req
 
 
 def _spread(values: NDArray[Any], slots: NDArray[np.int64], width: int, rest: Any) -> NDArray[Any]:
-    """Numbers of channels in their places; one for all channels stays one."""
+    """Return per-channel numbers at their padded positions; one number for all channels is
+    unchanged.
+    """
     if values.shape != slots.shape or values.ndim != 1:
         return values
     whole = np.full(width, rest, values.dtype)

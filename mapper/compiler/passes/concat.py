@@ -1,6 +1,8 @@
-"""Concatenation of channels goes behind max pooling, activation and requantisation, which work on
-each channel alone: so they run on the tiles of the layers before, and what is concatenated shares
-memory."""
+"""Move concatenation of channels after max pooling, activation and requantisation.
+
+These work per channel, so they can run on the tiles of the layers before, and the concatenation
+shares memory.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ CHANNELS = 3
 
 
 def sites(graph: Graph, context: Context) -> Iterator[Site]:
-    """Concatenations, and what alone takes their result."""
+    """Yield concatenations with the only user of their result."""
     for node in graph.nodes:
         if isinstance(node.operator, Concat):
             user = graph.only_user(node.output)
@@ -25,18 +27,23 @@ def sites(graph: Graph, context: Context) -> Iterator[Site]:
 
 
 def legal(graph: Graph, site: Site, context: Context) -> str | None:
-    """Of channels only: windows reach over the border between rows or columns of two parts.
+    """Return why a site is illegal: rows or columns are joined, or a part has other users.
 
-    Parts that others take as well stay where they are, in the region of the whole.
+    Windows would cross the border between joined rows or columns. Parts with other users stay in
+    the region of the whole.
     """
     node, user = site
     if node.operator != Concat(CHANNELS):
-        return "rows or columns are joined, and windows reach over the border"
+        return "rows or columns are joined, and windows cross the border"
     if None in [graph.only_user(one) for one in node.inputs]:
-        return "others take a part as well"
+        return "a part has other users"
     if isinstance(user.operator, Requantise):
-        # one factor for each pixel is of a mean, of which there is one for all parts
-        return None if user.operator.how.factor.m0.ndim < CHANNELS else "its factors are of pixels"
+        # only averaging has a factor per pixel, the same for all parts
+        return (
+            None
+            if user.operator.how.factor.m0.ndim < CHANNELS
+            else "its factors vary between pixels"
+        )
     largest = isinstance(user.operator, Pool) and user.operator.kind == "max"
     if largest or isinstance(user.operator, Clamp):
         return None
@@ -44,7 +51,7 @@ def legal(graph: Graph, site: Site, context: Context) -> str | None:
 
 
 def gain(graph: Graph, site: Site, context: Context) -> Taken | None:
-    """With the layers that make the parts."""
+    """Return the gain of a trial that includes the layers of the parts."""
     node, user = site
     if context.trial is None:
         return None
@@ -61,7 +68,8 @@ def gain(graph: Graph, site: Site, context: Context) -> Taken | None:
 
 
 def parted(node: Node, user: Node) -> list[Node]:
-    """What works on each part, and the concatenation behind it; the graph stays as it is."""
+    """Return the user applied to each part, and the concatenation after it; the graph is
+    unchanged."""
     made, first = [], 0
     for number, tensor in enumerate(node.inputs):
         shape = (*user.output.shape[:CHANNELS], tensor.channels)
@@ -76,7 +84,7 @@ def parted(node: Node, user: Node) -> list[Node]:
 
 
 def _of_channels(operator: Operator, first: int, count: int) -> Operator:
-    """An operator for some channels of a map."""
+    """Return an operator for a range of channels."""
     if not isinstance(operator, Requantise):
         return operator
     how: Requantisation = operator.how
@@ -93,19 +101,19 @@ def _of_channels(operator: Operator, first: int, count: int) -> Operator:
 
 
 def apply(graph: Graph, site: Site, context: Context) -> str:
-    """Everything comes at the place of what works on the parts: all of them are there by then."""
+    """Insert all nodes at the place of the user, where all parts are available."""
     node, user = site
     at = graph.nodes.index(user)
     graph.nodes[at : at + 1] = parted(node, user)
     graph.nodes.remove(node)
-    return f"{node.label}: behind {user.label}"
+    return f"{node.label}: after {user.label}"
 
 
 CONCAT = Pass(
     "concat", sites, legal, gain, apply,
-    what="a concatenation of channels goes behind the max pooling, activation or requantisation "
-    "that takes it, so that these run with the layers of the parts, and the result shares memory",
-    legal_if="channels only, not rows or columns; nobody else takes the parts or the whole",
+    what="a concatenation of channels moves after the max pooling, activation or requantisation "
+        "that reads it; these then run with the layers of the parts, and the result shares memory",
+    legal_if="channels only, not rows or columns; the parts and the whole have a single user",
     applied_if="always",
     gains="trial of the layers of the parts, before and after",
     measured=True,

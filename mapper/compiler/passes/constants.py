@@ -1,8 +1,8 @@
-"""What depends on constants alone is worked out once, when the model is read.
+"""Constant folding: evaluate nodes that depend only on constants.
 
-The front end does so with every node whose inputs are constant, since weights, shapes and axes must
-be known for the nodes behind. Without the pass it leaves those that make real numbers to the host,
-and with them all layers that take their results: cores multiply by constants alone.
+The front end folds every node whose inputs are constant, because later nodes need weights, shapes
+and axes. Without the pass, nodes with real results run on the host, and so do all layers that read
+them: cores multiply by constants only.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from mapper.compiler.passes.base import Context, Pass, Site, Taken
 
 
 def sites(graph: Graph, context: Context) -> Iterator[Site]:
-    """Nodes of the host that take no map."""
+    """Yield host nodes that read no map."""
     return ((n,) for n in graph.nodes if isinstance(n.operator, Host) and not n.inputs)
 
 
@@ -31,19 +31,19 @@ def legal(graph: Graph, site: Site, context: Context) -> str | None:
         return ASKED
     users = [user for tensor in node.outputs for user in graph.users(tensor)]
     if any(graph.is_output(tensor) for tensor in node.outputs):
-        return "it is a result of the model"
+        return "it is an output of the model"
     if not all(isinstance(user.operator, Host) for user in users):
-        return "a core takes it as a map"
+        return "a core reads it as a map"
     return None
 
 
 def gain(graph: Graph, site: Site, context: Context) -> Taken | None:
-    """What the host would make in every frame; cores take no part in it."""
+    """Return the bytes that the host would compute per frame; cores save nothing."""
     return Taken(0, sum(4 * int(np.prod(one.shape)) for one in site[0].outputs))
 
 
 def apply(graph: Graph, site: Site, context: Context) -> str:
-    """Its results become constants of the nodes that take them."""
+    """Make its results constants of the nodes that read them."""
     (node,) = site
     assert isinstance(node.operator, Host)
     made = session_of(node.operator).run({})
@@ -66,7 +66,7 @@ def apply(graph: Graph, site: Site, context: Context) -> str:
 
 
 def folded(graph: Graph) -> list[str]:
-    """The log of what the front end has worked out."""
+    """Return the log of constant folding in the front end."""
     return [
         CONSTANTS.line(f"{kind} {name!r}", Taken(0, size))
         for name, (kind, size) in graph.folded.items()
@@ -75,10 +75,10 @@ def folded(graph: Graph) -> list[str]:
 
 CONSTANTS = Pass(
     "constants", sites, legal, gain, apply,
-    what="nodes between constants are worked out when the model is read, by ONNX Runtime; "
-    "without, those that make real numbers run on the host, and so do the "
-    "layers that take their results; shapes, axes and stored integers are worked out in any case",
+    what="constant folding: ONNX Runtime evaluates nodes of constants when the model is read; "
+        "without the pass, nodes with real results run on the host, and so do the layers that "
+        "read them; shapes, axes and stored integers are always folded",
     legal_if="all inputs are constant",
-    applied_if="always; a node that is kept on the host stays there",
-    gains="bytes that the host would make in every frame",
+    applied_if="always, except for nodes kept on the host",
+    gains="bytes that the host would compute per frame",
 )  # fmt: skip

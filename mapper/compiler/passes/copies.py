@@ -1,7 +1,7 @@
-"""A map that lies in two regions is stored twice by the layer that makes it.
+"""Store a map that belongs to two regions twice by the layer that computes it.
 
-`mapper.compiler.memory.regions` finds such maps, and puts a copy behind their makers. Where the
-layer does not store twice, the copy is a macro node of its own: a load and a store.
+`mapper.compiler.memory.regions` finds such maps and inserts a copy after their producers. Where the
+layer does not store twice, the copy is a separate macro node: a load and a store.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ def legal(graph: Graph, site: Site, context: Context) -> str | None:
     (node,) = site
     maker = graph.maker(node.inputs[0])
     if maker is None or isinstance(maker.operator, (Host, Quantise, Windows)):
-        return "the host makes the map"
+        return "the host computes the map"
     if isinstance(maker.operator, (*SHARES, Copy)):
-        return "no layer makes the map"
+        return "no layer computes the map"
     return None
 
 
 def gain(graph: Graph, site: Site, context: Context) -> Taken | None:
-    """The map is not loaded for its copy."""
+    """Return the cost of loading the map for its copy."""
     (node,) = site
     count = vectors(node.output, context.shape)
     return Taken(count, context.shape.columns * count)
@@ -46,26 +46,26 @@ def apply(graph: Graph, site: Site, context: Context) -> str:
     context.mark(NAME, node)
     maker = graph.maker(node.inputs[0])
     assert maker is not None
-    return f"{node.output.name}: stored by {maker.label} as well"
+    return f"{node.output.name}: also stored by {maker.label}"
 
 
 def load_rest(graph: Graph, context: Context) -> list[str]:
-    """Let all other copies be loads and stores; returns the log."""
+    """Turn all other copies into loads and stores; return the log."""
     told = []
     for (node,) in list(sites(graph, context)):
         context.mark(NAME, node)
         if node.output.type == "bits":
-            continue  # the ALU of a core moves no bits: the layer stores them twice
+            continue  # the ALU cannot move bits: the layer stores them twice
         context.mark(ALONE, node)
-        told.append(f"{node.output.name}: loaded from {node.inputs[0].name}, and stored")
+        told.append(f"{node.output.name}: loaded from {node.inputs[0].name} and stored")
     return told
 
 
 COPY = Pass(
     NAME, sites, legal, gain, apply,
-    what="a map in two regions that have nothing to do with each other is stored twice: two store "
-    "instructions, no load and no pass of the ALU; without, it is loaded and stored again",
-    legal_if="a layer of the core makes the map",
+    what="a map in two unrelated regions is stored twice: two store instructions, no load and no "
+        "ALU pass; without the pass, it is loaded and stored again",
+    legal_if="a layer on the core computes the map",
     applied_if="always",
-    gains="a load of the map, and the pass of the ALU",
+    gains="a load of the map, and the ALU pass",
 )  # fmt: skip

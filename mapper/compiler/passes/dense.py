@@ -1,5 +1,8 @@
-"""Dense layers become convolutions whose kernel is as large as the map, so that they take it as it
-lies in memory. Those that do not, take one long vector, and the host lays the map out so."""
+"""Turn dense layers into convolutions with a kernel as large as the map.
+
+They then read the map in its storage layout. Other dense layers read one long vector, laid out by
+the host.
+"""
 
 from __future__ import annotations
 
@@ -37,8 +40,10 @@ def _size(node: Node) -> tuple[int, int]:
 
 
 def flatten_rest(graph: Graph) -> list[str]:
-    """Let dense layers that are left in a graph of integers take single pixels of many channels;
-    returns the log. Where the map has more pixels, the host makes one of it."""
+    """Turn remaining dense layers of an integer graph into 1x1 convolutions; return the log.
+
+    Where the map has several pixels, the host flattens it into one.
+    """
     told = []
     for node in [node for node in graph.nodes if isinstance(node.operator, Dense)]:
         size, data = _size(node), node.inputs[0]
@@ -55,15 +60,15 @@ def flatten_rest(graph: Graph) -> list[str]:
         at = graph.nodes.index(node)
         graph.nodes.insert(at, Node(Windows(Window(size)), [data], [made], node.sources))
         node.inputs[:2] = [made, Tensor(weights.name, flat.shape, weights.type, value=flat)]
-        told.append(f"{node.label}: the host lays its map out as {flat.shape[3]:,} channels")
+        told.append(f"{node.label}: the host flattens its map into {flat.shape[3]:,} channels")
     return told
 
 
 DENSE = Pass(
     "dense", sites, legal, gain, apply,
-    what="a dense layer becomes a convolution with a kernel as large as its map, 1x1 behind "
-    "another one; without, the host lays the map out as one pixel of many channels",
+    what="a dense layer becomes a convolution with a kernel as large as its map, 1x1 after "
+        "another dense layer; without the pass, the host flattens the map into one pixel",
     legal_if="constant weights",
     applied_if="always",
-    gains="the way of the map to the host and back, less what unfilled blocks take more",
+    gains="transfer of the map to the host and back, minus the cost of partly filled blocks",
 )  # fmt: skip

@@ -1,8 +1,8 @@
-"""What passes save, where a trial would cost more time than the pass is worth.
+"""Estimate the savings of passes, where a trial would take too long.
 
-Cycles are those of the unit that is busy longest with the work that goes away: a matrix call takes
-one, and so does a vector that is stored or that the ALU writes. Bytes are those of the vectors that
-are not loaded and not stored any more. What of that other units hide is not counted.
+Cycles count the unit with the most removed work: one cycle per matrix call, and one per vector
+stored or written by the ALU. Bytes count vectors that are no longer loaded and stored. Overlap with
+other units is ignored.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from mapper.compiler.passes.base import Taken
 
 
 def vectors(tensor: Tensor, shape: NpuShape) -> int:
-    """Of a map that is stored in 8 bits, or, if it says so, in 16 or 1."""
+    """Return the vectors of a map stored in 8 bits, or in 16 or 1 according to its type."""
     bits = 8 if tensor.type == "float32" else min(tensor.bits, 16)
     lanes = max(1, 8 * shape.columns // bits)
     return tensor.height * tensor.width * blocks_of(tensor.channels, lanes)
 
 
 def calls(node: Node, shape: NpuShape) -> int:
-    """Matrix calls of a layer; of one for each channel, of the unit for them."""
+    """Return the matrix calls of a layer; for depthwise layers, the calls of the depthwise unit."""
     outputs, kh, kw, taken = node.inputs[1].shape
     data, made = node.inputs[0], node.output
     pixels = made.height * made.width * kh * kw * blocks_of(outputs, shape.rows)
@@ -35,21 +35,25 @@ def calls(node: Node, shape: NpuShape) -> int:
 
 
 def of_each_channel(tensor: Tensor, made: Tensor, shape: NpuShape) -> Taken:
-    """Of a node that would be a convolution of each channel with one factor: a call for each vector
-    of its result, and both maps in memory."""
+    """Return the cost of a node as a depthwise 1x1 convolution.
+
+    It takes one call per vector of its result, and keeps both maps in memory.
+    """
     written = vectors(made, shape)
     return Taken(written, shape.columns * (vectors(tensor, shape) + written))
 
 
 def round_trip(tensor: Tensor, shape: NpuShape) -> Taken:
-    """Of storing a map that is loaded again."""
+    """Return the cost of storing a map and loading it again."""
     count = vectors(tensor, shape)
     return Taken(count, 2 * shape.columns * count)
 
 
 def flattened(node: Node, shape: NpuShape) -> Taken:
-    """Of a dense layer whose map the host lays out as one long vector: what its calls are more, and
-    the flits of the map, out of the core and in again."""
+    """Return the cost of a dense layer whose map the host flattens into one vector.
+
+    These are additional matrix calls, and the flits of the map from the core and back.
+    """
     assert isinstance(node.operator, Dense | Conv)
     outputs, kh, kw, taken = node.inputs[1].shape
     if kh * kw == 1:

@@ -1,9 +1,9 @@
-"""Convolutions of few input channels become 1x1 convolutions over their windows.
+"""Turn convolutions of few input channels into 1x1 convolutions over their windows (im2col).
 
-A matrix call takes as many inputs as the array has columns. A first layer of 3 channels and 7x7
-kernels takes 49 calls for a pixel, 13 of 16 columns idle; of its windows of 147 values it takes 10.
-The host makes the windows, padding included, or the window unit of the core does while it loads:
-then the host sends the map itself, in planes, with channels filled up to groups of four.
+A matrix call reads one input per array column. A first layer of 3 channels and 7x7 kernels takes 49
+calls per pixel with 13 of 16 columns idle, but 10 calls over windows of 147 values. Windows include
+padding. The host builds them, or the window unit of the core does while it loads: then the host
+sends the map in planes, with channels padded to groups of four.
 """
 
 from __future__ import annotations
@@ -34,14 +34,15 @@ from mapper.errors import DoesNotFitError
 
 NAME = "few-channels"
 Way = Literal["core", "host", "off"]
-"""Who makes the windows of a layer, if somebody does."""
-SAYS: dict[Way, str] = {"core": "by the window unit", "host": "by the host", "off": "not at all"}
+"""Where the windows of a layer are built; off: nowhere."""
+SAYS: dict[Way, str] = {"core": "by the window unit", "host": "by the host", "off": "off"}
 
 
 class Cost(NamedTuple):
-    """What a way takes.
+    """Cost of an option.
 
-    cycles : of the layer on a core; others : of all other layers, at least; flits : of the map
+    cycles : cycles of the layer on a core; others : lower bound of the cycles of all other layers
+    flits : flits of the map
     """
 
     cycles: int
@@ -49,27 +50,31 @@ class Cost(NamedTuple):
     flits: int
 
     def rank(self, cores: int) -> tuple[int, int, int]:
-        """What decides, smaller first: cycles from a frame to the next, of cores that share the
-        layers. The host sends the map of the next frame while cores work, a flit a cycle: whatever
-        takes longer counts."""
+        """Return the sort key of an option, lower is better.
+
+        The first element is the initiation interval of cores that share the layers. The host sends
+        the map of the next frame while cores compute, one flit per cycle, so the slower of both
+        counts.
+        """
         return max((self.cycles + self.others) // cores, self.flits), self.cycles, self.flits
 
 
 class Ways(NamedTuple):
-    """The ways that there are for a layer, if windows save calls; calls : of each, for a pixel
+    """Options for a layer whose windows save calls.
 
-    why : the window unit is not among them
+    calls : matrix calls per pixel of each option
+    why : reason why the window unit is not an option
     """
 
     calls: dict[Way, int]
     why: str = ""
 
     def said(self, way: Way) -> str:
-        return f"windows {SAYS[way]}, {self.calls['off']} -> {self.calls[way]} calls a pixel"
+        return f"windows {SAYS[way]}, {self.calls['off']} -> {self.calls[way]} calls per pixel"
 
 
 class Choice(NamedTuple):
-    """Who makes the windows of a layer, why, and what there was to choose from."""
+    """Selected option for the windows of a layer, the reason, and all options."""
 
     way: Way
     why: str
@@ -77,7 +82,7 @@ class Choice(NamedTuple):
 
 
 def sites(graph: Graph, context: Context) -> Iterator[Site]:
-    """The one convolution that takes a map that the host makes."""
+    """Yield convolutions that are the only user of a map from the host."""
     inputs = [view.tensor for view in graph.inputs.values()]
     inputs += [node.output for node in graph.nodes if isinstance(node.operator, Quantise)]
     for tensor in inputs:
@@ -93,14 +98,14 @@ def legal(graph: Graph, site: Site, context: Context) -> str | None:
     if node.operator.groups != 1:
         return "it has groups"
     if window.size == (1, 1):
-        return "its windows are pixels"
+        return "its kernel is 1x1"
     if bits and any(window.pad):
-        return "there is no bit for the zeros around a map"
+        return "padding zeros have no binary value"
     ways = ways_of(node, context.shape)
     if ways.calls["host"] >= ways.calls["off"]:
         return "windows save no matrix calls"
     if context.few_channels == "off":
-        return "nobody is asked to make windows"
+        return "windows are switched off"
     if context.few_channels == "core" and ways.why:
         if not context.is_marked(NAME, node):
             context.mark(NAME, node)
@@ -110,7 +115,7 @@ def legal(graph: Graph, site: Site, context: Context) -> str | None:
 
 
 def ways_of(node: Node, shape: NpuShape) -> Ways:
-    """The ways to make a layer."""
+    """Return the options for a layer."""
     columns, tensor = shape.columns, node.inputs[0]
     _, kh, kw, inputs = node.inputs[1].shape
     size = 8 * columns if tensor.type == "bits" else columns
@@ -121,13 +126,14 @@ def ways_of(node: Node, shape: NpuShape) -> Ways:
     by_core = blocks_of(kh * kw * GROUP * blocks_of(inputs, GROUP), size)
     why = refusal(_window(node), tensor, node.output, shape)
     if not why and by_core >= calls["off"]:
-        why = f"{calls['off']} calls a pixel would be {by_core}"
+        why = f"{calls['off']} calls per pixel would become {by_core}"
     return Ways(calls if why else {**calls, "core": by_core}, why)
 
 
 def gain(graph: Graph, site: Site, context: Context) -> Taken | None:
-    """Matrix calls; what the host sends, and the core loads, may be more. None where the layer is
-    best as it is."""
+    """Return the matrix calls saved; sent and loaded bytes may increase. None if no windows are
+    best.
+    """
     (node,) = site
     found = _choice(graph, node, context)
     way, ways = found.way, found.ways
@@ -142,7 +148,7 @@ def gain(graph: Graph, site: Site, context: Context) -> Taken | None:
 
 
 def _choice(graph: Graph, node: Node, context: Context) -> Choice:
-    """Who is to make the windows of a layer."""
+    """Select where the windows of a layer are built."""
     key = NAME, node
     if key not in context.known:
         ways, choice = ways_of(node, context.shape), context.few_channels
@@ -158,10 +164,10 @@ def _choice(graph: Graph, node: Node, context: Context) -> Choice:
 
 
 def _fewest(graph: Graph, node: Node, ways: Ways, context: Context) -> tuple[Way, str]:
-    """The way of the fewest cycles, and why.
+    """Return the option with the fewest cycles, and the reason.
 
-    The host's windows take the fewest calls, and no longer to load than to multiply. So nothing is
-    faster if they fit, and come while cores work.
+    Windows from the host need the fewest calls, and load no slower than they multiply. If they fit
+    and arrive while cores compute, no option is faster.
     """
     shape, tensor, cores = context.shape, node.inputs[0], context.cores
     others = sum(_calls(one, shape) for one in graph.nodes if one is not node)
@@ -175,13 +181,13 @@ def _fewest(graph: Graph, node: Node, ways: Ways, context: Context) -> tuple[Way
                 continue
             flits = _flits(tensor if way == "core" else node.inputs[0], shape, cores)
             if way == "host" and flits <= (others + _calls(node, shape)) // cores:
-                return way, f", and their {flits:,} flits come while cores work"
+                return way, f", and their {flits:,} flits arrive while cores compute"
             found[way] = _cost(graph, node, flits, others, context)
     known = {way: cost for way, cost in found.items() if cost is not None}
     said = [
-        f"{SAYS[way]} {cost.cycles:,} cycles and {cost.flits:,} flits"
+        f"{SAYS[way]}: {cost.cycles:,} cycles and {cost.flits:,} flits"
         if cost is not None
-        else f"{SAYS[way]} it does not fit"
+        else f"{SAYS[way]}: does not fit"
         for way, cost in found.items()
     ]
     best: Way = min(known, key=lambda way: known[way].rank(cores)) if known else "host"
@@ -189,18 +195,21 @@ def _fewest(graph: Graph, node: Node, ways: Ways, context: Context) -> tuple[Way
 
 
 def _cost(graph: Graph, node: Node, flits: int, others: int, context: Context) -> Cost | None:
-    """What a layer costs as it is; None if it does not fit. others : calls of all other layers"""
+    """Return the cost of a layer; None if it does not fit.
+
+    others : matrix calls of all other layers
+    """
     macro = next(one for one in fuse(graph) if one.conv is node)
     first = [macro.windows] if macro.windows is not None else []
     taken = context.trial and context.trial([*first, *macro.nodes], [macro.output])
-    if taken is None and context.cores > 1:  # no core has to hold all of it
+    if taken is None and context.cores > 1:  # it may be spread over several cores
         return Cost(_calls(node, context.shape), others, flits)
     return None if taken is None else Cost(taken.cycles, others, flits)
 
 
 @contextmanager
 def _applied(graph: Graph, node: Node, way: Way) -> Iterator[None]:
-    """The graph with a layer made one way, and afterwards as it was."""
+    """Apply an option to a layer, and restore the graph at exit."""
     operator, inputs, nodes = node.operator, list(node.inputs), list(graph.nodes)
     kept = [(one, one.stored, one.planes) for one in graph.tensors()]
     _make(graph, node, way)
@@ -213,7 +222,8 @@ def _applied(graph: Graph, node: Node, way: Way) -> Iterator[None]:
 
 
 def _flits(tensor: Tensor, shape: NpuShape, cores: int) -> int:
-    """That the host sends of a map; to several cores only the planes that there are."""
+    """Return the flits that the host sends for a map; several cores get only the existing
+    planes."""
     pixels = tensor.height * tensor.width
     if tensor.planes and cores > 1:
         return -(-pixels * tensor.channels * 8 // shape.payload_bits)
@@ -223,13 +233,13 @@ def _flits(tensor: Tensor, shape: NpuShape, cores: int) -> int:
 
 
 def _plane_vectors(tensor: Tensor, shape: NpuShape) -> int:
-    """Of a map in planes."""
+    """Return the vectors of a map in planes."""
     pixels = tensor.height * tensor.width
     return WORD_VECTORS * plane_words(tensor.channels, pixels, 2 * shape.columns)
 
 
 def _calls(node: Node, shape: NpuShape) -> int:
-    """Matrix calls of a convolution: less than the cycles that it takes."""
+    """Return the matrix calls of a convolution, a lower bound of its cycles."""
     if not isinstance(node.operator, Conv):
         return 0
     outputs, kh, kw, inputs = node.inputs[1].shape
@@ -239,21 +249,23 @@ def _calls(node: Node, shape: NpuShape) -> int:
 
 
 def apply(graph: Graph, site: Site, context: Context) -> str:
-    """Let the host or the core make the windows; raises `DoesNotFitError` that names a layer for
-    whose packets a core has too few headers."""
+    """Build windows on the host or the core.
+
+    Raises `DoesNotFitError` that names a layer if a core has too few packet headers for it.
+    """
     (node,) = site
     way, why, ways = _choice(graph, node, context)
     if way == "core" and (short := headers_short(node.output, context.shape, context.cores)):
         raise DoesNotFitError(
-            f"{node.label}: {short}; let the host make windows with --few-channels host, or take a "
-            "core with more"
+            f"{node.label}: {short}; build windows on the host with --few-channels host, or "
+            "use a core with more"
         )
     _make(graph, node, way)
     return f"{node.label}: {ways.said(way)}{why}"
 
 
 def make_windows(graph: Graph, node: Node, context: Context) -> None:
-    """Windows by whom they are asked of, by the host if that is open, where they save calls."""
+    """Build windows where they save calls, as selected; `auto` selects the host."""
     ways, choice = ways_of(node, context.shape).calls, context.few_channels
     way: Way = "host" if choice == "auto" else choice
     if ways["host"] < ways["off"] and _window(node).size != (1, 1) and way in ways:
@@ -261,7 +273,7 @@ def make_windows(graph: Graph, node: Node, context: Context) -> None:
 
 
 def _make(graph: Graph, node: Node, way: Way) -> None:
-    """Windows by the host or the core, before a convolution over them."""
+    """Insert windows by the host or the core before a convolution."""
     if way == "off":
         return
     tensor, weights, window = node.inputs[0], node.inputs[1], _window(node)
@@ -287,19 +299,19 @@ def _window(node: Node) -> Window:
 
 
 def _insert(graph: Graph, node: Node, made: Operator, tensor: Tensor, result: Tensor) -> None:
-    """A node that makes windows, before the convolution that takes them."""
+    """Insert a node that builds windows before the convolution that reads them."""
     at = graph.nodes.index(node)
     graph.nodes.insert(at, Node(made, [tensor], [result], node.sources))
 
 
 FEW_CHANNELS = Pass(
     NAME, sites, legal, gain, apply,
-    what="a convolution with few input channels becomes a 1x1 convolution over its windows, "
-    "7x7x3 one of 1x1x147, made by the host, or by the window unit, with channels filled up to "
-    "fours",
-    legal_if="no groups, more than one pixel; on a map that the host stores, for nobody else; of "
-    "bits without padding; windows that the window unit can make",
-    applied_if="cycles from frame to frame are saved, what the host sends included",
-    gains="matrix calls; bytes of the windows, which may be more than those of the map",
+    what="a convolution with few input channels becomes a 1x1 convolution over its windows, for "
+        "example 7x7x3 becomes 1x1x147; the host builds them, or the window unit, which pads "
+        "channels to a multiple of four",
+    legal_if="no groups, a kernel larger than 1x1; the only reader of a map from the host; no "
+        "padding for bits; windows that the window unit supports",
+    applied_if="it shortens the initiation interval, including host transfers",
+    gains="matrix calls; bytes of the windows, which may exceed the bytes of the map",
     weighed=True,
 )  # fmt: skip

@@ -1,13 +1,14 @@
-"""Pixels of few channels hold several columns, so that no rows and columns of the array are idle.
+"""Store several columns in pixels of few channels, so that no rows and columns of the array are
+idle.
 
-A layer of 8 outputs uses half of 16 rows, and the layer behind it half of the columns. So the first
-one makes two columns of its result with one call, of a kernel that reaches over the windows of
-both, and the second one takes two places of its kernel at once. A pixel of the map between holds
-two columns in its channels; these are the same bytes in the same order, seen in another way.
+A layer of 8 outputs uses half of 16 rows, and the layer after it half of the columns. The first one
+computes two columns of its result in one call, with a kernel that covers the windows of both, and
+the second one reads two kernel columns at once. A pixel of the map between them holds two columns
+in its channels: the same bytes in the same order.
 
-Where columns are pooled between the layers, pixels hold the columns of a pooled pixel one behind
-the other in blocks, each with the columns that go to other pooled pixels beside them. The second
-layer makes a result for each of the columns in a pixel; each has blocks of its own.
+Where columns are pooled between the layers, the columns of a pooled pixel are in consecutive
+blocks; each block holds the same column of several pooled pixels. The second layer computes a
+result for each of the columns in a pixel, in separate blocks.
 """
 
 from __future__ import annotations
@@ -42,10 +43,10 @@ NAME = "fold"
 
 
 class Chain(NamedTuple):
-    """Two convolutions, and what is between them and behind the second one.
+    """Two convolutions with the nodes between and after them.
 
-    first, second : a convolution and what goes value by value behind it
-    pool : between them, or None
+    first, second : a convolution and the elementwise nodes after it
+    pool : pooling between them, or None
     """
 
     first: list[Node]
@@ -58,7 +59,7 @@ class Chain(NamedTuple):
 
     @property
     def pooled(self) -> int:
-        """Columns of a pooled pixel."""
+        """Columns per pooled pixel."""
         if self.pool is None:
             return 1
         assert isinstance(self.pool.operator, Pool)
@@ -70,7 +71,7 @@ class Chain(NamedTuple):
 
 
 def sites(graph: Graph, context: Context) -> Iterator[Site]:
-    """Two convolutions with nothing but what goes value by value, and pooling, between."""
+    """Yield pairs of convolutions with only elementwise nodes and pooling between them."""
     for node in graph.nodes:
         chain = chain_of(graph, node)
         if chain is not None:
@@ -83,14 +84,14 @@ def legal(graph: Graph, site: Site, context: Context) -> str | None:
     made, taken = chain.first[-1].output, chain.second[0].inputs[0]
     shape, count = context.shape, _count(chain, context.shape)
     if count < 2 or count * taken.channels != shape.columns or shape.rows != shape.columns:
-        return f"{taken.channels} channels go not several times into {shape.columns}"
+        return f"{taken.channels} channels do not fit several times into {shape.columns}"
     maps = (chain.first[0].inputs[0], made, chain.second[-1].output)
     if any(tensor.type != "int8" for tensor in maps):
-        return "a map is not of bytes"
+        return "a map is not stored in bytes"
     if made.width % (count * chain.pooled):
-        return "columns are left over"
+        return "the width is not a multiple of the columns per pixel"
     if not _pools_alike(chain):
-        return "a column goes to several pooled pixels, or is averaged"
+        return "a column is used by several pooled pixels, or is averaged"
     for part in (chain.first, chain.second):
         operator, tensors = part[0].operator, part[0].inputs
         assert isinstance(operator, Conv)
@@ -99,17 +100,18 @@ def legal(graph: Graph, site: Site, context: Context) -> str | None:
         if len(tensors) != 3 or any(tensor.value is None for tensor in tensors[1:]):
             return "weights are not constant"
     if not _behind(graph, chain, count, shape):
-        return "the second layer cannot make several columns"
+        return "the second layer cannot compute several columns"
     return None
 
 
 def _count(chain: Chain, shape: NpuShape) -> int:
-    """Columns of a pixel between the layers."""
+    """Return the columns per pixel between the layers."""
     return shape.columns // chain.second[0].inputs[0].channels
 
 
 def gain(graph: Graph, site: Site, context: Context) -> Taken | None:
-    """By trials of both ways, with what pools the result; None if maps do not fit afterwards."""
+    """Return the gain by trials of both forms, with pooling of the result; None if maps do not
+    fit."""
     if (NAME, site) not in context.known:
         context.known[NAME, site] = _gain(graph, site[0], context)
     found: Taken | None = context.known[NAME, site]
@@ -121,18 +123,18 @@ def apply(graph: Graph, site: Site, context: Context) -> str:
     assert chain is not None
     count = _count(chain, context.shape)
     _splice(graph, chain, folded(chain, count))
-    return f"{chain.label}: {count} columns in a pixel"
+    return f"{chain.label}: {count} columns per pixel"
 
 
 def _splice(graph: Graph, chain: Chain, nodes: list[Node]) -> None:
-    """Other nodes in place of a chain, where it ends."""
+    """Replace a chain by other nodes, at its end."""
     at = graph.nodes.index(chain.nodes[-1]) + 1
     graph.nodes[at:at] = nodes
     graph.nodes = [one for one in graph.nodes if one not in chain.nodes]
 
 
 def chain_of(graph: Graph, node: Node) -> Chain | None:
-    """The chain that a convolution begins, if there is one: nobody else takes what is inside."""
+    """Return the chain that begins at a convolution, None if its inner maps have other users."""
     if not isinstance(node.operator, Conv):
         return None
     first, pool = _values(graph, node), None
@@ -145,7 +147,7 @@ def chain_of(graph: Graph, node: Node) -> Chain | None:
 
 
 def _values(graph: Graph, conv: Node) -> list[Node]:
-    """A convolution and what goes value by value behind it."""
+    """Return a convolution and the elementwise nodes after it."""
     found = [conv]
     while (user := graph.only_user(found[-1].output)) is not None:
         if not isinstance(user.operator, Requantise | Clamp):
@@ -155,7 +157,7 @@ def _values(graph: Graph, conv: Node) -> list[Node]:
 
 
 def _pools_alike(chain: Chain) -> bool:
-    """Whether each column of a map goes to one pooled pixel."""
+    """Return whether each column of a map is used by one pooled pixel."""
     if chain.pool is None:
         return True
     operator = chain.pool.operator
@@ -171,7 +173,7 @@ def _pools_alike(chain: Chain) -> bool:
 
 
 def _behind(graph: Graph, chain: Chain, count: int, shape: NpuShape) -> bool:
-    """Whether the second layer can make its result: as it is, or column by column in blocks."""
+    """Return whether the second layer can compute its result unchanged, or by columns in blocks."""
     conv, made = chain.second[0], chain.second[-1].output
     taken = _Walk.of(conv, count)
     if taken is None:
@@ -189,11 +191,11 @@ def _behind(graph: Graph, chain: Chain, count: int, shape: NpuShape) -> bool:
 
 
 class _Walk(NamedTuple):
-    """How the second layer walks over a folded map.
+    """Window of the second layer over a folded map.
 
-    results : columns of its result that a step makes
-    places : of each of them, where the kernel's columns lie: which pixel, and which column in it
-    window : over the folded map
+    results : columns of its result per step
+    places : for each of these, the pixel of each kernel column, and the column within it
+    window : window over the folded map
     """
 
     results: int
@@ -202,7 +204,7 @@ class _Walk(NamedTuple):
 
     @classmethod
     def of(cls, conv: Node, count: int) -> _Walk | None:
-        """None if its steps and the columns of a pixel do not go together."""
+        """Return the window; None if its steps do not match the columns of a pixel."""
         assert isinstance(conv.operator, Conv)
         window, data, made = conv.operator.window, conv.inputs[0], conv.output
         stride, left, columns = window.stride[1], window.pad.left, window.size[1]
@@ -232,7 +234,7 @@ class _Walk(NamedTuple):
 
 
 def folded(chain: Chain, count: int) -> list[Node]:
-    """The nodes of a chain over a folded map, in their order; the result is that of the chain."""
+    """Return the nodes of a chain over a folded map, in order, with the same result."""
     pooled = chain.pooled
     nodes = _made(chain.first, count, pooled)
     between = nodes[-1].output
@@ -248,7 +250,7 @@ def folded(chain: Chain, count: int) -> list[Node]:
 
 
 def _wide(nodes: list[Node], tensor: Tensor, count: int) -> Tensor:
-    """Add a node that makes pixels of the columns in a pixel; returns its result."""
+    """Add a node that unfolds the columns of a pixel into pixels; return its result."""
     tensor.stored = True
     frames, rows, columns, channels = tensor.shape
     shape = (frames, rows, columns * count, channels // count)
@@ -258,8 +260,10 @@ def _wide(nodes: list[Node], tensor: Tensor, count: int) -> Tensor:
 
 
 def _made(part: list[Node], count: int, pooled: int) -> list[Node]:
-    """The first layer: blocks of the columns of a pooled pixel, in each the same column of `count`
-    pooled pixels side by side."""
+    """Return the first layer: one block per column of a pooled pixel.
+
+    Each block holds the same column of `count` adjacent pooled pixels.
+    """
     conv = part[0]
     operator = conv.operator
     assert isinstance(operator, Conv)
@@ -281,7 +285,7 @@ def _made(part: list[Node], count: int, pooled: int) -> list[Node]:
 
 
 def _taken(part: list[Node], data: Tensor, count: int) -> list[Node]:
-    """The second layer."""
+    """Return the second layer."""
     conv = part[0]
     taken = _Walk.of(conv, count)
     assert taken is not None
@@ -309,8 +313,9 @@ def _taken(part: list[Node], data: Tensor, count: int) -> list[Node]:
 def _values_of(
     part: list[Node], operator: Conv, inputs: list[Tensor], columns: int, times: int
 ) -> list[Node]:
-    """A convolution and what goes value by value behind it, with `times` as many channels and a
-    part of the columns."""
+    """Return a convolution and the elementwise nodes after it with `times` the channels, fewer
+    columns.
+    """
     nodes: list[Node] = []
     for source in part:
         changed: Operator = operator
@@ -325,7 +330,7 @@ def _values_of(
 
 
 def _constants(conv: Node, kernels: NDArray[Any], times: int) -> Iterator[Tensor]:
-    """Weights, and the bias for each column."""
+    """Yield the weights, and the bias repeated for each column."""
     weights, bias = conv.inputs[1:]
     assert bias.value is not None
     yield Tensor(weights.name, kernels.shape, weights.type, value=kernels)
@@ -334,7 +339,7 @@ def _constants(conv: Node, kernels: NDArray[Any], times: int) -> Iterator[Tensor
 
 
 def _repeated(how: Requantisation, channels: int, times: int) -> Requantisation:
-    """The same for each column; numbers for all channels stay as they are."""
+    """Return a requantisation repeated for each column; numbers for all channels are unchanged."""
 
     def each(values: Any) -> Any:
         return np.tile(values, times) if np.shape(values) == (channels,) else values
@@ -347,7 +352,7 @@ def _repeated(how: Requantisation, channels: int, times: int) -> Requantisation:
 
 
 def _like(tensor: Tensor, shape: tuple[int, ...], stored: bool = False, name: str = "") -> Tensor:
-    """A map of the same numbers with another shape."""
+    """Return a map with the same numbers in another shape."""
     return Tensor(
         name or f"{tensor.name}.folded", shape, tensor.type, tensor.scale, tensor.zero_point,
         stored=stored,
@@ -372,7 +377,7 @@ def _gain(graph: Graph, node: Node, context: Context) -> Taken | None:
 
 
 def _trial(graph: Graph, nodes: list[Node], result: Tensor, context: Context) -> Taken | None:
-    """What nodes take, the first one over windows if it can have them."""
+    """Return the cost of nodes, with windows for the first one if possible."""
     if context.trial is None:
         return None
     part = part_of(nodes, [result])
@@ -388,13 +393,13 @@ def _trial(graph: Graph, nodes: list[Node], result: Tensor, context: Context) ->
 
 FOLD = Pass(
     NAME, sites, legal, gain, apply,
-    what="a map of few channels between two convolutions, perhaps pooled, holds several columns in "
-    "a pixel: 8 channels of two columns fill 16 rows of the first layer, and 16 columns of the "
-    "second one",
+    what="a map of few channels between two convolutions, optionally pooled, holds several "
+        "columns per pixel: 8 channels of two columns fill 16 rows of the first layer, and 16 "
+        "columns of the second one",
     legal_if="maps of bytes; a whole number of columns fills a vector, pixels fill rows, and "
-    "pooled pixels have columns of their own; results of the second layer fill blocks, for "
-    "convolutions and pooling",
-    applied_if="it fits, and cycles are saved",
-    gains="cycles and bytes of both layers as programs of their own",
+        "pooled pixels share no columns; results of the second layer fill blocks, for convolutions "
+        "and pooling",
+    applied_if="it fits and saves cycles",
+    gains="cycles and bytes of both layers as separate programs",
     weighed=True, measured=True,
 )  # fmt: skip

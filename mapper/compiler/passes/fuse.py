@@ -1,7 +1,7 @@
-"""Fusion: a layer and what the ALU does behind it become one macro node.
+"""Operator fusion: a layer and the ALU operations after it become one macro node.
 
-Nodes join one by one, in the order of the graph, as long as it is legal: the longest run whose
-tiles fit the accumulators becomes the macro node, and only its last map is stored.
+Nodes join in graph order while it is legal. The longest run whose tiles fit the accumulators
+becomes the macro node, and only its last map is stored.
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ from mapper.compiler.passes.estimate import round_trip
 from mapper.compiler.schedule.tiles import least_fits
 
 NEEDED = Requantise | Threshold
-"""What makes stored integers of sums, and so runs where they are, in any case."""
+"""Operators that make stored integers of sums; they always run on the same tile."""
 ELEMENTWISE = Activation | Requantise | Clamp | Upsample | Sign | Threshold
 LAST = Upsample | Sign | Threshold
-"""Nothing runs behind them on the same tile."""
+"""Operators that end a macro node."""
 ELSEWHERE = (Host, Windows, WindowColumns, Quantise, *SHARES)
 
 
 def fuse(
     graph: Graph, whole: bool = True, context: Context | None = None, told: list[str] | None = None
 ) -> list[Macro]:
-    """The macro nodes of a graph of integers, in an order in which they can run.
+    """Return the macro nodes of an integer graph, in an executable order.
 
-    whole : with all that can run on the same tile; else only what makes stored integers of sums
-    context : of the core that tiles are to fit, if there is one; told : gets the log
+    whole : fuse all operators that can run on the same tile; else only requantisation of sums
+    context : core whose tiles must fit, if any; told : receives the log
     """
     known, told = context or Context(), [] if told is None else told
     macros: list[Macro] = []
@@ -65,7 +65,7 @@ def fuse(
             if not (whole or needed) or legal(graph, site, known) is not None:
                 break
             if context is not None and not needed and not _fits(macro, follower, context):
-                told.append(f"{FUSE.name}: {follower.label}: by itself, {TOO_LARGE}")
+                told.append(f"{FUSE.name}: {follower.label}: separate, {TOO_LARGE}")
                 break
             if not needed:
                 told.append(FUSE.line(_joined(site), gain(graph, site, known)))
@@ -88,24 +88,24 @@ def fuse(
 
 
 def _windows_of(graph: Graph, node: Node) -> Node | None:
-    """The node whose result the window unit makes of a map as it loads it."""
+    """Return the node whose windows the window unit builds while it loads a map."""
     maker = graph.maker(node.inputs[0])
     return maker if maker is not None and isinstance(maker.operator, WindowColumns) else None
 
 
 ALONE = "copies alone"
-"""Mark of copies that macro nodes of their own make."""
-TOO_LARGE = "as one pixel of all of it does not fit the accumulators"
+"""Mark of copies that become separate macro nodes."""
+TOO_LARGE = "because one pixel of the fused layer does not fit the accumulators"
 
 
 def _fits(macro: Macro, follower: Node, context: Context) -> bool:
-    """Whether tiles with one node more fit, if they do without it."""
+    """Return whether tiles still fit with one more node, or already do not fit without it."""
     more = Macro([*macro.nodes, follower], windows=macro.windows)
     return least_fits(more, context.shape) or not least_fits(macro, context.shape)
 
 
 def _sign_beside(graph: Graph, macro: Macro) -> Node | None:
-    """The node that makes bits of a result which others take as well; made on the same tile."""
+    """Return a sign node of a result with other users; it runs on the same tile."""
     if isinstance(macro.nodes[-1].operator, LAST):
         return None
     users = graph.users(macro.output)
@@ -113,7 +113,7 @@ def _sign_beside(graph: Graph, macro: Macro) -> Node | None:
 
 
 def sites(graph: Graph, context: Context) -> Iterator[Site]:
-    """Nodes of which one alone takes the result of the other, which is stored yet."""
+    """Yield pairs of a node and the only user of its stored result."""
     for node in graph.nodes:
         user = graph.only_user(node.output) if node.output.stored else None
         known = user is None or isinstance(user.operator, (*ELSEWHERE, NEEDED))
@@ -122,39 +122,39 @@ def sites(graph: Graph, context: Context) -> Iterator[Site]:
 
 
 def legal(graph: Graph, site: Site, context: Context) -> str | None:
-    """Whether the last node can run behind the others, on the same tile."""
+    """Return why the last node cannot run after the others on the same tile, None if it can."""
     *nodes, user = site
     last = nodes[-1]
     if graph.only_user(last.output) is not user:
-        return "others take the map as well"
+        return "the map has other users"
     if isinstance(last.operator, LAST):
-        return f"nothing runs behind {last.kind} on its tile"
+        return f"nothing runs after {last.kind} on its tile"
     if isinstance(user.operator, ELEMENTWISE):
         return None
     if isinstance(user.operator, Pool):
         if user.operator.kind != "max":
-            return "a mean is made of a whole map"
+            return "averaging needs the whole map"
         if Macro(nodes).conv is None:
-            return "no convolution makes the map"
+            return "no convolution computes the map"
         if any(isinstance(node.operator, Pool) for node in nodes):
-            return "the tile is pooled already"
-        return "its windows reach over the map" if any(user.operator.window.pad) else None
+            return "the tile is already pooled"
+        return "its windows extend past the map" if any(user.operator.window.pad) else None
     if isinstance(user.operator, Add):
         other = next((one for one in user.inputs if one is not last.output), last.output)
         if other not in context.stored:
             return "the other addend is not stored yet"
         added = any(isinstance(node.operator, Add) for node in nodes)
-        return "the tile has a sum already" if added else None
+        return "the tile already has a sum" if added else None
     return f"no ALU computes {user.kind} of a tile"
 
 
 def gain(graph: Graph, site: Site, context: Context) -> Taken | None:
-    """The map between is not stored, nor loaded again."""
+    """Return the cost of storing and loading the map between."""
     return round_trip(site[-2].output, context.shape)
 
 
 def apply(graph: Graph, site: Site, context: Context) -> str:
-    """The map between needs no memory any more."""
+    """Keep the map between in the accumulators only."""
     site[-2].output.stored = False
     return _joined(site)
 
@@ -166,10 +166,10 @@ def _joined(site: Site) -> str:
 FUSE = Pass(
     "fuse", sites, legal, gain, apply,
     what="convolution, bias, requantisation, activation, max pooling, residual sum, upsampling "
-    "and sign become one macro node, which stores its last map alone",
-    legal_if="single users; one max pooling without padding, of a convolution; one sum, whose "
-    "other addend is stored earlier",
-    applied_if="one pixel of the whole fits the accumulators, else for the longest run of nodes of "
-    "which one does; requantisation of sums always",
+        "and sign become one macro node, which stores only its last map",
+    legal_if="single users; one max pooling without padding, after a convolution; one sum, whose "
+        "other addend is stored earlier",
+    applied_if="one pixel of the fused layer fits the accumulators, else for the longest run that "
+        "fits; requantisation of sums is always fused",
     gains="the map between: a store and a load",
 )  # fmt: skip

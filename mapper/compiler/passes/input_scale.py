@@ -1,5 +1,7 @@
-"""Factors and offsets on the model's input go into the first layer behind it: w' = w * factor of
-each input channel, b' = b + sum of w * offset."""
+"""Fold factors and offsets on the model's input into the first layer.
+
+For each input channel w' = w * factor, and b' = b + sum of w * offset.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ from mapper.compiler.passes.estimate import of_each_channel
 
 
 def sites(graph: Graph, context: Context) -> Iterator[Site]:
-    """The first factors behind each input."""
+    """Yield factors and offsets that directly follow an input."""
     for view in graph.inputs.values():
         for node in graph.users(view.tensor):
             if isinstance(node.operator, Affine):
@@ -23,19 +25,21 @@ def sites(graph: Graph, context: Context) -> Iterator[Site]:
 
 
 def legal(graph: Graph, site: Site, context: Context) -> str | None:
-    """The layer must not pad, unless nothing is added: its padding is zero behind the factor."""
+    """Return why a site is illegal: with an offset the layer must not pad, as it pads after the
+    factor.
+    """
     (node,) = site
     if graph.only_user(node.inputs[0]) is not node:
-        return "others take the input as well"
+        return "the input has other users"
     layer = graph.only_user(node.output)
     if layer is None or layer.inputs[0] is not node.output:
-        return "several nodes take the result"
+        return "its result has several users"
     if isinstance(layer.operator, Dense | Affine):
         return None
     if not isinstance(layer.operator, Conv):
         return "no layer follows"
     if any(layer.operator.window.pad) and np.any(node.inputs[2].value):
-        return "the layer pads, with zeros that are none before the offset"
+        return "the layer pads with zeros, which are not zero before the offset"
     return None
 
 
@@ -58,7 +62,7 @@ def apply(graph: Graph, site: Site, context: Context) -> str:
 
 
 def _join(node: Node, layer: Node) -> None:
-    """Two of them behind each other become the second one."""
+    """Merge two consecutive factors and offsets into the second node."""
     first, second = ([np.asarray(t.value, np.float64) for t in n.inputs[1:]] for n in (node, layer))
     made = first[0] * second[0], first[1] * second[0] + second[1]
     for at, value in enumerate(made, 1):
@@ -74,7 +78,7 @@ def _fold(node: Node, layer: Node) -> None:
     assert weights.value is not None
     outputs, share = weights.value.shape[0], weights.value.shape[3]
     groups = factor.size // share
-    # of each kernel, the factors of the channels that it sees
+    # factors of the input channels of each kernel
     seen = np.repeat(np.arange(groups), outputs // groups)
     factors, offsets = (one.reshape(groups, share)[seen] for one in (factor, offset))
     bias = (weights.value * offsets[:, None, None, :]).sum((1, 2, 3))
@@ -92,9 +96,9 @@ def _fold(node: Node, layer: Node) -> None:
 
 INPUT_SCALE = Pass(
     "input-scale", sites, legal, gain, apply,
-    what="Mul, Sub, Div, Add of constants, BatchNormalization and ImageScaler on the input go into "
-    "the weights and the bias of the first layer",
-    legal_if="nobody else takes the input; the layer does not pad, or nothing is added",
+    what="Mul, Sub, Div, Add by constants, BatchNormalization and ImageScaler on the input fold "
+        "into the weights and the bias of the first layer",
+    legal_if="the input has a single user; the layer does not pad, or there is no offset",
     applied_if="always",
-    gains="the convolution of each channel that the factors would be",
+    gains="the depthwise convolution that would apply the factors",
 )  # fmt: skip

@@ -1,5 +1,7 @@
-"""What cores have no operator for becomes a convolution of each channel with a kernel of one pixel:
-factors and offsets, zeros around a map, and leaky activations that follow no convolution."""
+"""Turn nodes without a core operator into depthwise 1x1 convolutions.
+
+These are factors and offsets, zero padding, and leaky activations that follow no convolution.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ from mapper.compiler.graph.tensor import Tensor
 
 
 def channel_convolutions(graph: Graph) -> list[str]:
-    """Always applied, behind all passes that would rather take such nodes into others."""
+    """Convert the nodes; return the log. Always runs, after all passes that fold such nodes."""
     told = []
     for node in list(graph.nodes):
         operator = node.operator
@@ -31,7 +33,7 @@ def channel_convolutions(graph: Graph) -> list[str]:
             node.inputs[0] = between
         else:
             continue
-        told.append(f"{node.sources[0]!r} ({operator.name}): as a convolution of each channel")
+        told.append(f"{node.sources[0]!r} ({operator.name}): as a depthwise convolution")
     return told
 
 
@@ -52,7 +54,7 @@ def _become(
 
 
 def _alone(graph: Graph, node: Node, operator: Activation) -> bool:
-    """Whether a leaky activation has no layer before it whose requantisation can do it."""
+    """Return whether no layer before a leaky activation can include it in its requantisation."""
     if len(node.inputs) == 1 and operator.slope in (0.0, 1.0):
         return False
     maker = graph.maker(node.inputs[0])

@@ -1,4 +1,4 @@
-"""Activations of pooled maps go before max pooling, to become part of the layer before it."""
+"""Move activations before max pooling, so that they become part of the layer before it."""
 
 from __future__ import annotations
 
@@ -12,8 +12,11 @@ from mapper.compiler.graph.tensor import Tensor
 
 
 def activate_first(graph: Graph) -> list[str]:
-    """They never decrease, so nothing changes. Always done: an activation without a layer is one
-    more pass over the map. Pooling of sums is another pass."""
+    """Swap max pooling and activations that never decrease; return the log.
+
+    Always runs: an activation without a layer takes another pass over the map. Pooling of sums is a
+    separate pass.
+    """
     told = []
     for node in [node for node in graph.nodes if isinstance(node.operator, Activation)]:
         maker = graph.maker(node.inputs[0])

@@ -1,4 +1,4 @@
-"""Padding by a node of its own becomes the padding of the convolution or max pooling behind it."""
+"""Fold a separate padding node into the convolution or max pooling after it."""
 
 from __future__ import annotations
 
@@ -17,13 +17,16 @@ def sites(graph: Graph, context: Context) -> Iterator[Site]:
 
 
 def legal(graph: Graph, site: Site, context: Context) -> str | None:
-    """Zeros before a convolution, and before max pooling what is never larger than the map. A pad
-    of -inf that stayed would be part of the calibrated range."""
+    """Return why padding cannot be folded: nonzero before a convolution, or too large for max
+    pooling.
+
+    A remaining pad of -inf would be part of the calibrated range.
+    """
     (node,) = site
     assert isinstance(node.operator, PadMap)
     user, value = graph.only_user(node.output), node.operator.value
     if user is None or user.inputs[0] is not node.output:
-        return "several nodes take the padded map"
+        return "the padded map has several users"
     if isinstance(user.operator, Conv):
         return None if value == 0 else "a convolution pads with zeros"
     if not isinstance(user.operator, Pool) or user.operator.kind != "max":
@@ -31,9 +34,9 @@ def legal(graph: Graph, site: Site, context: Context) -> str | None:
     reach, window = user.operator.window.reach, user.operator.window
     sides = [one + other for one, other in zip(window.pad, node.operator.pad, strict=True)]
     if max(sides[:2]) >= reach[0] or max(sides[2:]) >= reach[1]:
-        return "a window of padding alone has its value, and not the least that there is"
+        return "a window of only padding has the padding value, not the minimum"
     if value > _least(graph, node.inputs[0]):
-        return "the padding may be larger than the map"
+        return "the padding value may exceed values of the map"
     return None
 
 
@@ -60,7 +63,7 @@ def apply(graph: Graph, site: Site, context: Context) -> str:
 
 
 def _least(graph: Graph, tensor: Tensor) -> float:
-    """What no element of a map is below."""
+    """Return a lower bound of the elements of a map."""
     maker = graph.maker(tensor)
     if maker is not None and isinstance(maker.operator, Activation):
         return maker.operator.low
@@ -72,9 +75,9 @@ def _least(graph: Graph, tensor: Tensor) -> float:
 
 PAD = Pass(
     "pad", sites, legal, gain, apply,
-    what="Pad goes into the convolution or the max pooling behind it",
-    legal_if="one user, rows and columns only; zeros before a convolution; before max pooling "
-    "nothing that is larger than the map, and no window of padding alone",
-    applied_if="always: the number would else be part of the range of the map",
-    gains="the convolution of each channel that the padding would be",
+    what="Pad folds into the convolution or the max pooling after it",
+    legal_if="one user, rows and columns only; zeros before a convolution; before max pooling no "
+        "value larger than the map, and no window of only padding",
+    applied_if="always: the padding value would otherwise be part of the range of the map",
+    gains="the depthwise convolution that would pad",
 )  # fmt: skip

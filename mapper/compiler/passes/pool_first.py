@@ -1,4 +1,5 @@
-"""Max pooling before requantisation: a quarter of the sums need a multiplication then."""
+"""Move max pooling before requantisation: with 2x2 windows, a quarter of the sums are
+multiplied."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from mapper.compiler.schedule.tiles import least_fits
 
 
 def sites(graph: Graph, context: Context) -> Iterator[Site]:
-    """Max pooling behind requantisation, perhaps with bounds of an activation between."""
+    """Yield max pooling after requantisation or the bounds of an activation."""
     for node in graph.nodes:
         if not isinstance(node.operator, Pool) or node.operator.kind != "max":
             continue
@@ -24,23 +25,27 @@ def sites(graph: Graph, context: Context) -> Iterator[Site]:
 
 
 def legal(graph: Graph, site: Site, context: Context) -> str | None:
-    """No channel's factor may be negative, for requantisation never decreases then; and sums stay
-    in the accumulators of one macro node."""
+    """Return why max pooling cannot move: requantisation decreases, or sums leave their macro node.
+
+    Requantisation never decreases if no channel has a negative factor.
+    """
     node, maker = site
     assert isinstance(node.operator, Pool)
     if any(node.operator.window.pad):
-        return "the pooling pads, with the least of stored integers"
+        return "the pooling pads with the minimum of stored integers"
     if graph.only_user(maker.output) is not node:
-        return "others take the map as well"
+        return "the map has other users"
     before = graph.maker(maker.inputs[0])
     if isinstance(maker.operator, Clamp):
         known = before is not None and isinstance(before.operator, Requantise)
         alone = graph.only_user(maker.inputs[0]) is maker
-        return None if known and alone else "no requantisation alone is before the bounds"
+        return (
+            None if known and alone else "no requantisation with a single user precedes the bounds"
+        )
     if before is None or not isinstance(before.operator, Conv):
-        return "no convolution is before"
+        return "no convolution precedes it"
     if graph.only_user(before.output) is not maker:
-        return "others take the sums as well"
+        return "the sums have other users"
     assert isinstance(maker.operator, Requantise)
     how = maker.operator.how
     if any((one.m0 < 0).any() for one in (how.factor, how.negative) if one is not None):
@@ -51,7 +56,7 @@ def legal(graph: Graph, site: Site, context: Context) -> str | None:
 
 
 def gain(graph: Graph, site: Site, context: Context) -> Taken | None:
-    """What is not requantised any more."""
+    """Return the cycles of requantisations that are saved."""
     node, maker = site
     shape = context.shape
     less = vectors(maker.output, shape) - vectors(node.output, shape)
@@ -79,9 +84,9 @@ def apply(graph: Graph, site: Site, context: Context) -> str:
 
 POOL_FIRST = Pass(
     "pool-first", sites, legal, gain, apply,
-    what="max pooling goes before the requantisation and the activation of the layer before",
-    legal_if="no factor of a channel is negative, so that nothing decreases: ReLU, Clip, leaky "
-    "slopes of 0 and more; no padding; a window of sums fits the accumulators",
-    applied_if="always; with `fuse` off sums cannot be pooled where they are made",
-    gains="cycles of the ALU for what is not requantised any more",
+    what="max pooling moves before the requantisation and the activation of the layer before",
+    legal_if="no channel has a negative factor, so the function never decreases: ReLU, Clip, leaky "
+        "slopes of at least 0; no padding; a window of sums fits the accumulators",
+    applied_if="always; with `fuse` off, sums cannot be pooled on their tiles",
+    gains="ALU cycles of requantisations that are saved",
 )  # fmt: skip

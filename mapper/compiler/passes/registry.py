@@ -1,4 +1,4 @@
-"""All passes, in their order, and the places where they run."""
+"""All passes in order, and the stages where they run."""
 
 from __future__ import annotations
 
@@ -41,18 +41,22 @@ PASSES: tuple[Pass, ...] = (
     CONSTANTS, INPUT_SCALE, PAD, BATCHNORM, DENSE,
     SIBLINGS, CONCAT, FOLD, POOL_FIRST, FUSE, FEW_CHANNELS, SPLIT_GROUPS, ADDENDS, SHARE, COPY,
 )  # fmt: skip
-"""In the order of their switches. Macro nodes are made behind all of them: fusion changes no node,
-and so its place among them is all the same."""
+"""Passes in the order of their switches.
+
+Macro nodes are built after all of them; fusion changes no node, so its position here is irrelevant.
+"""
 ON_FLOATS = (CONSTANTS, INPUT_SCALE, PAD, BATCHNORM, DENSE)
 ON_INTEGERS = (SIBLINGS, CONCAT, FOLD, POOL_FIRST, FEW_CHANNELS, SPLIT_GROUPS, ADDENDS)
 SIGNS = replace(BATCHNORM, sites=before_signs)
 NEEDS = {POOL_FIRST: FUSE}
-"""Passes that are not applied without another one: sums are pooled where they are made."""
+"""Passes that require another one: sums are pooled on their tiles."""
 
 
 class LaidOut(NamedTuple):
-    """macros : of a graph of integers, in the order in which they can run
-    places : of the maps that lie inside of others; log : of it
+    """Macro nodes and the layout of their maps.
+
+    macros : macro nodes of an integer graph, in an executable order
+    places : maps stored inside other maps; log : log lines of these passes
     """
 
     macros: list[Macro]
@@ -64,8 +68,11 @@ def context_of(
     shape: NpuShape, choices: Choices, reuse: bool, few_channels: FewChannels = "auto",
     cores: int = 1,
 ) -> Context:  # fmt: skip
-    """What passes are weighed by. reuse : whether maps whose lives do not meet share memory;
-    few_channels : who makes windows of layers of few channels; cores : that share the layers"""
+    """Return the context of passes.
+
+    reuse : whether maps with disjoint lifetimes share memory; few_channels : where windows of
+        layers of few channels are built; cores : number of cores that share the layers
+    """
 
     def fits(graph: Graph) -> bool:
         most = cores * shape.map_vectors
@@ -76,10 +83,11 @@ def context_of(
 
 
 def optimise(graph: Graph, off: Collection[str] = (), context: Context | None = None) -> list[str]:
-    """Apply all passes over graphs of floats, but for some; returns the log.
+    """Apply the passes over floating-point graphs; return the log.
 
-    What only moves thresholds becomes part of signs first. Activations go before pooling, and what
-    is left over becomes what cores compute, in any case.
+    off : names of passes that are switched off
+    Factors and activations before signs fold into thresholds first. Activations always move before
+    pooling, and remaining nodes always become core operators.
     """
     context = context or Context()
     told = folded(graph) + _signs(graph, off, context)
@@ -92,7 +100,7 @@ def optimise(graph: Graph, off: Collection[str] = (), context: Context | None = 
 def optimise_quantised(
     graph: Graph, off: Collection[str] = (), context: Context | None = None
 ) -> list[str]:
-    """The same for a model that is quantised already: its numbers stay what they are."""
+    """Apply the passes to a model that is already quantised, without changing its numbers."""
     return folded(graph) + run(DENSE, graph, context or Context(), off)
 
 
@@ -107,8 +115,11 @@ def _signs(graph: Graph, off: Collection[str], context: Context) -> list[str]:
 
 
 def optimise_integers(graph: Graph, context: Context, off: Collection[str] = ()) -> list[str]:
-    """Apply all passes over graphs of integers, but for some; returns the log. None of them changes
-    a result. Dense layers, signs and groups that are left become what cores compute."""
+    """Apply the passes over integer graphs; return the log. None of them changes a result.
+
+    off : names of passes that are switched off
+    Remaining dense layers, signs and groups become core operators.
+    """
     told = flatten_rest(graph) + pack_bits(graph, context.shape.binary)
     signs_in_bytes(graph)
     for one in ON_INTEGERS:
@@ -119,7 +130,7 @@ def optimise_integers(graph: Graph, context: Context, off: Collection[str] = ())
 
 
 def lay_out(graph: Graph, context: Context, off: Collection[str] = ()) -> LaidOut:
-    """Which maps share memory, which are stored twice, and the macro nodes."""
+    """Return the macro nodes, after deciding which maps share memory and which are stored twice."""
     told = run(SHARE, graph, context, off) + copy_parts(graph, context)
     places, shared = share_regions(graph, lanes_of(context.shape))
     told += shared + run(COPY, graph, context, off) + load_rest(graph, context)
@@ -127,7 +138,7 @@ def lay_out(graph: Graph, context: Context, off: Collection[str] = ()) -> LaidOu
 
 
 def run(one: Pass, graph: Graph, context: Context, off: Collection[str]) -> list[str]:
-    """Apply a pass, unless it is switched off; returns the log."""
+    """Apply a pass unless it is switched off; return the log."""
     needed = NEEDS.get(one)
     if one.name in off or (needed is not None and needed.name in off):
         return []

@@ -1,7 +1,7 @@
-"""What joins and parts maps owns no work: parts lie inside the region of the whole.
+"""Let concatenations and splits share memory: parts are stored inside the region of the whole.
 
-`mapper.compiler.memory.regions` gives the places. Where a node does not share, each part has a
-region of its own as well: a node of the core copies it into the whole, or out of it.
+`mapper.compiler.memory.regions` assigns the places. Where a node does not share, each part also
+gets a separate region: a node on the core copies it into the whole, or out of it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def _parts(node: Node) -> list[Tensor]:
 
 
 def legal(graph: Graph, site: Site, context: Context) -> str | None:
-    """Parts begin at vectors by now, and have the scale of the whole."""
+    """Return why a part cannot share the region of the whole; blocks are already aligned."""
     (node,) = site
     owner = node.inputs[0] if isinstance(node.operator, Slice) else node.output
     if any(not one.same_scale(owner) for one in _parts(node)):
@@ -38,7 +38,7 @@ def legal(graph: Graph, site: Site, context: Context) -> str | None:
 
 
 def gain(graph: Graph, site: Site, context: Context) -> Taken | None:
-    """Each part would be stored once more, and loaded for it."""
+    """Return the cost of storing each part once more and loading it."""
     (node,) = site
     found = [round_trip(one, context.shape) for one in _parts(node)]
     return Taken(sum(one.cycles for one in found), sum(one.bytes for one in found))
@@ -47,29 +47,29 @@ def gain(graph: Graph, site: Site, context: Context) -> Taken | None:
 def apply(graph: Graph, site: Site, context: Context) -> str:
     (node,) = site
     context.mark(NAME, node)
-    return f"{node.label}: its parts lie in one region"
+    return f"{node.label}: its parts share one region"
 
 
 def copy_parts(graph: Graph, context: Context) -> list[str]:
-    """Give the parts of what does not share regions of their own; returns the log."""
+    """Give separate regions to the parts of nodes that do not share; return the log."""
     told = []
     for (node,) in list(sites(graph, context)):
         context.mark(NAME, node)
         if any(one.type == "bits" for one in _parts(node)):
-            continue  # the ALU of a core moves no bits
+            continue  # the ALU cannot move bits
         made = [_copied(one, number, node) for number, one in enumerate(_parts(node), 1)]
         at = graph.nodes.index(node)
         if isinstance(node.operator, Slice):
             users = [one for one in graph.users(node.output) if not isinstance(one.operator, HOST)]
             for user in users:
                 user.inputs = [made[0].output if one is node.output else one for one in user.inputs]
-            made = made if users else []  # the host takes parts from where they are
+            made = made if users else []  # the host reads parts inside the whole
             graph.nodes[at + 1 : at + 1] = made
         else:
             node.inputs = [one.output for one in made]
             graph.nodes[at:at] = made
         told += [
-            f"{node.label}: {one.inputs[0].name} has a region of its own, and is copied"
+            f"{node.label}: {one.inputs[0].name} has a separate region, and is copied"
             for one in made
         ]
     return told
@@ -83,9 +83,9 @@ def _copied(part: Tensor, number: int, node: Node) -> Node:
 
 SHARE = Pass(
     NAME, sites, legal, gain, apply,
-    what="parts of concatenations, in channels, rows or columns, and of splits lie inside the "
-    "region of the whole; without, each has a region of its own and is copied",
-    legal_if="parts begin at vectors, which blocks are filled up for, and have one scale",
+    what="parts of concatenations, in channels, rows or columns, and of splits are stored inside "
+        "the region of the whole; without the pass, each has a separate region and is copied",
+    legal_if="parts begin at vectors (blocks are padded for this) and have one scale",
     applied_if="always",
-    gains="a load and a store of each part",
+    gains="a load and a store per part",
 )  # fmt: skip

@@ -1,9 +1,9 @@
-"""Channels in another order, as between the groups of ShuffleNet: in the layers around, not moved.
+"""Fold channel permutations, such as ShuffleNet's between groups, into the surrounding layers.
 
-The front end makes a convolution of single pixels of such a Reshape, Transpose and Reshape. Kernels
-of the layer before are put in that order, across what works channel by channel; where that cannot
-be, the layer behind takes its channels in the other one. Groups become one convolution with zeros,
-since their channels no longer lie side by side. What has neither stays a convolution.
+The front end turns such a Reshape, Transpose and Reshape into a 1x1 convolution. The kernels of the
+layer before are permuted, across channelwise nodes; if this is impossible, the input channels of
+the layer after are permuted. Groups become one convolution with zeros, as their channels are no
+longer contiguous. Otherwise the permutation stays a convolution.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from mapper.compiler.graph.tensor import Tensor
 from mapper.compiler.passes.split_groups import block_diagonal
 
 Order = NDArray[np.int64]
-"""Of each channel of a result, the channel that it was."""
+"""For each channel of a result, its channel in the input."""
 EACH = (Activation, Affine, Pool)
-"""Work on each channel by itself, with constants of channels as further inputs."""
+"""Operators that work per channel, with per-channel constants as further inputs."""
 
 
 def shuffle_weights(order: Order) -> Tensor:
-    """Kernels of single pixels that put channels in an order."""
+    """Return 1x1 kernels that permute channels."""
     weights = np.eye(len(order), dtype=np.float32)[order].reshape(len(order), 1, 1, -1)
     return Tensor("shuffle", weights.shape, value=weights)
 
 
 def order_of(node: Node) -> Order | None:
-    """The order that a convolution puts channels in; None if it does more than that."""
+    """Return the permutation of a convolution; None if it does more than permute."""
     operator = node.operator
     if not isinstance(operator, Conv) or operator.window != Window((1, 1)) or operator.groups > 1:
         return None
@@ -48,7 +48,7 @@ def order_of(node: Node) -> Order | None:
 
 
 def fold_shuffles(graph: Graph) -> list[str]:
-    """Returns a line for each order that went into other layers."""
+    """Fold permutations into other layers; return a log line for each."""
     told = []
     for node in [node for node in graph.nodes if order_of(node) is not None]:
         order = order_of(node)
@@ -64,14 +64,14 @@ def fold_shuffles(graph: Graph) -> list[str]:
             moved = [one.output for one in found[:-1]]
         for one in found:
             change(one, order)
-        for tensor in moved:  # no value of the model has the channels in this order
+        for tensor in moved:  # no value of the model has this channel order
             tensor.name += ".shuffled"
         if change is _give:
             node.inputs[0].name = node.output.name  # the last one is the shuffled value
         layer = found[-1]
         layer.sources = (*layer.sources, *node.sources)
         graph.remove(node, node.inputs[0])
-        told.append(f"{node.sources[0]!r}: channels in another order, into {layer.label}")
+        told.append(f"{node.sources[0]!r}: channel permutation, into {layer.label}")
     return told
 
 
@@ -83,7 +83,7 @@ def _is_each(node: Node) -> bool:
 
 
 def _before(graph: Graph, node: Node) -> list[Node] | None:
-    """What makes the map, up to a layer of all channels."""
+    """Return the nodes that compute the map, back to a layer over all channels."""
     found: list[Node] = []
     while True:
         maker = graph.maker(node.inputs[0])
@@ -98,7 +98,7 @@ def _before(graph: Graph, node: Node) -> list[Node] | None:
 
 
 def _behind(graph: Graph, node: Node) -> list[Node] | None:
-    """What takes the map, down to a layer of all channels."""
+    """Return the nodes that read the map, up to a layer over all channels."""
     found: list[Node] = []
     while True:
         user = graph.only_user(node.output)
@@ -113,14 +113,17 @@ def _behind(graph: Graph, node: Node) -> list[Node] | None:
 
 
 def _give(node: Node, order: Order) -> None:
-    """Let a node make its channels in an order."""
+    """Permute the result channels of a node."""
     _ungroup(node)
     node.inputs[1:] = [_chosen(one, order) for one in node.inputs[1:]]
 
 
 def _take(node: Node, order: Order) -> None:
-    """Let a node take channels as they were before they were put in an order: of what works channel
-    by channel the constants follow, a layer gets the same back."""
+    """Undo a permutation in the input channels of a node.
+
+    The constants of channelwise nodes are permuted; a layer gets its inputs back in the former
+    order.
+    """
     back = np.argsort(order)
     if isinstance(node.operator, Conv) and not _is_each(node):
         _ungroup(node)

@@ -1,7 +1,7 @@
-"""Convolutions on one map become one: each input is loaded once, and output blocks are filled.
+"""Join convolutions on one map: each input is loaded once, and output blocks are filled.
 
 A small kernel is padded with zeros to the size of the larger one, kernels are stacked, and the
-result is parted by sharing memory. Sums are the same, for a zero weight adds nothing.
+results share memory. Sums are equal, because a zero weight adds nothing.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ from mapper.compiler.memory.planner import blocks_of
 from mapper.compiler.passes.base import Context, Pass, Site, Taken
 
 WORTH_A_TRIAL = 4.0
-"""Matrix calls that may be added for each vector that is not loaded: beyond, nothing is gained."""
+"""Matrix calls that may be added per vector that is not loaded; above this, joining gains
+nothing."""
 
 
 class Sibling(NamedTuple):
@@ -59,21 +60,21 @@ class Sibling(NamedTuple):
 
 
 class Joined(NamedTuple):
-    """One convolution instead of some, its requantisation, and the slices behind it."""
+    """One convolution in place of several, its requantisation, and the slices after it."""
 
     nodes: list[Node]
     slices: list[Node]
 
 
 class Gain(NamedTuple):
-    """What joining two convolutions saves; None if it saves no cycles, or they do not fit."""
+    """Savings of joining two convolutions, and their order."""
 
     taken: Taken
     order: list[Sibling]
 
 
 def sites(graph: Graph, context: Context) -> Iterator[Site]:
-    """The convolutions on each map, if there are several."""
+    """Yield the convolutions on each map that has several."""
     maps = [node.output for node in graph.nodes] + [view.tensor for view in graph.inputs.values()]
     for tensor in maps:
         found = tuple(one.conv for one in _siblings(graph, tensor))
@@ -82,19 +83,19 @@ def sites(graph: Graph, context: Context) -> Iterator[Site]:
 
 
 def legal(graph: Graph, site: Site, context: Context) -> str | None:
-    """Whether some two of them may be joined; otherwise what keeps the first two apart."""
+    """Return None if any two may be joined, else the reason for the first two."""
     whys = [apart(graph, pair, context.shape.columns) for pair in _pairs(graph, site)]
     return None if None in whys else whys[0]
 
 
 def gain(graph: Graph, site: Site, context: Context) -> Taken | None:
-    """Of the two that gain most."""
+    """Return the largest gain of two convolutions."""
     best = _best(graph, site, context)
     return None if best is None else best.taken
 
 
 def apply(graph: Graph, site: Site, context: Context) -> str:
-    """Put one convolution at the place of the first of the two that gain most."""
+    """Join the two convolutions with the largest gain, at the place of the first one."""
     best = _best(graph, site, context)
     assert best is not None
     _put(graph, best.order, join(graph, best.order))
@@ -103,15 +104,16 @@ def apply(graph: Graph, site: Site, context: Context) -> str:
 
 
 def _pairs(graph: Graph, site: Site) -> Iterator[tuple[Sibling, Sibling]]:
-    """All pairs, each convolution with its requantisation."""
+    """Yield all pairs, each convolution with its requantisation."""
     both = [Sibling(conv, graph.users(conv.output)[0]) for conv in site]
     yield from combinations(both, 2)
 
 
 def _best(graph: Graph, site: Site, context: Context) -> Gain | None:
-    """The two convolutions on a map that gain most, and fit; None if none do.
+    """Return the two convolutions on a map with the largest gain that fit; None if there are none.
 
-    Each pair is tried once; what does not fit the feature memory is told, and not tried again.
+    Each pair is tried once; pairs that do not fit the feature memory are logged and not tried
+    again.
     """
     found = []
     for pair in _pairs(graph, site):
@@ -129,12 +131,12 @@ def _best(graph: Graph, site: Site, context: Context) -> Gain | None:
             return Gain(taken, order)
         context.known[key] = None
         names = ", ".join(one.conv.label for one in order)
-        context.told.append(f"{names}: not joined, as the feature memory is too small for it")
+        context.told.append(f"{names}: not joined, because the feature memory is too small")
     return None
 
 
 def _fits(graph: Graph, order: Sequence[Sibling], context: Context) -> bool:
-    """Whether the feature memory holds all maps if some are joined; the graph stays as it is."""
+    """Return whether the feature memory holds all maps after joining; the graph is unchanged."""
     before = [(node, list(node.inputs)) for node in graph.nodes]
     _put(graph, order, join(graph, order))
     found = context.fits(graph)
@@ -145,7 +147,7 @@ def _fits(graph: Graph, order: Sequence[Sibling], context: Context) -> bool:
 
 
 def weighed(graph: Graph, pair: Sequence[Sibling], context: Context) -> Taken | None:
-    """What it saves to join two convolutions; None if it saves no cycles."""
+    """Return the savings of joining two convolutions; None if they save no cycles."""
     if context.trial is None:
         return None
     order = in_order(graph, pair)
@@ -159,7 +161,7 @@ def weighed(graph: Graph, pair: Sequence[Sibling], context: Context) -> Taken | 
 
 
 def _siblings(graph: Graph, tensor: Tensor) -> Iterator[Sibling]:
-    """Ordinary convolutions of bytes, or 16 bits, on a map, whose sums nobody else takes."""
+    """Yield ungrouped convolutions of 8 or 16 bits on a map, with their requantisation."""
     for node in graph.users(tensor):
         if not isinstance(node.operator, Conv) or node.operator.groups != 1:
             continue
@@ -171,7 +173,7 @@ def _siblings(graph: Graph, tensor: Tensor) -> Iterator[Sibling]:
 
 
 def _runs_behind(graph: Graph, tensor: Tensor) -> bool:
-    """Whether more would run on the same tiles, and not any more behind a slice."""
+    """Return whether an operator would run on the same tiles, but not after a slice."""
     user = graph.only_user(tensor)
     if user is None:
         return False
@@ -180,10 +182,10 @@ def _runs_behind(graph: Graph, tensor: Tensor) -> bool:
 
 
 def apart(graph: Graph, pair: Sequence[Sibling], columns: int) -> str | None:
-    """What keeps two convolutions from being joined.
+    """Return why two convolutions cannot be joined, None if they can.
 
-    Equal strides and dilations, paddings that differ by half of the kernels' difference, one kind
-    of requantisation; parts begin at blocks, or stay beside each other.
+    They need equal strides and dilations, paddings that differ by half of the kernel difference,
+    and one kind of requantisation; parts begin at blocks, or stay adjacent.
     """
     a, b = pair
     size, dilation = _kernel(pair), _dilation(pair)
@@ -191,20 +193,20 @@ def apart(graph: Graph, pair: Sequence[Sibling], columns: int) -> str | None:
         return "their dilations differ"
     windows = {_grown(one.window, size, dilation) for one in pair}
     if None in windows:
-        return "the smaller kernel is not in the centre of the larger one"
+        return "the smaller kernel is not at the centre of the larger one"
     if len(windows) > 1:
         return "their strides or paddings differ"
     kinds = {(*one.how[1:6], one.how.negative is None, one.result.type) for one in pair}
     if len(kinds) > 1:
         return "zero points, bounds or rounding of their results differ"
     if a.result.shape[1:3] != b.result.shape[1:3]:
-        return "their results have unlike sizes"
+        return "their results have different sizes"
     if beside(graph, in_order(graph, pair)):
         return None
     if any(isinstance(user.operator, Concat) for one in pair for user in graph.users(one.result)):
-        return "their results are joined with others"
+        return "their results are concatenated with others"
     if all(one.result.channels % columns for one in pair):
-        return "neither ends at a block"
+        return "neither ends at a block boundary"
     return None
 
 
@@ -214,7 +216,9 @@ def _kernel(pair: Sequence[Sibling]) -> tuple[int, int]:
 
 
 def _dilation(pair: Sequence[Sibling]) -> tuple[int, int] | None:
-    """Of rows and columns; None if they differ. A kernel of one pixel has any."""
+    """Return the dilation of rows and columns; None if they differ. A size of 1 matches any
+    dilation.
+    """
     found = []
     for axis in (0, 1):
         steps = {one.window.dilation[axis] for one in pair if one.window.size[axis] > 1}
@@ -225,7 +229,8 @@ def _dilation(pair: Sequence[Sibling]) -> tuple[int, int] | None:
 
 
 def _grown(window: Window, size: tuple[int, int], dilation: tuple[int, int]) -> Window | None:
-    """The window of a kernel that is padded with zeros on all sides alike; None if it cannot be."""
+    """Return the window of a kernel padded evenly with zeros; None if the sizes do not permit
+    it."""
     more = [large - small for large, small in zip(size, window.size, strict=True)]
     if any(one % 2 for one in more):
         return None
@@ -236,7 +241,7 @@ def _grown(window: Window, size: tuple[int, int], dilation: tuple[int, int]) -> 
 
 
 def in_order(graph: Graph, pair: Sequence[Sibling]) -> list[Sibling]:
-    """As a concatenation has them; else first those that end at whole blocks."""
+    """Return the order in a concatenation, else the largest power of two of channels first."""
     for user in graph.users(pair[0].result):
         places = [_place(user, one.result) for one in pair]
         if isinstance(user.operator, Concat) and None not in places:
@@ -250,8 +255,10 @@ def _place(user: Node, tensor: Tensor) -> int | None:
 
 
 def beside(graph: Graph, order: Sequence[Sibling]) -> Node | None:
-    """The concatenation of channels that alone takes them, one behind the other, if there is one:
-    it takes the whole, and nothing is parted."""
+    """Return the concatenation that is the only user of adjacent results, None if there is none.
+
+    It reads the whole result, so no slices are needed.
+    """
     users = {id(user): user for one in order for user in graph.users(one.result)}
     if len(users) != 1 or any(graph.is_output(one.result) for one in order):
         return None
@@ -264,7 +271,7 @@ def beside(graph: Graph, order: Sequence[Sibling]) -> Node | None:
 
 
 def _promising(pair: Sequence[Sibling], columns: int) -> bool:
-    """Whether so many loads are saved that more matrix calls may be worth it."""
+    """Return whether enough loads are saved to make up for additional matrix calls."""
     size, data = _kernel(pair), pair[0].conv.inputs[0]
     blocks, pixels = blocks_of(data.channels, columns), pair[0].result.shape[1:3]
     outputs = sum(one.result.channels for one in pair)
@@ -278,7 +285,7 @@ def _promising(pair: Sequence[Sibling], columns: int) -> bool:
 
 
 def join(graph: Graph, order: Sequence[Sibling]) -> Joined:
-    """Their stacked kernels, biases and factors; the graph stays as it is."""
+    """Return stacked kernels, biases and factors as new nodes; the graph is unchanged."""
     size, first, dilation = _kernel(order), order[0], _dilation(order)
     assert dilation is not None
     window = _grown(first.window, size, dilation)
@@ -315,7 +322,7 @@ def _padded(weights: NDArray[np.int64] | None, size: tuple[int, int]) -> NDArray
 
 
 def _channels(value: object, one: Sibling) -> NDArray[np.int64]:
-    """A number for each channel."""
+    """Return one number per channel."""
     return np.broadcast_to(np.asarray(value, np.int64), one.result.channels)
 
 
@@ -339,7 +346,7 @@ def _stacked(order: Sequence[Sibling]) -> Requantisation:
 
 
 def _put(graph: Graph, order: Sequence[Sibling], made: Joined) -> None:
-    """Put one convolution at the place of the first of them."""
+    """Insert the joined convolution at the place of the first one."""
     join_of = beside(graph, order)
     if not made.slices:
         assert join_of is not None
@@ -357,11 +364,12 @@ def _put(graph: Graph, order: Sequence[Sibling], made: Joined) -> None:
 SIBLINGS = Pass(
     "siblings", sites, legal, gain, apply,
     what="convolutions on one map become one: a small kernel is padded with zeros to the size of "
-    "the larger one, kernels are stacked, and the result is parted by sharing memory",
-    legal_if="equal strides, dilations and sizes of results, no groups, kernels that differ by an "
-    "even number and paddings by half of it; equal zero points and bounds, for one requantisation "
-    "has one of each; parts begin at blocks, or are beside each other in a concatenation",
-    applied_if="cycles are saved, and the feature memory holds the whole",
-    gains="trial of both convolutions, and of the one",
+        "the larger one, kernels are stacked, and the results share memory",
+    legal_if="equal strides, dilations and result sizes, no groups, kernel sizes that differ by an "
+        "even number and paddings by half of it; equal zero points and bounds, because one "
+        "requantisation has one of each; parts begin at blocks, or are adjacent in a "
+        "concatenation",
+    applied_if="it saves cycles, and the feature memory holds the whole",
+    gains="trial of both convolutions, and of the joined one",
     weighed=True, measured=True,
 )  # fmt: skip

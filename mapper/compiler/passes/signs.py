@@ -1,5 +1,4 @@
-"""What stands before a sign, or before levels, becomes part of it: it only moves the places where
-one level becomes the next."""
+"""Fold nodes before a sign or levels into it, where they only move thresholds between levels."""
 
 from __future__ import annotations
 
@@ -26,10 +25,10 @@ ENDS = Sign | Levels
 
 
 def simplify_signs(graph: Graph) -> list[str]:
-    """What changes no sign and no level goes; factors and offsets before them are another pass.
+    """Remove nodes that do not change signs and levels; return the log.
 
-    Of a sign of another sign and an offset (Sign, Add 0.1, Sign) one is left; activations go, or
-    clip levels; max pooling goes before.
+    Sign, Add 0.1, Sign becomes one sign; activations are removed, or clip levels; max pooling moves
+    before the sign. Factors and offsets before signs are a separate pass.
     """
     told = []
     changed = True
@@ -44,7 +43,7 @@ def simplify_signs(graph: Graph) -> list[str]:
 
 
 def _simplify(graph: Graph, node: Node) -> str | None:
-    """One change before or behind a sign; what was done, or None."""
+    """Apply one change before or after a sign; return its log line, or None."""
     user = graph.only_user(node.output)
     if user is not None and _is_max(user) and len(node.inputs) == 1 and _on_tile(graph, node, user):
         _swap(graph, node, user)
@@ -61,7 +60,7 @@ def _simplify(graph: Graph, node: Node) -> str | None:
             graph.remove(node, maker.output)
             maker.operator = node.operator
             maker.sources += node.sources
-            return f"{node.label}: is {maker.label}"
+            return f"{node.label}: same as {maker.label}"
         return None
     if graph.only_user(maker.output) is not node or len(node.inputs) > 1:
         return None
@@ -80,8 +79,10 @@ def _is_max(node: Node) -> bool:
 
 
 def _on_tile(graph: Graph, node: Node, pool: Node) -> bool:
-    """Whether pooling can come before a sign: the sums of a layer are pooled on its tile, once and
-    without padding, or not at all."""
+    """Return whether pooling can move before a sign.
+
+    The sums of a layer are pooled on its tile, at most once and without padding.
+    """
     maker = graph.maker(node.inputs[0])
     pooled = maker is not None and _is_max(maker)
     layer = graph.maker(maker.inputs[0]) if maker is not None and pooled else maker
@@ -91,7 +92,7 @@ def _on_tile(graph: Graph, node: Node, pool: Node) -> bool:
 
 
 def _swap(graph: Graph, node: Node, pool: Node) -> None:
-    """The largest of signs is the sign of the largest; of fewer numbers."""
+    """Swap sign and max pooling: they commute, and fewer signs are computed."""
     node.inputs, pool.inputs = [node.output], node.inputs
     node.outputs, pool.outputs = pool.outputs, node.outputs
     pool.output.shape = node.output.shape
@@ -100,9 +101,9 @@ def _swap(graph: Graph, node: Node, pool: Node) -> None:
 
 
 def _without(activation: Node, node: Node) -> Operator | None:
-    """Signs or levels that an activation before them changes nothing of; None if it does.
+    """Return signs or levels without the activation before them; None if that changes their result.
 
-    It must leave every number on its side of zero; or it clips, and so clips levels.
+    The activation must keep the sign of every number, or clip, which clips levels.
     """
     how, operator = activation.operator, node.operator
     if not isinstance(how, Activation):

@@ -1,8 +1,9 @@
-"""Grouped convolutions: each output block takes only the input blocks of its groups; or, where that
-saves nothing, the kernels of all groups become one block-diagonal convolution.
+"""Select the input blocks of grouped convolutions, or join the groups.
 
-One convolution has one list of input blocks for all of its outputs: fewer micro-ops, and pairs of
-kernels on dual cores. Kernels of each channel alone have a unit of their own, and stay.
+Each output block reads only the input blocks of its groups. Where this saves nothing, the kernels
+of all groups become one block-diagonal convolution: it has one list of input blocks for all
+outputs, so fewer micro-ops, and pairs of kernels on dual cores. Depthwise convolutions have their
+own unit and are unchanged.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ NAME = "split-groups"
 
 
 def sites(graph: Graph, context: Context) -> Iterator[Site]:
-    """Convolutions with groups of several channels, whose form is not chosen yet."""
+    """Yield convolutions with groups of several channels whose form is not selected yet."""
     for node in graph.nodes:
         operator = node.operator
         if not isinstance(operator, Conv) or operator.groups == 1 or is_depthwise(node):
@@ -35,12 +36,12 @@ def sites(graph: Graph, context: Context) -> Iterator[Site]:
 
 
 def legal(graph: Graph, site: Site, context: Context) -> str | None:
-    """Always: sums over the channels of its groups are all that a kernel has."""
+    """Return None: kernels only sum over the channels of their groups."""
     return None
 
 
 def gain(graph: Graph, site: Site, context: Context) -> Taken | None:
-    """The matrix calls; the same maps are loaded and stored."""
+    """Return the matrix calls saved; the same maps are loaded and stored."""
     (node,) = site
     calls, whole = calls_of_pixel(node, context.shape.columns)
     return Taken((whole - calls) * node.output.height * node.output.width, 0)
@@ -52,12 +53,12 @@ def apply(graph: Graph, site: Site, context: Context) -> str:
     assert isinstance(node.operator, Conv)
     context.mark(NAME, node)
     return (
-        f"{node.label}: {node.operator.groups} groups by blocks, {whole} -> {calls} calls a pixel"
+        f"{node.label}: {node.operator.groups} groups by blocks, {whole} -> {calls} calls per pixel"
     )
 
 
 def join_groups(graph: Graph, context: Context) -> list[str]:
-    """Make one convolution of the groups that the pass does not part; returns the log."""
+    """Join the groups of convolutions that the pass did not select; return the log."""
     told = []
     for (node,) in list(sites(graph, context)):
         assert isinstance(node.operator, Conv)
@@ -67,14 +68,14 @@ def join_groups(graph: Graph, context: Context) -> list[str]:
         value = block_diagonal(weights.value, groups)
         node.inputs[1] = Tensor(weights.name, value.shape, weights.type, value=value)
         node.operator = replace(node.operator, groups=1)
-        told.append(f"{node.label}: {groups} groups as one convolution, {whole} calls a pixel")
+        told.append(f"{node.label}: {groups} groups as one convolution, {whole} calls per pixel")
     return told
 
 
 def calls_of_pixel(node: Node, size: int) -> tuple[int, int]:
-    """Matrix calls of a pixel: by groups, and of one convolution over all channels.
+    """Return the matrix calls per pixel by groups, and as one convolution over all channels.
 
-    size : channels of a block
+    size : channels per block
     """
     outputs, rows, columns, _ = node.inputs[1].shape
     blocks = blocks_of(outputs, size)
@@ -84,7 +85,7 @@ def calls_of_pixel(node: Node, size: int) -> tuple[int, int]:
 
 
 def block_diagonal(weights: NDArray[np.int64], groups: int) -> NDArray[np.int64]:
-    """Kernels over all channels, zero outside of their groups."""
+    """Return kernels over all channels, zero outside their groups."""
     outputs, rows, columns, taken = weights.shape
     made = np.zeros((outputs, rows, columns, taken * groups), weights.dtype)
     for group in range(groups):
@@ -95,10 +96,10 @@ def block_diagonal(weights: NDArray[np.int64], groups: int) -> NDArray[np.int64]
 
 SPLIT_GROUPS = Pass(
     NAME, sites, legal, gain, apply,
-    what="each output block of a grouped convolution takes only the input blocks of its groups; "
-    "without, the kernels of all groups become one block-diagonal convolution",
-    legal_if="groups of several channels; a kernel for each channel has a unit of its own",
-    applied_if="matrix calls are saved",
+    what="each output block of a grouped convolution reads only the input blocks of its groups; "
+        "without the pass, the kernels of all groups become one block-diagonal convolution",
+    legal_if="groups of several channels; depthwise convolutions have their own unit",
+    applied_if="it saves matrix calls",
     gains="matrix calls",
     weighed=True,
 )  # fmt: skip

@@ -1,8 +1,8 @@
-"""Layers with so many outputs that a core does not hold their parameters at once become several, by
-output blocks: their results are one map, since parts of a concatenation share memory.
+"""Split layers whose parameters exceed the parameter memory into several, by output blocks.
 
-A core holds the bias of the layer that it works on, and the record of a requantisation for the
-blocks of a tile; other parameters are loaded when they are needed.
+Their results form one map, since parts of a concatenation share memory. A core holds the bias of
+the current layer, and the requantisation record for the blocks of a tile; other parameters are
+loaded when they are needed.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from mapper.compiler.memory.planner import blocks_of
 
 _LOAD = {field.name: field.most for field in form_of("LOAD", "INP").fields}
 MOST_BLOCKS = _LOAD["c_size"]
-"""Output blocks that a tile has at most."""
+"""Maximum output blocks per tile."""
 
 
 def split_outputs(graph: Graph, shape: NpuShape) -> list[str]:
-    """Returns a line for each layer that is parted."""
+    """Split the layers; return a log line for each."""
     told = []
     for node in list(graph.nodes):
         requantise = graph.only_user(node.output)
@@ -41,17 +41,17 @@ def split_outputs(graph: Graph, shape: NpuShape) -> list[str]:
         count = -(-blocks // most)
         _split(graph, node, requantise, -(-blocks // count) * shape.rows)
         told.append(
-            f"{node.label}: in {count} parts by outputs: a core has {shape.parameter_words} "
-            "parameter words"
+            f"{node.label}: split into {count} parts by outputs: a core has "
+            f"{shape.parameter_words} parameter words"
         )
     return told
 
 
 def _most_blocks(how: Requantisation, shape: NpuShape) -> int:
-    """Output blocks whose bias, and whose record for a tile, are in a core at once."""
+    """Return the output blocks whose bias and tile record fit in the parameter memory."""
     lanes = blocks_of(shape.rows, LANES)
     groups = 1 + bool(np.any(how.offset)) + (how.negative is not None)
-    words = shape.parameter_words - 1  # the head of the record
+    words = shape.parameter_words - 1  # minus the record header
     most = words // (lanes * (1 + groups))
     if most >= MOST_BLOCKS:
         most = words // lanes - groups * MOST_BLOCKS
@@ -59,7 +59,7 @@ def _most_blocks(how: Requantisation, shape: NpuShape) -> int:
 
 
 def _split(graph: Graph, node: Node, requantise: Node, size: int) -> None:
-    """size : outputs of a part"""
+    """Split a layer; size : outputs per part."""
     how, made = requantise.operator, requantise.output
     assert isinstance(how, Requantise)
     constants = node.inputs[1:]

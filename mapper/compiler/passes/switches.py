@@ -1,26 +1,27 @@
-"""Names of passes, for the command line, which loads nothing else to say them."""
+"""Names of passes for the command line, which imports nothing else."""
 
 from __future__ import annotations
 
 SWITCHES: dict[str, str] = {
-    "constants": "what depends on constants alone is worked out once",
-    "input-scale": "factors on the input become part of the first layer",
-    "pad": "padding becomes part of the layer behind",
-    "batchnorm": "normalisation becomes part of the layer before",
-    "dense": "dense layers take maps as cores store them",
-    "siblings": "convolutions on one map become one, where that saves cycles",
-    "concat": "maps are concatenated behind pooling and activations",
-    "fold": "pixels of few channels hold several columns",
-    "pool-first": "max pooling goes before requantisation",
-    "fuse": "what follows a layer runs on the same tile",
-    "few-channels": "layers of few channels take whole windows",
-    "split-groups": "groups take only their own blocks, where that saves calls",
-    "addends": "the lighter of two added layers runs first",
-    "share": "parts of joined and parted maps lie inside the whole",
-    "copy": "maps of two regions are stored twice by their layer",
+    "constants": "do not fold constants",
+    "input-scale": "do not fold factors on the input into the first layer",
+    "pad": "do not fold padding into the next layer",
+    "batchnorm": "do not fold normalisation into the previous layer",
+    "dense": "do not run dense layers as convolutions",
+    "siblings": "do not join convolutions on one map",
+    "concat": "do not move concatenations after pooling and activations",
+    "fold": "do not store several columns per pixel of few channels",
+    "pool-first": "do not move max pooling before requantisation",
+    "fuse": "do not fuse operators into the layer before them",
+    "few-channels": "do not run layers of few channels on windows (im2col)",
+    "split-groups": "do not skip blocks outside the groups of a layer",
+    "addends": "do not run the smaller of two added layers first",
+    "share": "do not store joined and split parts inside the whole",
+    "copy": "do not store maps of two regions twice",
 }
-"""What can be switched off, ``--no-NAME``, in the order in which it is applied."""
+"""Passes that can be switched off, ``--no-NAME``, in the order in which they are applied."""
 
 CHANGES_NUMBERS = frozenset({"constants", "input-scale", "pad", "batchnorm"})
-"""Without these other nodes stay on the host, or maps are quantised that are not with them; others
-change cycles and memory alone."""
+"""Passes that change results when switched off: other nodes stay on the host, or other maps are
+quantised. The other passes change only cycles and memory.
+"""

@@ -1,4 +1,4 @@
-"""What some nodes take on a core by themselves: passes weigh their changes with it."""
+"""Cost of nodes as a separate program on a core, used by passes to compare changes."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from mapper.errors import MapperError
 
 
 def trial_of(shape: NpuShape, choices: Choices) -> Trial:
-    """On a core that has nothing else to do, with maps where they fall."""
+    """Return a function that measures nodes on an otherwise idle core, with maps at any address."""
     return lambda nodes, results: taken(nodes, results, shape, choices)
 
 
 def taken(
     nodes: Sequence[Node], results: Sequence[Tensor], shape: NpuShape, choices: Choices
 ) -> Taken | None:
-    """As a whole program, by the timeline of its instructions; the nodes stay as they are."""
+    """Return the cost of nodes as a program, by its timeline; the nodes are unchanged."""
     part = part_of(nodes, results)
     kept = [(tensor, tensor.stored, tensor.address) for tensor in part.tensors()]
     try:
@@ -51,7 +51,7 @@ def taken(
         before = Preloaded.of(emitter.tables, made.preset)
         cycles = timeline_of_functions(program, partition.spans(ends), shape, before).cycles
         return Taken(cycles, shape.columns * sum(map(_vectors, emitter.steps)))
-    except MapperError:  # of a memory, most often: what cannot be tried is not done
+    except MapperError:  # usually a memory limit: changes that cannot be tried are not applied
         return None
     finally:
         for tensor, is_stored, address in kept:
@@ -59,12 +59,12 @@ def taken(
 
 
 def lanes_of(shape: NpuShape) -> dict[str, int]:
-    """Channels of a vector, by the type of a map."""
+    """Return the channels per vector, by the type of a map."""
     return {"int8": shape.columns, "bits": 8 * shape.columns}
 
 
 def part_of(nodes: Sequence[Node], results: Sequence[Tensor]) -> Graph:
-    """A graph of some nodes, whose inputs are the maps that none of them makes."""
+    """Return a graph of some nodes, whose inputs are the maps that none of them computes."""
     graph = Graph()
     graph.nodes = [
         Node(node.operator, list(node.inputs), list(node.outputs), node.sources) for node in nodes
@@ -81,9 +81,9 @@ def part_of(nodes: Sequence[Node], results: Sequence[Tensor]) -> Graph:
 
 
 def memory_needed(graph: Graph, shape: NpuShape, reuse: bool) -> int:
-    """Vectors of the feature memory that all maps of a graph take; it stays as it is.
+    """Return the vectors of feature memory that all maps of a graph need; the graph is unchanged.
 
-    Parts that begin inside of a block count without the gaps that they will get.
+    Parts that begin inside a block count without their later padding channels.
     """
     whole = part_of(graph.nodes, [])
     whole.inputs, whole.outputs = graph.inputs, graph.outputs
@@ -99,7 +99,7 @@ def memory_needed(graph: Graph, shape: NpuShape, reuse: bool) -> int:
 
 
 def _vectors(step: Step) -> int:
-    """Vectors that an instruction loads or stores, padding included."""
+    """Return the vectors that an instruction loads or stores, including padding."""
     fields = step.instruction.fields
     if step.unit not in ("LOAD", "STORE") or "c_size" not in fields:
         return 0

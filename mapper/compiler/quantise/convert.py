@@ -1,4 +1,4 @@
-"""A float graph as a graph of integers, by ranges of its tensors."""
+"""Convert a floating-point graph to a graph of integers, from the ranges of its tensors."""
 
 from __future__ import annotations
 
@@ -59,9 +59,9 @@ from mapper.errors import MapperError
 
 
 class Converter(ScalePlan):
-    """Makes the graph of integers, node by node.
+    """Builds the integer graph node by node.
 
-    layers : those with weights, in order, of the graph of integers that `convert` made
+    layers : layers with weights of the integer graph that `convert` built, in order
     """
 
     def __init__(self, graph: Graph, precision: Precision) -> None:
@@ -72,7 +72,9 @@ class Converter(ScalePlan):
         self.notes: list[str] = []
 
     def convert(self, ranges: Mapping[Tensor, Range | Ends]) -> Graph:
-        """The graph of integers; raises `MapperError` that names the layer that has none."""
+        """Return the integer graph; raise `MapperError` that names a layer that cannot be
+        converted.
+        """
         scales = self.scalings(ranges)
         for name, view in self.source.inputs.items():
             if view.tensor in self.exact.hosted:
@@ -114,7 +116,7 @@ class Converter(ScalePlan):
         return made
 
     def _view(self, view: View) -> View:
-        """Of stored integers, or of real numbers that the host made."""
+        """Return a view of stored integers, or of real numbers that the host computed."""
         maker = self.source.maker(view.tensor)
         if maker is not None and isinstance(maker.operator, Host):
             return view
@@ -168,11 +170,11 @@ class Converter(ScalePlan):
             self.made.nodes.append(Node(node.operator, inputs, [result], sources))
         else:
             raise MapperError(
-                f"{node.label}: no core does this here; keep {node.sources[0]!r} on the host"
+                f"{node.label}: no core computes it here; keep {node.sources[0]!r} on the host"
             )
 
     def _rescaled(self, data: Tensor, result: Tensor, sources: tuple[str, ...]) -> Tensor:
-        """Data with the scale of the result, where signs or levels meet other maps."""
+        """Return data with the scale of the result, where signs or levels meet other maps."""
         if data.same_scale(result):
             return data
         made = replace(result, name=f"{data.name}.as {result.name}", shape=data.shape)
@@ -181,7 +183,7 @@ class Converter(ScalePlan):
         return made
 
     def _exact(self, node: Node, result: Tensor, sources: tuple[str, ...]) -> bool:
-        """Whether a node makes signs, or whole numbers of signs, which is done then."""
+        """Convert a node that makes signs, or sums of levels; return whether it was one."""
         if isinstance(node.operator, Sign | Levels):
             data = self.stored[node.inputs[0]]
             if data.type == "float32":
@@ -241,9 +243,9 @@ class Converter(ScalePlan):
     def _end(
         self, end: Node, unit: Any, bias: Any, bounds: Any, where: tuple[Tensor, Tensor]
     ) -> None:
-        """Signs or levels of whole numbers, which stand for unit * number + bias.
+        """Add signs or levels of whole numbers, which stand for unit * number + bias.
 
-        bounds : of the numbers, by channel; where : the numbers, and what is made of them
+        bounds : largest magnitude of the numbers, per channel; where : the numbers and the result
         """
         steps = end_steps(end, unit, bias)
         made: Operator
@@ -272,15 +274,16 @@ class Converter(ScalePlan):
             bias = node.inputs[2].value.astype(np.float64)
         least = scales_for_bias(bias, data, result, stored[0].size)
         coarser = int((least > scales).sum())
-        # Channels of no effect, as training leaves them, would need a shift beyond the largest.
-        # Half of this factor has a multiplier as well: rounding of scales does not lead below.
+        # Channels without effect, as training leaves them, would need a shift beyond the largest.
+        # Half of this factor also has a multiplier, so rounding of scales does not fall below the
+        # limit.
         least = np.maximum(least, 2 * LEAST_FACTOR * result.scale / data.scale)
         if self.precision.per_channel and (least > scales).any():
             stored, scales = quantised_weights(weights.value, bits, True, least)
             if coarser and stored.any():
                 self.notes.append(
-                    f"{node.label}: weights of channels ({coarser}) that are tiny beside their "
-                    "bias have larger steps, so that it fits an accumulator"
+                    f"{node.label}: weights of some channels ({coarser}) are tiny compared with "
+                    "their bias and get larger steps, so that the bias fits an accumulator"
                 )
         if not stored.any():
             largest = float(np.abs(weights.value).max(initial=0))

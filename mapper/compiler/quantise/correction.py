@@ -1,9 +1,9 @@
-"""Bias correction: what rounding does to the mean of a channel is taken off its bias.
+"""Bias correction: subtract the mean quantisation error of a channel from its bias.
 
-Rounded weights and inputs make errors that do not cancel out over samples. In execution order, so
-that each layer sees the corrected ones before it, the mean error of each output channel over the
-calibration samples, behind its activation, becomes a change of the bias.
-Nagel et al., Data-Free Quantization Through Weight Equalization and Bias Correction, ICCV 2019.
+Rounded weights and inputs cause errors that do not average out over samples. Layers are corrected
+in execution order, so each one sees the corrected layers before it. The mean error of each output
+channel over the calibration samples, after its activation, changes the bias. Nagel et al.,
+Data-Free Quantization Through Weight Equalization and Bias Correction, ICCV 2019.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ Means = NDArray[np.float64]
 
 
 class Correction(NamedTuple):
-    """What was done to a layer.
+    """Result of the correction of a layer.
 
-    before, after : the largest mean error of its channels, in steps of its result
+    before, after : largest mean error of its channels, in steps of its result
     """
 
     layer: Layer
@@ -77,7 +77,8 @@ def _correct(walk: _Walk, layer: Layer, wanted: Means) -> Correction:
 def channel_means(
     graph: Graph, feeds: Mapping[Tensor, Data], tensors: Sequence[Tensor]
 ) -> dict[Tensor, Means]:
-    """The mean of each channel of some tensors over all samples, as the float graph makes them."""
+    """Return the channel means of tensors over all samples, computed by the floating-point
+    graph."""
     sums = {tensor: np.zeros(tensor.channels) for tensor in tensors}
     frames = 0
     for _, some in batches(graph, feeds):
@@ -90,9 +91,9 @@ def channel_means(
 
 
 class _Walk:
-    """All samples on their way through a graph of integers, node by node.
+    """Runs all samples through a graph of integers, node by node.
 
-    Between nodes they are as narrow as the cores store them.
+    Between nodes, samples have the width in which cores store them.
     """
 
     def __init__(self, graph: Graph, source: Graph, feeds: Mapping[Tensor, Data]) -> None:
@@ -101,14 +102,14 @@ class _Walk:
         for name, view in source.inputs.items():
             stored = graph.inputs[name].tensor
             pieces = [some[view.tensor] for _, some in batches(source, feeds)]
-            if stored.type != "float32":  # else the host makes signs or levels of real numbers
+            if stored.type != "float32":  # else the host computes signs or levels of real numbers
                 how = stored.scale, stored.zero_point, stored.bits
                 pieces = [quantise(piece, *how).astype(stored.type) for piece in pieces]
             self._data[stored] = np.concatenate(pieces)
         self._frames = next(iter(feeds.values())).shape[0]
 
     def mean(self, nodes: Sequence[Node]) -> Means:
-        """The mean of each channel, as real numbers, of what a chain of nodes makes."""
+        """Return the mean of each channel of the result of a chain of nodes, as real numbers."""
         result = nodes[-1].output
         total = np.zeros(result.channels)
         for at in range(0, self._frames, MOST_FRAMES):
@@ -116,7 +117,9 @@ class _Walk:
         return self._real(result, total)
 
     def run(self, nodes: Sequence[Node]) -> Means:
-        """The same of the first result; all results are kept for the nodes behind."""
+        """Run a chain of nodes, keep all results for later nodes; return the means of the first
+        result.
+        """
         outputs = nodes[-1].outputs
         kept = [np.empty((self._frames, *tensor.shape[1:]), tensor.type) for tensor in outputs]
         total = np.zeros(outputs[0].channels)
@@ -129,7 +132,7 @@ class _Walk:
         return self._real(outputs[0], total)
 
     def _made(self, nodes: Sequence[Node], at: int) -> list[Data]:
-        """What a chain of nodes makes of some frames."""
+        """Return the results of a chain of nodes for some frames."""
         some: dict[Tensor, Data] = {}
         made: list[Data] = []
         for node in nodes:
@@ -151,5 +154,5 @@ class _Walk:
         return data if tensor.type == "float32" else data.astype(np.int64)
 
     def forget(self, at: int) -> None:
-        """Let go what no node behind this one takes."""
+        """Delete data that no node after this one reads."""
         self._data = {t: data for t, data in self._data.items() if self._last.get(t, -1) > at}

@@ -1,8 +1,9 @@
-"""Layers of a float graph that integers compute exactly: their scales are those of the model.
+"""Find layers of a floating-point graph that integers compute exactly, with the scales of the
+model.
 
-A layer is exact if the numbers of its map are some levels, signs among them, and each of its
-kernels whole multiples of one number. Its sums are whole then: a threshold makes signs of them, or
-a requantisation the next levels, with the batch normalisation between as its factor and offset.
+A layer is exact if its input has a fixed set of levels (signs included), and each kernel consists
+of whole multiples of one number. Then its sums are whole: a threshold makes signs of them, or a
+requantisation the next levels, with the batch normalisation between as its factor and offset.
 """
 
 from __future__ import annotations
@@ -34,16 +35,16 @@ from mapper.compiler.integer.levels import levels_of
 from mapper.compiler.quantise.parameters import Scaling
 
 MOST_OFFSET = (1 << 31) - 1
-MOST_LEVEL = 127  # of weights
-MOST_TRIED = 1 << 22  # sums of a layer, channels times values
+MOST_LEVEL = 127  # largest weight in levels
+MOST_TRIED = 1 << 22  # sums tried per layer: channels times values
 ENDS = Sign | Levels
 
 Kernels = tuple[NDArray[np.int64], NDArray[np.float64]]
-"""Whole weights, and the real number that 1 stands for, of each output."""
+"""Integer weights, and the real number that 1 stands for, per output."""
 
 
 class Chain(NamedTuple):
-    """A layer whose sums go, perhaps pooled, to a sign or to levels, and to nothing else."""
+    """A layer whose sums, optionally pooled, are read only by a sign or levels node."""
 
     pools: list[Node]
     end: Node
@@ -54,11 +55,11 @@ class Chain(NamedTuple):
 
 
 class ExactLayers:
-    """What of a float graph is exact in integers.
+    """Exact layers of a floating-point graph.
 
-    chains : by id of the layer that they begin behind
-    scales : of tensors whose levels the model gives, and of what only moves them
-    hosted : inputs of the model that the host makes levels of
+    chains : chains by id of their first layer
+    scales : scales of tensors whose levels the model gives, and of tensors that only move them
+    hosted : inputs of the model whose levels the host computes
     """
 
     def __init__(self, graph: Graph) -> None:
@@ -89,12 +90,14 @@ class ExactLayers:
         }
 
     def covered(self) -> set[int]:
-        """Ids of the nodes that belong to the layer before them."""
+        """Return the ids of nodes that belong to the layer before them."""
         return {id(node) for chain in self.chains.values() for node in chain.nodes}
 
     def kernels(self, node: Node) -> Kernels | None:
-        """Weights as whole numbers, where that loses nothing: of layers that take levels, or make
-        signs of kernels with one magnitude. None of others."""
+        """Return lossless integer weights, None if there are none.
+
+        They exist for layers that read levels, or whose signs come from kernels of one magnitude.
+        """
         if not isinstance(node.operator, Conv | Dense):
             return None
         weights, taken = node.inputs[1].value, node.inputs[0] in self.scales
@@ -103,8 +106,10 @@ class ExactLayers:
         return kernel_signs(weights) or (whole_kernels(weights) if taken else None)
 
     def whole_scale(self, node: Node) -> float | None:
-        """The scale of the sums of an exact layer whose result only the host takes; None if cores
-        take it, or if its kernels have scales of their own, or a bias."""
+        """Return the scale of the sums of an exact layer whose result only the host reads.
+
+        None if cores read it, or if its kernels have different scales, or a bias.
+        """
         found = self.kernels(node)
         if found is None or node.inputs[0] not in self.scales or id(node) in self.chains:
             return None
@@ -116,12 +121,14 @@ class ExactLayers:
         return None if biased or np.unique(scales).size > 1 or not scales[0] else float(scales[0])
 
     def notes(self) -> list[str]:
-        """What models may not expect: that zero is +1, and layers of signs that are not binary."""
+        """Return notes on unexpected results: zero becomes +1, and layers of signs that are not
+        binary.
+        """
         count = sum(isinstance(node.operator, Sign) for node in self.graph.nodes)
-        told = [f"signs of zero are +1 ({count} signs), which ONNX leaves at 0"] if count else []
+        told = [f"signs of zero are +1 ({count} signs); ONNX gives 0"] if count else []
         return told + [
-            f"{node.label}: takes signs, but its kernels have weights of several magnitudes: it is "
-            "computed in 8 bit"
+            f"{node.label}: reads signs, but its kernels have weights of several magnitudes; "
+            "it is computed in 8 bit"
             for node in self.graph.nodes
             if isinstance(node.operator, Conv | Dense)
             and (maker := self.graph.maker(node.inputs[0])) is not None
@@ -132,7 +139,9 @@ class ExactLayers:
 
 
 def _clips_at_levels(node: Node, scaling: Scaling) -> bool:
-    """Whether a node is an activation that only clips, at multiples of a scale or not at all."""
+    """Return whether a node is an activation that only clips at multiples of a scale, or not at
+    all.
+    """
     operator = node.operator
     if not isinstance(operator, Activation) or len(node.inputs) > 1:
         return False
@@ -146,15 +155,18 @@ def _chain(graph: Graph, layer: Node) -> Chain | None:
     node = graph.only_user(layer.output)
     while node is not None and isinstance(node.operator, Pool) and node.operator.kind == "max":
         if pools or any(node.operator.window.pad):
-            return None  # sums are pooled on the tile that makes them, or not at all
+            return None  # sums can only be pooled on their tile
         pools.append(node)
         node = graph.only_user(node.output)
     return Chain(pools, node) if node is not None and isinstance(node.operator, ENDS) else None
 
 
 def exact_tails(graph: Graph) -> dict[str, str]:
-    """ONNX nodes between an exact layer and the end of a model that only scale its sums: the host
-    does that in floating point, where a core would round. By name, why."""
+    """Return ONNX nodes between an exact layer and an output that only scale its sums, with a
+    reason.
+
+    The host computes them in floating point, where a core would round.
+    """
     layers = ExactLayers(graph)
     found: dict[str, str] = {}
     for node in graph.nodes:
@@ -177,8 +189,9 @@ def _only_host(graph: Graph, tensor: Tensor) -> bool:
 
 
 def whole_kernels(weights: NDArray[np.floating]) -> Kernels | None:
-    """Weights as whole multiples, of at most 8 bits, of one number for each output; of all such
-    numbers the largest. None if there is none.
+    """Return weights as multiples, within 8 bits, of the largest possible number per output.
+
+    None if there is no such number.
 
     weights : shape (outputs, ...)
     """
@@ -201,12 +214,12 @@ def whole_kernels(weights: NDArray[np.floating]) -> Kernels | None:
 
 
 def end_steps(end: Node, unit: NDArray[np.float64], bias: NDArray[np.float64] | float) -> Steps:
-    """From a sum in whole numbers to the real number that signs or levels are made of."""
+    """Return the steps from an integer sum to the real number before the sign or levels."""
     return [(unit, np.broadcast_to(np.asarray(bias, np.float64), unit.shape)), *steps_of(end)]
 
 
 def as_requantisation(steps: Steps, end: Levels, where: str) -> Requantisation:
-    """What makes stored levels of whole sums."""
+    """Return the requantisation from integer sums to stored levels."""
     factor, offset = np.ones(()), np.zeros(())
     for by, more in steps:
         factor, offset = factor * by, offset * by + more
@@ -220,9 +233,9 @@ def as_requantisation(steps: Steps, end: Levels, where: str) -> Requantisation:
 def scaled_offset(
     factor: NDArray[np.float64], offset: NDArray[np.float64], where: str
 ) -> tuple[Multiplier, NDArray[np.int64]]:
-    """factor * x + offset as (m0 * x + c) * 2^-n, for each channel.
+    """Return factor * x + offset as (m0 * x + c) * 2^-n, per channel.
 
-    m0 has 24 bits, or as many fewer as c, which has 32, needs.
+    m0 has 24 bits, or fewer if c needs more than its 32 bits otherwise.
     """
     m0, n = (np.array(part) for part in np.broadcast_arrays(*multiplier(factor, where)))
     n = np.where(m0 == 0, 20, n)
@@ -236,10 +249,10 @@ def scaled_offset(
 
 
 def differences(how: Requantisation, steps: Steps, end: Levels, bounds: NDArray[np.int64]) -> str:
-    """How many of all possible sums of a layer become another level than float64 gives them, in
-    words; nothing if none does.
+    """Return as text how many possible sums of a layer round to another level than in float64.
 
-    bounds : the most that sums can be in magnitude, shape (channels,)
+    Empty if there are none, or too many sums to try.
+    bounds : largest magnitude of the sums, shape (channels,)
     """
     most = int(bounds.max(initial=0))
     if (2 * most + 1) * bounds.size > MOST_TRIED:
@@ -249,4 +262,4 @@ def differences(how: Requantisation, steps: Steps, end: Levels, bounds: NDArray[
     other = int(((requantise(sums, how) != exact) & (np.abs(sums) <= bounds)).sum())
     if not other:
         return ""
-    return f"{other} of {int((2 * bounds + 1).sum()):,} possible sums are rounded otherwise"
+    return f"{other} of {int((2 * bounds + 1).sum()):,} possible sums round to another level"

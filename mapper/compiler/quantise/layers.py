@@ -1,4 +1,4 @@
-"""Layers with weights: the bound of their sums, and their bias, which may still change."""
+"""Layers with weights: bounds of their sums, and their bias, which may still change."""
 
 from __future__ import annotations
 
@@ -21,19 +21,20 @@ from mapper.errors import MapperError
 Int64 = NDArray[np.int64]
 
 ACCUMULATOR = {8: 31, 16: 47}
-"""Bits, but for the sign, of an accumulator that sums of stored integers of some bits go into."""
+"""Bits, without the sign, of the accumulator for stored integers of a given width."""
 MOST_WHOLE = (1 << 31) - 1
-MULTIPLIED = 31  # bits, but for the sign, of a sum that the multiplier takes
+MULTIPLIED = 31  # bits, without the sign, of a sum at the multiplier input
 
 
 @dataclass(slots=True, eq=False)
 class Layer:
     """A layer with weights, in floating point and in integers.
 
-    real : tensor of the float graph: what the layer makes, behind its activation
-    conv, requantise : the two nodes of the graph of integers that make it
-    unit : float64, shape (outputs,): the real number that 1 stands for in the sums
-    slope : of negative sums (leaky ReLU): a number, or shape (outputs,); None if there is none
+    real : tensor of the floating-point graph: result of the layer, after its activation
+    conv, requantise : the two nodes of the integer graph that compute it
+    unit : float64, shape (outputs,): real number that 1 stands for in the sums
+    slope : factor of negative sums (leaky ReLU): a number, or shape (outputs,); None if there is
+        none
     """
 
     real: Tensor
@@ -48,13 +49,13 @@ class Layer:
 
     @property
     def bias(self) -> Int64:
-        """With the zero point of the input folded in; int64, shape (outputs,)."""
+        """Bias including the folded zero point of the input; int64, shape (outputs,)."""
         value = self.conv.inputs[2].value
         assert value is not None
         return value
 
     def set_bias(self, bias: Int64) -> None:
-        """Give it another bias, folded already; the shift before the multiplier follows it.
+        """Replace the folded bias, and adapt the shift before the multiplier.
 
         Raises `MapperError` that names layer and channel if sums no longer fit an accumulator.
         """
@@ -68,7 +69,7 @@ class Layer:
 
 
 def requantisation(how: Requantisation, layer: Layer, shift: int) -> Requantisation:
-    """How the sums of a layer become stored integers if they are shifted by `shift` before."""
+    """Return the requantisation of a layer whose sums are shifted by `shift` first."""
     factor = layer.unit / layer.result.scale * 2.0**shift
     where = layer.conv.label
     negative = None if layer.slope is None else saturating_multiplier(factor * layer.slope, where)
@@ -78,10 +79,11 @@ def requantisation(how: Requantisation, layer: Layer, shift: int) -> Requantisat
 def scales_for_bias(
     bias: NDArray[np.float64], data: Tensor, result: Tensor, count: int
 ) -> NDArray[np.float64]:
-    """The least scales of weights with which each bias takes at most half of an accumulator, shape
-    (outputs,); 0 where they would round weights so much that results could tell.
+    """Return the least weight scales with which each bias uses at most half of an accumulator.
 
-    count : of the weights of an output
+    Shape (outputs,); 0 where they would visibly round the weights.
+
+    count : weights per output
     """
     least = np.abs(bias) / 2.0 ** (ACCUMULATOR[data.bits] - 1) / data.scale
     error = least / 2 * data.scale * count * 2.0 ** (data.bits - 1)
@@ -89,7 +91,7 @@ def scales_for_bias(
 
 
 def fitted_bias(weights: Int64, bias: Int64, bits: int, where: str) -> tuple[Int64, int]:
-    """The bias as a multiple of 2^shift, and the shift that makes sums fit the multiplier.
+    """Return the bias as a multiple of 2^shift, and the shift with which sums fit the multiplier.
 
     The shift is 0 in 8 bit. Raises `MapperError` if sums can exceed an accumulator.
     """
@@ -103,9 +105,9 @@ def fitted_bias(weights: Int64, bias: Int64, bits: int, where: str) -> tuple[Int
 
 
 def require_whole_sums(weights: Int64, bias: Int64, bits: int, where: str) -> Int64:
-    """What no sum of a channel can exceed in magnitude.
+    """Return an upper bound of the magnitude of the sums of each channel.
 
-    Raises `MapperError` if they can exceed 32 bits, which thresholds and the host take.
+    Raises `MapperError` if they can exceed 32 bits, the width of thresholds and of host inputs.
     """
     bounds = accumulator_bound(weights, bias, bits)
     worst = int(bounds.argmax())
@@ -118,7 +120,7 @@ def require_whole_sums(weights: Int64, bias: Int64, bits: int, where: str) -> In
 
 
 def required_shift(weights: Int64, bias: Int64, bits: int, where: str) -> int:
-    """By how many bits sums are shifted so that they fit the multiplier, rounded up included.
+    """Return the bits by which sums are shifted to fit the multiplier, including rounding up.
 
     Raises `MapperError` that names layer, channel and bound if they can exceed an accumulator.
     """
@@ -131,5 +133,5 @@ def required_shift(weights: Int64, bias: Int64, bits: int, where: str) -> int:
             f"holds {1 << ACCUMULATOR[bits]:,}; split the layer, or give it fewer inputs"
         )
     shift = max(0, bound.bit_length() - MULTIPLIED) if bits == 16 else 0
-    # a bound just below a power of two is rounded up to it
+    # a bound just below a power of two rounds up to it
     return shift + int(shift > 0 and int(rounding_shift(bound, shift, "away")) >= 1 << MULTIPLIED)

@@ -1,4 +1,4 @@
-"""What quantising costs: signal over error of results, and of each layer."""
+"""Quantisation losses: SQNR of results and of each layer."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from mapper.compiler.integer.reference import INTEGER
 
 
 class Signal:
-    """Power of real numbers, and of what is missing of them, summed up."""
+    """Accumulated power of real numbers and of their errors."""
 
     def __init__(self) -> None:
         self._power = self._error = 0.0
@@ -31,20 +31,20 @@ class Signal:
 
     @property
     def decibels(self) -> float | None:
-        """10 log10 of signal over error; None without error, or without signal."""
+        """SQNR, 10 log10 of signal over error; None without error, or without signal."""
         if self._error == 0 or self._power == 0:
             return None
         return 10 * math.log10(self._power / self._error)
 
 
 class LayerLoss(NamedTuple):
-    """A layer in integers.
+    """Quantisation loss of a layer.
 
-    label : of its node; tensor : name of what it makes
-    low, high : the real numbers that its integers reach
-    clipped : share of its numbers that lie outside
-    own : signal in dB if all layers before it were real
-    accumulated : in dB, with all layers in integers; both None without error
+    label : label of its node; tensor : name of its result
+    low, high : real range of its integers
+    clipped : share of its numbers outside this range
+    own : SQNR in dB if all layers before it were real
+    accumulated : SQNR in dB with all layers in integers; both are None without error
     """
 
     label: str
@@ -59,7 +59,7 @@ class LayerLoss(NamedTuple):
 
 
 class _Layer(NamedTuple):
-    """The nodes of integers that make a stored tensor, and its real counterpart."""
+    """Integer nodes that compute a stored tensor, and its real counterpart."""
 
     nodes: list[Node]
     stored: Tensor
@@ -69,9 +69,9 @@ class _Layer(NamedTuple):
 def layer_losses(
     source: Graph, made: Graph, stored: Mapping[Tensor, Tensor], feeds: Mapping[Tensor, Data]
 ) -> list[LayerLoss]:
-    """Of every layer, in execution order.
+    """Return the loss of every layer, in execution order.
 
-    stored : of each tensor of `source` that has integers, the tensor of `made`
+    stored : for each tensor of `source` that has integers, the tensor of `made`
     feeds : float32 samples of the inputs of `source`
     """
     layers = list(_layers(made, stored))
@@ -107,7 +107,7 @@ def layer_losses(
 def stored_feeds(
     feeds: Mapping[Tensor, Data], stored: Mapping[Tensor, Tensor]
 ) -> dict[Tensor, Data]:
-    """Real inputs as the integers that a graph of integers takes."""
+    """Quantise real inputs for a graph of integers."""
     return {stored[tensor]: _whole(data, stored[tensor]) for tensor, data in feeds.items()}
 
 
@@ -124,7 +124,7 @@ def _layers(made: Graph, stored: Mapping[Tensor, Tensor]) -> Iterator[_Layer]:
 
 
 def _alone(layer: _Layer, real: Mapping[Tensor, Data]) -> Data:
-    """What a layer makes of real inputs, which are stored as its own are."""
+    """Return the result of a layer for quantised real inputs."""
     data: dict[Tensor, Data] = {}
     for node in layer.nodes:
         taken = [
@@ -141,7 +141,7 @@ def _alone(layer: _Layer, real: Mapping[Tensor, Data]) -> Data:
 
 def _whole(data: Data, tensor: Tensor) -> Data:
     if tensor.type == "float32":
-        return data  # the host makes signs or levels of it
+        return data  # the host computes signs or levels of it
     return quantise(data, tensor.scale, tensor.zero_point, tensor.bits)
 
 
@@ -150,7 +150,7 @@ def _real(data: Data, tensor: Tensor) -> Data:
 
 
 def _reach(tensor: Tensor) -> tuple[float, float]:
-    """The least and the most that integers of a tensor stand for."""
+    """Return the minimum and maximum real numbers that integers of a tensor represent."""
     return (
         tensor.scale * (tensor.low - tensor.zero_point),
         tensor.scale * (tensor.high - tensor.zero_point),

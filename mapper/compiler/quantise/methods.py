@@ -1,6 +1,6 @@
-"""From what was measured of a tensor to the range that its integers cover.
+"""Calibration methods: select the range that the integers of a tensor cover.
 
-A narrower range has finer steps, and clips what lies outside. Each method is a compromise of both.
+A narrower range has finer steps, and clips numbers outside. Each method is a compromise of both.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ METHODS: tuple[Method, ...] = get_args(Method)
 
 PERCENTILE = 99.99
 FACTORS = np.linspace(0.3, 1.0, 29).tolist()
-"""Of a range, that mean squared errors are compared for."""
+"""Factors of a range that are compared by mean squared error."""
 Floats = NDArray[np.float64]
 Rule = Callable[[Range, int, Scheme], Ends]
 
@@ -29,12 +29,12 @@ Rule = Callable[[Range, int, Scheme], Ends]
 def chosen_ends(
     ranges: Mapping[Tensor, Range], method: Method, bits: int, scheme: Scheme
 ) -> dict[Tensor, Ends]:
-    """The ends of each tensor's range; 0 is always inside.
+    """Return the ends of each tensor's range; 0 is always inside.
 
-    Raises `MapperError` for the entropy of 16 bits: a histogram has fewer bins than levels then.
+    Raises `MapperError` for entropy in 16 bits, where a histogram has fewer bins than levels.
     """
     if method == "entropy" and bits > 8:
-        raise MapperError("the method entropy is for 8 bits; take minmax or mse for 16")
+        raise MapperError("the method entropy is for 8 bits; use minmax or mse for 16")
     rule = _RULES[method]
     return {
         tensor: rule(found, bits, scheme) if found.counts.any() else Ends(found.low, found.high)
@@ -47,7 +47,7 @@ def _minmax(found: Range, bits: int, scheme: Scheme) -> Ends:
 
 
 def _percentile(found: Range, bits: int, scheme: Scheme) -> Ends:
-    """On each side at most 0.01 % of the numbers lie outside."""
+    """Return a range with at most 0.01 % of the numbers outside on each side."""
     spare = found.counts.sum() * (1 - PERCENTILE / 100)
     up = np.cumsum(found.counts)
     down = np.cumsum(found.counts[::-1])
@@ -58,7 +58,7 @@ def _percentile(found: Range, bits: int, scheme: Scheme) -> Ends:
 
 
 def _mse(found: Range, bits: int, scheme: Scheme) -> Ends:
-    """The share of the range with the least squared error of its bins; of equals the widest."""
+    """Return the share of the range with the least squared error; on ties the widest."""
     errors = [
         (squared_error(found, Ends(found.low * factor, found.high * factor), bits, scheme), -factor)
         for factor in FACTORS
@@ -68,7 +68,8 @@ def _mse(found: Range, bits: int, scheme: Scheme) -> Ends:
 
 
 def squared_error(found: Range, ends: Ends, bits: int, scheme: Scheme) -> float:
-    """Of the middle of each bin, by how often it was met, if a range has some ends."""
+    """Return the squared error of bin centres, weighted by counts, if a range has the given
+    ends."""
     scale, zero_point = scaling(*ends, bits, scheme)
     middles = (_edges(found)[1:] + _edges(found)[:-1]) / 2
     half = 1 << (bits - 1)
@@ -77,14 +78,16 @@ def squared_error(found: Range, ends: Ends, bits: int, scheme: Scheme) -> float:
 
 
 def _entropy(found: Range, bits: int, scheme: Scheme) -> Ends:
-    """The range that loses the least information: by the Kullback-Leibler divergence between what
-    was measured, with what lies outside at the ends, and the same in as many levels as there are.
+    """Return the range with the least Kullback-Leibler divergence from the measured distribution.
 
-    Migacz, 8-bit Inference with TensorRT, GTC 2017; here for ranges that are not symmetric, too.
+    Both distributions collect outside numbers at the ends; the second one has only the available
+    levels.
+
+    Migacz, 8-bit Inference with TensorRT, GTC 2017; here also for asymmetric ranges.
     """
     edges = _edges(found)
     counts = found.counts.copy()
-    # zeros, of which activations make most, are exact in any range: they must not decide
+    # zeros, mostly from activations, are exact in any range: they must not decide
     zero = min(int(np.searchsorted(edges, 0.0, side="right")) - 1, BINS - 1)
     beside = [counts[at] for at in (zero - 1, zero + 1) if 0 <= at < BINS]
     counts[zero] = max(min(beside), 1)
@@ -109,7 +112,7 @@ def _divergence(counts: NDArray[np.int64], first: int, last: int, levels: int) -
     met = wanted > 0
     share = np.bincount(level, inside) / np.maximum(np.bincount(level, met), 1)
     stored = np.where(met, share[level], 0.0)
-    # what was met at an end alone, and is of no level, costs as much as a number met less than once
+    # numbers only at an end, without a level, cost as much as a number seen less than once
     stored = np.maximum(stored, np.where(met, 1e-4, 0.0))
     p, q = wanted[met] / wanted.sum(), stored[met] / stored.sum()
     return float((p * np.log(p / q)).sum())

@@ -1,4 +1,4 @@
-"""Nodes of integers for operators of real numbers, once the scales are known."""
+"""Integer nodes of real operators, for known scales."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from mapper.compiler.integer.windows import pixels
 
 
 def bounds_of(activation: Node | None, result: Tensor) -> tuple[int, int]:
-    """The ends of an activation, and of the type, in stored integers."""
+    """Return the bounds of an activation within the type, in stored integers."""
     low, high = result.low, result.high
     if activation is not None:
         how = activation.operator
@@ -31,7 +31,7 @@ def bounds_of(activation: Node | None, result: Tensor) -> tuple[int, int]:
 
 
 def slope_of(activation: Node | None) -> Any:
-    """Of negative sums, if the activation has one other than 0 and 1: those are clipping."""
+    """Return the slope of negative sums of a leaky activation; None for clipping (slope 0 or 1)."""
     if activation is None:
         return None
     how = activation.operator
@@ -45,8 +45,10 @@ def mean_nodes(
     operator: Pool, data: Tensor, result: Tensor, bounds: tuple[int, int], rounding: Rounding,
     sources: tuple[str, ...],
 ) -> list[Node]:  # fmt: skip
-    """Sums over windows, less the zero points, and their requantisation; at borders means may be
-    over fewer pixels, with a factor of each pixel."""
+    """Return sums over windows minus zero points, and their requantisation.
+
+    At borders, averages may include fewer pixels; then each pixel has a factor.
+    """
     count = pixels(data.height, data.width, operator.window)
     whole = operator.window.size[0] * operator.window.size[1]
     over = np.full_like(count, whole) if operator.count_pad else count
@@ -66,7 +68,9 @@ def requantised(
     data: Tensor, result: Tensor, bounds: tuple[int, int], sources: tuple[str, ...],
     rounding: Rounding = "even",
 ) -> Node:  # fmt: skip
-    """Stored integers with another scale: the zero point of the data is in the offset."""
+    """Return a node that changes the scale of stored integers; its offset includes their zero
+    point.
+    """
     ratio = np.float32(data.scale) / np.float32(result.scale)
     factor = saturating_multiplier(ratio, sources[0])
     how = Requantisation(

@@ -1,4 +1,4 @@
-"""Scales and zero points: of maps from their ranges, of weights from the weights."""
+"""Scales and zero points: of maps from their ranges, of weights from their values."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ Scheme = Literal["asym", "sym"]
 SCHEMES: tuple[Scheme, ...] = get_args(Scheme)
 
 HEADROOM = {8: (1.05, 1.2), 16: (2.0, 2.0)}
-"""Of tensors inside a network and of its outputs: unseen samples reach beyond seen ones."""
+"""Factors of the ranges of inner tensors and of outputs: unseen samples exceed measured ranges."""
 LEAST_SCALE = float(np.finfo(np.float32).tiny) * 2**30
 
 
 @dataclass(frozen=True, slots=True)
 class Precision:
-    """How numbers are stored.
+    """Storage of numbers.
 
-    headroom : multiplies that of inner tensors and of outputs
-    rounding : of all shifts
-    zero_point : added behind the "shift", or in the "bias" of layers that have one and no leaky
-        activation, which must see sums without it
+    headroom : multiplies the headroom of inner tensors and of outputs
+    rounding : rounding of all shifts
+    zero_point : added after the "shift", or in the "bias" of layers that have one and no leaky
+        activation, which needs sums without it
     wide : ONNX nodes whose maps, results and weights have 16 bits where others have 8
     """
 
@@ -39,14 +39,16 @@ class Precision:
 
 
 class Scaling(NamedTuple):
-    """The real number behind a stored integer q is scale * (q - zero_point); scale is a float32."""
+    """Scale and zero point: a stored integer q represents scale * (q - zero_point); scale is a
+    float32.
+    """
 
     scale: float
     zero_point: int
 
 
 def scaling(low: float, high: float, bits: int, scheme: Scheme) -> Scaling:
-    """What makes the most of an integer's bits for a range, of which 0 is a part."""
+    """Return the scaling that uses all bits of an integer for a range extended to 0."""
     low, high = min(low, 0.0), max(high, 0.0)
     least, most = -(1 << (bits - 1)), (1 << (bits - 1)) - 1
     if low == high:
@@ -61,10 +63,10 @@ def scaling(low: float, high: float, bits: int, scheme: Scheme) -> Scaling:
 def quantised_weights(
     weights: NDArray[np.float32], bits: int, per_channel: bool, least: ArrayLike = 0.0
 ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """Symmetric integers, and the scale of each output channel.
+    """Return symmetric integers, and the scale of each output channel.
 
     weights : shape (outputs, ...); the scale of a channel of zeros is 1
-    least : scales, shape () or (outputs,)
+    least : lower bound of the scales, shape () or (outputs,)
     """
     most = (1 << (bits - 1)) - 1
     flat = np.abs(weights.reshape(weights.shape[0], -1)).max(1, initial=0.0)

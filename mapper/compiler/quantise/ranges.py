@@ -1,4 +1,4 @@
-"""Ranges of tensors, from samples that a model runs on."""
+"""Measure the ranges of tensors on samples."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ BINS = 2048
 
 
 class Ends(NamedTuple):
-    """Least and most that the integers of a tensor stand for; 0 is between them."""
+    """Minimum and maximum that the integers of a tensor represent; 0 is between them."""
 
     low: float
     high: float
 
 
 class Range(NamedTuple):
-    """Least and most of a tensor, 0 included, and how often what lies between was met.
+    """Minimum and maximum of a tensor, including 0, and a histogram.
 
-    counts : int64, shape (BINS,), of equal bins from low to high; zeros if both are 0
+    counts : int64, shape (BINS,), equal bins from low to high; zeros if both are 0
     """
 
     low: float
@@ -39,9 +39,9 @@ class Range(NamedTuple):
 def measure_ranges(
     graph: Graph, feeds: Mapping[Tensor, NDArray[np.float32]], tensors: Sequence[Tensor]
 ) -> dict[Tensor, Range]:
-    """Ranges of some tensors over all frames; two passes, the second one counts.
+    """Return the ranges of tensors over all frames, in two passes; the second one counts.
 
-    feeds : of the inputs, shape (frames, rows, columns, channels)
+    feeds : samples of the inputs, shape (frames, rows, columns, channels)
     Raises `MapperError` that names a tensor which holds NaN or infinite numbers.
     """
     low = dict.fromkeys(tensors, 0.0)
@@ -58,8 +58,8 @@ def measure_ranges(
                     least, most = float(data.min()), float(data.max())
                     if not np.isfinite([least, most]).all():
                         raise MapperError(
-                            f"{tensor.name!r} holds NaN or infinite numbers for one of samples "
-                            f"{at} to {at + together - 1}; check weights and samples"
+                            f"{tensor.name!r} holds NaN or infinite numbers for samples {at} "
+                            f"to {at + together - 1}; check weights and samples"
                         )
                     low[tensor], high[tensor] = min(low[tensor], least), max(high[tensor], most)
     return {tensor: Range(low[tensor], high[tensor], counts[tensor]) for tensor in tensors}

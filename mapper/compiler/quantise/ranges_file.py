@@ -19,25 +19,28 @@ from storage.jsontext import parse_json, shown
 
 SCHEMA = 1
 LARGEST_FILE = 1 << 28  # bytes
-MOST_COUNTS = 1 << 53  # in all bins
+MOST_COUNTS = 1 << 53  # total of all bins
 MOST_END = 3.4e38  # float32
 
 
 class RangesFile(NamedTuple):
-    """A file of ranges. samples : how many they were measured with; tensors : as the file has them,
-    by name"""
+    """Contents of a file of ranges.
+
+    samples : number of samples they were measured with; tensors : unchecked ranges by tensor name
+    """
 
     path: Path
     samples: int
     tensors: dict[str, Any]
 
     def ranges(self, graph: Graph, wanted: Sequence[Tensor]) -> dict[Tensor, Range]:
-        """Those of some tensors of a graph; raises `MapperError` that names tensor and field."""
+        """Return the ranges of tensors of a graph; raise `MapperError` that names tensor and
+        field."""
         missing = [tensor.name for tensor in wanted if tensor.name not in self.tensors]
         if missing:
             raise MapperError(
-                f"{self.path}: tensors: has no range of {missing[0]!r} ({len(missing)} of "
-                f"{len(wanted)} are missing), as with other passes or other nodes on the host; "
+                f"{self.path}: tensors: no range of {missing[0]!r} ({len(missing)} of "
+                f"{len(wanted)} are missing); other passes or host nodes need other ranges; "
                 "measure again with samples"
             )
         return {one: self._range(one.name) for one in wanted}
@@ -72,13 +75,13 @@ _FIELDS: dict[str, tuple[Callable[[object], bool], str]] = {
     "high": (lambda value: _is_end(value, 0, MOST_END), "a number, 0 or more"),
     "counts": (_are_counts, f"{BINS} whole numbers, 0 or more"),
 }
-"""Of a range, and what they must be."""
+"""Fields of a range, with their check and a description."""
 
 
 def write_ranges(path: Path, ranges: Mapping[Tensor, Range], model: Path, samples: int) -> None:
-    """Save ranges by the names of their tensors.
+    """Write ranges by the names of their tensors.
 
-    model : that they are of; samples : how many they were measured with
+    model : file of the model; samples : number of samples they were measured with
     Raises `WriteError` of `storage.errors`.
     """
     found = {
@@ -95,18 +98,18 @@ def write_ranges(path: Path, ranges: Mapping[Tensor, Range], model: Path, sample
 
 
 def open_ranges(path: Path, model: Path) -> RangesFile:
-    """A file that `write_ranges` made for a model.
+    """Open a file written by `write_ranges` for a model.
 
-    Raises `MapperError` that names the file and the field: also if it is of another model.
+    Raises `MapperError` that names the file and the field, also for ranges of another model.
     """
     try:
         found = parse_json(read_input(path, LARGEST_FILE))
     except BadInputError as error:
         raise MapperError(str(error)) from error
     except ValueError as error:
-        raise MapperError(f"{path}: is no file of ranges ({error})") from error
+        raise MapperError(f"{path}: not a file of ranges ({error})") from error
     if not isinstance(found, dict):
-        raise MapperError(f"{path}: is no file of ranges; give one that mapper compile wrote")
+        raise MapperError(f"{path}: not a file of ranges; give one that mapper compile wrote")
     for field, value in (("schema", SCHEMA), ("bins", BINS)):
         if found.get(field) != value:
             raise MapperError(
@@ -118,8 +121,8 @@ def open_ranges(path: Path, model: Path) -> RangesFile:
         raise MapperError(f"{path}: model is {shown(of)}; give its name and sha256")
     if of.get("sha256") != digest(model):
         raise MapperError(
-            f"{path}: model: its ranges are of another one ({shown(of['name'])}, by its sha256), "
-            f"not of {model}; measure again with samples"
+            f"{path}: model: these are ranges of another model ({shown(of['name'])}, by its "
+            f"sha256), not of {model}; measure again with samples"
         )
     if type(samples) is not int or samples < 1:
         raise MapperError(f"{path}: samples is {shown(samples)}; give a whole number, 1 or more")

@@ -1,5 +1,7 @@
-"""What a quantised model leaves in real numbers gets scales by calibration, and so becomes integers
-as all the rest of it, whose numbers stay what they are."""
+"""Quantise the remaining real numbers of a partly quantised model by calibration.
+
+Its existing integers do not change.
+"""
 
 from __future__ import annotations
 
@@ -32,16 +34,16 @@ from mapper.compiler.quantise.ranges import Ends, Range
 from mapper.errors import MapperError
 
 COMPUTED = Conv | Dense | Add | Pool | Concat | Slice | Upsample | Activation
-BITS = 8  # of what gets scales here
+BITS = 8  # bits of the maps that get scales here
 
 
 def is_in_part(graph: Graph) -> bool:
-    """Whether some of a graph's maps are stored integers already."""
+    """Return whether a graph already has maps of stored integers."""
     return any(isinstance(node.operator, Quantise | Dequantise) for node in graph.nodes)
 
 
 def without_scales(graph: Graph) -> list[Tensor]:
-    """The real maps that cores take or make, and that the model gives no scale."""
+    """Return the real maps on cores that have no scale in the model."""
     found: dict[Tensor, None] = {}
     for node in graph.nodes:
         if not isinstance(node.operator, COMPUTED) or node.output.type != "float32":
@@ -63,9 +65,9 @@ def _is_activation(node: Node | None) -> bool:
 
 
 class Rest:
-    """Makes the graph of integers of one that is quantised in part.
+    """Builds the integer graph of a partly quantised graph.
 
-    source : as it is; stored : of its real maps, what stands for them in the graph of integers
+    source : unchanged input graph; stored : for each of its real maps, the map of the integer graph
     """
 
     def __init__(self, source: Graph, scheme: Any, per_channel: bool, headroom: float) -> None:
@@ -75,7 +77,9 @@ class Rest:
         self.stored: dict[Tensor, Tensor] = {}
 
     def convert(self, ranges: Mapping[Tensor, Range | Ends]) -> Graph:
-        """Raises `MapperError` that names a node for which no scale helps."""
+        """Return the integer graph; raise `MapperError` that names a node which cannot be
+        converted.
+        """
         made = self._copied()
         wanted = without_scales(self.source)
         for tensor in wanted:
@@ -119,7 +123,7 @@ class Rest:
         return scaling(found.low * factor, found.high * factor, BITS, self.scheme)
 
     def _copied(self) -> Graph:
-        """The source again, so that it may be changed."""
+        """Return a copy of the source that may be changed."""
         for tensor in self.source.tensors():
             self.copies[tensor] = tensor if tensor.value is not None else replace(tensor)
         made = Graph()
@@ -149,7 +153,7 @@ def _is(node: Node, kind: type) -> bool:
 
 
 def _between(graph: Graph, tensor: Tensor, how: Scaling) -> None:
-    """Behind a map of real numbers, nodes that store it and make real numbers of that."""
+    """Insert Quantise and Dequantise nodes after a map of real numbers."""
     maker = graph.maker(tensor)
     at = 0 if maker is None else graph.nodes.index(maker) + 1
     stored = Tensor(f"{tensor.name}.stored", tensor.shape, "int8", *how, stored=True)
@@ -159,7 +163,7 @@ def _between(graph: Graph, tensor: Tensor, how: Scaling) -> None:
     sources = maker.sources if maker is not None else users[0].sources
     for node in users:
         if isinstance(node.operator, Host) and (maker is None or _is(maker, Host)):
-            continue  # from host to host nothing is stored
+            continue  # maps from host to host are not stored
         take_instead(node, tensor, real)
     if maker is not None and not _is(maker, Host):
         graph.outputs |= {name: view._replace(tensor=real) for name, view in outputs.items()}

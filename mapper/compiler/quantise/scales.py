@@ -1,5 +1,5 @@
-"""Which tensors of a float graph become stored integers, which of them share a scale, which have 16
-bits, and the scales by their ranges."""
+"""Select which tensors of a graph are stored as integers, their widths, scales and shared
+scales."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ def is_mean(node: Node) -> bool:
 
 
 class ScalePlan:
-    """What of a float graph is stored, and how.
+    """Storage plan of a floating-point graph.
 
-    source : the graph, whose activations follow what they belong to
+    source : graph, in which each activation follows its layer
     covered : by id of each node, the activation that is part of its requantisation, or None
-    members : of each tensor those that share its scale
-    wide : the tensors of 16 bits where others have 8
+    members : for each tensor, the tensors that share its scale
+    wide : tensors of 16 bits where others have 8
     """
 
     def __init__(self, graph: Graph, precision: Precision) -> None:
@@ -48,7 +48,7 @@ class ScalePlan:
         self.wide = self._wide()
 
     def quantised_tensors(self) -> list[Tensor]:
-        """The tensors of the float graph whose ranges are needed."""
+        """Return the tensors of the floating-point graph whose ranges are needed."""
         inputs = [
             view.tensor
             for view in self.source.inputs.values()
@@ -70,12 +70,13 @@ class ScalePlan:
         )
 
     def from_host(self, node: Node) -> list[Tensor]:
-        """What cores take of a node of the host."""
+        """Return the results of a host node that cores read."""
         taken = {tensor for own in self.own_nodes() for tensor in own.inputs}
         return [tensor for tensor in node.outputs if tensor in taken]
 
     def own_nodes(self) -> list[Node]:
-        """The nodes that make stored integers; activations belong to the nodes before them."""
+        """Return the nodes that make stored integers; activations belong to the nodes before
+        them."""
         followers = {id(one) for one in self.covered.values() if one is not None}
         followers |= self.exact.covered()
         return [
@@ -85,7 +86,7 @@ class ScalePlan:
         ]
 
     def _activation(self, node: Node) -> Node | None:
-        """The activation that is part of a node's requantisation."""
+        """Return the activation that is part of a node's requantisation, None if there is none."""
         if not isinstance(node.operator, COMPUTES) and not is_mean(node):
             return None
         user = self.source.only_user(node.output)
@@ -101,7 +102,9 @@ class ScalePlan:
         return node.output if follower is None else follower.output
 
     def _sharing(self) -> dict[Tensor, list[Tensor]]:
-        """The tensors that share a scale with each: what only moves, or picks, stored integers."""
+        """Return, for each tensor, the tensors that share its scale: nodes that only move or
+        select.
+        """
         group: dict[Tensor, list[Tensor]] = {}
         for node in self.own_nodes():
             result = self.result(node)
@@ -119,8 +122,9 @@ class ScalePlan:
         return group
 
     def _wide(self) -> set[Tensor]:
-        """The tensors of 16 bits where others have 8: what wide nodes take and make, and what
-        shares a scale with it."""
+        """Return the tensors of 16 bits: inputs and results of wide nodes, and tensors of the same
+        scale.
+        """
         found: set[Tensor] = set()
         for node in self.own_nodes():
             follower = self.covered[id(node)]
@@ -133,12 +137,14 @@ class ScalePlan:
         return found
 
     def bits_of(self, tensor: Tensor) -> int:
-        """Of the stored integers of a tensor of the float graph."""
+        """Return the bits of the stored integers of a tensor."""
         return 16 if tensor in self.wide else self.precision.bits
 
     def scalings(self, ranges: Mapping[Tensor, Range | Ends]) -> dict[Tensor, Scaling]:
-        """Of each tensor with a range; those of outputs, and of what shares with them, have more
-        headroom."""
+        """Return the scaling of each tensor with a range.
+
+        Outputs, and tensors that share their scale, have more headroom.
+        """
         found = {}
         inputs = {view.tensor for view in self.source.inputs.values()}
         last = {view.tensor for view in self.source.outputs.values()}

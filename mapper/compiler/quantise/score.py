@@ -1,4 +1,4 @@
-"""A quantised network beside the float one: how near its results are."""
+"""Accuracy of a quantised network compared with the floating-point network."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ from mapper.compiler.quantise.ranges import Ends, Range, measure_ranges
 from mapper.compiler.quantise.rest import Rest, is_in_part, without_scales
 from mapper.errors import MapperError
 
-TIED = 1e-6  # of the largest number: what sums in float32 differ by
-EVERY, LEAST = 4, 16  # calibration samples that are verified with: every fourth, 16 or more
+TIED = 1e-6  # relative to the largest number: difference of float32 sums
+EVERY, LEAST = 4, 16  # verification uses every fourth calibration sample, at least 16
 
 Frames = NDArray[np.float32]
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What is good enough.
+    """Accuracy limits.
 
     loss : points of accuracy, or of samples with another top class
-    signal : dB of the results of the cores over their error
+    signal : SQNR of the results of the cores, in dB
     """
 
     loss: float = 1.0
@@ -48,12 +48,12 @@ class Limits:
 
 
 class Score(NamedTuple):
-    """How near a quantised network is.
+    """Accuracy of a quantised network.
 
     loss : points; accuracy lost if samples have labels, else share of samples of another class
-    signal : of the cores' results over their error in dB; None without error
+    signal : SQNR of the cores' results in dB; None without error
     real, whole : accuracy of both networks, 0 to 1; None without labels
-    outputs : the same as signal of each output of the model, by its name
+    outputs : SQNR of each output of the model, by name
     """
 
     loss: float
@@ -66,7 +66,7 @@ class Score(NamedTuple):
         return not self.missed(limits)
 
     def missed(self, limits: Limits) -> list[str]:
-        """Name each limit that is missed, with the value found."""
+        """Return a text for each limit that is missed, with the measured value."""
         found = []
         if self.signal is not None and self.signal < limits.signal:
             found.append(f"SQNR {self.signal:.1f} dB, limit {limits.signal:g} dB or more")
@@ -75,15 +75,16 @@ class Score(NamedTuple):
         return found
 
     def rank(self, limits: Limits) -> tuple[float, float]:
-        """Larger is better: losses within the limit are alike, then the signal decides."""
+        """Return the sort key, larger is better: losses within the limit count equally, then
+        SQNR."""
         return -max(self.loss, limits.loss), np.inf if self.signal is None else self.signal
 
 
 @dataclass(slots=True)
 class Quantised:
-    """A float graph and the graph of integers made of it.
+    """A floating-point graph and its integer graph.
 
-    stored : of each tensor of `source` that has integers, the tensor of `graph`
+    stored : for each tensor of `source` that has integers, the tensor of `graph`
     """
 
     source: Graph
@@ -97,10 +98,10 @@ class Quantised:
 
 @dataclass(frozen=True, slots=True)
 class Dataset:
-    """Dataset of a network.
+    """Samples of a network.
 
-    feeds : of its inputs by name, shape (frames, rows, columns, channels)
-    labels : of the first output's classes, or None
+    feeds : samples of its inputs by name, shape (frames, rows, columns, channels)
+    labels : classes of the first output, or None
     """
 
     feeds: Mapping[str, Frames]
@@ -110,7 +111,7 @@ class Dataset:
         return {view.tensor: self.feeds[name] for name, view in graph.inputs.items()}
 
     def ranges(self, graph: Graph, wanted: Sequence[Tensor]) -> dict[Tensor, Range]:
-        """Of some tensors of a graph of floats, measured."""
+        """Return the measured ranges of tensors of a floating-point graph."""
         return measure_ranges(graph, self.of(graph), wanted)
 
     @property
@@ -118,7 +119,7 @@ class Dataset:
         return len(next(iter(self.feeds.values())))
 
     def to_verify(self) -> Dataset:
-        """Every fourth of them, at least 16, or all."""
+        """Return every fourth sample, at least 16, or all."""
         step = max(min(EVERY, self.frames // LEAST), 1)
         labels = None if self.labels is None else self.labels[::step]
         return Dataset({name: data[::step] for name, data in self.feeds.items()}, labels)
@@ -131,7 +132,7 @@ def quantise_graph(
     precision: Precision,
     method: Method,
 ) -> Quantised:
-    """The graph of integers by one method; biases are corrected if there are samples."""
+    """Return the integer graph by one method; biases are corrected if there are samples."""
     if is_in_part(source):
         return _rest_quantised(source, ranges, precision, method)
     converter = Converter(source, precision)
@@ -151,44 +152,46 @@ def quantise_graph(
 def _rest_quantised(
     source: Graph, ranges: dict[Tensor, Range], precision: Precision, method: Method
 ) -> Quantised:
-    """The same of a model that is quantised in part; its biases are not corrected."""
+    """Return the integer graph of a partly quantised model; its biases are not corrected."""
     if precision.bits != 8 or precision.wide:
-        raise MapperError("the model is quantised in part, in 8 bits; leave out --bits 16")
+        raise MapperError("the model is partly quantised, in 8 bits; omit --bits 16")
     rest = Rest(source, precision.scheme, precision.per_channel, precision.headroom)
     made = rest.convert(chosen_ends(ranges, method, 8, precision.scheme))
-    note = "quantised in part: the rest has scales by samples, and is rounded as the model is"
+    note = (
+        "partly quantised model: the rest gets scales from samples, with the rounding of the model"
+    )
     return Quantised(source, made, rest.stored, [], ranges, notes=[note])
 
 
 def tensors_to_measure(source: Graph, precision: Precision) -> list[Tensor]:
-    """The maps whose ranges decide their scales."""
+    """Return the maps whose ranges determine their scales."""
     if is_in_part(source):
         return without_scales(source)
     return Converter(source, precision).quantised_tensors()
 
 
 def _real(data: Data, tensor: Tensor) -> Data:
-    """Numbers of a map, whatever it is stored as."""
+    """Return the real numbers of a map."""
     if tensor.type == "float32":
         return data
     return dequantise(data, tensor.scale, tensor.zero_point)
 
 
 def _seen(data: Mapping[Tensor, Data], view: View) -> Data:
-    """Real numbers of an output, in the order in which the model has them."""
+    """Return the real numbers of an output, in the axis order of the model."""
     return _real(data[view.tensor], view.tensor).transpose(view.order)
 
 
 def scored(made: Quantised, test: Dataset) -> Score:
-    """How near a graph of integers is to the float graph, on some samples.
+    """Return the accuracy of an integer graph compared with the floating-point graph, on samples.
 
-    Without labels a sample is lost if another class comes first, unless both are as good in the
-    float graph; results that are maps have no classes, and lose none.
+    Without labels a sample is lost if another class comes first, unless both are equal in the
+    floating-point graph. Outputs that are maps have no classes, and lose none.
     """
     feeds = test.of(made.source)
     real_of = {tensor: real for real, tensor in made.stored.items()}
     ends = core_results(made.graph)
-    # outputs of one number are labels or probabilities of a class that was picked
+    # outputs of one number are labels or probabilities of the selected class
     classes = [name for name, one in made.source.outputs.items() if _is_vector(one.shape)]
     tops: list[list[NDArray[np.int64]]] = [[], []]
     lost: list[NDArray[np.bool_]] = []
@@ -209,7 +212,7 @@ def scored(made: Quantised, test: Dataset) -> Score:
         exact = run_graph(made.source, some, MIXED, exact_wanted)
         whole = run_graph(made.graph, stored_feeds(some, made.stored), INTEGER, whole_wanted)
         for name, one in outputs.items():
-            if exact[sources[name].tensor].dtype.kind in "fiub":  # not names of classes
+            if exact[sources[name].tensor].dtype.kind in "fiub":  # skip class names
                 one.add(_seen(exact, sources[name]), _seen(whole, mades[name]))
         for tensor in ends:
             signal.add(_real(exact[real_of[tensor]], real_of[tensor]), _real(whole[tensor], tensor))
@@ -228,36 +231,38 @@ def scored(made: Quantised, test: Dataset) -> Score:
 
 
 def require_classes(labels: NDArray[np.int64], classes: int) -> None:
-    """Raise `MapperError` if a label is not the number of a class."""
+    """Raise `MapperError` if a label is not a class number."""
     most = int(labels.max(initial=0))
     if most >= classes > 1:
         raise MapperError(
             f"the samples have labels up to {most}, the model {classes} classes (0 to "
-            f"{classes - 1}); take labels of its classes, or samples without"
+            f"{classes - 1}); use labels of its classes, or samples without labels"
         )
 
 
 def _top(values: Data) -> NDArray[np.int64]:
-    """The number of the largest value of each frame; the order of integers is that of reals."""
+    """Return the index of the largest value per frame; integers keep the order of real numbers."""
     return values.reshape(values.shape[0], -1).argmax(1)
 
 
 def _is_vector(shape: Sequence[int]) -> bool:
-    """Whether a result has numbers along one axis alone, one for each class."""
+    """Return whether a result is a vector, with one number per class."""
     return sum(size > 1 for size in shape) == 1
 
 
 def _is_lost(exact: Data, top: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Of each frame, whether the largest number of the float graph is larger than that of a class
-    that comes first in integers, by more than sums in float32 differ."""
+    """Return for each frame whether the integer top class is worse in the floating-point graph.
+
+    Differences within the error of float32 sums are ignored.
+    """
     flat = exact.reshape(exact.shape[0], -1).astype(np.float64)
     most, picked = flat.max(1), np.take_along_axis(flat, top[:, None], 1)[:, 0]
     return np.asarray(picked < most - TIED * np.abs(flat).max(1))
 
 
 def core_results(graph: Graph) -> list[Tensor]:
-    """What the cores of a graph of integers make last: behind it only the host computes."""
-    back: set[Tensor] = set()  # what becomes integers again, or is computed of by such a node
+    """Return the last results of cores in a graph of integers: later only the host computes."""
+    back: set[Tensor] = set()  # tensors that are quantised again later, directly or by host nodes
     for node in reversed(graph.nodes):
         hosted = isinstance(node.operator, Host) and back & set(node.outputs)
         if hosted or isinstance(node.operator, Quantise):
@@ -268,5 +273,5 @@ def core_results(graph: Graph) -> list[Tensor]:
             taken += [tensor for tensor in node.inputs if tensor not in back]
     found = [tensor for tensor in dict.fromkeys(taken) if tensor.stored]
     if not found:
-        raise MapperError("no result of the model is made by a core; nothing to verify")
+        raise MapperError("no core computes a result of the model; nothing to verify")
     return found

@@ -1,8 +1,8 @@
-"""The verification loop: a network is quantised in several ways until one is good enough.
+"""Verification loop: quantise a network in several ways until one is accurate enough.
 
-Tried in this order: the method that was asked for, or minmax and then percentile, mse and entropy;
-scales of each channel if they were of whole tensors; the worst layers in 16 bits, one by one, where
-cores have them; the worst layers on the host, one by one. The best is kept.
+Tried in this order: the requested method, or minmax and then percentile, mse and entropy; scales
+per channel if they were per tensor; the worst layers in 16 bits, one by one, where cores support
+it; the worst layers on the host, one by one. The best attempt is kept.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ from mapper.compiler.quantise.score import (
 )
 from mapper.compiler.stages import stage
 
-MOST_KEPT = 4  # layers that the loop moves to the host
-MOST_WIDE = 8  # layers that the loop gives 16 bits
+MOST_KEPT = 4  # layers that the loop may move to the host
+MOST_WIDE = 8  # layers that the loop may store in 16 bits
 
 Build = Callable[[Collection[str]], Graph]
-"""A float graph, passes done, with some ONNX nodes on the host."""
+"""Builds a floating-point graph, after its passes, with some ONNX nodes on the host."""
 
 
 class Attempt(NamedTuple):
-    """A row of the report: what was tried, and how it went.
+    """A row of the report: settings and score of an attempt.
 
     wide : ONNX nodes in 16 bits; kept : ONNX nodes on the host
     """
@@ -55,10 +55,11 @@ class Attempt(NamedTuple):
 
 
 class Verified(NamedTuple):
-    """The best of all attempts, whether it reaches the limits, and its number among them; without
-    samples to verify with there is no attempt, but a network as it was asked for.
+    """The best of all attempts, whether it reaches the limits, and its index.
 
-    frames : it was verified with
+    Without samples to verify there is no attempt, but a network with the requested settings.
+
+    frames : number of samples used for verification
     """
 
     best: Quantised
@@ -68,17 +69,18 @@ class Verified(NamedTuple):
     frames: int = 0
 
     def missed(self, limits: Limits) -> list[str]:
-        """Name the limits that the best attempt misses, with its values; none without attempts."""
+        """Return the limits that the best attempt misses, with its values; empty without
+        attempts."""
         return self.attempts[self.number].score.missed(limits) if self.attempts else []
 
 
 @dataclass(frozen=True, slots=True)
 class QuantiseRequest:
-    """What the loop begins with.
+    """Start settings of the loop.
 
     method : None tries all of them; kept : ONNX nodes on the host
-    most_kept : layers that the loop may move there as well
-    most_wide : layers that it may give 16 bits
+    most_kept : layers that the loop may additionally move to the host
+    most_wide : layers that it may store in 16 bits
     """
 
     precision: Precision
@@ -97,11 +99,11 @@ def verified(
     test: Dataset | None = None,
     on_attempt: Callable[[Attempt], None] = lambda _: None,
 ) -> Verified:
-    """Quantise a network, and try again in other ways while it is not good enough.
+    """Quantise a network, and try other settings while it is not accurate enough.
 
-    calibration : samples, or ranges of some; biases are corrected with samples alone
+    calibration : samples, or measured ranges; biases are corrected only with samples
     test : samples to verify with; if None, some of the calibration samples
-    Raises `MapperError` of ranges and layers; that no attempt reaches the limits is no error here.
+    Raises `MapperError` for ranges and layers; missed limits are not an error here.
     """
     samples = calibration if isinstance(calibration, Dataset) else None
     correcting = samples if request.correct else None
@@ -143,7 +145,7 @@ def verified(
 def _measured(
     build: Build, calibration: Dataset | RangesFile, precision: Precision, kept: Collection[str]
 ) -> tuple[Graph, dict[Tensor, Range]]:
-    """A float graph, and the ranges of its maps."""
+    """Return a floating-point graph, and the ranges of its maps."""
     source = build(kept)
     with stage("quantise"):
         return source, calibration.ranges(source, tensors_to_measure(source, precision))
@@ -154,7 +156,7 @@ def _tries(
     worst: Callable[[], list[tuple[str, ...]]],
     best: Callable[[], Attempt],
 ) -> Iterator[tuple[Method, Precision, tuple[str, ...]]]:
-    """What is tried, a finite list, whose later entries follow the best of the earlier ones."""
+    """Yield the settings to try; later ones build on the best earlier attempt."""
     precision = request.precision
     methods = METHODS if request.method is None else (request.method,)
     for method in methods:
@@ -178,10 +180,10 @@ def _tries(
 
 
 def _worst(made: Quantised | None, test: Dataset) -> list[tuple[str, ...]]:
-    """The ONNX nodes of the layers with weights, those that lose most signal of their own first."""
+    """Return the ONNX nodes of layers with weights, lowest own SQNR first."""
     assert made is not None
     if not made.layers:
-        return []  # of a model that is quantised in part
+        return []  # a partly quantised model
     losses = layer_losses(made.source, made.graph, made.stored, test.of(made.source))
     own = {loss.tensor: loss for loss in losses}
     layers = [layer for layer in made.layers if own[layer.result.name].own is not None]
@@ -194,7 +196,7 @@ def _decibels(loss: LayerLoss) -> float:
 
 
 class Compared(NamedTuple):
-    """A row of the comparison: a way to quantise, and how near it is."""
+    """A row of the comparison: settings and score."""
 
     bits: int
     scheme: Scheme
@@ -205,10 +207,10 @@ class Compared(NamedTuple):
 def compared(
     source: Graph, calibration: Dataset | RangesFile, request: QuantiseRequest, test: Dataset
 ) -> list[Compared]:
-    """8 and 16 bits, with zero points and without, by all methods.
+    """Compare 8 and 16 bits, with and without zero points, by all methods.
 
-    calibration : samples, or ranges of some; biases are corrected with samples alone
-    request : of its precision the rest is kept; its method and `kept` are not used
+    calibration : samples, or measured ranges; biases are corrected only with samples
+    request : its other precision settings are used; its method and `kept` are not
     test : samples to compare with
     """
     ranges = calibration.ranges(source, tensors_to_measure(source, request.precision))

@@ -1,7 +1,7 @@
 """The acceptance list of the compiler: each mechanism, and tests that show it.
 
-`test_acceptance.py` holds it to the tests that there are. A row without a test stands in `OPEN`,
-which may only get shorter.
+`test_acceptance.py` checks the list against the existing tests. Rows without a test are listed in
+`OPEN`, which may only get shorter.
 """
 
 from __future__ import annotations

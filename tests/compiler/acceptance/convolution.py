@@ -8,17 +8,17 @@ ROWS = {
     "A01": Row(
         "graph of nodes and tensors",
         (
-            "compiler/graph/test_graph.py::test_a01_graphs_come_back_from_what_is_written_of_them",
-            "compiler/graph/test_graph.py::test_a01_nodes_of_models_are_in_an_order_in_which_they_can_run",
+            "compiler/graph/test_graph.py::test_a01_graphs_round_trip_through_files",
+            "compiler/graph/test_graph.py::test_a01_nodes_are_in_an_executable_order",
             "compiler/quantise/test_convert.py::test_layers_name_their_nodes_through_all_stages",
             "mapper/cli/test_compile.py::test_keep_graphs_and_switches",
         ),
     ),
     "A02": Row(
-        "guards of shapes",
+        "checks of shapes",
         (
             "compiler/frontend/test_float.py::test_a02_auto_pad",
-            "compiler/frontend/test_float.py::test_a02_initialisers_that_are_inputs_too_and_an_open_batch_axis",
+            "compiler/frontend/test_float.py::test_a02_initialisers_as_inputs_and_an_open_batch_axis",
             "compiler/frontend/test_float.py::test_a02_opsets",
             "compiler/frontend/test_refused.py::test_a02_dense_layers_and_sums_of_other_sizes",
             "compiler/frontend/test_refused.py::test_a02_other_models",
@@ -30,7 +30,7 @@ ROWS = {
         (
             "compiler/frontend/test_float.py::test_a03_gemm",
             "compiler/passes/test_float_passes.py::test_a03_dense_layers_become_convolutions",
-            "compiler/frontend/test_float.py::test_a03_matmul_and_a_bias_behind_it",
+            "compiler/frontend/test_float.py::test_a03_matmul_followed_by_a_bias",
         ),
     ),
     "A04": Row(
@@ -38,18 +38,18 @@ ROWS = {
         ("compiler/graph/test_tensor.py::test_a04_padding_is_written_for_all_axes",),
     ),
     "A05": Row(
-        "channels last inside",
+        "channels last internally",
         (
-            "compiler/frontend/test_float.py::test_a05_layers_behind_each_other_need_no_reshape",
+            "compiler/frontend/test_float.py::test_a05_consecutive_layers_need_no_reshape",
             "compiler/frontend/test_layout.py::test_a05_channels_last_exports_lose_their_transposes",
-            "compiler/graph/test_tensor.py::test_a05_what_onnx_sees_and_what_is_stored",
-            "compiler/frontend/test_float.py::test_a05_what_a_dense_layer_sees_of_a_map",
+            "compiler/graph/test_tensor.py::test_a05_onnx_order_and_stored_order",
+            "compiler/frontend/test_float.py::test_a05_element_order_of_a_dense_layer",
         ),
     ),
     "A06": Row(
         "batch normalisation folded",
         (
-            "compiler/passes/test_float_passes.py::test_a06_batchnorm_behind_a_dense_layer_and_after_each_other",
+            "compiler/passes/test_float_passes.py::test_a06_consecutive_batchnorms_after_a_dense_layer",
             "compiler/passes/test_float_passes.py::test_a06_batchnorm_folded",
             "compiler/passes/test_float_passes.py::test_a06_batchnorm_that_cannot_be_folded",
         ),
@@ -59,7 +59,7 @@ ROWS = {
         (
             "compiler/codegen/test_programs.py::test_residual_network",
             "compiler/passes/test_fuse.py::test_a07_fewer_maps_get_memory_and_less_is_stored",
-            "compiler/passes/test_fuse.py::test_a07_operators_behind_a_layer_are_one_macro_node",
+            "compiler/passes/test_fuse.py::test_a07_operators_after_a_layer_are_one_macro_node",
             "mapper/cli/test_compile.py::test_from_a_model_to_cores",
         ),
     ),
@@ -72,29 +72,29 @@ ROWS = {
     "A09": Row(
         "sibling convolutions merged",
         (
-            "compiler/passes/test_integer_passes.py::test_a09_convolutions_that_stay_apart",
-            "compiler/passes/test_integer_passes.py::test_a09_dilated_kernels_and_those_of_a_pixel",
+            "compiler/passes/test_integer_passes.py::test_a09_convolutions_that_cannot_be_joined",
+            "compiler/passes/test_integer_passes.py::test_a09_dilated_and_1x1_kernels",
             "compiler/passes/test_integer_passes.py::test_a09_joined_siblings_on_cores",
-            "compiler/passes/test_integer_passes.py::test_a09_nothing_is_joined_that_gains_nothing_or_does_not_fit",
+            "compiler/passes/test_integer_passes.py::test_a09_joining_without_gain_or_room_is_skipped",
             "compiler/passes/test_integer_passes.py::test_a09_siblings_become_one_convolution",
-            "compiler/passes/test_integer_passes.py::test_a09_siblings_of_one_concatenation_are_not_parted",
+            "compiler/passes/test_integer_passes.py::test_a09_siblings_of_one_concatenation_are_not_split",
         ),
     ),
     "A10": Row(
-        "concatenation behind pooling",
+        "concatenation after pooling",
         (
-            "compiler/passes/test_integer_passes.py::test_a10_concatenation_goes_behind_pooling_and_activation",
-            "compiler/passes/test_integer_passes.py::test_a10_concatenation_of_parts_with_other_users_stays",
-            "compiler/passes/test_integer_passes.py::test_a10_concatenation_of_rows_and_columns_stays",
-            "compiler/passes/test_integer_passes.py::test_a10_concatenation_with_other_users_stays",
+            "compiler/passes/test_integer_passes.py::test_a10_concatenation_moves_after_pooling_and_activation",
+            "compiler/passes/test_integer_passes.py::test_a10_concatenation_of_parts_with_other_users_is_kept",
+            "compiler/passes/test_integer_passes.py::test_a10_concatenation_of_rows_and_columns_is_kept",
+            "compiler/passes/test_integer_passes.py::test_a10_concatenation_with_other_users_is_kept",
             "compiler/passes/test_integer_passes.py::test_a10_pooled_parts_run_with_their_layers",
         ),
     ),
     "A11": Row(
         "pooling before activation",
         (
-            "compiler/passes/test_pool_first.py::test_a11_pooling_goes_first",
-            "compiler/passes/test_pool_first.py::test_a11_pooling_stays_where_it_changes_results",
+            "compiler/passes/test_pool_first.py::test_a11_pooling_moves_first",
+            "compiler/passes/test_pool_first.py::test_a11_pooling_is_kept_where_it_changes_results",
         ),
     ),
     "A12": Row(
@@ -105,33 +105,33 @@ ROWS = {
         ),
     ),
     "A13": Row(
-        "addresses one behind the other",
-        ("compiler/memory/test_planner.py::test_lives_that_meet_do_not_overlap",),
+        "consecutive addresses",
+        ("compiler/memory/test_planner.py::test_overlapping_lifetimes_share_no_vector",),
     ),
     "A14": Row(
-        "padding that is stored",
+        "stored padding",
         (
             "compiler/memory/test_padding.py::test_a14_addresses",
-            "compiler/memory/test_padding.py::test_a14_consumers_take_the_largest_border",
+            "compiler/memory/test_padding.py::test_a14_consumers_use_the_largest_border",
             "compiler/memory/test_padding.py::test_a14_pairs_and_16_bits",
             "compiler/memory/test_padding.py::test_a14_parts_of_a_concatenation_have_one_border",
             "compiler/memory/test_padding.py::test_a14_random_networks",
             "compiler/memory/test_padding.py::test_a14_residual_networks_on_all_cores",
             "compiler/memory/test_padding.py::test_a14_resnet_8",
-            "compiler/memory/test_padding.py::test_a14_what_is_read_from_base_is_the_padded_map",
+            "compiler/memory/test_padding.py::test_a14_the_padded_map_is_read_from_its_base",
         ),
     ),
     "A15": Row(
         "concatenation in shared memory",
         (
-            "compiler/memory/test_regions.py::test_a15_concatenation_takes_no_instruction",
+            "compiler/memory/test_regions.py::test_a15_concatenation_needs_no_instruction",
             "compiler/memory/test_regions.py::test_a15_eight_concatenations_of_squeezenet",
             "compiler/memory/test_regions.py::test_a15_split_owns_the_region",
         ),
     ),
     "A16": Row(
         "strides in a shared region",
-        ("compiler/memory/test_regions.py::test_a15_concatenation_takes_no_instruction",),
+        ("compiler/memory/test_regions.py::test_a15_concatenation_needs_no_instruction",),
     ),
     "A17": Row(
         "addresses of a YOLO network",
@@ -152,11 +152,11 @@ ROWS = {
         "calibration",
         (
             "compiler/quantise/test_convert.py::test_a20_headroom_of_inputs_inner_tensors_and_outputs",
-            "compiler/quantise/test_ranges.py::test_a20_chosen_ends_make_the_scales",
-            "compiler/quantise/test_ranges.py::test_a20_entropy_clips_far_numbers_and_zeros_do_not_decide",
-            "compiler/quantise/test_ranges.py::test_a20_mse_takes_the_best_of_its_steps",
+            "compiler/quantise/test_ranges.py::test_a20_selected_ends_determine_the_scales",
+            "compiler/quantise/test_ranges.py::test_a20_entropy_clips_outliers_and_ignores_zeros",
+            "compiler/quantise/test_ranges.py::test_a20_mse_selects_the_best_of_its_steps",
             "compiler/quantise/test_ranges.py::test_a20_percentile_clips_a_ten_thousandth_on_each_side",
-            "compiler/quantise/test_ranges.py::test_a20_ranges_are_those_of_all_frames_at_once",
+            "compiler/quantise/test_ranges.py::test_a20_ranges_are_independent_of_batches",
             "compiler/quantise/test_ranges_file.py::test_a20_ranges_are_read_back",
             "mapper/cli/test_compile_samples.py::test_a20_ranges_in_place_of_samples",
             "compiler/quantise/test_ranges.py::test_a20_scales_by_hand",
@@ -170,7 +170,7 @@ ROWS = {
         "8 and 16 bits, with and without zero points",
         (
             "compiler/codegen/test_wide.py::test_a21_resnet_8_in_16_bits_end_to_end",
-            "compiler/quantise/test_convert.py::test_a21_integers_are_near_in_all_precisions",
+            "compiler/quantise/test_convert.py::test_a21_integers_are_accurate_in_all_precisions",
             "compiler/quantise/test_correction.py::test_a21_a_bound_just_below_a_power_of_two_is_shifted_once_more",
             "compiler/quantise/test_correction.py::test_a21_sums_of_16_bit_fit_the_multiplier_and_biases_the_shift",
             "compiler/quantise/test_real_models.py::test_a21_resnet_8_in_16_bits",
@@ -188,21 +188,21 @@ ROWS = {
         ),
     ),
     "A23": Row(
-        "output's zero point behind the shift",
+        "output's zero point after the shift",
         (
             "compiler/integer/test_formulas.py::test_a23_all_sums_of_a_layer",
             "compiler/integer/test_formulas.py::test_a23_requantisation",
-            "compiler/integer/test_formulas.py::test_a23_the_zero_point_is_added_behind_the_shift",
+            "compiler/integer/test_formulas.py::test_a23_the_zero_point_is_added_after_the_shift",
             "compiler/integer/test_reference.py::test_a23_requantised_sums_by_channel",
-            "compiler/quantise/test_convert.py::test_a23_leaky_layers_add_their_zero_point_behind_the_shift",
-            "compiler/quantise/test_convert.py::test_a23_zero_points_in_the_bias_are_near_but_not_the_same",
+            "compiler/quantise/test_convert.py::test_a23_leaky_layers_add_their_zero_point_after_the_shift",
+            "compiler/quantise/test_convert.py::test_a23_zero_points_in_the_bias_are_close_but_not_equal",
         ),
     ),
     "A24": Row(
         "multiplier and shift",
         (
             "compiler/integer/test_formulas.py::test_a24_factors_that_are_not_finite",
-            "compiler/integer/test_formulas.py::test_a24_factors_that_no_shift_makes_name_the_layer",
+            "compiler/integer/test_formulas.py::test_a24_factors_beyond_the_range_of_shifts_name_the_layer",
             "compiler/integer/test_formulas.py::test_a24_multipliers_are_the_mantissas_of_float32",
             "compiler/integer/test_formulas.py::test_a24_multipliers_at_the_ends_of_the_shift",
         ),
@@ -215,21 +215,21 @@ ROWS = {
             "compiler/integer/test_formulas.py::test_a25_rounding_shift_at_its_ends",
             "compiler/integer/test_formulas.py::test_a25_rounding_shift_of_all_small_numbers",
             "compiler/integer/test_formulas.py::test_a25_rounding_shift_of_wide_numbers",
-            "compiler/quantise/test_convert.py::test_a25_roundings_differ_in_halves_alone",
+            "compiler/quantise/test_convert.py::test_a25_roundings_differ_only_in_halves",
         ),
     ),
     "A26": Row(
         "one scale where maps meet",
         (
-            "compiler/quantise/test_convert.py::test_a26_addends_keep_scales_of_their_own",
+            "compiler/quantise/test_convert.py::test_a26_addends_keep_their_own_scales",
             "compiler/quantise/test_convert.py::test_a26_tensors_of_a_concatenation_have_one_scale",
-            "compiler/quantise/test_convert.py::test_a26_what_moves_or_picks_integers_keeps_their_scale",
+            "compiler/quantise/test_convert.py::test_a26_moved_or_selected_integers_keep_their_scale",
         ),
     ),
     "A27": Row(
         "biases that overflow",
         (
-            "compiler/quantise/test_convert.py::test_biases_that_no_accumulator_holds_name_the_layer",
+            "compiler/quantise/test_convert.py::test_biases_beyond_an_accumulator_name_the_layer",
             "compiler/quantise/test_correction.py::test_a22_sums_beyond_an_accumulator_name_the_layer_and_the_bound",
         ),
     ),
@@ -241,7 +241,7 @@ ROWS = {
             "hw/npu/test_array.py::test_a28_all_triples_of_the_elaborated_multiplier",
             "hw/npu/test_array.py::test_a28_corners_and_random_triples_in_hardware",
             "hw/npu/test_formal.py::test_the_core_keeps",
-            "compiler/codegen/test_dual.py::test_a28_bytes_are_those_of_the_plain_program_in_fewer_cycles",
+            "compiler/codegen/test_dual.py::test_a28_bytes_equal_the_plain_program_in_fewer_cycles",
         ),
     ),
     "A29": Row(
@@ -249,7 +249,7 @@ ROWS = {
         (
             "chipsim/npu/test_dual_multiplier.py::test_a29_products_that_may_be_added_before_they_are_parted",
             "chipsim/npu/test_dual_multiplier.py::test_a29_the_port_holds_all_operands",
-            "compiler/codegen/test_dual.py::test_a28_bytes_are_those_of_the_plain_program_in_fewer_cycles",
+            "compiler/codegen/test_dual.py::test_a28_bytes_equal_the_plain_program_in_fewer_cycles",
         ),
     ),
     "A30": Row(
@@ -280,19 +280,19 @@ ROWS = {
         ("compiler/schedule/test_search.py::test_tiles_fit_half_of_the_buffers",),
     ),
     "A35": Row(
-        "what a loop replaces",
-        ("compiler/schedule/test_search.py::test_what_moves_between_steps",),
+        "buffers replaced by a loop",
+        ("compiler/schedule/test_search.py::test_traffic_between_steps",),
     ),
     "A36": Row(
         "cycles of nested loops",
-        ("compiler/schedule/test_search.py::test_counts_that_fall_outwards_take_fewest_cycles",),
+        ("compiler/schedule/test_search.py::test_counts_decreasing_outwards_take_fewest_cycles",),
     ),
     "A37": Row(
         "stalls of memory",
         (
             "compiler/schedule/test_search.py::test_search_against_fixed_rules",
             "compiler/schedule/test_search.py::test_stalls_by_hand",
-            "compiler/schedule/test_search.py::test_what_moves_between_steps",
+            "compiler/schedule/test_search.py::test_traffic_between_steps",
         ),
     ),
     "A38": Row(
@@ -304,7 +304,7 @@ ROWS = {
         ),
     ),
     "A39": Row(
-        "weights row by row",
+        "weights loaded row by row",
         (
             "compiler/schedule/test_onchip.py::test_weights_that_enter_row_by_row",
             "hw/npu/test_core.py::test_three_ways",
@@ -316,19 +316,19 @@ ROWS = {
         ("compiler/schedule/test_search.py::test_first_tile",),
     ),
     "A41": Row(
-        "listings of loops",
+        "loop listings",
         (
             "compiler/codegen/loops/test_listing.py::test_a41_a_listing_visits_the_addresses_of_the_program",
             "compiler/integer/test_formulas.py::test_a41_leaky_relu_is_the_larger_of_two_products",
-            "compiler/codegen/loops/test_listing.py::test_a41_tiles_that_are_alike_are_loops",
+            "compiler/codegen/loops/test_listing.py::test_a41_equal_tiles_are_loops",
         ),
     ),
     "A42": Row(
-        "every stored map beside the reference",
+        "every stored map compared with the reference",
         (
             "compiler/codegen/test_programs.py::test_bitx_programs_equal_the_reference",
             "compiler/partition/test_check.py::test_a42_a_wrong_parameter_shows",
-            "compiler/partition/test_check.py::test_a42_a_wrong_weight_shows_in_its_layer_and_behind",
+            "compiler/partition/test_check.py::test_a42_a_wrong_weight_shows_in_its_layer_and_later",
             "compiler/partition/test_check.py::test_a42_differences_end_the_command_with_an_error",
             "compiler/partition/test_hostplan.py::test_dump_of_all_maps",
             "mapper/cli/test_compile.py::test_from_a_model_to_cores",

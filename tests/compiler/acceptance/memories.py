@@ -9,16 +9,16 @@ ROWS = {
         "verification loop",
         (
             "compiler/codegen/test_wide.py::test_c01_some_layers_in_16_bits",
-            "compiler/quantise/test_verify.py::test_c01_a_method_that_was_asked_for_is_the_only_one",
+            "compiler/quantise/test_verify.py::test_c01_a_requested_method_is_the_only_one",
             "compiler/quantise/test_verify.py::test_c01_attempts_are_a_finite_list_in_their_order",
-            "compiler/quantise/test_verify.py::test_c01_every_fourth_sample_is_verified_with_at_least_16",
+            "compiler/quantise/test_verify.py::test_c01_every_fourth_sample_verifies_at_least_16",
             "compiler/quantise/test_verify.py::test_c01_layers_on_the_host_get_real_numbers_and_give_them_back",
             "compiler/quantise/test_verify.py::test_c01_losses_of_layers",
             "compiler/quantise/test_verify.py::test_c01_own_losses_by_hand",
             "compiler/quantise/test_verify.py::test_c01_scores_with_and_without_labels",
-            "compiler/quantise/test_verify.py::test_c01_shares_that_are_clipped",
+            "compiler/quantise/test_verify.py::test_c01_clipped_shares",
             "compiler/quantise/test_verify.py::test_c01_the_best_of_all_attempts_is_kept",
-            "compiler/quantise/test_verify.py::test_c01_the_first_attempt_that_is_good_enough_ends_the_loop",
+            "compiler/quantise/test_verify.py::test_c01_the_first_accurate_attempt_ends_the_loop",
             "compiler/quantise/test_verify.py::test_c01_the_worst_layers_get_16_bits_one_by_one",
             "mapper/cli/test_compile_samples.py::test_c01_samples_to_verify_with",
         ),
@@ -32,10 +32,10 @@ ROWS = {
         (
             "compiler/bad_input/test_contents.py::test_c03_macro_records_of_a_folder",
             "compiler/codegen/test_macros.py::test_c03_a_literal_record",
-            "compiler/codegen/test_macros.py::test_c03_files_come_back",
+            "compiler/codegen/test_macros.py::test_c03_files_round_trip",
             "compiler/codegen/test_macros.py::test_c03_ops_and_flags_have_their_numbers",
-            "compiler/codegen/test_macros.py::test_c03_programs_are_made_of_the_records_alone",
-            "compiler/codegen/test_macros.py::test_c03_random_records_come_back",
+            "compiler/codegen/test_macros.py::test_c03_programs_are_generated_from_records_alone",
+            "compiler/codegen/test_macros.py::test_c03_random_records_round_trip",
         ),
     ),
     "C04": Row(
@@ -69,8 +69,8 @@ ROWS = {
             "chipsim/npu/test_arrivals.py::test_c07_waiting_equals_the_twin_that_goes_cycle_by_cycle",
             "compiler/memory/test_dynamic_weights.py::test_c07_a_slow_host_stalls_the_products",
             "compiler/memory/test_dynamic_weights.py::"
-            "test_c07_the_cycles_of_the_compiler_are_those_of_the_simulator",
-            "compiler/memory/test_dynamic_weights.py::test_c07_weights_of_the_host",
+            "test_c07_compiler_and_simulator_agree_on_cycles",
+            "compiler/memory/test_dynamic_weights.py::test_c07_weights_streamed_from_the_host",
             "hw/npu/test_formal.py::test_the_core_keeps",
             "hw/npu/test_streams.py::test_slow_hosts",
         ),
@@ -89,7 +89,7 @@ ROWS = {
             "compiler/memory/test_dynamic_weights.py::test_c09_a_memory_that_holds_no_layer_is_named",
             "compiler/memory/test_dynamic_weights.py::test_c09_tables_are_loaded_again",
             "compiler/codegen/test_windows.py::test_headers_that_do_not_fit_are_named",
-            "compiler/bad_input/test_contents.py::test_c15_stages_and_memories_are_told",
+            "compiler/bad_input/test_contents.py::test_c15_stages_and_memories_are_reported",
         ),
     ),
     "C10": Row(
@@ -129,7 +129,7 @@ ROWS = {
     ),
     "C15": Row(
         "stages and usage",
-        ("compiler/bad_input/test_contents.py::test_c15_stages_and_memories_are_told",),
+        ("compiler/bad_input/test_contents.py::test_c15_stages_and_memories_are_reported",),
     ),
     "C16": Row(
         "sizes of a core",

@@ -1,4 +1,4 @@
-"""D: models that are quantised already."""
+"""D: models that are already quantised."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from tests.compiler.acceptance.row import Row
 
 ROWS = {
     "D01": Row(
-        "models that are quantised",
+        "quantised models",
         (
             "compiler/frontend/test_qdq.py::test_convolutions",
-            "compiler/frontend/test_qonnx.py::test_levels_of_all_sorts",
+            "compiler/frontend/test_qonnx.py::test_levels_of_all_kinds",
             "compiler/frontend/test_qoperator.py::test_convolutions",
             "compiler/frontend/test_requantshift.py::test_d01_sums_pools_and_dense_layers",
         ),
@@ -24,16 +24,16 @@ ROWS = {
     "D03": Row(
         "packing of maps",
         (
-            "compiler/test_maps.py::test_d03_blocks_of_channels_lie_behind_each_other",
-            "compiler/test_maps.py::test_d03_maps_are_read_as_they_were_packed",
-            "compiler/test_maps.py::test_d03_rows_and_pixels_may_lie_apart",
+            "compiler/test_maps.py::test_d03_blocks_of_channels_are_consecutive",
+            "compiler/test_maps.py::test_d03_packed_maps_round_trip",
+            "compiler/test_maps.py::test_d03_rows_and_pixels_may_have_gaps",
         ),
     ),
     "D04": Row(
         "where to pack",
         (
             "compiler/partition/test_packing.py::test_rules",
-            "compiler/partition/test_packing.py::test_there_are_as_few_packs_as_can_be",
+            "compiler/partition/test_packing.py::test_the_number_of_packs_is_minimal",
         ),
     ),
     "D05": Row(
@@ -58,7 +58,7 @@ ROWS = {
         (
             "compiler/codegen/test_operators.py::test_roundings_and_zero_points",
             "compiler/frontend/test_qoperator.py::test_convolutions",
-            "compiler/frontend/test_requantshift.py::test_every_golden_activation_has_a_node_of_its_own",
+            "compiler/frontend/test_requantshift.py::test_every_golden_activation_has_its_own_node",
             "compiler/frontend/test_requantshift.py::test_levels",
         ),
     ),
@@ -67,14 +67,14 @@ ROWS = {
         (
             "compiler/codegen/test_operators.py::test_roundings_and_zero_points",
             "compiler/frontend/test_qdq.py::test_activations_alone",
-            "compiler/frontend/test_qoperator.py::test_clip_of_integers_is_none_where_it_changes_nothing",
-            "compiler/frontend/test_quantised_models.py::test_d08_whole_number_networks_make_every_activation",
+            "compiler/frontend/test_qoperator.py::test_clip_of_integers_without_effect_is_removed",
+            "compiler/frontend/test_quantised_models.py::test_d08_integer_networks_equal_every_activation",
         ),
     ),
     "D09": Row(
         "two schedules of the bias",
         (
-            "compiler/codegen/test_operators.py::test_d09_bias_before_or_behind_the_products",
+            "compiler/codegen/test_operators.py::test_d09_bias_before_or_after_the_products",
             "compiler/codegen/test_operators.py::test_d09_bias_first_saves_cycles_of_the_alu",
         ),
     ),
@@ -89,13 +89,13 @@ ROWS = {
     "D11": Row(
         "driver in C",
         (
-            "compiler/codegen/test_cdriver.py::test_a_compiled_network_prints_the_hash_of_what_the_simulator_makes",
+            "compiler/codegen/test_cdriver.py::test_a_compiled_network_prints_the_hash_of_the_simulator",
             "compiler/codegen/test_cdriver.py::test_d11_binary_layers_end_in_sums_of_32_bits",
             "compiler/codegen/test_cdriver.py::test_random_programs_leave_the_memories_of_the_simulator",
         ),
     ),
     "D12": Row(
-        "nodes of the host",
-        ("compiler/partition/test_hostplan.py::test_work_to_and_fro",),
+        "host nodes",
+        ("compiler/partition/test_hostplan.py::test_work_alternates_between_cores_and_host",),
     ),
 }

@@ -1,4 +1,4 @@
-"""Models and samples that are wrong, each by one damage of a good one, and what is said of it."""
+"""Invalid models and samples, each with one fault, and the expected message."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ from tests.storage.formats.onnx_models import onnx
 
 @dataclass(frozen=True)
 class Case:
-    """damage : of the model and its samples, before they are saved
-    after : of the files; says : pieces of the line; options : in place of the usual ones
+    """damage : changes the model and its samples before they are saved
+    after : changes the files; says : expected parts of the message; options : replace the usual
+        options
     """
 
     name: str
@@ -54,7 +55,7 @@ def attribute(node: str, **values: Any) -> Callable[[Good], None]:
 
 
 def spoil(where: str, name: str, value: float) -> Callable[[Good], None]:
-    """One number of a constant or of the samples."""
+    """Replace one number of a constant or of the samples."""
 
     def damage(it: Good) -> None:
         array = getattr(it, where)[name]
@@ -64,7 +65,7 @@ def spoil(where: str, name: str, value: float) -> Callable[[Good], None]:
 
 
 def external(it: Path) -> None:
-    """The constants in a file of their own, which is then lost."""
+    """Store the constants in a separate file and delete it."""
     model = onnx.load(str(it / "good.onnx"))
     onnx.save_model(
         model, str(it / "good.onnx"), save_as_external_data=True, location="weights.bin",
@@ -82,7 +83,7 @@ def cut(name: str, share: float) -> Callable[[Path], None]:
 
 
 def insert(it: Good, kind: str, after: str, name: str, **attributes: Any) -> None:
-    """A node behind another one."""
+    """Insert a node after another one."""
     at = [one.name for one in it.nodes].index(after)
     taken = it.nodes[at].output[0]
     made = onnx.helper.make_node(kind, [taken], [name + ".out"], name, **attributes)
@@ -97,7 +98,7 @@ def cyclic(it: Good) -> None:
 
 
 def wide(it: Good, inputs: int) -> None:
-    """The dense layer alone, of many inputs."""
+    """Keep only the dense layer, with many inputs."""
     random = np.random.default_rng(1)
     it.nodes[:] = [onnx.helper.make_node("Gemm", ["x", "w"], ["y"], "dense")]
     it.constants = {"w": random.normal(0, 0.01, (inputs, 2)).astype(np.float32)}
@@ -113,7 +114,7 @@ def huge_maps(it: Good) -> None:
 
 
 def many_weights(it: Good) -> None:
-    """More than the weight memory of a core holds, in one layer."""
+    """One layer with more weights than the weight memory of a core holds."""
     random = np.random.default_rng(1)
     it.nodes[:] = [onnx.helper.make_node("Conv", ["x", "w"], ["y"], "large")]
     it.constants = {"w": random.normal(0, 0.02, (512, 512, 1, 1)).astype(np.float32)}
@@ -121,14 +122,14 @@ def many_weights(it: Good) -> None:
     it.samples = {"x": random.normal(0, 1, (3, 512, 2, 2)).astype(np.float32)}
 
 
-# -- what is no model ------------------------------------------------------------------------------
+# -- not a model -----------------------------------------------------------------------------------
 
 case("no onnx", "good.onnx: not a valid ONNX file",
      after=lambda it: (it / "good.onnx").write_bytes(b"MZ nothing of ours" * 9))  # fmt: skip
 case("empty", "good.onnx", after=lambda it: (it / "good.onnx").write_bytes(b""))
 case("truncated", "good.onnx: not a valid ONNX file", after=cut("good.onnx", 0.7))
-case("missing", "good.onnx: is no file", after=lambda it: (it / "good.onnx").unlink())
-case("folder", "good.onnx: is no file",
+case("missing", "good.onnx: no such file", after=lambda it: (it / "good.onnx").unlink())
+case("folder", "good.onnx: no such file",
      after=lambda it: ((it / "good.onnx").unlink(), (it / "good.onnx").mkdir()))  # fmt: skip
 case("external data", "good.onnx: constant 'w': its data are not in a file", after=external)
 case("future opset", "opset 999 is not known", damage=lambda it: setattr(it, "opset", 999))
@@ -150,13 +151,17 @@ case(
 # -- graphs ----------------------------------------------------------------------------------------
 
 case("cycle", "form a cycle", damage=cyclic)
-case("made by nothing", "'relu'", "takes 'nobody', which nothing makes",
+case("made by nothing", "'relu'", "reads 'nobody', which no node computes",
      damage=lambda it: it.node("relu").input.__setitem__(0, "nobody"))  # fmt: skip
 case("made twice", "makes 'c' once more",
      damage=lambda it: it.node("relu").output.__setitem__(0, "c"))  # fmt: skip
 case("unknown operator", "'odd'", "Frobnicate",
      damage=lambda it: insert(it, "Frobnicate", "relu", "odd"))  # fmt: skip
-case("missing output", "output 'z': nothing makes it", damage=lambda it: it.outputs.append("z"))
+case(
+    "missing output",
+    "output 'z': no node computes it",
+    damage=lambda it: it.outputs.append("z"),
+)
 case("kernel channels", "node 'conv' (Conv)", "map has 2 channels, its kernels take 3",
      damage=put("constants", w=np.ones((KERNELS, 3, 3, 3), np.float32)))  # fmt: skip
 case("bias length", "node 'conv' (Conv)", "bias has shape (5,)",
@@ -201,7 +206,7 @@ case("no samples named", "--calibrate", options=("--chip", "1x1"))
 case("overflow of float32", "holds NaN or infinite numbers", damage=put(
     "constants", w=np.full((KERNELS, CHANNELS, 3, 3), 3e38, np.float32)))  # fmt: skip
 
-# -- what does not fit -----------------------------------------------------------------------------
+# -- does not fit ----------------------------------------------------------------------------------
 
 case("maps larger than memory", "feature memory:", "short", "a core has 8,192", code=3,
      damage=huge_maps)  # fmt: skip
@@ -226,11 +231,11 @@ case("output folder that is not there", "no/such/out", options=(*USUAL, "-o", "n
 case("output that is something else", "samples.npz", options=(*USUAL, "-o", "samples.npz"))
 
 
-# -- models that are quantised ---------------------------------------------------------------------
+# -- quantised models ------------------------------------------------------------------------------
 
 
 def quantised(**values: Any) -> Callable[[Good], None]:
-    """A convolution between QuantizeLinear and DequantizeLinear; values : other constants."""
+    """A convolution between QuantizeLinear and DequantizeLinear; values : replaced constants."""
 
     def damage(it: Good) -> None:
         random, make = np.random.default_rng(2), onnx.helper.make_node
@@ -252,7 +257,7 @@ def quantised(**values: Any) -> Callable[[Good], None]:
 
 
 def requantised(div: float, levels: int = 256) -> Callable[[Good], None]:
-    """A convolution of integers with RequantShift behind it."""
+    """A convolution of integers followed by RequantShift."""
 
     def damage(it: Good) -> None:
         random, make = np.random.default_rng(2), onnx.helper.make_node

@@ -1,4 +1,4 @@
-"""A small model that compiles in a moment, and samples for it: what the tests damage."""
+"""A small model that compiles fast, and samples for it; tests damage them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""R13.1: compiled folders that are damaged, and programs that wait for each other."""
+"""R13.1: damaged compiled folders, and programs that deadlock."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_samples_are_refused_before_models_are_read(
 
 
 def files_of(out: Path) -> list[str]:
-    """Those that the manifest names."""
+    """Return the files named in the manifest."""
     return sorted(json.loads((out / "manifest.json").read_text())["files"])
 
 
@@ -65,11 +65,11 @@ def test_a_flipped_bit_of_each_file(out: Path, fails: Callable[..., str]) -> Non
         data[len(data) // 3] ^= 16
         (out / name).write_bytes(data)
         for command in COMMANDS:
-            assert f"{name}: is not what was compiled" in fails(*command), name
+            assert f"{name}: was changed after compilation" in fails(*command), name
         (out / name).write_bytes(whole)
 
 
-def test_a_file_that_is_gone(out: Path, fails: Callable[..., str]) -> None:
+def test_missing_file(out: Path, fails: Callable[..., str]) -> None:
     for name in [*files_of(out), "manifest.json"]:
         whole = (out / name).read_bytes()
         (out / name).unlink()
@@ -86,10 +86,10 @@ def edited(out: Path, change: Callable[[dict[str, Any]], object]) -> None:
 
 
 MANIFESTS: list[tuple[Callable[[dict[str, Any]], object], str]] = [
-    (lambda m: m.update(schema=99), "of version 99, this mapper reads 1; compile the model again"),
-    (lambda m: m.pop("schema"), "of version None"),
-    (lambda m: m.pop("files"), "is no manifest of a compiled model"),
-    (lambda m: m.update(files=[1]), "is no manifest of a compiled model"),
+    (lambda m: m.update(schema=99), "has version 99, this mapper reads 1; compile the model again"),
+    (lambda m: m.pop("schema"), "has version None"),
+    (lambda m: m.pop("files"), "not a manifest of a compiled model"),
+    (lambda m: m.update(files=[1]), "not a manifest of a compiled model"),
     (lambda m: m.pop("cores"), "its hash differs"),
     (lambda m: m["files"].update({"../good.onnx": "0" * 64}), "its hash differs"),
     (lambda m: m["maps"][0].update(address=1 << 40), "its hash differs"),
@@ -106,11 +106,11 @@ def test_manifests(
     edited(out, change)
     for command in COMMANDS:
         assert f"out/manifest.json: {says}" in fails(*command).replace(
-            "is not what was compiled (its", "its"
+            "was changed after compilation (its", "its"
         )
 
 
-def test_manifest_that_is_no_json(out: Path, fails: Callable[..., str]) -> None:
+def test_manifest_is_not_json(out: Path, fails: Callable[..., str]) -> None:
     for data in (b"", b"{", b"\xff\xfe", b"[]", b"[" * 9999, b"1" * 9999):
         (out / "manifest.json").write_bytes(data)
         for command in COMMANDS:

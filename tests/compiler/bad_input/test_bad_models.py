@@ -1,4 +1,4 @@
-"""R13.1: every damage of a good model, of its samples or of the command line is told in a line."""
+"""R13.1: each fault of the model, the samples or the command line is reported in one line."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_the_list_is_long() -> None:
 @pytest.mark.heavy
 @pytest.mark.sample(20)
 @pytest.mark.parametrize("case", CASES, ids=[one.name for one in CASES])
-def test_one_line(case: Case, folder: Path, fails: Callable[..., str]) -> None:
+def test_each_fault_gives_one_line(case: Case, folder: Path, fails: Callable[..., str]) -> None:
     it = good()
     case.damage(it)
     it.save(folder)
@@ -43,19 +43,19 @@ def test_one_line(case: Case, folder: Path, fails: Callable[..., str]) -> None:
         assert piece in line
 
 
-def test_no_case_is_bad_by_itself(folder: Path, run: Run) -> None:
-    """What is damaged compiles without the damage."""
+def test_undamaged_cases_compile(folder: Path, run: Run) -> None:
+    """The undamaged model compiles."""
     good().save(folder)
     assert run("compile", "good.onnx", *QUICK, *USUAL).code == 0
     found = run("simulate", "out", "--input", "samples.npz", "--check", "--json").json()
     assert found["differences"] == 0
 
 
-# -- odd, but right --------------------------------------------------------------------------------
+# -- unusual but valid -----------------------------------------------------------------------------
 
 
 def lowest_pad(it: Good) -> None:
-    """Minus infinity around a map, as frameworks export max pooling with uneven pads."""
+    """Pad a map with minus infinity, as frameworks export max pooling with uneven pads."""
     pads = np.array([0, 0, 1, 1, 0, 0, 1, 1])
     it.constants |= {"pads": pads, "lowest": np.array(-np.inf, np.float32)}
     it.nodes.insert(2, onnx.helper.make_node("Pad", ["r", "pads", "lowest"], ["q"], "pad"))
@@ -101,7 +101,7 @@ def without_names(it: Good) -> None:
 
 
 def constant_channel(it: Good) -> None:
-    """Kernels of zeros make a channel that is the same everywhere."""
+    """Kernels of zeros produce a constant channel."""
     it.constants["w"][1] = 0
     it.constants["b"][1] = 0
 
@@ -143,7 +143,7 @@ ODD = [
 @pytest.mark.heavy
 @pytest.mark.sample(2)
 @pytest.mark.parametrize(("change", "codes"), ODD, ids=[one.__name__ for one, _ in ODD])
-def test_odd_models_compile_or_say_why(
+def test_unusual_models_compile_or_are_rejected(
     change: Callable[[Good], Any], codes: tuple[int, ...], folder: Path, run: Run
 ) -> None:
     it = good()
@@ -162,8 +162,8 @@ def test_odd_models_compile_or_say_why(
     assert "<script>" not in (folder / "out/report.html").read_text()
 
 
-def test_no_pad_of_minus_infinity_is_left(folder: Path, run: Run) -> None:
-    """It would be the lower end of the range of its map."""
+def test_pads_of_minus_infinity_are_folded(folder: Path, run: Run) -> None:
+    """It would become the lower end of the range of its map."""
     it = good()
     lowest_pad(it)
     it.save(folder)
@@ -190,7 +190,7 @@ def test_unwritable_folder(folder: Path, fails: Callable[..., str]) -> None:
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("size", [100, 3000, 20_000])
 def test_full_disk(folder: Path, size: int) -> None:
-    """Files may not grow beyond some bytes, which is what a full disk looks like."""
+    """A limit of the file size behaves like a full disk."""
     good().save(folder)
     before = tree(folder)
     done = subprocess.run(

@@ -1,4 +1,5 @@
-"""R1.3: what `info` and `disassemble` say of compiled folders and programs, and -v of stages."""
+"""R1.3: output of `info` and `disassemble` for compiled folders and programs, and of -v for
+stages."""
 
 from __future__ import annotations
 
@@ -31,8 +32,8 @@ def out(folder: Path, run: Run) -> Path:
     return folder / "out"
 
 
-def test_c15_stages_and_memories_are_told(out: Path, folder: Path) -> None:
-    """C15: the order of work, each stage with its time; what is used of every memory."""
+def test_c15_stages_and_memories_are_reported(out: Path, folder: Path) -> None:
+    """C15: the order and time of stages, and the use of each memory."""
     report = json.loads((out / "report.json").read_text())
     said = [line.split(":")[0] for line in (folder / "said.txt").read_text().splitlines()]
     stages = list(report["seconds"])
@@ -81,7 +82,9 @@ def test_a_program_as_text_and_back(out: Path, run: Run) -> None:
 
 
 def test_c03_macro_records_of_a_folder(out: Path, run: Run, fails: Callable[..., str]) -> None:
-    """C03: the manifest lists them; they are told, listed, and checked against the program."""
+    """C03: the manifest lists the records; they are summarised, listed, and checked against the
+    program.
+    """
     manifest = json.loads((out / "manifest.json").read_text())
     assert "macros.bin" in manifest["files"]
     found = run("info", "out/macros.bin", "--json").json()
@@ -100,16 +103,14 @@ def test_c03_macro_records_of_a_folder(out: Path, run: Run, fails: Callable[...,
     assert "cut.bin: cut short" in fails("disassemble", "cut.bin")
 
 
-def test_records_that_make_another_program(out: Path, fails: Callable[..., str]) -> None:
-    """Whoever changes a record and all checksums and hashes is found out."""
+def test_records_of_another_program_are_rejected(out: Path, fails: Callable[..., str]) -> None:
+    """A changed record is detected even if all checksums and hashes are updated."""
     whole = (out / "macros.bin").read_bytes()
     parts = unpack_sections(MACROS, whole, "it")
     words = bytearray(parts["WM"])
     words[0] ^= 1
     rehashed(out, pack_sections(MACROS, parts | {"WM": bytes(words)}))
-    assert "out/macros.bin: makes other weight words than those of core_0_0.npc" in fails(
-        "verify", "out"
-    )
+    assert "out/macros.bin: the weight words differ from core_0_0.npc" in fails("verify", "out")
     record = bytearray(parts["REC"])
     record[0] = 9
     rehashed(out, pack_sections(MACROS, parts | {"REC": bytes(record)}))
@@ -119,13 +120,13 @@ def test_records_that_make_another_program(out: Path, fails: Callable[..., str])
 
 
 def test_folders_without_records_are_refused(out: Path, fails: Callable[..., str]) -> None:
-    """As those of earlier versions."""
+    """Folders of earlier versions have no records."""
     rehashed(out, None)
     assert "out/macros.bin: is missing; compile the model again" in fails("verify", "out")
 
 
 def rehashed(out: Path, data: bytes | None) -> None:
-    """Other macro records, or none, with hashes that fit them."""
+    """Write other macro records, or none, and update the hashes."""
     manifest = json.loads((out / "manifest.json").read_text())
     del manifest["sha256"]
     del manifest["files"]["macros.bin"]

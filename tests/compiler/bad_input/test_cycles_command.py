@@ -47,7 +47,7 @@ def test_times_alone(out: Path, run: Run) -> None:
     assert report["simulation"]["cycle_run"] == found
 
 
-def test_bytes_beside_the_functional_run(out: Path, run: Run) -> None:
+def test_bytes_equal_the_functional_run(out: Path, run: Run) -> None:
     found = run("simulate", "out", "--input", "samples.npz", "--cycles", "--json").json()
     assert found["frames"] == 6
     assert found["cycle_run"]["bytes_compared"] == 8192 * 16
@@ -62,7 +62,7 @@ def test_bytes_beside_the_functional_run(out: Path, run: Run) -> None:
 
 
 def test_a_core_with_external_memory(folder: Path, run: Run) -> None:
-    """Its loads and stores share a way; the times are those that the compiler gives."""
+    """Its loads and stores share one path; times equal the compiler's estimate."""
     good().save(folder)
     options = ("--chip", "1x1", "--npu", "ref32", "--calibrate", "samples.npz")
     assert run("compile", "good.onnx", *QUICK, *options).code == 0
@@ -97,8 +97,8 @@ def test_hardware_needs_samples(out: Path, run: Run) -> None:
     assert "--hardware: runs samples; name some with --input" in found.err
 
 
-def test_cores_that_are_not_built(folder: Path, run: Run) -> None:
-    """External memory is simulated alone: a line, exit code 3."""
+def test_cores_without_hardware(folder: Path, run: Run) -> None:
+    """External memory exists only in simulators: one line, exit code 3."""
     good().save(folder)
     options = ("--chip", "1x1", "--npu", "ref32", "--calibrate", "samples.npz")
     assert run("compile", "good.onnx", *QUICK, *options).code == 0
@@ -117,11 +117,11 @@ def spread(folder: Path, run: Run) -> Path:
 
 
 def flits_that_load(out: Path) -> int:
-    """Those that the hardware's host sends before the first frame."""
+    """Return the flits that the hardware's host sends before the first frame."""
     folder = read_folder(out)
     shape = NpuShape(**folder.manifest["shape"])
     layout = NpuFlit(shape, 1, 1)
-    count = len(folder.images)  # of frames
+    count = len(folder.images)  # one start flit per core
     for (x, y), image in folder.images.items():
         mine = [one for one in folder.manifest["cores"] if (one["x"], one["y"]) == (x, y)]
         streams = mine[0]["streams"]
@@ -137,7 +137,7 @@ def flits_that_load(out: Path) -> int:
 @pytest.mark.heavy
 @pytest.mark.sample(0.25)
 def test_frames_on_several_cores(spread: Path, run: Run) -> None:
-    """N12.2: latency, period, frames per second, what bounds the period, loads of links."""
+    """N12.2: latency, period, frames per second, bottleneck of the period, link loads."""
     options = ("--cycles", "--frames", "30", "--clock", "100", "--json")
     found = run("simulate", "out", "--input", "samples.npz", *options).json()["cycle_run"]
     assert found["frames"] == 30
@@ -183,10 +183,8 @@ def test_frames_need_cycles_and_several_cores(out: Path, run: Run, option: tuple
 
 @pytest.mark.heavy
 @pytest.mark.sample(0.25)
-def test_what_is_read_too_early_is_told(
-    spread: Path, run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Loads that do not wait for what others send."""
+def test_early_reads_are_reported(spread: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Loads that do not wait for data from other cores."""
     chip_of = chip_cycles.chip_of
 
     def hasty(folder: CompiledFolder) -> MeshChip:
@@ -205,10 +203,10 @@ def test_what_is_read_too_early_is_told(
 @pytest.mark.heavy
 @pytest.mark.sample(0.5)
 @pytest.mark.parametrize("what", ["results", "maps"])
-def test_bytes_that_differ_are_told(
+def test_different_bytes_are_reported(
     spread: Path, run: Run, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
-    """One byte of what the host got of frame 1, or of the maps of a core behind the last frame."""
+    """Change one byte of the host's result of frame 1, or of a core's maps after the last frame."""
 
     def damaged(*arguments: Any) -> tuple[list[Results], Frame]:
         found, frame = overlapped(*arguments)
@@ -223,7 +221,7 @@ def test_bytes_that_differ_are_told(
     found = run("simulate", "out", "--input", "samples.npz", "--cycles")
     assert found.code == 1
     told = {
-        "results": "results of frame 1 differ from those of frames one after the other",
-        "maps": "bytes differ from those of frames one after the other, the first in vector 5",
+        "results": "results of frame 1 differ from sequential execution",
+        "maps": "bytes differ from sequential execution, the first in vector 5",
     }
     assert told[what] in found.err

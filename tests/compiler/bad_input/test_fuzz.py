@@ -1,6 +1,6 @@
-"""Models, samples and compiled folders that are damaged at random: a line for each of them.
+"""Models, samples and compiled folders with random damage: each gives a one-line error.
 
-`python scripts/fuzz_compile.py` does the same for as long as one likes.
+`python scripts/fuzz_compile.py` runs more cases.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ COUNT = 30  # cases per seed
     ("seed", "more"),
     [*((seed, ()) for seed in range(7, 12)), *((seed, ("--only", "graphs")) for seed in range(3))],
 )
-def test_damage_ends_with_a_line(seed: int, more: tuple[str, ...], tmp_path: Path) -> None:
+def test_damage_gives_one_line(seed: int, more: tuple[str, ...], tmp_path: Path) -> None:
     words = ["--count", str(COUNT), "--seed", str(seed), *more]
     done = subprocess.run(
         [sys.executable, "scripts/fuzz_compile.py", *words],

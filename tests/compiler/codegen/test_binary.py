@@ -1,4 +1,4 @@
-"""Programs of binary layers, beside the reference."""
+"""Programs of binary layers, compared with the reference."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from tests.compiler.binary_networks import BinaryBuilder
 from tests.compiler.networks import SAME, Builder
 from tests.compiler.programs import FOUR, SHAPE, SMALL, Made, compared, compiled
 
-pytestmark = pytest.mark.jit  # kernels have their twins in tests/chipsim/npu
+pytestmark = pytest.mark.jit  # their reference implementations are tested in tests/chipsim/npu
 
 ONE = Window((1, 1))
 
 
 def exact(build: Builder, made: Made) -> None:
-    """No difference in any stored map, and the checker passes."""
+    """Check that all stored maps are equal, and that the checker passes."""
     found = compared(build, made)
     assert found
     assert {one.differences for one in found} == {0}, found
@@ -32,7 +32,7 @@ def exact(build: Builder, made: Made) -> None:
 
 
 def fitting(build: Builder, shape: NpuShape) -> Made:
-    """The smallest core has too few micro-ops for the largest layers."""
+    """Split the largest layers: the smallest core has too few micro-ops for them."""
     try:
         return compiled(build, shape)
     except DoesNotFitError as error:
@@ -47,7 +47,7 @@ def kinds(made: Made) -> list[list[str]]:
 def chain(
     height: int, width: int, sizes: list[int], window: Window, seed: int = 0
 ) -> BinaryBuilder:
-    """Layers of bits, each behind normalisation and signs; the last sums go to the user."""
+    """Layers of bits, each after normalisation and signs; the last sums are outputs."""
     build = BinaryBuilder(height, width, 3, seed)
     tensor = build.conv(build.input, sizes[0], ONE)
     for outputs in sizes[1:]:
@@ -62,7 +62,7 @@ def chain(
 @pytest.mark.parametrize("shape", [SHAPE, SMALL, FOUR], ids=lambda shape: shape.name)
 @pytest.mark.parametrize("channels", [1, 16, 43, 128, 147])
 def test_b03_layers_of_bits(channels: int, shape: NpuShape) -> None:
-    """B03, B04: kernels of 16, 128, 147 and odd numbers of bits, zeros around the map."""
+    """B03, B04: kernels of 16, 128, 147 and odd numbers of bits, zero padding."""
     build = chain(5, 7, [channels, 20, 33], SAME, channels)
     made = fitting(build, shape)
     exact(build, made)
@@ -75,7 +75,7 @@ def test_b03_layers_of_bits(channels: int, shape: NpuShape) -> None:
 
 @pytest.mark.sample(2)
 @pytest.mark.parametrize("seed", range(6))
-def test_windows_of_all_sorts_over_bits(seed: int) -> None:
+def test_windows_of_all_kinds_over_bits(seed: int) -> None:
     random = np.random.default_rng(seed)
     window = Window(
         (int(random.integers(1, 4)), int(random.integers(1, 4))),
@@ -90,7 +90,7 @@ def test_windows_of_all_sorts_over_bits(seed: int) -> None:
 @pytest.mark.heavy
 @pytest.mark.parametrize("shape", [SHAPE, SMALL], ids=lambda shape: shape.name)
 def test_b09_pooled_sums_become_bits(shape: NpuShape) -> None:
-    """B09: normalisation and signs behind max pooling; what is pooled are the sums."""
+    """B09: normalisation and signs after max pooling; the sums are pooled."""
     build = BinaryBuilder(8, 10, 3)
     two = Window((2, 2), (2, 2))
     first = build.pool(build.conv(build.input, 19, SAME), Pool("max", two))
@@ -107,7 +107,7 @@ def test_b09_pooled_sums_become_bits(shape: NpuShape) -> None:
 @pytest.mark.parametrize("shape", [SHAPE, SMALL, FOUR], ids=lambda shape: shape.name)
 @pytest.mark.parametrize("channels", [16, 64, 150])
 def test_b15_residual_sums_stay_in_bytes(channels: int, shape: NpuShape) -> None:
-    """B08, B15: signs are packed beside a sum that the next addition takes in bytes."""
+    """B08, B15: signs are packed along with a sum that the next addition reads in bytes."""
     build = BinaryBuilder(6, 5, 3)
     tensor = build.conv(build.input, channels)
     for _ in range(2):
@@ -121,7 +121,7 @@ def test_b15_residual_sums_stay_in_bytes(channels: int, shape: NpuShape) -> None
     assert [macro.conv.inputs[0].type for macro in made.compiled.macros] == ["int8", "bits", "bits"]
 
 
-def test_signs_that_others_take_are_bytes() -> None:
+def test_signs_with_other_users_are_bytes() -> None:
     build = BinaryBuilder(5, 5, 4)
     bits = build.sign(build.conv(build.input, 20))
     layer = build.binary(bits, 20)
@@ -141,8 +141,8 @@ def test_b07_kernels_of_several_magnitudes_are_computed_in_bytes() -> None:
 
 
 @pytest.mark.heavy
-def test_cores_without_a_binary_unit_take_bytes() -> None:
-    """The same numbers."""
+def test_cores_without_a_binary_unit_use_bytes() -> None:
+    """The results are the same."""
     build = chain(5, 6, [40, 20], SAME)
     made = [compiled(build, NpuShape("x", binary=has, weight_words=4096)) for has in (True, False)]
     for one in made:
@@ -155,8 +155,8 @@ def test_cores_without_a_binary_unit_take_bytes() -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_what_zeros_around_bits_add(seed: int) -> None:
-    """Sums with -1 around a map, and the corrections, are those with zeros around it."""
+def test_corrections_of_zero_padding_of_bits(seed: int) -> None:
+    """Corrected sums with padding of -1 equal sums with zero padding."""
     random = np.random.default_rng(seed)
     window = Window(
         (int(random.integers(1, 5)), int(random.integers(1, 5))),

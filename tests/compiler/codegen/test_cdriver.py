@@ -1,4 +1,4 @@
-"""The interpreter in C leaves every memory as the simulator does, for random programs."""
+"""The C interpreter leaves the memories of the simulator, for random programs."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ int main(void)
 
 
 def image_of(case: Case) -> Image:
-    """A random program as it is loaded, with an end."""
+    """Return a random program as loaded, with an end."""
     steps = [Instruction(op, kind, 0, 0, fields) for op, kind, fields in case.steps]
     micro_ops = [MicroOp(*map(int, row)) for row in case.table["micro_ops"]]
     return Image(
@@ -64,7 +64,7 @@ def image_of(case: Case) -> Image:
 
 
 def memory_type(case: Case) -> np.dtype[Any]:
-    """`struct memory` of driver.c."""
+    """Return `struct memory` of driver.c."""
     shape = case.shape
     rows, columns = shape.rows, shape.columns
     return np.dtype(
@@ -87,7 +87,7 @@ def memory_type(case: Case) -> np.dtype[Any]:
 
 
 def compiled(folder: Path, *sources: str) -> Path:
-    """A program of some sources; any warning is an error."""
+    """Compile C sources to a program; warnings are errors."""
     assert CC is not None
     made = folder / "program"
     command = [CC, *STRICT, *(str(folder / name) for name in sources), "-o", str(made)]
@@ -98,7 +98,7 @@ def compiled(folder: Path, *sources: str) -> Path:
 
 
 def runnable(shape_name: str, count: int) -> tuple[list[Case], list[dict[str, NDArray[Any]]]]:
-    """Random programs that run to their ends, and what the simulator leaves of each."""
+    """Return random programs that complete, and their memories in the simulator."""
     cases: list[Case] = []
     wanted = []
     seed = 0
@@ -123,7 +123,7 @@ def runnable(shape_name: str, count: int) -> tuple[list[Case], list[dict[str, ND
 @pytest.mark.jit
 @pytest.mark.parametrize("name", list(SHAPES))
 def test_random_programs_leave_the_memories_of_the_simulator(name: str, tmp_path: Path) -> None:
-    """D11: all programs at once, each on a core of its own; every instruction is among them."""
+    """D11: all programs together, each on its own core; they cover every instruction."""
     cases, wanted = runnable(name, CASES)
     places = [(number % 16, number // 16) for number in range(CASES)]
     images = {place: image_of(case) for place, case in zip(places, cases, strict=True)}
@@ -159,7 +159,7 @@ def test_random_programs_leave_the_memories_of_the_simulator(name: str, tmp_path
 @pytest.mark.heavy
 @pytest.mark.sample(0.5)
 @needs_cc
-def test_a_wait_for_nobody_names_core_and_instruction(tmp_path: Path) -> None:
+def test_endless_wait_names_core_and_instruction(tmp_path: Path) -> None:
     case = random_case(SHAPES["tiny"], 0, 1, False)
     case.steps[:] = [("CTRL", "NOP", {}), ("CTRL", "WAIT", {"stream": 3, "count": 1})]
     sources = Sources(case.shape, {(2, 1): image_of(case)}, {(2, 1): [0]}, host_words(case.shape))
@@ -171,7 +171,7 @@ def test_a_wait_for_nobody_names_core_and_instruction(tmp_path: Path) -> None:
 
 
 def test_the_header_has_every_field_once() -> None:
-    """isa.h comes from the table: a field that moves there moves here."""
+    """isa.h is generated from the instruction table: moved fields move along."""
     case = random_case(SHAPES["tiny"], 0, 1, False)
     text = program_header(
         Sources(case.shape, {(0, 0): image_of(case)}, {(0, 0): [0]}, host_words(case.shape))
@@ -181,7 +181,7 @@ def test_the_header_has_every_field_once() -> None:
 
 
 def require_same_results(build: Builder, made: Made, kind: str, folder: Path) -> None:
-    """The driver writes what the simulator makes, and prints the same hash."""
+    """The driver writes the results of the simulator, and prints the same hash."""
     write_driver(folder, driver_of(made.folder))
     samples = np.ascontiguousarray(build.graph.inputs["x"].array(build.samples(3)))
     samples.tofile(folder / "input")
@@ -215,10 +215,8 @@ def test_d11_binary_layers_end_in_sums_of_32_bits(tmp_path: Path) -> None:
 @needs_cc
 @pytest.mark.jit
 @pytest.mark.parametrize("channels", [2, 32])
-def test_a_compiled_network_prints_the_hash_of_what_the_simulator_makes(
-    channels: int, tmp_path: Path
-) -> None:
-    """D11: input in the order of ONNX, windows made by the host, results as stored integers."""
+def test_a_compiled_network_prints_the_hash_of_the_simulator(channels: int, tmp_path: Path) -> None:
+    """D11: input in the order of ONNX, windows built by the host, results as stored integers."""
     build = Builder(9, 8, channels, 4)
     window = Window((3, 3), (2, 1), Pad(1, 0, 1, 1))
     first = build.relu(build.conv(build.input, 20, window))
@@ -229,7 +227,7 @@ def test_a_compiled_network_prints_the_hash_of_what_the_simulator_makes(
     made = compiled_network(build, replace(DUAL, map_vectors=1024), bits=16)
     require_same_results(build, made, "<i2", tmp_path)
     windows = [step for step in driver_of(made.folder).steps if step["kind"] == "WINDOWS"]
-    assert len(windows) == (channels == 2)  # few channels: the host makes windows
+    assert len(windows) == (channels == 2)  # few channels: the host builds windows
     if channels == 2:
         made = compiled_network(build, few_channels="core")
         assert made.compiled.macros[0].windows is not None

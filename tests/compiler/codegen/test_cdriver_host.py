@@ -1,7 +1,7 @@
-"""Every step of the host that the driver in C has makes what ONNX Runtime makes, bit for bit.
+"""Every host step of the C driver equals ONNX Runtime bit for bit.
 
-`QUANTISE` is QuantizeLinear and a change of axes, `WINDOWS` a convolution with a kernel for each
-value of a window. `WRITE` and `READ` move integers into the layouts of maps and back.
+`QUANTISE` is QuantizeLinear and a change of axes, `WINDOWS` a convolution with one kernel per value
+of a window. `WRITE` and `READ` convert between integers and the layouts of maps.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ pytest.importorskip("onnxruntime", reason="the comparison needs onnxruntime")
 ROWS, COLUMNS, CHANNELS = 5, 6, 3
 COUNT = ROWS * COLUMNS * CHANNELS
 LAYOUTS = {"nchw": (COLUMNS, 1, ROWS * COLUMNS), "nhwc": (COLUMNS * CHANNELS, CHANNELS, 1)}
-"""Strides of rows, columns and channels among the values of the model's input."""
+"""Strides of rows, columns and channels in the values of the model's input."""
 DISPATCH = """\
 #define main driver_main
 #include "main.c"
@@ -59,7 +59,7 @@ int main(void)
 
 
 class Case(NamedTuple):
-    """How an input is stored. kind : of QuantizeLinear; zero_point : of that type"""
+    """Storage of an input. kind : type of QuantizeLinear; zero_point : in that type"""
 
     kind: str
     scale: float
@@ -72,11 +72,12 @@ class Case(NamedTuple):
 
     @property
     def shift(self) -> int:
-        """What stored integers are less than those of the model."""
+        """Offset of the model's integers from stored integers."""
         return 1 << (self.bits - 1) if self.kind.startswith("u") else 0
 
     def values(self, random: np.random.Generator) -> NDArray[np.float32]:
-        """Numbers inside of the range and beyond, ties, signed zeros and the ends of float32."""
+        """Return numbers inside and outside the range, ties, signed zeros and the ends of
+        float32."""
         info = np.iinfo(self.kind)
         wide = random.uniform(info.min - 20, info.max + 20, COUNT) - self.zero_point
         ties = np.arange(COUNT) % 3 == 0
@@ -95,7 +96,7 @@ class Case(NamedTuple):
         }  # fmt: skip
 
     def expected(self, values: NDArray[np.float32]) -> NDArray[np.int16]:
-        """By ONNX Runtime, shape (rows, columns, channels)."""
+        """Return the result of ONNX Runtime, shape (rows, columns, channels)."""
         kind = np.dtype(self.kind)
         given = [values, np.array(self.scale, np.float32), np.array(self.zero_point, kind)]
         (found,) = ran([("QuantizeLinear", {})], given)
@@ -105,7 +106,7 @@ class Case(NamedTuple):
 
 
 def ran(nodes: list[tuple[str, dict[str, Any]]], inputs: list[NDArray[Any]]) -> list[NDArray[Any]]:
-    """Results of nodes one after the other; the first takes all inputs, the others its result."""
+    """Run consecutive nodes; the first one reads all inputs, each later one the previous result."""
     names = [f"i{number}" for number in range(len(inputs))]
     made, taken = [], names
     for number, (kind, attributes) in enumerate(nodes):
@@ -125,7 +126,7 @@ def ran(nodes: list[tuple[str, dict[str, Any]]], inputs: list[NDArray[Any]]) -> 
 
 
 def driven(folder: Path, steps: list[CoreStep], given: NDArray[np.float32]) -> bytes:
-    """What the steps of main.c write; QUANTISE takes the next frame of what is given."""
+    """Return the output of steps of main.c; QUANTISE reads the next given frame."""
     case = random_case(SHAPES["tiny"], 0, 1, False)
     sources = Sources(
         case.shape, {(0, 0): image_of(case)}, {(0, 0): [0]}, host_words(case.shape), steps, COUNT
@@ -151,7 +152,7 @@ def cases() -> list[Case]:
 @pytest.mark.heavy
 @pytest.mark.sample(0.5)
 @needs_cc
-def test_inputs_are_quantised_as_by_onnxruntime(tmp_path: Path) -> None:
+def test_quantised_inputs_equal_onnxruntime(tmp_path: Path) -> None:
     random = np.random.default_rng(4)
     some = cases()
     values = [case.values(random) for case in some]
@@ -173,7 +174,7 @@ WINDOWS = (
 @pytest.mark.heavy
 @pytest.mark.sample(0.5)
 @needs_cc
-def test_windows_are_those_of_convolutions_of_onnxruntime(tmp_path: Path) -> None:
+def test_windows_equal_convolutions_of_onnxruntime(tmp_path: Path) -> None:
     random = np.random.default_rng(5)
     cases = [Case("int8", 0.05, zero_point, "nchw") for zero_point in (-128, -3, 0, 127)]
     steps: list[CoreStep] = []
@@ -195,7 +196,7 @@ def test_windows_are_those_of_convolutions_of_onnxruntime(tmp_path: Path) -> Non
 def convolved(
     stored: NDArray[np.int16], zero_point: int, window: dict[str, tuple[int, int]]
 ) -> NDArray[np.int16]:
-    """Windows of a map, shape (rows, columns, values), by a kernel for each value."""
+    """Return the windows of a map, shape (rows, columns, values), by one kernel per value."""
     size = window["size"]
     count = size[0] * size[1] * CHANNELS
     kernels = np.eye(count, dtype=np.float32).reshape(count, *size, CHANNELS)
@@ -211,7 +212,7 @@ def convolved(
 @needs_cc
 @pytest.mark.parametrize("kind", ["int8", "int16"])
 def test_maps_keep_the_integers_of_onnxruntime(kind: str, tmp_path: Path) -> None:
-    """What is written to a map and read from it, in vectors of four channels."""
+    """Integers written to a map and read back, in vectors of four channels."""
     random = np.random.default_rng(6)
     case = Case(kind, 0.1, 5, "nchw")
     values = case.values(random)
@@ -225,5 +226,5 @@ def test_maps_keep_the_integers_of_onnxruntime(kind: str, tmp_path: Path) -> Non
     assert found == expected.tobytes() + expected.astype(kind).tobytes()
 
 
-def test_no_step_is_left_out() -> None:
+def test_all_steps_are_tested() -> None:
     assert set(KINDS) - {"RUN"} == {"QUANTISE", "WINDOWS", "WRITE", "READ"}

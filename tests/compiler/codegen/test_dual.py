@@ -19,7 +19,7 @@ from tests.compiler.codegen.test_programs import random_network
 from tests.compiler.networks import Builder, residual
 from tests.compiler.programs import DUAL, REF, SHAPE, Made, compared, compiled
 
-pytestmark = pytest.mark.jit  # kernels have their twins in tests/chipsim/npu
+pytestmark = pytest.mark.jit  # their reference implementations are tested in tests/chipsim/npu
 
 SMALL = NpuShape("small-dual", multiplier="dual", input_vectors=96, entries=96)
 SHAPES = pytest.mark.parametrize("shape", [DUAL, SMALL, REF], ids=lambda one: one.name)
@@ -27,7 +27,7 @@ SAME = Window((3, 3), (1, 1), Pad(1, 1, 1, 1))
 
 
 def same(build: Builder, shape: NpuShape, dual: str, **settings: object) -> Made:
-    """Every layer equals the reference, and the checker passes."""
+    """Check that every layer equals the reference, and that the checker passes."""
     try:
         made = compiled(build, shape, dual=dual, **settings)
     except DoesNotFitError as error:
@@ -52,7 +52,7 @@ def calls(made: Made) -> int:
 @pytest.mark.parametrize("dual", ["off", "pixels", "kernels", "auto"])
 @pytest.mark.parametrize("seed", range(8))
 def test_a30_a31_random_networks(seed: int, dual: str, shape: NpuShape) -> None:
-    """A30, A31, A32: pixels or kernels in pairs, odd sizes, paddings, strides; biases of both."""
+    """A30, A31, A32: pairs of pixels or kernels, odd sizes, paddings, strides; biases of both."""
     made = same(random_network(seed), shape, dual)
     wanted = {"off": set(), "pixels": {"DUAL_PIXEL"}, "kernels": {"DUAL_KERNEL"}}
     assert kinds(made) - {"INT8"} <= wanted.get(dual, {"DUAL_PIXEL", "DUAL_KERNEL"})
@@ -62,7 +62,7 @@ def test_a30_a31_random_networks(seed: int, dual: str, shape: NpuShape) -> None:
 @pytest.mark.sample(0.5)
 @pytest.mark.parametrize("pad", [Pad(1, 1, 1, 1), Pad(2, 0, 0, 2), Pad(2, 2, 0, 0)])
 def test_a30_halves_and_neighbours(pad: Pad) -> None:
-    """A30: both orders are taken, and rows or columns that are odd end with an ordinary pass."""
+    """A30: both orders occur, and odd rows or columns end with an ordinary pass."""
     apart = set()
     for height, width in ((7, 5), (8, 12), (13, 12), (12, 4), (5, 13)):
         build = Builder(height, width, 20, seed=height)
@@ -75,7 +75,7 @@ def test_a30_halves_and_neighbours(pad: Pad) -> None:
 
 
 def test_a31_output_blocks_in_pairs() -> None:
-    """A31: the first of each pair; an odd one ends alone."""
+    """A31: the first block of each pair; an odd last one is single."""
     assert list(kernel_pairs(Span(2, 7), True)) == [("DUAL_KERNEL", [2, 4]), ("", [6])]
     assert list(kernel_pairs(Span(0, 4), True)) == [("DUAL_KERNEL", [0, 2])]
     assert list(kernel_pairs(Span(0, 3), False)) == [("", [0, 1, 2])]
@@ -85,7 +85,7 @@ def test_a31_output_blocks_in_pairs() -> None:
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("outputs", [32, 40, 48, 80])
 def test_a31_kernels(outputs: int) -> None:
-    """A31: half of the calls for an even number of output blocks; an odd one ends alone."""
+    """A31: half of the calls for an even number of output blocks; an odd last one is single."""
     build = Builder(9, 9, 20, seed=outputs)
     build.end(build.conv(build.input, outputs, SAME))
     found = [same(build, replace(DUAL, entries=4096), dual) for dual in ("off", "kernels")]
@@ -97,7 +97,7 @@ def test_a31_kernels(outputs: int) -> None:
 
 @pytest.mark.heavy
 @pytest.mark.sample(0.25)
-def test_a28_bytes_are_those_of_the_plain_program_in_fewer_cycles() -> None:
+def test_a28_bytes_equal_the_plain_program_in_fewer_cycles() -> None:
     """A28, A29: every packing gives the bytes of plain products."""
     cycles: dict[str, int] = {}
     outputs: dict[str, Any] = {}
@@ -115,7 +115,7 @@ def test_a28_bytes_are_those_of_the_plain_program_in_fewer_cycles() -> None:
         assert all(np.array_equal(a, b) for a, b in zip(one, outputs["off"], strict=True))
 
 
-def test_cores_without_it_are_refused() -> None:
+def test_cores_without_a_dual_multiplier_are_rejected() -> None:
     for dual in ("pixels", "kernels"):
         with pytest.raises(MapperError, match=f"--dual {dual} needs .* npu-dual"):
             compiled(residual(), NPU_SHAPES["npu"], dual=dual)
@@ -124,9 +124,11 @@ def test_cores_without_it_are_refused() -> None:
 
 @pytest.mark.heavy
 @pytest.mark.sample(0.5)
-def test_kernels_in_pairs_of_groups_whose_weights_come_from_the_host() -> None:
-    """A tile of four output blocks is of two groups of six: each load of inputs is for the blocks
-    of one group."""
+def test_paired_kernels_of_groups_with_streamed_weights() -> None:
+    """A tile of four output blocks belongs to two groups of six.
+
+    Each load of inputs serves the blocks of one group.
+    """
     build = Builder(12, 12, 192)
     build.end(build.relu(build.conv(build.input, 192, groups=2)))
     made = same(build, replace(DUAL, weight_words=80), "kernels")

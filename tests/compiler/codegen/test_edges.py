@@ -1,4 +1,4 @@
-"""Products with padding that are left out, and what they would add in the bias."""
+"""Omitted products with padding, and their contribution in the bias."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MANY = NpuShape("many", weight_words=4096, entries=300, input_vectors=600)
 
 
 def only(monkeypatch: pytest.MonkeyPatch, edges: str) -> None:
-    """Let every layer leave such products out, if it can."""
+    """Omit such products in every layer, if possible."""
 
     def chosen(_: Any, options: Sequence[list[Choice]], *__: Any) -> list[Choice]:
         return [
@@ -49,7 +49,7 @@ def products(made: Made) -> int:
         Window((5, 5), (2, 2), Pad(2, 1, 2, 2)),
         Window((3, 5), (2, 1), Pad(0, 2, 3, 1)),
         Window((3, 3), (1, 1), Pad(2, 2, 2, 2), (2, 2)),
-        Window((1, 1), (2, 2), Pad(1, 1, 1, 1)),  # windows with nothing but padding
+        Window((1, 1), (2, 2), Pad(1, 1, 1, 1)),  # windows of only padding
     ],
 )
 def test_layers_without_products_of_padding(

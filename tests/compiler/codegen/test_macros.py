@@ -1,4 +1,4 @@
-"""R9.7: macro records: one literal one, round trips, programs made of the file alone, damage."""
+"""R9.7: macro records: a literal record, round trips, programs from the file alone, damage."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_c03_ops_and_flags_have_their_numbers() -> None:
     )  # fmt: skip
 
 
-def test_c03_random_records_come_back() -> None:
+def test_c03_random_records_round_trip() -> None:
     random = np.random.default_rng(3)
     for _ in range(2000):
         values = {
@@ -103,8 +103,8 @@ def test_c03_random_records_come_back() -> None:
 
 
 @pytest.mark.parametrize("field", [one for one in LAYOUT if one.name not in EXACT])
-def test_numbers_without_room_are_told(field: object) -> None:
-    """All that lie beyond a field, and that which says so."""
+def test_numbers_beyond_a_field_are_marked(field: object) -> None:
+    """Values that exceed a field are stored in the pool, and marked in the record."""
     number = LAYOUT.index(field)  # type: ignore[arg-type]
     one = LAYOUT[number]
     beyond = [one.has_room.stop + 1, 1 << 40]
@@ -123,7 +123,7 @@ def test_layers_beyond_the_record_are_refused() -> None:
         encode_record({"layer": 1 << 16}, "conv 'a'")
 
 
-def test_ops_that_are_none_are_refused() -> None:
+def test_unknown_opcodes_are_rejected() -> None:
     with pytest.raises(MapperError, match=r"record 4: op 8 is none of a macro record \(0 to 7\)"):
         decode_record(bytes([8]) + BYTES[1:], "record 4")
 
@@ -131,7 +131,7 @@ def test_ops_that_are_none_are_refused() -> None:
 # ---- its words ----------------------------------------------------------------------------------
 
 
-def test_random_items_come_back() -> None:
+def test_random_items_round_trip() -> None:
     random = np.random.default_rng(4)
     sorts = list(Sort)
     for _ in range(200):
@@ -154,7 +154,7 @@ def test_numbers_of_64_bits_are_two_words() -> None:
     assert wholes(halves(values)) == values
 
 
-def test_items_that_are_none_are_refused() -> None:
+def test_invalid_items_are_rejected() -> None:
     for words in ([3], [1, 99], [1, Sort.NAME | 5 << 8, 1], [1, Sort.NAME | 1 << 8]):
         with pytest.raises(MapperError, match=r"^record 1: its words in the pool are none"):
             decode_items(np.array(words, np.int32), 0, "record 1")
@@ -176,7 +176,7 @@ KERNELS: list[tuple[int, int, int, tuple[int, int], Type]] = [
 
 @pytest.mark.parametrize("shape", [SHAPE, FOUR], ids=lambda one: one.name)
 @pytest.mark.parametrize(("outputs", "inputs", "groups", "size", "kind"), KERNELS)
-def test_weights_come_back_from_their_words(
+def test_weights_round_trip_through_words(
     outputs: int, inputs: int, groups: int, size: tuple[int, int], kind: Type, shape: NpuShape
 ) -> None:
     random = np.random.default_rng(6)
@@ -199,7 +199,8 @@ def test_weights_come_back_from_their_words(
 
 
 def layers() -> Builder:
-    """One of each: convolutions, pooling, additions, upsampling, a leaky activation."""
+    """Build one layer of each kind: convolutions, pooling, additions, upsampling, leaky
+    activation."""
     build = Builder(12, 10, 5, 2)
     a = build.relu(build.conv(build.input, 20))
     b = build.conv(a, 20, Window((3, 3), (1, 1), Pad(1, 1, 1, 1)))
@@ -265,9 +266,10 @@ for path in sorted(Path(sys.argv[1]).glob("*/macros.bin")):
 @pytest.mark.heavy
 @pytest.mark.sample(0.25)
 @pytest.mark.jit
-def test_c03_programs_are_made_of_the_records_alone(made: dict[str, Made], tmp_path: Path) -> None:
-    """C03: another process that has nothing but macros.bin makes the same programs, byte by byte,
-    and the same words of the host."""
+def test_c03_programs_are_generated_from_records_alone(
+    made: dict[str, Made], tmp_path: Path
+) -> None:
+    """C03: another process with only macros.bin generates identical programs and host words."""
     for name, one in made.items():
         (tmp_path / name).mkdir()
         (tmp_path / name / "macros.bin").write_bytes(one.folder.records)
@@ -282,8 +284,8 @@ def test_c03_programs_are_made_of_the_records_alone(made: dict[str, Made], tmp_p
 
 @pytest.mark.heavy
 @pytest.mark.jit
-def test_c03_files_come_back(made: dict[str, Made]) -> None:
-    """C03: layers of a file as a file again; operators, flags and options are what was compiled."""
+def test_c03_files_round_trip(made: dict[str, Made]) -> None:
+    """C03: a file round-trips; operators, flags and options equal those compiled."""
     ops, flags = set(), set()
     for one in made.values():
         data = one.folder.records
@@ -304,7 +306,7 @@ def test_c03_files_come_back(made: dict[str, Made]) -> None:
 
 
 @pytest.mark.jit
-def test_records_say_where_maps_lie(made: dict[str, Made]) -> None:
+def test_records_contain_map_addresses(made: dict[str, Made]) -> None:
     one = made["windows"]
     first = records_of(read_encoded(one.folder.records, "it")[0], "it")[0]
     assert first.op == "CONV"
@@ -343,7 +345,7 @@ def test_damaged_files_are_refused(made: dict[str, Made]) -> None:
 
 
 def changed(data: bytes, tag: str, change: Callable[[bytearray], object]) -> bytes:
-    """A file with another section, and its right checksum."""
+    """Return a file with a changed section, and a valid checksum."""
     parts = unpack_sections(MACROS, data, "it")
     part = bytearray(parts[tag])
     change(part)
@@ -353,8 +355,9 @@ def changed(data: bytes, tag: str, change: Callable[[bytearray], object]) -> byt
 TELLS = (
     "dilation_height", "dilation_width", "input_channels", "output_zero", "pad_bottom", "pad_right",
 )  # fmt: skip
-"""Fields that say nothing of some records: the dilation of a kernel of one place, padding behind
-that no window reaches."""
+"""Fields that have no meaning in some records: the dilation of a 1x1 kernel, padding after the map
+that no window reaches.
+"""
 
 
 @pytest.mark.sample(10)
@@ -363,7 +366,7 @@ that no window reaches."""
 def test_records_that_contradict_themselves_are_refused(
     field: object, made: dict[str, Made]
 ) -> None:
-    """Each field of each record makes another program, or is found: none is left unread."""
+    """A changed field of any record changes the program or is detected: no field is unused."""
     one = made["layers"]
     number = LAYOUT.index(field)  # type: ignore[arg-type]
     at = sum(field.bits // 8 for field in LAYOUT[:number])
@@ -384,7 +387,7 @@ def test_records_that_contradict_themselves_are_refused(
 
 
 @pytest.mark.jit
-def test_other_sections_that_make_no_sense_are_refused(made: dict[str, Made]) -> None:
+def test_invalid_sections_are_rejected(made: dict[str, Made]) -> None:
     data = made["layers"].folder.records
     for tag, change, text in (
         ("REC", lambda part: part.extend(b"\0"), "its last macro record is cut short"),
@@ -399,7 +402,7 @@ def test_other_sections_that_make_no_sense_are_refused(made: dict[str, Made]) ->
         assert str(error.value).startswith("it: ")
 
 
-def test_numbers_without_room_come_back_from_the_pool() -> None:
+def test_numbers_beyond_a_field_are_read_from_the_pool() -> None:
     """A map of 70,000 columns."""
     values = {"width": 70_000, "record": 0}
     data, longer = encode_record(values, "")

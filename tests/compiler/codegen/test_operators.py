@@ -1,4 +1,4 @@
-"""Programs of each integer operator compute what the reference computes, over random shapes."""
+"""Programs of each integer operator equal the reference, over random shapes."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from tests.compiler.codegen.test_programs import random_network
 from tests.compiler.networks import Builder, residual
 from tests.compiler.programs import DUAL, FOUR, REF, SHAPE, SMALL, Made, compared, compiled
 
-pytestmark = pytest.mark.jit  # kernels have their twins in tests/chipsim/npu
+pytestmark = pytest.mark.jit  # their reference implementations are tested in tests/chipsim/npu
 
 SHAPES = pytest.mark.parametrize("shape", [SHAPE, SMALL, FOUR, DUAL, REF], ids=lambda one: one.name)
 
 
 def same(build: Builder, shape: NpuShape, **settings: object) -> Made:
-    """Every layer equals the reference, and the checker passes; skipped if micro-ops are short."""
+    """Check every layer against the reference, and the program; skip if micro-ops are short."""
     try:
         made = compiled(build, shape, **settings)
     except DoesNotFitError as error:
@@ -52,7 +52,7 @@ def random_window(rng: np.random.Generator, build: Builder, tensor: Tensor, most
 @SHAPES
 @pytest.mark.parametrize("seed", range(6))
 def test_depthwise(seed: int, shape: NpuShape) -> None:
-    """Each channel by itself: lanes times lanes, sixteen places of a kernel in a word."""
+    """Depthwise layers: up to lanes squared channels, sixteen kernel positions per word."""
     rng = np.random.default_rng(seed)
     build = Builder(*(int(n) for n in rng.integers((3, 3, 2), (9, 9, 40))), seed)
     window = random_window(rng, build, build.input, 5)
@@ -67,8 +67,7 @@ def test_depthwise(seed: int, shape: NpuShape) -> None:
 @SHAPES
 @pytest.mark.parametrize("seed", range(8))
 def test_groups(seed: int, shape: NpuShape) -> None:
-    """Groups of any size, and depth multipliers: products only of blocks that have a group in
-    common."""
+    """Groups of any size, and depth multipliers: products only of blocks that share a group."""
     rng = np.random.default_rng(100 + seed)
     groups, taken, made = (int(n) for n in rng.integers((2, 1, 1), (6, 12, 12)))
     if seed % 2:
@@ -79,7 +78,7 @@ def test_groups(seed: int, shape: NpuShape) -> None:
     same(build, shape)
 
 
-def test_groups_of_whole_blocks_take_no_other_blocks() -> None:
+def test_groups_of_whole_blocks_read_only_their_blocks() -> None:
     """Four groups of 16 channels: a quarter of the products of the whole convolution."""
     calls = []
     for groups in (1, 4):
@@ -95,8 +94,7 @@ def test_groups_of_whole_blocks_take_no_other_blocks() -> None:
 @SHAPES
 @pytest.mark.parametrize("seed", range(8))
 def test_pooling_of_maps(seed: int, shape: NpuShape) -> None:
-    """Pooling of stored maps with padding: the least value, zero points, or fewer pixels at
-    borders."""
+    """Pooling of stored maps with padding: the minimum, zero points, or fewer pixels at borders."""
     rng = np.random.default_rng(200 + seed)
     build = Builder(*(int(n) for n in rng.integers((4, 4, 2), (12, 12, 40))), seed)
     window = random_window(rng, build, build.input, 4)
@@ -114,7 +112,7 @@ def test_means_of_nine_border_classes() -> None:
     build.end(build.pool(build.input, Pool("average", window)))
     made = same(build, SHAPE)
     heads = {one.fields["rec"] for one in made.compiled.code.program if one.op == "RQ"}
-    assert 3 <= len(heads) <= 9  # corners, edges, inside; records of equal factors are one
+    assert 3 <= len(heads) <= 9  # corners, edges, inside; records of equal factors are shared
 
 
 @pytest.mark.sample(18)
@@ -124,7 +122,7 @@ def test_means_of_nine_border_classes() -> None:
 def test_pooling_of_more_pixels_than_accumulators(
     size: tuple[int, int], kind: str, shape: NpuShape
 ) -> None:
-    """A global pool in several loads, which are added up."""
+    """A global pool in several loads, which are summed."""
     build = Builder(*size, 5)
     build.end(build.pool(build.input, Pool(kind, Window(size))))  # type: ignore[arg-type]
     made = same(build, shape)
@@ -134,7 +132,7 @@ def test_pooling_of_more_pixels_than_accumulators(
 
 @SHAPES
 def test_large_dense_layer(shape: NpuShape) -> None:
-    """More pixels, and more products, than buffers and micro-ops hold at once."""
+    """More pixels and products than buffers and micro-ops hold at once."""
     build = Builder(30, 20, 5, seed=1)
     build.end(build.conv(build.input, 20, Window((30, 20))))
     made = same(build, shape)
@@ -166,8 +164,8 @@ def test_one_pixel_maps(seed: int, shape: NpuShape) -> None:
 @pytest.mark.sample(17)
 @SHAPES
 @pytest.mark.parametrize("seed", range(4))
-def test_what_moves_or_clips_by_itself(seed: int, shape: NpuShape) -> None:
-    """Upsampling, clipping, and leaky activations of each channel, on the model's input."""
+def test_separate_moves_and_clips(seed: int, shape: NpuShape) -> None:
+    """Upsampling, clipping, and leaky depthwise activations on the model's input."""
     rng = np.random.default_rng(400 + seed)
     build = Builder(*(int(n) for n in rng.integers((3, 3, 2), (8, 8, 40))), seed)
     if seed == 0:
@@ -194,8 +192,8 @@ def test_what_moves_or_clips_by_itself(seed: int, shape: NpuShape) -> None:
         Window((1, 40), (1, 3), Pad(0, 0, 20, 19)),
     ],
 )
-def test_padding_that_no_load_can_say(window: Window, shape: NpuShape) -> None:
-    """More than seven rows or columns around a map: parts of the kernel, one after the other."""
+def test_padding_beyond_the_load_fields(window: Window, shape: NpuShape) -> None:
+    """More than seven rows or columns of padding: the kernel is processed in consecutive parts."""
     build = Builder(9, 11, 20, seed=3)
     build.end(build.conv(build.input, 18, window))
     same(build, shape)
@@ -208,9 +206,11 @@ def test_padding_that_no_load_can_say(window: Window, shape: NpuShape) -> None:
 @pytest.mark.sample(1)
 @SHAPES
 @pytest.mark.parametrize("seed", range(6))
-def test_d09_bias_before_or_behind_the_products(seed: int, shape: NpuShape) -> None:
-    """D09: equal bytes; sums that begin with the bias take fewer instructions of the ALU, and no
-    more cycles, but for tables and weights that are loaded while a program runs."""
+def test_d09_bias_before_or_after_the_products(seed: int, shape: NpuShape) -> None:
+    """D09: equal bytes; an initial bias takes fewer ALU instructions, and no more cycles.
+
+    Tables and weights that are loaded while a program runs are excepted.
+    """
     found, reloads = {}, False
     for bias in ("init", "alu"):
         made = same(random_network(seed), shape, bias=bias)
@@ -222,7 +222,7 @@ def test_d09_bias_before_or_behind_the_products(seed: int, shape: NpuShape) -> N
 
 
 def test_d09_bias_first_saves_cycles_of_the_alu() -> None:
-    """D09: an entry less for each pixel and block, where the ALU is what a layer waits for."""
+    """D09: one entry less per pixel and block, where the ALU is the bottleneck."""
     found = {}
     for bias in ("init", "alu"):
         build = Builder(8, 8, 16, 3)
@@ -239,7 +239,8 @@ def test_d09_bias_first_saves_cycles_of_the_alu() -> None:
 @pytest.mark.parametrize("rounding", ["away", "up", "even"])
 @pytest.mark.parametrize("zero_point", ["shift", "bias"])
 def test_roundings_and_zero_points(rounding: str, zero_point: str, shape: NpuShape) -> None:
-    """D07, D08: all roundings of requantisation, sums and means; the zero point behind the shift or
-    in the bias; ends of ReLU."""
+    """D07, D08: all roundings of requantisation, sums and means; zero point after the shift or in
+    the bias; ends of ReLU.
+    """
     build = residual(seed=7, channels=20)
     same(build, shape, rounding=rounding, zero_point=zero_point)

@@ -1,4 +1,4 @@
-"""Programs of every integer operator on the cores that chips have, as large as they are."""
+"""Programs of every integer operator on the full-size cores of chip presets."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mapper.compiler.verify import verify_compiled
 from tests.compiler.networks import Builder, residual
 from tests.compiler.programs import compared, compiled
 
-pytestmark = pytest.mark.jit  # kernels have their twins in tests/chipsim/npu
+pytestmark = pytest.mark.jit  # their reference implementations are tested in tests/chipsim/npu
 
 SAME = Window((3, 3), (1, 1), Pad(1, 1, 1, 1))
 POINT, WHOLE = Window((1, 1)), Window((4, 4))
@@ -51,7 +51,7 @@ NETWORKS: dict[str, Callable[[], Builder]] = {
     ],
 )
 def test_d05_d10_programs_equal_the_reference(what: str, preset: str, bits: int) -> None:
-    """D05, D06, D10: padding with the zero point, folded biases, and every operation of the ALU."""
+    """D05, D06, D10: padding with the zero point, folded biases, and every ALU operation."""
     build = NETWORKS[what]()
     made = compiled(build, NPU_SHAPES[preset], bits=bits)
     assert {one.differences for one in compared(build, made)} == {0}

@@ -1,4 +1,4 @@
-"""Programs of random networks compute what the reference computes, in every layer and element."""
+"""Programs of random networks equal the reference, in every layer and element."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from mapper.errors import DoesNotFitError
 from tests.compiler.networks import Builder, residual
 from tests.compiler.programs import FOUR, SHAPE, SMALL, WIDE, check_image, compared, compiled
 
-pytestmark = pytest.mark.jit  # kernels have their twins in tests/chipsim/npu
+pytestmark = pytest.mark.jit  # their reference implementations are tested in tests/chipsim/npu
 
 
 def random_network(seed: int) -> Builder:
-    """Convolutions of all sorts, pooling, residual sums and means, one after the other."""
+    """Chain convolutions of all kinds, pooling, residual sums and means."""
     rng = np.random.default_rng(seed)
     height, width, channels = (int(n) for n in rng.integers((6, 6, 1), (15, 15, 36)))
     build = Builder(height, width, channels, seed)
@@ -81,7 +81,7 @@ def test_residual_network() -> None:
 
 @pytest.mark.heavy
 def test_options_that_change_no_byte() -> None:
-    """Where maps lie is no matter of the numbers."""
+    """The addresses of maps do not change results."""
     results = []
     for reuse in (True, False):
         build = residual(seed=3)
@@ -95,7 +95,7 @@ def test_options_that_change_no_byte() -> None:
 
 @pytest.mark.heavy
 @pytest.mark.sample(0.25)
-def test_memory_that_is_short_is_named() -> None:
+def test_short_memory_is_named() -> None:
     build = residual(channels=40)
     for shape, text in (
         (NpuShape("a", instructions=20), "instruction memory: .* words needed, a core has 20"),
@@ -111,7 +111,7 @@ def test_memory_that_is_short_is_named() -> None:
 @pytest.mark.heavy
 @pytest.mark.sample(0.25)
 def test_every_token_is_needed() -> None:
-    """Without any one wait the checker finds a place that two units would use at once."""
+    """Without any one wait, the checker finds an address that two units would use at once."""
     from mapper.errors import CheckFailedError
 
     build = Builder(9, 9, 3)
@@ -135,12 +135,12 @@ def test_every_token_is_needed() -> None:
 
 
 def test_calls_of_a_first_layer() -> None:
-    """7x7 kernels over 3 channels: 49 calls a pixel, of windows 10."""
+    """7x7 kernels over 3 channels: 49 calls per pixel, with windows 10."""
     build = Builder(16, 16, 3)
     window = Window((7, 7), (2, 2), Pad(3, 3, 3, 3))
     build.end(build.conv(build.input, 64, window))
     made = compiled(build)
-    assert "49 -> 10 calls a pixel" in "\n".join(made.compiled.log)
+    assert "49 -> 10 calls per pixel" in "\n".join(made.compiled.log)
     layer = made.compiled.macros[0].nodes[0]
     assert layer.inputs[1].shape == (64, 1, 1, 147)
     assert {one.differences for one in compared(build, made)} == {0}

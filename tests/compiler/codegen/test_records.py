@@ -1,4 +1,4 @@
-"""The simulator's names are those of the instruction table, which it may not import."""
+"""The simulator's names equal the names of the instruction table, which it may not import."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from chipsim.npu.records import FIELDS, KINDS, MOST_FIELDS, Op
 from hw.npu import isa
 
 
-def test_codes_and_fields_are_those_of_the_table() -> None:
+def test_codes_and_fields_equal_the_table() -> None:
     assert {op.name: op.value for op in Op} == isa.OPS
     table = {
         (isa.OPS[form.op], code): tuple(field.name for field in form.fields)

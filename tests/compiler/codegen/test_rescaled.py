@@ -1,5 +1,4 @@
-"""Stored maps that get another scale, of bytes and of 16 bits: graphs of integers as imports make
-them."""
+"""Stored maps rescaled in bytes and in 16 bits: integer graphs as built by imports."""
 
 from __future__ import annotations
 
@@ -26,11 +25,11 @@ from mapper.compiler.simulate import program_of, read_map, write_map
 from mapper.errors import MapperError
 from tests.compiler.programs import DUAL, FOUR, SHAPE
 
-pytestmark = pytest.mark.jit  # kernels have their twins in tests/chipsim/npu
+pytestmark = pytest.mark.jit  # their reference implementations are tested in tests/chipsim/npu
 
 
 def rescaling(types: tuple[Type, Type], how: Requantisation, zero_point: int) -> Graph:
-    """y = clamp(rs((q - z) * m0, n) + z_y) of one map."""
+    """Return a graph of y = clamp(rs((q - z) * m0, n) + z_y)."""
     graph = Graph()
     x, y = (
         Tensor(name, (1, 5, 6, 20), kind, 0.1, zero_point, stored=True)
@@ -43,7 +42,7 @@ def rescaling(types: tuple[Type, Type], how: Requantisation, zero_point: int) ->
 
 
 def on_a_core(graph: Graph, shape: NpuShape, data: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The result of one frame."""
+    """Return the result of one frame."""
     macros = fuse(graph)
     x, y = (next(iter(one.values())).tensor for one in (graph.inputs, graph.outputs))
     regions = plan_memory(Stored(macros, {x: -1}, {y: 0}, {}), shape.columns, shape.map_vectors)
@@ -82,8 +81,8 @@ def on_a_core(graph: Graph, shape: NpuShape, data: NDArray[np.int64]) -> NDArray
 
 @pytest.mark.parametrize("rounding", ["away", "even", "up"])
 @pytest.mark.parametrize("types", [("int8", "int8"), ("int16", "int16"), ("int8", "int16")])
-def test_a_map_gets_another_scale(types: tuple[Type, Type], rounding: Rounding) -> None:
-    """Parts of concatenations: also where zero point times factor needs more than 32 bits."""
+def test_rescaled_map(types: tuple[Type, Type], rounding: Rounding) -> None:
+    """Parts of concatenations, also where zero point times factor exceeds 32 bits."""
     rng = np.random.default_rng(len(rounding))
     for shape in (SHAPE, FOUR, DUAL):
         if "int16" in types and shape is not DUAL:
@@ -100,7 +99,7 @@ def test_a_map_gets_another_scale(types: tuple[Type, Type], rounding: Rounding) 
             assert np.array_equal(on_a_core(graph, shape, data[0]), wanted[0])
 
 
-def test_an_offset_that_is_no_zero_point_is_refused() -> None:
+def test_offset_that_is_not_a_zero_point_is_rejected() -> None:
     factor = Multiplier(np.array(1 << 23), np.array(20))
     graph = rescaling(("int16", "int16"), Requantisation(factor, 0, 0, 9), 0)
     node = graph.nodes[0]

@@ -1,4 +1,4 @@
-"""Programs of 16 bits: pairs of bytes in memory, two weight words a product, sums of 48 bits."""
+"""Programs of 16 bits: pairs of bytes in memory, two weight words per product, sums of 48 bits."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.compiler.codegen.test_programs import random_network
 from tests.compiler.networks import Builder, residual
 from tests.compiler.programs import DUAL, REF, Made, compared, compiled, folder_of
 
-pytestmark = pytest.mark.jit  # kernels have their twins in tests/chipsim/npu
+pytestmark = pytest.mark.jit  # their reference implementations are tested in tests/chipsim/npu
 
 SMALL = NpuShape("small-dual", multiplier="dual", input_vectors=96, entries=96)
 FOUR = replace(
@@ -61,7 +61,7 @@ def test_random_networks(seed: int, shape: NpuShape) -> None:
 @pytest.mark.sample(1)
 @SHAPES
 def test_biases_of_more_than_32_bits(shape: NpuShape) -> None:
-    """The zero point of the input times the sum of the weights: loaded without its last zeros."""
+    """Zero point of the input times the sum of the weights: loaded without its trailing zeros."""
     build = Builder(6, 6, 20, seed=5)
     first = build.relu(build.conv(build.input, 20))
     weights = build.constant(np.abs(build.random.normal(0, 1, (20, 3, 3, 20))) + 0.5)
@@ -102,7 +102,7 @@ def test_other_operators(seed: int, shape: NpuShape) -> None:
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("seed", range(4))
 def test_c01_some_layers_in_16_bits(seed: int) -> None:
-    """The worst layers get 16 bits until the signal is enough; programs mix both."""
+    """The worst layers get 16 bits until the SQNR is sufficient; programs mix both."""
     plain = compiled(residual(seed=seed, channels=20), DUAL)
     signal = plain.compiled.verified.attempts[0].score.signal
     assert signal is not None
@@ -126,7 +126,7 @@ def test_concatenation_of_16_bits() -> None:
     same(build, DUAL)
 
 
-def test_r13_cores_without_it_are_refused() -> None:
+def test_r13_cores_without_a_dual_multiplier_are_rejected() -> None:
     with pytest.raises(MapperError, match=r"--bits 16 needs .* dual .* npu-dual, ref32"):
         compiled(residual(), NPU_SHAPES["npu"], bits=16)
 
@@ -134,7 +134,7 @@ def test_r13_cores_without_it_are_refused() -> None:
 @pytest.mark.heavy
 @pytest.mark.sample(0.25)
 def test_a21_resnet_8_in_16_bits_end_to_end(data_dir: Path) -> None:
-    """Every layer of 10 images equals the reference; 70 dB beside the model."""
+    """Every layer of 10 images equals the reference; 70 dB compared with the model."""
     path = data_dir / "models" / "mlperf_resnet8_fp32.onnx"
     if not path.exists():
         pytest.skip(f"{path.name} is not there")
@@ -153,7 +153,7 @@ def test_a21_resnet_8_in_16_bits_end_to_end(data_dir: Path) -> None:
     verify_compiled(folder)
 
 
-def test_sums_of_32_bits_leave_no_core_of_48() -> None:
+def test_dual_cores_cannot_send_sums_of_32_bits() -> None:
     build = BinaryBuilder(6, 5, 17, 3)
     first = build.sign(build.normalised(build.conv(build.input, 130), 1.0))
     build.end(build.binary(first, 21, alpha=False))

@@ -1,5 +1,5 @@
-"""B10: first layers over the windows that the window unit makes: programs beside the reference,
-headers, and what the checker finds."""
+"""B10: first layers with the window unit: programs compared with the reference, headers,
+checker."""
 
 from __future__ import annotations
 
@@ -60,12 +60,12 @@ def windows_loaded(made: Made) -> int:
 def test_b10_windows_on_the_core_give_the_same_bytes(
     window: Window, channels: int, shape: NpuShape, pooled: bool
 ) -> None:
-    """B10, C10: whoever makes the windows, maps equal the reference, and results are the same."""
+    """B10, C10: maps equal the reference, and results are the same for all window options."""
     found = []
     for few in ("core", "host", "off"):
         build = network(window, channels, 40, pooled)
         made = compiled(build, shape, few_channels=few)
-        by_core = few == "core" and shape.columns > 4  # where they save no calls
+        by_core = few == "core" and shape.columns > 4  # elsewhere they save no calls
         assert bool(windows_loaded(made)) == by_core
         assert isinstance(made.compiled.graph.nodes[0].operator, WindowColumns) == by_core
         verify_compiled(made.folder)
@@ -84,14 +84,16 @@ def test_b10_windows_on_the_core_give_the_same_bytes(
 
 
 def test_c11_headers_of_a_layer() -> None:
-    """C04, C11: 8x8 pixels are two words; packets of four windows, each with the words that hold
-    their pixels, and the padded place of the first one."""
+    """C04, C11: 8x8 pixels are two words; packets of four windows.
+
+    Each packet lists the words of its pixels, and the padded position of the first one.
+    """
     build = Builder(8, 8, 3, 1)
     build.end(build.conv(build.input, 4))
     made = compiled(build, SHAPE, few_channels="core")
     image = made.compiled.code.image(SHAPE)
     headers = [Header.of(bits) for bits in np.frombuffer(image.headers, "<u8").tolist()]
-    # rows 0 to 2 lie in the first word, rows 3 to 5 in both, rows 5 to 7 in the second
+    # rows 0 to 2 are in the first word, rows 3 to 5 in both, rows 5 to 7 in the second
     assert headers[:2] == [Header(0, 1, 0, 0), Header(0, 1, 4, 0)]
     assert headers[8:10] == [Header(0, 2, 0, 4), Header(0, 2, 4, 4)]
     assert headers[14:] == [Header(1, 1, 0, 7), Header(1, 1, 4, 7)]
@@ -106,7 +108,7 @@ def test_c11_headers_of_a_layer() -> None:
 
 
 def test_headers_that_do_not_fit_are_named() -> None:
-    """C09: the layer, and how many headers a core lacks; auto takes another way."""
+    """C09: the layer, and how many headers a core lacks; auto selects another option."""
     shape = replace(SHAPE, headers=78)
     text = "conv 'n0': header memory: 79 headers needed, a core has 78 .1 short"
     with pytest.raises(DoesNotFitError, match=text):
@@ -117,14 +119,14 @@ def test_headers_that_do_not_fit_are_named() -> None:
 
 @pytest.mark.heavy
 def test_tiles_fit_the_header_memory() -> None:
-    """Parts of rows take more packets than whole rows: cuts with too many headers are not taken."""
+    """Parts of rows take more packets than whole rows: cuts with too many headers are rejected."""
     made = compiled(network(SAME), replace(SHAPE, headers=79), few_channels="core")
     assert len(made.compiled.code.tables.headers) == 79
 
 
 @pytest.mark.heavy
 def test_the_checker_reads_headers() -> None:
-    """R7.9: words that no packet brings, and words behind the map."""
+    """R7.9: words without a packet, and words after the map."""
     made = compiled(network(SAME), SHAPE, few_channels="core")
     image = made.compiled.code.image(SHAPE)
     everything = np.arange(SHAPE.map_vectors)
@@ -146,8 +148,11 @@ def test_the_checker_reads_headers() -> None:
 @pytest.mark.heavy
 @pytest.mark.sample(0.5)
 def test_b10_cycles_of_a_first_layer() -> None:
-    """B10: the first layer of ResNet-8, 3x3 over 3 channels of 32x32 pixels: at least 2.5 times
-    fewer cycles by windows on the core than over channels filled up to 16; 9 calls become 3."""
+    """B10: the first layer of ResNet-8, 3x3 over 3 channels of 32x32 pixels.
+
+    At least 2.5x fewer cycles with windows on the core than with channels padded to 16; 9 calls
+    become 3.
+    """
     cycles = {}
     for few in ("core", "off"):
         build = Builder(32, 32, 3, 1)

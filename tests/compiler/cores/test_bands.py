@@ -1,5 +1,7 @@
-"""Regions of one slot are freed band by band: frames that overlap give the bytes of frames one
-after the other, and the checker follows each credit."""
+"""Regions of one slot are freed band by band.
+
+Overlapping frames give the bytes of sequential frames, and the checker follows each credit.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +56,7 @@ def banded_once() -> CompiledFolder:
 def test_frames_overlap_in_bands(seed: int) -> None:
     build, found = banded(seed)
     counts = [count for one in found.manifest["cores"] for _, count in one["streams"]]
-    assert max(counts) > 2  # so many bands are free at first
+    assert max(counts) > 2  # this many bands are free at first
     assert {one.differences for one in checked(build, found)} == {0}
     samples = np.ascontiguousarray(build.graph.inputs["x"].array(build.samples(3)))
     run = run_frames(found, samples, 6)
@@ -62,7 +64,7 @@ def test_frames_overlap_in_bands(seed: int) -> None:
 
 
 def in_a_line(job: Job, chip: Chip, log: list[str]) -> Made:
-    """Each layer on a core of its own."""
+    """Place each layer on its own core."""
     columns = job.shape.columns
     function = job.partition.functions[0]
     macros, places = job.partition.macros, spread.usable_places(chip)
@@ -78,7 +80,7 @@ def in_a_line(job: Job, chip: Chip, log: list[str]) -> Made:
 @pytest.mark.heavy
 @pytest.mark.sample(0.5)
 def test_bands_make_the_period_shorter(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A core may send the first rows of a frame while the last ones of the frame before are
+    """A core may send the first rows of a frame while the last rows of the previous frame are
     read."""
     monkeypatch.setattr(plan, "Room", one_slot)
     monkeypatch.setattr("mapper.compiler.pipeline.spread", in_a_line)
@@ -106,7 +108,7 @@ def test_too_many_credits_at_first_are_found() -> None:
 
 
 def control(word: bytes, kind: str, queue: str) -> tuple[int, int, int] | None:
-    """The core and stream of a credit that is given, or stream of one that is waited for."""
+    """Return the core and stream of a sent credit, or the stream of an awaited one."""
     one = decode(word, "it")
     f = one.fields
     if (one.op, one.kind, f.get("queue")) != ("CTRL", kind, UNITS.index(queue)) or f["host"]:
@@ -117,9 +119,11 @@ def control(word: bytes, kind: str, queue: str) -> tuple[int, int, int] | None:
 @pytest.mark.heavy
 @pytest.mark.sample(1)
 @pytest.mark.parametrize(("kind", "queue"), [("SEND", "LOAD"), ("WAIT", "STORE")])
-def test_credits_too_early_and_waits_too_late_are_found(kind: str, queue: str) -> None:
-    """All credits of a stream at the begin of the program, or all waits for them at its end; some
-    do no harm, as what is waited for besides comes later."""
+def test_early_credits_and_late_waits_are_found(kind: str, queue: str) -> None:
+    """Move all credits of a stream to the start of the program, or all its waits to the end.
+
+    Some moves do no harm, because other awaited data comes later.
+    """
     found, caught, missed = banded_once(), 0, 0
     for place, image in found.images.items():
         size, data = INSTRUCTION_BYTES, image.instructions

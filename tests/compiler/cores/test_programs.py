@@ -1,4 +1,4 @@
-"""Models over several cores compute what they do on one, wherever their parts are."""
+"""Models on several cores give the results of one core, for any placement of their parts."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def parted(length: int, rng: np.random.Generator) -> list[Span]:
 
 
 def anywhere(seed: int, job: Job, chip: Chip, log: list[str]) -> Made:
-    """Parts of layers at random, each on a core at random, and one to three ports of the host."""
+    """Split layers randomly, place parts on random cores, and use one to three host ports."""
     rng, macros, columns = np.random.default_rng(seed), job.partition.macros, job.shape.columns
     function = job.partition.functions[0]
     whole = Whole(macros, job.places, function.inputs, function.results)
@@ -75,7 +75,7 @@ def folder(
 
 
 def checked(build: Builder, found: CompiledFolder) -> list[Compared]:
-    """That its programs are sound, and its layers beside the reference."""
+    """Check that programs are valid, and compare layers with the reference."""
     verify_compiled(found)
     samples = np.ascontiguousarray(build.graph.inputs["x"].array(build.samples(2)))
     return simulate(found, samples, threads=1, check=True).compared
@@ -95,8 +95,10 @@ CASES = {
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("seed", range(10))
 def test_parts_anywhere(seed: int, case: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Random networks, cut at random, on cores at random: every layer equals the reference, and the
-    checker finds nothing in the bytes of the programs; records make them again."""
+    """Random networks, split and placed randomly: every layer equals the reference.
+
+    The checker accepts the programs, and records regenerate them.
+    """
     shape, settings = CASES[case]
     build = random_network(seed)
     monkeypatch.setattr("mapper.compiler.pipeline.spread", lambda *a: anywhere(seed, *a))
@@ -125,8 +127,8 @@ def test_residual_sums_and_bits(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.heavy
 @pytest.mark.sample(0.25)
 @pytest.mark.parametrize("cores", [None, 2])
-def test_the_mapper_places_what_the_search_cuts(cores: int | None) -> None:
-    """All of the chip, or some cores of it; the log says how it is cut."""
+def test_the_mapper_places_the_parts_of_the_search(cores: int | None) -> None:
+    """All cores of the chip, or some; the log describes the split."""
     build = residual(3, channels=40)
     found = folder(deepcopy(build), replace(HOW, cores=cores), SHAPE)
     assert 1 < len(found.images) <= (cores or CHIP.usable_count)
@@ -134,7 +136,7 @@ def test_the_mapper_places_what_the_search_cuts(cores: int | None) -> None:
 
 
 def test_parts_in_their_order() -> None:
-    """Row by row, or every second row backwards, around cores that may not be used."""
+    """Row by row, or in alternating direction, around unusable cores."""
     groups = np.array([0, 0, 1, 2, 3, 4, 4])
     chip = Chip("mesh", 3, 3, unavailable=(1, 4))
     assert in_order(groups, chip, False).tolist() == [0, 0, 2, 3, 5, 6, 6]
@@ -145,8 +147,7 @@ def test_parts_in_their_order() -> None:
 @pytest.mark.sample(0.25)
 @pytest.mark.parametrize("cores", [None, 3, 1])
 def test_ports_of_the_host(cores: int | None) -> None:
-    """N10.5: what the host sends and gets goes by the nearest of its ports; few cores are those at
-    ports first."""
+    """N10.5: host traffic uses the nearest port; few cores are placed at ports first."""
     build = residual(3, channels=40)
     chip = replace(CHIP, host=ChipHost(ports=(5, 0), latency=7, flits=0.5))
     found = folder(deepcopy(build), replace(HOW, cores=cores), SHAPE, chip)
@@ -178,7 +179,7 @@ DAMAGE = {
 @pytest.mark.sample(0.5)
 @pytest.mark.parametrize("kind", DAMAGE)
 def test_damaged_exchange_is_found(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A count, a stream, an address or a credit that is another: the checker names the program."""
+    """A changed count, stream, address or credit: the checker names the program."""
     from hw.npu.isa import decode, encode
 
     monkeypatch.setattr("mapper.compiler.pipeline.spread", lambda *a: anywhere(2, *a))
@@ -224,9 +225,9 @@ def test_a_stream_is_waited_for_in_one_queue(monkeypatch: pytest.MonkeyPatch) ->
 
 @pytest.mark.heavy
 @pytest.mark.sample(0.25)
-def test_weights_that_no_core_holds_are_streamed() -> None:
-    """A layer whose weights are larger than the memories of all cores together: the host sends them
-    while it works, on every core."""
+def test_weights_too_large_for_all_cores_are_streamed() -> None:
+    """A layer whose weights exceed the memories of all cores: the host streams them to every
+    core."""
     build = Builder(6, 6, 16, 3)
     build.end(build.conv(build.conv(build.input, 32), 96, Window((6, 6))))
     small = replace(SHAPE, name="small", weight_words=24)
@@ -237,7 +238,7 @@ def test_weights_that_no_core_holds_are_streamed() -> None:
 
 @pytest.mark.heavy
 @pytest.mark.sample(0.5)
-def test_a_model_that_fits_no_chip_says_what_lacks() -> None:
+def test_a_model_too_large_for_the_chip_names_the_memory() -> None:
     small = replace(SHAPE, name="small", map_vectors=64)
     with pytest.raises(
         DoesNotFitError, match=r"feature memory: .* vectors at a time, 2 cores have 128"

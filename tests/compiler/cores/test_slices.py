@@ -1,4 +1,4 @@
-"""Parts of layers make the parts of maps that whole layers make."""
+"""Parts of layers compute the parts of maps of whole layers."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def part(data: Data, held: Held) -> Data:
 
 
 def made(macro: Macro, feeds: dict[Tensor, Data]) -> dict[Tensor, Data]:
-    """What a macro node stores, by the reference, node by node."""
+    """Return the stored maps of a macro node, computed node by node by the reference."""
     values = dict(feeds)
     nodes = [] if macro.windows is None else [macro.windows]
     nodes += macro.nodes + ([] if macro.sign is None else [macro.sign])
@@ -46,8 +46,10 @@ def made(macro: Macro, feeds: dict[Tensor, Data]) -> dict[Tensor, Data]:
 @pytest.mark.sample(2)
 @pytest.mark.parametrize("seed", range(20))
 def test_parts_of_random_layers(seed: int) -> None:
-    """Rows and blocks at random, of each layer of a network: the elements are those of the whole,
-    and the parts of inputs that it names are all that it takes."""
+    """Random rows and blocks of each layer of a network equal the whole layer.
+
+    The parts of inputs that it names are sufficient.
+    """
     rng = np.random.default_rng(seed)
     build = random_network(seed)
     try:

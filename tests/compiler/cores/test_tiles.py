@@ -1,4 +1,4 @@
-"""tiles.bin has every flit of a frame: what the mesh counts on each link."""
+"""tiles.bin contains every flit of a frame: the link loads of the mesh."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FRAMES = 3
 
 
 def routed(flits: dict[tuple[int, int], int], places: list[tuple[int, int]]) -> np.ndarray:
-    """Flits on each link, columns first; shape (4, rows, columns)."""
+    """Return the flits on each link, columns first; shape (4, rows, columns)."""
     found = np.zeros((4, CHIP.height, CHIP.width), np.int64)
     for (source, target), count in flits.items():
         (x, y), (to_x, to_y) = places[source], places[target]
@@ -40,7 +40,7 @@ def routed(flits: dict[tuple[int, int], int], places: list[tuple[int, int]]) -> 
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("seed", range(8))
 def test_links_of_a_run(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Parts at random: results, credits and the host's inputs by its ports, on every link."""
+    """Random parts: results, credits and the host's inputs by its ports, on every link."""
     monkeypatch.setattr("mapper.compiler.pipeline.spread", lambda *a: anywhere(seed, *a))
     source, samples = source_of(deepcopy(random_network(seed)))
     try:

@@ -1,4 +1,4 @@
-"""Which cuts are tried, when tries end, and which one is taken."""
+"""Selection of cuts to try, end of the tries, and the final selection."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def cut(number: int) -> Grouped:
 
 
 class Fake:
-    """Cuts one after the other; least : that it was asked for, learnt : what it was told."""
+    """Yields prepared cuts in order; least : requested limits, learnt : reported cycles."""
 
     def __init__(self, cuts: Sequence[int]) -> None:
         self.cuts, self.least, self.learnt = list(cuts), list[float](), list[float]()
@@ -49,7 +49,7 @@ def test_the_same_cut_again_ends_the_tries() -> None:
     assert len(tried(Fake([1, 2, 1, 3]), lambda one: Tried(one, "", [1], 1, 1))) == 2
 
 
-def test_a_way_far_behind_another_ends_after_one_try() -> None:
+def test_a_much_worse_option_ends_after_one_try() -> None:
     found = tried(Fake(range(9)), lambda one: Tried(one, "", [1], 121, 1), [ran(100, 1)])
     assert len(found) == 1
     found = tried(Fake(range(9)), lambda one: Tried(one, "", [1], 119, 1), [ran(100, 1)])
@@ -75,7 +75,7 @@ def test_cuts_that_do_not_fit_are_tried_with_longer_periods() -> None:
     assert len(line.least) == tries.REFUSED + 1
 
 
-def test_the_shortest_period_wins_or_nearly_that_with_a_shorter_latency() -> None:
+def test_the_shortest_period_wins_unless_a_close_one_has_lower_latency() -> None:
     assert best_of([ran(100, 50), ran(120, 10)]).made == "100 50"
     assert best_of([ran(100, 50), ran(108, 10), ran(107, 30)]).made == "108 10"
     assert best_of([ran(108, 50), ran(100, 50)]).made == "100 50"

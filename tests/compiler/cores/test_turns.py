@@ -1,4 +1,4 @@
-"""Cuts for an early result: cores take turns, and no layer has parts that do not shorten it."""
+"""Cuts for low latency: cores alternate, and layers are split only where that shortens them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.compiler.programs import SHAPE
 
 
 class Lines:
-    """Layers by their units; those of `fixed` take as long in parts as whole."""
+    """Layers by their units; layers in `fixed` take as long in parts as whole."""
 
     def __init__(self, units: list[int], fixed: tuple[int, ...] = (), most: int = 99) -> None:
         self.rows, self.fixed, self.most = units, fixed, most
@@ -41,7 +41,7 @@ class Lines:
 
 
 def made(line: Lines, cores: int) -> list[dict[int, list[tuple[int, int]]]]:
-    """Of each cut, by layer, its rows and their cores."""
+    """Return, for each cut, the rows and cores of each layer."""
     found = []
     for cut in turns(cast(Line, line), cores):
         layers: dict[int, list[tuple[int, int]]] = {}
@@ -51,13 +51,13 @@ def made(line: Lines, cores: int) -> list[dict[int, list[tuple[int, int]]]]:
     return found
 
 
-def test_layers_take_turns() -> None:
+def test_layers_alternate_between_cores() -> None:
     found = made(Lines([6, 3, 8], fixed=(1,)), 4)
     assert [len(one[0]) for one in found] == [2, 3, 3]
     assert all(one[1] == [(3, 0)] for one in found)
     assert found[0][2] == [(4, 0), (4, 1)]
     assert found[2][2] == [(2, 0), (2, 1), (2, 2), (2, 3)]
-    # six rows in four parts take as long as in three, so there are three, on cores apart
+    # six rows in four parts take as long as in three, so there are three, on separate cores
     assert [len(one[0]) for one in made(Lines([6, 8]), 4)] == [2, 3, 3]
     assert [group for _, group in made(Lines([6, 8]), 4)[2][0]] == [0, 1, 2]
 
@@ -70,8 +70,8 @@ def test_parts_that_do_not_fit_are_left_out() -> None:
 @pytest.mark.heavy
 @pytest.mark.sample(0.25)
 @pytest.mark.jit
-def test_an_early_result_or_many() -> None:
-    """N11.2: the same bytes; the first result comes earlier, and frames follow each other later."""
+def test_latency_or_throughput() -> None:
+    """N11.2: the same bytes; the latency is shorter, and the period longer."""
     build, chip = residual(3, channels=40), Chip("mesh", 3, 2)
     ran = []
     for objective in ("throughput", "latency"):

@@ -1,4 +1,4 @@
-"""Binary models: signs before layers, and a trained one."""
+"""Binary models: signs before layers, and a trained model."""
 
 from __future__ import annotations
 
@@ -38,14 +38,15 @@ def kernels(*shape: int) -> np.ndarray:
 
 
 def wanted(a: Any, w: np.ndarray) -> np.ndarray:
-    """Sums of a convolution of 3x3 without padding over (frames, channels, rows, columns)."""
+    """Return the sums of a 3x3 convolution without padding over (frames, channels, rows,
+    columns)."""
     found = np.lib.stride_tricks.sliding_window_view(a, (3, 3), (2, 3))
     return np.einsum("fcyxij,ocij->foyx", found, w)
 
 
 @pytest.mark.parametrize("twice", [False, True])
 def test_b05_signs_before_a_layer(tmp_path: Path, twice: bool) -> None:
-    """Sign, or Sign, Add 0.1, Sign: zero is +1, and one node is left."""
+    """Sign, or Sign, Add 0.1, Sign: zero becomes +1, and one node remains."""
     nodes = [node("Sign", "x", "a")]
     if twice:
         nodes += [node("Add", "a tenth", "b"), node("Sign", "b", "c")]
@@ -65,7 +66,7 @@ def test_b05_signs_before_a_layer(tmp_path: Path, twice: bool) -> None:
 
 
 def chains() -> list[tuple[list[Any], list[str]]]:
-    """What stands between a layer and the signs of the next one, and what is left of it."""
+    """Return nodes between a layer and the next signs, and the remaining node kinds."""
     normalise = node("BatchNormalization", "a g b m v", "n")
     return [
         ([normalise, node("Sign", "n")], ["conv", "sign"]),
@@ -82,7 +83,7 @@ def chains() -> list[tuple[list[Any], list[str]]]:
 
 
 @pytest.mark.parametrize("number", range(6))
-def test_b09_what_becomes_part_of_a_sign(tmp_path: Path, number: int) -> None:
+def test_b09_nodes_folded_into_a_sign(tmp_path: Path, number: int) -> None:
     """B09: batch normalisation with gamma < 0 and gamma = 0, also across max pooling."""
     nodes, left = chains()[number]
     constants = {
@@ -105,8 +106,8 @@ def test_b09_what_becomes_part_of_a_sign(tmp_path: Path, number: int) -> None:
     assert set(np.unique(computed(graph, values)["y"])) <= {-1.0, 1.0}
 
 
-def test_models_that_need_more_than_pixels_ask_for_samples(tmp_path: Path) -> None:
-    """Nothing but the input of a binary model has a range to measure."""
+def test_models_that_need_other_ranges_require_samples(tmp_path: Path) -> None:
+    """Only the input of a binary model has a range to measure."""
     nodes = [node("Conv", "x w", "a"), node("Sign", "a", "s"), node("Conv", "s k")]
     path = tmp_path / "model.onnx"
     constants = {"w": kernels(4, 2, 3, 3), "k": kernels(3, 4, 3, 3)}
@@ -129,7 +130,7 @@ def gtsrb(data_dir: Path) -> Path:
 
 
 def pictures(folder: Path) -> np.ndarray:
-    """100 photographs without their outermost pixels, and 20 images of random pixels."""
+    """Return 100 photographs without their outermost pixels, and 20 images of random pixels."""
     rows = np.loadtxt(folder / "eran_cifar10_test100.csv", delimiter=",", dtype=np.float32)
     photographs = rows[:, 1:].reshape(-1, 32, 32, 3)[:, 1:31, 1:31]
     noise = np.random.default_rng(0).integers(0, 256, (20, 30, 30, 3))
@@ -151,7 +152,7 @@ def sums_of(graph: Graph, rules: Any, x: np.ndarray) -> list[np.ndarray]:
 @pytest.mark.heavy
 @pytest.mark.sample(0.25)
 def test_b09_sums_of_a_trained_model(gtsrb: Path) -> None:
-    """Of all three layers of gtsrb_bnn_30, in every image; in floating point they are exact."""
+    """All three layers of gtsrb_bnn_30, in every image; in floating point they are exact."""
     compiled = build(gtsrb, NpuShape("large", weight_words=4096))
     x = pictures(gtsrb.parent)
     plain = Reader(gtsrb, FLOAT).read()
@@ -167,7 +168,7 @@ def test_b09_sums_of_a_trained_model(gtsrb: Path) -> None:
 @pytest.mark.heavy
 @pytest.mark.sample(0.5)
 def test_sums_and_classes_of_onnxruntime(gtsrb: Path) -> None:
-    pytest.importorskip("onnxruntime", reason="to compare with")
+    pytest.importorskip("onnxruntime", reason="needed for the comparison")
     network = onnx.load(str(gtsrb))
     names = [one.output[0] for one in network.graph.node if one.op_type in ("Conv", "MatMul")]
     network.graph.output.extend(onnx.helper.make_empty_tensor_value_info(name) for name in names)
@@ -186,7 +187,7 @@ def test_sums_and_classes_of_onnxruntime(gtsrb: Path) -> None:
 @pytest.mark.sample(0.5)
 @pytest.mark.jit
 def test_program_of_a_trained_model(gtsrb: Path) -> None:
-    """On a core of the usual size, to which the host streams the weights of the last layer."""
+    """On a core of the usual size; the host streams the weights of the last layer."""
     samples = pixel_samples(open_model(gtsrb), CompileSettings())
     made = compiled_model(gtsrb, samples.x, NpuShape())
     outcome = simulate(made.folder, pictures(gtsrb.parent)[::40], threads=1, check=True)

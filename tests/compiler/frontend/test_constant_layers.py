@@ -1,4 +1,4 @@
-"""Scales so far apart that a layer is constant: right values, and one note that names the layer."""
+"""Layers that are constant due to their scales: right values, and one note that names the layer."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ U8, I8 = np.uint8, np.int8
 
 
 def network(**changed: Any) -> Case:
-    """Two quantised convolutions, c and d, as QDQ; scales and constants by name."""
+    """Return two quantised convolutions, c and d, as QDQ; scales and constants by name."""
     values: dict[str, Any] = {
         "si": np.float32(0.03), "zi": U8(120), "sw": np.float32(0.01), "zw": I8(0),
         "sa": np.float32(0.05), "za": U8(10), "sv": np.float32(0.01), "zv": I8(0),
@@ -46,7 +46,8 @@ def network(**changed: Any) -> Case:
 
 
 def notes_and_values(case: Case, folder: Path) -> tuple[list[str], np.ndarray, np.ndarray]:
-    """Notes about layers, results of the programs, and of ONNX Runtime node by node."""
+    """Return notes about layers, results of the programs, and results of ONNX Runtime node by
+    node."""
     assert compiled(case, folder) == 0
     path = folder / "model.onnx"
     notes = [one for one in open_model(path).build(()).notes if one.startswith("layer ")]
@@ -83,7 +84,7 @@ def test_constant_layers(tmp_path: Path, changed: dict[str, Any], says: list[str
 
 
 def test_the_bias_of_a_constant_layer_counts(tmp_path: Path) -> None:
-    """Products of 1e-40 and less leave the bias alone."""
+    """Only the bias remains if products are 1e-40 or less."""
     bias = np.array([2.0, -1.0, 0.0, 0.5], np.float32)
     case = network(sw=TINY, bias=bias)
     case = case._replace(nodes=[*case.nodes[:5], node("DequantizeLinear", "cq sa za", "y")])

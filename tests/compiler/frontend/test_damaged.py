@@ -1,4 +1,4 @@
-"""Models of damaged structure: each is refused in one line that names the node or constant."""
+"""Models of damaged structure: each is rejected with one line that names the node or constant."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ELSEWHERE = "constant 'w': its data are not in a file of the model's folder"
 
 
 def refusal(made: Any, folder: Path) -> str:
-    """What is said of a model, without its name."""
+    """Return the message for a model, without its name."""
     path = folder / "a.onnx"
     path.write_bytes(made.SerializeToString())
     with pytest.raises(MapperError) as told:
@@ -39,12 +39,12 @@ def named(graph: Any, name: str) -> Any:
 
 
 def attribute(name: str, value: Any) -> Damage:
-    """Gives the convolution one more attribute."""
+    """Return a damage that adds an attribute to the convolution."""
     return lambda graph: named(graph, "conv").attribute.append(helper.make_attribute(name, value))
 
 
 def changed(which: str, **fields: Any) -> Damage:
-    """Sets fields of a node or constant; lists are replaced."""
+    """Return a damage that sets fields of a node or constant; lists are replaced."""
 
     def change(graph: Any) -> None:
         for field, value in fields.items():
@@ -110,8 +110,8 @@ def test_no_opset(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", [b"Relu", b"relu", b"dense_b"])
-def test_names_that_are_no_text(name: bytes, tmp_path: Path) -> None:
-    """Of an operator, a node, and a constant and the input that takes it."""
+def test_names_that_are_not_text(name: bytes, tmp_path: Path) -> None:
+    """Name of an operator, a node, and a constant with the input that reads it."""
     path = tmp_path / "a.onnx"
     damaged = name[:-1] + b"\xff"
     path.write_bytes(good().model().SerializeToString().replace(name, damaged))
@@ -126,7 +126,7 @@ def test_versions_beyond_32_bits(domain: str, tmp_path: Path) -> None:
     assert "opset 1099511627776 " in refusal(made, tmp_path)
 
 
-def test_nodes_of_no_output_are_left_out(tmp_path: Path) -> None:
+def test_unused_nodes_are_left_out(tmp_path: Path) -> None:
     made = good().model()
     made.graph.output[0].name = "r"
     path = tmp_path / "a.onnx"
@@ -165,7 +165,7 @@ ROW, COLUMN = np.ones((1, 1 << 15), np.float32), np.ones((1 << 15, 1), np.float3
         ("Add", {"a": COLUMN, "b": ROW}, {}),
     ],
 )
-def test_huge_constants_are_not_made(
+def test_huge_constants_are_not_allocated(
     kind: str, constants: dict[str, Any], more: dict[str, Any], tmp_path: Path
 ) -> None:
     nodes = [
@@ -180,7 +180,7 @@ def test_huge_constants_are_not_made(
 
 
 def test_constants_share_the_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each constant fits the memory, all together do not."""
+    """Each constant fits the memory, but not all together."""
     monkeypatch.setattr("mapper.compiler.frontend.onnx.MOST_MADE", 4 << 20)
     nodes = [node("ConstantOfShape", "s", f"k{at}") for at in range(5)]
     nodes += [node("Gather", f"k{at} zero", f"g{at}") for at in range(5)]
@@ -197,7 +197,7 @@ def test_huge_maps(shape: tuple[int, ...], tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("bias", [(3, 1), (1, 3, 1)])
-def test_a_bias_that_is_no_row(bias: tuple[int, ...], tmp_path: Path) -> None:
+def test_bias_of_wrong_shape(bias: tuple[int, ...], tmp_path: Path) -> None:
     constants = {"w": np.ones((4, 3), np.float32), "b": np.ones(bias, np.float32)}
     said = refusal(model([node("Gemm", "x w b")], constants, {"x": (1, 4)}), tmp_path)
     assert f"its bias has shape {bias}, it has 3 outputs" in said

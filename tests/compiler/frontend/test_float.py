@@ -1,4 +1,4 @@
-"""Each operator of models in floating point against the reference implementation of ONNX."""
+"""Each operator of floating-point models against the reference implementation of ONNX."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_a02_auto_pad(tmp_path: Path, auto: str, strides: list[int], size: tuple
 
 
 def test_auto_pad_with_dilations(tmp_path: Path) -> None:
-    """By hand: the reference implementation pads for kernels without dilation."""
+    """Expected by hand: the reference implementation ignores dilation when it pads."""
     constants = {"w": normal(4, 6, 3, 3)}
     same = model(
         [node("Conv", "x w", auto_pad="SAME_UPPER", dilations=[2, 2], kernel_shape=[3, 3])],
@@ -89,7 +89,7 @@ def test_auto_pad_of_one_dimension(tmp_path: Path, auto: str) -> None:
 
 @pytest.mark.parametrize("opset", [7, 9, 11, 13, 17, NEWEST])
 def test_a02_opsets(tmp_path: Path, opset: int) -> None:
-    """A small network in each: its operators changed their attributes and inputs."""
+    """A small network per opset: its operators changed their attributes and inputs."""
     bounds = "c lo hi" if opset >= 11 else "c"
     clip = {} if opset >= 11 else {"min": -1.0, "max": 2.0}
     shape = "a axes" if opset >= 13 else "a"
@@ -110,7 +110,7 @@ def test_a02_opsets(tmp_path: Path, opset: int) -> None:
     )
 
 
-def test_a02_initialisers_that_are_inputs_too_and_an_open_batch_axis(tmp_path: Path) -> None:
+def test_a02_initialisers_as_inputs_and_an_open_batch_axis(tmp_path: Path) -> None:
     """IR 3 lists every initialiser among the inputs."""
     made = model(
         [node("Conv", "x w")], {"w": normal(4, 6, 3, 3)}, {"x": ("N", 6, 9, 8), "w": (4, 6, 3, 3)},
@@ -123,7 +123,7 @@ def test_a02_initialisers_that_are_inputs_too_and_an_open_batch_axis(tmp_path: P
 
 
 def test_a08_constants_by_nodes_and_weights_that_are_computed(tmp_path: Path) -> None:
-    """A transposed and scaled constant is one, too."""
+    """A transposed and scaled constant is also constant."""
     constant = onnx.numpy_helper.from_array(normal(6, 4, 3, 3))
     nodes = [
         node("Constant", "", "c", value=constant),
@@ -149,7 +149,7 @@ def test_a03_gemm(tmp_path: Path, transposed: int, bias: tuple[int, ...] | None)
 
 
 @pytest.mark.parametrize("bias", [(5,), (1, 5), ()])
-def test_a03_matmul_and_a_bias_behind_it(tmp_path: Path, bias: tuple[int, ...]) -> None:
+def test_a03_matmul_followed_by_a_bias(tmp_path: Path, bias: tuple[int, ...]) -> None:
     nodes = [node("MatMul", "x w", "m"), node("Add", "m b")]
     check(model(nodes, {"w": normal(24, 5), "b": normal(*bias)}, {"x": (1, 24)}), tmp_path)
 
@@ -166,7 +166,7 @@ def test_a03_matmul_and_a_bias_behind_it(tmp_path: Path, bias: tuple[int, ...]) 
         [node("Unsqueeze", "c one", "l"), node("Flatten", "l", "f")],
     ],
 )
-def test_a05_what_a_dense_layer_sees_of_a_map(tmp_path: Path, move: list[Any]) -> None:
+def test_a05_element_order_of_a_dense_layer(tmp_path: Path, move: list[Any]) -> None:
     constants = {
         "w": normal(4, 6, 3, 3), "d": normal(4 * 7 * 6, 5), "s": np.array([1, -1]),
         "t": np.array([1, 168]), "u": np.array([1, 4, 42]), "one": np.array([1]),
@@ -176,7 +176,7 @@ def test_a05_what_a_dense_layer_sees_of_a_map(tmp_path: Path, move: list[Any]) -
     assert [one.kind for one in graph.nodes] == ["conv", "dense"]
 
 
-def test_a05_layers_behind_each_other_need_no_reshape(tmp_path: Path) -> None:
+def test_a05_consecutive_layers_need_no_reshape(tmp_path: Path) -> None:
     nodes = [
         node("Gemm", "x w", "a"), node("Relu", "a", "r"), node("Dropout", "r", "q"),
         node("Identity", "q", "i"), node("Gemm", "i v"),
@@ -184,8 +184,8 @@ def test_a05_layers_behind_each_other_need_no_reshape(tmp_path: Path) -> None:
     check(model(nodes, {"w": normal(24, 7), "v": normal(7, 3)}, {"x": (1, 24)}), tmp_path)
 
 
-def test_a_map_that_becomes_one_again(tmp_path: Path) -> None:
-    """A vector, reshaped to a map of one pixel, goes through a 1x1 convolution."""
+def test_vector_reshaped_to_a_map(tmp_path: Path) -> None:
+    """A vector, reshaped to a map of one pixel, passes through a 1x1 convolution."""
     nodes = [node("Reshape", "x s", "m"), node("Conv", "m w", "c"), node("Flatten", "c", "y")]
     constants = {"s": np.array([1, 24, 1, 1]), "w": normal(5, 24, 1, 1)}
     check(model(nodes, constants, {"x": (1, 24)}), tmp_path)
@@ -215,7 +215,7 @@ def test_constants_that_differ_within_a_channel_stay_on_the_host(tmp_path: Path)
     for shape in [(9, 8), (6, 9, 1), (8,), (6, 9, 8)]:
         (host,) = read(model([node("Mul", "x c")], {"c": normal(*shape)}, MAP), tmp_path).nodes
         assert isinstance(host.operator, Host)
-        assert host.operator.why == "its constant differs within a channel"
+        assert host.operator.why == "its constant varies within a channel"
 
 
 def test_sums_of_maps(tmp_path: Path) -> None:
@@ -266,7 +266,7 @@ def test_batch_normalisation(tmp_path: Path, opset: int) -> None:
 
 
 def test_image_scaler(tmp_path: Path) -> None:
-    """Of models from before opset 10; no reference implementation knows it."""
+    """For models before opset 10; no reference implementation has it."""
     made = model(
         [node("ImageScaler", "x", scale=0.5, bias=[1.0, 2.0, -3.0])], {}, {"x": (1, 3, 4, 5)},
         opset=7,
@@ -285,7 +285,7 @@ def test_image_scaler(tmp_path: Path) -> None:
 
 
 def pooled(x: np.ndarray, kind: str, size: tuple[int, int], **how: Any) -> np.ndarray:
-    """Pooling of one frame by the words of its standard, a window at a time."""
+    """Pool one frame by the definition of the standard, window by window."""
     (sh, sw), (t, left, b, r) = how.get("strides", (1, 1)), how.get("pads", (0, 0, 0, 0))
     dh, dw = how.get("dilations", (1, 1))
     reach = [(size[0] - 1) * dh + 1, (size[1] - 1) * dw + 1]
@@ -297,7 +297,7 @@ def pooled(x: np.ndarray, kind: str, size: tuple[int, int], **how: Any) -> np.nd
             (height, t, b, reach[0], sh), (width, left, r, reach[1], sw)
         )
     )  # fmt: skip
-    if ceil:  # a window begins inside the map or the padding before it
+    if ceil:  # a window begins inside the map or its leading padding
         rows -= (rows - 1) * sh >= height + t
         columns -= (columns - 1) * sw >= width + left
     made = np.empty((1, x.shape[1], rows, columns), np.float32)
@@ -347,9 +347,9 @@ def test_pooling(
         graph = read(made, tmp_path)
         if isinstance(graph.nodes[0].operator, Host):
             why = graph.nodes[0].operator.why
-            # windows beyond the padding, which no divisor counts
+            # windows past the padding, which no divisor counts
             assert (kind, ceil, count) == ("AveragePool", 1, 1)
-            assert "behind the padding" in why
+            assert "past the padding" in why
             continue
         found = computed(graph, {"x": x})["y"]
         assert found.shape == wanted.shape
@@ -369,7 +369,7 @@ def test_pooling_with_dilations(tmp_path: Path) -> None:
     [("SAME_UPPER", (1, 0, 1, 1)), ("SAME_LOWER", (1, 1, 1, 0)), ("VALID", (0, 0, 0, 0))],
 )
 def test_pooling_with_auto_pad(tmp_path: Path, kind: str, auto: str, pads: tuple[int, ...]) -> None:
-    """By hand: the reference implementation forgets the last row of SAME_LOWER."""
+    """Expected by hand: the reference implementation omits the last row of SAME_LOWER."""
     one = node(kind, "x", kernel_shape=[3, 3], strides=[2, 2], auto_pad=auto)
     x = normal(1, 6, 9, 8)
     found = computed(read(model([one], {}, MAP), tmp_path), {"x": x})["y"]
@@ -391,7 +391,7 @@ def test_pooling_of_whole_maps(tmp_path: Path, kind: str, shape: tuple[int, ...]
 @pytest.mark.parametrize("keep", [0, 1])
 @pytest.mark.parametrize("last", [False, True])
 def test_means_over_rows_and_columns(tmp_path: Path, opset: int, keep: int, last: bool) -> None:
-    """Also of a map that is channels last, before a dense layer."""
+    """Also of a channels-last map, before a dense layer."""
     axes = [1, 2] if last else [2, -1]
     before = [node("Relu", "x", "r"), node("Transpose", "r", "t", perm=[0, 2, 3, 1])]
     taken = "t" if last else "r"
@@ -406,10 +406,10 @@ def test_means_over_rows_and_columns(tmp_path: Path, opset: int, keep: int, last
     assert [one.kind for one in graph.nodes] == ["activation", "pool", "dense"]
 
 
-def test_means_over_other_axes_are_of_the_host(tmp_path: Path) -> None:
+def test_means_over_other_axes_go_to_the_host(tmp_path: Path) -> None:
     (host,) = read(model([node("ReduceMean", "x", axes=[1])], {}, MAP, opset=13), tmp_path).nodes
     assert isinstance(host.operator, Host)
-    assert host.operator.why == "it is no mean over rows and columns of a map"
+    assert host.operator.why == "it is not a mean over rows and columns of a map"
 
 
 def test_pooling_of_one_dimension(tmp_path: Path) -> None:

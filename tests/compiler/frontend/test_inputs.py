@@ -1,4 +1,4 @@
-"""What models take: types and axes of their inputs, operator sets, shapes that say otherwise."""
+"""Model inputs: types and axes, operator sets, inconsistent shapes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ RNG = np.random.default_rng(5)
 
 
 def small(nodes: list[Any], kind: int, shape: list[int], opset: int = 17, **constants: Any) -> Any:
-    """A model with the output y, whose input x has numbers of some type."""
+    """Return a model with the output y, whose input x has the given type."""
     graph = helper.make_graph(
         nodes,
         "small",
@@ -48,20 +48,20 @@ def refusal(made: Any, folder: Path) -> str:
         (onnx.TensorProto.FLOAT, [1, 2, 3, 4, 5], "has 5 axes"),
     ],
 )
-def test_inputs_that_no_core_takes(tmp_path: Path, kind: int, shape: list[int], words: str) -> None:
+def test_unsupported_inputs(tmp_path: Path, kind: int, shape: list[int], words: str) -> None:
     made = small([helper.make_node("Identity", ["x"], ["y"])], kind, shape)
     assert words in refusal(made, tmp_path)
 
 
 def test_old_operator_sets_are_refused(tmp_path: Path) -> None:
-    """Before 7 a constant went with the axis that an attribute named."""
+    """Before opset 7, an attribute named the axis of a constant."""
     made = small([helper.make_node("Relu", ["x"], ["y"])], onnx.TensorProto.FLOAT, [1, 4], opset=6)
-    assert "opset 6 is not read" in refusal(made, tmp_path)
+    assert "opset 6 is not supported" in refusal(made, tmp_path)
 
 
 @pytest.mark.parametrize("kind", [onnx.TensorProto.INT64, onnx.TensorProto.UINT8])
 def test_the_host_gets_numbers_of_the_declared_type(tmp_path: Path, kind: int) -> None:
-    """Samples are real numbers; Gather takes indices."""
+    """Samples are real numbers; Gather reads indices."""
     nodes = [
         helper.make_node("Cast", ["x"], ["whole"], to=onnx.TensorProto.INT64),
         helper.make_node("Gather", ["table", "whole"], ["y"]),
@@ -78,8 +78,8 @@ def test_the_host_gets_numbers_of_the_declared_type(tmp_path: Path, kind: int) -
     assert np.array_equal(out.frame(values[out.tensor]), table[data])
 
 
-def test_rows_that_a_view_makes_of_columns_are_no_map(tmp_path: Path) -> None:
-    """A vector of samples has its values on columns; a kernel of rows is not for it."""
+def test_reshaped_columns_are_not_rows_of_a_map(tmp_path: Path) -> None:
+    """A vector of samples has its values in columns; a kernel of several rows does not fit."""
     nodes = [
         helper.make_node("Unsqueeze", ["x", "axis"], ["tall"]),
         helper.make_node("Conv", ["tall", "w"], ["y"], name="tall", pads=[1, 0, 1, 0]),
@@ -101,8 +101,8 @@ def test_constants_of_flattened_maps_are_not_for_channels(tmp_path: Path) -> Non
     agree(read(made, tmp_path), made)
 
 
-def test_a_mean_over_an_axis_that_a_view_made(tmp_path: Path) -> None:
-    """(1, 1, 64) shows channels where maps have columns."""
+def test_mean_over_a_reshaped_axis(tmp_path: Path) -> None:
+    """(1, 1, 64) has channels where maps have columns."""
     nodes = [
         helper.make_node("Unsqueeze", ["x", "one"], ["u"]),
         helper.make_node("ReduceMean", ["u"], ["y"], axes=[2]),
@@ -111,7 +111,7 @@ def test_a_mean_over_an_axis_that_a_view_made(tmp_path: Path) -> None:
     agree(read(made, tmp_path), made)
 
 
-def test_padding_with_a_computed_number_is_for_the_host(tmp_path: Path) -> None:
+def test_padding_with_a_computed_number_goes_to_the_host(tmp_path: Path) -> None:
     nodes = [
         helper.make_node("ReduceMax", ["x"], ["most"], keepdims=0),
         helper.make_node("Pad", ["x", "pads", "most"], ["y"]),
@@ -120,7 +120,7 @@ def test_padding_with_a_computed_number_is_for_the_host(tmp_path: Path) -> None:
     agree(read(made, tmp_path), made)
 
 
-@pytest.mark.parametrize(("behind", "host"), [("Relu", True), ("MaxPool", False)])
+@pytest.mark.parametrize(("stop", "host"), [("Relu", True), ("MaxPool", False)])
 def test_cores_pad_with_zeros_or_for_max_pooling(tmp_path: Path, stop: str, host: bool) -> None:
     extra = {"kernel_shape": [2, 2]} if stop == "MaxPool" else {}
     nodes = [
@@ -136,7 +136,7 @@ def test_cores_pad_with_zeros_or_for_max_pooling(tmp_path: Path, stop: str, host
     agree(graph, made)
 
 
-def test_sizes_that_depend_on_data_are_told(tmp_path: Path) -> None:
+def test_sizes_that_depend_on_data_are_rejected(tmp_path: Path) -> None:
     nodes = [
         helper.make_node("NonZero", ["x"], ["n"], name="places"),
         helper.make_node("Cast", ["n"], ["y"], to=onnx.TensorProto.FLOAT),

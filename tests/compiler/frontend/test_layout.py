@@ -1,4 +1,4 @@
-"""Nodes that move, join and surround maps, against the reference implementation of ONNX."""
+"""Nodes that move, join and pad maps, against the reference implementation of ONNX."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_outputs_that_are_channels_last(tmp_path: Path) -> None:
     check(model(nodes, {"w": normal(4, 6, 3, 3)}, MAP), tmp_path)
 
 
-# -- maps beside each other, around, larger --------------------------------------------------------
+# -- joining, padding, resizing --------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("axis", [1, 2, 3, -3, -1])
@@ -75,7 +75,7 @@ def test_concatenation_of_signals_and_vectors(tmp_path: Path) -> None:
 @pytest.mark.parametrize("axis", [1, 2, -1])
 @pytest.mark.parametrize("opset", [11, 13, 18])
 def test_splits(tmp_path: Path, opset: int, axis: int) -> None:
-    """Into parts of given sizes, and into equal ones."""
+    """Parts of given sizes, and equal parts."""
     sizes = {1: [4, 2], 2: [3, 6], -1: [7, 1]}[axis]
     given: dict[str, object] = {"split": sizes} if opset < 13 else {}
     constants = {} if opset < 13 else {"s": np.array(sizes)}
@@ -88,7 +88,7 @@ def test_splits(tmp_path: Path, opset: int, axis: int) -> None:
 
 
 def test_slices(tmp_path: Path) -> None:
-    """Of channels, rows and columns that lie one behind the other; others are left to the host."""
+    """Slices of contiguous channels, rows and columns; other slices are left to the host."""
     for axis, first, last in ((1, 2, 5), (2, 0, 4), (3, -3, 100)):
         nodes = [node("Slice", "x a b c", "n0"), node("Relu", "n0", "y")]
         constants = {"a": np.array([first]), "b": np.array([last]), "c": np.array([axis])}
@@ -100,13 +100,13 @@ def test_slices(tmp_path: Path) -> None:
         graph = read(model(nodes, {k: np.array([v]) for k, v in values}, MAP), tmp_path)
         (host,) = (one for one in graph.nodes if isinstance(one.operator, Host))
         assert isinstance(host.operator, Host)
-        assert "not one behind the other" in host.operator.why
+        assert "not contiguous" in host.operator.why
 
 
 @pytest.mark.parametrize("opset", [7, 11, 13])
 @pytest.mark.parametrize("value", [0.0, -1.5])
 def test_padding(tmp_path: Path, opset: int, value: float) -> None:
-    """Of older models as of newer ones; cores pad with zeros, the host with what it is told."""
+    """Old and new opsets; cores pad with zeros, the host with any number."""
     pads = [0, 0, 1, 2, 0, 0, 3, 0]
     if opset < 11:
         made = model([node("Pad", "x", pads=pads, value=value)], {}, MAP, opset=opset)
@@ -118,9 +118,9 @@ def test_padding(tmp_path: Path, opset: int, value: float) -> None:
     agree(graph, made)
 
 
-def test_padding_that_cores_do_not_do(tmp_path: Path) -> None:
+def test_unsupported_padding(tmp_path: Path) -> None:
     for pads, mode, why in [
-        ([0, 1, 0, 0, 0, 0, 0, 0], "constant", "it pads frames or channels, or cuts"),
+        ([0, 1, 0, 0, 0, 0, 0, 0], "constant", "it pads frames or channels, or crops"),
         ([0, 0, 1, 0, 0, 0, 1, 0], "reflect", "cores pad with a constant"),
     ]:
         made = model([node("Pad", "x p", mode=mode)], {"p": np.array(pads)}, MAP)
@@ -152,10 +152,10 @@ def test_upsample_of_old_opsets(tmp_path: Path) -> None:
     check(model([node("Upsample", "x f", mode="nearest")], scales, MAP, opset=9), tmp_path)
 
 
-def test_resizing_that_cores_do_not_do(tmp_path: Path) -> None:
+def test_unsupported_resizing(tmp_path: Path) -> None:
     for scales, mode, why in [
-        ([1, 1, 3, 3], "nearest", "cores double the size, by repeating pixels"),
-        ([1, 1, 2, 2], "linear", "cores double the size, by repeating pixels"),
+        ([1, 1, 3, 3], "nearest", "cores double the size by repeating pixels"),
+        ([1, 1, 2, 2], "linear", "cores double the size by repeating pixels"),
     ]:
         one = node("Resize", "x - f", mode=mode, coordinate_transformation_mode="asymmetric")
         made = model([one], {"f": np.array(scales, np.float32)}, MAP)

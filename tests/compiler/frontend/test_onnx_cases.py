@@ -1,5 +1,7 @@
-"""The test cases of ONNX itself, one node or a small model each: whatever the front end reads has
-the values of the reference implementation, and all else ends with a line."""
+"""The test cases of ONNX itself, each one node or a small model.
+
+Supported cases equal the reference implementation; others end with one line.
+"""
 
 from __future__ import annotations
 
@@ -22,16 +24,16 @@ READ_OTHERWISE = {
     "test_resize_downsample_scales_linear_align_corners",
     "test_resize_downsample_scales_cubic_align_corners",
 }
-"""ONNX Runtime takes the whole size of the result for corners, the reference the real one."""
-EXACT = 2e-4  # relative: sums in float32 have another order
+"""For corners, ONNX Runtime uses the integer size of the result, the reference the real size."""
+EXACT = 2e-4  # relative: float32 sums have another order
 
 
 def cases() -> list[tuple[str, Any, list[Any]]]:
-    """Name, model and inputs of the cases with an operator that cores know."""
+    """Return name, model and inputs of the cases with an operator that cores compute."""
     from onnx.backend.test.case.node import collect_testcases
 
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of the cases themselves
+        warnings.simplefilter("ignore")  # from the cases themselves
         found = collect_testcases(None)
     return [
         (case.name, case.model, list(case.data_sets[0][0]))
@@ -43,7 +45,8 @@ def cases() -> list[tuple[str, Any, list[Any]]]:
 
 
 def with_one_sample(model: Any, given: list[Any]) -> np.ndarray | None:
-    """Leave a model one input, of one sample; its data, or None if it takes no array."""
+    """Reduce a model to one input of one sample; return its data, or None if it has no array
+    input."""
     graph = model.graph
     inputs = [one for one in graph.input if one.name not in {t.name for t in graph.initializer}]
     if not inputs or not isinstance(given[0], np.ndarray) or given[0].ndim == 0:
@@ -63,12 +66,12 @@ def with_one_sample(model: Any, given: list[Any]) -> np.ndarray | None:
 
 
 def outcome(model: Any, data: np.ndarray, path: Path) -> str:
-    """How a case ends: "equal", "refused", "unknown" to the reference, or what is wrong."""
+    """Return "equal", "refused", "unknown" to the reference, or a description of the fault."""
     onnx.save(model, str(path))
     name = model.graph.input[0].name
     try:
         wanted = reference.ReferenceEvaluator(model).run(None, {name: data})
-    except Exception:  # whatever a case of another version makes it raise
+    except Exception:  # any error of cases of other versions
         return "unknown"
     try:
         graph = open_model(path).build(())
@@ -98,14 +101,14 @@ def outcome(model: Any, data: np.ndarray, path: Path) -> str:
 
 @pytest.mark.heavy
 @pytest.mark.sample(0.25)
-@pytest.mark.filterwarnings("ignore")  # of the reference implementation
+@pytest.mark.filterwarnings("ignore")  # from the reference implementation
 def test_cases_of_onnx(tmp_path: Path) -> None:
     ends: Counter[str] = Counter()
     wrong = {}
     for name, model, given in cases():
         data = with_one_sample(model, given)
         if data is None or data.dtype.kind not in "fiub" or data.dtype.itemsize == 2:
-            continue  # float16 and float64 have other roundings
+            continue  # float16 and float64 round differently
         end = outcome(model, data, tmp_path / "case.onnx")
         ends[end if end in ("equal", "refused", "unknown") else "wrong"] += 1
         if end not in ("equal", "refused", "unknown"):

@@ -1,5 +1,7 @@
-"""C02, D01: models with QuantizeLinear and DequantizeLinear around operators of real numbers, as
-plain numpy and the integer kernels of onnxruntime, where it is installed, do: every element."""
+"""C02, D01: models with QuantizeLinear and DequantizeLinear around real operators.
+
+Every element equals numpy, and the integer kernels of onnxruntime where it is installed.
+"""
 
 from __future__ import annotations
 
@@ -22,12 +24,12 @@ LEAK = 0.137  # no multiple of it is half a step, where float32 would decide
 
 
 def how(kind: str, scale: float, zero: int = 0) -> How:
-    """A zero point that is given for int8."""
+    """Return the storage of a map with a zero point given for int8."""
     return How(np.float32(scale), zero + (128 if kind == "uint8" else 0), kind)
 
 
 def begin(kind: str = "uint8", shape: tuple[int, ...] = MAP) -> tuple[Net, Array, How]:
-    """A net whose input is quantised and dequantised as d, and a sample of it."""
+    """Return a net whose input is quantised and dequantised as d, and a sample of it."""
     net, taken = Net(shape, opset=19), how(kind, 0.0213, -9)
     pair(net, "x", taken, "d")
     return net, net.sample(), taken
@@ -41,7 +43,7 @@ def pair(net: Net, name: str, made: How, output: str) -> str:
 def weights(
     net: Net, shape: tuple[int, ...], per_channel: bool, axis: int = 0, kind: str = "int8"
 ) -> tuple[Array, Any, str]:
-    """Integers less their zero point, their scales, and the name of the real numbers."""
+    """Return integers minus their zero point, their scales, and the name of the real numbers."""
     low, zero = (-127, 0) if kind == "int8" else (60, 120)
     w = net.random.integers(low, low + 120 if zero else 128, shape).astype(kind)
     size = shape[axis] if per_channel else ()
@@ -53,7 +55,7 @@ def weights(
 
 
 def bias_of(net: Net, size: int, unit: Any) -> tuple[Array, str]:
-    """int32 in the unit of the sums; per channel if that is."""
+    """Add an int32 bias in the unit of the sums, per channel if the unit is."""
     values = net.random.integers(-3000, 3000, size).astype(np.int32)
     unit = np.asarray(unit, np.float32)
     names = [net.constant(one) for one in (values, unit, np.zeros(unit.shape, np.int32))]
@@ -62,7 +64,7 @@ def bias_of(net: Net, size: int, unit: Any) -> tuple[Array, str]:
 
 
 def less(x: Array, taken: How) -> Array:
-    """Stored integers of x less their zero point."""
+    """Return the stored integers of x minus their zero point."""
     return twin.quantised(x, taken).astype(np.int64) - taken.zero
 
 
@@ -97,7 +99,9 @@ def test_convolutions(tmp_path: Path, kind: str, stored: str, follower: str) -> 
 
 
 def test_leaky_convolutions(tmp_path: Path) -> None:
-    """One rounding, by the sign of the sum: near float, where a map between would round twice."""
+    """One rounding, by the sign of the sum: near float, where an intermediate map would round
+    twice.
+    """
     net, x, taken = begin()
     w, scales, name = weights(net, (8, 4, 3, 3), True)
     net.node("LeakyRelu", [net.node("Conv", ["d", name], "c")], "f", alpha=LEAK)
@@ -114,7 +118,7 @@ def test_leaky_convolutions(tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", ["Gemm", "MatMul"])
 @pytest.mark.parametrize("per_channel", [False, True], ids=["tensor", "channel"])
 def test_dense_layers(tmp_path: Path, kind: str, per_channel: bool) -> None:
-    """Behind a map that is flattened; MatMul has its bias added by another node."""
+    """After a flattened map; the bias of MatMul is added by another node."""
     net, x, taken = begin("uint8", (1, 3, 2, 4))
     net.node("Flatten", ["d"], "flat")
     flat = pair(net, "flat", taken, "e")
@@ -171,7 +175,7 @@ def test_means(tmp_path: Path, name: str) -> None:
 
 @pytest.mark.parametrize("same", [True, False], ids=["same scale", "another scale"])
 def test_largest_values(tmp_path: Path, same: bool) -> None:
-    """Of one scale they are picked; by another one they are rescaled behind."""
+    """Selected if the scales are equal, otherwise rescaled afterwards."""
     net, x, taken = begin()
     made = taken if same else how("uint8", 0.03, 4)
     net.node("MaxPool", ["d"], "p", kernel_shape=(3, 3), pads=(1, 1, 1, 1), strides=(2, 2))
@@ -202,7 +206,7 @@ def test_joined_maps(tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", ["Relu", "Clip", "LeakyRelu"])
 @pytest.mark.parametrize("same", [True, False], ids=["same scale", "another scale"])
 def test_activations_alone(tmp_path: Path, kind: str, same: bool) -> None:
-    """D08: of one scale they clip stored integers."""
+    """D08: with equal scales they clip stored integers."""
     net, x, taken = begin()
     made = taken if same else how("uint8", 0.03, -14)
     extra = {"alpha": LEAK} if kind == "LeakyRelu" else {}
@@ -223,8 +227,7 @@ def test_activations_alone(tmp_path: Path, kind: str, same: bool) -> None:
 
 @pytest.mark.parametrize("same", [True, False], ids=["same scale", "another scale"])
 def test_parts_of_maps(tmp_path: Path, same: bool) -> None:
-    """Slice by channel: of one scale it picks, which is left to the host, as no core works on the
-    map; by another one it is rescaled behind."""
+    """Slice by channel: selected on the host if scales are equal, otherwise rescaled on a core."""
     net, x, taken = begin()
     made = taken if same else how("uint8", 0.03, 4)
     ends = [net.constant(np.int64([one])) for one in (1, 3, 1)]
@@ -247,7 +250,7 @@ def test_enlarged_maps(tmp_path: Path) -> None:
 
 
 def test_transposed_kernels_and_views(tmp_path: Path) -> None:
-    """What only says how values are seen may stand between what quantises and what dequantises."""
+    """Nodes that only change shape or order may stand between quantisation and dequantisation."""
     net, x, taken = begin("uint8", (1, 2, 3, 4))
     net.node("Transpose", ["d.stored"], "t", perm=(0, 2, 3, 1))
     net.node("Reshape", ["t", net.constant(np.int64([1, -1]))], "v")
@@ -261,8 +264,8 @@ def test_transposed_kernels_and_views(tmp_path: Path) -> None:
     check(net, x, twin.dequantised(stored, made), tmp_path)
 
 
-def test_what_has_no_scale_runs_on_the_host(tmp_path: Path) -> None:
-    """A model whose last layer was left in real numbers: a host node, and why."""
+def test_layers_without_scales_run_on_the_host(tmp_path: Path) -> None:
+    """A model whose last layer is real: a host node, and the reason."""
     net, _, taken = begin("uint8", (1, 8))
     w = net.constant(net.random.normal(0, 1, (8, 3)).astype(np.float32))
     net.node("MatMul", ["d", w], "y")
@@ -277,7 +280,7 @@ def test_what_has_no_scale_runs_on_the_host(tmp_path: Path) -> None:
 
 
 def damaged(tmp_path: Path, **constants: Any) -> str:
-    """What is said of a convolution with some constants in place of good ones."""
+    """Return the message for a convolution with some constants replaced."""
     net, _, taken = begin()
     values = {
         "w": np.ones((8, 4, 3, 3), np.int8), "s": np.full(8, 0.01, np.float32),

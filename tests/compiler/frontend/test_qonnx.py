@@ -1,4 +1,4 @@
-"""Models of few bits in QONNX, beside float64."""
+"""Models of few bits in QONNX, compared with float64."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def saved(made: Any, path: Path) -> Path:
 @pytest.mark.sample(1)
 @pytest.mark.parametrize(("name", "accuracy"), [("tfc_1w1a", 0.912), ("tfc_2w2a", 0.953)])
 def test_every_layer_of_trained_models(data_dir: Path, name: str, accuracy: float) -> None:
-    """1,000 digits: every number that is stored, and the classes."""
+    """1,000 digits: every stored number, and the classes."""
     path = data_dir / "models" / f"{name}.onnx"
     digits = data_dir / "models" / "mnist_test_1000.npz"
     if not (path.exists() and digits.exists()):
@@ -105,7 +105,8 @@ def test_programs_of_trained_models(data_dir: Path, name: str) -> None:
 
 
 def layered(bits: int, signed: int, narrow: int, zero: float, relu: bool) -> Any:
-    """Two layers of whole weights; batch normalisation with factors below zero and of zero."""
+    """Return two layers of integer weights, with batch normalisation of negative and zero
+    factors."""
     unsigned = {"signed": signed, "narrow": narrow, "rounding_mode": "ROUND"}
     nodes = [
         few_bits("Quant", "x s z b", "q", **unsigned),
@@ -138,10 +139,10 @@ CASES = [
 
 @pytest.mark.jit
 @pytest.mark.parametrize(("bits", "signed", "narrow", "zero", "relu"), CASES)
-def test_levels_of_all_sorts(
+def test_levels_of_all_kinds(
     tmp_path: Path, bits: int, signed: int, narrow: int, zero: float, relu: bool
 ) -> None:
-    """Signed and unsigned, narrow and whole, with a zero point; programs included."""
+    """Signed and unsigned, narrow and full, with a zero point; programs included."""
     made = layered(bits, signed, narrow, zero, relu)
     path = saved(made, tmp_path / "model.onnx")
     x = RANDOM.normal(0, 3, (30, 40)).astype(np.float32)
@@ -179,7 +180,7 @@ def test_truncation_cuts_bits_off() -> None:
 
 
 def test_truncation_in_a_model(tmp_path: Path) -> None:
-    """Of sums of a layer of whole numbers."""
+    """Truncate the sums of an integer layer."""
     nodes = [
         few_bits("Quant", "x s zero b", "q", signed=0, narrow=0, rounding_mode="ROUND"),
         node("MatMul", "q w", "m"),
@@ -202,7 +203,7 @@ def test_truncation_in_a_model(tmp_path: Path) -> None:
     assert np.array_equal(dequantise(made, end.scale, 0).reshape(50, 3), wanted)
 
 
-def test_what_only_scales_whole_sums_stays_on_the_host(tmp_path: Path) -> None:
+def test_scaling_of_whole_sums_stays_on_the_host(tmp_path: Path) -> None:
     made = layered(4, 1, 0, 0, relu=False)
     made.graph.node[-1].output[0] = made.graph.node[-1].name = "sums"
     made.graph.node.append(node("Mul", "sums third", "y"))
@@ -228,7 +229,7 @@ def test_whole_kernels() -> None:
 
 
 BAD = [
-    ({"s": np.array([0.1, 0.2] * 20)}, {}, "scale differs within the map"),
+    ({"s": np.array([0.1, 0.2] * 20)}, {}, "scale varies within the map"),
     ({"s": np.array(0.0)}, {}, "its scale is 0; give a finite number above 0"),
     ({"s": np.array(np.nan)}, {}, "its scale is nan"),
     ({"z": np.array(0.5)}, {}, "its zero point is 0.5; cores take whole numbers"),
@@ -239,7 +240,7 @@ BAD = [
 
 
 @pytest.mark.parametrize(("constants", "attributes", "text"), BAD)
-def test_levels_that_no_core_has(
+def test_unsupported_levels(
     tmp_path: Path, constants: dict[str, Any], attributes: dict[str, Any], text: str
 ) -> None:
     given = {"s": np.array(0.5), "z": np.array(0), "b": np.array(4)} | constants
@@ -252,7 +253,7 @@ def test_levels_that_no_core_has(
         Reader(path, FLOAT, evaluators=EVALUATORS).read()
 
 
-def test_drivers_in_c_name_the_levels_that_they_do_not_make(data_dir: Path) -> None:
+def test_c_drivers_name_unsupported_levels(data_dir: Path) -> None:
     path = data_dir / "models" / "tfc_1w1a.onnx"
     if not path.exists():
         pytest.skip(f"{path.name} is not there")

@@ -1,5 +1,7 @@
-"""C02, D01: models of integer operators (QLinearConv, QGemm, ...) beside plain numpy, and beside
-onnxruntime where it is installed: every element."""
+"""C02, D01: models of integer operators (QLinearConv, QGemm, ...).
+
+Every element equals numpy, and onnxruntime where it is installed.
+"""
 
 from __future__ import annotations
 
@@ -22,12 +24,12 @@ MAP = (1, 4, 6, 7)
 
 
 def how(kind: str, scale: float, zero: int = 0) -> How:
-    """A zero point that is given for int8."""
+    """Return the storage of a map with a zero point given for int8."""
     return How(np.float32(scale), zero + (128 if kind == "uint8" else 0), kind)
 
 
 def begin(kind: str, shape: tuple[int, ...] = MAP, zero: int = -9) -> tuple[Net, Array, How]:
-    """A net whose input is quantised as q, and a sample of it."""
+    """Return a net whose input is quantised as q, and a sample of it."""
     net, taken = Net(shape), how(kind, 0.0213, zero)
     net.stored("x", taken, "q")
     return net, net.sample(), taken
@@ -38,7 +40,7 @@ def end(net: Net, made: How) -> None:
 
 
 def weights_of(net: Net, shape: tuple[int, ...], per_channel: bool, axis: int = 0) -> Any:
-    """Integers, their scales, and names of them and of a zero point."""
+    """Return integers, their scales, and the names of both and of a zero point."""
     w = net.random.integers(-127, 128, shape).astype(np.int8)
     scales = net.random.uniform(0.004, 0.02, shape[axis] if per_channel else ()).astype(np.float32)
     names = [net.constant(w), net.constant(scales), net.constant(np.zeros(scales.shape, np.int8))]
@@ -58,7 +60,9 @@ CONVOLUTIONS: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("per_channel", [False, True], ids=["tensor", "channel"])
 @pytest.mark.parametrize("name", CONVOLUTIONS)
 def test_convolutions(tmp_path: Path, name: str, kind: str, per_channel: bool) -> None:
-    """D05, D06, D07: padding holds the zero point of the input, and the bias all of it."""
+    """D05, D06, D07: padding holds the zero point of the input, and the bias all of its
+    contribution.
+    """
     net, x, taken = begin(kind)
     attributes = CONVOLUTIONS[name]
     shape = (8, 4 // attributes.get("group", 1), 3, 3)
@@ -77,7 +81,7 @@ def test_convolutions(tmp_path: Path, name: str, kind: str, per_channel: bool) -
 
 @pytest.mark.parametrize("transposed", [0, 1])
 def test_dense_layers(tmp_path: Path, transposed: int) -> None:
-    """QGemm with weights of either order, behind a map that is flattened."""
+    """QGemm with weights of either order, after a flattened map."""
     net, x, taken = begin("uint8", (1, 3, 2, 4))
     net.node("Flatten", ["q"], "flat")
     shape = (5, 24) if transposed else (24, 5)
@@ -93,7 +97,7 @@ def test_dense_layers(tmp_path: Path, transposed: int) -> None:
 
 
 def test_products_with_matrices(tmp_path: Path) -> None:
-    """QLinearMatMul with unsigned weights: their zero point is taken off."""
+    """QLinearMatMul with unsigned weights: their zero point is subtracted."""
     net, x, taken = begin("uint8", (1, 20))
     w = net.random.integers(20, 140, (20, 6)).astype(np.uint8)
     scale, made = np.float32(0.011), how("uint8", 0.05, 3)
@@ -105,8 +109,8 @@ def test_products_with_matrices(tmp_path: Path) -> None:
     check(net, x, twin.dequantised(stored, made), tmp_path)
 
 
-def test_weights_that_leave_eight_bits_stay_on_the_host(tmp_path: Path) -> None:
-    """w - z_w of uint8 that is no int8: the host computes it, and why is said."""
+def test_weights_beyond_eight_bits_stay_on_the_host(tmp_path: Path) -> None:
+    """w - z_w of uint8 exceeds int8: the host computes it, with a reason."""
     net, x, taken = begin("uint8", (1, 20))
     w = net.random.integers(0, 256, (20, 6)).astype(np.uint8)
     w[0, 0] = 255
@@ -119,12 +123,12 @@ def test_weights_that_leave_eight_bits_stay_on_the_host(tmp_path: Path) -> None:
     expected = twin.dequantised(twin.quantised(real, made), made)
     rounded = ("QuantizeLinear", "DequantizeLinear")
     graph = check(net, x, expected, tmp_path, (*rounded, "MatMul", *rounded))
-    assert "less their zero point exceed 8 bits" in graph.nodes[2].operator.why  # type: ignore[attr-defined]
+    assert "minus their zero point exceed 8 bits" in graph.nodes[2].operator.why  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_sums(tmp_path: Path, kind: str) -> None:
-    """Two maps with scales of their own."""
+    """Two maps with different scales."""
     net, x, taken = begin(kind)
     a, other, made = taken, how(kind, 0.034, 21), how(kind, 0.047, -4)
     net.stored("x", other, "p")
@@ -142,7 +146,7 @@ def test_sums(tmp_path: Path, kind: str) -> None:
 @pytest.mark.parametrize("counts", [0, 1])
 @pytest.mark.parametrize("kind", KINDS)
 def test_means(tmp_path: Path, kind: str, counts: int) -> None:
-    """With padding that counts, as so many zeros, and without."""
+    """With padding that counts as zeros, and without."""
     net, x, taken = begin(kind)
     made = how(kind, 0.017, 5)
     attributes = {"kernel_shape": (3, 2), "pads": (1, 1, 1, 0), "strides": (2, 1)}
@@ -173,7 +177,7 @@ def test_means_of_whole_maps(tmp_path: Path, kind: str) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_largest_values(tmp_path: Path, kind: str) -> None:
-    """MaxPool of integers, whose padding is the least of them."""
+    """MaxPool of integers pads with the minimum."""
     net, x, taken = begin(kind)
     net.node("MaxPool", ["q"], "r", kernel_shape=(3, 3), pads=(1, 1, 1, 1), strides=(2, 2))
     end(net, taken)
@@ -185,7 +189,7 @@ def test_largest_values(tmp_path: Path, kind: str) -> None:
 
 
 def test_joined_maps(tmp_path: Path) -> None:
-    """Parts of another scale are rescaled once; one of the same is not touched."""
+    """Parts of another scale are rescaled once; parts of the same scale are unchanged."""
     net, x, taken = begin("uint8")
     other, made = how("uint8", 0.034, 21), taken
     net.stored("x", other, "p")
@@ -200,7 +204,7 @@ def test_joined_maps(tmp_path: Path) -> None:
 
 
 def leaky(data: Array, taken: How, slope: float, made: How) -> Array:
-    """Of stored integers less their zero point, by the sign before the one rounding."""
+    """Return leaky stored integers minus their zero point, by the sign before the one rounding."""
     factor = taken.scale / made.scale
     below = twin.scaled(data, factor * np.float32(slope), made)
     return np.where(data < 0, below, twin.scaled(data, factor, made))
@@ -217,7 +221,7 @@ def test_leaky_activations(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["Sigmoid", "Softmax"])
 def test_functions_of_the_host(tmp_path: Path, name: str) -> None:
-    """Dequantised, computed, and rounded as the model says: by the host."""
+    """Dequantised, computed and rounded as in the model, on the host."""
     net, x, taken = begin("uint8", (1, 10))
     made = How(np.float32(1 / 256), 0, "uint8")
     attributes = {} if name == "Sigmoid" else {"axis": 1, "opset": 13}
@@ -234,7 +238,7 @@ def test_functions_of_the_host(tmp_path: Path, name: str) -> None:
 
 @pytest.mark.parametrize("kind", ["ConvInteger", "MatMulInteger"])
 def test_whole_sums(tmp_path: Path, kind: str) -> None:
-    """int32 sums of integers, scaled by the model as it likes: on the host."""
+    """int32 sums of integers, scaled by the model on the host."""
     conv = kind == "ConvInteger"
     net, x, taken = begin("uint8", MAP if conv else (1, 12))
     w = net.random.integers(-9, 10, (3, 4, 3, 3) if conv else (12, 5)).astype(np.int8)
@@ -251,8 +255,8 @@ def test_whole_sums(tmp_path: Path, kind: str) -> None:
     assert any(isinstance(node.operator, Conv) or node.kind == "dense" for node in graph.nodes)
 
 
-def test_clip_of_integers_is_none_where_it_changes_nothing(tmp_path: Path) -> None:
-    """D08: the lowest level is a ReLU already if it is the zero point."""
+def test_clip_of_integers_without_effect_is_removed(tmp_path: Path) -> None:
+    """D08: with the zero point at the lowest level, quantisation is already a ReLU."""
     net, x, taken = begin("uint8")
     made = How(np.float32(0.05), 0, "uint8")
     w, scales, names = weights_of(net, (8, 4, 1, 1), False)
@@ -288,7 +292,7 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "endless scale": ({"scale": np.float32(np.inf)}, "its scale is inf"),
     "scale that is no number": ({"w_scale": np.full(8, np.nan, np.float32)}, "its scale is nan"),
     "scales of another length": (
-        {"w_scale": np.ones(5, np.float32)}, "has 5 scales; give one, or 8, one a channel"
+        {"w_scale": np.ones(5, np.float32)}, "has 5 scales; give one, or 8, one per channel"
     ),
     "zero points of another length": (
         {"w_zero": np.zeros(3, np.int8)}, "has 8 scales and 3 zero points"
@@ -315,7 +319,7 @@ def test_the_good_model_is_good(tmp_path: Path) -> None:
     open_model(good().save(tmp_path)).build(())
 
 
-def test_scales_that_no_shift_makes(tmp_path: Path) -> None:
+def test_scales_beyond_the_range_of_shifts(tmp_path: Path) -> None:
     net = good()
     net.constants["w_scale"] = np.full(8, 1e-30, np.float32)
     notes = open_model(net.save(tmp_path)).build(()).notes
@@ -323,7 +327,7 @@ def test_scales_that_no_shift_makes(tmp_path: Path) -> None:
 
 
 def test_sums_that_exceed_an_accumulator(tmp_path: Path) -> None:
-    """The bound, with layer, channel and size."""
+    """The error names bound, layer, channel and size."""
     net = good()
     bias = np.zeros(8, np.int32)
     bias[5] = (1 << 31) - 1000
@@ -333,7 +337,7 @@ def test_sums_that_exceed_an_accumulator(tmp_path: Path) -> None:
 
 
 def test_constants_may_be_nodes(tmp_path: Path) -> None:
-    """Scales made by Constant nodes are as good as initialisers."""
+    """Scales from Constant nodes work like initialisers."""
     net = good()
     value = numpy_helper.from_array(net.constants.pop("scale"))
     net.nodes.insert(0, onnx.helper.make_node("Constant", [], ["scale"], "made", value=value))

@@ -1,4 +1,4 @@
-"""Trained models that are quantised already: integers of the model, and of other runtimes."""
+"""Trained quantised models: integers of the model, and of other runtimes."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ def opened(path: Path) -> Graph:
 
 
 def photographs(data_dir: Path) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-    """100 images, channels first, and their labels."""
+    """Return 100 images, channels first, and their labels."""
     table = np.loadtxt(data_dir / "models" / "eran_cifar10_test100.csv", delimiter=",")
     images = table[:, 1:].reshape(-1, 32, 32, 3).transpose(0, 3, 1, 2)
     return np.ascontiguousarray(images, np.float32), table[:, 0].astype(np.int64)
 
 
 @pytest.mark.parametrize("name", list(DEEPLOY))
-def test_d08_whole_number_networks_make_every_activation(data_dir: Path, name: str) -> None:
+def test_d08_integer_networks_equal_every_activation(data_dir: Path, name: str) -> None:
     """90 golden tensors of five networks, and their outputs."""
     folder = data_dir / "models"
     graph = opened(folder / f"deeploy_{name}_network.onnx")
@@ -69,7 +69,7 @@ def test_d08_whole_number_networks_make_every_activation(data_dir: Path, name: s
     ("name", "least"), [("pt_QOperator", 100), ("pt_QDQ", 100), ("pc_QDQ", 97)]
 )
 def test_c02_logits_equal_those_of_onnxruntime(data_dir: Path, name: str, least: int) -> None:
-    """Of QDQ models the integer kernels, which onnxruntime takes on demand."""
+    """For QDQ models, onnxruntime uses its integer kernels on demand."""
     pytest.importorskip("onnxruntime", reason="the comparison needs onnxruntime")
     import onnx
 

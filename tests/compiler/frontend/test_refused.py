@@ -1,4 +1,4 @@
-"""What goes to the host with a reason, and models that are wrong."""
+"""Nodes that go to the host with a reason, and invalid models."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ def test_other_operators_go_to_the_host_with_a_reason(tmp_path: Path) -> None:
     assert graph.outputs["y"].shape == (1, 4, 7, 6)
 
 
-def test_results_of_the_host_have_any_type_and_any_number_of_axes(tmp_path: Path) -> None:
-    """Whole numbers from ArgMax are what the next node takes; and what it makes is used."""
+def test_host_results_of_any_type_and_number_of_axes(tmp_path: Path) -> None:
+    """The next node reads whole numbers from ArgMax, and its result is used."""
     nodes = [
         node("Conv", "x w", "c"), node("ArgMax", "c", "a", axis=1, keepdims=0),
         node("Gather", "table a", "g", axis=0), node("Unsqueeze", "g one", "u"),
@@ -88,8 +88,8 @@ def test_kernels_that_are_not_constant_go_to_the_host(tmp_path: Path) -> None:
         (node("MaxPool", "x"), {}, "kernel_shape"),
         (node("BatchNormalization", "x b b b b"), {"b": (5,)}, "are not 6 numbers each"),
         (node("Concat", "x c", axis=1), {"c": (1, 6, 9, 8)}, ""),
-        (node("Clip", "x high low"), {}, "min is 2, max -1"),
-        (node("Add", "x q"), {}, "takes 'q', which nothing makes"),
+        (node("Clip", "x high low"), {}, "min (2) is not less than max (-1)"),
+        (node("Add", "x q"), {}, "reads 'q', which no node computes"),
     ],
 )
 def test_a02_wrong_shapes_name_the_node_and_the_sizes(
@@ -98,7 +98,7 @@ def test_a02_wrong_shapes_name_the_node_and_the_sizes(
     given = {name: normal(*shape) for name, shape in constants.items()}
     given |= {"low": np.float32(-1).reshape(()), "high": np.float32(2).reshape(())}
     made = model([one], given, MAP)
-    if not says:  # legal, and of the host
+    if not says:  # legal, and computed by the host
         assert isinstance(read(made, tmp_path).nodes[0].operator, Host)
         return
     with pytest.raises(MapperError) as error:

@@ -1,5 +1,4 @@
-"""Networks of whole numbers with RequantShift, beside plain numpy; trained ones by the names of
-their nodes."""
+"""Integer networks with RequantShift, compared with numpy; trained ones by their node names."""
 
 from __future__ import annotations
 
@@ -60,7 +59,7 @@ def node(kind: str, inputs: list[str], output: str, **attributes: Any) -> Any:
 
 
 def whole_results(graph: Graph, x: np.ndarray) -> dict[Tensor, np.ndarray]:
-    """All whole numbers that a graph makes of an input, channels first."""
+    """Return all integers that a graph computes from an input, channels first."""
     ((_, view),) = graph.inputs.items()
     made = [node.output for node in graph.nodes]
     found = run_graph(graph, {view.tensor: view.stored(x) + view.tensor.zero_point}, INTEGER, made)
@@ -68,7 +67,7 @@ def whole_results(graph: Graph, x: np.ndarray) -> dict[Tensor, np.ndarray]:
 
 
 def shifted(sums: np.ndarray, mul: Any, add: Any, div: int, ends: tuple[int, int]) -> np.ndarray:
-    """(x * mul + add) / div, halves up, in whole numbers of Python."""
+    """Return (x * mul + add) / div, halves up, in Python integers."""
     mul, add = (np.broadcast_to(np.reshape(one, (1, -1, 1, 1)), sums.shape) for one in (mul, add))
     found = [
         min(max((2 * (int(x) * int(m) + int(a)) + div) // (2 * div), ends[0]), ends[1])
@@ -83,7 +82,7 @@ def shifted(sums: np.ndarray, mul: Any, add: Any, div: int, ends: tuple[int, int
      (129, 0, (0, 128)), (2, 0, (0, 1))],
 )  # fmt: skip
 def test_levels(tmp_path: Path, levels: int, signed: int, ends: tuple[int, int]) -> None:
-    """D07, D08: a factor and an offset of each channel, halves up, and the ends of the levels."""
+    """D07, D08: a factor and an offset per channel, halves up, and the ends of the levels."""
     w = RANDOM.integers(-128, 128, (6, 3, 3, 3))
     mul = RANDOM.integers(-900, 900, (6, 1, 1)) | 1
     mul[0] = 16384  # many halves: sums of this channel are shifted by two bits
@@ -110,7 +109,7 @@ def test_levels(tmp_path: Path, levels: int, signed: int, ends: tuple[int, int])
 
 
 def test_large_factors_lose_their_last_bits(tmp_path: Path) -> None:
-    """More bits than cores multiply by are rounded, in the channels that have them alone."""
+    """Bits beyond the multiplier are rounded, only in the channels that have them."""
     w = RANDOM.integers(-3, 4, (4, 3, 1, 1))
     mul = np.array([641, 128631864, 1 << 28, 77]).reshape(4, 1, 1)
     add = np.array([5000, 1 << 20, -(1 << 22), 3]).reshape(4, 1, 1)
@@ -126,8 +125,9 @@ def test_large_factors_lose_their_last_bits(tmp_path: Path) -> None:
 
 
 def test_d01_sums_pools_and_dense_layers(tmp_path: Path) -> None:
-    """A signed and an unsigned map, each requantised, are added, pooled, and seen by a Gemm with a
-    bias."""
+    """A signed and an unsigned map, each requantised, are added, pooled, and read by a Gemm with a
+    bias.
+    """
     wa, wb = (RANDOM.integers(-20, 21, (4, 3, 1, 1)) for _ in range(2))
     wd, bias = RANDOM.integers(-30, 31, (5, 24)), RANDOM.integers(-2000, 2000, 5)
     nodes = [
@@ -153,7 +153,7 @@ def test_d01_sums_pools_and_dense_layers(tmp_path: Path) -> None:
     np.testing.assert_array_equal(found[graph.outputs["y"].tensor], wanted)
 
 
-def test_an_offset_that_no_multiplication_follows(tmp_path: Path) -> None:
+def test_requantisation_of_a_stored_map(tmp_path: Path) -> None:
     """RequantShift of a stored map, without a layer before it."""
     nodes = [shift(["x", "m", "z"], "q", 2, 256, 0), shift(["q", "n", "z"], "y", 8, 256, 1)]
     path = saved(tmp_path, nodes, {"m": 1, "z": 3, "n": -5}, (1, 2, 3, 3))
@@ -168,7 +168,7 @@ def test_an_offset_that_no_multiplication_follows(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("attributes", "constants", "says"),
     [
-        ({"div": 65535}, {}, "div is 65535; cores shift: give a power of two"),
+        ({"div": 65535}, {}, "div is 65535; cores shift: use a power of two"),
         ({"div": 0.5}, {}, "div is 0.5"),
         ({"div": 0}, {}, "div is 0"),
         ({"div": -8}, {}, "div is -8"),
@@ -191,8 +191,8 @@ def test_bad_models_name_the_node(
     assert says in str(told.value)
 
 
-def test_weights_that_are_no_whole_numbers(tmp_path: Path) -> None:
-    """They would be rounded: the layer runs on the host, and why is said, or it is refused."""
+def test_weights_that_are_not_whole_numbers(tmp_path: Path) -> None:
+    """They would be rounded: the layer runs on the host with a reason, or is rejected."""
     values = {"w": np.full((6, 3, 1, 1), 0.4), "mul": 3, "add": 4}
     nodes = [node("Conv", ["x", "w"], "c"), shift(["c", "mul", "add"], "y")]
     with pytest.raises(MapperError, match=r"node 'n_c' \(Conv\).*whole numbers"):
@@ -200,9 +200,12 @@ def test_weights_that_are_no_whole_numbers(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", TRAINED)
-def test_every_golden_activation_has_a_node_of_its_own(data_dir: Path, name: str) -> None:
-    """D07: of the 90 tensors that Deeploy keeps of five networks, sums have the names of their
-    weights; others, whose constants several nodes share, are those of a node each."""
+def test_every_golden_activation_has_its_own_node(data_dir: Path, name: str) -> None:
+    """D07: nodes of the 90 tensors that Deeploy provides for five networks.
+
+    Sums have the names of their weights; tensors whose constants are shared belong to one node
+    each.
+    """
     folder = data_dir / "models"
     path = folder / f"deeploy_{name}_network.onnx"
     if not path.exists():
@@ -237,8 +240,8 @@ def test_every_golden_activation_has_a_node_of_its_own(data_dir: Path, name: str
     assert all(one.kind == "add" for one in free)
 
 
-def test_what_is_taken_for_granted_is_said(tmp_path: Path) -> None:
-    """The range of the input, once, though two nodes take it."""
+def test_assumed_input_range_is_noted(tmp_path: Path) -> None:
+    """One note on the range of the input, although two nodes read it."""
     nodes = [
         node("Conv", ["x", "w"], "a"), shift(["a", "m", "o"], "b"),
         node("Conv", ["x", "w"], "c"), shift(["c", "m", "o"], "d"),
@@ -247,17 +250,17 @@ def test_what_is_taken_for_granted_is_said(tmp_path: Path) -> None:
     constants = {"w": np.ones((2, 3, 1, 1)), "m": 1, "o": 0}
     path = saved(tmp_path, nodes, constants, (1, 3, 4, 4))
     assert open_model(path).build(()).notes == [
-        "input 'x' is taken for whole numbers from 0 to 255: such networks do not say what theirs "
-        "holds; give samples with --calibrate if there are negative ones"
+        "input 'x' is read as whole numbers from 0 to 255: such networks do not specify the "
+        "range; give samples with --calibrate if it has negative ones"
     ]
     assert open_model(path, signed=True).build(()).notes == [
-        "input 'x' is taken for whole numbers from -128 to 127, as the samples of --calibrate have "
-        "negative ones"
+        "input 'x' is read as whole numbers from -128 to 127, as the samples of --calibrate "
+        "contain negative ones"
     ]
 
 
 @pytest.mark.parametrize(("least", "most"), [(-100, 100), (0, 255)])
-def test_samples_say_whether_the_input_has_a_sign(least: int, most: int, tmp_path: Path) -> None:
+def test_samples_determine_the_sign_of_the_input(least: int, most: int, tmp_path: Path) -> None:
     path = saved(
         tmp_path, [node("Conv", ["x", "w"], "a"), shift(["a", "m", "o"], "y", 1024)],
         {"w": np.ones((2, 3, 1, 1)), "m": 256, "o": 0}, (1, 3, 4, 4),

@@ -34,7 +34,7 @@ def saved(made: Any, folder: Path) -> Path:
 
 
 def outputs(found: Model, x: np.ndarray) -> np.ndarray:
-    """What the graph makes of samples."""
+    """Return the graph's results for samples."""
     graph = found.build(())
     ((_, out),) = graph.outputs.items()
     (given,) = graph.inputs.values()
@@ -43,7 +43,7 @@ def outputs(found: Model, x: np.ndarray) -> np.ndarray:
 
 
 def wanted(path: Path, x: np.ndarray) -> np.ndarray:
-    """What ONNX Runtime makes of the file."""
+    """Return ONNX Runtime's results for the file."""
     session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
     return np.asarray(session.run(None, {"x": x})[0])
 
@@ -52,7 +52,7 @@ def wanted(path: Path, x: np.ndarray) -> np.ndarray:
 
 
 def test_sizes_run_through_the_model(tmp_path: Path) -> None:
-    """Sizes that nodes compute of the input's are constants once it is fixed."""
+    """Sizes that nodes compute from the input's sizes are constant once it is fixed."""
     nodes = [
         CONV, node("MaxPool", "a", "p", kernel_shape=[2, 2], strides=[2, 2]),
         node("Shape", "a", "s"), node("Resize", "p - - s", "r"), node("Add", "r a"),
@@ -80,13 +80,12 @@ def test_sizes_run_through_the_model(tmp_path: Path) -> None:
         (OPEN, {"": (1, 4, 6, 4)}, "--input-shape x=1,4,6,4: axis 1 of input 'x' has the fixed "
                                    "size 3"),
         (OPEN, {"x": (3, 6, 4)}, "--input-shape x=3,6,4: input 'x' has 4 axes, not 3"),
-        (OPEN, {"y": (1, 3, 6, 4)}, "--input-shape y=1,3,6,4: there is no such input; the model "
-                                    "has 'x'"),
+        (OPEN, {"y": (1, 3, 6, 4)}, "--input-shape y=1,3,6,4: no such input; the model has 'x'"),
         ([1, 3, "s", "s"], {"x": (1, 3, 4, 5)}, "--input-shape x=1,3,4,5: axes of input 'x' named "
                                                 "'s' have one size; they get 4 and 5"),
     ],
 )  # fmt: skip
-def test_shapes_that_a_model_does_not_have(
+def test_shapes_that_do_not_match_the_model(
     tmp_path: Path, shape: Any, given: dict[str, Sequence[int]], says: str
 ) -> None:
     path = saved(model([CONV, node("Relu", "a")], W, {"x": shape}), tmp_path)
@@ -95,7 +94,7 @@ def test_shapes_that_a_model_does_not_have(
     assert str(error.value) == f"{path}: {says}"
 
 
-def test_a_node_that_does_not_go_with_the_sizes_is_named(tmp_path: Path) -> None:
+def test_a_node_that_does_not_match_the_sizes_is_named(tmp_path: Path) -> None:
     nodes = [CONV, node("Reshape", "a s")]
     path = saved(model(nodes, W | {"s": np.array([1, 999])}, {"x": OPEN}), tmp_path)
     with pytest.raises(MapperError, match=r"node 'n_y' \(Reshape\): .*Input shape:\(1,4,6,4\)"):
@@ -103,7 +102,7 @@ def test_a_node_that_does_not_go_with_the_sizes_is_named(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("text", ["x=1,3,0,4", "x=1,3,-6,4", "1,3,h,4", "x=", "1;3", "1.5,3"])
-def test_sizes_that_are_none(tmp_path: Path, text: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_invalid_sizes(tmp_path: Path, text: str, capsys: pytest.CaptureFixture[str]) -> None:
     path = saved(model([CONV, node("Relu", "a")], W, {"x": OPEN}), tmp_path)
     with pytest.raises(SystemExit) as stop:
         main(["compile", str(path), "--chip", "1x1", "--input-shape", text])
@@ -112,7 +111,7 @@ def test_sizes_that_are_none(tmp_path: Path, text: str, capsys: pytest.CaptureFi
     assert f"argument --input-shape: {text!r} is not [NAME=]SIZES with sizes from 1" in said
 
 
-def test_an_input_that_is_given_twice(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_input_shape_given_twice(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = saved(model([CONV, node("Relu", "a")], W, {"x": OPEN}), tmp_path)
     twice = ["--input-shape", "1,3,6,4", "--input-shape", "x=1,3,6,4"]
     assert main(["compile", str(path), "--chip", "1x1", *twice]) == 2
@@ -145,7 +144,7 @@ def test_the_folder_keeps_the_model_that_was_compiled(
 
 
 def rows(count: int, *shape: int) -> np.ndarray:
-    """The same numbers for each sample."""
+    """Return the same numbers for each sample."""
     one = RNG.normal(size=(1, *shape)).astype(np.float32)
     return np.broadcast_to(one, (count, *shape)).copy()
 
@@ -190,7 +189,7 @@ def test_a_batch_becomes_one_sample(tmp_path: Path, name: str) -> None:
                                    atol=1e-4)  # fmt: skip
 
 
-def test_a_model_for_one_sample_stays_as_it_is(tmp_path: Path) -> None:
+def test_a_model_for_one_sample_is_unchanged(tmp_path: Path) -> None:
     path = saved(model([CONV, node("Relu", "a")], W, {"x": (1, 3, 4, 6)}), tmp_path)
     found = open_model(path, {"x": (1, 3, 4, 6)})
     assert found.data is None
@@ -207,7 +206,7 @@ def recurrent(kind: str, gates: int) -> tuple[list[Any], dict[str, Any]]:
 
 @pytest.mark.parametrize(("kind", "gates"), [("LSTM", 4), ("GRU", 3), ("RNN", 1)])
 @pytest.mark.parametrize("shape", [(10, 1, 4), (10, 10, 4)])
-def test_steps_of_a_recurrent_layer_are_no_batch(
+def test_steps_of_a_recurrent_layer_are_not_a_batch(
     tmp_path: Path, kind: str, gates: int, shape: tuple[int, ...]
 ) -> None:
     nodes, weights = recurrent(kind, gates)
@@ -215,7 +214,8 @@ def test_steps_of_a_recurrent_layer_are_no_batch(
     with pytest.raises(MapperError) as error:
         open_model(path)
     assert str(error.value) == (
-        f"{path}: node 'n_y' ({kind}): no core computes {kind}, which works along axis 0 of 'x'"
+        f"{path}: node 'n_y' ({kind}): no core computes {kind}, which mixes samples along "
+        "axis 0 of 'x'"
     )
 
 
@@ -242,7 +242,7 @@ def test_nodes_that_need_the_batch_are_named(
 
 
 def test_a_quantised_batch(tmp_path: Path) -> None:
-    """Operators that ONNX Runtime lacks are compared as well."""
+    """Operators that ONNX Runtime lacks are also compared."""
     shift = node("RequantShift", "a m d", "q", div=16.0, n_levels_out=256, signed=0)
     nodes = [CONV, shift, node("Reshape", "q s", "f"), node("MatMul", "f v")]
     whole: Callable[..., Any] = RNG.integers

@@ -1,4 +1,4 @@
-"""R2.15, R2.16: a quantised Softmax at the end of a model is what the model says, on the host."""
+"""R2.15, R2.16: a quantised Softmax at the end of a model follows the model, on the host."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from tests.storage.formats.onnx_models import helper, onnx
 
 TAKEN, ZERO = np.float32(0.14922504), 46
 OF_255, OF_256 = np.float32(0.003921568859368563), np.float32(1 / 256)
-"""What QDQ tools write for 1/255, and the scale that QLinearSoftmax is meant for."""
+"""The scale that QDQ tools write for 1/255, and the intended scale of QLinearSoftmax."""
 
 
 def saved(path: Path, scale: np.float32, fused: bool) -> Path:
-    """Ten numbers that are stored in 8 bits, their Softmax, stored again, and real in the end."""
+    """Save a model: ten numbers stored in 8 bits, Softmax, stored again, then real."""
     constants = {
         "s": TAKEN, "z": np.int8(ZERO), "t": scale, "u": np.int8(-128),
     }  # fmt: skip
@@ -49,7 +49,7 @@ def saved(path: Path, scale: np.float32, fused: bool) -> Path:
 
 
 def classifier(path: Path) -> Path:
-    """A convolution of stored bytes before them, as classifiers end."""
+    """Save a model with a convolution of stored bytes first, like classifiers."""
     random = np.random.default_rng(3)
     constants = {
         "s": TAKEN, "z": np.int8(ZERO), "t": OF_256, "u": np.int8(-128), "v": np.float32(0.01),
@@ -103,7 +103,7 @@ def theirs(path: Path, *, integer: bool) -> np.ndarray:
 
 @pytest.mark.parametrize("scale", [OF_255, OF_256], ids=["255", "256"])
 @pytest.mark.parametrize("fused", [False, True], ids=["QDQ", "QOperator"])
-def test_a_quantised_softmax_is_what_the_standard_says(
+def test_quantised_softmax_follows_the_standard(
     fused: bool, scale: np.float32, tmp_path: Path
 ) -> None:
     """Softmax in float32, then QuantizeLinear, halves to even."""
@@ -116,8 +116,9 @@ def test_a_quantised_softmax_is_what_the_standard_says(
 
 
 @pytest.mark.jit
-def test_the_host_takes_what_it_quantises_as_integers(tmp_path: Path) -> None:
-    """What the host stores and takes back itself goes through ONNX's nodes, which want bytes."""
+def test_the_host_reads_its_quantised_values_as_integers(tmp_path: Path) -> None:
+    """Numbers that the host stores and reads itself pass through ONNX nodes, which require
+    bytes."""
     made = compiled_model(classifier(tmp_path / "model.onnx"), None, NpuShape())
     samples = np.random.default_rng(5).normal(0, 6, (4, 3, 4, 4)).astype(np.float32)
     found = simulate(made.folder, samples, threads=1, check=True)
@@ -125,9 +126,13 @@ def test_the_host_takes_what_it_quantises_as_integers(tmp_path: Path) -> None:
     assert np.allclose(found.values["y"].sum(1), 1, atol=0.05)
 
 
-def test_beside_onnxruntime(tmp_path: Path) -> None:
-    """Its nodes equal ours in every element, and so does its kernel for a scale of 1/256. For 1/255
-    that kernel takes the whole part of 1 / scale, which is 254: a tenth of the elements differ."""
+def test_equal_to_onnxruntime(tmp_path: Path) -> None:
+    """ONNX Runtime's nodes equal ours in every element, and so does its kernel for a scale of
+    1/256.
+
+    For 1/255 that kernel uses the integer part of 1 / scale, which is 254: a tenth of the elements
+    differ.
+    """
     plain = saved(tmp_path / "plain.onnx", OF_255, fused=False)
     assert np.array_equal(ours(plain), theirs(plain, integer=False))
     kernel = saved(tmp_path / "kernel.onnx", OF_256, fused=True)

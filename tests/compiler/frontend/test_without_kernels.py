@@ -1,4 +1,4 @@
-"""Models that ONNX Runtime lacks an operator for, or refuses: one line in plain words."""
+"""Models that ONNX Runtime lacks an operator for, or rejects: one line in plain words."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def refusal(
     nodes: Sequence[Any], folder: Path, constants: dict[str, Any] | None = None, opset: int = 17,
     shape: Sequence[int] = X, kind: int = onnx.TensorProto.FLOAT, domain: str = "",
 ) -> str:  # fmt: skip
-    """What is said of a model with the output y; it names the file and is one plain line."""
+    """Return the message for a model with the output y; it names the file in one plain line."""
     graph = helper.make_graph(
         list(nodes), "refused", [helper.make_tensor_value_info("x", kind, shape)],
         [helper.make_empty_tensor_value_info("y")],
@@ -47,7 +47,7 @@ def refusal(
 
 
 def branch(name: str) -> Any:
-    """A graph that reads the value a of the graph around it."""
+    """Return a graph that reads the value a of the outer graph."""
     result = helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, X)
     return helper.make_graph([helper.make_node("Relu", ["a"], [name])], name, [], [result])
 
@@ -85,13 +85,14 @@ CASES: list[tuple[str, list[Any], dict[str, Any], str]] = [
     ("dropout", [node("Dropout", "x r t")],
      {"constants": {"r": np.float32(0.5), "t": np.array(True)}}, "is in training mode; export"),
     ("sizes", [RELU, node("Cast", "a", "c", to=onnx.TensorProto.BOOL), node("Compress", "x c")],
-     {}, "makes shape (0,) of zeros, (48,) of ones; export the model without shapes that depend"),
+     {}, ("makes shape (0,) from zeros, (48,) from ones; export the model without shapes that "
+         "depend")),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("nodes", "more", "says"), [one[1:] for one in CASES],
                          ids=[one[0] for one in CASES])  # fmt: skip
-def test_refusals_are_plain(
+def test_rejections_are_plain(
     tmp_path: Path, nodes: list[Any], more: dict[str, Any], says: str
 ) -> None:
     assert says in refusal(nodes, tmp_path, **more)
@@ -120,8 +121,8 @@ def test_a_fault_that_shows_when_a_node_runs(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["iLayerNorm", "ITAMax", "iGELU"])
-def test_integer_operators_that_nobody_computes(tmp_path: Path, kind: str) -> None:
-    """Of networks of whole numbers: the reason is the operator, not its numbers."""
+def test_unsupported_integer_operators(tmp_path: Path, kind: str) -> None:
+    """In integer networks, the reason names the operator, not its numbers."""
     shift = node("RequantShift", "x m d", "q", div=4.0, n_levels_out=256, signed=1)
     constants = {"m": np.ones(1, np.float32), "d": np.zeros(1, np.float32)}
     said = refusal([shift, node(kind, "q")], tmp_path, constants)
@@ -130,4 +131,4 @@ def test_integer_operators_that_nobody_computes(tmp_path: Path, kind: str) -> No
         "(domain ai.onnx, opset 17)"
     )
     said = refusal([shift, node("Softmax", "q")], tmp_path, constants)
-    assert "computes with stored integers; put DequantizeLinear before it" in said
+    assert "computes with stored integers; put DequantizeLinear before" in said

@@ -1,4 +1,4 @@
-"""Graphs: nodes in an order in which they can run, and what is written of them is all of it."""
+"""Graphs: nodes are in an executable order, and files contain all of a graph."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ MODELS = ("mnist-8", "mnist_pytorch_ort", "mlperf_resnet8_fp32", "mlperf_resnet8
 
 
 def require_order(graph: Graph) -> None:
-    """Each node takes constants, inputs, and what nodes before it make; each map is made once."""
+    """Check that nodes read only constants, inputs and earlier results, and that each map has one
+    source.
+    """
     made = {view.tensor for view in graph.inputs.values()}
     for node in graph.nodes:
         assert {tensor for tensor in node.inputs if tensor.value is None} <= made, node.label
         assert not made & set(node.outputs), node.label
-        assert node.sources, "the nodes of the model that it does the work of"
+        assert node.sources, "each node names the model nodes it computes"
         made |= set(node.outputs)
     assert {view.tensor for view in graph.outputs.values()} <= made
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_a01_nodes_of_models_are_in_an_order_in_which_they_can_run(
-    name: str, data_dir: Path
-) -> None:
-    """A01: as they are read, and behind the passes."""
+def test_a01_nodes_are_in_an_executable_order(name: str, data_dir: Path) -> None:
+    """A01: after reading, and after the passes."""
     path = data_dir / "models" / f"{name}.onnx"
     if not path.exists():
         pytest.skip(f"{path.name} is not there")
@@ -49,8 +49,8 @@ def test_a01_nodes_of_models_are_in_an_order_in_which_they_can_run(
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_a01_graphs_come_back_from_what_is_written_of_them(seed: int) -> None:
-    """A01: nodes, tensors with type, shape, scale, zero point and place, and who takes them."""
+def test_a01_graphs_round_trip_through_files(seed: int) -> None:
+    """A01: nodes, tensors with type, shape, scale, zero point and place, and their users."""
     build = random_network(seed)
     require_order(build.graph)
     optimise(build.graph)

@@ -23,8 +23,8 @@ def test_ends_of_types(type_: str, low: int, high: int) -> None:
 
 
 @pytest.mark.parametrize("order", [(0, 3, 1, 2), (0, 1, 2, 3)])
-def test_a05_what_onnx_sees_and_what_is_stored(order: tuple[int, ...]) -> None:
-    """Round trips of several frames, also of what was flattened behind a transpose."""
+def test_a05_onnx_order_and_stored_order(order: tuple[int, ...]) -> None:
+    """Round trips of several frames, including data flattened after a transpose."""
     tensor = Tensor("t", (1, 2, 3, 4))
     data = np.arange(3 * 24).reshape(3, 2, 3, 4)
     shape = tuple(tensor.shape[axis] for axis in order)
@@ -36,7 +36,7 @@ def test_a05_what_onnx_sees_and_what_is_stored(order: tuple[int, ...]) -> None:
         assert np.array_equal(view.frame(data[1:2]), seen[1:2])
 
 
-def test_sizes_that_windows_make() -> None:
+def test_result_sizes_of_windows() -> None:
     window = Window((3, 2), (2, 1), Pad(1, 0, 0, 1), (2, 3))
     assert window.reach == (5, 4)
     assert window.results(9, 8) == (3, 6)

@@ -31,7 +31,8 @@ MICROSOFT = "com.microsoft"
 def ran(
     kind: str, inputs: list[np.ndarray], domain: str = "", result: str = "uint8", **attributes: Any
 ) -> np.ndarray:
-    """What onnxruntime makes of a node; the first input is the model's, all others constants."""
+    """Return onnxruntime's result of a node; the first input is the model's, others are
+    constants."""
     kinds = [helper.np_dtype_to_tensor_dtype(one.dtype) for one in inputs]
     names = [f"i{number}" for number in range(len(inputs))]
     made = helper.np_dtype_to_tensor_dtype(np.dtype(result))
@@ -58,7 +59,7 @@ def ends(kind: str) -> tuple[int, int]:
 
 
 def how(scales: tuple[float, float, float], zero_point: int, kind: str) -> Requantisation:
-    """In the order of a multiplier of an imported model: (in * weights) / out in float32."""
+    """Compute the multiplier in the order of imported models: (in * weights) / out in float32."""
     taken, weights, made = (np.float32(one) for one in scales)
     factor = multiplier((taken * weights) / made, "here")
     return Requantisation(factor, zero_point, *ends(kind), "even")
@@ -98,7 +99,7 @@ def test_d05_convolutions_equal_onnxruntime(kind: str, groups: int) -> None:
 
 
 def test_b15_sums_equal_onnxruntime() -> None:
-    """But for some that lie at a half: their factors have 21 bits, those of floats 24."""
+    """Except for some near a half: their factors have 21 bits, float32 factors 24."""
     differ = 0
     for _ in range(6):
         a, b = (RANDOM.integers(0, 256, (1, 4, 60, 70)).astype(np.uint8) for _ in range(2))
@@ -118,7 +119,7 @@ def test_b15_sums_equal_onnxruntime() -> None:
         assert np.all(np.abs(exact - np.floor(exact) - 0.5) < 2**-11)
         assert np.all(np.abs(made[other] - found[other].astype(np.int64)) == 1)
         differ += other.sum()
-    assert differ <= 20  # of 100,800
+    assert differ <= 20  # differences out of 100,800
 
 
 def test_dense_layers_equal_onnxruntime() -> None:

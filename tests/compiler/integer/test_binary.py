@@ -1,4 +1,4 @@
-"""Bits in memory, products of them, and thresholds, beside a number at a time."""
+"""Bits in memory, their products, and thresholds, compared with one number at a time."""
 
 from __future__ import annotations
 
@@ -56,8 +56,8 @@ def test_b06_channel_c_is_bit_c_of_its_vector(channels: int, vector: int) -> Non
 
 
 @pytest.mark.parametrize("count", [1, 16, 64, 127, 128, 147, 23328])
-def test_b04_popcount_of_like_bits_is_the_product(count: int) -> None:
-    """B03, B04: 2 * popcount(xnor) - K, and the tail of the last vector counts out."""
+def test_b04_popcount_of_equal_bits_is_the_product(count: int) -> None:
+    """B03, B04: 2 * popcount(xnor) - K; the tail of the last vector is not counted."""
     a, b = random_signs(count), random_signs(count)
     assert twin.dot(a.tolist(), b.tolist(), 128) == int((a * b).sum())
     tail = unused_bits((1, 1), count, 16)
@@ -118,7 +118,7 @@ def test_signs_of_stored_integers_and_of_real_numbers() -> None:
     )
 )
 def test_b09_thresholds_of_channels(steps: list[tuple[float, float]]) -> None:
-    """B09: any sums; gamma < 0 and gamma = 0 included. Dyadic numbers, so float64 is exact."""
+    """B09: any sums; includes gamma < 0 and gamma = 0. Dyadic numbers, so float64 is exact."""
     steps = [(round(a * 64) / 64, round(b * 64) / 64) for a, b in steps]
     found = thresholds([(np.array([a]), np.array([b])) for a, b in steps], "here")
     near = int(np.clip(found.least[0], -(10**6), 10**6))
@@ -161,7 +161,7 @@ def test_factors_that_are_not_finite_are_refused() -> None:
 
 
 def test_b09_pooling_of_bits_is_or() -> None:
-    """Behind thresholds without `flip` it is the threshold of the largest sum."""
+    """After thresholds without `flip` it equals the threshold of the largest sum."""
     window = Window((2, 2), (2, 2))
     sums = RANDOM.integers(-9, 9, (1, 6, 6, 3))
     least = np.array([-2, 0, 5])
@@ -176,7 +176,7 @@ def test_b09_pooling_of_bits_is_or() -> None:
         assert after[0, y, x, c] == twin.pooled(some.ravel().tolist())
 
 
-def test_b07_binary_weights_have_one_magnitude_a_kernel() -> None:
+def test_b07_binary_weights_have_one_magnitude_per_kernel() -> None:
     weights = random_signs(4, 3, 3, 2) * np.array([0.5, 2.0, 0.0, 7.0]).reshape(-1, 1, 1, 1)
     found = kernel_signs(weights)
     assert found is not None
@@ -188,7 +188,7 @@ def test_b07_binary_weights_have_one_magnitude_a_kernel() -> None:
     assert kernel_signs(weights) is None
 
 
-def test_thresholds_survive_the_file() -> None:
+def test_thresholds_round_trip_through_files() -> None:
     graph = Graph()
     sums, bits = Tensor("s", (1, 2, 2, 3), "int32"), Tensor("b", (1, 2, 2, 3), "bits")
     limit = Threshold(np.array([1, -5, 0]), np.array([0, 1, 0]))

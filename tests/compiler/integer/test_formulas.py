@@ -1,4 +1,4 @@
-"""The formulas of the integer arithmetic against Python's integers and fractions."""
+"""The integer formulas against Python's integers and fractions."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_a25_rounding_shift_at_its_ends(rounding: Rounding, n: int) -> None:
 
 @given(wide, shifts)
 def test_a25_halves_away_from_zero_need_one_addend(x: int, n: int) -> None:
-    """The bit pattern that the hardware adds is the same rounding."""
+    """The bit pattern that the hardware adds gives the same rounding."""
     assert twin.shift_by_bits(x, n) == int(rounding_shift(x, n, "away"))
 
 
@@ -98,7 +98,7 @@ def test_a24_multipliers_at_the_ends_of_the_shift() -> None:
 
 
 @pytest.mark.parametrize("factor", [2.0**-41, 2.0**24, -(2.0**25), 1e-30])
-def test_a24_factors_that_no_shift_makes_name_the_layer(factor: float) -> None:
+def test_a24_factors_beyond_the_range_of_shifts_name_the_layer(factor: float) -> None:
     with pytest.raises(MapperError, match=r"conv 'here': its scales give a factor of .*e"):
         multiplier([1.0, factor], "conv 'here'")
 
@@ -116,7 +116,7 @@ beyond = st.floats(0, 2.0**-41, width=32) | st.floats(2.0**24, 2.0**127, width=3
 def test_saturating_multipliers_store_the_same(
     factor: float, total: int, rounding: Rounding
 ) -> None:
-    """Factors that no shift makes round every sum to 0, or clip it."""
+    """Factors outside the range of shifts round every sum to 0, or clip it."""
     how = Requantisation(saturating_multiplier(factor, "here"), 3, -128, 127, rounding)
     exact = 3 + round(max(-1000.0, min(1000.0, factor * total)))
     assert int(requantise([total], how)[0]) == min(max(exact, -128), 127)
@@ -166,7 +166,7 @@ def test_a23_requantisation(how: Requantisation, sums: list[int]) -> None:
 @pytest.mark.heavy
 @pytest.mark.sample(0.5)
 def test_a23_all_sums_of_a_layer() -> None:
-    """Each of 16 bits, both signs of the factor, in all roundings."""
+    """All 16-bit sums, both signs of the factor, in all roundings."""
     sums = np.arange(-(2**15), 2**15)[:, None]
     made = multiplier([0.0031, -0.0172, 0.5], "here")
     for rounding in ROUNDINGS:
@@ -189,7 +189,7 @@ def test_large_maps_are_requantised_part_by_part() -> None:
 
 
 def test_large_maps_may_have_a_factor_for_each_pixel() -> None:
-    """Means that count the pixels inside of the map."""
+    """Means that count the pixels inside the map."""
     sums = np.random.default_rng(8).integers(-(2**20), 2**20, (2, 24, AT_ONCE // 24 // 40, 48))
     factor = multiplier(1 / np.linspace(1e4, 9e4, sums[0, :, :, 0].size), "t")
     by_pixel = Multiplier(*(one.reshape(*sums.shape[1:3], 1) for one in factor))
@@ -199,8 +199,8 @@ def test_large_maps_may_have_a_factor_for_each_pixel() -> None:
         assert (made[:, y, x] == requantise(sums[:, y, x], Requantisation(one, 3, -128, 127))).all()
 
 
-def test_a23_the_zero_point_is_added_behind_the_shift() -> None:
-    """Halves below zero go away from zero, whatever is added then."""
+def test_a23_the_zero_point_is_added_after_the_shift() -> None:
+    """Negative halves round away from zero, independent of later addends."""
     half = multiplier(0.5, "here")
     assert requantise([-3, -1, 1, 3], Requantisation(half, 10, -128, 127)).tolist() == [
         8,
@@ -212,7 +212,7 @@ def test_a23_the_zero_point_is_added_behind_the_shift() -> None:
 
 @pytest.mark.parametrize("slope", [0.0, 0.1, 0.25, 1.0])
 def test_a41_leaky_relu_is_the_larger_of_two_products(slope: float) -> None:
-    """For slopes from 0 to 1: the form of cores that have no instruction for it."""
+    """For slopes from 0 to 1: the form for cores without an instruction for it."""
     factor, below = multiplier(0.0043, "here"), multiplier(np.float32(0.0043) * slope, "here")
     sums = np.arange(-70000, 70000, 13)
     fused = requantise(sums, Requantisation(factor, -20, -128, 127, negative=below))
@@ -225,7 +225,7 @@ def test_a41_leaky_relu_is_the_larger_of_two_products(slope: float) -> None:
 
 
 @given(st.floats(-1e6, 1e6, width=32), scales, st.sampled_from([8, 16]), st.data())
-def test_values_are_stored_as_quantize_linear_says(
+def test_values_are_stored_like_quantize_linear(
     value: float, scale: float, bits: int, data: st.DataObject
 ) -> None:
     low, high = -(2 ** (bits - 1)), 2 ** (bits - 1) - 1
@@ -305,7 +305,7 @@ def test_b15_sums_stay_in_32_bits(
 
 
 @pytest.mark.parametrize("scale", [math.nan, math.inf, 0.0])
-def test_b15_scales_that_are_none_name_the_addition(scale: float) -> None:
+def test_b15_invalid_scales_name_the_addition(scale: float) -> None:
     with pytest.raises(MapperError, match="add 'n': the scales of the addition are not finite"):
         add_factors((scale, 0), (0.0, 0), 1.0, 8, "add 'n'")
 

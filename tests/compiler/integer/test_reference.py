@@ -1,4 +1,4 @@
-"""The reference of integer graphs against loops in Python, a number at a time."""
+"""The reference of integer graphs against loops in Python, one number at a time."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_a22_convolutions_with_the_zero_point_around_the_map(
 
 
 def test_a22_folding_is_subtracting_before_multiplying() -> None:
-    """With the zero point around the map; of 200 convolutions."""
+    """With the zero point as padding; 200 convolutions."""
     for seed in range(200):
         random = np.random.default_rng(seed)
         zero_point = int(random.integers(-128, 128))
@@ -120,7 +120,7 @@ def test_sums_are_exact_on_both_sides_of_float32(channels: int) -> None:
     assert made.ravel().tolist() == [3 - channels * 127 * 128, 130 - channels * 127 * 128]
 
 
-def test_dense_layers_see_the_whole_map() -> None:
+def test_dense_layers_read_the_whole_map() -> None:
     data = RANDOM.integers(-128, 128, (3, 2, 3, 4))
     weights = RANDOM.integers(-127, 128, (5, 2, 3, 4))
     bias = RANDOM.integers(-999, 999, 5)
@@ -185,7 +185,7 @@ def test_b15_sums_of_maps() -> None:
         assert found[place] == twin.added(*values, ends, 0.1899, (-20, -20, 127, 8))
 
 
-def test_what_moves_integers_about() -> None:
+def test_operators_that_move_integers() -> None:
     tensor = stored(2, 3, 4)
     one, other = (RANDOM.integers(-128, 128, (2, 2, 3, 4)) for _ in range(2))
     assert run(Clamp(-5, 90), [tensor], [one], tensor).tolist() == one.clip(-5, 90).tolist()
@@ -204,7 +204,7 @@ def test_real_numbers_of_the_host_are_stored_by_the_scale_of_the_result() -> Non
 
 
 @pytest.mark.parametrize("frames", [1, 3])
-def test_every_frame_is_computed_alike(frames: int) -> None:
+def test_all_frames_are_computed_equally(frames: int) -> None:
     data = RANDOM.integers(-128, 128, (1, 5, 6, 4))
     weights = RANDOM.integers(-127, 128, (4, 3, 3, 4))
     tensor = stored(5, 6, 4, zero_point=9)

@@ -1,4 +1,4 @@
-"""Weights that come from the host while layers work; tables loaded while a program runs."""
+"""Weights streamed from the host while layers run; tables loaded while a program runs."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ pytestmark = pytest.mark.jit
 
 
 def little(words: int, **more: int) -> NpuShape:
-    """A core with few weight words."""
+    """Return a core with few weight words."""
     return NpuShape("little", weight_words=words, **{"instructions": 1 << 16, **more})  # type: ignore[arg-type]
 
 
 def network(seed: int = 0) -> Builder:
-    """Layers of 27, 18, 36, 1 and 4 weight words: 86 in all."""
+    """Build layers of 27, 18, 36, 1 and 4 weight words: 86 in total."""
     build = Builder(9, 8, 40, seed)
     a = build.relu(build.conv(build.input, 16))
     b = build.relu(build.conv(a, 32))
@@ -51,8 +51,8 @@ def streams(made: Made) -> list[Instruction]:
 @pytest.mark.heavy
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("words", [1024, 100, 80, 64, 40, 30, 17, 10, 4, 2])
-def test_c07_weights_of_the_host(words: int) -> None:
-    """C07: whatever the memory holds, the results are the same; words come when they do not fit."""
+def test_c07_weights_streamed_from_the_host(words: int) -> None:
+    """C07: results do not depend on the memory size; words are streamed when they do not fit."""
     build = network()
     made = compiled(build, little(words))
     equal(build, made)
@@ -72,7 +72,7 @@ def test_either_rule_gives_the_same_results(rule: str) -> None:
 
 @pytest.mark.heavy
 @pytest.mark.sample(0.5)
-def test_a_layer_that_fits_is_asked_for_once() -> None:
+def test_a_layer_that_fits_is_requested_once() -> None:
     build = Builder(16, 16, 16)
     a = build.relu(build.conv(build.input, 32))
     build.end(build.conv(a, 32))
@@ -83,8 +83,8 @@ def test_a_layer_that_fits_is_asked_for_once() -> None:
 
 
 @pytest.mark.heavy
-def test_a_large_layer_comes_by_output_blocks() -> None:
-    """All tiles of some output blocks one behind the other, so that their words come once."""
+def test_a_large_layer_is_streamed_by_output_blocks() -> None:
+    """All tiles of some output blocks are consecutive, so their words are loaded once."""
     build = Builder(16, 16, 32)
     build.end(build.conv(build.input, 64))
     made = compiled(build, little(40))
@@ -100,8 +100,10 @@ def test_a_large_layer_comes_by_output_blocks() -> None:
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("words", [16, 2])
 def test_c08_a_layer_larger_than_the_memory(words: int) -> None:
-    """C08: 72 words, of which a block of outputs needs 18: parts of a block come one behind the
-    other, so no layer is refused, and what is asked for leaves room for what is used."""
+    """C08: 72 words, 18 per block of outputs: parts of a block are streamed consecutively.
+
+    So no layer is rejected, and requests leave room for words in use.
+    """
     build = Builder(9, 8, 32)
     build.end(build.conv(build.input, 64))
     made = compiled(build, little(words))
@@ -111,7 +113,7 @@ def test_c08_a_layer_larger_than_the_memory(words: int) -> None:
 
 @pytest.mark.heavy
 def test_c07_a_slow_host_stalls_the_products() -> None:
-    """C07: the slower the host, the later the end; what waits is the matrix unit."""
+    """C07: the slower the host, the later the end; the matrix unit stalls."""
     made = compiled(network(), little(40))
     compiled_ = made.compiled
     code = compiled_.code
@@ -123,7 +125,7 @@ def test_c07_a_slow_host_stalls_the_products() -> None:
         ends.append(found.cycles)
         late.append(int(found.late.sum()))
         assert found.busy.tolist() == compiled_.code.timeline.busy.tolist()
-        # a product that waits ends behind the arrival of all its words
+        # a waiting product ends after the arrival of all its words
         words = sum(one.fields["words"] for one in streams(made))
         assert found.cycles > words * 32 / flits
     assert ends == sorted(set(ends))
@@ -134,9 +136,7 @@ def test_c07_a_slow_host_stalls_the_products() -> None:
 @pytest.mark.heavy
 @pytest.mark.sample(1)
 @pytest.mark.parametrize(("words", "more"), [(64, {}), (40, {}), (10, {}), (30, {"micro_ops": 40})])
-def test_c07_the_cycles_of_the_compiler_are_those_of_the_simulator(
-    words: int, more: dict[str, int]
-) -> None:
+def test_c07_compiler_and_simulator_agree_on_cycles(words: int, more: dict[str, int]) -> None:
     """C07, R11.3: both wait for the words of the host; micro-ops may be loaded again."""
     made = compiled(network(), little(words, **more))
     timeline, (core,) = made.compiled.code.timeline, run_cycles(made.folder, None).times
@@ -150,8 +150,8 @@ def test_c07_the_cycles_of_the_compiler_are_those_of_the_simulator(
 
 @pytest.mark.heavy
 @pytest.mark.sample(0.5)
-def test_weights_come_behind_the_inputs_over_one_way() -> None:
-    """On a core with external memory products begin with the first of their words."""
+def test_weights_follow_the_inputs_over_a_shared_path() -> None:
+    """On a core with external memory, products start with the first of their words."""
     build = Builder(12, 12, 40)
     a = build.relu(build.conv(build.input, 96))
     build.end(build.conv(a, 40, Window((12, 12))))
@@ -206,7 +206,7 @@ def test_addresses_beyond_a_field_have_a_base() -> None:
 
 
 def damaged(made: Made, number: int, **fields: int) -> Image:
-    """The image with some fields of an instruction changed."""
+    """Return the image with some fields of an instruction changed."""
     program = list(made.compiled.code.program)
     one = program[number]
     program[number] = one._replace(fields={**one.fields, **fields})
@@ -238,7 +238,7 @@ def test_products_that_do_not_wait_are_found() -> None:
 
 @pytest.mark.heavy
 @pytest.mark.sample(0.5)
-def test_streams_over_what_is_needed_are_found() -> None:
+def test_streams_over_words_in_use_are_found() -> None:
     made = compiled(network(), little(60))
     assert made.compiled.code.static_words > 0
     for number in numbers(made, "WSTREAM"):

@@ -33,7 +33,8 @@ def test_vectors(vector: int, bank: int, word: int, half: int) -> None:
     (0, 3, 2, Spot(0, 11, 0)), (4, 0, 0, Spot(0, 14, 0)), (6, 9, 9, Spot(2, 17, 3)),
 ])  # fmt: skip
 def test_c05_planes(channel: int, y: int, x: int, spot: Spot) -> None:
-    """C05: channels round the banks, the plane of 10x10 row by row; four words of it in a bank."""
+    """C05: channels alternate over the banks, the plane of 10x10 row by row; four words per
+    bank."""
     assert plane_spot(10, channel, 10 * y + x, 100) == spot
 
 
@@ -58,7 +59,7 @@ def test_c06_elements_are_padded_to_a_segment() -> None:
 
 
 def test_c05_planes_as_vectors() -> None:
-    """C05: what the host writes is at the places of T-mode; what fills up is the zero point."""
+    """C05: data from the host is at the places of T-mode; padding is the zero point."""
     pixels = np.random.default_rng(1).integers(-128, 128, (7, 9, 6))
     vectors = in_planes(pixels, 16, -3)
     assert vectors.shape == (WORD_VECTORS * plane_words(6, 63), 16)
@@ -71,7 +72,7 @@ def test_c05_planes_as_vectors() -> None:
 
 
 def test_c06_a_map_of_one_pixel_is_a_vector_of_elements() -> None:
-    """C06: channels of a pixel, 16 in a vector, from a word on, are V-mode."""
+    """C06: channels of a pixel, 16 per vector, starting at a word, are V-mode."""
     for channel in range(300):
         assert address_of(element_spot(5, channel)) == (8 * 5 + channel // 16, channel % 16)
 

@@ -1,5 +1,4 @@
-"""R7.9: programs with one field changed, and how many of those that compute something else the
-checker finds."""
+"""R7.9: mutated programs: the share with changed results that the checker detects."""
 
 from __future__ import annotations
 
@@ -35,9 +34,9 @@ pytestmark = pytest.mark.jit
 
 MUTANTS = 150
 FOUND = 0.71
-"""Share that is found, at least: it may only grow."""
+"""Least share that is detected: it may only grow."""
 NUMBERS = {"value", "imm", "round", "up"}
-"""Fields that say what is computed, and touch no address."""
+"""Fields that select the computation, and affect no address."""
 
 
 class Mutant(NamedTuple):
@@ -48,14 +47,14 @@ class Mutant(NamedTuple):
 
 
 def another(field: Field, value: int, random: np.random.Generator) -> int:
-    """One more or less, or any other value that the field holds."""
+    """Return a value one higher or lower, or any other value that fits the field."""
     choices = [value - 1, value + 1, int(random.integers(field.least, field.most + 1))]
     choices = [one for one in choices if field.least <= one <= field.most and one != value]
     return choices[int(random.integers(len(choices)))]
 
 
 def mutant(image: Image, random: np.random.Generator) -> Mutant:
-    """A field of an instruction, or one time in four of a micro-op, has another value."""
+    """Change a field of an instruction, or in one of four cases of a micro-op."""
     if not random.integers(4):
         ops = decode_micro_ops(image.micro_ops, "mutant")
         at, column = int(random.integers(len(ops))), int(random.integers(len(MICRO_OP)))
@@ -75,7 +74,7 @@ def mutant(image: Image, random: np.random.Generator) -> Mutant:
 
 
 def results(made: Made, samples: np.ndarray) -> list[bytes] | None:
-    """Of a program; None if it does not run."""
+    """Return the results of a program; None if it does not run."""
     try:
         found = simulate(made.folder, samples, threads=1, check=False)
     except (ChipError, HwError, MapperError):
@@ -84,7 +83,7 @@ def results(made: Made, samples: np.ndarray) -> list[bytes] | None:
 
 
 def found(made: Made) -> bool:
-    """Whether the checker finds fault with a program."""
+    """Return whether the checker rejects a program."""
     try:
         verify_compiled(made.folder)
     except (CheckFailedError, HwError):
@@ -105,7 +104,8 @@ def networks() -> list[tuple[Builder, Made]]:
 
 
 def survivors() -> tuple[Counter[str], Counter[str]]:
-    """The mutants that compute something else, by field, and of them those that are not found."""
+    """Return, by field, the mutants with changed results, and those of them that are not
+    detected."""
     wrong: Counter[str] = Counter()
     missed: Counter[str] = Counter()
     random = np.random.default_rng(11)
@@ -134,7 +134,7 @@ def test_mutants() -> None:
 
 
 def test_records_with_leaky_words_are_counted_whole() -> None:
-    """Of a record the flags say how many words each block has: the last one is missing here."""
+    """The flags of a record give the words per block: the last word is missing here."""
     build = Builder(6, 6, 3)
     build.end(build.like(Activation(slope=0.1), build.conv(build.input, 20)))
     made = compiled(build, SHAPE)
@@ -154,8 +154,8 @@ def test_records_with_leaky_words_are_counted_whole() -> None:
 
 
 def test_words_of_wide_arrays_and_of_pairs_are_counted_whole() -> None:
-    """A number for each of 32 rows takes two parameter words; thresholds take those of two
-    numbers."""
+    """A number for each of 32 rows takes two parameter words; thresholds take two numbers'
+    words."""
     image = Image({}, b"", b"", np.zeros((0, 32, 32), np.int8), np.zeros((9, 16), np.int32), b"",
                   np.zeros((0, 32), np.uint8))  # fmt: skip
     image.parameters[4, 5] = 3  # offsets and leaky scales

@@ -38,13 +38,12 @@ WINDOW = Window((3, 3), (1, 1), Pad(1, 1, 1, 1))
 
 
 def both(build: Builder, shape: NpuShape = SHAPE, **settings: object) -> tuple[Made, Made]:
-    """A network with padding by loads, and stored; all of their maps are those of the reference,
-    and their results the same bytes."""
+    """Compile a network with padding by loads, and stored; check maps and equal results."""
     samples = np.ascontiguousarray(build.graph.inputs["x"].array(build.samples(3)))
     state = build.random.bit_generator.state
     found, results = [], []
     for padding in ("load", "stored"):
-        build.random.bit_generator.state = state  # of the samples to calibrate with
+        build.random.bit_generator.state = state  # of the calibration samples
         made = compiled(build, shape, padding=padding, **settings)
         outcome = simulate(made.folder, samples, threads=1, check=True)
         assert outcome.compared
@@ -65,7 +64,7 @@ def loads(made: Made) -> list[dict[str, int]]:
 
 
 def pads(made: Made) -> int:
-    """Loads that write padding."""
+    """Return the number of loads that write padding."""
     return sum(any(f.get(f"pad_{side}", 0) for side in "tblr") for f in loads(made))
 
 
@@ -74,13 +73,15 @@ def said(made: Made, words: str) -> bool:
 
 
 def test_a14_addresses() -> None:
-    """A14: results go to base + C_p * (pt * W_p + pl), reads begin at base; a part of a region lies
-    in the border that all parts have in common."""
+    """A14: results go to base + C_p * (pt * W_p + pl), reads begin at base.
+
+    A part of a region is inside the border that all parts share.
+    """
     tensor = Tensor("map", (1, 5, 7, 40), "int8", zero_point=3)
     for pad in (Pad(1, 1, 1, 1), Pad(2, 0, 3, 1), Pad(0, 2, 1, 0)):
         stored = Stored([], {tensor: -1}, {tensor: 0}, {})
         region = plan_memory(stored, 16, 0, True, {tensor: Border(pad, 3)})[tensor]
-        vectors = 3  # of a pixel of 40 channels
+        vectors = 3  # per pixel of 40 channels
         wide, high = 7 + pad.left + pad.right, 5 + pad.top + pad.bottom
         assert region.base == 0
         assert region.size == region.stop == high * wide * vectors
@@ -92,9 +93,11 @@ def test_a14_addresses() -> None:
 
 
 @pytest.mark.jit
-def test_a14_what_is_read_from_base_is_the_padded_map() -> None:
-    """A14: stores go into the padded place, one load reads the whole from its base, and pixels
-    around it hold the zero point before the first frame and behind the last one."""
+def test_a14_the_padded_map_is_read_from_its_base() -> None:
+    """A14: stores write into the padded place, and one load reads the whole from its base.
+
+    Pixels around it hold the zero point before the first frame and after the last one.
+    """
     build = Builder(6, 7, 16)
     build.end(build.conv(build.relu(build.conv(build.input, 16)), 16))
     _, made = both(build, schedule="plane16")
@@ -151,7 +154,7 @@ def test_a14_pairs_and_16_bits(settings: dict[str, object]) -> None:
 @pytest.mark.heavy
 @pytest.mark.sample(0.25)
 @pytest.mark.jit
-def test_a14_consumers_take_the_largest_border() -> None:
+def test_a14_consumers_use_the_largest_border() -> None:
     build = Builder(9, 8, 16)
     data = build.relu(build.conv(build.input, 16))
     wide = Window((5, 5), (1, 1), Pad(2, 2, 2, 2))
@@ -187,7 +190,7 @@ def test_a14_parts_of_a_concatenation_have_one_border() -> None:
 @pytest.mark.sample(1)
 @pytest.mark.jit
 @pytest.mark.parametrize("axis", [1, 2])
-def test_sides_inside_of_a_region_are_padded_by_loads(axis: int) -> None:
+def test_sides_inside_a_region_are_padded_by_loads(axis: int) -> None:
     build = Builder(8, 8, 16)
     a = build.relu(build.conv(build.input, 16))
     b = build.relu(build.conv(build.input, 16))
@@ -204,9 +207,10 @@ def test_sides_inside_of_a_region_are_padded_by_loads(axis: int) -> None:
 @pytest.mark.heavy
 @pytest.mark.sample(0.25)
 @pytest.mark.jit
-def test_pooling_beside_a_convolution_is_padded_by_loads() -> None:
-    """The least of all and the zero point do not lie at one place; where they are the same, both
-    are stored."""
+def test_pooling_of_a_map_of_a_convolution_is_padded_by_loads() -> None:
+    """The minimum and the zero point cannot share an address; where they are equal, both are
+    stored.
+    """
     build = Builder(8, 8, 16)
     data = build.conv(build.input, 16)
     pool = Pool("max", Window((3, 3), (2, 2), Pad(1, 1, 1, 1)))
@@ -228,7 +232,7 @@ def test_pooling_beside_a_convolution_is_padded_by_loads() -> None:
 @pytest.mark.sample(0.25)
 @pytest.mark.jit
 def test_a14_resnet_8(data_dir: Path) -> None:
-    """On a core as it is; four frames, whose results and cycles are those with padding by loads."""
+    """On a preset core; results and cycles of four frames equal those with padding by loads."""
     path = data_dir / "models" / "mlperf_resnet8_fp32.onnx"
     if not path.exists():
         pytest.skip(f"{path.name} is not there")
@@ -277,9 +281,9 @@ def test_maps_of_bits() -> None:
 @pytest.mark.heavy
 @pytest.mark.sample(0.25)
 @pytest.mark.jit
-def test_borders_are_overwritten_by_nobody() -> None:
-    """Maps that have the same border share their vectors, if their lives do not meet; no others
-    come near."""
+def test_borders_are_never_overwritten() -> None:
+    """Maps of the same border share vectors if their lifetimes are disjoint; other maps stay
+    out."""
     build = Builder(12, 12, 16)
     data = build.input
     for _ in range(6):
@@ -311,7 +315,7 @@ def test_borders_are_overwritten_by_nobody() -> None:
 @pytest.mark.heavy
 @pytest.mark.sample(0.5)
 @pytest.mark.jit
-def test_a_core_that_borders_do_not_fit_is_told_what_to_leave_out() -> None:
+def test_borders_that_do_not_fit_name_the_option() -> None:
     build = Builder(12, 12, 16)
     build.end(build.conv(build.relu(build.conv(build.input, 16)), 16, SAME))
     shape = replace(SHAPE, map_vectors=300)

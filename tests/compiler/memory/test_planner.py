@@ -1,4 +1,4 @@
-"""Maps that are alive at the same time share no vector."""
+"""Maps with overlapping lifetimes share no vector."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def meet(a: Region, b: Region) -> bool:
 @pytest.mark.sample(2)
 @pytest.mark.parametrize("reuse", [True, False])
 @pytest.mark.parametrize("seed", range(20))
-def test_lives_that_meet_do_not_overlap(seed: int, reuse: bool) -> None:
+def test_overlapping_lifetimes_share_no_vector(seed: int, reuse: bool) -> None:
     try:
         found = list(
             compiled(random_network(seed), SHAPE, reuse=reuse).compiled.code.regions.values()
@@ -37,7 +37,7 @@ def test_lives_that_meet_do_not_overlap(seed: int, reuse: bool) -> None:
     assert used == whole if not reuse else used <= whole
 
 
-def test_the_log_says_bytes_and_the_least_that_there_can_be() -> None:
+def test_the_log_reports_bytes_and_their_lower_bound() -> None:
     made = compiled(random_network(1), SHAPE)
     use = memory_use(made.compiled.code.regions)
     assert 0 < use.bound <= use.used

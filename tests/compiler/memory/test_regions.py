@@ -31,13 +31,13 @@ def kinds(made: Made) -> Counter[str]:
 
 
 def region(made: Made, name: str) -> tuple[int, int, int]:
-    """Address, strides of rows and pixels of a map."""
+    """Return the address and the strides of rows and pixels of a map."""
     (found,) = (r for t, r in made.compiled.code.regions.items() if t.name == name)
     return found.first, found.row, found.pixel
 
 
 def fire() -> Builder:
-    """A squeezed map that two convolutions expand, side by side."""
+    """Build a squeezed map that two convolutions expand in parallel."""
     build = Builder(9, 9, 3)
     squeezed = build.relu(build.conv(build.input, 16, POINT))
     one = build.relu(build.conv(squeezed, 32, POINT))
@@ -50,15 +50,15 @@ def fire() -> Builder:
 @pytest.mark.sample(1)
 @pytest.mark.jit
 @pytest.mark.parametrize("shape", [SHAPE, SMALL, WIDE], ids=lambda shape: shape.name)
-def test_a15_concatenation_takes_no_instruction(shape: object) -> None:
-    """A15: the result of the concatenation owns the region; strides as A16 says."""
+def test_a15_concatenation_needs_no_instruction(shape: object) -> None:
+    """A15: the result of the concatenation owns the region; strides as in A16."""
     build = fire()
     made = compiled(build, shape)  # type: ignore[arg-type]
     equal(build, made)
     whole, rows, pixels = region(made, "n6.out")
     blocks = 64 // made.compiled.code.tables.shape.columns
     assert (rows, pixels) == (9 * blocks, blocks)
-    # A16: the stride of a pixel is that of all channels of the region, cc + c
+    # A16: the stride of a pixel covers all channels of the region, cc + c
     assert region(made, "n3.out") == (whole, rows, pixels)
     assert region(made, "n5.out") == (whole + blocks // 2, rows, pixels)
     assert not any(node.kind == "concat" for macro in made.compiled.macros for node in macro.nodes)
@@ -97,7 +97,7 @@ def test_a15_eight_concatenations_of_squeezenet(data_dir: Path) -> None:
 
 
 def fire_apart() -> Builder:
-    """The same layers, but that each expansion goes to a result of its own."""
+    """Build the same layers with each expansion as a separate output."""
     build = Builder(9, 9, 3)
     squeezed = build.relu(build.conv(build.input, 16, POINT))
     one = build.relu(build.conv(squeezed, 32, POINT))
@@ -147,7 +147,7 @@ def test_a15_split_owns_the_region() -> None:
 @pytest.mark.sample(0.5)
 @pytest.mark.jit
 def test_nested_concatenations_form_one_region() -> None:
-    """Of {a, b}, {a, b, c} and {{a, b, c}, d} all maps lie in the last one."""
+    """Of {a, b}, {a, b, c} and {{a, b, c}, d} all maps are stored inside the last one."""
     build = Builder(8, 8, 3)
     a = build.relu(build.conv(build.input, 16))
     b = build.relu(build.conv(a, 16))
@@ -182,7 +182,7 @@ def test_the_input_of_a_model_is_written_into_its_region() -> None:
 @pytest.mark.sample(0.5)
 @pytest.mark.jit
 def test_a18_a_map_in_two_regions_is_stored_twice() -> None:
-    """A18: {a, b, d} and {a, c, e}: the maker of a stores it twice; no load, no pass of the ALU."""
+    """A18: {a, b, d} and {a, c, e}: the layer of a stores it twice; no load, no ALU pass."""
 
     build = Builder(8, 8, 3)
     a = build.relu(build.conv(build.input, 16))
@@ -209,8 +209,10 @@ def test_a18_a_map_in_two_regions_is_stored_twice() -> None:
 @pytest.mark.sample(0.5)
 @pytest.mark.jit
 def test_a18_dense_block() -> None:
-    """A18: a block of a DenseNet, each layer of which takes all maps before it; the parts of one
-    concatenation are copied into another one in another order."""
+    """A18: a DenseNet block, each layer of which reads all previous maps.
+
+    Parts of one concatenation are copied into another one in another order.
+    """
     build = Builder(8, 8, 3)
     maps = [build.relu(build.conv(build.input, 16))]
     for _ in range(3):
@@ -235,7 +237,7 @@ def test_the_same_map_twice_in_one_concatenation() -> None:
 
 @pytest.mark.jit
 def test_the_input_in_two_regions() -> None:
-    """Nobody makes it: it is loaded and stored again."""
+    """No layer computes it: it is loaded and stored again."""
     build = Builder(6, 6, 16)
     a, b = (build.relu(build.conv(build.input, 16)) for _ in range(2))
     build.end(build.concat(build.concat(build.input, a), build.concat(build.input, b), axis=1))
@@ -275,9 +277,11 @@ def test_a17_two_maps_of_a_yolo_network() -> None:
 @pytest.mark.sample(1)
 @pytest.mark.jit
 @pytest.mark.parametrize("shape", [SHAPE, WIDE], ids=lambda shape: shape.name)
-def test_parts_that_end_inside_of_blocks(shape: object) -> None:
-    """Blocks are filled up with z, and have zero weights in every consumer; pools, sums and layers
-    of single channels carry the gaps on, and the host sees none."""
+def test_parts_that_end_inside_blocks(shape: object) -> None:
+    """Padding channels hold z, and have zero weights in every consumer.
+
+    Pools, sums and depthwise layers keep the padding, and the host does not see it.
+    """
     build = Builder(8, 8, 5)
     a = build.relu(build.conv(build.input, 12))
     b = build.relu(build.conv(a, 20))
@@ -289,4 +293,4 @@ def test_parts_that_end_inside_of_blocks(shape: object) -> None:
     build.end(build.concat(c, build.conv(part, 9), part))
     made = compiled(build, shape)  # type: ignore[arg-type]
     equal(build, made)
-    assert any("to begin at blocks" in line for line in made.compiled.log)
+    assert any("aligned to blocks" in line for line in made.compiled.log)

@@ -1,4 +1,4 @@
-"""Static and dynamic weights: the choice is the best one."""
+"""Static and dynamic weights: the selection is optimal."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mapper.compiler.memory.weights import Choice, Need, choice_of, choose, fits
 
 
 def brute_force(needs: list[Need], capacity: int) -> int | None:
-    """The least delay over all choices."""
+    """Return the least delay over all selections."""
     found = [
         choice.delay
         for dynamic in product((False, True), repeat=len(needs))
@@ -26,7 +26,7 @@ def random_needs(rng: np.random.Generator, count: int) -> list[Need]:
 
 
 def test_c08_the_choice_equals_brute_force() -> None:
-    """C08: 300 random cases up to 10 layers; what is larger than the memory has no choice."""
+    """C08: 300 random cases up to 10 layers; layers larger than the memory are always dynamic."""
     rng, worse, refused = np.random.default_rng(0), 0, 0
     for _ in range(300):
         needs = random_needs(rng, int(rng.integers(1, 11)))
@@ -65,7 +65,7 @@ def test_all_static_if_they_fit() -> None:
     assert choose(needs, 30) == Choice((False, False), 0, 0) == choose(needs, 30, "greedy")
 
 
-def test_greedy_takes_the_largest_first() -> None:
+def test_greedy_selects_the_largest_first() -> None:
     needs = [Need(10, 5), Need(40, 1000), Need(30, 7)]
     assert greedy(needs, 60) == Choice((False, True, True), 1007, 40)
     found = greedy(needs, 70)

@@ -1,4 +1,4 @@
-"""The command line in these tests, as those of `mapper` have it."""
+"""Command-line fixtures of the `mapper` tests."""
 
 from tests.mapper.conftest import fails, folder, nowhere, run, tidy
 

@@ -1,4 +1,4 @@
-"""The comparison with the reference sees what is wrong, and says where."""
+"""The comparison with the reference detects errors and locates them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.jit
 
 
 def counted(made: Made, image: Image) -> list[int]:
-    """Differences of each layer, over three frames, of a core that is loaded with an image."""
+    """Return the differences of each layer over three frames, for a core loaded with an image."""
     folder = made.folder._replace(images={(1, 0): image})
     samples = np.random.default_rng(0).normal(0, 1, (3, 3, 9, 7)).astype(np.float32)
     return [one.differences for one in simulate(folder, samples, threads=1, check=True).compared]
@@ -26,13 +26,13 @@ def counted(made: Made, image: Image) -> list[int]:
 
 @pytest.mark.heavy
 @pytest.mark.sample(0.5)
-def test_a42_a_wrong_weight_shows_in_its_layer_and_behind() -> None:
-    """A42: of three convolutions, a residual sum and a mean; layers before are as they were."""
+def test_a42_a_wrong_weight_shows_in_its_layer_and_later() -> None:
+    """A42: three convolutions, a residual sum and a mean; layers before the fault are unchanged."""
     made = compiled(residual(channels=20))
     image = made.folder.images[1, 0]
     assert counted(made, image) == [0, 0, 0, 0]
     weights = image.weights.copy()
-    weights[-1, 0] = 127 - weights[-1, 0]  # of the last layer with weights
+    weights[-1, 0] = 127 - weights[-1, 0]  # in the last layer with weights
     found = counted(made, image._replace(weights=weights))
     assert found[:2] == [0, 0]
     assert min(found[2:]) > 0
@@ -44,7 +44,7 @@ def test_a42_a_wrong_weight_shows_in_its_layer_and_behind() -> None:
 @pytest.mark.heavy
 @pytest.mark.sample(0.5)
 def test_a42_a_wrong_parameter_shows() -> None:
-    """A42: any bias or factor of a program, but for lanes that nothing uses."""
+    """A42: any bias or factor of a program, except for unused lanes."""
     made = compiled(residual(channels=20))
     image = made.folder.images[1, 0]
     shown = []

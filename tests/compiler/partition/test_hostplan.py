@@ -1,4 +1,4 @@
-"""The plan of the host's work, and models whose work goes to and fro between cores and host."""
+"""The host plan, and models that alternate between cores and host."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ pytestmark = pytest.mark.jit
 
 
 def conv(inputs: str, output: str = "y") -> Any:
-    """Of 3x3 pixels, as large as its map."""
+    """Return a convolution of 3x3 that keeps the map size."""
     return node("Conv", inputs, output, pads=[1, 1, 1, 1])
 
 
 NODES = {
-    # two layers on the cores, one on the host, and a branch of the host that joins cores again
+    # two layers on the cores, one on the host, and a host branch that is joined on cores again
     "between": [
         conv("x a", "c"),
         node("Sigmoid", "c", "s"),
@@ -115,7 +115,7 @@ def samples(frames: int, seed: int = 1) -> np.ndarray:
 
 @pytest.mark.sample(3)
 @pytest.mark.parametrize("name", NODES)
-def test_work_to_and_fro(name: str, tmp_path: Path) -> None:
+def test_work_alternates_between_cores_and_host(name: str, tmp_path: Path) -> None:
     """D12, R6.5: every layer of every function equals the reference, and so do the outputs."""
     made = made_of(NODES[name], tmp_path)
     assert len(made.folder.manifest["functions"]) == FUNCTIONS[name]
@@ -138,7 +138,7 @@ def test_work_to_and_fro(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("bits", [8, 16])
 @pytest.mark.parametrize("name", ["between", "feeds back"])
 def test_functions_of_dual_cores(name: str, bits: int, tmp_path: Path) -> None:
-    """Each function says again how far pairs are apart."""
+    """Each function sets the distance of pairs again."""
     made = made_of(NODES[name], tmp_path, shape=DUAL, bits=bits)
     found = simulate(made.folder, samples(3, 7), threads=1, check=True)
     assert {one.differences for one in found.compared} == {0}
@@ -149,14 +149,14 @@ def test_functions_of_dual_cores(name: str, bits: int, tmp_path: Path) -> None:
 
 
 def test_several_outputs(tmp_path: Path) -> None:
-    """Outputs of cores, of the host, and one that later layers take as well."""
+    """Outputs of cores, of the host, and one that later layers also read."""
     made = made_of(NODES["between"], tmp_path, ("c", "s", "y"))
     found = simulate(made.folder, samples(2), threads=1, check=True)
     assert list(found.values) == ["c", "s", "y"]
     assert np.allclose(found.values["s"], 1 / (1 + np.exp(-found.values["c"])), atol=1e-6)
 
 
-def test_what_is_in_the_plan(tmp_path: Path) -> None:
+def test_contents_of_the_plan(tmp_path: Path) -> None:
     """R6.5: steps in order, with shapes and addresses."""
     made = made_of(NODES["between"], tmp_path)
     steps = [step["do"] for step in made.folder.host]
@@ -178,7 +178,7 @@ def test_what_is_in_the_plan(tmp_path: Path) -> None:
 
 
 def test_maps_of_functions_share_memory(tmp_path: Path) -> None:
-    """What the host writes between functions lives from there on only."""
+    """Maps that the host writes between functions are live only from then on."""
     regions = made_of(NODES["between"], tmp_path).compiled.code.regions
     assert {one.tensor.name: (one.born, one.dies) for one in regions.values()} == {
         "x.windows": (-1, 0), "c": (0, 0), "s.windows": (1, 1), "y": (1, 2)
@@ -189,7 +189,7 @@ def test_maps_of_functions_share_memory(tmp_path: Path) -> None:
 @pytest.mark.heavy
 @pytest.mark.sample(0.5)
 def test_commands(folder: Path, run: Run) -> None:
-    """The checker knows of functions, and so do cycle-true runs."""
+    """The checker and the cycle-accurate simulation support functions."""
     made_of(NODES["two branches"], folder)
     np.savez(folder / "samples.npz", x=samples(6))
     how = [
@@ -216,12 +216,12 @@ def test_commands(folder: Path, run: Run) -> None:
     assert len(info["functions"]) == 2
 
 
-def test_a_model_that_is_all_on_the_host_is_said_so(folder: Path, run: Run) -> None:
+def test_a_model_entirely_on_the_host_is_rejected(folder: Path, run: Run) -> None:
     onnx.save(model([node("Sigmoid", "x")], {}, {"x": (1, 4)}), str(folder / "model.onnx"))
     np.savez(folder / "samples.npz", x=np.ones((4, 4), np.float32))
     found = run("compile", "model.onnx", "--chip", "1x1", "--calibrate", "samples.npz")
     assert found.code == 1
-    assert "no node of it runs on a core" in found.err
+    assert "no node runs on a core" in found.err
     assert Reader(folder / "model.onnx", FLOAT).read().nodes[0].kind == "host"
 
 
@@ -229,8 +229,9 @@ def test_a_model_that_is_all_on_the_host_is_said_so(folder: Path, run: Run) -> N
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("padding", ["load", "stored"])
 def test_dump_of_all_maps(folder: Path, run: Run, padding: str) -> None:
-    """A42: each stored map by base, size and strides; parts of a region and the whole of it, with
-    padding around them too."""
+    """A42: each stored map by base, size and strides; parts of a region and the whole, also with
+    padding.
+    """
     made_of(NODES["joined"], folder)
     np.savez(folder / "samples.npz", x=samples(6))
     how = ["--calibrate", "samples.npz", "--min-signal", "-99", "--max-loss", "100"]

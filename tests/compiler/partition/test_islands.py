@@ -1,4 +1,4 @@
-"""R6.1, B12: nodes among work of the host that cost more in packing than a core saves."""
+"""R6.1, B12: nodes between host nodes whose packing costs more than a core saves."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def rows_of(path: Path, **settings: Any) -> dict[str, Row]:
 
 
 def between(*nodes: Any) -> list[Any]:
-    """A large layer, and work from "c" to "d" between two nodes of the host."""
+    """Return a large layer, and nodes from "c" to "d" between two host nodes."""
     return [*BIG, node("Sigmoid", "b", "c"), *nodes, node("Softmax", "d", axis=1)]
 
 
@@ -56,7 +56,7 @@ WORTH = {
 
 
 @pytest.mark.parametrize("name", ALONE)
-def test_what_packing_costs_more_stays_on_the_host(name: str, tmp_path: Path) -> None:
+def test_islands_with_costly_packing_stay_on_the_host(name: str, tmp_path: Path) -> None:
     nodes = between(*ALONE[name])
     rows = rows_of(saved(tmp_path, nodes))
     assert rows["n_a"].where == "core"
@@ -67,13 +67,13 @@ def test_what_packing_costs_more_stays_on_the_host(name: str, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("name", WORTH)
-def test_what_saves_more_runs_on_a_core(name: str, tmp_path: Path) -> None:
+def test_islands_with_savings_run_on_a_core(name: str, tmp_path: Path) -> None:
     rows = rows_of(saved(tmp_path, between(*WORTH[name])))
     assert {rows[one].where for one in ("n_d", "n_e") if one in rows} <= {"core", "folded"}
 
 
 def test_cost_of_packing(tmp_path: Path) -> None:
-    """Literal: 4x4 pixels of 20 channels are 32 vectors of two flits, there and back."""
+    """Literal: 4x4 pixels of 20 channels are 32 vectors of two flits, in both directions."""
     found = saved(tmp_path, between(*ALONE["activation"]), channels=20, size=4)
     graph = open_model(found).build(())
     island = islands(graph)[1]
@@ -84,8 +84,8 @@ def test_cost_of_packing(tmp_path: Path) -> None:
     assert lonely(graph, ()) == {}
 
 
-def test_of_islands_that_all_cost_more_the_best_stays(tmp_path: Path) -> None:
-    """Somebody who compiles a model wants it on cores."""
+def test_the_best_of_costly_islands_stays(tmp_path: Path) -> None:
+    """At least one island stays on cores."""
     nodes = [node("Relu", "x", "c"), node("Exp", "c", "d"), node("Clip", "d", "e"),
              node("LeakyRelu", "e")]  # fmt: skip
     rows = rows_of(saved(tmp_path, nodes))
@@ -95,7 +95,7 @@ def test_of_islands_that_all_cost_more_the_best_stays(tmp_path: Path) -> None:
 
 
 def test_signs_stay_on_cores(tmp_path: Path) -> None:
-    """The host would make 0 of 0, and cores make +1."""
+    """The host would map 0 to 0, cores map it to +1."""
     rows = rows_of(saved(tmp_path, between(node("Sign", "c", "d"))))
     assert rows["n_d"].why != rows["n_y"].why
     assert "packing takes" not in rows["n_d"].why
@@ -105,11 +105,11 @@ def test_nodes_that_are_kept_keep_their_reason(tmp_path: Path) -> None:
     found = saved(tmp_path, between(*WORTH["layer"]))
     assert rows_of(found, keep=("n_e",))["n_e"].remedy == "leave it out of --keep"
     rows = rows_of(found, keep=("n_e",))
-    assert "packing takes" in rows["n_d"].why  # its layer is gone
+    assert "packing takes" in rows["n_d"].why  # its layer was removed
 
 
-def test_passes_that_are_off_decide_the_same(tmp_path: Path) -> None:
-    """Whatever is off, the same nodes are judged."""
+def test_disabled_passes_do_not_change_islands(tmp_path: Path) -> None:
+    """The same nodes are selected with any passes off."""
     found = open_model(saved(tmp_path, between(*ALONE["activation"])))
     hosts = {
         tuple(node.sources[0] for node in optimised(found, (), off)[0].nodes if node.kind == "host")

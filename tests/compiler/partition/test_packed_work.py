@@ -1,4 +1,4 @@
-"""R6.2, R6.3: work of the host between functions that goes element by element, on packed maps."""
+"""R6.2, R6.3: elementwise host nodes between functions work on packed maps."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from tests.mapper.conftest import Run
 from tests.storage.formats.onnx_models import model, node, onnx
 
 pytestmark = pytest.mark.jit
-CHANNELS = 31  # not whole blocks; too many for the host to make windows of
+CHANNELS = 31  # not whole blocks; too many for windows on the host
 HOW = ["--min-signal", "-99", "--max-loss", "100"]
 
 
 def chain(kinds: str) -> list[Any]:
-    """Layers (c), work of the host element by element (e), and other work of it (o)."""
+    """Return layers (c), elementwise host nodes (e), and other host nodes (o)."""
     made = {"c": ("Conv", "w", {"pads": [1, 1, 1, 1]}), "e": ("Sigmoid", "", {}),
             "o": ("Softmax", "", {"axis": 1})}  # fmt: skip
     names = ["x", *(f"v{at}" for at in range(len(kinds) - 1)), "y"]
@@ -59,15 +59,15 @@ def steps(made: Made) -> list[str]:
 
 
 def changes(made: Made) -> int:
-    """Maps whose layout the host changes."""
+    """Return the number of maps whose layout the host changes."""
     return sum(step in ("pack", "unpack") for step in steps(made))
 
 
 @pytest.mark.heavy
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("kinds", ["cec", "ceec", "coc", "cecoc", "ecece", "oceeceoc", "ccec"])
-def test_plans_have_as_few_packs_as_can_be(kinds: str, tmp_path: Path) -> None:
-    """D04: layers that follow each other are one function; beside brute force over all flags."""
+def test_plans_have_the_fewest_packs(kinds: str, tmp_path: Path) -> None:
+    """D04: consecutive layers are one function; compared with brute force over all flags."""
     made = made_of(chain(kinds), tmp_path)
     runs = "".join(a for a, b in pairwise(kinds + " ") if (a, b) != ("c", "c"))
     assert len(made.folder.manifest["functions"]) == runs.count("c")
@@ -98,7 +98,7 @@ NODES = {
 
 
 def always(partition: Partition) -> Lists:
-    """Layouts change around every function."""
+    """Return lists that change layouts around every function."""
     lists = packing_lists(parts_of(partition))
     return lists._replace(packing=[one._replace(pack=True, unpack=True) for one in lists.packing])
 
@@ -107,8 +107,8 @@ def always(partition: Partition) -> Lists:
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("bits", [8, 16])
 @pytest.mark.parametrize("name", NODES)
-def test_results_are_those_of_unpacked_work(name: str, bits: int, tmp_path: Path) -> None:
-    """Every stored map, and all that the user gets."""
+def test_results_equal_unpacked_work(name: str, bits: int, tmp_path: Path) -> None:
+    """Every stored map, and all outputs are equal."""
     made = made_of(NODES[name], tmp_path, DUAL if bits == 16 else SHAPE, bits=bits)
     whole, given = made.compiled, samples(3, 7)
     assert {"take", "put"} <= set(steps(made))
@@ -126,7 +126,7 @@ def test_results_are_those_of_unpacked_work(name: str, bits: int, tmp_path: Path
 
 KEPT = {
     "the user gets it": ("cec", ("v0", "y")),
-    "the user gets what the host makes": ("cec", ("v1", "y")),
+    "the user gets a host result": ("cec", ("v1", "y")),
 }
 
 
@@ -146,7 +146,7 @@ def test_values_of_the_user_are_not_packed(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.heavy
-def test_values_that_later_work_takes_are_not_packed(tmp_path: Path) -> None:
+def test_values_read_by_later_work_are_not_packed(tmp_path: Path) -> None:
     nodes = [*chain("cecoc")[:4], node("Add", "v0 v3", "z"), node("Conv", "z w")]
     made = made_of(nodes, tmp_path)
     assert steps(made).count("take") < len(made.folder.manifest["functions"])
@@ -157,14 +157,14 @@ def test_values_that_later_work_takes_are_not_packed(tmp_path: Path) -> None:
 
 @pytest.mark.heavy
 def test_filled_blocks_hold_the_zero_point(tmp_path: Path) -> None:
-    """D03: also where the host writes vectors as they lie."""
+    """D03: also where the host writes vectors in storage layout."""
     made = made_of(chain("cec"), tmp_path)
     machine = Machine(made.folder)
     place = next(step for step in made.folder.host if step["do"] == "put")
     written = {}
 
     class Cores:
-        """Zeros as results."""
+        """Returns zeros as results."""
 
         def start(self, function: int) -> None:
             pass
@@ -190,7 +190,7 @@ def test_filled_blocks_hold_the_zero_point(tmp_path: Path) -> None:
 
 
 def test_vectors_and_maps() -> None:
-    """Literal."""
+    """Literal example."""
     vectors = np.arange(1 * 1 * 2 * 2 * 4).reshape(1, 1, 2, 2, 4)
     assert without_gaps(vectors, (1, 1, 2, 6)).tolist() == [
         [[[0, 1, 2, 3, 4, 5], [8, 9, 10, 11, 12, 13]]]
@@ -203,7 +203,7 @@ def test_vectors_and_maps() -> None:
 @pytest.mark.heavy
 @pytest.mark.sample(0.5)
 def test_commands(folder: Path, run: Run) -> None:
-    """Cycle-true runs and the checker know of it; the lists say it."""
+    """The cycle-accurate simulation and the checker support it; the lists show it."""
     made_of(chain("cec"), folder)
     np.savez(folder / "samples.npz", x=samples(6))
     how = ["--chip", "1x1", "--calibrate", "samples.npz", "--keep-graphs", *HOW]

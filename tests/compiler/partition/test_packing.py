@@ -25,7 +25,7 @@ def flags(kinds: str) -> list[tuple[bool, bool]]:
     ("kinds", "wanted"),
     [
         ("oc", [(True, True)]),  # the first, work before
-        ("co", [(True, True)]),  # the last, work behind
+        ("co", [(True, True)]),  # the last, work after it
         ("c", [(True, True)]),  # the user's values are not packed
         ("coc", [(True, True), (True, True)]),  # work between
         ("cec", [(True, False), (False, True)]),  # element by element between
@@ -40,7 +40,7 @@ def test_rules(kinds: str, wanted: list[tuple[bool, bool]]) -> None:
 
 
 def test_lists() -> None:
-    """All parts, those of cores with their number among all, and where layouts change."""
+    """All parts, parts on cores with their index, and layout changes."""
     found = packing_lists(chain("oceco"))
     assert found.parts == [("o0", 0), ("c1", 1), ("e2", 2), ("c3", 3), ("o4", 4)]
     assert found.functions == [("c1", 1), ("c3", 3)]
@@ -48,7 +48,7 @@ def test_lists() -> None:
 
 
 def legal(kinds: str, chosen: tuple[bool, ...]) -> bool:
-    """Whether each part of a chain sees a layout that it can work with.
+    """Return whether each part of a chain gets a supported layout.
 
     chosen : for each function whether it packs and whether it unpacks
     """
@@ -66,7 +66,7 @@ def legal(kinds: str, chosen: tuple[bool, ...]) -> bool:
 
 
 def fewest(kinds: str) -> int:
-    """Of all choices of flags that are legal, the least number of changes."""
+    """Return the least number of changes over all legal flags."""
     return min(
         sum(chosen)
         for chosen in product((False, True), repeat=2 * kinds.count(CORES))
@@ -75,8 +75,8 @@ def fewest(kinds: str) -> int:
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_there_are_as_few_packs_as_can_be(seed: int) -> None:
-    """D04: beside brute force over all flags on random chains."""
+def test_the_number_of_packs_is_minimal(seed: int) -> None:
+    """D04: compared with brute force over all flags on random chains."""
     random = np.random.default_rng(seed)
     for _ in range(12):
         kinds = "".join(random.choice(list("cceo"), random.integers(1, 10)))

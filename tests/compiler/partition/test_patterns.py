@@ -1,4 +1,4 @@
-"""D02, D05, D06, D07, D08: functions as quantised operators, and as those that cores have."""
+"""D02, D05, D06, D07, D08: functions as quantised operators, and as core operators."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def leaky() -> Builder:
 
 
 def require_equal(build: Builder, made: Made) -> None:
-    """Both levels make the bytes of the reference, in every value that both have."""
+    """Check that both levels give the bytes of the reference, in every value that both have."""
     graph = made.compiled.graph
     random = np.random.default_rng(0)
     (function,) = quantised_functions(made.compiled.partition)
@@ -57,15 +57,17 @@ def require_equal(build: Builder, made: Made) -> None:
 @pytest.mark.parametrize("scheme", ["asym", "sym"])
 @pytest.mark.parametrize("build", [residual, leaky])
 def test_both_levels_give_equal_bytes(build: object, scheme: str) -> None:
-    """R6.4, D05 to D08; zero points of the input, and none."""
+    """R6.4, D05 to D08; with and without zero points of the input."""
     network = build()  # type: ignore[operator]
     require_equal(network, compiled(network, scheme=scheme))
 
 
 @pytest.mark.jit
 def test_d02_groups_of_a_residual_block() -> None:
-    """D02: q.conv2d, q.bias_add and q.requantize of a layer are one group, and what is behind them;
-    ReLU is the least result of q.requantize, or q.relu where its input is used, too."""
+    """D02: q.conv2d, q.bias_add, q.requantize and the operators after them form one group.
+
+    ReLU is the lower bound of q.requantize, or q.relu where its input is also used.
+    """
     build = Builder(6, 6, 16, 2)
     first = build.conv(build.input, 16)
     build.end(build.like(Add(), build.conv(build.relu(first), 16), first))
@@ -77,7 +79,7 @@ def test_d02_groups_of_a_residual_block() -> None:
 
 @pytest.mark.jit
 def test_d02_groups_have_a_target_and_a_name(tmp_path: Path) -> None:
-    """D02: they are cut out and renamed; what cores do not have stays on the host, between them."""
+    """D02: groups are cut out and renamed; unsupported operators stay on the host, between them."""
     made = made_of(NODES["between"], tmp_path)
     text = functions_text(quantised_functions(made.compiled.partition))
     assert "function npu_0_n_c, target npu" in text
@@ -102,5 +104,5 @@ def test_both_levels_are_dumped(folder: Path, run: Run) -> None:
     assert "q.requantize" in (graphs / "functions.txt").read_text()
     assert "round_multiply" in (graphs / "functions_lowered.txt").read_text()
     lists = (graphs / "packing.txt").read_text()
-    assert "part 2: s.windows" in lists  # which the host makes of a map of few channels
+    assert "part 2: s.windows" in lists  # windows that the host builds for few channels
     assert "npu_1_n_d: pack yes, unpack yes" in lists

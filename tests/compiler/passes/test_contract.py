@@ -1,5 +1,7 @@
-"""R4.1: what holds for every pass: where it is legal, what it gains, that it changes no result, and
-that it is known to the command line, the ablation and the documentation."""
+"""R4.1: requirements of every pass: legality, gain, unchanged results.
+
+Each pass is also listed in the command line, the ablation and the documentation.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +59,7 @@ ORDER = [
     "constants", "input-scale", "pad", "batchnorm", "dense", "siblings", "concat", "pool-first",
     "fuse", "few-channels", "split-groups", "share", "copy",
 ]  # fmt: skip
-"""As R4.3 has it; behind `dense` the graph is quantised."""
+"""As in R4.3; after `dense` the graph is quantised."""
 POINT = Window((1, 1))
 HALF = Window((2, 2), (2, 2))
 Make = Callable[[], Graph]
@@ -67,7 +69,7 @@ BY_NAME = {one.name: one for one in PASSES}
 
 
 class Case(NamedTuple):
-    """Graphs that a pass changes, and that it must not change, and why not."""
+    """Graphs that a pass changes and must not change, with the reason."""
 
     changed: Make
     illegal: Make
@@ -75,7 +77,7 @@ class Case(NamedTuple):
 
 
 def floats(build: Callable[[Builder], Tensor]) -> Make:
-    """A graph of floats on a map of 8x8 pixels of 6 channels."""
+    """Return a maker of a floating-point graph on a map of 8x8 pixels of 6 channels."""
 
     def make() -> Graph:
         builder = Builder(8, 8, 6, 3)
@@ -108,7 +110,8 @@ def dense(build: Builder, value: bool = True) -> Tensor:
 
 
 def of_constants(why: str) -> Graph:
-    """A node of the host that doubles constants, and one that adds them to the input."""
+    """Return a graph with a host node that doubles constants, and one that adds them to the
+    input."""
 
     def host(taken: tuple[object, ...], made: Tensor, reason: str) -> Node:
         views = [one for one in taken if isinstance(one, View)]
@@ -164,7 +167,7 @@ def equal_addends() -> Builder:
 
 
 def twice(of_input: bool = False) -> Builder:
-    """A map in two concatenations that have nothing to do with each other."""
+    """Build a map in two unrelated concatenations."""
     build = Builder(8, 8, 16, 5)
     first = build.input if of_input else build.relu(build.conv(build.input, 16))
     parts = [build.like(Activation(low=0.0), build.conv(first, 16)) for _ in range(2)]
@@ -201,7 +204,7 @@ CASES = {
     "batchnorm": Case(
         floats(lambda build: affine(build, build.conv(build.input, 4))),
         floats(lambda build: affine(build, build.relu(build.conv(build.input, 4)))),
-        "no layer is before it",
+        "follows no layer",
     ),
     "dense": Case(
         floats(dense), floats(lambda build: dense(build, value=False)), "not constant",
@@ -209,19 +212,19 @@ CASES = {
     "siblings": Case(integers(inception), integers(lambda: unlike("stride")), "strides"),
     "concat": Case(integers(pooled), integers(lambda: pooled(1)), "rows or columns"),
     "fold": Case(
-        integers(lambda: eight_channels(8)), integers(lambda: eight_channels(7)), "left over"
+        integers(lambda: eight_channels(8)), integers(lambda: eight_channels(7)), "not a multiple"
     ),
     "pool-first": Case(integers(halves), integers(padded_pool), "pads"),
-    "fuse": Case(integers(doubled), integers(mean), "mean"),
+    "fuse": Case(integers(doubled), integers(mean), "averaging"),
     "few-channels": Case(
         integers(residual), integers(lambda: one_layer(groups=3)), "it has groups"
     ),
     "split-groups": Case(integers(lambda: grouped(2, 64)), integers(lambda: grouped(2, 16)), ""),
     "addends": Case(
-        integers(lambda: shortcut("light")), integers(equal_addends), "not two layers"
+        integers(lambda: shortcut("light")), integers(equal_addends), "not two separate layers"
     ),
     "share": Case(integers(fire), unlike_scales, "another scale"),
-    "copy": Case(in_two_regions, lambda: in_two_regions(of_input=True), "the host makes the map"),
+    "copy": Case(in_two_regions, lambda: in_two_regions(of_input=True), "host computes the map"),
 }  # fmt: skip
 
 
@@ -243,7 +246,7 @@ def context(name: str = "") -> Context:
 
 
 def results(graph: Graph) -> np.ndarray:
-    """What a graph makes of random maps."""
+    """Return a graph's results for random maps."""
     random = np.random.default_rng(5)
     (view,), (wanted,) = graph.inputs.values(), graph.outputs.values()
     shape = (2, *view.tensor.shape[1:])
@@ -265,7 +268,7 @@ def test_passes_are_in_the_order_of_their_switches() -> None:
 
 
 @pytest.mark.parametrize("one", PASSES, ids=lambda one: one.name)
-def test_every_pass_is_a_module_that_says_all_about_itself(one: Pass) -> None:
+def test_every_pass_module_is_complete(one: Pass) -> None:
     """R4.1: legal, gain, apply, a switch, a line of the documentation."""
     parts = (one.sites, one.legal, one.gain, one.apply)
     module = inspect.getmodule(one.legal)
@@ -293,9 +296,10 @@ def test_every_pass_is_a_module_that_says_all_about_itself(one: Pass) -> None:
 
 @pytest.mark.sample(12)
 @pytest.mark.parametrize("name", list(CASES))
-def test_results_stay_and_a_second_run_changes_nothing(name: str) -> None:
-    """R4.1: floats to 1e-5 of the largest, integers to the bit; a line for what is applied, with
-    its gain in cycles and bytes."""
+def test_results_are_kept_and_a_second_run_changes_nothing(name: str) -> None:
+    """R4.1: floats to 1e-5 of the largest, integers to the bit; a log line with the gain per
+    change.
+    """
     one, known = BY_NAME[name], context(name)
     graph = CASES[name].changed()
     before = results(graph)
@@ -317,7 +321,7 @@ def test_results_stay_and_a_second_run_changes_nothing(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", list(CASES))
-def test_illegal_sites_stay_and_say_why(name: str) -> None:
+def test_illegal_sites_are_kept_with_a_reason(name: str) -> None:
     one, known, graph = BY_NAME[name], context(name), CASES[name].illegal()
     whys = [one.legal(graph, site, known) for site in one.sites(graph, known)]
     if CASES[name].why:

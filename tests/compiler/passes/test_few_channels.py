@@ -59,8 +59,8 @@ def first_layer(window: Window, channels: int = 3, outputs: int = 20) -> Builder
 
 
 @pytest.mark.parametrize("name", WINDOWS)
-def test_b10_sums_over_windows_are_those_of_the_layer(name: str) -> None:
-    """B10: with and without the pass, to the bit; what is outside of the map is its zero point."""
+def test_b10_sums_over_windows_equal_the_layer(name: str) -> None:
+    """B10: with and without the pass, to the bit; padding is the zero point."""
     window = WINDOWS[name]
     made = same(first_layer(window), windowed)
     assert kinds(made) == ["windows", "conv", "requantise"]
@@ -70,25 +70,25 @@ def test_b10_sums_over_windows_are_those_of_the_layer(name: str) -> None:
 
 
 def test_b10_literal_calls_of_a_first_layer() -> None:
-    """B10: 64 kernels are 4 output blocks: 4 * 49 = 196 calls a pixel become 4 * 10 = 40."""
+    """B10: 64 kernels are 4 output blocks: 4 * 49 = 196 calls per pixel become 4 * 10 = 40."""
     lines: list[str] = []
     made = same(
         first_layer(WINDOWS["7x7 with stride 2"], outputs=64),
         lambda graph: lines.extend(windowed(graph)) or lines,
     )
     (line,) = lines
-    assert "49 -> 10 calls a pixel" in line
+    assert "49 -> 10 calls per pixel" in line
     outputs, _, _, inputs = made.nodes[1].inputs[1].shape
     assert (-(-outputs // 16) * -(-inputs // 16), 4 * 49) == (40, 196)
 
 
 @pytest.mark.parametrize(("channels", "window"), [(16, SAME), (32, SAME), (3, Window((1, 1)))])
-def test_layers_that_gain_no_calls_stay(channels: int, window: Window) -> None:
+def test_layers_that_save_no_calls_are_kept(channels: int, window: Window) -> None:
     same(first_layer(window, channels), windowed, changed=False)
 
 
 def test_only_inputs_of_the_model_get_windows() -> None:
-    """The host has no other maps to make them of."""
+    """The host has no other maps to build windows from."""
     build = Builder(8, 8, 3)
     build.end(build.conv(build.relu(build.conv(build.input, 3)), 8))
     made = same(build, windowed)
@@ -100,7 +100,7 @@ def test_only_inputs_of_the_model_get_windows() -> None:
 
 @pytest.mark.parametrize("name", list(WINDOWS)[:2])
 def test_b10_windows_of_the_core_give_the_same_sums(name: str) -> None:
-    """B10: with channels filled up to four, in the order of the window unit, to the bit."""
+    """B10: with channels padded to four, in the order of the window unit, to the bit."""
     window = WINDOWS[name]
     made = same(first_layer(window, 5), lambda graph: windowed(graph, "core"))
     assert kinds(made) == ["window_columns", "conv", "requantise"]
@@ -126,15 +126,15 @@ def test_c12_order_of_columns() -> None:
 
 
 def way_of(choice: FewChannels, how: Context, window: Window = SAME) -> tuple[list[str], list[str]]:
-    """The kinds of nodes that come of a first layer, and the log."""
+    """Return the kinds of nodes that replace a first layer, and the log."""
     lines: list[str] = []
     made = first_layer(window)
     graph = same(made, lambda graph: lines.extend(window_inputs(graph, choice, how)) or ["one"])
     return kinds(graph), lines
 
 
-def test_auto_takes_windows_of_the_host_that_come_while_cores_work() -> None:
-    """Nothing takes fewer calls: no trial is needed. Another layer works meanwhile."""
+def test_auto_selects_host_windows_that_arrive_while_cores_compute() -> None:
+    """No option takes fewer calls, so no trial is needed. Another layer runs meanwhile."""
     build = first_layer(SAME, outputs=32)
     made = same(build, lambda graph: window_inputs(graph, "auto", weighing()))
     assert kinds(made)[0] == "windows"
@@ -145,7 +145,7 @@ def test_auto_takes_windows_of_the_host_that_come_while_cores_work() -> None:
     ({"host": 100, "core": 600, "off": 550}, "windows"),
     ({"host": None, "core": None, "off": 700}, "conv"),
 ])  # fmt: skip
-def test_auto_counts_the_longer_of_work_and_transfer(
+def test_auto_counts_the_longer_of_compute_and_transfer(
     cycles: dict[str, int | None], way: str
 ) -> None:
     def trial(nodes: Sequence[Node], results: Sequence[Tensor]) -> Taken | None:
@@ -163,18 +163,18 @@ def test_auto_counts_the_longer_of_work_and_transfer(
     assert "and 528 flits" in lines[0] or cycles["host"] is None
 
 
-def test_auto_leaves_out_what_does_not_fit() -> None:
-    """Windows of the host take more memory than the map itself."""
+def test_auto_excludes_options_that_do_not_fit() -> None:
+    """Windows from the host take more memory than the map itself."""
 
     def fits(graph: Graph) -> bool:
         return all(node.kind != "windows" for node in graph.nodes)
 
     found, (line,) = way_of("auto", weighing(lambda *_: Taken(5, 0), fits))
     assert found[0] == "window_columns"
-    assert "by the host it does not fit" in line
+    assert "by the host: does not fit" in line
     assert (
         way_of("auto", weighing(never, lambda _: False))[0][0] == "windows"
-    )  # which is said later
+    )  # which is reported later
 
 
 @pytest.mark.parametrize(("shape", "window", "text"), [
@@ -184,7 +184,7 @@ def test_auto_leaves_out_what_does_not_fit() -> None:
     (replace(NPU_SHAPES["ref32"], filters=4), SAME, "maps of ref32 are in external memory"),
     (SIX, SAME, "no whole groups of 4"),
 ])  # fmt: skip
-def test_what_the_window_unit_cannot_do_is_said(shape: NpuShape, window: Window, text: str) -> None:
+def test_limits_of_the_window_unit_are_reported(shape: NpuShape, window: Window, text: str) -> None:
     kind, (line,) = way_of("core", weighing(shape=shape), window)
     assert kind[0] == "conv"
     assert re.search(text, line), line
@@ -198,7 +198,7 @@ def test_headers_of_a_core_are_limited() -> None:
     assert way_of("auto", how)[0][0] in ("windows", "conv")
 
 
-def test_a_core_without_a_window_unit_is_refused_for_its_windows() -> None:
+def test_windows_on_a_core_without_a_window_unit_are_rejected() -> None:
     settings = CompileSettings(few_channels="core")
     with pytest.raises(MapperError, match="--few-channels core needs a window unit, which ref32"):
         require_core(NPU_SHAPES["ref32"], settings)

@@ -1,4 +1,4 @@
-"""Each pass over graphs of floats: applied where it is legal, and without a change of results."""
+"""Each pass over floating-point graphs: applied where it is legal, without a change of results."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def kinds(graph: Graph) -> list[str]:
 
 
 def with_and_without(made: Any, folder: Path, name: str) -> tuple[Graph, list[str]]:
-    """The graph with all passes, and its log; both graphs compute what the model does."""
+    """Return the graph with all passes, and its log; check both graphs against the model."""
     plain = read(made, folder)
     told = optimise(plain, off=[name])
     assert not any(line.startswith(f"{name}:") for line in told)
@@ -72,7 +72,7 @@ def test_a06_batchnorm_folded(tmp_path: Path, gamma: Any, bias: bool, groups: in
     assert graph.nodes[0].sources == ("n_c", "n_y")
 
 
-def test_a06_batchnorm_behind_a_dense_layer_and_after_each_other(tmp_path: Path) -> None:
+def test_a06_consecutive_batchnorms_after_a_dense_layer(tmp_path: Path) -> None:
     constants = {"w": normal(24, 4), "o": normal(4)} | moments(4)
     nodes = [node("MatMul", "x w", "m"), normalised("m", "n"), node("Add", "n o")]
     graph, told = with_and_without(
@@ -88,7 +88,7 @@ def test_a06_batchnorm_that_cannot_be_folded(tmp_path: Path) -> None:
     nodes = [node("Conv", "x w", "c"), normalised("c", "n"), node("Add", "c n")]
     graph, told = with_and_without(model(nodes, constants, MAP, opset=15), tmp_path, "batchnorm")
     assert kinds(graph) == ["conv", "conv", "add"]
-    assert told == ["'n_n' (affine): as a convolution of each channel"]
+    assert told == ["'n_n' (affine): as a depthwise convolution"]
     nodes = [node("Conv", "x w", "c"), node("Relu", "c", "r"), normalised("r")]
     graph, _ = with_and_without(model(nodes, constants, MAP, opset=15), tmp_path, "batchnorm")
     assert kinds(graph) == ["conv", "activation", "conv"]
@@ -115,8 +115,8 @@ def test_scale_of_the_input_folded(tmp_path: Path, groups: int, bias: bool) -> N
     assert graph.nodes[0].sources == ("n_s", "n_m", "n_y")
 
 
-def test_offsets_of_the_input_stay_before_padding(tmp_path: Path) -> None:
-    """Zeros of the padding are zeros behind the offset; a factor alone changes them not."""
+def test_offsets_of_the_input_before_padding_are_kept(tmp_path: Path) -> None:
+    """Padding is zero after the offset; a factor alone does not change it."""
     constants = {"w": normal(4, 6, 3, 3), "f": normal(6, 1, 1)}
     for kind, left in (("Add", ["conv", "conv"]), ("Div", ["conv"])):
         nodes = [node(kind, "x f", "m"), node("Conv", "m w", pads=[1, 0, 0, 0])]
@@ -134,7 +134,7 @@ def test_scale_of_the_input_before_a_dense_layer(tmp_path: Path) -> None:
     assert kinds(graph) == ["conv"]
 
 
-def test_scale_of_an_input_with_two_users_stays(tmp_path: Path) -> None:
+def test_scale_of_an_input_with_two_users_is_kept(tmp_path: Path) -> None:
     constants = {"w": normal(6, 6, 1, 1), "f": scalar(0.5)}
     nodes = [node("Mul", "x f", "m"), node("Conv", "m w", "c"), node("Add", "m c")]
     graph, _ = with_and_without(model(nodes, constants, MAP), tmp_path, "input-scale")
@@ -147,7 +147,7 @@ def test_scale_of_an_input_with_two_users_stays(tmp_path: Path) -> None:
 def padding(
     value: float, taken: str = "x", pads: tuple[int, ...] = (1, 0, 2, 1)
 ) -> tuple[Any, dict]:
-    """Top, left, bottom, right."""
+    """Return a Pad node; pads : top, left, bottom, right."""
     both = np.array([0, 0, *pads[:2], 0, 0, *pads[2:]])
     return node("Pad", f"{taken} pads value", "p"), {"pads": both, "value": scalar(value)}
 
@@ -176,7 +176,7 @@ def test_padding_with_other_numbers_stays_before_a_convolution(tmp_path: Path) -
 def test_padding_before_max_pooling_folded(
     tmp_path: Path, value: float, relu: bool, folded: bool
 ) -> None:
-    """If it is never larger than what it pads, also of joined maps."""
+    """If it is never larger than the padded map, also of joined maps."""
     pad, constants = padding(value, "k" if relu else "x", (0, 0, 1, 1))
     before = [node("Relu", "x", "r"), node("Concat", "r r", "k", axis=1)] if relu else []
     nodes = [*before, pad, node("MaxPool", "p", kernel_shape=[3, 3], strides=[2, 2])]
@@ -187,7 +187,7 @@ def test_padding_before_max_pooling_folded(
 
 
 def test_windows_of_padding_alone_keep_its_value(tmp_path: Path) -> None:
-    """Zero, which the least of a map with zeros is, but not of integers."""
+    """Zero may be the least value of a padded map, but is not the least integer."""
     pad, constants = padding(0.0, "r", (3, 0, 0, 0))
     nodes = [node("Relu", "x", "r"), pad, node("MaxPool", "p", kernel_shape=[2, 2], strides=[2, 2])]
     graph, told = with_and_without(model(nodes, constants, MAP), tmp_path, "pad")
@@ -195,7 +195,7 @@ def test_windows_of_padding_alone_keep_its_value(tmp_path: Path) -> None:
     assert kinds(graph) == ["activation", "conv", "pool"]
 
 
-def test_padding_that_two_nodes_take_stays(tmp_path: Path) -> None:
+def test_padding_with_two_users_is_kept(tmp_path: Path) -> None:
     pad, constants = padding(0.0, pads=(1, 1, 1, 1))
     nodes = [pad, node("Conv", "p w", "a"), node("Conv", "p w", "b"), node("Add", "a b")]
     made = model(nodes, constants | {"w": normal(6, 6, 3, 3)}, MAP)
@@ -203,7 +203,7 @@ def test_padding_that_two_nodes_take_stays(tmp_path: Path) -> None:
     assert kinds(graph) == ["conv", "conv", "conv", "add"]
 
 
-# -- dense layers, activations, what is left -------------------------------------------------------
+# -- dense layers, activations, other nodes --------------------------------------------------------
 
 
 def test_a03_dense_layers_become_convolutions(tmp_path: Path) -> None:
@@ -228,7 +228,7 @@ def test_a03_dense_layers_become_convolutions(tmp_path: Path) -> None:
         (node("Clip", "p low high"), True),
     ],
 )
-def test_activations_go_before_max_pooling(tmp_path: Path, activation: Any, first: bool) -> None:
+def test_activations_move_before_max_pooling(tmp_path: Path, activation: Any, first: bool) -> None:
     nodes = [node("Conv", "x w", "c"), node("MaxPool", "c", "p", kernel_shape=[2, 2]), activation]
     constants = {"w": normal(4, 6, 3, 3), "low": scalar(-0.5), "high": scalar(1.0)}
     made = model(nodes, constants, MAP)
@@ -246,4 +246,4 @@ def test_leaky_activations_without_a_layer_get_one(tmp_path: Path) -> None:
     told = optimise(graph)
     agree(graph, made)
     assert kinds(graph) == ["add", "conv", "activation"]
-    assert told == ["'n_y' (activation): as a convolution of each channel"]
+    assert told == ["'n_y' (activation): as a depthwise convolution"]

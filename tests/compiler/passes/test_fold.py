@@ -31,7 +31,7 @@ THIRD = Pool("max", Window((3, 3), (3, 3)))
 
 
 class Calls:
-    """A trial that counts matrix calls alone."""
+    """A trial that counts only matrix calls."""
 
     def __call__(self, nodes: Sequence[Node], results: Sequence[Tensor]) -> Taken:
         found = 0
@@ -55,7 +55,7 @@ def two_layers(
     size: tuple[int, int], first: tuple[int, Window], pool: Pool | None,
     second: tuple[int, Window], stop: Pool | None = HALF, channels: int = 3,
 ) -> Builder:  # fmt: skip
-    """Two convolutions, with pooling between and behind them."""
+    """Build two convolutions, with pooling between and after them."""
     build = Builder(*size, channels, 3)
     made = build.relu(build.conv(build.input, *first))
     made = made if pool is None else build.pool(made, pool)
@@ -91,8 +91,10 @@ def test_folded_layers_give_the_same_results(name: str) -> None:
 
 
 def test_literal_kernels_of_two_columns() -> None:
-    """5x5 kernels with 2x2 pooling between: 5x8 ones for two blocks of two columns; then 5x3 ones,
-    whose blocks make an even and an odd column."""
+    """5x5 kernels with 2x2 pooling between: 5x8 kernels for two blocks of two columns.
+
+    Then 5x3 kernels, whose blocks compute an even and an odd column.
+    """
     made = same(NETWORKS["two columns, pooled"], fold)
     assert kinds(made)[:7] == [
         "conv",
@@ -115,12 +117,12 @@ def test_literal_kernels_of_two_columns() -> None:
     weights = second.inputs[1].value
     assert weights is not None
     even, odd = weights[:16], weights[16:]
-    assert not even[:, :, 2, 8:].any()  # behind the fifth column
+    assert not even[:, :, 2, 8:].any()  # after the fifth column
     assert not odd[:, :, 0, :8].any()  # before the first one
 
 
 REFUSED = {
-    "columns are left over": two_layers((8, 14), (8, SAME), HALF, (16, SAME)),
+    "the width is not a multiple": two_layers((8, 14), (8, SAME), HALF, (16, SAME)),
     "six channels": two_layers((8, 16), (6, SAME), None, (16, SAME)),
     "sixteen channels": two_layers((8, 16), (16, SAME), None, (16, SAME)),
     "results end inside of a block": two_layers((8, 16), (8, SAME), None, (10, SAME)),
@@ -132,11 +134,11 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_cannot_be_folded_stays(name: str) -> None:
+def test_illegal_folds_are_kept(name: str) -> None:
     same(REFUSED[name], fold, changed=False)
 
 
-def test_a_map_that_others_take_stays() -> None:
+def test_a_map_with_other_users_is_kept() -> None:
     build = Builder(8, 16, 3)
     first = build.relu(build.conv(build.input, 8))
     build.end(build.concat(build.relu(build.conv(first, 16)), first))
@@ -144,7 +146,7 @@ def test_a_map_that_others_take_stays() -> None:
 
 
 @pytest.mark.parametrize("what", ["cycles", "memory"])
-def test_folding_that_gains_nothing_or_does_not_fit_is_left(what: str) -> None:
+def test_folding_without_gain_or_room_is_skipped(what: str) -> None:
     if what == "cycles":
         how = weighing(lambda *_: Taken(7, 0))
     else:
@@ -155,7 +157,7 @@ def test_folding_that_gains_nothing_or_does_not_fit_is_left(what: str) -> None:
 
 
 def test_columns_of_a_pixel_are_pixels_of_the_same_region() -> None:
-    """A15: nothing moves; a row is a row, and each column begins at a vector."""
+    """A15: no data moves; a row stays a row, and each column begins at a vector."""
     data, made = Tensor("x", (1, 2, 3, 32), "int8"), Tensor("y", (1, 2, 6, 16), "int8")
     graph = Graph()
     node = Node(Unfold(2), [data], [made], ())
@@ -175,20 +177,20 @@ def test_columns_of_a_pixel_are_pixels_of_the_same_region() -> None:
 @pytest.mark.parametrize("padding", ["load", "stored"])
 @pytest.mark.parametrize("name", ["two columns, pooled", "four columns, pooled by three"])
 def test_folded_programs_are_valid_and_equal_the_reference(name: str, padding: str) -> None:
-    """R4.1, R7.3: with padding that loads write and with stored borders; in fewer cycles."""
+    """R4.1, R7.3: with padding by loads and with stored borders; in fewer cycles."""
     build = NETWORKS[name]
     made = compiled(build, SHAPE, padding=padding)
     without = compiled(build, SHAPE, padding=padding, off=("fold",))
     (line,) = (line for line in made.compiled.log if line.startswith("fold: "))
-    assert "columns in a pixel" in line
+    assert "columns per pixel" in line
     assert {one.differences for one in compared(build, made)} == {0}
     verify_compiled(made.folder)
     assert made.compiled.code.timeline.cycles < without.compiled.code.timeline.cycles
     assert not any(node.kind == "unfold" for node in without.compiled.graph.nodes)
 
 
-def test_trials_leave_the_model_as_it_is() -> None:
-    """The map of the host is not in planes because a trial has put it there."""
+def test_trials_do_not_change_the_model() -> None:
+    """A trial does not leave the map of the host in planes."""
 
     def change(graph: Graph) -> list[str]:
         return sweep(FOLD, graph, Context(SHAPE, Calls(), few_channels="core"))

@@ -1,4 +1,4 @@
-"""Fusion: what runs behind a layer on the same tile leaves nothing in memory but its last map."""
+"""Fusion: operators after a layer on the same tile leave only the last map in memory."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ HALF = Window((2, 2), (2, 2))
 
 
 def network() -> Builder:
-    """Behind convolutions: an activation and a residual sum, pooling, and upsampling."""
+    """Build, after convolutions: an activation and a residual sum, pooling, and upsampling."""
     build = Builder(8, 8, 16)
     first = build.relu(build.conv(build.input, 16))
     summed = build.relu(build.like(Add(), build.conv(first, 16), first))
@@ -28,7 +28,7 @@ def network() -> Builder:
     return build
 
 
-def test_a07_operators_behind_a_layer_are_one_macro_node() -> None:
+def test_a07_operators_after_a_layer_are_one_macro_node() -> None:
     """A07: only the last result of each is stored."""
     build = network()
     optimise(build.graph)
@@ -48,7 +48,7 @@ def test_a07_operators_behind_a_layer_are_one_macro_node() -> None:
 
 
 def stores(made: Made) -> int:
-    """Vectors that leave for memory."""
+    """Return the number of vectors stored to memory."""
     found = [one.fields for one in made.compiled.code.program if one.op == "STORE"]
     return sum(one["c_size"] * one["y_size"] * one["x_size"] for one in found)
 
@@ -57,7 +57,7 @@ def stores(made: Made) -> int:
 @pytest.mark.sample(0.5)
 @pytest.mark.jit
 def test_a07_fewer_maps_get_memory_and_less_is_stored() -> None:
-    """A07: with and without fusion the results are those of the reference."""
+    """A07: with and without fusion, the results equal the reference."""
     found = []
     for off in ((), ("fuse",)):
         build = network()
@@ -74,7 +74,7 @@ def test_a07_fewer_maps_get_memory_and_less_is_stored() -> None:
 
 @pytest.mark.parametrize("seed", range(12))
 def test_a12_each_macro_node_requantises_once(seed: int) -> None:
-    """A12: on its way to memory, from sums to stored integers."""
+    """A12: on the path to memory, from sums to stored integers."""
     build = random_network(seed)
     optimise(build.graph)
     graph = quantised(build).graph

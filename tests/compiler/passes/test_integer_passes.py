@@ -1,4 +1,4 @@
-"""Passes over graphs of integers: applied where they are legal, and equal to the bit without."""
+"""Passes over integer graphs: applied where they are legal, with bit-identical results."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ HALF = Pool("max", Window((2, 2), (2, 2)))
 
 
 class Fewer:
-    """A trial in which one convolution is better than two, and nothing else is different."""
+    """A trial in which one convolution is better than two, and nothing else differs."""
 
     def __call__(self, nodes: object, results: object) -> Taken:
         convolutions = [one for one in nodes if isinstance(one.operator, Conv)]  # type: ignore[attr-defined]
@@ -48,7 +48,7 @@ def place_groups(graph: Graph, split: bool = True) -> list[str]:
 
 
 def same(build: Builder, change: Callable[[Graph], list[str]], changed: bool = True) -> Graph:
-    """Quantise a network, and compare its results with those of the changed one, to the bit."""
+    """Quantise a network, and compare its results with the changed network, to the bit."""
     made = quantised(build).graph
     (view,), (wanted,) = made.inputs.values(), made.outputs.values()
     random = np.random.default_rng(5)
@@ -68,7 +68,7 @@ def kinds(graph: Graph) -> list[str]:
 
 
 def inception(channels: tuple[int, int, int] = (16, 24, 8), seed: int = 3) -> Builder:
-    """Branches of 1x1 and 3x3 kernels on one map, two of them with a layer behind, joined."""
+    """Build branches of 1x1 and 3x3 kernels on one map, two of them with a layer after, joined."""
     build = Builder(9, 7, 8, seed)
     first = build.relu(build.conv(build.input, 16))
     one = build.relu(build.conv(first, channels[0], POINT))
@@ -81,7 +81,7 @@ def inception(channels: tuple[int, int, int] = (16, 24, 8), seed: int = 3) -> Bu
 
 
 def fire() -> Builder:
-    """Branches that are concatenated directly."""
+    """Build branches that are concatenated directly."""
     build = Builder(9, 7, 8, 4)
     first = build.relu(build.conv(build.input, 16))
     other = build.relu(build.conv(first, 24))
@@ -99,8 +99,8 @@ def test_a09_siblings_become_one_convolution() -> None:
     assert [one.first for one in slices] == [0, 16]
 
 
-def test_a09_siblings_of_one_concatenation_are_not_parted() -> None:
-    """A09: kernels of 1x1 are in the centre of 3x3, stacked on output channels; no split."""
+def test_a09_siblings_of_one_concatenation_are_not_split() -> None:
+    """A09: 1x1 kernels are at the centre of 3x3, stacked on output channels; no split."""
     made = same(fire(), join_siblings)
     assert kinds(made).count("conv") == 3
     assert "slice" not in kinds(made)
@@ -115,7 +115,7 @@ def test_a09_siblings_of_one_concatenation_are_not_parted() -> None:
 
 
 def unlike(case: str) -> Builder:
-    """Two convolutions on a map that cannot be one."""
+    """Build two convolutions on a map that cannot be joined."""
     build = Builder(9, 9, 8)
     first = build.relu(build.conv(build.input, 16))
     windows = {
@@ -139,11 +139,11 @@ def unlike(case: str) -> Builder:
 @pytest.mark.parametrize(
     "case", ["stride", "padding", "even", "dilation", "groups", "blocks", "clipped"]
 )
-def test_a09_convolutions_that_stay_apart(case: str) -> None:
+def test_a09_convolutions_that_cannot_be_joined(case: str) -> None:
     same(unlike(case), join_siblings, changed=False)
 
 
-def test_a09_dilated_kernels_and_those_of_a_pixel() -> None:
+def test_a09_dilated_and_1x1_kernels() -> None:
     build = Builder(9, 9, 8)
     first = build.relu(build.conv(build.input, 16))
     wide = Window((3, 3), pad=Pad(2, 2, 2, 2), dilation=(2, 2))
@@ -156,7 +156,7 @@ def test_a09_dilated_kernels_and_those_of_a_pixel() -> None:
     assert joined.operator.window == wide
 
 
-def test_a09_nothing_is_joined_that_gains_nothing_or_does_not_fit() -> None:
+def test_a09_joining_without_gain_or_room_is_skipped() -> None:
     def never(*_: object) -> Taken:
         return Taken(1, 1)
 
@@ -188,7 +188,7 @@ def test_a09_joined_siblings_on_cores(network: Callable[[], Builder], shape: Npu
 
 
 def pooled(axis: int = 3, both: bool = False) -> Builder:
-    """Two layers, concatenated, pooled, and clipped behind."""
+    """Build two layers, concatenated, pooled, and clipped afterwards."""
     build = Builder(8, 8, 8, 2)
     parts = [build.relu(build.conv(build.input, 16)) for _ in range(2)]
     whole = build.concat(*parts, axis=axis)
@@ -199,7 +199,7 @@ def pooled(axis: int = 3, both: bool = False) -> Builder:
     return build
 
 
-def test_a10_concatenation_goes_behind_pooling_and_activation() -> None:
+def test_a10_concatenation_moves_after_pooling_and_activation() -> None:
     """A10: concat(a, b) -> max pooling = concat(max pooling a, max pooling b)."""
     made = same(pooled(), concatenate_last)
     order = kinds(made)
@@ -208,16 +208,16 @@ def test_a10_concatenation_goes_behind_pooling_and_activation() -> None:
 
 
 @pytest.mark.parametrize("axis", [1, 2])
-def test_a10_concatenation_of_rows_and_columns_stays(axis: int) -> None:
-    """A10: refused for height and width."""
+def test_a10_concatenation_of_rows_and_columns_is_kept(axis: int) -> None:
+    """A10: rejected for height and width."""
     same(pooled(axis), concatenate_last, changed=False)
 
 
-def test_a10_concatenation_with_other_users_stays() -> None:
+def test_a10_concatenation_with_other_users_is_kept() -> None:
     same(pooled(both=True), concatenate_last, changed=False)
 
 
-def test_a10_concatenation_of_parts_with_other_users_stays() -> None:
+def test_a10_concatenation_of_parts_with_other_users_is_kept() -> None:
     build = Builder(8, 8, 8, 2)
     one, other = (build.relu(build.conv(build.input, 16)) for _ in range(2))
     halves = [build.pool(build.concat(one, other), HALF), build.pool(build.conv(one, 16), HALF)]
@@ -248,7 +248,7 @@ def grouped(groups: int, channels: int) -> Builder:
     ("groups", "channels", "form"), [(2, 64, "18 -> "), (2, 16, "one convolution"), (4, 48, "")]
 )
 def test_groups_by_blocks_or_as_one_convolution(groups: int, channels: int, form: str) -> None:
-    """split-groups: of 2 groups of 32 channels each output block takes 2 of 4 input blocks."""
+    """split-groups: with 2 groups of 32 channels, each output block reads 2 of 4 input blocks."""
     lines: list[str] = []
 
     def change(graph: Graph) -> list[str]:
@@ -260,7 +260,7 @@ def test_groups_by_blocks_or_as_one_convolution(groups: int, channels: int, form
     assert all(node.operator.groups == 1 for node in whole.nodes if isinstance(node.operator, Conv))
     (line,) = lines
     if form == "18 -> ":
-        assert "2 groups by blocks, 144 -> 72 calls a pixel; about 3,528 cycles" in line
+        assert "2 groups by blocks, 144 -> 72 calls per pixel; about 3,528 cycles" in line
         assert any(
             node.operator.groups == 2 for node in made.nodes if isinstance(node.operator, Conv)
         )
@@ -268,7 +268,7 @@ def test_groups_by_blocks_or_as_one_convolution(groups: int, channels: int, form
         assert form in line
 
 
-def test_kernels_of_each_channel_keep_their_unit() -> None:
+def test_depthwise_kernels_keep_their_unit() -> None:
     same(grouped(16, 16), lambda graph: place_groups(graph, split=False), changed=False)
 
 

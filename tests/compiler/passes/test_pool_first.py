@@ -1,4 +1,4 @@
-"""Max pooling of sums: the same integers, and fewer of them to requantise."""
+"""Max pooling of sums: the same integers, with fewer requantisations."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ POOL = Pool("max", Window((2, 2), (2, 2)))
 
 
 def network(factor: Multiplier, negative: Multiplier | None = None, pool: Pool = POOL) -> Graph:
-    """A convolution of three channels into four, requantised, and pooled."""
+    """Return a convolution of three channels into four, requantised, and pooled."""
     random = np.random.default_rng(2)
     weights = random.integers(-127, 128, (4, 3, 3, 3))
     x = Tensor("x", (1, 8, 9, 3), "int8", 0.1, 3, stored=True)
@@ -54,8 +54,8 @@ FACTOR = multiplier(np.array([0.01, 0.002, 0.0, 0.05]), "here")
 
 
 @pytest.mark.parametrize("negative", [None, multiplier(np.array([0.001, 0, 0, 0.05]), "here")])
-def test_a11_pooling_goes_first(negative: Multiplier | None) -> None:
-    """ReLU and leaky slopes of 0 and more; a quarter of the elements is requantised."""
+def test_a11_pooling_moves_first(negative: Multiplier | None) -> None:
+    """ReLU and leaky slopes of at least 0; a quarter of the elements is requantised."""
     plain = network(FACTOR, negative)
     graph = deepcopy(plain)
     (line,) = sweep(POOL_FIRST, graph, Context())
@@ -82,6 +82,6 @@ def test_a11_pooling_goes_first(negative: Multiplier | None) -> None:
     ],
     ids=["falling", "falling below zero", "padded", "mean"],
 )
-def test_a11_pooling_stays_where_it_changes_results(graph: Graph) -> None:
+def test_a11_pooling_is_kept_where_it_changes_results(graph: Graph) -> None:
     assert sweep(POOL_FIRST, graph, Context()) == []
     assert [node.kind for node in graph.nodes] == ["conv", "requantise", "pool"]

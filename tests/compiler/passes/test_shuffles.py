@@ -1,4 +1,4 @@
-"""Channels in another order, as ShuffleNet has them: in the kernels of layers, not moved."""
+"""Channel permutations as in ShuffleNet: folded into kernels, data does not move."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SHAPES = {"five": np.array([1, 3, 4, 6, 5]), "four": np.array([1, 12, 6, 5])}
 
 
 def shuffle(given: str, made: str) -> list[Any]:
-    """Three groups of four channels."""
+    """Return a shuffle of three groups of four channels."""
     return [
         node("Reshape", f"{given} five", f"{made}1"),
         node("Transpose", f"{made}1", f"{made}2", perm=[0, 2, 1, 3, 4]),
@@ -97,7 +97,7 @@ def same_as_onnx(path: Path, graph: Graph) -> None:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_kernels_take_the_order(name: str, tmp_path: Path) -> None:
+def test_kernels_are_permuted(name: str, tmp_path: Path) -> None:
     path = saved(tmp_path, CASES[name])
     graph = open_model(path).build(())
     assert kept(graph) > 0
@@ -111,7 +111,8 @@ def test_kernels_take_the_order(name: str, tmp_path: Path) -> None:
 
 
 def named_as_onnx(path: Path, graph: Graph) -> None:
-    """Tensors that are called like a value of the model have its numbers, but for their axes."""
+    """Check that tensors named like a value of the model have its numbers, except for axis
+    order."""
     given = np.random.default_rng(1).normal(0, 1, SIZE).astype(np.float32)
     whole = onnx.load(str(path))
     names = ["y", *(n for one in whole.graph.node for n in one.output if n != "y")]
@@ -128,7 +129,7 @@ def named_as_onnx(path: Path, graph: Graph) -> None:
 
 
 @pytest.mark.parametrize("name", LEFT)
-def test_what_has_no_layer_stays_a_convolution(name: str, tmp_path: Path) -> None:
+def test_shuffles_without_a_layer_stay_convolutions(name: str, tmp_path: Path) -> None:
     path = saved(tmp_path, LEFT[name])
     graph = open_model(path).build(())
     assert fold_shuffles(graph) == []
@@ -166,8 +167,10 @@ def test_explained(tmp_path: Path) -> None:
 @pytest.mark.jit
 @pytest.mark.parametrize("shape", ["npu", "ref32"])
 def test_thin_shufflenet(shape: str, tmp_path: Path) -> None:
-    """Two of its units: one of stride 2, joined with pooled pixels, whose groups do not begin at
-    blocks, and one with a sum. The onnx package's whole network takes a minute."""
+    """Two ShuffleNet units: one of stride 2, joined with pooled pixels, and one with a sum.
+
+    The groups of the first do not begin at blocks. The onnx package's whole network takes a minute.
+    """
     random = np.random.default_rng(0)
     channels, groups = 28, 4
 

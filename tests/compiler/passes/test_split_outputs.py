@@ -1,4 +1,4 @@
-"""Layers with more parameters than a core holds: parted by outputs, and loaded while it runs."""
+"""Layers with more parameters than a core holds: split by outputs, and loaded at run time."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ POINT = Window((1, 1))
 
 
 def dense(*outputs: int, slope: float = 0.0) -> Builder:
-    """Layers of one pixel, as those at the end of AlexNet and VGG."""
+    """Build layers of one pixel, like the last ones of AlexNet and VGG."""
     build = Builder(1, 1, 8)
     made = build.input
     for count in outputs:
@@ -46,13 +46,13 @@ def layers(graph: Graph) -> list[int]:
 @pytest.mark.parametrize(
     ("outputs", "wanted"),
     [
-        ((112, 112), [112, 112]),  # the bias of both is more than the memory
+        ((112, 112), [112, 112]),  # the bias of both exceeds the memory
         ((112, 124, 100), [112, 124, 100]),
         ((300, 8), [100, 100, 100, 8]),
         ((8, 129), [8, 68, 61]),
     ],
 )
-def test_parameters_that_are_too_many(outputs: tuple[int, ...], wanted: list[int]) -> None:
+def test_too_many_parameters(outputs: tuple[int, ...], wanted: list[int]) -> None:
     """R7.10: 64 parameter words of four channels; every layer equals the reference."""
     build = dense(*outputs)
     made = compiled(build, FEW)
@@ -65,8 +65,8 @@ def test_parameters_that_are_too_many(outputs: tuple[int, ...], wanted: list[int
 
 @pytest.mark.jit
 @pytest.mark.parametrize("shape", [FEW, DUAL], ids=["leaky", "16 bit"])
-def test_of_leaky_layers_and_of_16_bits(shape: NpuShape) -> None:
-    """Two scales of each output, so smaller parts."""
+def test_leaky_layers_and_16_bits(shape: NpuShape) -> None:
+    """Two scales per output, so the parts are smaller."""
     build = dense(160, 8, slope=0.1)
     made = compiled(build, shape, bits=16 if shape is DUAL else 8)
     assert layers(made.compiled.graph) == [80, 80, 8]
@@ -74,19 +74,19 @@ def test_of_leaky_layers_and_of_16_bits(shape: NpuShape) -> None:
 
 
 @pytest.mark.jit
-def test_of_whole_maps(tmp_path: object) -> None:
-    """Parts are one map to all that takes them."""
+def test_split_layers_of_whole_maps(tmp_path: object) -> None:
+    """Parts form one map for all readers."""
     build = Builder(4, 3, 4)
     window = Window((3, 3), pad=Pad(1, 1, 1, 1))
     wide = build.relu(build.conv(build.input, 150, window))
     build.end(build.conv(build.concat(wide, build.relu(build.conv(wide, 4, POINT))), 8, POINT))
     made = compiled(build, FEW)
     assert sum(isinstance(one.operator, Concat) for one in made.compiled.graph.nodes) >= 1
-    assert any("in 2 parts by outputs" in line for line in made.compiled.log)
+    assert any("split into 2 parts by outputs" in line for line in made.compiled.log)
     assert {one.differences for one in compared(build, made)} == {0}
 
 
-def test_layers_that_fit_stay_whole() -> None:
+def test_layers_that_fit_are_not_split() -> None:
     graph = compiled(dense(124, 8), FOUR).compiled.graph
     count = len(graph.nodes)
     assert split_outputs(graph, FOUR) == []

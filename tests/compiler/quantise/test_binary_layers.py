@@ -1,4 +1,4 @@
-"""Binary layers in integers: what normalisation makes of their scales."""
+"""Binary layers in integers: effect of normalisation on their scales."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from tests.compiler.quantise.test_convert import quantised
 
 
 def network() -> BinaryBuilder:
-    """Signs, a layer of bits, normalisation, and no sign behind it."""
+    """Build signs, a binary layer, normalisation, and no sign after it."""
     build = BinaryBuilder(5, 6, 20, 2)
     build.end(build.normalised(build.binary(build.sign(build.input), 9), 3.0))
     return build
 
 
 def test_b08_scales_and_offsets_of_normalisation_join_those_of_the_kernels() -> None:
-    """B08: alpha' = alpha * k and b' = the offset, with k < 0 and k = 0 among others."""
+    """B08: alpha' = alpha * k and b' = the offset, including k < 0 and k = 0."""
     build = network()
     _, layer, norm = build.graph.nodes
     weights, k, offset = (

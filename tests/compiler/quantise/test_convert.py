@@ -1,4 +1,4 @@
-"""Float graphs as graphs of integers: scales that are shared, bounds, and how near results are."""
+"""Floating-point graphs as integer graphs: shared scales, bounds, and accuracy."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ POOL = Window((2, 2), (2, 2))
 
 
 def quantised(build: Builder, precision: Precision | None = None) -> Quantised:
-    """By ranges of the samples that `Builder.samples` gives first."""
+    """Quantise with ranges of the first samples of `Builder.samples`."""
     build.random = np.random.default_rng(1)
     feeds = {build.input: build.samples(20)}
     converter = Converter(build.graph, precision or Precision())
@@ -46,7 +46,7 @@ def quantised(build: Builder, precision: Precision | None = None) -> Quantised:
 
 
 def signal(build: Builder, precision: Precision | None = None) -> float:
-    """On the samples of the ranges, so that nothing is clipped."""
+    """Return the SQNR on the samples of the ranges, so that no number is clipped."""
     made = quantised(build, precision)
     build.random = np.random.default_rng(1)
     found = scored(made, Dataset({"x": build.samples(20)}))
@@ -54,11 +54,12 @@ def signal(build: Builder, precision: Precision | None = None) -> float:
     return found.signal
 
 
-# -- scales that are shared ------------------------------------------------------------------------
+# -- shared scales ---------------------------------------------------------------------------------
 
 
 def test_a26_tensors_of_a_concatenation_have_one_scale() -> None:
-    """Four convolutions in two concatenations: two pairs of equal scales, that of the wider one."""
+    """Four convolutions in two concatenations: two pairs of equal scales, each of the wider
+    range."""
     build = Builder(5, 5, 3)
     convs = [build.conv(build.input, 4) for _ in range(4)]
     pairs = [build.node(Concat(3), convs[at : at + 2], (5, 5, 8)) for at in (0, 2)]
@@ -80,7 +81,7 @@ def test_a26_tensors_of_a_concatenation_have_one_scale() -> None:
 
 
 def chain(move: Callable[[Builder, Tensor], Tensor]) -> tuple[Tensor, Tensor]:
-    """The stored tensors before and behind something between two convolutions."""
+    """Return the stored tensors before and after an operator between two convolutions."""
     build = Builder(6, 6, 4)
     before = build.conv(build.input, 4)
     stop = move(build, before)
@@ -98,14 +99,14 @@ def chain(move: Callable[[Builder, Tensor], Tensor]) -> tuple[Tensor, Tensor]:
         lambda build, one: build.relu(build.pool(one, Pool("max", POOL))),
     ],
 )
-def test_a26_what_moves_or_picks_integers_keeps_their_scale(
+def test_a26_moved_or_selected_integers_keep_their_scale(
     move: Callable[[Builder, Tensor], Tensor],
 ) -> None:
     before, stop = chain(move)
     assert (before.scale, before.zero_point) == (stop.scale, stop.zero_point)
 
 
-def test_a26_addends_keep_scales_of_their_own() -> None:
+def test_a26_addends_keep_their_own_scales() -> None:
     build = residual()
     made = quantised(build)
     add = next(node for node in made.graph.nodes if node.kind == "add")
@@ -128,7 +129,7 @@ def test_a20_headroom_of_inputs_inner_tensors_and_outputs() -> None:
             assert stored.type == f"int{bits}"
 
 
-# -- how near integers are -------------------------------------------------------------------------
+# -- accuracy --------------------------------------------------------------------------------------
 
 
 def networks() -> dict[str, Builder]:
@@ -166,8 +167,8 @@ def networks() -> dict[str, Builder]:
 
 
 @pytest.mark.parametrize("name", list(networks()))
-def test_a21_integers_are_near_in_all_precisions(name: str) -> None:
-    """Errors of rounding: 16 bits are 48 dB better than 8, less what sums and headroom cost."""
+def test_a21_integers_are_accurate_in_all_precisions(name: str) -> None:
+    """Rounding errors: 16 bits are 48 dB better than 8, minus the cost of sums and headroom."""
     build = networks()[name]
     eight, sixteen = signal(build), signal(build, Precision(bits=16))
     assert eight > 28
@@ -181,7 +182,7 @@ def test_stored_numbers_are_in_their_type_and_sums_in_their_bound(name: str) -> 
     build = networks()[name]
     for bits in (8, 16):
         made = quantised(build, Precision(bits=bits))
-        feeds = {build.input: 3 * build.samples(8)}  # beyond the ranges that were measured
+        feeds = {build.input: 3 * build.samples(8)}  # beyond the measured ranges
         tensors = [node.output for node in made.graph.nodes]
         data = run_graph(made.graph, stored_feeds(feeds, made.stored), INTEGER, tensors)
         for node in made.graph.nodes:
@@ -194,7 +195,9 @@ def test_stored_numbers_are_in_their_type_and_sums_in_their_bound(name: str) -> 
 
 
 def test_d05_padding_is_the_zero_point() -> None:
-    """A convolution of one pixel inside and three in the padding, of a range without negatives."""
+    """A 2x2 convolution with one inner pixel and three padding pixels, of a range without
+    negatives.
+    """
     build = Builder(1, 1, 1)
     weights = build.constant(np.ones((1, 2, 2, 1)))
     window = Window((2, 2), pad=Pad(1, 0, 1, 0))
@@ -220,7 +223,7 @@ def stored_results(build: Builder, precision: Precision) -> tuple[Quantised, np.
     return made, run_graph(made.graph, feeds, INTEGER, [end])[end]
 
 
-def test_a23_zero_points_in_the_bias_are_near_but_not_the_same() -> None:
+def test_a23_zero_points_in_the_bias_are_close_but_not_equal() -> None:
     build = Builder(9, 9, 8)
     build.end(build.relu(build.conv(build.input, 8)))
     plain, stop = stored_results(build, Precision())
@@ -237,7 +240,7 @@ def test_a23_zero_points_in_the_bias_are_near_but_not_the_same() -> None:
     assert far.max() <= 3
 
 
-def test_a23_leaky_layers_add_their_zero_point_behind_the_shift() -> None:
+def test_a23_leaky_layers_add_their_zero_point_after_the_shift() -> None:
     build = Builder(5, 5, 3)
     build.end(build.like(Activation(slope=0.1), build.conv(build.input, 4)))
     made, _ = stored_results(build, Precision(zero_point="bias"))
@@ -247,7 +250,7 @@ def test_a23_leaky_layers_add_their_zero_point_behind_the_shift() -> None:
 
 
 @pytest.mark.parametrize("bits", [8, 16])
-def test_a25_roundings_differ_in_halves_alone(bits: int) -> None:
+def test_a25_roundings_differ_only_in_halves(bits: int) -> None:
     results = {}
     for rounding in ("away", "up", "even", "floor"):
         build = residual()
@@ -261,7 +264,7 @@ def test_a25_roundings_differ_in_halves_alone(bits: int) -> None:
 
 
 def test_an_activation_of_a_shared_map_is_a_clamp() -> None:
-    """Others take the map as it is, so that it keeps its numbers below zero."""
+    """Other nodes read the map, so it keeps its negative numbers."""
     build = Builder(5, 5, 3)
     first = build.conv(build.input, 4)
     build.end(build.like(Add(), first, build.relu(first)))
@@ -283,7 +286,7 @@ def test_layers_name_their_nodes_through_all_stages() -> None:
     assert rows[0].label == "conv 'n0'"
 
 
-# -- what cannot be --------------------------------------------------------------------------------
+# -- invalid cases ---------------------------------------------------------------------------------
 
 
 def test_weights_that_are_not_finite_name_the_layer() -> None:
@@ -299,7 +302,7 @@ def test_weights_that_are_not_finite_name_the_layer() -> None:
             converter.convert(ends)
 
 
-def test_biases_that_no_accumulator_holds_name_the_layer() -> None:
+def test_biases_beyond_an_accumulator_name_the_layer() -> None:
     for value in (1e12, np.inf, np.nan):
         build = Builder(4, 4, 2)
         build.end(build.conv(build.input, 3))
@@ -312,8 +315,8 @@ def test_biases_that_no_accumulator_holds_name_the_layer() -> None:
             converter.convert(ends)
 
 
-def test_channels_whose_weights_are_tiny_beside_their_bias_fit() -> None:
-    """As those that training has switched off: of the weights nothing is left, of the bias all."""
+def test_channels_with_weights_much_smaller_than_their_bias_fit() -> None:
+    """Channels that training has switched off: the weights vanish, the bias stays."""
     build = Builder(4, 4, 2)
     build.end(build.conv(build.input, 3))
     weights, bias = (tensor.value for tensor in build.graph.nodes[0].inputs[1:])
@@ -324,7 +327,7 @@ def test_channels_whose_weights_are_tiny_beside_their_bias_fit() -> None:
     converter = Converter(build.graph, Precision())
     ends = dict.fromkeys(converter.quantised_tensors(), Ends(-1.0, 1.0))
     made = converter.convert(ends)
-    assert "weights of channels (1) that are tiny beside their bias" in converter.notes[0]
+    assert "weights of some channels (1) are tiny compared with their bias" in converter.notes[0]
     feeds = stored_feeds({build.input: build.samples(4)}, converter.stored)
     end = made.nodes[-1].output
     found = run_graph(made, feeds, INTEGER, [end])[end][..., 1]
@@ -334,7 +337,8 @@ def test_channels_whose_weights_are_tiny_beside_their_bias_fit() -> None:
 @pytest.mark.parametrize("tiny", [1e-10, 1e-20, 1e-40])
 @pytest.mark.parametrize("bias", [0.0, 1e-18])
 def test_channels_without_effect_are_zero(tiny: float, bias: float) -> None:
-    """Trained models have them (densenet121 of the ONNX zoo); no shift made their factor."""
+    """Trained models have such channels (densenet121 of the ONNX zoo); no shift fits their
+    factor."""
     build = Builder(4, 4, 2)
     build.end(build.conv(build.input, 3))
     weights, biases = (tensor.value for tensor in build.graph.nodes[0].inputs[1:])
@@ -350,7 +354,7 @@ def test_channels_without_effect_are_zero(tiny: float, bias: float) -> None:
     assert (found[..., 0] != end.zero_point).any()
 
 
-def test_signals_without_error_have_no_decibels() -> None:
+def test_sqnr_without_error_is_none() -> None:
     found = Signal()
     assert found.decibels is None
     found.add(np.ones(3, np.float32), np.ones(3, np.float32))

@@ -30,7 +30,7 @@ def converted(build: Builder, precision: Precision, frames: int) -> tuple[Conver
 
 
 def mean_error(build: Builder, made: Graph, layer: Layer, feeds: dict) -> np.ndarray:
-    """Of each channel of a layer, in a plain run of both graphs."""
+    """Return the mean error of each channel of a layer, in a plain run of both graphs."""
     real = run_graph(build.graph, feeds, FLOATING, [layer.real])[layer.real]
     stored = made.inputs["x"].tensor
     given = quantise(feeds[build.input], stored.scale, stored.zero_point, stored.bits)
@@ -40,7 +40,7 @@ def mean_error(build: Builder, made: Graph, layer: Layer, feeds: dict) -> np.nda
 
 
 @pytest.mark.parametrize("bits", [8, 16])
-def test_bias_correction_takes_off_the_mean_error_of_each_channel(bits: int) -> None:
+def test_bias_correction_removes_the_mean_error_of_each_channel(bits: int) -> None:
     build = residual()
     converter, made, feeds = converted(build, Precision(bits=bits), 40)
     plain = [mean_error(build, made, layer, feeds) for layer in converter.layers]
@@ -52,14 +52,15 @@ def test_bias_correction_takes_off_the_mean_error_of_each_channel(bits: int) -> 
         assert row.after == pytest.approx(np.abs(after).max() / layer.result.scale, abs=1e-4)
         better += np.abs(after).mean() < 0.7 * np.abs(before).mean()
     assert better == 3
-    # the first layer sees the same integers as before its correction; later ones see other ones
+    # the first layer reads the same integers as before its correction; later ones read other
+    # integers
     assert told[0].before == pytest.approx(
         np.abs(plain[0]).max() / converter.layers[0].result.scale, abs=1e-4
     )
 
 
 def test_bias_correction_follows_its_formula() -> None:
-    """In a network of one layer: what is taken off is the mean error, over the unit of the sums."""
+    """In a network of one layer, the correction is the mean error over the unit of the sums."""
     build = Builder(5, 5, 2, seed=3)
     build.end(build.relu(build.conv(build.input, 4)))
     converter, made, feeds = converted(build, Precision(), 33)
@@ -115,7 +116,7 @@ def test_a22_sums_beyond_an_accumulator_name_the_layer_and_the_bound() -> None:
         required_shift(weights, np.array([2**47 - 254 * 2**15]), 16, "here")
 
 
-def test_correction_takes_layers_without_bias_and_of_any_number_of_frames() -> None:
+def test_correction_of_layers_without_bias_and_any_number_of_frames() -> None:
     build = Builder(4, 4, 2)
     weights = build.constant(build.random.normal(0, 1, (3, 1, 1, 2)))
     build.end(build.node(Conv(Window((1, 1))), [build.input, weights], (4, 4, 3)))

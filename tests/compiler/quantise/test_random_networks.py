@@ -1,4 +1,4 @@
-"""Random networks: every operator behind every other, in all precisions."""
+"""Random networks: every operator after every other, in all precisions."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ STEPS = (
 
 
 def step(build: Builder, kind: str, one: Tensor, other: Tensor) -> Tensor:
-    """One more node; `other` is any map made before."""
+    """Add one node; `other` is any earlier map."""
     size = (one.height, one.width)
     match kind:
         case "conv":

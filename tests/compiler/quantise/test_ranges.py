@@ -1,4 +1,4 @@
-"""Ranges of tensors: measured, chosen by four methods, and read back from a file."""
+"""Ranges of tensors: measured, selected by four methods, and read back from a file."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ def ends(found: Range, method: Method, bits: int = 8) -> Ends:
     return chosen_ends({TENSOR: found}, method, bits, "asym")[TENSOR]
 
 
-def test_a20_ranges_are_those_of_all_frames_at_once() -> None:
-    """Whatever the frames that are looked at together: here 16, 16 and 5."""
+def test_a20_ranges_are_independent_of_batches() -> None:
+    """Independent of the batch sizes: here 16, 16 and 5."""
     build = residual()
     feeds = {build.input: build.samples(37)}
     tensors = Converter(build.graph, Precision()).quantised_tensors()
@@ -75,7 +75,7 @@ def test_a20_percentile_clips_a_ten_thousandth_on_each_side() -> None:
     assert ends(few, "percentile") == Ends(-2.0, 3.0)
 
 
-def test_a20_mse_takes_the_best_of_its_steps() -> None:
+def test_a20_mse_selects_the_best_of_its_steps() -> None:
     random = np.random.default_rng(0)
     assert len(FACTORS) == 29
     assert (FACTORS[0], FACTORS[-1]) == (0.3, 1.0)
@@ -89,7 +89,7 @@ def test_a20_mse_takes_the_best_of_its_steps() -> None:
         made = ends(found, "mse")
         chosen = made.high / found.high
         best = FACTORS[int(np.argmin(errors))]
-        assert chosen == pytest.approx(best, abs=0.0251)  # of bins: a step beside, at most
+        assert chosen == pytest.approx(best, abs=0.0251)  # within one step, due to bins
         assert chosen < 1
         other = squared_error(found, made, 8, "asym")
         assert other <= min(errors) * 1.05
@@ -102,7 +102,7 @@ def test_a20_uniform_numbers_are_not_clipped() -> None:
         assert made.high - made.low >= 0.97 * (found.high - found.low), method
 
 
-def test_a20_entropy_clips_far_numbers_and_zeros_do_not_decide() -> None:
+def test_a20_entropy_clips_outliers_and_ignores_zeros() -> None:
     random = np.random.default_rng(0)
     data = random.normal(0, 1, 200_000)
     far = np.concatenate([data, [60.0, -80.0]])
@@ -168,7 +168,7 @@ def test_a20_weights_are_symmetric_by_channel_or_tensor() -> None:
     assert stored.min() == -32767
 
 
-def test_a20_chosen_ends_make_the_scales(tmp_path: Path) -> None:
+def test_a20_selected_ends_determine_the_scales(tmp_path: Path) -> None:
     build = Builder(5, 5, 2)
     build.end(build.relu(build.conv(build.input, 4)))
     feeds = {build.input: build.samples(800)}

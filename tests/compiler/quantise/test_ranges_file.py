@@ -1,4 +1,4 @@
-"""A20: ranges.json: what is written is read back, and what is wrong with a file is one line."""
+"""A20: ranges.json round-trips, and faults of a file are reported in one line."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def model(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def good(tmp_path: Path, model: Path) -> dict[str, Any]:
-    """What a file holds, with the range of one tensor."""
+    """Return the contents of a file, with the range of one tensor."""
     write_ranges(tmp_path / "ranges.json", {}, model, 7)
     found: dict[str, Any] = json.loads((tmp_path / "ranges.json").read_text())
     return found | {"tensors": {"t": GOOD}}
@@ -49,7 +49,7 @@ def test_a20_ranges_are_read_back(tmp_path: Path, model: Path) -> None:
     for tensor, one in ranges.items():
         assert (found[tensor].low, found[tensor].high) == (one.low, one.high)
         assert np.array_equal(found[tensor].counts, one.counts)
-    with pytest.raises(MapperError, match=r"tensors: has no range of 'other' \(1 of 1 are"):
+    with pytest.raises(MapperError, match=r"tensors: no range of 'other' \(1 of 1 are"):
         opened.ranges(build.graph, [Tensor("other", (1, 1, 1, 1))])
 
 
@@ -59,10 +59,10 @@ def test_a20_ranges_are_read_back(tmp_path: Path, model: Path) -> None:
         ({"schema": 2}, "schema is 2, this mapper reads 1"),
         ({"bins": 3}, "bins is 3, this mapper reads 2048"),
         ({"model": None}, "model is None; give"),
-        ({"model": {"name": "other.onnx", "sha256": "0"}}, "model: its ranges are of another one"),
+        ({"model": {"name": "other.onnx", "sha256": "0"}}, "model: these are ranges of"),
         ({"samples": 0}, "samples is 0; give a whole number"),
         ({"tensors": []}, r"tensors is \[\]; give"),
-        ({"tensors": {}}, "tensors: has no range of 't'"),
+        ({"tensors": {}}, "tensors: no range of 't'"),
         ({"tensors": {"t": 3}}, "tensors: 't' is 3; give low, high and counts"),
         *(
             ({"tensors": {"t": GOOD | {field: value}}}, f"tensors: 't': {field} is ")
@@ -90,9 +90,9 @@ def test_bad_files_name_the_field(
 
 @pytest.mark.parametrize(
     ("text", "says"),
-    [("{", "is no file of ranges"), ("[]", "is no file of ranges"), ('{"schema": NaN}', "NaN")],
+    [("{", "not a file of ranges"), ("[]", "not a file of ranges"), ('{"schema": NaN}', "NaN")],
 )
-def test_no_file_of_ranges(tmp_path: Path, model: Path, text: str, says: str) -> None:
+def test_not_a_file_of_ranges(tmp_path: Path, model: Path, text: str, says: str) -> None:
     path = tmp_path / "ranges.json"
     path.write_text(text)
     with pytest.raises(MapperError, match=says):

@@ -1,4 +1,4 @@
-"""Real models and samples: the figures that quantising is to reach."""
+"""Real models and samples: required accuracy figures of quantisation."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytest.importorskip("onnx", reason="ONNX models need onnx")
 
 
 class Case(NamedTuple):
-    """A model, its samples, how they become its input, and how many of them calibrate."""
+    """A model, its samples, their conversion to its input, and how many of them calibrate."""
 
     model: str
     samples: str
@@ -47,7 +47,7 @@ def read(folder: Path, case: Case) -> Graph:
 
 
 def samples(folder: Path, case: Case, graph: Graph) -> tuple[Dataset, Dataset]:
-    """Those that calibrate, and all."""
+    """Return the calibration samples, and all samples."""
     ((name, view),) = graph.inputs.items()
     form = parse_form(case.normalise, case.layout)
     found = read_samples(folder / "models" / case.samples, view.shape[1:], form)

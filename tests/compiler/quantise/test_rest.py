@@ -1,4 +1,4 @@
-"""Models that are quantised in part: samples give scales to the rest, and change nothing else."""
+"""Partly quantised models: samples give scales to the rest, and change nothing else."""
 
 from __future__ import annotations
 
@@ -28,8 +28,9 @@ pytestmark = pytest.mark.jit
 
 
 def in_part() -> Net:
-    """A quantised convolution, then a residual sum and a dense layer in real numbers, with a
-    quantised pool between."""
+    """Build a quantised convolution, a real residual sum and dense layer, and a quantised pool
+    between.
+    """
     net = Net((1, 3, 8, 8), opset=19)
     taken, made = How(np.float32(0.02), 130, "uint8"), How(np.float32(0.04), 110, "uint8")
     net.stored("x", taken, "q")
@@ -79,7 +80,7 @@ def test_the_rest_runs_on_cores_with_samples(tmp_path: Path) -> None:
     signal = 10 * np.log10((exact**2).sum() / ((exact - found) ** 2).sum())
     assert signal > 25
     assert made.verified is not None
-    assert any("quantised in part" in line for line in made.notes)
+    assert any("partly quantised" in line for line in made.notes)
     settings = CompileSettings()
     target = Target(Chip("one", 1, 1), SHAPE, settings)
     folder = folder_of(made, target)
@@ -88,8 +89,8 @@ def test_the_rest_runs_on_cores_with_samples(tmp_path: Path) -> None:
     np.testing.assert_array_equal(outcome.values["y"], found[:2])
 
 
-def test_what_is_quantised_keeps_its_numbers(tmp_path: Path) -> None:
-    """The first layer's requantisation is the same with samples and without."""
+def test_quantised_layers_keep_their_numbers(tmp_path: Path) -> None:
+    """The first layer's requantisation is the same with and without samples."""
     net = in_part()
     model = open_model(net.save(tmp_path))
     hows = []
@@ -106,14 +107,14 @@ def test_without_samples_the_host_computes_the_rest(tmp_path: Path) -> None:
     graph = open_model(net.save(tmp_path)).build(())
     hosted = {one.operator.node.kind for one in graph.nodes if isinstance(one.operator, Host)}
     assert {"Conv", "Relu", "Add", "MaxPool", "MatMul"} <= hosted
-    # halves of the first layer's steps: float32 rounds some of them otherwise than whole numbers
+    # halves of the first layer's steps: float32 rounds some of them differently from integers
     np.testing.assert_allclose(run_integers(graph, x)["y"], wanted(net, x), atol=0.02)
 
 
 def test_more_bits_are_refused(tmp_path: Path) -> None:
     net = in_part()
     model = open_model(net.save(tmp_path)).to_calibrate()
-    with pytest.raises(MapperError, match="quantised in part"):
+    with pytest.raises(MapperError, match="partly quantised"):
         quantise_graph(model.build(()), {}, Dataset({}), Precision(bits=16), "minmax")
 
 

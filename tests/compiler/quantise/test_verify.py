@@ -1,4 +1,4 @@
-"""The verification loop, and what each layer loses."""
+"""The verification loop, and the loss of each layer."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ WEIGHTS = {"a": normal(8, 2, 3, 3), "b": normal(8, 8, 3, 3), "d": normal(32, 5)}
 
 
 def build(folder: Path, kept: Collection[str] = ()) -> Graph:
-    """Two convolutions and a dense layer, with Softmax behind."""
+    """Build two convolutions and a dense layer, followed by Softmax."""
     nodes = [
         node("Conv", "x a", "c"), node("Relu", "c", "r"), node("Conv", "r b", "e"),
         node("Relu", "e", "s"), node("Flatten", "s", "f"), node("Gemm", "f d", "g"),
@@ -87,7 +87,7 @@ def run(
     )
 
 
-def test_c01_the_first_attempt_that_is_good_enough_ends_the_loop(tmp_path: Path) -> None:
+def test_c01_the_first_accurate_attempt_ends_the_loop(tmp_path: Path) -> None:
     found = run(tmp_path, Limits(loss=100.0, signal=5.0))
     (row,) = found.attempts
     assert found.reached
@@ -116,8 +116,10 @@ def test_c01_attempts_are_a_finite_list_in_their_order(tmp_path: Path) -> None:
 
 
 def test_c01_the_worst_layers_get_16_bits_one_by_one(tmp_path: Path) -> None:
-    """C01: where cores have them, before anything goes to the host; maps around them have 16 bits,
-    too, and the signal grows."""
+    """C01: where cores support it, before layers move to the host; SQNR increases.
+
+    Maps around these layers also have 16 bits.
+    """
     request = QuantiseRequest(PRECISION, "minmax", most_kept=1, most_wide=2)
     found = run(tmp_path, NEVER, request)
     wide = [row.wide for row in found.attempts]
@@ -143,7 +145,7 @@ def test_c01_the_best_of_all_attempts_is_kept(tmp_path: Path) -> None:
 
 @pytest.mark.heavy
 @pytest.mark.sample(0.5)
-def test_c01_a_method_that_was_asked_for_is_the_only_one(tmp_path: Path) -> None:
+def test_c01_a_requested_method_is_the_only_one(tmp_path: Path) -> None:
     found = run(tmp_path, NEVER, QuantiseRequest(PRECISION, "mse"))
     assert {row.method for row in found.attempts} == {"mse"}
     with pytest.raises(MapperError, match="entropy is for 8 bits"):
@@ -155,7 +157,7 @@ def test_c01_a_method_that_was_asked_for_is_the_only_one(tmp_path: Path) -> None
 @pytest.mark.heavy
 @pytest.mark.sample(0.5)
 def test_c01_layers_on_the_host_get_real_numbers_and_give_them_back(tmp_path: Path) -> None:
-    """One in the middle: its result becomes integers again."""
+    """A layer in the middle: its result becomes integers again."""
     source = build(tmp_path, ["n_e", "n_s"])
     ranges = measure_ranges(
         source, samples().of(source), Converter(source, PRECISION).quantised_tensors()
@@ -165,7 +167,7 @@ def test_c01_layers_on_the_host_get_real_numbers_and_give_them_back(tmp_path: Pa
     assert kinds.count(Quantise) == 1
     assert kinds.count(Host) == 3  # with Softmax
     why = [one.operator.why for one in made.graph.nodes if isinstance(one.operator, Host)]
-    assert why[:2] == ["it is kept on the host, as asked"] * 2
+    assert why[:2] == ["kept on the host, as asked"] * 2
     (end,) = core_results(made.graph)
     assert end.name == "g"
     score = scored(made, samples())
@@ -182,7 +184,7 @@ def test_c01_scores_with_and_without_labels(tmp_path: Path) -> None:
         source, data.of(source), Converter(source, PRECISION).quantised_tensors()
     )
     made = quantise_graph(source, ranges, data, PRECISION, "minmax")
-    # by hand, of the last layer that cores compute
+    # expected by hand, for the last layer that cores compute
     (end,) = core_results(made.graph)
     real_end = next(real for real, one in made.stored.items() if one is end)
     real = run_graph(source, data.of(source), FLOATING, [real_end])[real_end].reshape(64, -1)
@@ -218,7 +220,7 @@ def test_a21_comparison_of_precisions_and_methods(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("frames", "taken"), [(100, 25), (64, 16), (40, 20), (17, 17), (3, 3)])
-def test_c01_every_fourth_sample_is_verified_with_at_least_16(frames: int, taken: int) -> None:
+def test_c01_every_fourth_sample_verifies_at_least_16(frames: int, taken: int) -> None:
     labels = np.arange(frames)
     found = Dataset({"x": np.zeros((frames, 1, 1, 1), np.float32)}, labels).to_verify()
     assert len(found.feeds["x"]) == taken
@@ -284,7 +286,7 @@ def test_c01_own_losses_by_hand() -> None:
     assert row.own == pytest.approx(signal, abs=0.01)
 
 
-def test_c01_shares_that_are_clipped() -> None:
+def test_c01_clipped_shares() -> None:
     build = residual()
     made, feeds = quantised(build, shrink=0.25)
     rows = layer_losses(made.source, made.graph, made.stored, feeds)

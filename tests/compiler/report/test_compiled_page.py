@@ -32,7 +32,7 @@ def out(folder: Path, run: Run) -> Path:
 
 @pytest.mark.heavy
 @pytest.mark.sample(0.5)
-def test_the_report_keeps_to_its_schema(out: Path, run: Run) -> None:
+def test_the_report_follows_its_schema(out: Path, run: Run) -> None:
     for command in ((), ("simulate", "out", "--input", "samples.npz", "--check", "--cycles")):
         assert not command or run(*command).code == 0
         report = json.loads((out / "report.json").read_text())
@@ -41,7 +41,7 @@ def test_the_report_keeps_to_its_schema(out: Path, run: Run) -> None:
     assert any("'rows' is a required property" in one for one in errors("compiled-report", report))
 
 
-def test_what_the_page_shows(out: Path, run: Run) -> None:
+def test_contents_of_the_page(out: Path, run: Run) -> None:
     assert run("simulate", "out", "--input", "samples.npz", "--cycles").code == 0
     page = (out / "report.html").read_text()
     for piece in (
@@ -59,7 +59,7 @@ def test_what_the_page_shows(out: Path, run: Run) -> None:
 
 
 def row(name: str, **more: Any) -> dict[str, Any]:
-    """A value compared with the model's: of floating point, without error."""
+    """Return a value compared with the model's: in floating point, without error."""
     one = {"name": name, "nodes": [name], "elements": 9, "differences": None, "ties": 0,
            "signal": None, "wanted": 20.0, "departs": False}  # fmt: skip
     return one | more
@@ -145,8 +145,8 @@ def test_a_run_on_several_cores(spread: Path, run: Run) -> None:
 
 @pytest.mark.heavy
 @pytest.mark.sample(0.25)
-def test_the_timeline_of_a_run_is_that_of_its_cores(spread: Path, run: Run) -> None:
-    """What is drawn of a core is in the frames that are drawn, unit by unit in order of time."""
+def test_the_timeline_of_a_run_equals_its_cores(spread: Path, run: Run) -> None:
+    """Drawn bars of a core belong to the drawn frames, unit by unit in order of time."""
     found = run("simulate", "out", "--cycles", "--frames", "7", "--json").json()["cycle_run"]
     drawn = found["timeline"]
     assert len(drawn["completed"]) == 4
@@ -170,7 +170,7 @@ def test_the_timeline_of_a_run_is_that_of_its_cores(spread: Path, run: Run) -> N
 def test_bars_of_a_run_are_the_work_of_its_units(
     spread: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where no gap is closed, and no frame left out."""
+    """With all gaps kept, and all frames drawn."""
     monkeypatch.setattr(chip_cycles, "MOST_BARS", 1 << 30)
     found = run("simulate", "out", "--cycles", "--frames", "4", "--json").json()["cycle_run"]
     busy = {tuple(one["core"]): one["busy"] for one in found["cores"]}
@@ -182,7 +182,7 @@ def test_bars_of_a_run_are_the_work_of_its_units(
 
 @pytest.mark.heavy
 @pytest.mark.sample(0.25)
-def test_tables_that_are_made_later_are_kept(out: Path, run: Run) -> None:
+def test_later_tables_are_kept(out: Path, run: Run) -> None:
     options = ("--chip", "1x1", "--calibrate", "samples.npz")
     for option, caption in (("--compare", "Other settings"), ("--ablate", "Without each pass")):
         assert caption not in (out / "report.html").read_text()
@@ -207,7 +207,7 @@ DAMAGE: list[tuple[Callable[[dict], object], str]] = [  # type: ignore[type-arg]
     (lambda r: r.pop("cycles"), "lacks cycles"),
     (lambda r: r["layers"][0].update(core=3), "layers[0].core is 3, not a list"),
     (lambda r: r["maps"][0].pop("born"), "lacks maps[0].born"),
-    (lambda r: r.update(kind="mapped"), "is no report of a compiled model"),
+    (lambda r: r.update(kind="mapped"), "not a report of a compiled model"),
     (lambda r: r.update(busy={"LOAD": -1}), "a value of busy is not a number from 0"),
 ]
 

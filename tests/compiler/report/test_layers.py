@@ -1,4 +1,4 @@
-"""What the report says of layers, beside the program that it speaks of; R12.2."""
+"""Layers in the report, compared with their program; R12.2."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_layers_add_up(made: Made) -> None:
     assert set(several["order"]) & {"rows", "columns"}
 
 
-def test_the_timeline_closes_gaps_that_no_picture_shows(made: Made) -> None:
+def test_the_timeline_closes_invisible_gaps(made: Made) -> None:
     timeline = made.compiled.code.timeline
     found = timeline_rows(made.compiled.code.program, timeline)
     assert list(found) == list(UNITS)

@@ -1,4 +1,4 @@
-"""How maps in a core's own memory are cut: by search or fixed rule, never with another result."""
+"""Tiling of maps in a core's own memory, by search or fixed rule: results never change."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def cycles(made: Made) -> int:
 @pytest.mark.heavy
 @pytest.mark.sample(0.25)
 def test_schedules_change_cycles_and_no_result() -> None:
-    """A38: the search is never slower than a rule; every way gives the reference's bytes."""
+    """A38: the search is never slower than a rule; every option gives the reference's bytes."""
     asked: list[dict[str, Any]] = [
         {},
         {"schedule": "rows"},
@@ -68,7 +68,7 @@ def test_fixed_rules_by_hand() -> None:
     assert fixed_cut("rows", macro, SHAPE)[:4] == (10, 9, 1, 1)
     assert fixed_cut("plane8", macro, SHAPE)[:4] == (8, 8, 1, 1)
     few = NpuShape("few", entries=260)
-    assert fixed_cut("rows", macro, few)[:4] == (2, 9, 1, 1)  # 36 sums a row, and 9 pooled
+    assert fixed_cut("rows", macro, few)[:4] == (2, 9, 1, 1)  # 36 sums per row, and 9 pooled
     assert fixed_cut("plane16", macro, few)[:4] == (2, 9, 1, 1)
     assert fits(macro, few, Cut(2, 9, 1, 1, (1, 1)))
     assert not fits(macro, few, Cut(3, 9, 1, 1, (1, 1)))
@@ -87,14 +87,14 @@ def tile(load: int, matrix: int, alu: int, store: int) -> TileCost:
     return TileCost(load, matrix, alu, store, 1, 4, 9)
 
 
-def test_tiles_on_their_way() -> None:
-    """Two layers by hand: the second one's load waits for the row that it takes."""
+def test_timing_of_consecutive_tiles() -> None:
+    """Two layers by hand: the second one's load waits for the row that it reads."""
     cut = Cut(1, 4, 1, 1, (1, 1))
     first = Choice(cut, [tile(10, 20, 5, 3)] * 3, 1, [(1,), (2,), (3,)])
     second = Choice(cut, [tile(4, 1, 1, 1)], 1, [(2,)])
     empty = Pipeline.empty(2)
     state = empty.stop(0, first, [-1], [first, second])
-    # loads end in 10, 20 and, when the half is free, 40; products in 30, 50, 70
+    # loads end in cycles 10, 20 and, when the half is free, 40; products in 30, 50, 70
     assert state.free == (40, 70, 75, 78)
     assert state.rows[0] == (38, 58, 78)
     after = state.stop(1, second, [0], [first, second])
@@ -104,7 +104,7 @@ def test_tiles_on_their_way() -> None:
 @pytest.mark.heavy
 @pytest.mark.sample(0.5)
 def test_memories_limit_the_choice() -> None:
-    """A faster cut is not taken whose instructions or micro-ops do not fit."""
+    """A faster cut is rejected if its instructions or micro-ops do not fit."""
     made = compiled(network()).compiled
     macro = made.macros[0]
     cut = largest_cut(macro, SHAPE)
@@ -112,15 +112,17 @@ def test_memories_limit_the_choice() -> None:
     fast = Choice(cut, [TileCost(9, 50, 9, 9, 1, 8, 30)], 1, [(1,)])
     for limits, wanted in (((8, 30), fast), ((7, 30), slow), ((8, 29), slow), ((1, 1), slow)):
         assert chosen([macro], [[slow, fast]], Limits(*limits)) == [wanted]
-    # the fast one and the slow one behind it do not fit together, but two other ones
+    # the fast one and the slow one after it do not fit together, but two other ones do
     few = Choice(cut, [TileCost(9, 95, 9, 9, 1, 4, 5)], 1, [(1,)])
     assert chosen([macro] * 2, [[fast, slow, few], [slow, few]], Limits(99, 16)) == [slow, few]
 
 
 @pytest.mark.heavy
 @pytest.mark.sample(0.5)
-def test_rows_that_come_early_are_worth_something() -> None:
-    """High tiles take fewer cycles; with a lag, low ones win, whose rows others can work with."""
+def test_early_rows_are_rewarded() -> None:
+    """High tiles take fewer cycles; with a lag, low ones win, because later layers can start
+    earlier.
+    """
     macro = compiled(network()).compiled.macros[0]
     cut = largest_cut(macro, SHAPE)
     high = Choice(cut, [tile(40, 100, 40, 40)], 1, [(1,)])
@@ -145,7 +147,7 @@ def test_programs_stay_within_the_small_memories() -> None:
 @pytest.mark.heavy
 @pytest.mark.sample(0.5)
 def test_external_memory_is_shared() -> None:
-    """Loads and stores of all tiles come one after the other, whatever the units do."""
+    """Loads and stores of all tiles are sequential, independent of the units."""
     cut = Cut(1, 4, 1, 1, (1, 1))
     layer = Choice(cut, [tile(30, 20, 5, 30)] * 4, 1, [(1,)] * 4)
     ends = [Pipeline.empty(1, shared).stop(0, layer, [-1], [layer]).end for shared in (False, True)]
@@ -159,8 +161,10 @@ def test_external_memory_is_shared() -> None:
 @pytest.mark.heavy
 @pytest.mark.sample(0.5)
 def test_weights_that_enter_row_by_row() -> None:
-    """A39: a port of a sixteenth of the width: the same bytes, and planes of fewer pixels than rows
-    take more cycles."""
+    """A39: a port of a sixteenth of the width gives the same bytes.
+
+    Planes of fewer pixels than rows take more cycles.
+    """
     found = []
     for port in ("word", "row"):
         build = network()
@@ -181,7 +185,7 @@ def test_weights_that_enter_row_by_row() -> None:
     ],
 )
 def test_cores_of_any_size(sizes: dict[str, int]) -> None:
-    """C16: programs are made for the sizes that a shape names."""
+    """C16: programs support the sizes that a shape names."""
     build = network()
     many = {"weight_words": 4096, "map_vectors": 1 << 14}
     made = compiled(build, NpuShape("sized", **(many | sizes)))  # type: ignore[arg-type]

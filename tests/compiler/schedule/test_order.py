@@ -15,7 +15,7 @@ pytestmark = pytest.mark.jit
 
 
 def shortcut(last: str, seed: int = 5) -> Builder:
-    """A sum of a 3x3 and a 1x1 convolution, of which the model has one or the other last."""
+    """Build a sum of a 3x3 and a 1x1 convolution; the model has one or the other last."""
     build = Builder(10, 10, 16, seed)
     first = build.relu(build.conv(build.input, 32))
 
@@ -34,30 +34,30 @@ def shortcut(last: str, seed: int = 5) -> Builder:
 @pytest.mark.heavy
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("last", ["heavy", "light"])
-def test_sums_run_behind_the_convolution_with_more_products(last: str) -> None:
+def test_sums_run_after_the_convolution_with_more_products(last: str) -> None:
     build = shortcut(last)
     made = compiled(build)
     added = next(m for m in made.compiled.macros if any(n.kind == "add" for n in m.nodes))
     assert added.nodes[0].inputs[1].shape == (32, 3, 3, 32)
-    assert any(" runs behind" in line for line in made.compiled.log) == (last == "light")
+    assert any(" runs after it" in line for line in made.compiled.log) == (last == "light")
     assert {one.differences for one in compared(build, made)} == {0}
 
 
-def test_chains_that_lead_elsewhere_stay() -> None:
-    """An addend with another user, and one that is made of the other."""
+def test_chains_with_other_users_are_kept() -> None:
+    """An addend with another user, and one computed from the other."""
     build = Builder(8, 8, 16)
     first = build.conv(build.input, 16)
     second = build.like(Activation(low=0.0), build.conv(first, 16, Window((1, 1))))
     build.end(build.conv(build.like(Add(), first, second), 8))
     made = compiled(build)
-    assert not any(" runs behind" in line for line in made.compiled.log)
+    assert not any(" runs after it" in line for line in made.compiled.log)
     assert {one.differences for one in compared(build, made)} == {0}
 
 
 @pytest.mark.heavy
 @pytest.mark.sample(0.5)
 def test_sums_end_in_one_requantisation() -> None:
-    """Where that takes fewer cycles than shift, zero point and limits one after the other."""
+    """Where that takes fewer cycles than shift, zero point and limits in sequence."""
     kinds = []
     for lanes in (8, 2):
         build = shortcut("heavy")

@@ -1,4 +1,4 @@
-"""What packing bits costs, and what layers of bits save."""
+"""The cost of packing bits, and the savings of binary layers."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ pytestmark = pytest.mark.jit
 @pytest.mark.heavy
 @pytest.mark.sample(0.25)
 def test_b11_packing_is_hidden_on_the_core() -> None:
-    """B11: beside products; less than 2 % of a layer as those of BiRealNet-18, which packs the
-    signs of its sums."""
+    """B11: hidden by products; less than 2 % of a BiRealNet-18 layer, which packs the signs of its
+    sums.
+    """
     for layer in (LAYERS[0], LAYERS[2]):
         cycles, found = binary_layer(layer)
         first, stop = found.code.ends[-3:-1]
@@ -35,7 +36,7 @@ def test_b11_packing_is_hidden_on_the_core() -> None:
 
 
 @pytest.mark.parametrize(("chunk", "transfers"), [(16, 60), (32, 30), (100, 10), (7, 138)])
-def test_b11_pieces_that_the_host_packs(chunk: int, transfers: int) -> None:
+def test_b11_chunks_that_the_host_packs(chunk: int, transfers: int) -> None:
     """A map of 5x6 pixels and 20 channels, of which two blocks are sent: 960 bytes."""
     build = BinaryBuilder(5, 6, 3)
     bits = build.sign(build.conv(build.input, 20))
@@ -48,7 +49,7 @@ def test_b11_pieces_that_the_host_packs(chunk: int, transfers: int) -> None:
     assert found.packing.host == wanted
 
 
-def test_who_packs_changes_no_byte() -> None:
+def test_the_place_of_packing_changes_no_byte() -> None:
     programs = []
     for who in ("core", "host"):
         build = BinaryBuilder(5, 6, 3)
@@ -60,7 +61,7 @@ def test_who_packs_changes_no_byte() -> None:
 @pytest.mark.heavy
 @pytest.mark.sample(0.25)
 def test_layers_of_bits_against_bytes() -> None:
-    """The layers of BiRealNet-18: by the matrix calls 6.1 times, the whole network 4.3 times."""
+    """The layers of BiRealNet-18: 6.1x by matrix calls, 4.3x for the whole network."""
     bits = bytes_ = 0
     for layer in LAYERS:
         fast, slow = binary_layer(layer)[0], byte_layer(layer)

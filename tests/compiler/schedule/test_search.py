@@ -1,4 +1,4 @@
-"""Tiles of layers with external memory, beside what brute force says."""
+"""Tiles of layers with external memory, compared with brute force."""
 
 from __future__ import annotations
 
@@ -62,8 +62,8 @@ def random_tiling(rng: np.random.Generator, layer: Layer) -> Tiling:
     return Tiling(sizes, ORDERS[rng.integers(len(ORDERS))], bool(rng.integers(2)))
 
 
-def test_counts_that_fall_outwards_take_fewest_cycles() -> None:
-    """A36: against all 720 orders of six loops."""
+def test_counts_decreasing_outwards_take_fewest_cycles() -> None:
+    """A36: compared with all 720 orders of six loops."""
     rng = np.random.default_rng(1)
     for _ in range(300):
         counts = [int(n) for n in rng.integers(1, 20, 6)]
@@ -73,8 +73,8 @@ def test_counts_that_fall_outwards_take_fewest_cycles() -> None:
 
 
 def plain_walk(layer: Layer, tiling: Tiling) -> list[tuple[int, int, int]]:
-    """Bits that come before and leave behind each step, and which buffers are replaced, by walking
-    over the loops and looking at what each buffer holds."""
+    """Return bits loaded and stored at each step, and replaced buffers, by walking over the
+    loops."""
     counts = tiling.counts(layer)
     held: dict[str, tuple[int, ...]] = {}
     entry = 0
@@ -117,8 +117,8 @@ def plain_walk(layer: Layer, tiling: Tiling) -> list[tuple[int, int, int]]:
 
 
 @pytest.mark.heavy
-def test_what_moves_between_steps() -> None:
-    """A35, A37: which loop replaces which buffer, against a walk that looks at every content."""
+def test_traffic_between_steps() -> None:
+    """A35, A37: which loop replaces which buffer, compared with a walk over all contents."""
     assert {name: [LOOPS[loop] for loop in loops] for name, loops in DEPENDS.items()} == {
         "input": ["batch", "ow", "oh", "ic"],
         "weights": ["ic", "oc"],
@@ -142,8 +142,9 @@ def test_what_moves_between_steps() -> None:
 
 
 def test_stalls_by_hand() -> None:
-    """A37: a step stalls for what is moved beyond its computation; first load and last store are
-    all stall."""
+    """A37: a step stalls for traffic beyond its computation; first load and last store are all
+    stall.
+    """
     layer = layer_of(Convolution(16, 8, 32, 32), REF32, "int8")
     tiling = Tiling((1, 16, 4, 1, 1), ORDERS[0])
     steps = steps_of(layer, tiling, REF32)
@@ -172,7 +173,7 @@ def test_small_planes_wait_for_weights() -> None:
 
 
 def test_tiles_fit_half_of_the_buffers() -> None:
-    """A34: channels in blocks, kernels whole."""
+    """A34: channels in blocks, whole kernels."""
     layer = layer_of(Convolution(100, 100, 40, 70, (3, 3), (2, 2)), REF32, "int16")
     assert layer.counts == (1, 100, 100, 2, 3)
     held = contents_of(layer, (1, 10, 8, 2, 1))
@@ -204,7 +205,7 @@ def test_search_finds_what_enumeration_finds(seed: int) -> None:
                 continue
             for order in ORDERS:
                 if order[0] != BATCH:
-                    continue  # a loop of one iteration may stand anywhere
+                    continue  # a loop of one iteration may be at any level
                 cost = cost_of(steps_of(layer, Tiling(sizes, order, held), REF32), REF32)
                 best = min(best or (cost.cycles, cost.bits), (cost.cycles, cost.bits))
     found = search(layer, REF32)
@@ -216,8 +217,11 @@ def test_search_finds_what_enumeration_finds(seed: int) -> None:
 @pytest.mark.parametrize("numbers", ["pairs", "int16"])
 @pytest.mark.parametrize("network", NETWORKS)
 def test_search_against_fixed_rules(network: str, numbers: str) -> None:
-    """A38: fewer cycles than planes, never more than any rule; the model that ranks is near,
-    and so is the simulator; the same with any number of threads. A37: stalls are few."""
+    """A38: fewer cycles than planes, never more than any rule; independent of the number of
+    threads.
+
+    The ranking model and the simulator agree closely. A37: stalls are few.
+    """
     layers = layers_of(network, numbers)
     found = search_all(layers, REF32)
     assert found == search_all(layers, REF32, threads=3)
@@ -241,9 +245,12 @@ def test_search_against_fixed_rules(network: str, numbers: str) -> None:
     assert stop.stalls <= 0.04 * stop.cycles
 
 
-def test_input_that_is_held_by_hand() -> None:
-    """A34, A35: the input of all 16 blocks comes once, where weights leave room for one of them;
-    where it is held for the whole result, it has both halves of its buffer."""
+def test_held_input_by_hand() -> None:
+    """A34, A35: the input of all 16 blocks is loaded once, where weights leave room for one of
+    them.
+
+    If it is held for the whole result, it has both halves of its buffer.
+    """
     layer = layer_of(Convolution(7, 7, 512, 512, (3, 3)), REF32, "int16")
     order = ORDERS[0]
     tilings = [Tiling((1, 7, 7, 1, 1), order, held) for held in (False, True)]
@@ -259,12 +266,12 @@ def test_input_that_is_held_by_hand() -> None:
     assert not fits(wide, (1, 7, 6, 1, 3), REF32, held=True)  # another one follows
 
 
-def test_first_weights_come_behind_the_layer_before() -> None:
-    """A37: they wait for no results; no more than what is idle there."""
+def test_first_weights_are_loaded_during_the_previous_layer() -> None:
+    """A37: they do not wait for results; limited to the idle time there."""
     layer = layer_of(Convolution(16, 8, 32, 32), REF32, "int8")
     steps = steps_of(layer, Tiling((1, 16, 4, 1, 1), ORDERS[0]), REF32)
     word = 32 * 32 * 8 + 32 * 32  # with its bias
-    idle = int(steps.compute[-1]) - 64 + 64  # beside the store of one tile, and behind the last
+    idle = int(steps.compute[-1]) - 64 + 64  # during the store of one tile, and after the last
     assert overlaps(steps, steps, REF32) == min(idle, word // 256) == 36
     alone = cost_of(steps, REF32)
     assert network_cost([steps, steps, steps], REF32).cycles == 3 * alone.cycles - 2 * 36
@@ -282,8 +289,9 @@ def test_sixteen_bits_take_nearly_twice_the_cycles() -> None:
 
 
 def test_first_tile() -> None:
-    """A40: planes of 8x8 in the first layer of YOLOv4-tiny, whose rows are paired: 240 / 8 columns
-    and 88 / 8 rows."""
+    """A40: planes of 8x8 in the first layer of YOLOv4-tiny with paired rows: 240 / 8 columns, 88 /
+    8 rows.
+    """
     layer = layer_of(yolov4_tiny(480, 352)[0], REF32, "pairs")
     found = search(layer, REF32, {OW: 8, OH: 8})
     assert dict(found.tiling.outer(layer)) == {"oh": 11, "ow": 30}

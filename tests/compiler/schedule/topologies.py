@@ -1,4 +1,4 @@
-"""Convolutions of published networks, as forms alone."""
+"""Shapes of convolutions of published networks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def _conv(side: int, inputs: int, outputs: int, kernel: int = 3, stride: int = 1
 
 
 def yolov2_tiny(side: int = 416) -> list[Convolution]:
-    """Tiny YOLOv2 (20 classes), whose maximum poolings halve the map five times."""
+    """Tiny YOLOv2 (20 classes), whose max pooling halves the map five times."""
     widths = [3, 16, 32, 64, 128, 256, 512]
     made = [_conv(side >> n, *pair) for n, pair in enumerate(pairwise(widths))]
     last = side >> 5
@@ -38,7 +38,8 @@ def yolov3_tiny(side: int = 416) -> list[Convolution]:
 
 
 def yolov4_tiny(width: int = 416, height: int = 416) -> list[Convolution]:
-    """Tiny YOLOv4 (80 classes): three blocks, half of whose channels go a way of their own."""
+    """Tiny YOLOv4 (80 classes): three blocks, in which half of the channels take a separate
+    branch."""
 
     def conv(part: int, inputs: int, outputs: int, kernel: int = 3, stride: int = 1) -> Convolution:
         return Convolution(

@@ -169,4 +169,4 @@ def test_differences_are_told() -> None:
     assert found.deliveries
     moved = [found.deliveries[0]._replace(node=99), *found.deliveries[1:]]
     assert "flits" in str(first_difference(chip, found._replace(deliveries=moved), times))
-    assert "frames are done" in str(first_difference(chip, found._replace(completed=[0]), times))
+    assert "frames complete" in str(first_difference(chip, found._replace(completed=[0]), times))

@@ -237,7 +237,7 @@ def test_damage_is_named(out: Path, fails: Callable[..., str], name: str) -> Non
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 4
     path.write_bytes(data)
-    assert f"{path}: is not what was compiled" in fails("verify", out)
+    assert f"{path}: was changed after compilation" in fails("verify", out)
 
 
 @pytest.mark.heavy

@@ -78,7 +78,7 @@ def test_steps_without_samples_give_one_note(model: Path, run: Run) -> None:
         return [line for line in said.err.splitlines() if "note: out/ranges.json" in line]
 
     (one,) = notes()
-    for what in ("biases are not corrected", "nothing is verified", "minmax alone"):
+    for what in ("biases are not corrected", "accuracy is not verified", "minmax only"):
         assert what in one
     (one,) = notes("--verify", "test.npz")
     assert "biases are not corrected" in one
@@ -97,7 +97,7 @@ def test_tables_without_calibration_samples(
 ) -> None:
     report_of(run, "--calibrate", "samples.npz")
     words = ("compile", "good.onnx", *EASY, "--calibrate", "out/ranges.json")
-    assert "holds ranges, and no samples to compare with" in fails(*words, "--compare")
+    assert "contains ranges but no samples to compare with" in fails(*words, "--compare")
     table = run(*words, "--compare", "--verify", "test.npz", "--json").json()["compared"]
     assert len(table) == 14
     rows = run(*words, "--ablate", "--json").json()["ablation"]
@@ -112,7 +112,7 @@ def test_bad_ranges_and_samples(model: Path, run: Run, fails: Callable[..., str]
     text = Path("out/ranges.json").read_text()
     words = ("compile", "good.onnx", *EASY, "-o", "bad", "--calibrate")
     Path("cut.json").write_text(text[:500])
-    assert "cut.json: is no file of ranges" in fails(*words, "cut.json")
+    assert "cut.json: not a file of ranges" in fails(*words, "cut.json")
     found = json.loads(text)
     name, one = next(iter(found["tensors"].items()))
     found["tensors"][name] = one | {"high": -1}
@@ -122,7 +122,7 @@ def test_bad_ranges_and_samples(model: Path, run: Run, fails: Callable[..., str]
     made.constants["w"] *= 2
     made.save(Path.cwd())
     np.savez("samples.npz", x=np.load("test.npz")["x"])
-    assert "out/ranges.json: model: its ranges are of another one" in fails(
+    assert "out/ranges.json: model: these are ranges of another model" in fails(
         *words, "out/ranges.json"
     )
     assert "--samples is of the samples" in fails(

@@ -1,4 +1,4 @@
-"""Listings of loops visit what the program visits, and round-trip as words and as text."""
+"""Loop listings visit the addresses of the program, and round-trip as words and as text."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from tests.compiler.programs import SHAPE, SMALL, Made, compiled
 
 
 def walked(steps: list[Step], tables: Any) -> Iterator[tuple[str, list[int]]]:
-    """The addresses of a program by its instructions, one loop after the other."""
+    """Yield the addresses of a program by its instructions, loop by loop."""
     for step in steps:
         one, get = step.instruction, step.instruction.fields.get
         if one.op == "LOAD":
@@ -102,8 +102,8 @@ def test_a41_a_listing_visits_the_addresses_of_the_program(seed: int, shape: Any
 
 
 @pytest.mark.jit
-def test_a41_tiles_that_are_alike_are_loops() -> None:
-    """A layer of tiles of one row, without padding: one block, with one outer loop."""
+def test_a41_equal_tiles_are_loops() -> None:
+    """A layer of one-row tiles without padding: one block, with one outer loop."""
     build = Builder(16, 16, 32)
     build.end(build.relu(build.conv(build.input, 16, Window((1, 1)))))
     made = compiled(build, first_tile=(16, 1))
@@ -129,7 +129,7 @@ def test_strides_beyond_16_bits_have_two_words() -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_nests_say_their_rows_again(seed: int) -> None:
+def test_nests_repeat_their_rows(seed: int) -> None:
     rng = np.random.default_rng(seed)
     loops = [
         Loop(int(rng.integers(1, 5)), tuple(int(s) for s in rng.integers(-9, 99, 2)))
@@ -154,12 +154,12 @@ def test_nests_say_their_rows_again(seed: int) -> None:
         ([Word(Code.ALU), Word(Code.END)], "is no START"),
     ],
 )
-def test_listings_that_say_nothing(words: list[Word], said: str) -> None:
+def test_invalid_listings(words: list[Word], said: str) -> None:
     with pytest.raises(MapperError, match=said):
         list(visits_of(words, "here"))
 
 
-def test_words_without_room_and_damaged_text() -> None:
+def test_words_that_do_not_fit_and_damaged_text() -> None:
     with pytest.raises(MapperError, match="LOOP of a listing: immediate is 65,536"):
         encode_word(Word(Code.LOOP, immediate=1 << 16))
     with pytest.raises(MapperError, match="here: no word of a listing begins with 1000"):
