@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from chipsim.chip.model import Chip
+    from mapper.results.summary import Row
     from mapper.runtime.plan import Plan
     from mapper.settings import Settings
     from storage.store.network import NetworkFile
@@ -55,6 +56,7 @@ def run(options: argparse.Namespace) -> int:
     from mapper.limits.axons import make_job
     from mapper.limits.capacity import demands
     from mapper.limits.constraints import read_constraints
+    from mapper.results.summary import summary
     from mapper.results.tables import columns, planned
     from mapper.runtime.planning import enough_memory, make_plan
     from mapper.runtime.processor import slowness
@@ -106,8 +108,10 @@ def run(options: argparse.Namespace) -> int:
         for d in found
     ]
     heads = ("limit", "needed", "available", "largest vertex", "per core", "fits")
-    table = columns(f"{options.network.name} on {chip.name}", heads, rows)
-    terminal.emit(options, result, [table, planned(plan, seconds), *works.tables])
+    title = f"{options.network.name} on {chip.name}"
+    tables = [columns(title, heads, rows), planned(plan, seconds), *works.tables]
+    short = summary(title, _rows(result, plan, seconds))
+    terminal.emit(options, result, tables, short)
     if works.unused:
         terminal.say(options, f"note: --workers is not used: {works.unused}")
     if sample is not None:
@@ -122,6 +126,32 @@ def run(options: argparse.Namespace) -> int:
         if not demand.fits:
             terminal.complain(f"does not fit: {demand}")
     return 0 if fits else DOES_NOT_FIT
+
+
+def _rows(result: dict[str, Any], plan: Plan, seconds: dict[str, float]) -> list[Row]:
+    """Return the lines of the summary: the limits, and what a run would need."""
+    import math
+
+    from mapper.results.summary import GAP, Row
+    from mapper.results.tables import size
+
+    demands = result["demands"]
+    rows = [Row("fits", result["fits"])]
+    rows += [
+        Row(
+            one["limit"], f"{one['needed']:,}",
+            f"of {one['available']:,}" + (f", {one['lacking']:,} short" if one["lacking"] else ""),
+        )
+        for one in demands
+    ]  # fmt: skip
+    rows += [
+        GAP,
+        Row("peak memory", size(plan.memory), f"of a budget of {size(plan.budget)}"),
+        Row("scratch", size(plan.scratch + plan.sorting), "on disk"),
+        Row("processor time", f"about {math.ceil(sum(seconds.values())):,} s"),
+        Row("strategy", "", plan.strategy),
+    ]
+    return rows
 
 
 class _Workers(NamedTuple):

@@ -110,7 +110,10 @@ def run(options: argparse.Namespace) -> int:
             )
             dumps = Dumps(rows, options.keep_graphs, options.emit)
             report = write_compiled(work.folder, compiled, target, origin, dumps, clock)
-    terminal.emit(options, report, compile_tables.result_tables(options, compiled, report["judge"]))
+    terminal.emit(
+        options, report, compile_tables.result_tables(options, compiled, report["judge"]),
+        compile_tables.result_summary(options, report),
+    )  # fmt: skip
     return compile_tables.limits_code(options, compiled)
 
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from mapper.compiler.quantise.verify import Compared
     from mapper.compiler.schedule.packing import Packing
     from mapper.compiler.settings import CompileSettings
+    from mapper.results.summary import Row as Line
 
 
 def compare(options: argparse.Namespace, rows: list[Compared]) -> int:
@@ -187,3 +188,65 @@ def result_tables(
         rows["beyond its limits"] = "; ".join(compiled.missed)
     rows["compared in ONNX Runtime"] = _judged(judge)
     return [facts(f"{options.model.name} on {options.chip}", rows)]
+
+
+def result_summary(options: argparse.Namespace, report: dict[str, Any]) -> Table:
+    """Return the summary of a compiled model; report : its report.json."""
+    from mapper.report.make import PAGE
+    from mapper.results.summary import GAP, Row, next_steps, summary
+
+    hosted = len(report["host"])
+    names = f"{hosted} node{'s' * (hosted != 1)} on the host" if hosted else ""
+    cores = len({tuple(one["core"]) for one in report["timelines"]})
+    rows = [Row("layers", len(report["layers"]), names), Row("cores", cores)]
+    rows += [GAP, *_accuracy(report), *_compared(report["judge"])]
+    whose = "per frame" if cores == 1 else "of the busiest core, per frame"
+    rows.append(Row("cycles", report["cycles"], whose))
+    unit, share = max(report["busy"].items(), key=lambda one: one[1])
+    if share:
+        rows.append(Row("bottleneck", f"{share:.0%}", f"of the cycles: {UNITS.get(unit, unit)}"))
+    memories = {name: one for name, one in report["memories"].items() if one["capacity"]}
+    if memories:
+        name = max(memories, key=lambda one: memories[one]["used"] / memories[one]["capacity"])
+        used, capacity = memories[name]["used"], memories[name]["capacity"]
+        rows.append(
+            Row("fullest memory", f"{used / capacity:.0%}", f"{name}: {used:,} of {capacity:,}")
+        )
+    rows += next_steps(
+        str(options.output / PAGE), f"mapper compile --details, or {options.output}/report.json",
+        f"mapper simulate {options.output} --input DATA",
+    )  # fmt: skip
+    return summary(f"{options.model.name} on {options.chip}", rows)
+
+
+UNITS = {"LOAD": "load unit", "GEMM": "matrix unit", "ALU": "ALU", "STORE": "store unit"}
+
+
+def _accuracy(report: dict[str, Any]) -> list[Line]:
+    """What quantisation costs, and the limits that it misses."""
+    from mapper.results.summary import Row
+
+    rows = []
+    if report["signal_db"] is not None:
+        rows.append(Row("SQNR", f"{report['signal_db']:.1f} dB", "of the results of the cores"))
+    if report["kept"] is not None:
+        kept = report["attempts"][report["kept"]]
+        if kept["accuracy_integer"] is not None:
+            real, whole = (kept[f"accuracy_{kind}"] for kind in ("float", "integer"))
+            rows.append(Row("accuracy", f"{whole:.1%}", f"in floating point {real:.1%}"))
+        elif kept["loss"]:
+            rows.append(Row("top class changes", f"{kept['loss']:.1f}%", "of the samples"))
+    return rows + [Row("beyond its limits", "", text) for text in report.get("limits_missed", ())]
+
+
+def _compared(judge: dict[str, Any]) -> list[Line]:
+    """What was compared with ONNX Runtime."""
+    from mapper.results.summary import Row
+
+    if judge["why"]:
+        return [Row("ONNX Runtime", "", f"not compared: {judge['why']}")]
+    ties = sum(row["ties"] for row in judge["rows"])
+    frames = f"{judge['frames']} frame{'s' * (judge['frames'] != 1)}"
+    equal = f"equal to ONNX Runtime in {frames}" + (f", {ties:,} ties" if ties else "")
+    left = f"; {len(judge['left_out'])} left out" if judge["left_out"] else ""
+    return [Row("values compared", len(judge["rows"]), equal + left)]
