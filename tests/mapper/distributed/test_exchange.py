@@ -153,7 +153,7 @@ def test_files_that_vanish_again_and_again(engine: StandIn) -> None:
     with pytest.raises(ResumableError) as raised:
         exchanged(engine)
     assert str(raised.value).startswith(f"--shared {engine.shared.place.folder.parent}")
-    assert "vanish there or are damaged, 3 times over" in str(raised.value)
+    assert "were missing or damaged 3 times" in str(raised.value)
 
 
 @pytest.mark.parametrize("method", ["write", "finish"])
@@ -196,7 +196,7 @@ def test_all_write_the_same_bytes(tmp_path: Path) -> None:
 
 def test_a_worker_that_does_not_see_the_folder(engine: StandIn) -> None:
     shutil.rmtree(engine.shared.place.folder)
-    with pytest.raises(UsageError, match=r"^--shared .*: the worker on .* does not see it; put it"):
+    with pytest.raises(UsageError, match=r"^--shared .*: the worker on .* does not see it"):
         engine.executor()
 
 

@@ -205,7 +205,7 @@ def test_a_folder_that_workers_do_not_see(
             with pytest.raises(UsageError) as raised:
                 two_workers.share(1 << 20)
             line = f"--shared {tmp_path}: the worker on {socket.gethostname()} does not see it; "
-            assert str(raised.value) == line + "put it where all workers do"
+            assert str(raised.value) == line + "use a path that all workers see"
     assert two_workers.share(1 << 20).place.folder.parent == tmp_path
 
 
@@ -214,7 +214,7 @@ def test_a_shared_folder_is_of_workers(tmp_path: Path, run: Run) -> None:
     words = (str(tmp_path / "net.bin"), "--chip", "3x3", "--shared", str(tmp_path))
     found = run("run", *words)
     assert found.code == 2
-    assert "--shared is with workers; give --workers, too, or leave it out" in found.err
+    assert "--shared requires --workers; add it, or drop this option" in found.err
     found = run("run", *words, "--seeds", "1..2", "--workers", "2")
     assert found.code == 2
     assert "--patience and --shared are of workers that share one run; with" in found.err
@@ -243,9 +243,9 @@ def test_words(text: str, found: object) -> None:
     "text", ["", "0", "-1", "2.5", "many", "slurm:0", "slurm:", "lfs:4", "9" * 20, "1025"]
 )
 def test_words_that_name_no_workers(text: str) -> None:
-    with pytest.raises(ValueError, match="names no workers; give a number of processes"):
+    with pytest.raises(ValueError, match="is not a valid choice of workers; give a number"):
         parse_workers(text)
-    with pytest.raises(UsageError, match=r"^workers: .* names no workers"):
+    with pytest.raises(UsageError, match=r"^workers: .* is not a valid choice of workers"):
         check_workers(text)
 
 
@@ -259,7 +259,7 @@ def test_files(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("given", [2.5, True, [2], object()])
 def test_python_says_what_workers_may_be(given: object) -> None:
-    with pytest.raises(UsageError, match="names no workers"):
+    with pytest.raises(UsageError, match="is not a valid choice of workers"):
         check_workers(given)
     assert check_workers(None) is None
 

@@ -281,7 +281,7 @@ def test_files_that_vanish_again_and_again(level: Level) -> None:
                 path.unlink()
 
     level.engine.before = empty
-    with pytest.raises(ResumableError, match="vanish there or are damaged, 3 times over"):
+    with pytest.raises(ResumableError, match="were missing or damaged 3 times"):
         level.rows().__enter__()
     assert not level.files()
 
