@@ -306,7 +306,7 @@ def most_parts(network: NetworkFile, chip: Chip) -> int:
 def plan_classic(network: NetworkFile, settings: Settings) -> Plan:
     """Return the plan of the classic method.
 
-    Coarsening by pairs, limited to a fifteenth of a core, leaves a few tenths of the connections for
+    Coarsening by pairs of at most a fifteenth of a core leaves a few tenths of the connections for
     the coarsest graph, which is always held in memory.
     """
     n, m = network.vertices, network.connections
