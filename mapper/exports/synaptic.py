@@ -67,8 +67,8 @@ def synaptic_weights(network: NetworkFile, magnitudes: bool) -> Synaptic:
     if found.wrong and not magnitudes:
         raise MapperError(
             f"{network.path}: not synaptic weights: {'; '.join(found.wrong)}; "
-            "import its source again with --weights-are synapse, or add --magnitudes "
-            "to use its numbers anyway"
+            "import its source again with --weights-are synapse, or, to use its "
+            "numbers anyway, add --magnitudes"
         )
     return found
 

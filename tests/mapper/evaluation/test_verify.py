@@ -173,7 +173,7 @@ def test_every_metric_is_recomputed(out: Path, run: Run, fails: Fails) -> None:
     names |= {f"{part}.{name}" for part in parts for name in metrics[part]}
     assert names <= set(run("verify", out, "--json").json())
     edit(out / "report.json", lambda report: report["metrics"].update(beauty=1))
-    assert "'beauty', which is no metric" in fails("verify", out)
+    assert "'beauty', which is not a metric" in fails("verify", out)
 
 
 def test_work_beyond_measure_is_named(out: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -337,8 +337,8 @@ def meta_of(path: Path) -> dict[str, Any]:
         (b"\x01\x0c\x05\x00\x00", "beyond vertex 2"),
         (b"\x01\x0c\x00\x00\x00", "to itself"),
         (b"\x02\x0c\x02\x0c\x01\x00\x00", "not in order"),
-        (b"\x01\x1c\x01\x00\x00", "do not add up"),
-        (b"\x01\x0c\x01\x00", "do not add up"),
+        (b"\x01\x1c\x01\x00\x00", "are inconsistent"),
+        (b"\x01\x0c\x01\x00", "are inconsistent"),
         (b"\x01\x0c\x81", "inside a number"),
         (b"\x01\x0c" + b"\x80" * 10 + b"\x01\x00\x00", "longer than 10"),
     ],
