@@ -23,16 +23,13 @@ MOST_GATHERED = 1 << 29  # connections per range, so that its sums of pairs fit 
 # share of a sample of connections between clusters: thresholds are integers, and some connections
 # are within clusters
 TAKEN = 0.82
-# have some within
-ENTRIES = 0.95  # rows per connection: two connections between the same neurons are merged
+ENTRIES = 0.95  # row entries per connection: parallel connections are merged
 PASSES = 2  # passes of refinement, after which little moves, even if more are allowed
 SIZE = 1  # bytes per size of a neuron
 GAP = 1  # bytes per gap between moving neurons
-JOINS, PROPOSALS = (
-    0.84,
-    0.89,
-)  # neurons that join another cluster in all rounds, and neurons that propose to
-# moving neurons per pass
+# per neuron, in all rounds: moves to another cluster, and proposals
+JOINS, PROPOSALS = (0.84, 0.89)
+# share of neurons that move, and that propose to, per pass
 MOVED = {"refine blocks": 0.05, "uncoarsen and refine": 0.03, "refine by hops": 0.13}
 WANTED = {"refine blocks": 0.115, "uncoarsen and refine": 0.1, "refine by hops": 0.25}
 WANT = 4.5  # bytes per proposal: place, target, gain, heaviest connection
