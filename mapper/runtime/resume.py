@@ -90,7 +90,7 @@ def require_same(report: dict[str, Any], output: Path, run: dict[str, Any]) -> N
     for name in now.keys() & earlier.keys() - {"memory_bytes", "threads"}:
         if earlier[name] != now[name]:
             raise CannotResumeError(
-                f"{output}: is complete, for {name} {_short(earlier[name])}, now it is "
+                f"{output}: is complete, made with {name} {_short(earlier[name])}, now it is "
                 f"{_short(now[name])}; use --force without --resume to replace it"
             )
 

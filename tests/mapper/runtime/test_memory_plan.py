@@ -237,7 +237,7 @@ def test_a_thin_sample_is_told_with_the_memory_that_is_enough(path: Path) -> Non
         enough = enough_memory(network, chip, settings)
         assert enough is not None
         assert enough_memory(network, chip, replace(settings, coarse_degree=19)) is None
-    assert f"give --memory {-(-enough >> 20)}MiB or more" in sample.describe(enough)
+    assert f"use --memory {-(-enough >> 20)}MiB or more" in sample.describe(enough)
     for much, thin in ((enough, False), (enough * 100 // 106, True)):
         found = planned(path, chip, scale, memory_bytes=much, **small).sample
         assert found is not None
