@@ -82,8 +82,8 @@ def _read_range(path: Path, neurons: int, size: int, crc32: int) -> Int64:
         raise CheckFailedError(f"{path}: cannot be read: {error}") from error
     if ids.dtype != np.dtype("<i4") or ids.shape != (neurons,):
         raise CheckFailedError(
-            f"{path}: has {ids.dtype} of shape {ids.shape}, expected {neurons} 4-byte core ids"
+            f"{path}: holds {ids.dtype} of shape {ids.shape}, not {neurons} core ids of 4 bytes"
         )
     if found != size or zlib.crc32(np.ascontiguousarray(ids).data) != crc32:
-        raise CheckFailedError(f"{path}: differs from {RANGED} in size or checksum")
+        raise CheckFailedError(f"{path}: is not what {RANGED} lists: its size or checksum differs")
     return ids.astype(np.int64)

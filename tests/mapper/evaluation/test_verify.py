@@ -332,7 +332,7 @@ def meta_of(path: Path) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("block", "reason"),
     [
-        (b"\x01\x0c\x01" + b"\x00" * 2, "both of its ends"),
+        (b"\x01\x0c\x01" + b"\x00" * 2, "its two ends"),
         (b"\x01\x0c\x01\x01\x0d\x00\x00", ""),
         (b"\x01\x0c\x05\x00\x00", "beyond vertex 2"),
         (b"\x01\x0c\x00\x00\x00", "to itself"),
