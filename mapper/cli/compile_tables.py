@@ -213,7 +213,7 @@ def result_summary(options: argparse.Namespace, report: dict[str, Any]) -> Table
             Row("fullest memory", f"{used / capacity:.0%}", f"{name}: {used:,} of {capacity:,}")
         )
     rows += next_steps(
-        str(options.output / PAGE), f"mapper compile --details, or {options.output}/report.json",
+        str(options.output / PAGE), f"mapper info {options.output}",
         f"mapper simulate {options.output} --input DATA",
     )  # fmt: skip
     return summary(f"{options.model.name} on {options.chip}", rows)

@@ -1,1 +1,1 @@
-"""Who looks at the rows of a graph: the threads of this process, or workers of many."""
+"""Distributed passes over the rows of a graph: local threads or workers in other processes."""

@@ -1,4 +1,4 @@
-"""Clusters that mapper starts: processes of this machine, or jobs of a batch system."""
+"""Dask clusters that mapper starts: local processes, or jobs of a batch system."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from mapper.distributed.workers import Asked
 from mapper.errors import UsageError
 from storage.extras import DISTRIBUTION
 
-HERE = "127.0.0.1"  # nobody else is to talk to processes of this machine
-COMES_WITHIN = 120.0  # seconds in which srun has started all processes
+HERE = "127.0.0.1"  # local workers listen on the loopback interface only
+COMES_WITHIN = 120.0  # seconds; limit for srun to start all processes
 QUIET = {"dashboard": False, "dashboard_address": ":0"}
 CLASSES = {
     "slurm": "SLURMCluster",
@@ -35,10 +35,12 @@ CLASSES = {
 
 
 def local_cluster(count: int, asked: Asked, folder: Path) -> LocalCluster:
-    """Processes of this machine; folder : for their rows.
+    """Start `count` local worker processes.
 
-    Ctrl-C on the terminal reaches all processes. Only the driver is to hear it: it may need its
-    workers to end with what it has.
+    Ctrl-C in the terminal signals the whole process group. Workers block SIGINT, so that only the
+    driver handles it: it may still need its workers to write a result.
+
+    folder : scratch directory of the workers
     """
     cluster = LocalCluster(
         n_workers=0, threads_per_worker=asked.threads or 1, processes=True,
@@ -57,23 +59,24 @@ def local_cluster(count: int, asked: Asked, folder: Path) -> LocalCluster:
 
 
 async def _block_interrupts() -> None:
-    """Block SIGINT in this thread, which starts all processes: these inherit it.
+    """Block SIGINT in the thread that starts worker processes; these inherit the mask.
 
-    Those that come in the place of lost ones do, too; to ignore it while the first ones start would
-    make this process deaf for as long.
+    Replacements of lost workers inherit it as well. Ignoring SIGINT only while the first workers
+    start would make this process miss interrupts in that time.
     """
     if hasattr(signal, "pthread_sigmask"):  # not on Windows
-        resource_tracker.ensure_running()  # else a process started first unblocks it again
+        # otherwise, started before any worker, it would unblock SIGINT again
+        resource_tracker.ensure_running()
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
 
 
 def batch_cluster(system: str, asked: Asked, logs: Path) -> Any:
-    """A cluster of a batch system, without any job yet: see `submit`.
+    """Return a cluster of a batch system without jobs; `submit` starts them.
 
-    What is not asked for is as the user's jobqueue configuration says. Raises `UsageError` if the
-    extra is not installed, the system is not there, or the configuration lacks something.
+    Unset options come from the user's jobqueue configuration. Raises `UsageError` if the extra is
+    not installed, the batch system is missing on this machine, or the configuration is incomplete.
 
-    logs : folder for what jobs write, unless the configuration names one
+    logs : folder for job output, unless the configuration names one
     """
     try:
         kind = getattr(import_module("dask_jobqueue"), CLASSES[system])
@@ -86,8 +89,8 @@ def batch_cluster(system: str, asked: Asked, logs: Path) -> Any:
     submit = shlex.split(kind.job_cls.submit_command)[0]
     if shutil.which(submit) is None:
         raise UsageError(
-            f"--workers {system}:N: there is no `{submit}` on this machine; start it where jobs "
-            "are submitted"
+            f"--workers {system}:N: `{submit}` is not installed on this machine; run mapper "
+            "on a submit host"
         )
 
     def configured(name: str, default: Any) -> Any:
@@ -95,7 +98,7 @@ def batch_cluster(system: str, asked: Asked, logs: Path) -> Any:
 
     exports = [f"export {name}={shlex.quote(value)}" for name, value in environment().items()]
     options: dict[str, Any] = {
-        "processes": 1,  # of each job; its threads are a team
+        "processes": 1,  # per job; its threads form one team
         "job_script_prologue": [*configured("job-script-prologue", []), *exports],
         "log_directory": configured("log-directory", str(logs)),
         "scheduler_options": {**QUIET, **configured("scheduler-options", {})},
@@ -107,8 +110,8 @@ def batch_cluster(system: str, asked: Asked, logs: Path) -> Any:
     for name, option in (("cores", "threads"), ("memory", "memory")):
         if name not in options and not configured(name, None):
             raise UsageError(
-                f"--workers {system}:N: neither jobqueue.{system}.{name} of your configuration "
-                f"(~/.config/dask/jobqueue.yaml) nor --worker-{option} says what a job takes"
+                f"--workers {system}:N: the job size is unknown; set jobqueue.{system}.{name} in "
+                f"~/.config/dask/jobqueue.yaml, or give --worker-{option}"
             )
     try:
         return kind(**options)
@@ -117,26 +120,26 @@ def batch_cluster(system: str, asked: Asked, logs: Path) -> Any:
 
 
 def submit(cluster: Any, system: str, count: int) -> None:
-    """Submit jobs; raises `UsageError` with what the batch system says if it refuses them."""
+    """Submit jobs; raise `UsageError` with the batch system's message if it refuses them."""
     for _ in range(count):
         cluster.worker_spec.update(cluster.new_worker_spec())
     try:
-        cluster.sync(cluster._correct_state)  # what `scale` does without waiting for it
+        cluster.sync(cluster._correct_state)  # as `scale`, but awaited
     except (OSError, RuntimeError, ValueError) as error:
         for job in cluster.workers.values():
-            if job.job_id is None:  # or else the cluster cannot be closed
+            if job.job_id is None:  # the cluster cannot be closed otherwise
                 job.status = Status.closed
         raise UsageError(f"--workers {system}:{count}: {_last_line(error)}") from error
 
 
 def shut_down(file: Path, workers: int) -> None:
-    """End the scheduler that writes this file, and its workers, once they have come."""
+    """Shut down the scheduler that writes `file`, and its workers, once they have connected."""
     until = time.monotonic() + COMES_WITHIN
     while not file.exists() and time.monotonic() < until:
         time.sleep(0.1)
     given = {"scheduler_file": str(file), "timeout": COMES_WITHIN, "set_as_default": False}
     with suppress(OSError, ValueError, RuntimeError), Client(**given) as client:
-        with suppress(TimeoutError):  # who is ended while it starts says so, at length
+        with suppress(TimeoutError):  # a worker stopped during its start logs a traceback
             client.wait_for_workers(workers, timeout=COMES_WITHIN)
         client.shutdown()
     file.unlink(missing_ok=True)

@@ -1,8 +1,7 @@
-"""Workers of a Dask cluster.
+"""Dask engine: connects to a cluster or starts one, and runs owners and tasks on its workers.
 
-This module, `mapper.distributed.clusters` and `mapper.distributed.last_client` alone know the
-engine. Each has one actor, an `Owner`; see `mapper.distributed.owners` for what becomes of the
-shards of one that is lost.
+Only this module, `mapper.distributed.clusters` and `mapper.distributed.last_client` import Dask.
+Each worker runs one actor, an `Owner`; `mapper.distributed.owners` handles the loss of workers.
 """
 
 from __future__ import annotations
@@ -36,38 +35,37 @@ from mapper.runtime.callbacks import ignore
 from mapper.runtime.monitor import Monitor
 from storage.closing import Closing
 
-ANSWERS_WITHIN = 15  # seconds in which a scheduler answers, and has a worker
-LOOKS_EVERY = 0.2  # seconds between two looks at who has come
-FOLDER = "workers"  # of rows of workers that are started
-LOGS = "worker-logs"  # of jobs
-EXCHANGED = 1 << 28  # bytes of rows that a worker holds at a time, unless a plan says otherwise
-TASKS = 4  # ranges of blocks for each thread
+ANSWERS_WITHIN = 15  # seconds; limit for a scheduler to answer and to have a worker
+LOOKS_EVERY = 0.2  # seconds between polls of the connected workers
+FOLDER = "workers"  # scratch directory of local workers
+LOGS = "worker-logs"  # output of batch jobs
+EXCHANGED = 1 << 28  # bytes of rows per worker in an exchange, unless a plan sets another limit
+TASKS = 4  # block ranges per thread
 
 
 class Elsewhere(NamedTuple):
-    """An owner on another worker; see `Reach`."""
+    """Reference to an `Owner` on another worker; implements `Reach`."""
 
     address: str
     key: str
 
     def relay(self, *arguments: Any) -> Any:
-        """By an actor that is made here, in the thread of a call: it finds its worker there."""
+        """Call `relay` through an actor created in this thread, where it finds its worker."""
         return Actor(Owner, self.address, self.key).relay(*arguments)
 
 
 class DaskWorkers(Closing):
-    """Workers that this process starts, or that are there already; see `Workers`.
+    """Dask workers, started by this process or already running; implements `Workers` and `Engine`.
 
-    note : what is to be said of them; may be empty
+    note : message for the user about the workers; may be empty
     """
 
     def __init__(self, asked: Asked, folder: Path, check: Callable[[], None] = ignore) -> None:
-        """Start workers, or go to those that there are.
+        """Start workers, or connect to running ones.
 
-        folder : for the rows of workers that are started
-        check : is called while workers are waited for
-
-        Raises `UsageError` if nobody answers, or another version does.
+        folder : scratch directory of workers that are started
+        check : called while waiting for workers
+        Raises `UsageError` if no scheduler answers, or if a worker has other versions.
         """
         self._held = ExitStack()
         self._folder, self._check = "", check
@@ -115,7 +113,7 @@ class DaskWorkers(Closing):
         return client
 
     def _hush(self) -> None:
-        """Let the engine say nothing: what matters of it is told by errors and notes."""
+        """Silence the loggers of Dask: errors and notes of mapper report the relevant events."""
         for name in list(logging.root.manager.loggerDict):
             if name.partition(".")[0] == "distributed":
                 logger = logging.getLogger(name)
@@ -123,8 +121,8 @@ class DaskWorkers(Closing):
                 logger.setLevel(logging.CRITICAL + 1)
 
     def _started(self, count: int, asked: Asked, folder: Path) -> Client:
-        """A client of processes that are started here, and end with this one."""
-        shutil.rmtree(folder, ignore_errors=True)  # rows of a run that was killed
+        """Start local processes and return their client; both are closed with this object."""
+        shutil.rmtree(folder, ignore_errors=True)  # left by a killed run
         self._held.callback(shutil.rmtree, folder, ignore_errors=True)
         self._folder = str(folder)
         folder.mkdir(parents=True)
@@ -138,7 +136,7 @@ class DaskWorkers(Closing):
         return client
 
     def _submitted(self, system: str, count: int, asked: Asked, folder: Path) -> Client:
-        """A client of jobs that are submitted here, and end with this process."""
+        """Submit batch jobs and return their client; both are closed with this object."""
         self._held.enter_context(dask.config.set({**SETTINGS, "temporary-directory": str(folder)}))
         cluster = batch_cluster(system, asked, folder / LOGS)
         client = self._client_of(cluster)
@@ -147,28 +145,28 @@ class DaskWorkers(Closing):
         there = self._wait_for(client, count, asked.patience)
         if not there:
             raise UsageError(
-                f"--workers {system}:{count}: no job has begun within {asked.patience:g} s; give "
-                "more --patience, or another queue"
+                f"--workers {system}:{count}: no job has started within {asked.patience:g} s; give "
+                "a longer --patience or another queue"
             )
         if there < count:
-            self.note = f"note: --workers: {there} of {count} jobs have come; the run goes on"
+            self.note = f"note: --workers: {there} of {count} jobs have started; the run continues"
         return client
 
     def _of_step(self, step: SlurmStep) -> Client:
-        """A client of the processes that srun has started beside this one."""
+        """Return a client of the processes that srun has started along with this one."""
         until = time.monotonic() + COMES_WITHIN
         while not step.file.exists() and time.monotonic() < until:
             self._check()
             time.sleep(LOOKS_EVERY)
         client = self._client("srun", scheduler_file=str(step.file))
-        step.reached = True  # and so it ends when this client has gone: `last_client`
+        step.reached = True  # the scheduler now ends when this client disconnects: `last_client`
         there = self._wait_for(client, step.workers, COMES_WITHIN)
         if there < step.workers:
-            self.note = f"note: --workers: {there} of {step.workers} workers have come"
+            self.note = f"note: --workers: {there} of {step.workers} workers have connected"
         return client
 
     def _wait_for(self, client: Client, count: int, seconds: float) -> int:
-        """How many workers there are, once there are so many or the time is up."""
+        """Wait until `count` workers are connected, or time is up; return the number of workers."""
         until = time.monotonic() + seconds
         while True:
             self._check()
@@ -178,7 +176,7 @@ class DaskWorkers(Closing):
             time.sleep(LOOKS_EVERY)
 
     def _require_same(self) -> None:
-        """Raise `UsageError` if there are no workers, or those of another version."""
+        """Raise `UsageError` if no workers are connected, or if versions differ from the driver."""
         with suppress(TimeoutError):
             self.client.wait_for_workers(1, timeout=ANSWERS_WITHIN)
         if not self.workers():
@@ -204,38 +202,38 @@ class DaskWorkers(Closing):
         self.note = self.note or self._odd_settings(found)
 
     def _odd_settings(self, found: dict[str, About]) -> str:
-        """A note if workers that others have started lack settings that make them fast."""
+        """Return a note if workers started by the user lack the recommended allocator settings."""
         odd = sorted({other.host for other in found.values() if not other.keeps_memory})
         if not odd:
             return ""
         return (
-            f"note: --workers: slow on {', '.join(odd)}: every block of memory is fetched again; "
+            f"note: --workers: slow on {', '.join(odd)}: large blocks are returned to the system; "
             f"start them with {' '.join(f'{name}={KEEP}' for name in MALLOC)}"
         )
 
     def prepare(self, work: Callable[..., Any], *arguments: Any) -> None:
-        """Do this on one worker of each host but this one, before anything else."""
+        """Run `work` on one worker of each remote host before anything else."""
         one = {host: address for address, host in sorted(self._hosts.items(), reverse=True)}
         one.pop(socket.gethostname(), None)
         if one:
-            with suppress(OSError, RuntimeError):  # who is lost is replaced later
+            with suppress(OSError, RuntimeError):  # lost workers are replaced later
                 self.client.run(work, *arguments, workers=sorted(one.values()))
 
     def threads(self) -> int:
-        """The most that any has."""
+        """Return the largest thread count of a worker."""
         return max(int(one["nthreads"]) for one in self.workers().values())
 
     def limits(self) -> list[tuple[str, int]]:
-        """Host of each worker, and bytes of memory that it may take; 0 if nobody says."""
+        """Return the host and the memory limit of each worker, in bytes; 0 if unlimited."""
         return [
             (self._hosts.get(address, address), int(about_it.get("memory_limit") or 0))
             for address, about_it in sorted(self.workers().items())
         ]
 
     def task_memory(self, memory: int) -> int:
-        """Bytes that each task may take, half of what workers have, with all threads at work.
+        """Return the bytes per task with all threads busy: half of the memory of a worker.
 
-        memory : that all workers of a host may take together
+        memory : bytes available to all workers of a host together
         """
         limits = self.limits()
         hosts = Counter(host for host, _ in limits)
@@ -243,13 +241,14 @@ class DaskWorkers(Closing):
         return least // 2 // self.threads()
 
     def workers(self) -> dict[str, Any]:
-        """What the scheduler knows of each worker, by address; raises `ResumableError`."""
+        """Return the scheduler's data on each worker, by address; raises `ResumableError`."""
         return self._known_to(self.client)
 
     def _known_to(self, client: Client) -> dict[str, Any]:
         gone = self._gone(client)
         try:
-            if client.status == "running":  # not the client's own copy, which names no workers
+            # the cached copy of the client does not list the workers
+            if client.status == "running":
                 identity = client.sync(client.scheduler.identity, n_workers=-1)
                 return dict(identity["workers"])
         except (OSError, RuntimeError) as error:
@@ -258,7 +257,7 @@ class DaskWorkers(Closing):
 
     def _gone(self, client: Client) -> ResumableError:
         return ResumableError(
-            f"--workers: the scheduler at {client.scheduler.address} is gone; start another "
+            f"--workers: the scheduler at {client.scheduler.address} was lost; start another "
             f"and {RESUME}"
         )
 
@@ -266,8 +265,9 @@ class DaskWorkers(Closing):
         return sorted(self.workers())
 
     def share(self, exchanged: int) -> SharedFolder:
-        """The folder that all see; exchanged : bytes of rows that a worker may hold.
+        """Return the shared folder and set the memory limit of exchanges.
 
+        exchanged : bytes of rows per worker in an exchange
         Raises `UsageError` as `shared` does.
         """
         self.exchanged = exchanged
@@ -275,14 +275,14 @@ class DaskWorkers(Closing):
 
     @property
     def shared(self) -> SharedFolder:
-        """The folder that all see, made when it is asked for first.
+        """The folder that all workers see; created on first use.
 
-        Raises `UsageError` if nothing can be written there, or a worker does not see it.
+        Raises `UsageError` if it is not writable, or if a worker does not see it.
         """
         if self._shared is None:
             made = SharedFolder(self._given, self._work)
             self._held.callback(made.close)
-            with suppress(OSError, RuntimeError):  # who is lost is replaced later
+            with suppress(OSError, RuntimeError):  # lost workers are replaced later
                 self.client.run(made.place.require_seen)
             self._shared = made
         return self._shared
@@ -291,7 +291,7 @@ class DaskWorkers(Closing):
         self, source: RowSource, chunks: int, entries: int, monitor: Monitor
     ) -> RemoteShardExecutor:
         if self._executor is not None:
-            self._executor.close()  # its state and rows are needed no more
+            self._executor.close()  # its state and rows are no longer needed
         self._executor = RemoteShardExecutor(self, source, chunks, entries, monitor)
         return self._executor
 
@@ -302,7 +302,7 @@ class DaskWorkers(Closing):
         folder = self._folder or about_it["local_directory"]
         place = self.shared.place if source.exchanged else None
         try:
-            with self.client.as_current():  # the actor takes the client that it finds
+            with self.client.as_current():  # the actor uses the current client
                 made = self.client.submit(
                     Owner, source, about_it["nthreads"], folder, place, actor=True,
                     workers=[address], allow_other_workers=False, pure=False,
@@ -319,10 +319,10 @@ class DaskWorkers(Closing):
         return Elsewhere(address, owner.key)
 
     def ranges(self, work: Callable[..., Any], count: int, *arguments: Any) -> Iterator[Any]:
-        """What `work(range, *arguments)` gives of ranges that have 0 .. count-1, in their order.
+        """Yield `work(range, *arguments)` of consecutive ranges that cover 0 .. count-1, in order.
 
-        A range whose worker is lost is done by another, three times; raises what a work raises, and
-        `MapperError` if workers or scheduler are gone.
+        If a worker is lost, another one repeats its range, at most three times. Errors of `work`
+        are raised here; raises `MapperError` if all workers or the scheduler are lost.
         """
         for path in arguments:
             if isinstance(path, Path):
@@ -330,7 +330,7 @@ class DaskWorkers(Closing):
         pieces = TASKS * sum(int(one["nthreads"]) for one in self.workers().values())
         ends = np.linspace(0, count, min(max(1, count), pieces) + 1).astype(int).tolist()
         with self.client.as_current(), warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # that mappings are large
+            warnings.simplefilter("ignore", UserWarning)  # about large arguments
             given = [self._once(one) for one in arguments]
             futures = [
                 self.client.submit(work, range(low, high), *given, pure=False, retries=0)
@@ -344,22 +344,23 @@ class DaskWorkers(Closing):
             _quietly(lambda: self.client.cancel(futures, force=True))
 
     def _once(self, argument: Any) -> Any:
-        """An array as the result of a task, which goes to each worker once, not with each range.
+        """Return an array as a task result, which is sent to each worker once instead of per range.
 
-        It is made again where the workers that have it are lost. Others stay as they are.
+        Dask computes it again if all workers that hold it are lost. Other arguments are returned
+        unchanged.
         """
         if not isinstance(argument, np.ndarray):
             return argument
         return self.client.submit(_itself, argument, pure=False)
 
     def _require_seen(self, path: Path) -> None:
-        """Raise `UsageError` if a worker does not see a path; who is lost is replaced later."""
+        """Raise `UsageError` if a worker does not see a path; lost workers are ignored."""
         for found in self.client.run(require_seen, path, on_error="return").values():
             if isinstance(found, UsageError):
                 raise found
 
     def _result(self, future: Any) -> Any:
-        """What a task gives; the engine does it again where its worker is lost."""
+        """Return the result of a task; Dask repeats the task if its worker is lost."""
         until = time.monotonic() + self.patience
         while True:
             self._check()
@@ -368,31 +369,31 @@ class DaskWorkers(Closing):
             except TimeoutError as error:
                 if future.status == "error":
                     raise
-                if self.workers():  # or the scheduler is gone
+                if self.workers():  # raises if the scheduler is lost
                     until = time.monotonic() + self.patience
                 elif time.monotonic() > until:
                     raise MapperError(
-                        "--workers: all workers are gone; start some and begin again"
+                        "--workers: all workers were lost; start new ones and begin again"
                     ) from error
             except KilledWorker as error:
                 raise MapperError(
-                    f"--workers: {error.allowed_failures} workers were lost at the same blocks, "
+                    f"--workers: {error.allowed_failures} workers were lost on the same blocks, "
                     f"the last at {error.last_worker.address}; give workers more memory"
                 ) from error
             except CancelledError as error:
                 raise self._gone(self.client) from error
 
     def account(self, stage: str, **amounts: float) -> None:
-        """Add to what a stage has taken, see `new_account`."""
+        """Add to the totals of a stage; see `new_account`."""
         sums = self.stages.setdefault(stage, new_account())
         for name, amount in amounts.items():
             sums[name] += amount
 
     def facts(self) -> dict[str, Any]:
         there: dict[str, Any] = {}
-        with suppress(ResumableError):  # the mapping is made, whoever is left
+        with suppress(ResumableError):  # the mapping is complete, even if workers are lost now
             there = self.workers()
-        with suppress(Exception):  # who is lost at the end has nothing to say
+        with suppress(Exception):  # a worker lost at the end is not counted
             for address, other in self.client.run(about).items():
                 self._hosts[address] = other.host
                 self._peaks[address] = other.peak_rss_bytes
@@ -420,6 +421,6 @@ def _itself(array: Any) -> Any:
 
 
 def _quietly(close: Callable[[], None]) -> None:
-    """Close what may be half gone."""
+    """Close a resource that may have failed already; ignore errors."""
     with suppress(Exception):
         close()

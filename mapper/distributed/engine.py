@@ -1,4 +1,4 @@
-"""What starts processes and reaches them, as an executor sees it."""
+"""Interface of the engine that starts and reaches worker processes, as used by executors."""
 
 from __future__ import annotations
 
@@ -10,32 +10,32 @@ from mapper.distributed.relay import Reach
 from mapper.distributed.shared import SharedFolder
 from mapper.distributed.workers import RowSource
 
-LOOKS_EVERY = 2.0  # seconds between two questions whether a worker that is silent is there
+LOOKS_EVERY = 2.0  # seconds between checks that a worker without answer is alive
 
 
 def new_account() -> dict[str, float]:
-    """What workers have done in a stage, before it begins.
+    """Return the totals of a stage, all zero.
 
-    calls : of all of them together; seconds : that the driver waited for these
-    cpu_seconds : processor time of the workers; bytes_to, bytes_from : sent to and by them
-    bytes_shared : that they wrote into the folder that all see
+    calls : number of calls to all workers; seconds : wall time that the driver waited for them
+    cpu_seconds : processor time of the workers; bytes_to, bytes_from : traffic to and from workers
+    bytes_shared : bytes written by workers into the shared folder
     """
     amounts = ("calls", "seconds", "cpu_seconds", "bytes_to", "bytes_from", "bytes_shared")
     return dict.fromkeys(amounts, 0)
 
 
 class LostError(Exception):
-    """A worker does not answer any more."""
+    """A worker was lost: it does not answer."""
 
 
 class Engine(Protocol):
-    """What starts processes and reaches them.
+    """Interface of an engine: starts worker processes and reaches them.
 
-    patience : seconds that a run waits without any worker
-    lost : addresses of workers that were lost
-    moved : shards that slow workers have given to others
-    shared : the folder that all of them see
-    exchanged : bytes of rows that a worker may hold in an exchange
+    patience : seconds that a run waits while it has no workers
+    lost : addresses of lost workers
+    moved : number of shards moved from stragglers to other workers
+    shared : folder that all workers see
+    exchanged : bytes of rows per worker in an exchange
     """
 
     patience: float
@@ -47,26 +47,26 @@ class Engine(Protocol):
     def shared(self) -> SharedFolder: ...
 
     def addresses(self) -> list[str]:
-        """Of the workers that are there, ascending; raises `ResumableError` if nobody knows."""
+        """Return the addresses of live workers, ascending; raises `ResumableError` if unknown."""
 
     def own(self, address: str, source: RowSource) -> Any:
-        """An `Owner` on a worker, whose methods return futures of what they would.
+        """Create an `Owner` on a worker; its methods return futures.
 
-        Raises `LostError` if the worker is lost, or what opening rows does.
+        Raises `LostError` if the worker is lost, or the error of opening the rows.
         """
 
     def reach(self, address: str, owner: Any) -> Reach:
-        """What other workers reach an owner by; goes to these."""
+        """Return a reference through which other workers reach an owner; it can be pickled."""
 
     def account(self, stage: str, **amounts: float) -> None:
-        """Add to what a stage has taken: see `new_account`."""
+        """Add to the totals of a stage; see `new_account`."""
 
 
 def result_within(future: Any, seconds: float) -> Any:
-    """Return the result of a future; raises `TimeoutError` if it takes longer.
+    """Return the result of a future; raise `TimeoutError` if it takes longer than `seconds`.
 
     Dask raises `UnboundLocalError` instead if the timeout first cancels its own wait
-    (`distributed.utils.sync` keeps no exception but those of the class `Exception`).
+    (`distributed.utils.sync` stores only exceptions of the class `Exception`).
     """
     try:
         return future.result(timeout=seconds)
@@ -77,9 +77,10 @@ def result_within(future: Any, seconds: float) -> Any:
 def result_of(
     future: Any, address: str, engine: Engine, check: Callable[[], None] = lambda: None
 ) -> Any:
-    """What a worker returns; raises `LostError`, or what `check` does meanwhile.
+    """Return the result of a worker's call; raise `LostError`, or an error of `check`.
 
-    future : of a call; None if it could not be made
+    future : of the call; None if the call could not be sent
+    check : called about once per second while waiting
     """
     looked = time.monotonic()
     ended = False
@@ -87,14 +88,14 @@ def result_of(
         try:
             return result_within(future, 1.0)
         except TimeoutError as error:
-            if ended:  # and that is what it gives
+            if ended:  # the timeout is the call's own error
                 raise LostError(address) from error
-            ended = future.done()  # it may have come a moment later
+            ended = future.done()  # it may have finished just after the timeout
             if ended:
                 continue
             check()
             if time.monotonic() - looked > LOOKS_EVERY:
-                if address not in engine.addresses():  # though its connection may stay open
+                if address not in engine.addresses():  # its connection may still be open
                     raise LostError(address) from error
                 looked = time.monotonic()
         except (OSError, RuntimeError) as error:

@@ -1,7 +1,8 @@
-"""Exchanges: rows go to where their vertices' labels are at home, and are worked on there.
+"""Exchange (shuffle) of rows: rows move to the process that owns their label, which processes them.
 
-Who has a chunk sorts its rows out; the home of a label gets those of all its vertices, in their
-order, and finishes them. Batches of labels bound the memory; they change nothing.
+The owner of a chunk selects its rows by label. The home of a label receives the rows of all its
+vertices, in their order, and finishes the label. Labels are handled in batches to bound memory; the
+batch size does not change results.
 """
 
 from __future__ import annotations
@@ -17,14 +18,14 @@ from numpy.typing import NDArray
 from mapper.distributed.shard import Work
 from mapper.runtime.threads import ThreadTeam
 
-BUNCHES = 8  # of labels for each thread: small ones together, large ones alone
+BUNCHES = 8  # per thread; small labels are grouped, large ones are alone
 
 Lists = tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int32]]
-"""Rows: where each begins and the last ends, ids, and weights."""
+"""Rows in CSR form: start of each row and end of the last, ids, weights."""
 
 
 class Sorted(NamedTuple):
-    """Rows of a chunk, one behind the other: the length of each vertex's, ids, and weights.
+    """Rows of a chunk in contiguous arrays: row lengths, ids and weights.
 
     ids : increasing in each row, ndarray[uint16] or [int32]; weights : ndarray[uint8] or [int32],
         not negative; see `Exchange.near` and `light`
@@ -36,16 +37,16 @@ class Sorted(NamedTuple):
 
 
 class Exchange(NamedTuple):
-    """What is sorted out by label, and what becomes of it.
+    """Description of an exchange: selects rows by label, and finishes each label.
 
-    sort : `sort(shard, chunk, low, high, *arguments)` makes a `Sorted`: rows of the vertices whose
-        label, in the `part` of the state, is in low .. high-1; those of others are empty
-    finish : `finish(label, rows, *given(label))`, of anything that can be sent to other processes;
-        `rows()` makes `Lists` of the label's vertices, ascending
-    most : ndarray[int64], shape (labels,), entries that each label gets at most
+    sort : `sort(shard, chunk, low, high, *arguments)` returns a `Sorted`: rows of the vertices
+        whose label (`part` of the state) is in low .. high-1; rows of other vertices are empty
+    finish : `finish(label, rows, *given(label))`, all picklable; `rows()` returns `Lists` of the
+        label's vertices, ascending
+    most : ndarray[int64], shape (labels,), upper bound of the entries of each label
     members, start : vertices by label, see `mapper.graph.by_label`
-    near, light : ids take two bytes, weights take one; else both take four
-    memory : bytes of rows that this process may hold; more for one label that needs more
+    near, light : ids have two bytes, weights one byte; otherwise four bytes each
+    memory : bytes of rows that this process may hold; exceeded only by a label that needs more
     """
 
     sort: Work[Sorted]
@@ -61,22 +62,22 @@ class Exchange(NamedTuple):
 
     @property
     def entry_bytes(self) -> int:
-        """Of an entry that is held."""
+        """Bytes per entry held in memory."""
         return (2 if self.near else 4) + (1 if self.light else 4)
 
     def batch_end(self, low: int, share: float) -> int:
-        """The end of the labels from `low` on whose rows fit the memory of this process together.
+        """Return the end of the batch of labels from `low` on whose rows fit in memory.
 
-        share : of the entries that a label gets at most, what it gets; one label always fits
+        share : expected entries per label, as a fraction of the upper bound; one label always fits
         """
         entries = int(self.memory / (self.entry_bytes * share))
         sums = np.cumsum(self.most[low:])
         return low + max(1, int(np.searchsorted(sums, entries, side="right")))
 
     def shares(self, count: int, memory: int) -> list[list[tuple[int, int]]]:
-        """Batches of ranges of labels, `count` of about the same entries in each.
+        """Return batches of `count` label ranges with about equal numbers of entries.
 
-        memory : bytes of rows of a range; more for labels that need more
+        memory : bytes of rows per range; exceeded only by labels that need more
         """
         at = np.append(0, np.cumsum(self.most))
         total, largest = int(at[-1]), int(self.most.max(initial=0))
@@ -90,7 +91,7 @@ class Exchange(NamedTuple):
 
 
 class Gathered(NamedTuple):
-    """Rows one behind the other, in as few bytes as they need.
+    """Contiguous rows with ids and weights in the narrowest type that holds them.
 
     near, far : ids, ndarray[uint16] and ndarray[int32]; one of the two is empty
     light, heavy : weights, ndarray[uint8] and ndarray[int32]; one of the two is empty
@@ -103,7 +104,7 @@ class Gathered(NamedTuple):
 
     @classmethod
     def empty(cls, entries: int, near: bool, light: bool) -> Gathered:
-        """Room for so many entries."""
+        """Return uninitialised arrays for `entries` entries."""
         return cls(
             np.empty(entries if near else 0, np.uint16),
             np.empty(0 if near else entries, np.int32),
@@ -114,7 +115,7 @@ class Gathered(NamedTuple):
 
 @njit(cache=True, nogil=True)
 def take_rows(places, offset, used, gathered):
-    """The rows at these places, from where each has been gathered: indptr, ids and weights."""
+    """Return the gathered rows of these vertices: indptr, ids and weights."""
     near, far, light, heavy = gathered
     indptr = np.empty(places.size + 1, np.int64)
     indptr[0] = 0
@@ -141,10 +142,10 @@ def take_rows(places, offset, used, gathered):
 
 
 class RowBuffer:
-    """Rows that come in, in the order of their vertices, and go out by label."""
+    """Buffer that receives rows in the order of their vertices and returns them by label."""
 
     def __init__(self, vertices: int, entries: int, near: bool, light: bool) -> None:
-        """Room for so many; pages of it that are never touched cost nothing."""
+        """Allocate for these sizes; untouched pages use no memory."""
         self._offset, self._used = np.zeros(vertices, np.int64), np.zeros(vertices, np.int32)
         self._gathered = Gathered.empty(entries, near, light)
         self._ids: NDArray[Any] = self._gathered.near if near else self._gathered.far
@@ -152,7 +153,7 @@ class RowBuffer:
         self._at = self._first = 0
 
     def put(self, rows: Sorted, first: int | None = None) -> None:
-        """The rows of the next vertices; first : where they begin, if some are left out."""
+        """Append the rows of the next vertices; `first` : their start, if vertices are skipped."""
         at, first = self._at, self._first if first is None else first
         end, last = at + rows.ids.size, first + rows.used.size
         self._ids[at:end], self._weights[at:end] = rows.ids, rows.weights
@@ -164,16 +165,16 @@ class RowBuffer:
 
     @property
     def vertices(self) -> int:
-        """Whose rows have come."""
+        """Number of vertices whose rows were received."""
         return self._first
 
     @property
     def entries(self) -> int:
-        """Of the rows that have come."""
+        """Number of entries received."""
         return self._at
 
     def rows(self, places: NDArray[np.int32]) -> Lists:
-        """Those of vertices at some places, ascending."""
+        """Return the rows of the vertices at some places, ascending."""
         found: Lists = take_rows(places, self._offset, self._used, self._gathered)
         return found
 
@@ -181,10 +182,10 @@ class RowBuffer:
 def finish_all(
     team: ThreadTeam, labels: range, most: NDArray[np.int64], finish: Callable[[int], Any]
 ) -> Iterator[Any]:
-    """`finish(label)` of all labels, by the threads of a team, in the order of the labels.
+    """Yield `finish(label)` of all labels in order, computed by the threads of a team.
 
-    most : work of each label, shape (labels,): the largest go first, so that threads end together,
-        and small ones in bunches
+    most : work per label, shape (labels,); the largest labels go first, so that threads end at
+        about the same time, and small ones are grouped
     """
     order = np.argsort(-most, kind="stable")
     ends = np.linspace(0, most.sum(), BUNCHES * team.threads + 1)[1:-1]

@@ -1,7 +1,7 @@
-"""The seam between the passes over a graph and those who do them.
+"""Executor interface: how passes run over the shards of a graph.
 
-Passes know a `ShardExecutor` alone. `LocalShardExecutor` does them with the threads of this
-process; whatever else does them gives the same results in the same order, since works are pure
+Passes use only `ShardExecutor`. `LocalShardExecutor` runs them on the threads of this process.
+Every executor returns the same results in the same order, since passes are pure functions
 (`mapper.distributed.shard`).
 """
 
@@ -24,36 +24,36 @@ if TYPE_CHECKING:
     from mapper.graph.rows import Rows
 
 WORTH_A_THREAD = (
-    8192  # entries of a chunk; threads hand over smaller ones for longer than they work
+    8192  # entries per chunk; smaller chunks cost more to hand over to threads than to process
 )
-LEAST_SHARE = 0.1  # of their entries that labels may get
-SLACK = 1.1  # times the share of entries that labels of one batch got, the next ones may get
+LEAST_SHARE = 0.1  # least expected entries per label, as a fraction of the upper bound
+SLACK = 1.1  # the next batch is planned for the measured share times this factor
 
 Int64 = NDArray[np.int64]
 Vertices = NDArray[np.int32] | slice
-"""Some vertices, or a range of them."""
+"""Vertex ids, or a range of vertices."""
 
 
 class Gathering(Protocol):
-    """Adds up chunks."""
+    """Accumulator over chunks."""
 
     def add(self, chunk: Chunk) -> None:
-        """Take in one more; called by several threads at once."""
+        """Add a chunk; called by several threads concurrently."""
 
     def result(self) -> Any:
-        """What they come to, once all are in."""
+        """Return the accumulated result after the last chunk."""
 
 
 class ShardExecutor(Protocol):
-    """Does works on the chunks of a graph."""
+    """Runs functions on the chunks of a graph."""
 
     def begin(self, state: State) -> None:
-        """Let all see this state; its arrays are the caller's, who changes them in `settled`."""
+        """Publish a state; the caller owns its arrays and reports changes with `settled`."""
 
     def settled(self, vertices: Vertices) -> None:
-        """Let all see the labels that these vertices have now, and what the labels hold.
+        """Publish the current labels of these vertices and the loads of the labels.
 
-        Those of others are as they were. Nothing may be at work; a vertex is named once.
+        Labels of other vertices are unchanged. No work may be running; each vertex is named once.
         """
 
     def each(
@@ -63,9 +63,9 @@ class ShardExecutor(Protocol):
         *arguments: Any,
         advance: Advance = ignore,
     ) -> Iterator[Result]:
-        """What a work makes of chunks, in the order that they are given in.
+        """Yield the result of `work` for each chunk, in the given order.
 
-        advance : called with the entries of each
+        advance : called with the number of entries of each chunk
         """
 
     def store(
@@ -76,7 +76,7 @@ class ShardExecutor(Protocol):
         *arguments: Any,
         advance: Advance = ignore,
     ) -> None:
-        """Let `take` have what a work makes of chunks, in any order and by several threads."""
+        """Pass the result of `work` for each chunk to `take`, in any order, on several threads."""
 
     def sum(
         self,
@@ -87,10 +87,10 @@ class ShardExecutor(Protocol):
         most: int | None = None,
         advance: Advance = ignore,
     ) -> Int64:
-        """The sum of what a work, `work(shard, chunk, total, *arguments)`, adds to totals.
+        """Return the sum of the totals that `work(shard, chunk, total, *arguments)` adds to.
 
-        shape : of a total, ndarray[int64]; whole numbers, so that their order does not matter
-        most : totals that a process may hold while it works; None for one a thread
+        shape : of the total, ndarray[int64]; integers, so that the order of additions has no effect
+        most : maximum number of totals that a process holds; None for one per thread
         """
 
     def gather(
@@ -99,21 +99,23 @@ class ShardExecutor(Protocol):
         *arguments: Any,
         advance: Advance = ignore,
     ) -> Iterator[Any]:
-        """What `make(shard, *arguments)` gathers of ranges of chunks, all of them once, in order.
+        """Yield results of `make(shard, *arguments)` over ranges that cover all chunks, in order.
 
-        How many ranges there are is up to who does it: what they give must add up to the same.
+        The executor chooses the number of ranges: combined results must not depend on it.
         """
 
     def exchange(self, exchange: Exchange, advance: Advance = ignore) -> Iterator[Any]:
-        """What is made of the rows of each label where these are brought together, in their order.
+        """Yield the finished result of each label, in order, after its rows are brought together.
 
-        The state that all see has the label of every vertex. advance : called with the entries of
-        each chunk that is looked at; in one or several passes, if memory does not hold all at once
+        The published state has the label of every vertex. If memory does not hold all rows at once,
+        chunks are read in several passes.
+
+        advance : called with the number of entries of each chunk that is read
         """
 
 
 class LocalShardExecutor:
-    """The threads of this process; see `ShardExecutor`."""
+    """Executor that uses the threads of this process; see `ShardExecutor`."""
 
     def __init__(self, rows: Rows, team: ThreadTeam) -> None:
         self._shard = Shard(rows)
@@ -125,7 +127,7 @@ class LocalShardExecutor:
         self._shard.begin(state)
 
     def settled(self, vertices: Vertices) -> None:
-        """Nothing is to be told: the arrays are those that works look at."""
+        """Do nothing: works read the caller's arrays."""
 
     def each(
         self,
@@ -201,7 +203,7 @@ class LocalShardExecutor:
         *arguments: Any,
         advance: Advance = ignore,
     ) -> Any:
-        """The same of one range."""
+        """Accumulate over one range of chunks."""
         found = make(self._shard, *arguments)
 
         def one(index: int) -> int:
@@ -235,11 +237,11 @@ class LocalShardExecutor:
             yield from finish_all(self._all, range(low, high), most[low:high], finish)
             share = min(1.0, max(LEAST_SHARE, SLACK * buffer.entries / max(1, room)))
             low = high
-            del buffer, finish  # before there is another one
+            del buffer, finish  # before the next buffer is allocated
 
 
 def _chunks_with(part: NDArray[np.int32], low: int, high: int, size: int) -> list[int]:
-    """Chunks of so many vertices in which there are labels low .. high-1."""
+    """Return the chunks of `size` vertices that contain labels low .. high-1."""
     if part.size == 0:
         return []
     inside = (part >= low) & (part < high)
@@ -249,5 +251,5 @@ def _chunks_with(part: NDArray[np.int32], low: int, high: int, size: int) -> lis
 
 
 def executor_of(rows: Rows, team: ThreadTeam) -> ShardExecutor:
-    """Who looks at these rows: an executor of their own, or the threads of a team."""
+    """Return the executor of these rows, or one on the threads of a team."""
     return rows.executor or LocalShardExecutor(rows, team)

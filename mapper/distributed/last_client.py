@@ -1,4 +1,4 @@
-"""Ends a scheduler whose driver is gone, however that ended, and with it the workers."""
+"""Dask plugin that closes a scheduler, and so its workers, when the driver disconnects."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from distributed import Scheduler
 from distributed.diagnostics.plugin import SchedulerPlugin
 
 
-class LastClient(SchedulerPlugin):  # type: ignore[misc]  # the engine is not read by mypy
-    """Closes the scheduler when the last client has gone."""
+class LastClient(SchedulerPlugin):  # type: ignore[misc]  # mypy does not read Dask
+    """Scheduler plugin: closes the scheduler when the last client disconnects."""
 
     def remove_client(self, scheduler: Scheduler, client: str) -> None:
         if not [name for name in scheduler.clients if name not in (client, "fire-and-forget")]:
@@ -17,5 +17,5 @@ class LastClient(SchedulerPlugin):  # type: ignore[misc]  # the engine is not re
 
 
 def dask_setup(scheduler: Any) -> None:
-    """The engine calls this where a scheduler starts with `--preload`."""
+    """Add the plugin; Dask calls this when a scheduler starts with `--preload`."""
     scheduler.add_plugin(LastClient())

@@ -1,7 +1,7 @@
-"""What lives on a worker: its rows, a copy of the state, and threads.
+"""Owner: the actor on a worker, with its rows, a copy of the state, and threads.
 
-Nothing here is all there is of anything: rows are read again from the store where another worker
-takes over, and the driver has the state.
+It holds no unique data: another worker can read the rows from the store again, and the driver has
+the state.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from mapper.version import version
 from storage.scratch.scratch import Scratch
 
 Made = tuple[Any, list[int]]
-"""What a call makes, and the entries of each chunk that it looked at."""
+"""Result of a call, and the number of entries of each chunk that was read."""
 
 
 class Answer(NamedTuple):
-    """What a worker says: a value, or the error that came out. Other errors are its end.
+    """Answer of a worker: a value, or an error that the driver raises. Other errors end the worker.
 
-    cpu_seconds, seconds : processor time that this took, and how long
-    entries : that were looked at for it
+    cpu_seconds, seconds : processor time and wall time of the call
+    entries : number of entries read
     """
 
     value: Any
@@ -50,9 +50,9 @@ class Answer(NamedTuple):
 
 
 class About(NamedTuple):
-    """Who a worker is: versions must be those of the driver.
+    """Description of a process; its versions must match the driver.
 
-    keeps_memory : whether its allocator keeps large blocks that are free
+    keeps_memory : whether the allocator keeps large free blocks
     """
 
     host: str
@@ -62,7 +62,7 @@ class About(NamedTuple):
 
 
 def about() -> About:
-    """Who this process is."""
+    """Describe this process."""
     versions = (("mapper", version()), ("numpy", np.__version__), ("numba", numba.__version__))
     keeps = all(os.environ.get(name, "").isdecimal() for name in MALLOC) and all(
         int(os.environ[name]) >= KEEP for name in MALLOC
@@ -71,12 +71,12 @@ def about() -> About:
 
 
 class Owner:
-    """Rows of some shards, kept in a folder of its own; one for each worker."""
+    """Rows of some shards in a private folder; one owner per worker."""
 
     def __init__(
         self, source: RowSource, threads: int, folder: str, shared: SharedPlace | None
     ) -> None:
-        """folder : on a local disk; shared : what this worker must see, if rows go through it."""
+        """folder : on a local disk; shared : folder this worker must see, if rows are exchanged."""
         self._version = 0
         self._state = State.none()
         self._team = ThreadTeam(threads)
@@ -96,7 +96,7 @@ class Owner:
         return Answer(None)
 
     def update(self, update: Update) -> Answer:
-        """Come to a version of the state; of what has come before nothing is done twice."""
+        """Update the state to a version; older updates are ignored."""
         if update.version > self._version:
             whole = update.whole is not None
             self._state = updated(self._state, update)
@@ -106,7 +106,7 @@ class Owner:
         return Answer(None)
 
     def relay(self, update: Update, down: Sequence[Node]) -> Answer:
-        """Come to a version and pass it on: who of those below have it."""
+        """Update the state and pass the update on; answers the workers below that have it."""
         start = time.process_time()
         passing = Passing(update, nbytes(update), down)
         try:
@@ -121,12 +121,12 @@ class Owner:
         self, update: Update | None, work: Callable[..., Any], chunks: Sequence[int],
         arguments: tuple[Any, ...],
     ) -> Answer:  # fmt: skip
-        """Results of chunks, and the entries of each."""
+        """Return the results of chunks, and the number of entries of each."""
 
         def made(executor: LocalShardExecutor) -> Made:
             entries: list[int] = []
             found = executor.each(work, chunks, *arguments, advance=entries.append)
-            return list(map(to_send, found)), entries  # each packed once it is there
+            return list(map(to_send, found)), entries  # each result is packed as soon as it exists
 
         return self._answer(update, made)
 
@@ -134,7 +134,7 @@ class Owner:
         self, update: Update | None, work: Callable[..., None], chunks: Sequence[int],
         arguments: tuple[Any, ...], shape: tuple[int, ...], most: int | None,
     ) -> Answer:  # fmt: skip
-        """A total, and the entries of each chunk."""
+        """Return a total, and the number of entries of each chunk."""
 
         def made(executor: LocalShardExecutor) -> Made:
             entries: list[int] = []
@@ -147,7 +147,7 @@ class Owner:
         self, update: Update | None, make: Callable[..., Gathering],
         ranges: Sequence[tuple[int, int]], arguments: tuple[Any, ...],
     ) -> Answer:  # fmt: skip
-        """What is gathered of each range of chunks, and the entries of each chunk."""
+        """Return the result of each range of chunks, and the number of entries of each chunk."""
 
         def made(executor: LocalShardExecutor) -> Made:
             entries: list[int] = []
@@ -164,7 +164,7 @@ class Owner:
         self, update: Update | None, batch: Batch, shards: Sequence[tuple[int, Sequence[int]]],
         sort: Callable[..., Any], arguments: tuple[Any, ...],
     ) -> Answer:  # fmt: skip
-        """Write the run files of shards, see `write_shards`: bytes, and entries of each chunk."""
+        """Write the run files of shards (`write_shards`): bytes, and entries of each chunk."""
 
         def made(executor: LocalShardExecutor) -> Made:
             entries: list[int] = []
@@ -176,7 +176,7 @@ class Owner:
     def finish(
         self, update: Update | None, batch: Batch, shards: int, work: Finish, homes: Sequence[Home]
     ) -> Answer:
-        """What `Finish.of_home` makes of each of the homes; no entries."""
+        """Return the result of `Finish.of_home` for each home; no entries."""
 
         def made(_: LocalShardExecutor) -> Made:
             state = self._state
@@ -189,7 +189,7 @@ class Owner:
         shards: Sequence[tuple[int, Sequence[int]]], work: Callable[..., Any],
         arguments: tuple[Any, ...],
     ) -> Answer:  # fmt: skip
-        """Write the run files of shards, see `write_pairs`: what this gives, and entries."""
+        """Write the run files of shards (`write_pairs`): its result, and entries of each chunk."""
 
         def made(executor: LocalShardExecutor) -> Made:
             entries: list[int] = []
@@ -205,7 +205,7 @@ class Owner:
         try:
             if update is not None:
                 self.update(update)
-            assert self._executor is not None, "opened before anything else"
+            assert self._executor is not None, "the owner is not open"
             value = make(self._executor)
             cpu_seconds, seconds = time.process_time() - start, time.perf_counter() - began
             return Answer(value, None, cpu_seconds, seconds, sum(value[1]))
@@ -213,7 +213,7 @@ class Owner:
             return Answer(None, error)
 
     def close(self) -> Answer:
-        """Leave nothing behind; tells who it was."""
+        """Delete all files and return the description of this process."""
         self._team.close()
         self._scratch.close()
         self._folder.cleanup()

@@ -1,10 +1,9 @@
-"""The workers of an executor: who has which shards, what they are told, and what becomes of the
-lost.
+"""Owners of an executor: assignment of shards, state updates, and recovery of lost workers.
 
-Each worker has rows and state (`mapper.distributed.owner`). A call that fails with an error of the
-network is that of a lost worker: one that comes in its place, or else the others, take its shards,
-get the state as a whole, and do the call again. Errors of mapper itself come as answers and end the
-run as they would here.
+Each worker has rows and state (`mapper.distributed.owner`). A call that fails with a network error
+marks its worker as lost. A replacement, or else the remaining workers, take over its shards,
+receive the whole state, and repeat the call. Errors of mapper itself are returned as answers and
+raised in the driver.
 """
 
 from __future__ import annotations
@@ -27,16 +26,16 @@ from mapper.distributed.workers import RowSource
 from mapper.errors import RESUME, ResumableError
 from mapper.runtime.monitor import Monitor
 
-COMES_BACK_WITHIN = 60.0  # seconds in which a lost worker is replaced by the cluster
-CLOSES_WITHIN = 15.0  # seconds that a worker has to leave nothing behind
-TIMES = 3  # workers that a shard may lose, and times that files are made again
+COMES_BACK_WITHIN = 60.0  # seconds; limit for the cluster to replace a lost worker
+CLOSES_WITHIN = 15.0  # seconds; limit for a worker to delete its files
+TIMES = 3  # limit of workers lost per shard, and of rewrites of a file
 
 Again = Callable[[list[int]], object]
-"""Lets run files of some shards be written again, of which rows are made."""
+"""Writes the run files of some shards again."""
 
 
 class Owners:
-    """An owner on each worker of an engine."""
+    """One owner on each worker of an engine."""
 
     def __init__(
         self,
@@ -48,9 +47,9 @@ class Owners:
         together: int = 1,
         again: Again | None = None,
     ) -> None:
-        """chunks, entries : how many the rows have; together : see `Shards`
+        """chunks, entries : size of the rows; together : see `Shards`
 
-        again : where rows are made of run files
+        again : rewrites run files, where rows are built from run files
         """
         self._engine, self._source, self._monitor = engine, source, monitor
         self._chunks, self._entries = chunks, entries
@@ -58,7 +57,7 @@ class Owners:
         self._addresses = engine.addresses()
         self._shards = Shards(chunks, entries, len(self._addresses), together)
         self._owners: list[Any] = [None] * len(self._addresses)
-        self._known = [0] * len(self._owners)  # the version of each
+        self._known = [0] * len(self._owners)  # state version of each owner
         self._losses: dict[int, int] = {}
         self._stragglers = Stragglers(entries)
         for index, address in enumerate(self._addresses):
@@ -68,11 +67,11 @@ class Owners:
                 self._replace(index)
 
     def _live(self) -> list[int]:
-        """The owners that are there; others have given their shards away."""
+        """Return the indices of live owners."""
         return [index for index, owner in enumerate(self._owners) if owner is not None]
 
     def _swift(self) -> list[int]:
-        """Those of them that are no stragglers, or all where there are no others."""
+        """Return the live owners that are not stragglers, or all if every one is."""
         live = self._live()
         return [index for index in live if index not in self._stragglers.slow] or live
 
@@ -86,9 +85,10 @@ class Owners:
         share: Callable[[Sequence[int]], dict[int, list[int]]],
         given: Callable[[Sequence[int]], tuple[Any, ...]],
     ) -> list[tuple[list[int], Any]]:
-        """Let owners do something with things, all of them: (things, answer) of each.
+        """Call a method of owners until all things are done; return (things, answer) per call.
 
-        share : who is to have which; given : what the method gets for some things
+        share : assigns things to owners; given : returns the arguments of the method for some
+            things
         """
         started, done = time.perf_counter(), []
         tries: Counter[int] = Counter()
@@ -122,7 +122,7 @@ class Owners:
                 if answer.entries:
                     self._stragglers.add(index, answer.seconds, answer.entries)
                 done.append((mine, answer.value))
-            for index in lost:  # before anything is given to one of them
+            for index in lost:  # before shards move to another lost worker
                 self._owners[index] = None
             for index in lost:
                 self._replace(index)
@@ -134,15 +134,15 @@ class Owners:
         return done
 
     def _make_again(self, shards: list[int], tries: int) -> None:
-        """Let run files of some shards be written again; tries : how often one was missing."""
-        assert self._again is not None, "only rows that are made of files miss some"
+        """Rewrite the run files of some shards; tries : times that one of them was missing."""
+        assert self._again is not None, "only rows built from run files can miss some"
         if tries > TIMES:
             raise vanishing(self._engine.shared.place.shown)
-        self._monitor.write(f"  {len(shards)} run files are gone or damaged: made again")
+        self._monitor.write(f"  {len(shards)} run files are missing or damaged: written again")
         self._again(shards)
 
     def _spread(self, indices: Iterable[int]) -> None:
-        """Let owners pass the update on that most of them need, if it is large."""
+        """Broadcast the update that most of these owners need through a tree, if it is large."""
         groups: dict[int, list[int]] = {}
         for index in indices:
             groups.setdefault(self._state_log.base(self._known[index]), []).append(index)
@@ -159,7 +159,7 @@ class Owners:
         ]
         self._account(bytes_to=len(calls) * nbytes(update))
         for index, future in calls:
-            with suppress(LostError):  # which its next call finds out
+            with suppress(LostError):  # the next call detects the loss
                 answer = self._result(index, future)
                 if answer.error is None:
                     self._account(cpu_seconds=answer.cpu_seconds)
@@ -167,41 +167,42 @@ class Owners:
                         self._known[one] = update.version
 
     def _result(self, index: int, future: Any) -> Answer:
-        """What an owner answers; raises `LostError`."""
+        """Return the answer of an owner; raises `LostError`."""
         look = self._monitor.look
         answer: Answer = result_of(future, self._addresses[index], self._engine, look)
         return answer
 
     def _relieve(self) -> None:
-        """Move some shards of those that were slow in the last passes to the others."""
+        """Move some shards of the workers that were stragglers in the last passes to the others."""
         for index, factor in self._stragglers.found().items():
             held = self._shards.held(index)
             moved = self._shards.give_away(index, self._swift(), PART)
             if moved:
                 self._engine.moved += moved
                 self._monitor.write(
-                    f"  worker {self._addresses[index]} takes {factor:.1f} times as long as the "
-                    f"median: {moved} of its {held} shards go to others"
+                    f"  worker {self._addresses[index]} is {factor:.1f} times slower than the "
+                    f"median: {moved} of its {held} shards move to others"
                 )
 
     def _start(self, index: int, method: str, *arguments: Any) -> Any:
-        """The future of a call; None if the worker is lost already."""
+        """Start a call; return its future, or None if the worker is lost already."""
         try:
             return getattr(self._owners[index], method)(*arguments)
         except (OSError, RuntimeError):
             return None
 
     def _replace(self, index: int) -> None:
-        """Find others for the shards of a worker that is lost."""
+        """Replace a lost worker, or distribute its shards to the others."""
         address = self._addresses[index]
         self._stragglers.forget(index)
-        if address not in self._engine.lost:  # or one with other rows has found it out
+        # the executor of other rows may have found the loss first
+        if address not in self._engine.lost:
             self._engine.lost.append(address)
-            self._monitor.write(f"  worker {address} is lost; its shards go elsewhere")
+            self._monitor.write(f"  worker {address} was lost; its shards move to others")
         self._losses[index] = self._losses.get(index, 0) + 1
         if self._losses[index] >= TIMES:
             raise ResumableError(
-                f"--workers: {TIMES} workers were lost at the same shard, the last at {address}; "
+                f"--workers: {TIMES} workers were lost on the same shard, the last at {address}; "
                 f"give workers more memory, or {RESUME}"
             )
         others = [other for other, owner in enumerate(self._owners) if owner is not None]
@@ -218,16 +219,16 @@ class Owners:
                 break
             time.sleep(0.2)
         if not others:
-            raise ResumableError(f"--workers: all workers are gone; start some and {RESUME}")
+            raise ResumableError(f"--workers: all workers were lost; start new ones and {RESUME}")
         self._shards.give_away(index, self._swift())
 
     def close(self) -> None:
-        """Leave nothing on workers that go on."""
+        """Delete the files of these rows on workers that keep running."""
         owners, self._owners, self._state_log = self._owners, [], StateLog()
         closed = []
         for owner in owners:
             if owner is not None:
-                with suppress(Exception):  # its worker may be gone
+                with suppress(Exception):  # its worker may be lost
                     closed.append(owner.close())
         for one in closed:
             with suppress(Exception):
@@ -235,8 +236,8 @@ class Owners:
 
 
 def vanishing(shown: str) -> ResumableError:
-    """What ends a run whose files in the shared folder do not stay there."""
+    """Return the error for run files that repeatedly vanish from the shared folder."""
     return ResumableError(
-        f"{shown}: files of the run vanish there or are damaged, {TIMES} times over; give another "
+        f"{shown}: files of the run were missing or damaged {TIMES} times; give another "
         f"folder, and {RESUME}"
     )

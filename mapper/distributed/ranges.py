@@ -1,4 +1,4 @@
-"""Who looks at the blocks of a network: this process, all at once, or workers, by ranges."""
+"""Loops over the blocks of a network: in this process at once, or in ranges on workers."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 Ranges = Callable[..., Iterator[Any]]
-"""Called with a work, the number of blocks, and arguments: yields `work(range, *arguments)` of
-ranges that have every block once, in their order."""
+"""Called with a function, the number of blocks, and arguments; yields `work(range, *arguments)` of
+consecutive ranges that cover all blocks, in order."""
 
 
 def all_at_once(work: Callable[..., Any], blocks: int, *arguments: Any) -> Iterator[Any]:
-    """One range of all blocks, in this process."""
+    """Run all blocks as one range in this process."""
     yield work(range(blocks), *arguments)

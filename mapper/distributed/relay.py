@@ -1,7 +1,7 @@
-"""Updates that go from worker to worker: the driver sends them to two, and so does each of these.
+"""Broadcast of updates through a binary tree of workers, to reduce the traffic of the driver.
 
-Nothing depends on it but the bytes out of the driver: who gets an update in this way is named in
-the answers, and all others get it from the driver with their next call.
+Answers name the workers that received the update; the others get it from the driver with their next
+call. Results do not depend on the broadcast.
 """
 
 from __future__ import annotations
@@ -13,22 +13,22 @@ from typing import Any, NamedTuple, Protocol
 
 from mapper.distributed.state_log import Update
 
-FROM_BYTES = 1 << 20  # of an update; smaller ones are there sooner without another call
-FROM_WORKERS = 4  # that need the same
+FROM_BYTES = 1 << 20  # bytes; smaller updates arrive sooner with the next call
+FROM_WORKERS = 4  # workers that need the same update
 FAN_OUT = 2
-WAITS = 30.0  # seconds for each level below, and
-SLOWEST = 1e7  # bytes a second more
+WAITS = 30.0  # seconds per level of the tree, plus
+SLOWEST = 1e7  # transfer time at this rate, bytes per second
 
 
 class Reach(Protocol):
-    """What an owner is reached by from other workers."""
+    """Reference to an owner, used by other workers."""
 
     def relay(self, update: Update, down: Sequence[Node]) -> Any:
-        """The future of what its method gives."""
+        """Return the future of `Owner.relay`."""
 
 
 class Node(NamedTuple):
-    """A worker, by its number and how others reach it, and to whom it passes on what it gets."""
+    """Node of the tree: a worker's number, its reference, and the nodes that it sends to."""
 
     worker: int
     reach: Reach
@@ -36,12 +36,12 @@ class Node(NamedTuple):
 
     @property
     def height(self) -> int:
-        """Levels from here down."""
+        """Number of levels from this node down."""
         return 1 + max((node.height for node in self.down), default=0)
 
 
 def tree(workers: Sequence[tuple[int, Reach]]) -> tuple[Node, ...]:
-    """Those to whom the driver sends, and all others below these."""
+    """Return the nodes that the driver sends to, with all others below them."""
 
     def nodes(first: int) -> tuple[Node, ...]:
         places = range(first, min(first + FAN_OUT, len(workers)))
@@ -51,21 +51,21 @@ def tree(workers: Sequence[tuple[int, Reach]]) -> tuple[Node, ...]:
 
 
 class Passing:
-    """An update on its way to those below a worker."""
+    """An update on its way to the nodes below a worker."""
 
     def __init__(self, update: Update, size: int, down: Sequence[Node]) -> None:
-        """size : bytes of the update"""
+        """size : bytes of the update."""
         self._level = WAITS + size / SLOWEST
         self._began = time.monotonic()
         self._calls: list[tuple[Node, Any]] = []
         for node in down:
-            with suppress(OSError, RuntimeError):  # it is lost
+            with suppress(OSError, RuntimeError):  # the worker is lost
                 self._calls.append((node, node.reach.relay(update, node.down)))
 
     def arrived(self) -> tuple[list[int], float]:
-        """Workers that have it by now, and the processor time that this took them.
+        """Return the workers that have received the update, and their processor time in seconds.
 
-        Who is lost, too slow, or fails is not among them, nor are those below it.
+        Workers that are lost, too slow or failing are left out, and so are the nodes below them.
         """
         found: list[int] = []
         cpu_seconds = 0.0

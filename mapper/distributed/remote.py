@@ -1,4 +1,4 @@
-"""An executor whose shards are on other processes, whatever engine starts and reaches these."""
+"""Executor whose shards are on other processes, independent of the engine."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from mapper.runtime.sent_plan import ranges_for
 
 
 class RemoteShardExecutor(Owners):
-    """The workers of an engine; see `ShardExecutor` and `WorkerShardExecutor`."""
+    """Executor on the workers of an engine; see `ShardExecutor` and `WorkerShardExecutor`."""
 
     def begin(self, state: State) -> None:
         self._state_log.begin(state)
@@ -81,7 +81,7 @@ class RemoteShardExecutor(Owners):
         *arguments: Any,
         advance: Advance = ignore,
     ) -> Iterator[Any]:
-        """Some ranges for each worker, whoever has their rows: these are read for it alone."""
+        """Split chunks into ranges for all workers; each reads its rows for this call alone."""
         owners = len(self._live())
         count = ranges_for(self._entries, self._chunks, owners)
         ends = np.linspace(0, self._chunks, count + 1)
@@ -129,8 +129,8 @@ class RemoteShardExecutor(Owners):
     ) -> NDArray[np.int64]:
         if not self._owners:
             raise ResumableError(
-                f"{sections.place.shown}: files of the run are gone or damaged, and so are the "
-                f"rows that they were made of; {RESUME}"
+                f"{sections.place.shown}: files of the run are missing or damaged, and their "
+                f"source rows were deleted; {RESUME}"
             )
         total = np.zeros(sections.per_file, np.int64)
 
@@ -150,7 +150,7 @@ class RemoteShardExecutor(Owners):
         )
 
     def _by_turns(self, things: Sequence[int]) -> dict[int, list[int]]:
-        """Who is to have which of some things that anybody can do."""
+        """Assign tasks round-robin to the owners that are not stragglers."""
         swift = self._swift()
         mine: dict[int, list[int]] = {}
         for index in things:
@@ -160,7 +160,7 @@ class RemoteShardExecutor(Owners):
     def _write(
         self, batch: Batch, exchange: Exchange, shards: Sequence[int], advance: Advance = ignore
     ) -> None:
-        """Let those who have some shards write their run files."""
+        """Let the owners of some shards write their run files."""
 
         def given(mine: Sequence[int]) -> tuple[Any, ...]:
             return batch, self._named(mine), exchange.sort, exchange.arguments
@@ -169,7 +169,7 @@ class RemoteShardExecutor(Owners):
             self._account(bytes_shared=written)
 
     def _named(self, shards: Sequence[int]) -> list[tuple[int, range]]:
-        """Numbers of shards, and their chunks."""
+        """Return the numbers of shards, with their chunks."""
         return [(shard, self._shards.chunks_of(shard)) for shard in shards]
 
     def _shared(
@@ -179,7 +179,7 @@ class RemoteShardExecutor(Owners):
         given: Callable[[Sequence[int]], tuple[Any, ...]],
         advance: Advance,
     ) -> Iterator[Any]:
-        """What those who have some shards answer, about a shard of each at a time."""
+        """Call the owners of some shards, a window of shards at a time; yield their answers."""
 
         def share(left: Sequence[int]) -> dict[int, list[int]]:
             mine: dict[int, list[int]] = {}
@@ -195,7 +195,7 @@ class RemoteShardExecutor(Owners):
                 yield found
 
     def _finish(self, batch: Batch, exchange: Exchange) -> Iterator[list[Any]]:
-        """Results of the labels of each range of a batch, in their order, still packed."""
+        """Yield the results of the labels of each range of a batch, in order, still packed."""
         work = Finish(exchange.finish, exchange.near, exchange.light)
 
         def given(mine: Sequence[int]) -> tuple[Any, ...]:
@@ -215,7 +215,7 @@ class RemoteShardExecutor(Owners):
             left = [index for index in left if index not in found]
             if not left:
                 break
-            self._monitor.write(f"  {len(missing)} run files are gone or damaged: made again")
+            self._monitor.write(f"  {len(missing)} run files are missing or damaged: written again")
             self._write(batch, exchange, sorted(missing))
         else:
             raise vanishing(batch.place.shown)
@@ -225,7 +225,7 @@ class RemoteShardExecutor(Owners):
     def _windows(
         self, method: str, chunks: Sequence[int], work: Work[Any], arguments: tuple[Any, ...]
     ) -> Iterator[list[tuple[list[int], Any]]]:
-        """Answers of all owners, about a shard of each at a time."""
+        """Yield the answers of all owners, a window of shards at a time."""
         for places in self._shards.windows(chunks, len(self._owners)):
             yield self._call(method, chunks, places, work, arguments)
 
@@ -238,7 +238,7 @@ class RemoteShardExecutor(Owners):
         arguments: tuple[Any, ...],
         *more: Any,
     ) -> list[tuple[list[int], Any]]:
-        """Let the owners of chunks at some places of a list do a work: (places, answer) of each."""
+        """Call the owners of chunks at some places of a list; return (places, answer) pairs."""
 
         def share(left: Sequence[int]) -> dict[int, list[int]]:
             return self._shards.by_owner(chunks, left)

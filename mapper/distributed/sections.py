@@ -1,9 +1,9 @@
-"""Connections on their way from who has a shard of a graph to who has rows of the one above it.
+"""Exchange of connections between workers when a graph is contracted.
 
-Of each shard who has it writes one run file (`storage.scratch.run_file`) into the folder that all
-see, with a section for each range of 2^bits vertices of the graph above. Who is to have rows of
-such a range reads its sections of all files and adds equal connections up. So these rows depend
-neither on who has written nor on the order in which connections come.
+The owner of each shard writes one run file (`storage.scratch.run_file`) into the shared folder,
+with a section for each range of 2^bits vertices of the coarser graph. The owner of such a range
+reads its sections of all files and adds up equal connections. The rows depend neither on the
+writers nor on the order of connections.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from mapper.runtime.threads import ThreadTeam
 from mapper.runtime.worker_plan import MADE_BYTES, PIECE
 from storage.scratch.run_file import RunName, UnusableError, pack_frame, read_section, write_run
 
-FRAME = 4096  # connections that a shard has for a section, about: fewer take longer to pack
-RANGES = 4  # sections for each worker, at least, so that all have about the same
-MOST_WEIGHT = 2**31 - 1  # of a connection
+FRAME = 4096  # target number of connections per shard and section; fewer are slower to pack
+RANGES = 4  # least number of sections per worker, for load balance
+MOST_WEIGHT = 2**31 - 1  # largest weight of a connection
 
 Int32 = NDArray[np.int32]
 Int64 = NDArray[np.int64]
 
 
 class MissingError(Exception):
-    """Run files are gone or damaged; shards : whose these are."""
+    """Run files are missing or damaged; shards : that wrote them."""
 
     def __init__(self, shards: list[int]) -> None:
         super().__init__(shards)
@@ -41,7 +41,7 @@ class MissingError(Exception):
 
 
 class Pairs(NamedTuple):
-    """Connections, each named once: low < high."""
+    """Connections, each listed once: low < high."""
 
     low: Int32
     high: Int32
@@ -49,10 +49,11 @@ class Pairs(NamedTuple):
 
 
 class Sections(NamedTuple):
-    """Run files of all shards of a graph, for rows of the one above; goes to workers.
+    """Run files of all shards of a graph, for the rows of the coarser graph; picklable.
 
-    place : the folder that has them; number : of the batch
-    senders : shards of the graph; vertices : of the one above, bits : of those of a section
+    place : shared folder; number : batch number
+    senders : number of shards; vertices : of the coarser graph; bits : log2 of the vertices per
+        section
     """
 
     place: SharedPlace
@@ -63,24 +64,25 @@ class Sections(NamedTuple):
 
     @property
     def per_file(self) -> int:
-        """Sections of each file."""
+        """Number of sections per file."""
         return max(1, -(-self.vertices >> self.bits))
 
     def name(self, sender: int) -> RunName:
-        """The run file of a shard."""
+        """Return the name of the run file of a shard."""
         return RunName(self.place.folder, self.place.tag, self.number, sender)
 
     def remove(self) -> None:
-        """Leave no file."""
+        """Delete all files."""
         for sender in range(self.senders):
             with suppress(OSError):
                 self.name(sender).path.unlink(missing_ok=True)
 
 
 def section_bits(vertices: int, entries: int, senders: int, workers: int, memory: int) -> int:
-    """The bits of the vertices of a section.
+    """Return log2 of the number of vertices per section.
 
-    vertices, entries : of the graph above, about; memory : bytes that a worker may take for one
+    vertices, entries : approximate size of the coarser graph; memory : bytes per worker for a
+        section
     """
     wanted = max(
         RANGES * workers, entries // (senders * FRAME), -(-MADE_BYTES * entries // max(1, memory))
@@ -97,11 +99,10 @@ def write_pairs(
     arguments: tuple[Any, ...],
     advance: Advance = ignore,
 ) -> tuple[int, Int64]:
-    """Write the run files of some shards: bytes of these, and connections for each section.
+    """Write the run files of some shards; return their bytes and the connections per section.
 
-    shards : the number of each, and its chunks; work : gives the connections of a chunk
-
-    A connection counts at both of its ends. Raises `ResumableError` if the folder is full, or gone.
+    shards : number of each, and its chunks; work : returns the connections of a chunk
+    A connection counts at both ends. Raises `ResumableError` if the folder is full or missing.
     """
     chunks = [chunk for _, mine in shards for chunk in mine]
     found = executor.each(work, chunks, *arguments, advance=advance)
@@ -116,9 +117,9 @@ def write_pairs(
                     some = []
             if some:
                 yield some
-            yield []  # ends the shard
-        for _ in found:  # which hears that all were taken
-            raise AssertionError("a result for each chunk")
+            yield []  # marks the end of the shard
+        for _ in found:  # lets the generator finish
+            raise AssertionError("more results than chunks")
 
     def packed(some: list[Pairs]) -> Piece | None:
         return pack_pairs(some, sections) if some else None
@@ -136,14 +137,14 @@ def write_pairs(
         with sections.place.writing():
             written += write_run(sections.name(number), frames)
     for _ in of_pieces:
-        raise AssertionError("every shard has ended")
+        raise AssertionError("pieces are left after the last shard")
     return written, counts
 
 
 class Piece(NamedTuple):
-    """Connections of some chunks: of sections that have any the number and a frame.
+    """Packed connections of some chunks: number and frame of each section that has any.
 
-    counts : connections for each section, shape (sections,)
+    counts : connections per section, shape (sections,)
     """
 
     frames: list[tuple[int, bytes]]
@@ -151,9 +152,10 @@ class Piece(NamedTuple):
 
 
 def pack_pairs(pairs: Sequence[Pairs], sections: Sections) -> Piece:
-    """Some connections, equal ones added up, at both of their ends.
+    """Pack connections at both ends, with equal ones added up.
 
-    A frame has lists: the vertices that have any, ascending, and the others of each of these.
+    A frame is a list of lists: first the vertices that have connections, ascending, then the
+    neighbours of each of them.
     """
     low, high, weights = (np.concatenate(field) for field in zip(*pairs, strict=True))
     keys = np.concatenate([_keys(low, high), _keys(high, low)])
@@ -177,12 +179,11 @@ def pack_pairs(pairs: Sequence[Pairs], sections: Sections) -> Piece:
 
 
 def read_pairs(sections: Sections, first: int, last: int, entries: int) -> tuple[Int64, Int32]:
-    """Connections that all files have in the sections first .. last-1, equal ones added up.
+    """Read the connections of the sections first .. last-1 of all files; add up equal ones.
 
-    entries : that there are at most
-
-    Returns keys, ascending, each the vertex times 2^32 and the other one, and weights. Raises
-    `MissingError` if files are gone or damaged.
+    entries : upper bound of the number of connections
+    Returns keys, ascending (vertex times 2^32 plus neighbour), and weights. Raises `MissingError`
+    if files are missing or damaged.
     """
     keys, weights = np.empty(entries, np.int64), np.empty(entries, np.int32)
     at, missing = 0, []
@@ -192,7 +193,7 @@ def read_pairs(sections: Sections, first: int, last: int, entries: int) -> tuple
             for indptr, ids, some in read_section(
                 sections.name(sender), sections.per_file, first, last - first
             ):
-                lists = int(indptr[1])  # the first has the vertices of the others
+                lists = int(indptr[1])  # the first list has the vertices of the others
                 end = at + ids.size - lists
                 own = np.repeat(ids[:lists], np.diff(indptr[1:]))
                 keys[at:end], weights[at:end] = _keys(own, ids[lists:]), some[lists:]
@@ -205,7 +206,7 @@ def read_pairs(sections: Sections, first: int, last: int, entries: int) -> tuple
 
 
 def add_up(keys: Int64, weights: Int32) -> tuple[Int64, Int32]:
-    """Keys, ascending, and the weights of each added up, as far as one can be."""
+    """Return the unique keys, ascending, with their weights added up (saturated at 2^31 - 1)."""
     order = np.argsort(keys)
     keys, weights = keys[order], weights[order]
     del order
@@ -217,7 +218,7 @@ def add_up(keys: Int64, weights: Int32) -> tuple[Int64, Int32]:
 
 
 def ends_of(keys: Int64) -> tuple[Int32, Int32]:
-    """The vertex and the other one of each key."""
+    """Return the vertex and the neighbour of each key."""
     return (keys >> 32).astype(np.int32), keys.astype(np.int32)
 
 
@@ -227,6 +228,6 @@ def _keys(vertices: Int32, others: Int32) -> Int64:
 
 
 def _starts(values: NDArray[Any]) -> Int64:
-    """Where another value begins."""
+    """Return the places where a run of equal values begins."""
     found: Int64 = np.flatnonzero(np.append(True, values[1:] != values[:-1])[: values.size])
     return found

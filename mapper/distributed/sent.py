@@ -1,7 +1,7 @@
-"""What works have found, as it goes from workers to the driver: whole numbers in few bytes.
+"""Compact encoding of integer arrays in answers from workers to the driver.
 
-Numbers are sent less their least one, or as the gaps between them where they ascend, packed as in
-`storage.scratch.packed`; of sums that are mostly zero, the others alone.
+Numbers are sent less their minimum, or as gaps if they ascend, packed as in
+`storage.scratch.packed`. Of sparse sums only the nonzero entries are sent.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from numpy.typing import NDArray
 
 from storage.scratch.packed import pack, unpack
 
-FEW = 64  # numbers are sent as they are
-SPARSE = 16  # of so many sums one is not zero: those alone take little memory beside all
-LARGEST = 2**31 - 1  # that can be packed
+FEW = 64  # arrays with fewer numbers are sent unpacked
+SPARSE = 16  # least ratio of all sums to nonzero ones from which a sparse form is used
+LARGEST = 2**31 - 1  # largest number that can be packed
 
 
 class Packed(NamedTuple):
-    """A list of whole numbers; ascending : `data` has the gaps between them.
+    """A packed list of integers; ascending : whether `data` has the gaps between them.
 
-    least : is added to each; of ascending ones the first gap is from there
+    least : added to each number; ascending lists begin with the gap from it
     """
 
     data: bytes
@@ -40,7 +40,7 @@ class Packed(NamedTuple):
 
 
 class PackedLists(NamedTuple):
-    """An array of two dimensions: its rows."""
+    """A two-dimensional array, packed row by row."""
 
     rows: tuple[Any, ...]
 
@@ -49,7 +49,7 @@ class PackedLists(NamedTuple):
 
 
 class Shaped(NamedTuple):
-    """An array of more dimensions, or of short rows: all its numbers as one list."""
+    """An array of more dimensions, or with short rows, packed as one flat list."""
 
     shape: tuple[int, ...]
     values: Any
@@ -60,7 +60,7 @@ class Shaped(NamedTuple):
 
 
 class Sparse(NamedTuple):
-    """An array of which most is zero: places of the others, in order, and these."""
+    """A sparse array: ascending places of the nonzero entries, and their values."""
 
     shape: tuple[int, ...]
     places: Any
@@ -73,7 +73,7 @@ class Sparse(NamedTuple):
 
 
 def to_send(value: Any) -> Any:
-    """The same with its arrays packed, in whatever tuples, lists and dataclasses they are."""
+    """Return the value with its arrays packed, in nested tuples, lists and dataclasses."""
     if isinstance(value, np.ndarray):
         return _packed(value)
     if isinstance(value, tuple) and hasattr(value, "_fields"):
@@ -86,7 +86,7 @@ def to_send(value: Any) -> Any:
 
 
 def total_to_send(total: NDArray[np.int64]) -> Any:
-    """A sum, of which only what is not zero is sent if that is less."""
+    """Pack a sum, in sparse form if that is smaller."""
     if SPARSE * np.count_nonzero(total) <= total.size:
         places = np.flatnonzero(total)
         return Sparse(total.shape, _packed(places), _packed(total.ravel()[places]))
@@ -94,7 +94,7 @@ def total_to_send(total: NDArray[np.int64]) -> Any:
 
 
 def received(value: Any) -> Any:
-    """What was given to `to_send` or `total_to_send`."""
+    """Return the argument of `to_send` or `total_to_send`."""
     if isinstance(value, Packed | PackedLists | Shaped | Sparse):
         return value.unpacked()
     if isinstance(value, tuple) and hasattr(value, "_fields"):
@@ -125,7 +125,7 @@ def _packed(array: NDArray[Any]) -> Any:
 
 
 def nbytes(thing: Any) -> int:
-    """Bytes of all arrays and packed lists in something that is sent."""
+    """Return the bytes of all arrays and packed lists in a message."""
     if isinstance(thing, np.ndarray):
         return thing.nbytes
     if isinstance(thing, bytes):

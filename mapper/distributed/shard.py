@@ -1,8 +1,8 @@
-"""What those who look at rows see beside them, and what they do.
+"""Shards and state: the arguments of the functions that executors run on chunks.
 
-A work is a function of a module, `work(shard, chunk, *arguments)`, pure in what it is given: the
-rows of a chunk, the state, and the arguments. So it does not matter who does it, nor when, and it
-may be named to another process.
+A work is a module-level function `work(shard, chunk, *arguments)` that depends only on its
+arguments: the rows of a chunk, the state, and the rest. Any process can run it at any time, and it
+can be pickled by name.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ if TYPE_CHECKING:
 Thing = TypeVar("Thing")
 Result = TypeVar("Result")
 Work = Callable[..., Result]
-"""Gets a `Shard`, a `Chunk` and arguments."""
+"""Called with a `Shard`, a `Chunk` and arguments."""
 
 NONE = np.empty(0, np.int64)
 
 
 class State(NamedTuple):
-    """What works look at; nothing of it changes while they do.
+    """State that works read; constant while they run.
 
-    part : ndarray[int32], shape (vertices,), the label of every vertex: its cluster, part or core
-    loads : ndarray[int64], shape (labels,), the sizes of the vertices of each label added up; of
-        no labels where no work asks for it
-    sizes : ndarray[int64], shape (vertices,), of the vertices; of none where no work asks for it,
-        nor for the loads
-    constants : what else works look at; it stays as it is until the next state
+    part : ndarray[int32], shape (vertices,), label of every vertex: its cluster, part or core
+    loads : ndarray[int64], shape (labels,), total size of the vertices of each label; empty if no
+        work needs it
+    sizes : ndarray[int64], shape (vertices,), size of each vertex; empty if neither works nor loads
+        need it
+    constants : further read-only values; fixed until the next state
     """
 
     part: NDArray[np.int32]
@@ -46,14 +46,14 @@ class State(NamedTuple):
 
     @classmethod
     def none(cls) -> State:
-        """Of no vertices."""
+        """Return a state without vertices."""
         return cls(np.empty(0, np.int32))
 
 
 class Shard:
-    """Rows that a process has, the state, and work space.
+    """Rows in this process, with the state and workspaces.
 
-    state : as of the last `begin` of an executor, with all that was settled since
+    state : set by the last `begin` of an executor, with all labels settled since
     """
 
     def __init__(self, rows: Rows) -> None:
@@ -62,31 +62,31 @@ class Shard:
         self._pools: dict[tuple[Any, ...], WorkspacePool[Any]] = {}
 
     def begin(self, state: State) -> None:
-        """Look at this state from now on."""
+        """Use this state from now on."""
         self.state = state
         self._pools.clear()
 
     def do(self, work: Work[Result], index: int, *arguments: Any) -> tuple[Result, int]:
-        """What the work makes of a chunk, and the entries of that."""
+        """Return the result of `work` for a chunk, and the chunk's number of entries."""
         chunk = self.rows.read(index)
         return work(self, chunk, *arguments), entries_of(chunk)
 
     def borrow(self, make: Callable[..., Thing], *arguments: Any) -> AbstractContextManager[Thing]:
-        """Work space `make(*arguments)` for one thread, kept for others until the next state."""
+        """Borrow a workspace `make(*arguments)` for one thread; reused until the next state."""
         key = (make, *arguments)
         pool = self._pools.get(key)
-        if pool is None:  # of two threads that come here at once both get the first one's
+        if pool is None:  # if two threads get here at once, both use the first one's pool
             pool = self._pools.setdefault(key, WorkspacePool(lambda: make(*arguments)))
         return pool.borrow()
 
 
 def entries_of(chunk: Chunk) -> int:
-    """Entries of the rows of a chunk."""
+    """Return the number of entries of the rows of a chunk."""
     return int(chunk.indptr[-1] - chunk.indptr[0])
 
 
 def by_label(
     labels: int, dtype: type[np.signedinteger[Any]]
 ) -> tuple[NDArray[Any], NDArray[np.int32]]:
-    """Work space of sums by label: the sums, zero, and room for the labels that have one."""
+    """Return a workspace for sums by label: zeroed sums, and a list for labels in use."""
     return np.zeros(labels, dtype), np.empty(labels, np.int32)

@@ -1,4 +1,4 @@
-"""Shards: runs of consecutive chunks, which follow from the graph alone, and who owns them."""
+"""Shards: runs of consecutive chunks, determined by the graph alone, and their owners."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ MOST_SHARDS = 1 << 16
 
 
 class Shards:
-    """The cut of the chunks of a graph into shards, and the owner of each.
+    """Division of the chunks of a graph into shards, and the owner of each shard.
 
-    At first owner i of w has every w-th shard from the i-th on, so that a pass in the order of
-    the chunks keeps all of them at work.
+    Initially owner i of w has every w-th shard from the i-th on, so that a pass in the order of the
+    chunks keeps all owners busy.
     """
 
     def __init__(self, chunks: int, entries: int, owners: int, together: int = 1) -> None:
-        """together : chunks that have the same owner, see `mapper.distributed.sections`."""
+        """together : consecutive chunks with one owner, see `mapper.distributed.sections`."""
         self._chunks = chunks
         self._window = max(1, SHARD_ENTRIES * chunks // max(1, entries))
         size = max(1, min(self._window, chunks // LEAST_SHARDS), -(-chunks // MOST_SHARDS))
@@ -26,34 +26,34 @@ class Shards:
         self._owner = [shard % owners for shard in range(self.count)]
 
     def of(self, chunk: int) -> int:
-        """The shard that a chunk belongs to."""
+        """Return the shard of a chunk."""
         return chunk // self.size
 
     def owner(self, chunk: int) -> int:
-        """Who has the rows of a chunk."""
+        """Return the owner of a chunk."""
         return self.owner_of(self.of(chunk))
 
     def owner_of(self, shard: int) -> int:
-        """Who has a shard."""
+        """Return the owner of a shard."""
         return self._owner[shard]
 
     def chunks_of(self, shard: int) -> range:
-        """The chunks of a shard."""
+        """Return the chunks of a shard."""
         return range(shard * self.size, min((shard + 1) * self.size, self._chunks))
 
     @property
     def window(self) -> int:
-        """Shards of an owner in one window."""
+        """Number of shards per owner in one window."""
         return max(1, self._window // self.size)
 
     def held(self, owner: int) -> int:
-        """How many shards an owner has."""
+        """Return the number of shards of an owner."""
         return self._owner.count(owner)
 
     def give_away(self, owner: int, others: Sequence[int], one_in: int = 1) -> int:
-        """Share the shards of an owner out to others, who has fewest first: how many that are.
+        """Move shards of an owner to others, fewest shards first; return how many.
 
-        one_in : for every so many of them one goes, rounded up
+        one_in : move one of every `one_in` shards, rounded up
         """
         others = sorted(others, key=self.held)
         mine = [shard for shard, one in enumerate(self._owner) if one == owner][::one_in]
@@ -62,14 +62,14 @@ class Shards:
         return len(mine)
 
     def by_owner(self, chunks: Sequence[int], places: Sequence[int]) -> dict[int, list[int]]:
-        """Places of chunks in a list, by the owner of the chunk."""
+        """Return places of chunks in a list, by the owner of the chunk."""
         found: dict[int, list[int]] = {}
         for place in places:
             found.setdefault(self.owner(chunks[place]), []).append(place)
         return found
 
     def windows(self, chunks: Sequence[int], owners: int) -> Iterator[range]:
-        """Places in a list of chunks, as many at a time as hold so much for each owner."""
+        """Yield places in a list of chunks, one window of all owners at a time."""
         step = self._window * owners
         for low in range(0, len(chunks), step):
             yield range(low, min(low + step, len(chunks)))

@@ -1,8 +1,8 @@
-"""The folder that the driver and all workers see, through which rows go from one to another.
+"""Shared folder, seen by the driver and all workers, through which rows are exchanged.
 
-Of each shard and batch who has the shard writes one run file (`storage.scratch.run_file`), with a
-section for each range of labels; who is the home of a range reads its sections of all files. One
-that is not there, or is not what it should be, is written again by who has the shard by then.
+For each shard and batch, the shard's owner writes one run file (`storage.scratch.run_file`) with a
+section for each range of labels. The home of a range reads its sections of all files. If a file is
+missing or damaged, the current owner of the shard writes it again.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ from storage.scratch.run_file import RunName, UnusableError, pack_frame, read_se
 if TYPE_CHECKING:
     from mapper.graph.csr import Chunk
 
-SEEN = "seen"  # a file with the tag: who reads it sees the folder
+SEEN = "seen"  # file with the tag, to check that a process sees the folder
 
 
 class SharedPlace(NamedTuple):
-    """Where run files are; goes to workers.
+    """Location of run files; picklable.
 
-    shown : the folder as messages name it; folder : of this run in there
-    tag : of this attempt of the run, which no other has
+    shown : name of the folder in messages; folder : subfolder of this run
+    tag : unique to this attempt of the run
     """
 
     shown: str
@@ -49,17 +49,17 @@ class SharedPlace(NamedTuple):
     tag: str
 
     def require_seen(self) -> None:
-        """Raise `UsageError` if this process, a worker, does not see it."""
+        """Raise `UsageError` if this process, a worker, does not see the folder."""
         require_seen(self.folder / SEEN, self.shown, self.tag)
 
     def look_again(self) -> None:
-        """Let a network file system see what others have written meanwhile."""
+        """List the folder, so that a network file system refreshes its cache."""
         with suppress(OSError):
             next(self.folder.iterdir(), None)
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """What the system says of a full folder, or one that is gone, ends a run to be resumed."""
+        """Turn write errors (folder full or missing) into `ResumableError`."""
         try:
             yield
         except OSError as error:
@@ -70,15 +70,15 @@ class SharedPlace(NamedTuple):
 
 
 class SharedFolder(Closing):
-    """The driver's side of it: made before anything starts, and removed at the end."""
+    """The driver's handle: creates the folder before the first exchange, removes it at the end."""
 
     def __init__(self, given: Path | None, work: Path) -> None:
-        """given : of --shared, and must be there; None for `work`, the folder of the run itself.
+        """given : existing folder of --shared; None for `work`, the folder of the run.
 
-        Raises `UsageError` if nothing can be written there.
+        Raises `UsageError` if it is not writable.
         """
         shown = f"--shared {given or work}" + ("" if given else " (by default)")
-        # One that was killed has left its own: it has the same name when the run is resumed.
+        # Left by a killed run: the name is the same when the run is resumed.
         name = zlib.crc32(f"{socket.gethostname()} {work.absolute()}".encode())
         folder = (given or work).absolute() / f"mapper-exchange-{name:08x}"
         self.place = SharedPlace(shown, folder, uuid4().hex)
@@ -95,11 +95,11 @@ class SharedFolder(Closing):
             ) from error
 
     def batch(self, ranges: Sequence[tuple[int, int]]) -> Batch:
-        """Another batch, of these ranges of labels."""
+        """Return a new batch of these ranges of labels."""
         return Batch(self.place, self.number(), tuple(ranges))
 
     def number(self) -> int:
-        """Of run files that are written together; no others have it."""
+        """Return a new batch number."""
         return next(self._next)
 
     def close(self) -> None:
@@ -107,27 +107,28 @@ class SharedFolder(Closing):
 
 
 class Batch(NamedTuple):
-    """Ranges of labels, one behind the other, whose rows go through the folder at a time."""
+    """Contiguous ranges of labels whose rows are exchanged together."""
 
     place: SharedPlace
     number: int
     ranges: tuple[tuple[int, int], ...]
 
     def name(self, shard: int) -> RunName:
-        """The run file of a shard."""
+        """Return the name of the run file of a shard."""
         return RunName(self.place.folder, self.place.tag, self.number, shard)
 
     def remove(self, shards: int) -> None:
-        """Leave no run files of so many shards."""
+        """Delete the run files of shards 0 .. shards-1."""
         for shard in range(shards):
             with suppress(OSError):
                 self.name(shard).path.unlink(missing_ok=True)
 
 
 class Home(NamedTuple):
-    """A range of a batch, for who finishes it.
+    """A range of a batch, with the arguments for finishing it.
 
-    which : of the ranges; most : of its labels, see `Exchange`; given : to finish each, packed
+    which : index of the range; most : bounds of its labels, see `Exchange`; given : packed
+        arguments of `finish` for each label
     """
 
     which: int
@@ -142,7 +143,7 @@ class Home(NamedTuple):
 
 
 class Missing(NamedTuple):
-    """Shards whose run files are to be written again."""
+    """Shards whose run files must be written again."""
 
     shards: list[int]
 
@@ -155,11 +156,10 @@ def write_shards(
     arguments: tuple[Any, ...],
     advance: Advance = ignore,
 ) -> int:
-    """Write the run files of some shards; returns their bytes.
+    """Write the run files of some shards; return their bytes.
 
-    shards : the number of each, and its chunks
-
-    Raises `ResumableError` if the folder is full, or gone.
+    shards : number of each, and its chunks
+    Raises `ResumableError` if the folder is full or missing.
     """
     chunks = [chunk for _, mine in shards for chunk in mine]
     found = executor.each(pack_chunk, chunks, batch.ranges, sort, arguments, advance=advance)
@@ -171,8 +171,8 @@ def write_shards(
                 sections[index].append(frame)
         with batch.place.writing():
             written += write_run(batch.name(number), sections)
-    for _ in found:  # which hears that all were taken
-        raise AssertionError("a result for each chunk")
+    for _ in found:  # lets the generator finish
+        raise AssertionError("more results than chunks")
     return written
 
 
@@ -183,7 +183,7 @@ def pack_chunk(
     sort: Work[Sorted],
     arguments: tuple[Any, ...],
 ) -> list[tuple[int, bytes]]:
-    """What a chunk has for each range that it has anything for: the range's place, and a frame."""
+    """Pack the rows of a chunk for each range that has any; return (range index, frame) pairs."""
     labels = shard.state.part[chunk.first : chunk.first + chunk.vertices]
     edges = [low for low, _ in ranges] + [ranges[-1][1]]
     home = np.searchsorted(edges, labels, side="right") - 1
@@ -197,7 +197,7 @@ def pack_chunk(
 
 
 class Finish(NamedTuple):
-    """What is done where labels are at home; see `Exchange`."""
+    """Finishing of labels at their home; see `Exchange`."""
 
     work: Callable[..., Any]
     near: bool
@@ -206,9 +206,9 @@ class Finish(NamedTuple):
     def of_home(
         self, team: ThreadTeam, state: State, batch: Batch, shards: int, home: Home
     ) -> list[Any] | Missing:
-        """Results of the labels of a range, each packed; or what is missing for them.
+        """Return the packed result of each label of a range, or the missing shards.
 
-        shards : how many have written a run file each
+        shards : number of shards that have written a run file each
         """
         low, high = batch.ranges[home.which]
         vertices = np.flatnonzero((state.part >= low) & (state.part < high))
@@ -227,7 +227,7 @@ class Finish(NamedTuple):
                 return None
 
         missing: list[int] = []
-        for low_shard in range(0, shards, team.threads):  # no more of them in memory at a time
+        for low_shard in range(0, shards, team.threads):  # bounds the number of sections in memory
             some = range(low_shard, min(low_shard + team.threads, shards))
             for shard, frames in zip(some, team.map(read, some), strict=True):
                 if frames is None:
@@ -237,7 +237,7 @@ class Finish(NamedTuple):
                         buffer.put(rows)
         if missing:
             return Missing(missing)
-        assert buffer.vertices == vertices.size, "rows of all vertices have come"
+        assert buffer.vertices == vertices.size, "rows of some vertices are missing"
 
         def finish(label: int) -> Any:
             own = places[start[label - low] : start[label - low + 1]]

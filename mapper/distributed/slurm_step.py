@@ -1,4 +1,4 @@
-"""The processes that `srun` starts of a command: a scheduler, the driver, and workers, by rank."""
+"""Roles of the processes that `srun` starts: scheduler, driver and workers, by rank."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mapper.errors import UsageError
 from storage.extras import DISTRIBUTION
 
 SCHEDULER, DRIVER = 0, 1  # ranks; all others are workers
-GONE_AFTER = "120"  # seconds in which a worker finds the scheduler, or ends
+GONE_AFTER = "120"  # seconds after which a worker without a scheduler ends
 LAST_CLIENT = "mapper.distributed.last_client"
 
 
@@ -22,8 +22,8 @@ LAST_CLIENT = "mapper.distributed.last_client"
 class SlurmStep:
     """A process of a step of a SLURM job.
 
-    file : in which the scheduler says where it is, seen by all of them
-    reached : whether the driver has found it
+    file : scheduler file with its address, seen by all processes
+    reached : whether the driver has connected
     """
 
     rank: int
@@ -40,9 +40,9 @@ class SlurmStep:
         return self.tasks - 2
 
     def serve(self, threads: int | None, memory: int | None) -> NoReturn:
-        """Become the scheduler or a worker, until the driver ends.
+        """Become the scheduler or a worker until the driver ends.
 
-        threads, memory : of a worker; by default what SLURM has given to each process
+        threads, memory : of a worker; default: the allocation of SLURM per process
         """
         common = ["--scheduler-file", str(self.file), "--no-dashboard"]
         if self.rank == SCHEDULER:
@@ -60,7 +60,7 @@ class SlurmStep:
 
 
 def slurm_step(output: Path) -> SlurmStep:
-    """Which process of its step this one is; raises `UsageError` if it is of none.
+    """Return the role of this process in its step; raise `UsageError` outside of a step.
 
     output : of the command, in a folder that all processes see
     """
@@ -73,19 +73,18 @@ def slurm_step(output: Path) -> SlurmStep:
         rank, tasks, job, step = (int(os.environ[name]) for name in names)
     except (KeyError, ValueError) as error:
         raise UsageError(
-            "--workers srun is for processes that srun starts: `srun -n 18 mapper run ...` has 16 "
-            "workers"
+            "--workers srun: not started by srun; `srun -n 18 mapper run ...` starts 16 workers"
         ) from error
     if tasks < 3:
         raise UsageError(
-            f"--workers srun: a scheduler, the driver and a worker are 3 processes, srun has "
-            f"started {tasks}; give srun -n 3 or more"
+            f"--workers srun: at least 3 processes are needed (scheduler, driver, worker), srun "
+            f"started {tasks}; use srun -n 3 or more"
         )
     return SlurmStep(rank, tasks, output.absolute().parent / f".mapper-{job}.{step}.json")
 
 
 def _given_memory() -> int | None:
-    """Bytes that SLURM has given to a process; None if it does not say."""
+    """Return the memory that SLURM grants to a process, in bytes; None if it is not set."""
     each = int(os.environ.get("SLURM_CPUS_PER_TASK", "1"))
     given = os.environ.get("SLURM_MEM_PER_CPU", "")
     return (each * int(given) << 20) if given.isdecimal() and int(given) else None

@@ -1,4 +1,4 @@
-"""Which workers a run has: the words of `--workers`, and the engine, if it is installed."""
+"""Parsing of `--workers`, and start of the engine if it is installed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from storage.extras import DISTRIBUTION
 if TYPE_CHECKING:
     from mapper.distributed.dask import DaskWorkers
 
-MOST = 1024  # processes on one machine
+MOST = 1024  # limit of local processes
 WORDS = (
     "give a number of processes, the address of a Dask scheduler (tcp://host:port), its file "
     f"(.json), srun, or jobs of a batch system: {', '.join(f'{name}:N' for name in SYSTEMS)}"
@@ -26,24 +26,24 @@ SRUN = "srun"
 
 
 def parse_workers(text: str) -> int | str:
-    """What `--workers` names; raises `ValueError` with what it may be."""
+    """Parse the value of `--workers`; raise `ValueError` that lists the accepted forms."""
     if text.isdecimal() and len(text) < 10 and 1 <= int(text) <= MOST:
         return int(text)
     if "://" in text or text == SRUN or batch_jobs(text) is not None:
         return text
     if text.endswith(".json"):
         if not Path(text).is_file():
-            raise ValueError(f"{text}: there is no such file; a scheduler writes it")
+            raise ValueError(f"{text}: no such file; expected a scheduler file")
         return text
-    raise ValueError(f"{shown(text)} names no workers; {WORDS}")
+    raise ValueError(f"{shown(text)} is not a valid choice of workers; {WORDS}")
 
 
 def check_workers(given: Any) -> Any:
-    """What is given from Python: the same, or a client of Dask; raises `UsageError`."""
+    """Validate workers given from Python, also a Dask client; raises `UsageError`."""
     if given is None or isinstance(given, SlurmStep) or type(given).__name__ == "Client":
         return given
     if given == SRUN:
-        raise UsageError("workers: srun is of the command line; give the scheduler's file")
+        raise UsageError("workers: srun is a command-line value; give the scheduler's file")
     try:
         return parse_workers(str(given) if isinstance(given, str | int) else "")
     except ValueError as error:
@@ -58,11 +58,10 @@ def ask_workers(
     patience: float | None = None,
     shared: Path | None = None,
 ) -> Asked | None:
-    """Workers as they are asked for; None if they are not.
+    """Return the requested workers; None without workers.
 
-    threads : of all that are started together, unless `each` says it of one
-
-    Raises `UsageError` for what cannot be asked of workers that are there already.
+    threads : total of all workers that are started, unless `each` sets the threads per worker
+    Raises `UsageError` for options that do not apply to running workers.
     """
     where = check_workers(given)
     named = [name for name, value in (("--worker-threads", each), ("--worker-memory", memory))
@@ -72,12 +71,12 @@ def ask_workers(
     )
     if named and not started:
         raise UsageError(
-            f"{named[0]} is of workers that are started: give --workers a number, or jobs"
+            f"{named[0]} applies only to workers that mapper starts: give --workers N or SYSTEM:N"
         )
     if where is None:
         for name, value in (("--patience", patience), ("--shared", shared)):
             if value is not None:
-                raise UsageError(f"{name} is with workers; give --workers, too, or leave it out")
+                raise UsageError(f"{name} requires --workers; add it, or drop this option")
         return None
     if each is None and isinstance(where, int):
         each = max(1, threads // where)
@@ -87,7 +86,7 @@ def ask_workers(
 def start_workers(
     asked: Asked, folder: Path, check: Callable[[], None] = ignore
 ) -> AbstractContextManager[DaskWorkers]:
-    """Workers of a run, see `DaskWorkers`; raises `UsageError` if they cannot be had."""
+    """Start the workers of a run (`DaskWorkers`); raise `UsageError` if that fails."""
     try:
         engine = import_module("mapper.distributed.dask")
     except ModuleNotFoundError as error:
@@ -102,9 +101,10 @@ def start_workers(
 
 @contextmanager
 def ending(workers: Any) -> Iterator[None]:
-    """The other processes of a `SlurmStep` end with what is done here; of others this is nothing.
+    """End the other processes of a `SlurmStep` when this block ends; no-op for other workers.
 
-    They may be there for nothing, as where the command line is wrong: then they are sought first.
+    If the driver has not connected to them, as after an error in the command line, it waits for
+    them first.
     """
     try:
         yield

@@ -1,8 +1,8 @@
-"""The state as it goes to other processes: as a whole once, then as what has changed.
+"""State updates for other processes: the whole state once, then deltas.
 
-A version has a number; each settle makes a new one. Who is at a version gets what has changed
-since, and who is at none, or at one of an earlier state, the whole. Vertices are sent as the gaps
-between them, which are small, and both gaps and labels as `storage.scratch.packed` packs them.
+Each settle creates a numbered version. A process at a version of the current state receives the
+deltas since; any other process receives the whole state. Vertices are sent as gaps, which are
+small; gaps and labels are packed as in `storage.scratch.packed`.
 """
 
 from __future__ import annotations
@@ -16,29 +16,29 @@ from mapper.distributed.shard import State
 from storage.scratch.packed import pack, unpack
 
 Int32 = NDArray[np.int32]
-LARGEST = 2**31 - 1  # that can be packed
+LARGEST = 2**31 - 1  # largest number that can be packed
 
 
 class Delta(NamedTuple):
-    """New labels of some vertices, packed: the gaps between these, ascending, and the labels."""
+    """Packed new labels of some vertices: gaps between the ascending vertices, and labels."""
 
     gaps: bytes
     labels: bytes
 
     @classmethod
     def of(cls, vertices: Int32, part: Int32) -> Delta:
-        """The labels that these vertices have; vertices : ascending."""
+        """Return the delta with the labels of these vertices, ascending."""
         gaps = np.diff(vertices, prepend=np.int32(-1)) - np.int32(1)
         return cls(pack(gaps), pack(part[vertices]))
 
     def unpacked(self) -> tuple[Int32, Int32]:
-        """Vertices, and their labels."""
+        """Return the vertices and their labels."""
         gaps = unpack(self.gaps)
         return np.cumsum(gaps + np.int32(1), dtype=np.int32) - np.int32(1), unpack(self.labels)
 
 
 class Whole(NamedTuple):
-    """A state: labels packed, sizes packed if they can be, how many labels have a load."""
+    """A whole state: packed labels, sizes (packed if possible), number of labels with a load."""
 
     part: bytes
     sizes: bytes | NDArray[np.int64]
@@ -53,7 +53,7 @@ class Whole(NamedTuple):
         return cls(pack(state.part), sizes, state.loads.size, state.constants)
 
     def unpacked(self) -> State:
-        """The state, in arrays of its own."""
+        """Return the state in newly allocated arrays."""
         sizes = self.sizes
         if isinstance(sizes, bytes):
             sizes = unpack(sizes).astype(np.int64)
@@ -64,7 +64,7 @@ class Whole(NamedTuple):
 
 
 class Update(NamedTuple):
-    """What leads to a version: a state or None, and deltas, the earliest first."""
+    """Update to a version: a whole state or None, and deltas, earliest first."""
 
     version: int
     whole: Whole | None
@@ -76,29 +76,29 @@ class StateLog:
 
     def __init__(self) -> None:
         self.version = 0
-        self._begun = 0  # the version that `_deltas` begin after
+        self._begun = 0  # version that precedes the first of `_deltas`
         self._state = State.none()
         self._known = self._state.part
         self._deltas: list[Delta] = []
         self._settled: list[Int32 | slice] = []
 
     def begin(self, state: State) -> None:
-        """Another state; its arrays stay the caller's."""
+        """Begin with another state; the caller owns its arrays."""
         self._state, self._known = state, state.part.copy()
         self._deltas, self._settled = [], []
         self.version += 1
         self._begun = self.version
 
     def settled(self, vertices: Int32 | slice) -> None:
-        """These may have other labels now."""
+        """Record vertices whose labels may have changed."""
         self._settled.append(vertices)
 
     def base(self, version: int) -> int:
-        """The version that an update of who is at this one begins with; 0 if it is a whole one."""
+        """Return the version that an update of a process starts from; 0 for a whole state."""
         return version if version >= self._begun else 0
 
     def since(self, version: int) -> Update | None:
-        """What leads from a version to the present one; None if they are the same."""
+        """Return the update from a version to the present one; None if they are equal."""
         self._settle()
         if version == self.version:
             return None
@@ -107,7 +107,7 @@ class StateLog:
         return Update(self.version, None, tuple(self._deltas[version - self._begun :]))
 
     def _settle(self) -> None:
-        """Make a version of what was settled."""
+        """Create a version from the settled vertices."""
         part, known = self._state.part, self._known
         changed = [_changed(vertices, part, known) for vertices in self._settled]
         self._settled = []
@@ -119,7 +119,7 @@ class StateLog:
 
 
 def _changed(vertices: Int32 | slice, part: Int32, known: Int32) -> Int32:
-    """Those of the vertices whose label is not the one that is known."""
+    """Return the vertices whose label differs from the known one."""
     found = np.flatnonzero(part[vertices] != known[vertices])
     if isinstance(vertices, slice):
         return (found + vertices.start).astype(np.int32)
@@ -127,7 +127,7 @@ def _changed(vertices: Int32 | slice, part: Int32, known: Int32) -> Int32:
 
 
 def updated(state: State, update: Update) -> State:
-    """The state that an update leads to; arrays change in place where it is not a whole one."""
+    """Apply an update; arrays change in place unless it has a whole state."""
     if update.whole is not None:
         state = update.whole.unpacked()
     for delta in update.deltas:

@@ -1,50 +1,49 @@
-"""Which workers are much slower than the others, by how long their calls took.
+"""Detection of stragglers: workers much slower than the others, by the time of their calls.
 
-A pass is so much work that the rows have been looked at once, by all workers together, so that all
-of them did the same kind of work in it. Nothing here decides what a run finds: workers that are
-slow get fewer shards, and results are the same whoever has which.
+A pass ends when the workers together have read as many entries as the rows have, so that all of
+them did the same kind of work. Stragglers get fewer shards. Results do not depend on the assignment
+of shards.
 """
 
 from __future__ import annotations
 
 from statistics import median_low
 
-FACTOR = 4.0  # times the median that a straggler takes for an entry, at least
-PASSES = 3  # in a row until a worker is called one
-WORTH = 1.0  # seconds of a worker in a pass, below which it holds up nobody
-PART = 3  # one shard in so many goes to others after each pass
+FACTOR = 4.0  # least time per entry of a straggler, in units of the median
+PASSES = 3  # consecutive slow passes that make a worker a straggler
+WORTH = 1.0  # seconds per pass; faster workers delay nobody
+PART = 3  # one in PART shards moves to others after each pass
 
 
 class Stragglers:
-    """Seconds and entries of each worker in a pass, and who was slow in how many in a row.
+    """Seconds and entries of each worker in a pass, and its consecutive slow passes.
 
-    slow : workers that are stragglers, those that have no shard left among them
+    slow : stragglers, including those without shards
     """
 
     def __init__(self, entries: int) -> None:
-        """entries : of the rows"""
+        """entries : number of entries of the rows."""
         self._pass = max(1, entries)
         self._work: dict[int, tuple[float, int]] = {}
         self._in_a_row: dict[int, int] = {}
         self.slow: set[int] = set()
 
     def add(self, worker: int, seconds: float, entries: int) -> None:
-        """A worker has looked at so many entries in so many seconds."""
+        """Add the time and the entries of a call."""
         before, looked_at = self._work.get(worker, (0.0, 0))
         self._work[worker] = before + seconds, looked_at + entries
 
     def forget(self, worker: int) -> None:
-        """It is lost; what comes in its place is measured from here on."""
+        """Forget a lost worker; its replacement is measured afresh."""
         self._work.pop(worker, None)
         self._in_a_row.pop(worker, None)
         self.slow.discard(worker)
 
     def found(self) -> dict[int, float]:
-        """The stragglers of a pass, where one ends here, with their seconds an entry over the
-        median.
+        """Return the stragglers if a pass has ended, with their time per entry over the median.
 
-        The lower one of two medians: of two workers that of the other, and a worker of the median
-        is no straggler. Who did nothing in the pass stays what it is.
+        Uses the lower median: with two workers this is the faster one, and a worker at the median
+        is never a straggler. Workers that were idle in the pass keep their status.
         """
         if sum(entries for _, entries in self._work.values()) < self._pass:
             return {}

@@ -1,4 +1,4 @@
-"""Processes that look at rows for the driver, as the pipeline sees them."""
+"""Interface of worker processes, as used by the pipeline."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SYSTEMS = ("slurm", "pbs", "lsf", "sge", "oar", "htcondor")
 
 
 def batch_jobs(where: str) -> tuple[str, int] | None:
-    """The batch system and number of jobs that `SYSTEM:N` names; None if it is something else."""
+    """Parse `SYSTEM:N` into the batch system and the number of jobs; None for anything else."""
     system, colon, count = where.partition(":")
     if colon and system in SYSTEMS and count.isdecimal() and len(count) < 10 and int(count):
         return system, int(count)
@@ -35,14 +35,14 @@ def batch_jobs(where: str) -> tuple[str, int] | None:
 
 
 class Asked(NamedTuple):
-    """Which workers a run is to have.
+    """Workers requested for a run.
 
-    where : how many processes, the address of a scheduler, its file, jobs as SYSTEM:N, a
-        `SlurmStep`, or a client, which stays the caller's
-    threads, memory : of each worker that is started; bytes, None for what the machine has, or what
-        the batch system is configured for
-    patience : seconds that a run waits without any worker
-    shared : a folder that all of them see; None for the output folder
+    where : number of processes, address of a scheduler, its file, jobs as SYSTEM:N, a `SlurmStep`,
+        or a client, which the caller owns
+    threads, memory : per worker that is started; bytes; None for the memory of the machine or the
+        configuration of the batch system
+    patience : seconds that a run waits while it has no workers
+    shared : folder that all workers see; None for the output folder
     """
 
     where: Any
@@ -53,14 +53,14 @@ class Asked(NamedTuple):
 
     @property
     def together(self) -> int:
-        """How many workers have the memory that each says it has, all of them together."""
+        """Number of workers that share the memory limit that each of them reports."""
         return self.where if isinstance(self.where, int) and self.memory is None else 1
 
 
 def require_seen(path: Path, shown: str = "", content: str | None = None) -> None:
     """Raise `UsageError` if this process, a worker, does not see a file.
 
-    shown : as which the message names it; content : of the file, or it is another
+    shown : name of the file in the message; content : expected text, to detect another file
     """
     try:
         seen = path.exists() if content is None else path.read_text() == content
@@ -68,33 +68,33 @@ def require_seen(path: Path, shown: str = "", content: str | None = None) -> Non
         seen = False
     if not seen:
         raise UsageError(
-            f"{shown or path}: the worker on {socket.gethostname()} does not see it; put it where "
-            "all workers do"
+            f"{shown or path}: the worker on {socket.gethostname()} does not see it; use a path "
+            "that all workers see"
         )
 
 
 class RowSource(Protocol):
-    """Where rows are from; goes to other processes.
+    """Source of rows; picklable.
 
-    exchanged : whether rows go from one worker to another, through the folder that all see
+    exchanged : whether workers exchange rows through the shared folder
     """
 
     @property
     def exchanged(self) -> bool: ...
 
     def open(self, scratch: Scratch) -> Rows:
-        """The rows, kept in scratch once they have been read; raises what reading raises."""
+        """Return the rows, cached in scratch once read; raises the errors of reading."""
 
 
 class WorkerShardExecutor(ShardExecutor, Protocol):
-    """Workers who look at a graph, and can have one whose vertices are clusters of its own."""
+    """Executor on workers that can also contract the graph and run on the coarser one."""
 
     @property
     def memory(self) -> int:
-        """Bytes of a worker for what comes from others."""
+        """Bytes per worker for rows received from others."""
 
     def sections(self, vertices: int, entries: int) -> Sections:
-        """Run files for a graph of so many vertices and about so many entries, to be written."""
+        """Return run files to be written, for a graph of about this size."""
 
     def send(
         self,
@@ -104,9 +104,9 @@ class WorkerShardExecutor(ShardExecutor, Protocol):
         *arguments: Any,
         advance: Advance = ignore,
     ) -> NDArray[np.int64]:
-        """Let who has some shards write the pairs that a work makes of them: entries by section.
+        """Let the owners of some shards write the pairs of `work`; return entries by section.
 
-        advance : called with the entries of each chunk
+        advance : called with the number of entries of each chunk
         Raises `ResumableError` if this executor is closed.
         """
 
@@ -118,14 +118,14 @@ class WorkerShardExecutor(ShardExecutor, Protocol):
         together: int,
         again: Callable[[list[int]], object],
     ) -> WorkerShardExecutor:
-        """Let the same workers look at rows made of run files, until that executor is closed.
+        """Return an executor of the same workers for rows built from run files, until it is closed.
 
-        chunks, entries : how many these have; together : chunks that are made at a time
-        again : lets the files of some shards be written again
+        chunks, entries : size of the rows; together : number of chunks built at a time
+        again : rewrites the files of some shards
         """
 
     def close(self) -> None:
-        """Leave nothing of these rows on workers."""
+        """Delete the files of these rows on workers."""
 
 
 class Workers(Protocol):
@@ -134,10 +134,10 @@ class Workers(Protocol):
     def executor(
         self, source: RowSource, chunks: int, entries: int, monitor: Monitor
     ) -> WorkerShardExecutor:
-        """Let the workers look at rows from now on, and at no others any more.
+        """Return an executor of the workers for these rows; the previous one is closed.
 
-        chunks, entries : how many chunks and entries the rows have
+        chunks, entries : number of chunks and entries of the rows
         """
 
     def facts(self) -> dict[str, Any]:
-        """The `workers` of report.json."""
+        """Return the entry `workers` of report.json."""

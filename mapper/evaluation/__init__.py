@@ -1,1 +1,1 @@
-"""What a finished mapping is worth: metrics, simulation, verification."""
+"""Evaluation of a finished mapping: metrics, simulation, verification."""

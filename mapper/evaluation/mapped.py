@@ -1,4 +1,4 @@
-"""A network and a mapping of it, opened together, with the relays of split neurons."""
+"""Opens a network with its mapping and the relays of split neurons."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ def open_mapped(
     threads: int = 1,
     scratch: Path | None = None,
 ) -> Iterator[tuple[NetworkFile, NDArray[np.int32]]]:
-    """The network that a mapping file is of, and the core of every neuron.
+    """Yield the network of a mapping file, and the core of every neuron.
 
-    Where neurons were split that is a temporary network with their relays.
+    If neurons were split, the network is a temporary one with their relays.
 
     memory : bytes for sorting; scratch : folder for the temporary network, None for the system's
     """

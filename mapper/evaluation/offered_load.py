@@ -1,8 +1,8 @@
-"""The load that a mapped network puts on the mesh: flits between cores, and how many a cycle.
+"""Offered load of a mapped network on the mesh: flits between cores, per cycle.
 
-The traffic of the network is taken as packets per unit of time; the mesh counts cycles. What joins
-them is the number of cycles that a unit of time lasts, ``tick_cycles``. Packets within a core are
-left out and counted: on the hardware they pass the local port of its router.
+The traffic of the network is in packets per unit of time; the mesh counts cycles. ``tick_cycles``,
+the cycles per unit of time, converts between them. Packets within a core are left out and counted:
+on the hardware they pass the local port of its router.
 """
 
 from __future__ import annotations
@@ -28,24 +28,23 @@ from mapper.scoring.measure import Synapses, measure_network
 from storage.store.network import RATE, NetworkFile
 
 BUSY = 0.5
-"""Flits a cycle on the busiest link or node at load scale 1, if the user does not say how long a
-unit of time is."""
+"""Flits per cycle on the busiest link or node at load scale 1, unless the user gives the length of
+a unit of time."""
 
 Measure = tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int64]]
 
 
 @dataclass(frozen=True, slots=True)
 class Offered:
-    """The load of a mapped network.
+    """The offered load of a mapped network.
 
     mesh : routers
-    packets : what a spike is a flit for, "synapse" or "core"
-    demand : flits a cycle at load scale 1
-    tick_cycles : cycles that a unit of time lasts at load scale 1; None if there is no traffic and
-        the user did not say
-    rate : flits per unit of time, all nodes together
-    own : flits per unit of time that stay in their core, and are left out
-    latency : what is to be expected at a load scale, by `chipsim.traffic.latency`
+    packets : one flit per spike and "synapse" or "core"
+    demand : flits per cycle at load scale 1
+    tick_cycles : cycles per unit of time at load scale 1; None without traffic and a user's value
+    rate : flits per unit of time, total of all nodes
+    own : flits per unit of time within a core, left out
+    latency : expected latency at a load scale, by `chipsim.traffic.latency`
     """
 
     mesh: Mesh
@@ -57,28 +56,28 @@ class Offered:
     latency: Callable[[float], Latency]
 
     def scaled(self, scale: float) -> Demand:
-        """The load at a scale; raises `MapperError` if a node would send more than it can."""
+        """Return the load at a scale; raise `MapperError` if a node exceeds 1 flit per cycle."""
         demand = self.demand.scaled(scale)
         worst = int(demand.rate.argmax())
         if demand.rate[worst] > 1:
             most = scale / float(demand.rate[worst])
             assert self.tick_cycles is not None
             raise MapperError(
-                f"at load scale {scale:g} core {worst} is to send {demand.rate[worst]:.4g} flits a "
-                f"cycle, a node can send 1; give --load-scale {_down(most)} or less, or "
+                f"at load scale {scale:g} core {worst} sends {demand.rate[worst]:.4g} flits per "
+                f"cycle, the limit is 1; give --load-scale {_down(most)} or less, or "
                 f"--tick-cycles {_up(self.tick_cycles * scale / most)} or more"
             )
         return demand
 
 
 def _down(value: float) -> str:
-    """Three digits, rounded towards 0."""
+    """Format with three digits, rounded towards 0."""
     unit = 10.0 ** (np.floor(np.log10(value)) - 2)
     return f"{np.floor(value / unit) * unit:.3g}"
 
 
 def _up(value: float) -> str:
-    """Three digits, rounded away from 0."""
+    """Format with three digits, rounded away from 0."""
     unit = 10.0 ** (np.floor(np.log10(value)) - 2)
     return f"{np.ceil(value / unit) * unit:.6g}"
 
@@ -95,18 +94,18 @@ def offered_load(
     memory: int = 1 << 28,
     scratch: Path | None = None,
 ) -> Offered:
-    """The load of the mapping in an output folder.
+    """Return the load of the mapping in an output folder.
 
     Parameters
     ----------
     folder, report : output folder of a run, its report.json
     network : the network that was mapped
-    depth : flits in an input of a router
-    packets : "synapse": a flit for each spike and synapse, what the unicast metrics count; "core":
-        one for each spike and other core with a target, which fans out there; None: what the chip
-        sends, of trees that branch a flit for each core
-    tick_cycles : cycles that a unit of time lasts; None: so many that the busiest link or node has
-        `BUSY` flits a cycle
+    depth : flits per router input buffer
+    packets : "synapse": one flit per spike and synapse, as counted by the unicast metrics; "core":
+        one per spike and other core with a target, fanned out there; None: by the chip's delivery,
+        with one flit per core for multicast trees
+    tick_cycles : cycles per unit of time; None: the busiest link or node gets `BUSY` flits per
+        cycle
     memory : bytes for sorting; scratch : folder for temporary files, None for the system's
     """
     chip = from_fields(report["chip"], f"{folder}: chip of the report")
@@ -140,7 +139,7 @@ def _offered(
 
 
 def _between_cores(traffic: Traffic) -> Measure:
-    """Source, target and weight of all flows that leave their core, sorted by source."""
+    """Return source, target and weight of all flows between different cores, sorted by source."""
     parts: list[Measure] = []
     for stripe in range(traffic.pairs.stripes):
         source, target, weight = traffic.pairs.stripe(stripe)
@@ -178,7 +177,7 @@ def _measure(
 
 @dataclass(frozen=True, slots=True)
 class _OnePerCore:
-    """The network with one synapse for each neuron and core that it reaches.
+    """The network with one synapse per neuron and core that it reaches.
 
     Its weight is the rate of the neuron, or without rates the largest weight of its synapses, as in
     the multicast metrics.
@@ -211,7 +210,7 @@ class _OnePerCore:
 
 
 def busiest_links(flits: NDArray[Any], count: int) -> Iterator[tuple[int, int, int, float]]:
-    """Direction, row and column of the links with most flits, and those; idle ones left out.
+    """Yield direction, row, column and flits of the links with most flits, without idle links.
 
     flits : shape (4, height, width), in the form of `chipsim.traffic.links`
     """

@@ -1,4 +1,4 @@
-"""What a mapped network sends: for each neuron the packets of a spike, and its mean spikes."""
+"""Packets of a mapped network: for each neuron the packets of a spike, and its mean spike rate."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from storage.store.network import RATE, NetworkFile
 
 @dataclass(frozen=True, slots=True)
 class MappedRoutes:
-    """The neurons of all cores, and where their packets go.
+    """The neurons of all cores, and the targets of their packets.
 
-    routes : by slot, that is neurons core by core, in the order of their ids
+    routes : by slot; slots number the neurons core by core, in the order of their ids
     neurons : ndarray[int64], shape (slots,), the neuron of each slot
     slot : ndarray[int64], shape (neurons,), the slot of each neuron
-    rate : ndarray[float64], shape (neurons,), spikes per unit of time: the firing rates, or without
-        them the largest weight of the synapses of each
+    rate : ndarray[float64], shape (neurons,), spikes per unit of time: the firing rate, or without
+        rates the largest weight of the neuron's synapses
     """
 
     routes: Routes
@@ -33,12 +33,12 @@ class MappedRoutes:
 def mapped_routes(
     network: NetworkFile, core: NDArray[np.int32], mesh: Mesh, tree: bool
 ) -> MappedRoutes:
-    """What a network sends, read block by block.
+    """Return the routes of a network, read block by block.
 
-    core : of every neuron; tree : a multicast tree for each spike, not a packet for each core
+    core : of every neuron; tree : one multicast tree per spike instead of one packet per core
 
-    As many numbers stay in memory as there are pairs of a neuron and a core that it reaches. Host
-    packets are those of the neurons: behind the slots come the same packets once more, from core 0.
+    Memory holds one number per pair of a neuron and a core that it reaches. The packets of the host
+    equal the neurons' packets: they follow the slots' packets, with core 0 as source.
     """
     order = np.argsort(core, kind="stable").astype(np.int64)
     slot = np.empty_like(order)

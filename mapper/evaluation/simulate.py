@@ -1,4 +1,4 @@
-"""The flit-level model on the traffic of a mapping: what goes into the report, and as tables."""
+"""Flit-level simulation of the traffic of a mapping: report entries and tables."""
 
 from __future__ import annotations
 
@@ -21,29 +21,29 @@ MODEL = {
     "left_out": "packets within a core, although on the hardware they pass its local port",
     "not_modelled": "the cores: the cycles that they need for a time step, its barrier, bursts",
 }
-"""What is simulated and what is not; `model` of the report."""
+"""Scope of the simulation; `model` of the report."""
 TILES = "cores of a tile send in turns, by one port into their router, and are reached by one"
-"""Of machines whose cores share routers."""
+"""Addition for machines whose cores share routers."""
 CLOCK = (
-    "cycles are those of the mesh alone; a chip needs at least as many per time step, and those of "
-    "its cores"
+    "cycles are counted for the mesh alone; a time step of the chip takes at least these and the "
+    "cycles of its cores"
 )
 SHOWN = 10
-"""Links that are named."""
+"""Number of busiest links listed."""
 TRIED = 8
-"""Loads that the search for saturation tries, about."""
+"""Approximate number of loads that the search for saturation tries."""
 SHORTER = 4
-"""Each of them for this part of the cycles that are measured."""
+"""Their cycles are the measured cycles divided by this."""
 
 Progress = Callable[[float], None]
 
 
 @dataclass(frozen=True, slots=True)
 class SimulationRequest:
-    """What the user asked for.
+    """Request of the user.
 
-    cycles, warmup : cycles that are measured, and before them
-    scale : factor on the load; seed : of the packets; saturation : whether to look for it
+    cycles, warmup : measured cycles, and cycles before them
+    scale : factor on the load; seed : of the packets; saturation : whether to search for it
     """
 
     cycles: int
@@ -56,13 +56,13 @@ class SimulationRequest:
 def simulate(
     offered: Offered, request: SimulationRequest, progress: Progress = lambda done: None
 ) -> dict[str, Any]:
-    """Run the model: the part `simulation` of report.json.
+    """Run the model; return the entry `simulation` of report.json.
 
     Raises `MapperError` if the load is more than a node can send.
     """
     demand = offered.scaled(request.scale)
     span = request.warmup + request.cycles
-    # Shares of the time that the two parts take, roughly.
+    # Approximate shares of the time of the two parts.
     share = 1 / (1 + TRIED / SHORTER) if request.saturation else 1.0
     load = measure_load(
         offered.mesh,
@@ -124,7 +124,7 @@ def simulate(
 
 
 def first_core(mesh: Mesh, x: int, y: int) -> int:
-    """The first core of a router."""
+    """Return the first core of a router."""
     return y * mesh.tile[1] * mesh.sides[0] + x * mesh.tile[0]
 
 
@@ -148,7 +148,7 @@ def _mean(values: Any) -> float:
 
 
 def tables(found: dict[str, Any], title: str) -> list[Table]:
-    """The result for people."""
+    """Return the result as tables for display."""
     from mapper.results.tables import columns, facts
 
     latency = found["latency"]

@@ -1,7 +1,7 @@
-"""A mapped network in spikes: the tables of its cores, tick by tick, bit for bit as on the chip.
+"""Spiking simulation of a mapped network: the tables of its cores, tick by tick, bit-exact.
 
-The arithmetic is that of `hw.core.arithmetic`, on the lists that the cores would be loaded with; so
-it is the mapping that is run, not the network.
+The arithmetic is `hw.core.arithmetic`, on the tables that the cores would load, so the mapping
+itself is executed, not the network.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from storage.formats.trains import Trains
 
 Int64 = NDArray[np.int64]
 AT_ONCE = 256
-"""Ticks whose cycles are counted in a call."""
+"""Ticks per call of the cycle count."""
 SOURCES = "the spikes of the network itself, and those that were given"
 
 
 @dataclass(frozen=True, slots=True)
 class Slots:
-    """The tables of all cores in a row: slot after slot, core by core.
+    """The tables of all cores, concatenated: slot after slot, core by core.
 
     neurons : ndarray[int64], shape (slots,), the neuron of each slot
     slot : ndarray[int64], shape (neurons,), the slot of each neuron
-    first : ndarray[int64], shape (cores + 1,), slots of each core
+    first : ndarray[int64], shape (cores + 1,), first slot of each core
     lists : routes, axons and synapses
     parameters : of the neurons, by slot
     """
@@ -49,7 +49,7 @@ class Slots:
 
     @classmethod
     def of(cls, tables: ChipTables) -> Slots:
-        """Those of a chip."""
+        """Concatenate the tables of a chip."""
         cores = tables.cores
         first = _ends([core.used for core in cores])
         axons = _ends([core.axons.size for core in cores])
@@ -81,7 +81,7 @@ class Slots:
         )  # fmt: skip
 
     def routes(self, tables: ChipTables, mesh: Mesh, tree: bool) -> Routes:
-        """Where the packets go; behind those of the slots the same ones once more, of the host."""
+        """Return the packet routes of all slots, followed by the same packets from the host."""
         lists, slots = self.lists, self.neurons.size
         sender = np.repeat(np.arange(slots), np.diff(lists.route))
         axons = _ends([core.axons.size for core in tables.cores])
@@ -96,9 +96,9 @@ class Slots:
 
 
 class SpikingRun:
-    """The neurons of all cores, and what they are to get in the next tick.
+    """State of the neurons of all cores.
 
-    potential : ndarray[int64], shape (slots,); events : how many there were
+    potential : ndarray[int64], shape (slots,); events : number of synaptic events so far
     """
 
     def __init__(self, tables: ChipTables) -> None:
@@ -109,9 +109,9 @@ class SpikingRun:
         self._fired = np.zeros(0, np.int64)
 
     def tick(self, told: Int64) -> Int64:
-        """One tick; returns the slots that spike, sorted.
+        """Run one tick; return the slots that spike, sorted.
 
-        told : slots whose synapses get a spike from outside, which counts in this tick
+        told : slots with external spikes, which charge their targets in this tick
         """
         total = np.zeros(self.potential.size, np.int64)
         self.events += int(add_events(self.slots.lists, np.r_[self._fired, told], total))
@@ -126,7 +126,7 @@ def _ends(counts: list[int]) -> Int64:
 
 
 def _indptr(parts: list[Int64]) -> Int64:
-    """One row of the beginnings of lists, of several."""
+    """Concatenate index pointers of several cores."""
     return np.concatenate([[0], np.cumsum(np.concatenate([np.diff(part) for part in parts]))])
 
 
@@ -136,10 +136,10 @@ def _joined(parts: list[Any], columns: int) -> Int64:
 
 @dataclass(frozen=True, slots=True)
 class Played:
-    """What a network did.
+    """Result of a spiking simulation.
 
-    trains : its own spikes; rate : spikes per tick of each neuron, its own and those given
-    facts : the part `ticks` of report.json
+    trains : spikes of the network; rate : spikes per tick of each neuron, including external ones
+    facts : the entry `ticks` of report.json
     """
 
     trains: Trains
@@ -153,10 +153,10 @@ def play(
 ) -> Played:  # fmt: skip
     """Run the tables of a chip for some ticks.
 
-    given : spikes of neurons from outside; one in tick t charges the neuron's targets in it, as the
-        packets that a host sends before the tick
+    given : external spikes; a spike in tick t charges the neuron's targets in that tick, as packets
+        that a host sends before the tick
 
-    The cycles are counted where those of the chip are known and it sends packets to cores or trees.
+    Cycles are counted if the chip has times and sends packets to cores or trees.
     """
     run = SpikingRun(tables)
     slots = run.slots

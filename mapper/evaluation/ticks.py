@@ -1,4 +1,4 @@
-"""Ticks of a mapped network, cycle by cycle: cores, mesh and barrier as the chip has them."""
+"""Cycle-accurate simulation of ticks of a mapped network: cores, mesh and barrier of the chip."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from mapper.results.mapping_file import mapping_in
 from storage.store.network import NetworkFile
 
 TICKS = 100
-"""That are run, if nothing else is said."""
+"""Default number of ticks."""
 AT_ONCE = 1 << 22
-"""Neurons times ticks whose spikes are in memory at a time."""
+"""Limit of neurons times ticks whose spikes are held in memory."""
 MODEL = {
     "simulated": "cores, mesh and barrier of the chip, cycle by cycle: the sweep over the neurons, "
     "the lists of packets, routers and links, the synaptic events",
@@ -34,7 +34,7 @@ Progress = Callable[[float], None]
 
 @dataclass(frozen=True, slots=True)
 class TickRequest:
-    """ticks : how many; depth : flits in the buffer of an input; seed : of the spikes"""
+    """ticks : number of ticks; depth : flits per input buffer; seed : of the spikes"""
 
     ticks: int
     depth: int
@@ -49,19 +49,19 @@ def simulate_ticks(
     memory: int,
     progress: Progress = lambda done: None,
 ) -> dict[str, Any]:
-    """Run ticks of a mapping with random spikes: the part `ticks` of report.json.
+    """Run ticks of a mapping with random spikes; return the entry `ticks` of report.json.
 
-    Raises `MapperError` for a chip whose cycles are not known, or that sends a packet per synapse.
+    Raises `MapperError` for a chip without times, or with one packet per synapse.
     """
     if chip.time is None:
         raise MapperError(
-            f"chip {chip.name}: has no cycles of its cores; add a table [time] to its file, as "
-            "`mapper chips show` prints it, and map again"
+            f"chip {chip.name}: has no core times; add a table [time] to its file, as "
+            "printed by `mapper chips show`, and map again"
         )
     if chip.delivery == "synapse":
         raise MapperError(
-            f"chip {chip.name}: sends a packet for each synapse, which no core of the simulator "
-            'does; give its file delivery = "core" or "tree", and map again'
+            f"chip {chip.name}: sends one packet per synapse, which the simulator does not "
+            'support; set delivery = "core" or "tree" in its file, and map again'
         )
     mesh = Mesh.of(chip, request.depth)
     with open_mapped(network, mapping_in(folder), chip, memory // 4) as (whole, core):
@@ -88,7 +88,7 @@ def simulate_ticks(
 def random_ticks(
     mapped: MappedRoutes, chip: Chip, mesh: Mesh, ticks: int, seed: int
 ) -> Iterator[tuple[TickRun, int]]:
-    """Ticks in which each neuron spikes at its mean rate, some at a time, and their spikes."""
+    """Yield runs of ticks in which each neuron spikes at its mean rate, with their spike counts."""
     assert chip.time is not None
     simulator = TickSimulator(mesh, chip.time, mapped.routes)
     chance = (mapped.rate * chip.time.tick)[mapped.neurons]
@@ -103,7 +103,7 @@ def random_ticks(
 
 
 def tick_facts(runs: list[TickRun]) -> dict[str, Any]:
-    """What ticks that follow each other took, as an object for JSON; empty without a run."""
+    """Return statistics of consecutive ticks as an object for JSON; empty without a run."""
     if not runs:
         return {}
     cycles = np.concatenate([run.cycles for run in runs])

@@ -1,9 +1,9 @@
-"""Full check of a network or a mapping, by a path of its own.
+"""Full check of a network or a mapping by an independent implementation.
 
-Nothing here uses the store's reader, its kernels or the metrics of `chipsim`: members come from
-Python's `zipfile` and `zlib`, numbers from a numpy decoder, sums from one entry per synapse. It is
-slower and shares no code with what it checks, on purpose. (That a file is a regular one, and JSON
-is sound, is no matter of the format.)
+Nothing here uses the store's reader, its kernels or the metrics of `chipsim`: members are read by
+Python's `zipfile` and `zlib`, numbers by a numpy decoder, sums from one entry per synapse. It is
+slower and deliberately shares no code with the checked modules, except for checks that are not part
+of the format (regular files, sound JSON).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ LARGEST_ID = 2**31 - 2  # docs/format.md: a network has at most 2^31 - 1 vertice
 
 @dataclass(frozen=True, slots=True)
 class Connections:
-    """Entries of the lists of some vertices: owner, other end, 1 if incoming, size, weight."""
+    """Entries of the lists of some vertices: owner, neighbour, 1 if incoming, size, weight."""
 
     owner: NDArray[np.int64]
     other: NDArray[np.int64]
@@ -43,7 +43,10 @@ class Connections:
 
 @njit(cache=True, nogil=True)
 def _split(numbers, first, vertices, default_size, default_weight, table):
-    """Cut the numbers of a block into rows of (owner, other, incoming, size, weight)."""
+    """Split the numbers of a block into rows of (owner, other, incoming, size, weight).
+
+    Returns the number of rows, or -1 if the records are invalid.
+    """
     at = 0
     row = 0
     for v in range(first, first + vertices):
@@ -61,7 +64,7 @@ def _split(numbers, first, vertices, default_size, default_weight, table):
             if flag > 15 or other > LARGEST_ID or (flag & 2 and previous < 0):
                 return -1
             if flag & 2:
-                other += previous  # at most 2^32 and checked next: it never wraps around
+                other += previous  # at most 2^32 and checked next: no overflow
                 if other > LARGEST_ID:
                     return -1
             previous = other
@@ -106,7 +109,7 @@ _COUNTS = (
 
 
 def _check_meta(meta: dict[str, Any]) -> None:
-    """Raise `TypeError` or `KeyError` for what docs/format.md rules out, whatever the records."""
+    """Raise `TypeError` or `KeyError` for violations of docs/format.md apart from the records."""
     for name, known in (("format", ("mapper-network",)), ("version", (1, 2))):
         if type(meta[name]) is not type(known[0]) or meta[name] not in known:
             raise TypeError(f"{name} is {shown(meta[name])}, not {known[0]!r}")
@@ -122,11 +125,11 @@ def _check_meta(meta: dict[str, Any]) -> None:
         if type(meta[name]) is not bool:
             raise TypeError(f"{name} is {shown(meta[name])}")
     if not _is_unit(meta["weight_unit"]) or not math.isfinite(
-        meta["total_weight"] * float(meta["weight_unit"]) * 1e4  # the hops of all spikes, too
+        meta["total_weight"] * float(meta["weight_unit"]) * 1e4  # including the hops of all spikes
     ):
         raise TypeError(f"weight_unit is {shown(meta['weight_unit'])}")
     if type(meta["provenance"]) is not dict or type(meta["attributes"]) is not dict:
-        raise TypeError("provenance and attributes are no objects")
+        raise TypeError("provenance or attributes is not an object")
     for name, about in meta["attributes"].items():
         labels = about["labels"]
         fine = type(about["offset"]) is int and -(2**63) <= about["offset"] <= 0
@@ -149,7 +152,7 @@ def _is_unit(value: Any) -> bool:
 
 
 class SlowReader:
-    """Reads a network file by docs/format.md.
+    """Reader of network files, written from docs/format.md.
 
     longest : bytes of the longest block read so far
     """
@@ -171,7 +174,7 @@ class SlowReader:
         if raw is None:
             if "meta.json" not in self.members():
                 raise CheckFailedError(f"{self.path}: not a network file: it has no meta.json")
-            # deflate packs names of neurons 20 times smaller at best
+            # deflate compresses names of neurons at most 20 times
             most = (4 << 20) + 64 * self._members.about("meta.json").compress_size
             raw = self.read("meta.json", 0, most)
         try:
@@ -185,7 +188,7 @@ class SlowReader:
         return dict(meta)
 
     def read(self, member: str, least: int, most: int) -> bytes:
-        """A member that can have `least` to `most` bytes: no other is inflated."""
+        """Read a member of `least` to `most` bytes; members of other sizes are not inflated."""
         try:
             about = self._members.about(member)
             if about.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
@@ -197,7 +200,7 @@ class SlowReader:
                 )
             return self._members.read(member)
         except (KeyError, zipfile.BadZipFile, zlib.error, OSError, EOFError, RuntimeError) as error:
-            # RuntimeError: a damaged directory asks for a password or an unknown method
+            # RuntimeError: a damaged directory requests a password or an unknown method
             raise CheckFailedError(f"{self.path}: {member}: {error}") from error
 
     def members(self) -> list[str]:
@@ -210,11 +213,11 @@ class SlowReader:
             raw += self.read(f"attributes/{name}/{index:08d}", size, size)
         values = np.frombuffer(raw, "<f8")
         if not np.isfinite(values).all():
-            raise CheckFailedError(f"{self.path}: attribute {name!r} holds no finite numbers")
+            raise CheckFailedError(f"{self.path}: attribute {name!r} has non-finite numbers")
         return values
 
     def attribute(self, name: str) -> NDArray[Any]:
-        """Stored values of an attribute with its offset added."""
+        """Return the stored values of an attribute plus its offset."""
         step = self.meta["attribute_block_size"]
         if self.meta["version"] == 2 and self.meta["attributes"][name].get("real", False):
             return self._real(name, step)
@@ -229,9 +232,9 @@ class SlowReader:
         if values.size != self.neurons:
             raise CheckFailedError(f"{self.path}: attribute {name!r} has {values.size} values")
         if about["labels"] is not None and values.max() >= len(about["labels"]):
-            raise CheckFailedError(f"{self.path}: attribute {name!r} counts beyond its labels")
+            raise CheckFailedError(f"{self.path}: attribute {name!r} exceeds its labels")
         if not math.isfinite(float(values.max()) * about["unit"]):
-            raise CheckFailedError(f"{self.path}: attribute {name!r} goes beyond 1e308")
+            raise CheckFailedError(f"{self.path}: attribute {name!r} exceeds 1e308")
         return values + about["offset"]
 
     def sizes(self) -> NDArray[np.int64]:
@@ -244,13 +247,13 @@ class SlowReader:
         return -(-self.neurons // int(self.meta["block_size"]))
 
     def connections(self, blocks: range | None = None) -> Iterator[Connections]:
-        """Block by block; blocks : some of them."""
+        """Yield the connections block by block; blocks : some of them, default all."""
         step = self.meta["block_size"]
         for index in range(self.blocks) if blocks is None else blocks:
             first = index * step
             member = f"blocks/{index:08d}"
             here = min(step, self.neurons - first)
-            # of a vertex there is a count, of a connection a flag and three numbers at most
+            # at most a count per vertex, and a flag and three numbers per connection
             most = 10 * here + 31 * self.meta["connections"]
             raw = self.read(member, here, min(most, self.meta["largest_block_bytes"]))
             self.longest = max(self.longest, len(raw))
@@ -265,7 +268,7 @@ class SlowReader:
                 table,
             )
             if rows < 0:
-                raise CheckFailedError(f"{self.path}: {member}: its records do not add up")
+                raise CheckFailedError(f"{self.path}: {member}: its records are inconsistent")
             yield Connections(*table[:rows].T)
 
     def close(self) -> None:
@@ -273,7 +276,7 @@ class SlowReader:
 
 
 def _mixed(*columns: NDArray[np.int64]) -> int:
-    """A hash of the set of rows that does not depend on their order (sums of splitmix64)."""
+    """Return an order-independent hash of the set of rows (sums of splitmix64)."""
     state = np.zeros(columns[0].size, np.uint64)
     for column in columns:
         state += column.astype(np.uint64) + np.uint64(0x9E3779B97F4A7C15)
@@ -284,9 +287,9 @@ def _mixed(*columns: NDArray[np.int64]) -> int:
 
 
 class Sums(NamedTuple):
-    """What is added up of the records of some blocks.
+    """Sums over the records of some blocks.
 
-    forward, backward : hashes of the synapses as both of their ends list them
+    forward, backward : hashes of the synapses as listed by their sources and their targets
     longest : bytes of the longest block
     """
 
@@ -299,7 +302,7 @@ class Sums(NamedTuple):
 
 
 def sum_blocks(blocks: range, path: Path) -> Sums:
-    """Read some blocks; raises `CheckFailedError` for what is wrong in one of them."""
+    """Read some blocks; raise `CheckFailedError` for an error in one of them."""
     reader = SlowReader(path)
     try:
         meta, n = reader.meta, reader.neurons
@@ -335,9 +338,9 @@ def sum_blocks(blocks: range, path: Path) -> Sums:
 
 
 def verify_network(path: Path, ranges: Ranges = all_at_once) -> dict[str, Any]:
-    """Check everything that docs/format.md promises; returns counts. Raises `CheckFailedError`.
+    """Check all guarantees of docs/format.md; return counts. Raises `CheckFailedError`.
 
-    ranges : who reads the blocks, see `mapper.distributed.ranges`
+    ranges : reads the blocks, see `mapper.distributed.ranges`
     """
     reader = SlowReader(path)
     try:
@@ -350,7 +353,7 @@ def verify_network(path: Path, ranges: Ranges = all_at_once) -> dict[str, Any]:
             longest = max(longest, part.longest)
             weights.join(part.weights)
         if (forward - backward) % 2**64:
-            raise CheckFailedError(f"{path}: a synapse is not listed alike at both of its ends")
+            raise CheckFailedError(f"{path}: a synapse differs between its two ends")
         found = {
             "connections": entries,
             "synapses": entries // 2,
@@ -376,7 +379,7 @@ def verify_network(path: Path, ranges: Ranges = all_at_once) -> dict[str, Any]:
 
 
 def _expected(meta: dict[str, Any]) -> set[str]:
-    """Names of all members that the network must have."""
+    """Return the names of all members that the network must have."""
     blocks = -(-meta["neurons"] // meta["block_size"])
     chunks = -(-meta["neurons"] // meta["attribute_block_size"])
     weights = blocks if has_weights(meta) else 0

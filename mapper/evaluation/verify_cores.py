@@ -1,4 +1,4 @@
-"""The mapping of an output folder, by the slow reader: an archive, or a folder of ranges."""
+"""Independent reader of the mapping in an output folder: an archive, or a folder of ranges."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ LARGEST = 1 << 24  # bytes of mapping.json
 
 
 def read_cores(folder: Path, chip: dict[str, Any], most: int) -> tuple[Int64, Path | None]:
-    """Core ids of all neurons, and where the table of helpers is, if there can be one.
+    """Return core ids of all neurons, and the path of the table of helpers, if there may be one.
 
-    most : numbers that an array may have. Raises `CheckFailedError`.
+    most : limit of numbers per array. Raises `CheckFailedError`.
     """
     path = folder / RANGED
     if path.exists():
@@ -39,14 +39,14 @@ def read_cores(folder: Path, chip: dict[str, Any], most: int) -> tuple[Int64, Pa
     _require_chip(path, size, chip)
     if core.ndim != 1 or core.dtype.kind not in "iu":
         raise CheckFailedError(
-            f"{path}: core is {core.dtype} of shape {core.shape}, not a list of ids"
+            f"{path}: core is {core.dtype} of shape {core.shape}, expected a list of ids"
         )
     return core.astype(np.int64), path
 
 
 def _require_chip(path: Path, size: tuple[int, int], chip: dict[str, Any]) -> None:
     if size != (chip["width"], chip["height"]):
-        raise CheckFailedError(f"{path}: was made for another chip than report.json names")
+        raise CheckFailedError(f"{path}: belongs to another chip than report.json")
 
 
 def _read_ranges(path: Path, chip: dict[str, Any], most: int) -> tuple[Int64, Path | None]:
@@ -57,7 +57,7 @@ def _read_ranges(path: Path, chip: dict[str, Any], most: int) -> tuple[Int64, Pa
         listed = [(int(file["bytes"]), int(file["crc32"])) for file in about["files"]]
         if step < 1 or len(listed) != -(-neurons // step):
             raise ValueError(f"it lists {len(listed)} files for {neurons} neurons")
-    except Exception as error:  # also for what is no object
+    except Exception as error:  # also if it is not an object
         raise CheckFailedError(f"{path}: cannot be read: {error}") from error
     _require_chip(path, size, chip)
     folder = path.parent / "core"

@@ -1,4 +1,4 @@
-"""The parts of the energy by the slow path: from what was counted synapse by synapse."""
+"""Independent computation of the parts of the energy, from counts of single synapses."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mapper.evaluation.verify_ticks import Activity
 
 
 class Packets(NamedTuple):
-    """Weight between cores, all weight, and pairs of a spike and another core that it reaches."""
+    """Weight between cores, total weight, and pairs of a spike and another core that it reaches."""
 
     cut: int
     weight: int
@@ -20,7 +20,7 @@ class Packets(NamedTuple):
 
 
 def link_costs(chip: Mapping[str, Any], kind: str) -> tuple[float, float]:
-    """Of a link east-west, and of one north-south."""
+    """Return the cost of an east-west and of a north-south link."""
     cost = chip[f"{kind}_link"]
     return (cost[0], cost[1]) if isinstance(cost, list) else (cost, cost)
 
@@ -29,10 +29,10 @@ def energies(
     chip: Mapping[str, Any], did: Activity, neurons: NDArray[np.int64],
     links: Mapping[str, NDArray[np.int64]], packets: Packets, units: tuple[float, float],
 ) -> dict[str, float | str]:  # fmt: skip
-    """The metrics of the parts; none of chips that know no energy in real units.
+    """Return the metrics of the parts of the energy; empty for chips without real units.
 
-    neurons : sizes of the neurons of every core
-    links : by what the chip sends, shape (4, rows, columns): right, left, down, up
+    neurons : total size of the neurons of every core
+    links : by delivery, shape (4, rows, columns): right, left, down, up
     units : of weights, and of rates
     """
     table, network_unit = chip.get("energy"), chip.get("energy_unit", "relative")

@@ -1,7 +1,7 @@
-"""What passes routers, and how long packets take, for the check of a mapping.
+"""Independent computation of router loads and packet latency, for the check of a mapping.
 
-By a path of its own, like all of `mapper.evaluation.verify`: ends and corners of routes are counted
-here one by one, and every output is a queue by itself.
+As in `mapper.evaluation.verify`, the implementation is independent: ends and corners of routes are
+counted one by one, and every output is a separate queue.
 """
 
 from __future__ import annotations
@@ -12,23 +12,23 @@ from numpy.typing import NDArray
 Int64 = NDArray[np.int64]
 Floats = NDArray[np.float64]
 Steps = tuple[Int64, Int64, Int64, Int64]
-"""Routers of the source and the target, and steps between them along the row and the column."""
+"""Routers of the source and the target, and steps between them along row and column."""
 
-CORE = 4  # beside right, left, down and up, as a way by which spikes come in or go out
-BUSIEST, FREE = 0.6 + 1e-9, 0.1 - 1e-9  # a rounding error beyond is at the limit
+CORE = 4  # direction index of the core port, after right, left, down and up
+BUSIEST, FREE = 0.6 + 1e-9, 0.1 - 1e-9  # tolerances: a rounding error beyond counts as at the limit
 
 
 class Routers:
-    """Ends and corners of routes that take their row first."""
+    """Ends and corners of row-first routes."""
 
     def __init__(self, width: int, height: int) -> None:
         self._width, self._height = width, height
-        # By router, the way in, and the way out; straight ones are not counted.
+        # By router, input, and output; straight passages are not counted.
         self._count = np.zeros((height * width, 5, 5), np.int64)
         self.entered = np.zeros(height * width, np.int64)
 
     def add(self, source: Int64, target: Int64, dx: Int64, dy: Int64, weight: Int64) -> None:
-        """Packets from router to router."""
+        """Add packets from router to router."""
         np.add.at(self.entered, source, weight)
         across, down = np.where(dx > 0, 0, 1), np.where(dy > 0, 2, 3)
         corner = source - source % self._width + target % self._width
@@ -44,7 +44,7 @@ class Routers:
     def add_trees(
         self, owner: Int64, source: Int64, target: Int64, dx: Int64, dy: Int64, rate: Int64
     ) -> None:
-        """Spikes to all routers that are listed for an owner, each link and corner once."""
+        """Add multicast spikes to all routers listed for an owner, each link and corner once."""
         across, down = np.where(dx > 0, 0, 1), np.where(dy > 0, 2, 3)
         corner = source - source % self._width + target % self._width
         row, column = dx != 0, dy != 0
@@ -65,13 +65,13 @@ class Routers:
         self.entered += other.entered
 
     def _comes(self, links: Int64) -> Int64:
-        """Loads of links, by the router that they lead to: shape (4, routers)."""
+        """Return the loads of links by the router that they lead to: shape (4, routers)."""
         right, left, down, up = links
         to = np.roll(right, 1, 1), np.roll(left, -1, 1), np.roll(down, 1, 0), np.roll(up, -1, 0)
         return np.stack(to).reshape(4, -1)
 
     def loads(self, name: str, links: Int64, unit: float) -> dict[str, float]:
-        """The metrics of what passes routers; links : by the router that they leave."""
+        """Return the metrics of router loads; links : by the router that they leave."""
         passing = self._comes(links).sum(axis=0) + self.entered
         return {
             f"{name}_max": int(passing.max()) * unit,
@@ -79,9 +79,9 @@ class Routers:
         }
 
     def ways(self, links: Int64, ends: Routers) -> tuple[Int64, Int64]:
-        """Loads by router, way in and way out, and what comes by each way, shape (routers, 5).
+        """Return loads by router, input and output, and by input alone, shape (routers, 5).
 
-        ends : of packets to each core, which say where trees end
+        ends : of packets to each core, which are the ends of trees
         """
         found = self._count.copy()
         for way, load in enumerate(links.reshape(4, -1)):
@@ -94,11 +94,11 @@ def latency(
     through: tuple[Int64, Int64], reached: tuple[Int64, Int64], per_cycle: float,
     service: Floats, hops: Floats, senders: tuple[Int64, Int64],
 ) -> dict[str, float | str]:  # fmt: skip
-    """The metrics of `noc_latency`.
+    """Return the metrics of `noc_latency`.
 
-    through, reached : what `Routers.ways` says of what is sent, and of packets to each core
-    per_cycle : flits in a cycle that 1 is; service : cycles of a flit on each link, hops : of a hop
-        over it, both (4, rows, columns); in a simulation both are at least 1
+    through, reached : results of `Routers.ways` for the packets sent, and for packets to each core
+    per_cycle : flits per cycle for a load of 1; service : cycles per flit on each link, hops :
+        cycles per hop over it, both (4, rows, columns); in a simulation both are at least 1
     senders : router of each core, and packets that leave it for others
     """
     service = np.maximum(service, 1.0)
@@ -136,7 +136,7 @@ def latency(
 
 
 def _turns(router: Int64, packets: Int64, per_cycle: float, routers: int) -> Floats:
-    """Mean waiting for the other cores of each tile."""
+    """Return the mean waiting time for the other cores of each tile."""
     waits = np.zeros(routers)
     for at in range(routers):
         load = packets[router == at] * per_cycle

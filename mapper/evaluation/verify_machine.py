@@ -1,7 +1,7 @@
-"""Tiles, chips, boards and tori, for the check of a mapping: spikes go step by step.
+"""Tiles, chips, boards and tori, for the check of a mapping: spikes are routed step by step.
 
-By a path of its own, like all of `mapper.evaluation.verify`: what a step costs follows from the
-keys of the chip, and every route is walked, all routes of a block of neurons together.
+As in `mapper.evaluation.verify`, the implementation is independent: costs of steps are derived from
+the keys of the chip, and every route is walked, all routes of a block of neurons together.
 """
 
 from __future__ import annotations
@@ -25,9 +25,10 @@ PARTS = {"tile": "tiles", "chip": "chips", "board": "boards"}
 class Axis:
     """Columns, or rows, of a machine.
 
-    cores : that share a router; length : of cores; torus : the last is beside the first
-    steps : cost of the step behind each core, in units; over : whether it leads to another chip
-        (1) or board (2); bandwidth : of the link there; latency : cycles of a hop over it, or nan
+    cores : number of cores that share a router; length : number of cores; torus : whether the last
+        is adjacent to the first
+    steps : cost of the step after each core, in units; over : whether it leads to another chip (1)
+        or board (2); bandwidth : of that link; latency : cycles per hop over it, or nan
     """
 
     cores: int
@@ -44,21 +45,21 @@ class Axis:
 
     @property
     def place(self) -> Int64:
-        """What all steps from the first core to each cost."""
+        """Cumulative cost of the steps from the first core to each core."""
         return np.append(0, self.steps[:-1].cumsum())
 
     def links(self, values: NDArray[Any], added: bool) -> NDArray[Any]:
-        """Of the link behind each router: the sum of its steps, or what its last step has."""
+        """Return the values per link: sum over its steps if `added`, else of its last step."""
         grouped = values.reshape(-1, self.cores)
         return grouped.sum(axis=1) if added else grouped[:, -1]
 
     def cost(self, a: Int64, b: Int64) -> Int64:
-        """Between two cores, the shorter way round on a torus."""
+        """Return the cost between two cores, the shorter way round on a torus."""
         straight = np.abs(self.place[a] - self.place[b])
         return np.minimum(straight, self.steps.sum() - straight) if self.torus else straight
 
     def ways(self, a: Int64, b: Int64) -> Int64:
-        """Steps from router a to router b, below 0 towards lower ones."""
+        """Return the steps from router a to router b, negative towards lower ones."""
         steps = b - a
         if not self.torus:
             return steps
@@ -69,7 +70,7 @@ class Axis:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """A machine as a report describes it; unit : of costs."""
+    """A machine as described by a report; unit : of costs."""
 
     across: Axis
     down: Axis
@@ -78,7 +79,7 @@ class Layout:
 
     @classmethod
     def of(cls, chip: Mapping[str, Any]) -> Layout | None:
-        """None if no key speaks of a machine."""
+        """Return the layout of a chip; None if it has no keys of a machine."""
         if not any(key in chip for key in KEYS):
             return None
         exact = [_steps(chip, axis) for axis in (0, 1)]
@@ -109,7 +110,7 @@ class Layout:
         return self.across.torus or self.down.torus
 
     def router(self, core: Int64) -> Int64:
-        """Number of the router of each core, row by row."""
+        """Return the number of the router of each core, row by row."""
         y, x = np.divmod(core, self.across.length)
         return y // self.down.cores * self.across.routers + x // self.across.cores
 
@@ -118,13 +119,13 @@ class Layout:
         return self.across.cost(xa, xb) + self.down.cost(ya, yb)
 
     def ways(self, a: Int64, b: Int64) -> tuple[Int64, Int64]:
-        """Steps between the routers of cores: columns and rows."""
+        """Return the steps between the routers of cores: columns and rows."""
         ends = [np.divmod(self.router(core), self.across.routers) for core in (a, b)]
         (ya, xa), (yb, xb) = ends
         return self.across.ways(xa, xb), self.down.ways(ya, yb)
 
     def existing(self, links: NDArray[Any]) -> NDArray[Any]:
-        """Of links, shape (4, rows, columns), those that there are."""
+        """Select the links that exist, from shape (4, rows, columns)."""
         right, left, south, north = links
         if not self.across.torus or self.across.routers == 1:
             right, left = right[:, :-1], left[:, 1:]
@@ -133,17 +134,17 @@ class Layout:
         return np.concatenate([each.ravel() for each in (right, left, south, north)])
 
     def tables(self) -> tuple[Int64, Int64, NDArray[np.float64]]:
-        """Cost of every link that there is, what it is over, and its bandwidth."""
+        """Return cost of every existing link, its crossing (chip or board), and its bandwidth."""
         names = (("steps", True), ("over", False), ("bandwidth", False))
         found = [self.existing(self._table(*name)) for name in names]
         return found[0], found[1], found[2]
 
     def bandwidths(self) -> NDArray[np.float64]:
-        """Of the links that leave each router, shape (4, rows, columns)."""
+        """Return the bandwidth of the links that leave each router, shape (4, rows, columns)."""
         return self._table("bandwidth", False)
 
     def hop_cycles(self, hop: float) -> NDArray[np.float64]:
-        """Of the same links, cycles of a hop; hop : of those that say nothing."""
+        """Return the cycles per hop of these links; hop : default."""
         own = self._table("latency", False)
         return np.where(np.isnan(own), hop, own)
 
@@ -157,7 +158,7 @@ class Layout:
         return whole
 
     def apart(self, part: str, a: Int64, b: Int64) -> NDArray[np.bool_]:
-        """Whether two cores are on different tiles, chips or boards."""
+        """Return whether two cores are on different tiles, chips or boards."""
         wide, tall = self.parts[part]
         (ya, xa), (yb, xb) = (np.divmod(core, self.across.length) for core in (a, b))
         return (xa // wide != xb // wide) | (ya // tall != yb // tall)
@@ -166,7 +167,7 @@ class Layout:
 def _steps(
     chip: Mapping[str, Any], axis: int
 ) -> tuple[list[Fraction], list[int], list[float], list[float]]:
-    """Cost of the step behind each core, what it is over, its bandwidth, and its latency or nan."""
+    """Return cost, crossing, bandwidth and latency (or nan) of the step after each core."""
     side, length = ("width", "height")[axis], chip[("width", "height")[axis]]
     links = chip.get("link_cost", 1.0)
     link = links[axis] if isinstance(links, list) else links
@@ -196,7 +197,7 @@ def _steps(
 
 
 class WalkedLinks:
-    """Loads of the links between the routers of a machine; as `verify_traffic.Links`."""
+    """Loads of the links between the routers of a machine; like `verify_traffic.Links`."""
 
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
@@ -204,12 +205,12 @@ class WalkedLinks:
         self._loads = np.zeros((4, rows, columns), np.int64)
 
     def add(self, source: Int64, target: Int64, weight: Int64) -> None:
-        """Spikes from core to core."""
+        """Add spikes from core to core."""
         for index, link in self._walk(source, target):
             np.add.at(self._loads.reshape(-1), link, weight[index])
 
     def add_trees(self, first: Int64, owner: Int64, core: Int64, rate: Int64) -> None:
-        """The union of the routes of each neuron to all cores that it reaches."""
+        """Add the union of the routes of each neuron to all cores that it reaches."""
         size = self._loads.size
         seen = [owner[index] * size + link for index, link in self._walk(first[owner], core)]
         if seen:
@@ -221,7 +222,7 @@ class WalkedLinks:
         self._loads += other._loads
 
     def _walk(self, source: Int64, target: Int64) -> list[tuple[Int64, Int64]]:
-        """Which routes take a step, and over which link, step by step: the row first."""
+        """Return moving routes and their links, step by step, row first."""
         columns, rows = self._layout.routers
         y, x = np.divmod(self._layout.router(source), columns)
         left = list(self._layout.ways(source, target))
@@ -237,15 +238,15 @@ class WalkedLinks:
         return found
 
     def grid(self) -> Int64:
-        """Load of the links that leave each router: right, left, down, up."""
+        """Return the load of the links that leave each router: right, left, down, up."""
         return self._loads
 
     def loads(self) -> Int64:
-        """Load of every directed link that there is."""
+        """Return the load of every existing directed link."""
         return self._layout.existing(self._loads)
 
     def crossings(self, unit: float) -> dict[str, float]:
-        """Cost of the links, and loads over the ends of chips and boards."""
+        """Return the cost of the links, and loads over boundaries of chips and boards."""
         layout = self._layout
         loads, parts = self.loads(), layout.parts
         cost, over, bandwidth = layout.tables()
@@ -260,7 +261,7 @@ class WalkedLinks:
 
 
 class Costs:
-    """Sums over unicast spikes of what their distances cost, and over packets to cores."""
+    """Sums of distance costs over unicast spikes and over packets to cores."""
 
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
@@ -268,7 +269,7 @@ class Costs:
         self.cut = dict.fromkeys(layout.parts, 0)
 
     def add(self, a: Int64, b: Int64, weight: Int64) -> None:
-        """Spikes from core to core."""
+        """Add spikes from core to core."""
         cost = self._layout.cost(a, b)
         self.total += int((cost * weight).sum())
         self.farthest = max(self.farthest, int(cost[weight > 0].max(initial=0)))
@@ -276,7 +277,7 @@ class Costs:
             self.cut[part] += int(weight[self._layout.apart(part, a, b)].sum())
 
     def add_casts(self, a: Int64, b: Int64, rate: Int64) -> None:
-        """Packets from core to core."""
+        """Add packets from core to core."""
         self.casts += int((self._layout.cost(a, b) * rate).sum())
 
     def join(self, other: Costs) -> None:
@@ -291,7 +292,7 @@ class Costs:
         self, links: tuple[WalkedLinks, ...], weight: int,
         unit: float, rate_unit: float,
     ) -> dict[str, float]:  # fmt: skip
-        """Those of the report; links : of unicast, packets to cores, and trees."""
+        """Return the metrics of the report; links : of unicast, packets to cores, and trees."""
         by = self._layout.unit
         of_links, of_casts, of_trees = (
             {f"{name}.{key}": value for key, value in one.crossings(each).items()}

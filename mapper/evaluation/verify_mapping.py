@@ -1,4 +1,4 @@
-"""Check of a mapping against its network, its chip and its report, by the slow reader."""
+"""Check of a mapping against its network, its chip and its report, by the independent reader."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from mapper.limits.constraints import ConstraintFile, broken, constraints_in
 from storage.jsontext import shown
 
 SAMPLE = ("congestion", "congestion_pairs", "congestion_share")  # metrics of large chips
-UNICAST = "multicast.unicast_hops_total"  # which reports of older versions lack
+UNICAST = "multicast.unicast_hops_total"  # missing in reports of older versions
 _PARTS = (
     "core",
     "energy_parts",
@@ -31,26 +31,26 @@ _PARTS = (
     "multicast",
     "noc_latency",
     "tick_bounds",
-)  # metrics with metrics of their own
-TOLERANCE = 1e-9  # relative, between sums of floats in another order
+)  # metrics that contain metrics
+TOLERANCE = 1e-9  # relative, between sums of floats in different order
 
 
 def verify_mapping(
     folder: Path, report: dict[str, Any], network: Path, ranges: Ranges = all_at_once
 ) -> dict[str, Any]:
-    """Recompute limits and metrics; raises `CheckFailedError` at the first difference.
+    """Recompute limits and metrics; raise `CheckFailedError` at the first difference.
 
-    Metrics that would take hours (`Flows.router_loads`), or were measured of a sample, are named as
+    Metrics that would take hours (`Flows.router_loads`) or were measured on a sample are listed as
     `not_recomputed` instead.
 
     folder : output folder of a run, report : its report.json, network : the network file
-    ranges : who reads the blocks of a network without relay neurons
+    ranges : reads the blocks of a network without relay neurons
     """
     chip = from_fields(report["chip"], f"{folder}: chip of the report").to_json()
     cores = chip["width"] * chip["height"]
     reader = SlowReader(network)
     try:
-        most = max(reader.neurons, reader.meta["synapses"])  # each helper has one synapse at least
+        most = max(reader.neurons, reader.meta["synapses"])  # each helper has at least one synapse
         core, helpers = read_cores(folder, chip, most)
         if core.size != reader.neurons:
             raise CheckFailedError(
@@ -97,13 +97,13 @@ def verify_mapping(
     for name, value in found.items():
         stated = stated_all.get(name)
         if not _agree(stated, value):
-            raise CheckFailedError(f"{folder}: {name} is {value}, report.json says {shown(stated)}")
+            raise CheckFailedError(f"{folder}: {name} is {value}, report.json has {shown(stated)}")
     rest = set(stated_all) - set(found) - set(_PARTS)
-    # not recomputed, where they are not found
+    # listed as not recomputed if missing
     skipped = rest & ({"congestion_max", *SAMPLE} if sampled else {"congestion_max"})
     if rest - skipped:
         raise CheckFailedError(
-            f"{folder}: report.json states {shown(min(rest - skipped))}, which is no metric"
+            f"{folder}: report.json has {shown(min(rest - skipped))}, which is not a metric"
         )
     neurons = {"neurons": int(core.size)}
     if table is not None:
@@ -128,8 +128,7 @@ def _nested(metrics: dict[str, Any]) -> dict[str, Any]:
 
 
 def _check_sample(folder: Path, stated: dict[str, Any], walk: Walk) -> dict[str, int | float | str]:
-    """What can be said of the sample that congestion was measured of: its share, where the pairs of
-    cores are known."""
+    """Check the sample of the congestion metrics: its share, if the core pairs are known."""
     word, pairs, share = (stated.get(name) for name in SAMPLE)
     if (
         word != "sampled"
@@ -137,8 +136,8 @@ def _check_sample(folder: Path, stated: dict[str, Any], walk: Walk) -> dict[str,
         or not (isinstance(share, int | float) and 0 < share <= 1)
     ):
         told = ", ".join(f"{name} {shown(stated.get(name))}" for name in SAMPLE)
-        raise CheckFailedError(f"{folder}: report.json states no sample of core pairs: {told}")
-    if walk.flows is None or walk.layout is not None:  # of routers then
+        raise CheckFailedError(f"{folder}: report.json has no valid sample of core pairs: {told}")
+    if walk.flows is None or walk.layout is not None:  # then the pairs are of routers
         return {"congestion": "sampled"}
     return {"congestion": "sampled", "congestion_share": pairs / max(1, walk.flows.pairs())}
 
@@ -147,9 +146,9 @@ def _metrics(
     walk: Walk, chip: dict[str, Any], core: NDArray[np.int64], units: tuple[float, float],
     spread: bool,
 ) -> dict[str, int | float | str]:  # fmt: skip
-    """The metrics of the report that are recomputed, in real units.
+    """Return the recomputed metrics of the report, in real units.
 
-    spread : all traffic is followed over all minimal paths
+    spread : whether to compute the spread of all traffic over all minimal paths
     """
     unit, rate_unit = units
     used = np.unique(core)
@@ -171,7 +170,7 @@ def _metrics(
         "latency_max": walk.latest,
         **_link_loads("link_load", walk.links.loads(), unit),
         **walk.through["synapse"].loads("router_load", walk.links.grid(), unit),
-        # a spike visits a router more than it takes links
+        # a spike visits one more router than links
         "congestion_mean": (hops + cut) / (walk.size[0] * walk.size[1]),
         "core.packets": walk.connectivity * rate_unit,
         "core.hops_total": int(casts.sum()) * rate_unit,
@@ -216,7 +215,7 @@ def _metrics(
 def _latency(
     walk: Walk, chip: dict[str, Any], units: tuple[float, float], cycles: Any
 ) -> dict[str, float | str]:
-    """The latency of what the chip sends, spread over ticks of so many cycles."""
+    """Return the latency of the chip's packets, spread over ticks of `cycles` cycles."""
     time, way = chip["time"], chip.get("delivery", "synapse")
     links = {"synapse": walk.links, "core": walk.casts, "tree": walk.trees}[way]
     ends = way if way == "synapse" else "core"
@@ -235,7 +234,7 @@ def _latency(
 
 
 def _link_loads(name: str, loads: NDArray[np.int64], unit: float) -> dict[str, float]:
-    if not loads.size:  # of a single core
+    if not loads.size:  # a single core
         return {f"{name}_{which}": 0.0 for which in ("max", "mean", "p99")}
     return {
         f"{name}_max": int(loads.max()) * unit,
@@ -245,7 +244,7 @@ def _link_loads(name: str, loads: NDArray[np.int64], unit: float) -> dict[str, f
 
 
 def _memory(chip: dict[str, Any], use: dict[str, NDArray[np.int64]]) -> NDArray[np.int64]:
-    """Bits of the memory for synapses that each core uses."""
+    """Return the bits of synapse memory that each core uses."""
     synapse = chip["weight_bits"] + chip["index_bits"]
     return use["synapses"] * synapse + use["axons_in"] * chip["axon_bits"]
 
@@ -257,7 +256,7 @@ def _plain(value: Any) -> int | float:
 def _check_constraints(
     path: Path, report: dict[str, Any], reader: SlowReader, core: NDArray[np.int64]
 ) -> None:
-    """Neurons are where the constraints of the run put them, if it had any."""
+    """Check that neurons are where the constraints of the run require, if it had any."""
     if not path.exists():
         return
 

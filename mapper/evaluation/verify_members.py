@@ -1,4 +1,4 @@
-"""Members of a network, in one zip archive or several, read by Python's `zipfile`."""
+"""Members of a network, in one or several zip archives, read by Python's `zipfile`."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from storage.jsontext import parse_json, shown
 from storage.store.sharded import DESCRIPTION, is_sharded
 
 META = "meta.json"
-_LARGEST = 1 << 30  # bytes of a description of files
+_LARGEST = 1 << 30  # bytes; limit for a description of files
 
 
 class ZipMembers:
     """All members by name.
 
-    described : of a network in several files, its network.json, which has what meta.json has
+    described : network.json of a network in several files, which has the contents of meta.json
     """
 
     def __init__(self, path: Path) -> None:
-        """Raises `CheckFailedError` if something is no archive, or not where it is to be."""
+        """Open the archives; raise `CheckFailedError` for invalid archives or misplaced members."""
         self.path = path
         self._zips: list[zipfile.ZipFile] = []
         self._files: list[BlobFile] = []
@@ -42,7 +42,7 @@ class ZipMembers:
             raise
 
     def _take(self, path: Path) -> list[str]:
-        """Open an archive; its members."""
+        """Open an archive; return its members."""
         self._files.append(BlobFile(open_blob(path)))
         try:
             self._zips.append(zipfile.ZipFile(self._files[-1]))
@@ -68,28 +68,28 @@ class ZipMembers:
             for file in files:
                 name, first, count = file["file"], file["first"], file["blocks"]
                 if Path(name).name != name or (type(first), type(count)) != (int, int):
-                    raise TypeError(f"files has {shown(file)}")
+                    raise TypeError(f"files contains {shown(file)}")
                 if first != at or count < 1:
-                    raise TypeError(f"{shown(name)} begins with block {first}, {at} is next")
+                    raise TypeError(f"{shown(name)} begins with block {first}, next is {at}")
                 at += count
                 for member in self._take(self.path / name):
                     number = int(member[-8:])
                     block = number * chunk // step if member.startswith("attr") else number
                     if not first <= block < at:
-                        raise CheckFailedError(f"{self.path / name}: {member} is not of its blocks")
+                        raise CheckFailedError(f"{self.path / name}: {member} is out of range")
         except (ValueError, KeyError, TypeError, ZeroDivisionError) as error:
             raise CheckFailedError(f"{place}: is damaged: {error}") from error
 
     def about(self, name: str) -> zipfile.ZipInfo:
-        """Raises `KeyError` if there is no such member."""
+        """Return the entry of a member; raise `KeyError` if there is none."""
         return self._places[name].getinfo(name)
 
     def read(self, name: str) -> bytes:
-        """A member; raises what `zipfile` raises."""
+        """Return a member; raises the errors of `zipfile`."""
         return self._places[name].read(name)
 
     def names(self) -> list[str]:
-        """Of all members; that which describes them among them."""
+        """Return the names of all members, including the description."""
         return [*self._places, *([META] if self.described is not None else [])]
 
     def close(self) -> None:

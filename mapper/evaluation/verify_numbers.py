@@ -1,4 +1,4 @@
-"""Numbers of a network file, for `verify`: by numpy alone, not by the store's kernels."""
+"""Decoder of numbers of a network file, for `verify`: numpy only, without the store's kernels."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from mapper.errors import CheckFailedError
 
 
 def decode_varints(raw: bytes, where: str) -> NDArray[np.int64]:
-    """All varints of a member."""
+    """Decode all varints of a member."""
     data = np.frombuffer(raw, np.uint8)
     if not data.size:
         return np.empty(0, np.int64)

@@ -1,4 +1,4 @@
-"""The slow path's view of neurons that were split: what a mapping says, undone and checked."""
+"""Independent check of split neurons: adds the helpers of a mapping to the network."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Table:
 def require_arrays(path: Path, values: int) -> None:
     """Raise `CheckFailedError` if an array of an archive has more than `values` numbers.
 
-    What it says of itself is enough: `zipfile` inflates no more.
+    The sizes in the directory suffice: `zipfile` does not inflate beyond them.
     """
     try:
         require_file(path)
@@ -43,11 +43,11 @@ def require_arrays(path: Path, values: int) -> None:
     except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError) as error:
         raise CheckFailedError(f"{path}: cannot be read: {error}") from error
     if longest > 8 * values + (1 << 14):
-        raise CheckFailedError(f"{path}: an array of {longest} bytes, {values} numbers have less")
+        raise CheckFailedError(f"{path}: an array of {longest} bytes exceeds {values} numbers")
 
 
 def read_table(path: Path, neurons: int) -> Table | None:
-    """The table of helpers of a mapping, None if it has none. Raises `CheckFailedError`."""
+    """Return the table of helpers of a mapping, None without one. Raises `CheckFailedError`."""
     names = [f"helper_{name}" for name in ("core", "neuron", "first", "last")]
     try:
         with np.load(path, allow_pickle=False) as file:
@@ -60,7 +60,7 @@ def read_table(path: Path, neurons: int) -> Table | None:
     if found != names:
         raise CheckFailedError(f"{path}: its table of relay neurons lacks a column")
     if any(column.dtype.kind not in "iu" for column in columns):
-        raise CheckFailedError(f"{path}: its table of relay neurons holds no whole numbers")
+        raise CheckFailedError(f"{path}: its table of relay neurons must hold whole numbers")
     columns = [column.astype(np.int64) for column in columns]
     if len({column.shape for column in columns}) != 1 or columns[0].ndim != 1:
         raise CheckFailedError(
@@ -81,7 +81,7 @@ def read_table(path: Path, neurons: int) -> Table | None:
 
 
 class SplitReader:
-    """A network with helpers behind its neurons, read block by block like the network itself."""
+    """A network with helpers after its neurons, read block by block like the network itself."""
 
     def __init__(self, reader: SlowReader, table: Table, folder: Path) -> None:
         if reader.meta["undirected"]:
@@ -93,12 +93,12 @@ class SplitReader:
         self._split[table.neuron] = True
 
     def sizes(self) -> Int64:
-        """A helper is as large as its neuron."""
+        """Return the sizes; a helper has the size of its neuron."""
         sizes = self._reader.sizes()
         return np.concatenate([sizes, sizes[self._table.neuron]])
 
     def attribute(self, name: str) -> Int64:
-        """Only of the rate is anything known for helpers: they pass on what they get."""
+        """Return an attribute; for helpers only the rate is known, as they relay their input."""
         values = self._reader.attribute(name)
         added = np.zeros(self._table.core.size, np.int64)
         if name == "rate":
@@ -108,9 +108,10 @@ class SplitReader:
         return np.concatenate([values, added])
 
     def connections(self) -> Iterator[Connections]:
-        """Outgoing connections, each to a split neuron led to its helper; those of helpers last.
+        """Yield outgoing connections, redirected from split neurons to helpers; helpers' own last.
 
-        Raises `CheckFailedError` for one that belongs to no helper, and for helpers without any.
+        Raises `CheckFailedError` for a connection without helper, and for helpers without
+        connections.
         """
         table, n = self._table, self._reader.neurons
         weights, counts = np.zeros((2, table.core.size), np.int64)
@@ -130,7 +131,7 @@ class SplitReader:
         yield Connections(own, table.neuron, nothing, ones, weights)
 
     def _helped(self, part: Connections) -> tuple[Int64, Int64, Int64]:
-        """Helper, source and weight of each synapse of a block that ends in a split neuron."""
+        """Return helper, source and weight of each synapse of a block onto a split neuron."""
         table, n = self._table, self._reader.neurons
         there = (part.incoming == 0) & self._split[part.other]
         source, target = part.owner[there], part.other[there]
@@ -142,13 +143,13 @@ class SplitReader:
             k = int(np.flatnonzero(missing)[0])
             raise CheckFailedError(
                 f"{self._folder}: the synapse from {source[k]} to {target[k]} has no relay neuron, "
-                "though that neuron was split"
+                "although that neuron was split"
             )
         return helper, source, part.weight[there]
 
 
 def check_counts(folder: Path, stated: Any, table: Table | None) -> None:
-    """What report.json says of the split is what the mapping holds."""
+    """Check the counts of split neurons in report.json against the mapping."""
     names = ("neurons", "helpers", "helpers_of_a_neuron_max")
     said = [stated.get(name) if isinstance(stated, dict) else 0 for name in names]
     found = [0, 0, 0]
@@ -157,6 +158,6 @@ def check_counts(folder: Path, stated: Any, table: Table | None) -> None:
         found = [int(each.size), int(table.core.size), int(each.max())]
     if said != found:
         raise CheckFailedError(
-            f"{folder}: report.json says {said} of neurons split, relay neurons, and "
+            f"{folder}: report.json has {said} split neurons, relay neurons, and "
             f"relay neurons per neuron; the mapping has {found}"
         )

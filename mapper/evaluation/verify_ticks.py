@@ -1,4 +1,4 @@
-"""The cycles of a tick by the slow path: from what was counted synapse by synapse."""
+"""Independent computation of the cycles of a tick, from counts of single synapses."""
 
 from __future__ import annotations
 
@@ -9,8 +9,11 @@ from numpy.typing import NDArray
 
 
 class Activity:
-    """What the cores do, each ndarray[int64], shape (cores,): spikes, and pairs of a spike and a
-    core that it reaches; and the weight of the synapses of their neurons."""
+    """Activity of the cores, ndarrays[int64] of shape (cores,).
+
+    Spikes, pairs of a spike and a core that it reaches, and the weight of the synapses of their
+    neurons.
+    """
 
     def __init__(self, cores: int) -> None:
         self.spikes, self.local, self.sent = np.zeros((3, cores), np.int64)
@@ -20,7 +23,7 @@ class Activity:
         self, core: NDArray[np.int64], pairs: NDArray[np.int64], rates: NDArray[np.int64],
         targets: NDArray[np.int64], reaching: NDArray[np.int64],
     ) -> None:  # fmt: skip
-        """Count neurons of which all synapses are given.
+        """Count neurons with all of their synapses.
 
         core : of every neuron; pairs : neuron * cores + core, distinct; rates : of the pairs
         targets : core of the target of each synapse; reaching : the rate of its source
@@ -36,7 +39,7 @@ class Activity:
         np.add.at(self.events, targets, reaching)
 
     def join(self, other: Activity) -> None:
-        """Add what the synapses of other neurons do."""
+        """Add the activity of other neurons."""
         for mine, more in zip(vars(self).values(), vars(other).values(), strict=True):
             mine += more
 
@@ -46,10 +49,10 @@ def ticks(
     loads: dict[str, NDArray[np.int64]], units: tuple[float, float],
     links: tuple[NDArray[np.float64] | float, NDArray[np.float64] | float],
 ) -> dict[str, float | str]:  # fmt: skip
-    """The metrics of a tick of a chip with times.
+    """Return the metrics of a tick of a chip with times.
 
-    neurons : sizes of the neurons of every core; loads : of all links, by what the chip sends
-    units : of weights, and of rates; links : bandwidth, and cycles of a hop, of all links
+    neurons : total size of the neurons of every core; loads : of all links, by delivery
+    units : of weights, and of rates; links : bandwidth, and cycles per hop, of all links
     """
     time, way = chip["time"], chip.get("delivery", "synapse")
     weight, rate = (unit * time["tick"] for unit in units)
@@ -82,7 +85,7 @@ def ticks(
 
 
 def _after(sweeps: NDArray[np.float64], spikes: NDArray[np.float64], last: float) -> float:
-    """Integral of the chance that a neuron spikes so late that its spikes end after the sweeps."""
+    """Integrate the probability that a late spike of a neuron ends after the sweeps."""
     steps = 32
     if last <= 0:
         return 0.0

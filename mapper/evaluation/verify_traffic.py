@@ -1,7 +1,7 @@
-"""Where spikes go, for the check of a mapping: links, multicast trees, and routers.
+"""Independent routing of spikes, for the check of a mapping: links, multicast trees, routers.
 
-By a path of its own, like all of `mapper.evaluation.verify`: links by differences along rows and
-columns, routers by following the traffic towards each core, one step closer at a time.
+As in `mapper.evaluation.verify`, the implementation is independent: links by differences along rows
+and columns, routers by following the traffic towards each core, one step at a time.
 """
 
 from __future__ import annotations
@@ -14,27 +14,27 @@ from numpy.typing import NDArray
 Int64 = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
-CELLS = 1 << 20  # routers, of some target cores together, that are held at a time
-MERGE = 1 << 24  # pairs of cores that wait before those alike are added up
-MOST_WORK = 1 << 33  # routers, of all target cores together, that are looked at: some minutes
+CELLS = 1 << 20  # routers, for several target cores together, that are held at a time
+MERGE = 1 << 24  # pairs of cores that are buffered before equal ones are added up
+MOST_WORK = 1 << 33  # limit of routers visited for all target cores together: some minutes
 
 
 class Links:
-    """Loads of the links of a mesh of routers, when spikes take their row first."""
+    """Loads of the links of a mesh of routers with row-first routes."""
 
     def __init__(self, width: int, height: int) -> None:
         self._width = width
-        # right, left, down, up: load of the link that leaves each core, less that of the one before
+        # right, left, down, up: link load of each core minus the previous core's
         self._steps = np.zeros((4, height + 1, width + 1), np.int64)
 
     def add(self, source: Int64, target: Int64, weight: Int64) -> None:
-        """Spikes from core to core, each along row y to the column of the target, then along it."""
+        """Add spikes from core to core, each along row y to the target's column, then along it."""
         (y, x), (to_y, to_x) = (np.divmod(core, self._width) for core in (source, target))
         self._along_rows(y, x, to_x, weight)
         self._along_columns(to_x, y, to_y, weight)
 
     def add_trees(self, first: Int64, owner: Int64, core: Int64, rate: Int64) -> None:
-        """The union of the routes of each neuron to all cores that it reaches.
+        """Add the union of the routes of each neuron to all cores that it reaches.
 
         first : core of each neuron, shape (neurons,); rate : of each neuron
         owner, core : shape (reached,), neuron and core; owner does not decrease
@@ -57,7 +57,7 @@ class Links:
             self._along_rows(row[of], home[of], end, rate[of])
 
     def _along_rows(self, y: Int64, x: Int64, to_x: Int64, weight: Int64) -> None:
-        """Links towards lower columns leave the cores to_x + 1 .. x; likewise those of rows."""
+        """Add to links along rows; links towards lower columns leave the cores to_x + 1 .. x."""
         right, left = self._steps[:2]
         for low, high, ahead in ((x, to_x, right), (to_x + 1, x + 1, left)):
             goes = low < high
@@ -76,12 +76,12 @@ class Links:
         self._steps += other._steps
 
     def grid(self) -> Int64:
-        """Load of the links that leave each router: right, left, down, up."""
+        """Return the load of the links that leave each router: right, left, down, up."""
         along = self._steps[:2].cumsum(axis=2), self._steps[2:].cumsum(axis=1)
         return np.concatenate(along)[:, :-1, :-1]
 
     def loads(self) -> Int64:
-        """Load of every directed link."""
+        """Return the load of every directed link."""
         right, left, down, up = self.grid()
         return np.concatenate(
             [left[:, 1:].ravel(), right[:, :-1].ravel(), up[1:].ravel(), down[:-1].ravel()]
@@ -100,7 +100,7 @@ class Flows:
     def add(
         self, source: Int64, target: Int64, weight: Int64, leaves: NDArray[np.bool_] | None = None
     ) -> None:
-        """leaves : which spikes leave their core, if that is not where the ends differ"""
+        """Add flows; leaves : spikes that leave their core, default: source != target."""
         away = ((source != target) if leaves is None else leaves) & (weight > 0)
         self._waiting.append((target[away] * self._cores + source[away], weight[away]))
         if sum(pairs.size for pairs, _ in self._waiting) > MERGE:
@@ -123,14 +123,14 @@ class Flows:
         self._weights = np.add.reduceat(weights, start) if start.size else weights
 
     def pairs(self) -> int:
-        """Number of pairs."""
+        """Return the number of pairs."""
         self._merge()
         return self._pairs.size
 
     def router_loads(self) -> Floats | None:
-        """Expected load of every router, shape (cores,), when spikes spread over minimal paths.
+        """Return the expected load of every router, shape (cores,), spread over minimal paths.
 
-        None if that would take hours: where cores all over a huge chip send to each other.
+        None if that would take hours: for dense traffic all over a huge chip.
         """
         self._merge()
         load = np.zeros(self._cores)
@@ -142,13 +142,16 @@ class Flows:
         return load
 
     def _ends(self, pairs: Int64) -> tuple[Int64, Int64, Int64, Int64]:
-        """Row and column of the target, then those of the source."""
+        """Return row and column of the target, then of the source."""
         target, source = np.divmod(pairs, self._cores)
         return *np.divmod(target, self._width), *np.divmod(source, self._width)
 
     def _quadrants(self) -> Iterator[tuple[int, int, NDArray[np.intp], Int64, Int64]]:
-        """Signs of the rows and columns from target to source, the flows where they are so, and for
-        each of their targets the rows and columns of the box that these flows are in."""
+        """Yield the flows of each quadrant around their targets, with bounding boxes.
+
+        Yields signs of the rows and columns from target to source, the flows with these signs, and
+        for each target the rows and columns of the box around its flows.
+        """
         to_y, to_x, y, x = self._ends(self._pairs)
         below, right = y >= to_y, x >= to_x
         for sign_y, sign_x in ((1, 1), (1, -1), (-1, 1), (-1, -1)):
@@ -163,7 +166,7 @@ class Flows:
         self, mine: NDArray[np.intp], rows: Int64, columns: Int64, sign_y: int, sign_x: int,
         load: Floats,
     ) -> None:  # fmt: skip
-        """Add what routers see of some flows: boxes alike in size are done together."""
+        """Add the router loads of some flows; boxes of similar size are processed together."""
         pairs, weights = self._pairs[mine], self._weights[mine]
         to_y, to_x, y, x = self._ends(pairs)
         down, across = np.abs(y - to_y), np.abs(x - to_x)
@@ -186,7 +189,7 @@ class Flows:
             box = np.zeros((height, width, chosen.size))
             box[down[inside], across[inside], slot[place[inside]]] = weights[inside]
             _come_closer(box)
-            # the routers of the box, and those behind the edge of the mesh, where nothing comes
+            # the routers of the box, without places outside the mesh, which have no traffic
             ys = to_y[start[chosen]] + sign_y * np.arange(height)[:, None, None]
             xs = to_x[start[chosen]] + sign_x * np.arange(width)[None, :, None]
             real = (ys >= 0) & (ys < self._height) & (xs >= 0) & (xs < self._width)
@@ -197,10 +200,10 @@ class Flows:
 
 
 def _come_closer(box: Floats) -> None:
-    """Let all that starts in a box go to its corner (0, 0); every cell then holds what visits it.
+    """Move all flows in a box to its corner (0, 0); every cell then holds its total visits.
 
-    box : shape (rows, columns, targets); a spike takes a step in either direction with probability
-        1/2 where both bring it closer
+    box : shape (rows, columns, targets); a spike steps in either direction with equal probability
+        if both bring it closer
     """
     rows, columns, _ = box.shape
     for b in range(rows - 1, -1, -1):

@@ -1,4 +1,4 @@
-"""One pass over the synapses of a network under a mapping, by the slow reader."""
+"""One pass over the synapses of a network under a mapping, by the independent reader."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ LIMITS = ("neurons", "synapses", "axons_in", "axons_out")
 
 
 class Walk:
-    """A pass over synapses: what they use of every core, and where their spikes go.
+    """Pass over synapses: resource use of every core, and routes of spikes.
 
-    did : what the cores do
+    did : activity of the cores
     links, casts, trees : loads of links by packets to synapses, to cores, and multicast
-    through : where the same enter and leave routers, and turn in them
+    through : where these packets enter, leave and turn in routers
     flows : between pairs of cores
-    steps : hops east-west, and north-south; latest : the longest way of a spike
+    steps : hops east-west, and north-south; latest : largest latency of a spike
     """
 
     def __init__(self, core: NDArray[np.int64], chip: dict[str, Any]) -> None:
@@ -55,17 +55,17 @@ class Walk:
             self.links, self.casts, self.trees = self.routes
         self.sent = {way: np.zeros(cores, np.int64) for way in ("synapse", "core")}
         self.through = {way: Routers(*self.size) for way in ("synapse", "core", "tree")}
-        # On a torus there is no such check of routers.
+        # Routers on a torus are not checked in this way.
         self.flows = None if self.layout and self.layout.torus else Flows(*self.size)
 
     def use_cores(self, sizes: NDArray[np.int64]) -> None:
-        """Put all neurons, of these sizes, on their cores."""
+        """Assign all neurons, of these sizes, to their cores."""
         np.add.at(self.use["neurons"], self._core, sizes)
-        if self._chip.get("single_target"):  # each neuron itself, and then its copies
+        if self._chip.get("single_target"):  # each neuron itself, and later its copies
             np.add.at(self.use["axons_out"], self._core, 1)
 
     def join(self, other: Walk) -> None:
-        """Add what another one has met of the synapses of other neurons."""
+        """Add the results for the synapses of other neurons."""
         for mine, more in ((self.use, other.use), (self.sent, other.sent)):
             for name, counts in mine.items():
                 counts += more[name]
@@ -85,19 +85,19 @@ class Walk:
             self.flows.join(other.flows)
 
     def _links(self, other: Walk) -> list[tuple[Any, Any]]:
-        """Loads of links, each with those of another walk."""
+        """Return pairs of link loads of both walks."""
         return [(getattr(self, name), getattr(other, name)) for name in ("links", "casts", "trees")]
 
     def without_cores(self) -> Walk:
-        """The same for other processes, which have the mapping; it meets no more synapses."""
+        """Return this walk without the mapping, for other processes; it cannot be continued."""
         self._core = np.empty(0, np.int64)
         return self
 
     def follow(self, reader: SlowReader | SplitReader, parts: Iterable[Connections]) -> None:
-        """Meet all synapses of some blocks."""
+        """Process all synapses of some blocks."""
         rate = reader.attribute("rate") if "rate" in reader.meta["attributes"] else None
         for part in parts:
-            if part.owner.size:  # a block of neurons may be without any
+            if part.owner.size:  # a block of neurons may have no synapses
                 self._add(part, rate, reader.meta["undirected"])
 
     def _add(self, part: Connections, rate: NDArray[np.int64] | None, undirected: bool) -> None:
@@ -163,7 +163,7 @@ class Walk:
             self.flows.add(at(a), at(b), weight, a != b)
 
     def _ways(self, a: NDArray[np.int64], b: NDArray[np.int64]) -> Steps:
-        """The routers of cores, and the steps between these along rows and columns."""
+        """Return the routers of cores, and the steps between them along rows and columns."""
         if self.layout is not None:
             return self.layout.router(a), self.layout.router(b), *self.layout.ways(a, b)
         (ya, xa), (yb, xb) = (np.divmod(core, self._chip["width"]) for core in (a, b))
@@ -173,7 +173,7 @@ class Walk:
 def walk_blocks(
     blocks: range, network: Path, core: NDArray[np.int32], chip: dict[str, Any]
 ) -> Walk:
-    """What the synapses of some blocks do."""
+    """Process the synapses of some blocks."""
     reader = SlowReader(network)
     try:
         walk = Walk(core.astype(np.int64), chip)

@@ -1,4 +1,4 @@
-"""Full check of the synaptic weights of a network, by a path of its own (`verify`)."""
+"""Full check of the synaptic weights of a network by an independent implementation (`verify`)."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from mapper.errors import CheckFailedError
 from mapper.evaluation.verify_numbers import decode_varints
 from storage.jsontext import shown
 
-_WIDTH = {1: 4, 2: 8}  # bytes of a weight, by the first byte of a member
+_WIDTH = {1: 4, 2: 8}  # bytes per weight, by the first byte of a member
 
 
 def has_weights(meta: dict[str, Any]) -> bool:
-    """Whether a network has synaptic weights."""
+    """Return whether a network has synaptic weights."""
     return meta["version"] == 2 and meta.get("synaptic") is not None
 
 
@@ -31,7 +31,7 @@ def _values(raw: bytes, kind: int, count: int, where: str) -> NDArray[np.float64
     else:
         values = np.frombuffer(raw, f"<f{_WIDTH[kind]}").astype(np.float64)
     if values.size != count or not np.isfinite(values).all():
-        raise CheckFailedError(f"{where}: {values.size} weights of {count} synapses")
+        raise CheckFailedError(f"{where}: {values.size} weights for {count} synapses")
     return values
 
 
@@ -45,11 +45,10 @@ class WeightCheck:
         self._loops_read = 0
 
     def add(self, index: int, outgoing: int, read: Callable[[str, int, int], bytes]) -> None:
-        """The weights of a block of so many outgoing connections.
+        """Read the weights of a block with `outgoing` outgoing connections.
 
-        read : gives a member that can have so many bytes
-
-        Raises `CheckFailedError` for what docs/format.md rules out.
+        read : returns a member, given limits of its size
+        Raises `CheckFailedError` for violations of docs/format.md.
         """
         if not has_weights(self._meta):
             return
@@ -57,16 +56,16 @@ class WeightCheck:
         where = f"{self._path}: {name}"
         raw = read(name, 2, 20 * (self._meta["connections"] + 2**31))
         data = np.frombuffer(raw, np.uint8)
-        last = np.flatnonzero(data[1:] < 128) + 2  # behind each number, if it were one
+        last = np.flatnonzero(data[1:] < 128) + 2  # position after each varint
         loops = int(decode_varints(raw[1 : int(last[0])], where)[0]) if last.size else -1
         first = index * self._meta["block_size"]
         here = min(self._meta["block_size"], self._meta["neurons"] - first)
         if data[0] > 2 or not 0 <= loops <= here or last.size <= 2 * loops:
-            raise CheckFailedError(f"{where}: its self-loops do not add up")
+            raise CheckFailedError(f"{where}: its self-loops are inconsistent")
         heads = decode_varints(raw[1 : int(last[2 * loops])], where)[1:]
         gaps, sizes = heads[::2], heads[1::2]
         if loops and (np.any(gaps[1:] < 1) or gaps.sum() >= here or np.any(sizes < 1)):
-            raise CheckFailedError(f"{where}: its self-loops are no vertices of the block")
+            raise CheckFailedError(f"{where}: its self-loops are outside the block")
         values = _values(raw[int(last[2 * loops]) :], int(data[0]), outgoing + loops, where)
         self._loops_read += int(sizes.sum())
         self._found["self_loops"] += loops
@@ -85,7 +84,7 @@ class WeightCheck:
         self._loops_read += other._loops_read
 
     def finish(self) -> None:
-        """Compare with what meta.json says."""
+        """Compare the sums with meta.json."""
         meta = self._meta
         if not has_weights(meta):
             return

@@ -1,4 +1,4 @@
-"""Mappings in other people's formats: the output folder of a run, written to a file.
+"""Export of mappings to other formats: writes the output folder of a run to a file.
 
 ::
 
@@ -29,7 +29,7 @@ EXPORTS: dict[str, MappingExporter] = {
     for exporter in (
         MappingExporter(
             "csv",
-            "table with a line neuron,core,x,y for every neuron",
+            "table with a row neuron,core,x,y per neuron",
             (".csv",),
             "mapper.exports.table",
         ),
@@ -41,14 +41,14 @@ EXPORTS: dict[str, MappingExporter] = {
         ),
         MappingExporter(
             "tables",
-            "what the memories of the hardware's cores hold, as JSON",
+            "memory contents of the hardware's cores, as JSON",
             (".tables.json",),
             "mapper.exports.hardware",
             (*NEURON_OPTIONS, *CORE_OPTIONS),
         ),
         MappingExporter(
             "json",
-            "every core with its place and its neurons",
+            "cores with their coordinates and neurons",
             (".json",),
             "mapper.exports.cores",
         ),
@@ -68,7 +68,7 @@ EXPORTS: dict[str, MappingExporter] = {
         ),
         MappingExporter(
             "nir",
-            "NIR graph, the one that was mapped or one with a node for every core (needs nir)",
+            "NIR graph: the mapped one, or one node per core (needs nir)",
             (".nir",),
             "mapper.exports.nir_graph",
             ("threshold", "graph", "magnitudes"),
@@ -83,19 +83,17 @@ EXPORTS: dict[str, MappingExporter] = {
         ),
     )
 }
-"""Formats by name; the first whose ending a name has is taken."""
+"""Formats by name; the first one with a matching extension is used."""
 
 
 def choose_exporter(destination: Path, name: str | None = None) -> MappingExporter:
-    """The exporter called `name`, else the one for the destination's name.
+    """Return the exporter called `name`, or the one for the extension of the destination.
 
     Raises `UsageError` if there is none.
     """
     if name is not None:
         if name not in EXPORTS:
-            raise UsageError(
-                f"no format of mappings is called {name!r}; there are {', '.join(EXPORTS)}"
-            )
+            raise UsageError(f"unknown mapping format {name!r}; choose one of {', '.join(EXPORTS)}")
         return EXPORTS[name]
     for exporter in EXPORTS.values():
         if destination.name.lower().endswith(exporter.extensions):
@@ -112,13 +110,13 @@ def export_mapping(
     format: str | None = None,
     options: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Write a mapping in a format, a key of `EXPORTS`; by the name's ending if None.
+    """Write a mapping in a format, a key of `EXPORTS`; None: chosen by the extension.
 
-    options : by name, as `mapper export` has them; None stands for one that is not given
+    options : by name, as in `mapper export`; None stands for an omitted option
 
-    Returns what the format has to say of what was written. Raises `UsageError` for an option that
-    the format does not take, `MapperError` or `StorageError` if it can't hold the mapping or the
-    file can't be written; nothing is left behind then.
+    Returns facts about the written file. Raises `UsageError` for an option that the format does not
+    have, `MapperError` or `StorageError` if the format cannot represent the mapping or the file
+    cannot be written; no partial file remains then.
     """
     exporter = choose_exporter(destination, format)
     given = {name: value for name, value in (options or {}).items() if value is not None}

@@ -1,7 +1,7 @@
 """Mappings as npz: arrays core, x, y, and width and height of the chip. `mapper score` reads it.
 
-Also `id` and `size` of the neurons, if the network has them. Relay neurons and synapses
-leave no trace; `mapping.npz` of the output folder has the relays.
+Includes `id` and `size` of the neurons, if the network has them. Relay neurons and synapses are
+omitted; `mapping.npz` of the output folder has the relays.
 """
 
 from __future__ import annotations

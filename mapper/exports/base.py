@@ -1,4 +1,4 @@
-"""What an exporter of mappings is, and what it is given: the output folder of a run, opened."""
+"""Interface of exporters, and their input: the opened output folder of a run."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ CORE_OPTIONS = (
     "axon_bits", "neurons", "routes", "synapses", "potential_bits", "weight_bits", "sum_bits",
     "leak_bits",
 )  # fmt: skip
-"""Sizes of a core of the hardware, as `mapper hw` takes them."""
+"""Sizes of a core of the hardware, as in `mapper hw`."""
 WIDTHS = ("potential_bits", "weight_bits", "sum_bits", "leak_bits")
-"""Those of its numbers alone."""
+"""Bit widths of the core's numbers."""
 NEURON_OPTIONS = ("threshold", "leak", "bias", "reset", "tick_length", "quantise", "magnitudes")
-"""What neurons do where the network does not say it, or cores cannot do it."""
+"""Neuron behaviour that the network lacks or cores do not support."""
 
 
 @dataclass(frozen=True, slots=True)
 class MappingExporter:
-    """A format that mappings are written to.
+    """A format of exported mappings.
 
-    extensions : endings of names, in lower case
+    extensions : of file names, in lower case
     module : name of the module with ``save(run, destination, options)``; see `export_mapping`
-    options : names of the options that it takes
-    relays : whether it has a place for relays of split neurons
+    options : names of its options
+    relays : whether it can represent relays of split neurons
     """
 
     name: str
@@ -56,11 +56,11 @@ class MappingExporter:
 
 @dataclass(frozen=True, slots=True)
 class MappedRun:
-    """The output folder of a run, with its network open.
+    """Output folder of a run, with its network open.
 
-    report : its report.json
+    report : contents of report.json
     core : ndarray[int32], shape (neurons,), core id of every neuron
-    relays : number of relays of split neurons; they are no neurons of the network
+    relays : number of relays of split neurons, which are not neurons of the network
     """
 
     folder: Path
@@ -81,10 +81,10 @@ class MappedRun:
         return self.core // self.chip.width
 
     def columns(self) -> dict[str, NDArray[Any]]:
-        """The table of the mapping, each of shape (neurons,): neuron, core, x, y.
+        """Return the table of the mapping, arrays of shape (neurons,): neuron, core, x, y.
 
-        If the network has them also `id`, the ids that a file with gaps had, and `size`; beside
-        `id`, which counts through populations then, the number of the `population`.
+        If the network has them, also `id`, the ids of a file with gaps, and `size`; with
+        populations, where `id` counts through all of them, also the number of the `population`.
         """
         import numpy as np
 
@@ -103,8 +103,10 @@ class MappedRun:
         return table
 
     def by_core(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Neurons ordered by core, then by id, shape (neurons,); and where those of each core
-        begin and end, shape (cores + 1,)."""
+        """Return neurons ordered by core, then by id, and the bounds of each core.
+
+        Shapes (neurons,) and (cores + 1,).
+        """
         import numpy as np
 
         order = np.argsort(self.core, kind="stable")
@@ -112,7 +114,7 @@ class MappedRun:
         return order, np.concatenate([[0], ends])
 
     def require_whole(self, what: str) -> None:
-        """Raises `MapperError` if neurons were split: `what` has no place for relays."""
+        """Raise `MapperError` if neurons were split: `what` cannot represent relays."""
         if self.relays:
             raise MapperError(
                 f"{self.folder}: has {self.relays} relay neurons of split neurons, which {what} "
@@ -122,9 +124,9 @@ class MappedRun:
 
 @contextmanager
 def open_run(folder: Path, network: Path | None = None) -> Iterator[MappedRun]:
-    """The output folder of a run; `network` says where its network is, if it was moved.
+    """Open the output folder of a run; network : its new path, if it was moved.
 
-    Raises `MapperError` if the folder or the mapping is none, or of another network.
+    Raises `MapperError` if the folder or the mapping is invalid, or belongs to another network.
     """
     from chipsim.chip.presets import from_fields
     from mapper.results.mapping_file import load_mapping, load_relays, mapping_in

@@ -1,10 +1,10 @@
-"""A model in the whole numbers of the hardware's cores, and what that costs.
+"""A model in the integer arithmetic of the hardware's cores, with the losses of the conversion.
 
-Every neuron has a scale of its own, a power of two: its potential, threshold and bias and the
-weights of the synapses onto it are multiplied by it, which changes no spike. The scale is 1 where
-that makes whole numbers, else the least that does, if the cores have room for them. Only where none
-has, and the user asks for it, numbers are rounded: the scale is then the largest that there is room
-for. Leaks are powers of two, the nearest one if the user asks for it.
+Every neuron has a separate scale, a power of two, for its potential, threshold and bias and the
+weights of its incoming synapses; scaling changes no spike. The scale is 1 if that gives integers,
+else the least one that does, if the cores have enough bits. Otherwise, and only if the user allows
+it, numbers are rounded: the scale is then the largest one that fits. Leaks are powers of two; if
+the user allows it, they are rounded to the nearest one.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from mapper.errors import MapperError
 from mapper.exports.model import Floats, Int64, Model
 from storage.formats.losses import Loss
 
-LARGEST_SCALE = 60  # as a power of two; beyond it a float64 has no digits that count
+LARGEST_SCALE = 60  # as a power of two; beyond it a float64 has no significant digits left
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CoreNumbers:
-    """A model as cores compute it.
+    """A model as computed by cores.
 
-    network : of whole numbers
+    network : with integer parameters
     exponent : ndarray[int64], shape (neurons,): a number of a neuron is the real one times 2^this
-    inputs : which neurons spike only when they are told to, shape (neurons,)
-    losses : what of the model was rounded or has no place, and of its network
+    inputs : neurons that spike only on external input, shape (neurons,)
+    losses : parts of the model and of its network that were rounded or left out
     """
 
     network: SpikingNetwork
@@ -40,12 +40,11 @@ class CoreNumbers:
 
 
 def core_numbers(model: Model, shape: CoreShape, quantise: bool, where: str) -> CoreNumbers:
-    """The model in whole numbers for cores of a shape.
+    """Convert a model to integers for cores of a shape.
 
     quantise : whether numbers may be rounded
-    where : what messages start with
-
-    Raises `MapperError` if they would have to be and may not.
+    where : prefix of messages
+    Raises `MapperError` if rounding is required but not allowed.
     """
     silent = ~np.isfinite(model.threshold)
     threshold = np.where(silent, 0.0, model.threshold)
@@ -57,28 +56,28 @@ def core_numbers(model: Model, shape: CoreShape, quantise: bool, where: str) -> 
         f"{count:,} {what}"
         for count, what in (
             (int(rounded.sum()), "neurons have numbers beyond the bits of a core"),
-            (int(inexact.sum()), "neurons leak by no power of two"),
+            (int(inexact.sum()), "neurons have a leak that is not a power of two"),
             *((loss.count, "neurons have synaptic currents") for loss in _currents(model)),
         )
         if count
     ]
     if reasons and not quantise:
         raise MapperError(
-            f"{where}: cores cannot compute this model as it is: {', '.join(reasons)}; widen "
-            "their words (--weight-bits, --potential-bits), or round it by --quantise"
+            f"{where}: cores cannot compute this model exactly: {', '.join(reasons)}; widen "
+            "their words (--weight-bits, --potential-bits), or round it with --quantise"
         )
     exponent = np.where(rounded, room, np.maximum(exact, np.minimum(room, 0)))
     weight = _rounded(model, exponent, shape)
     scale = np.exp2(exponent)
     top = 2.0 ** (shape.potential_bits - 1) - 1
     real = threshold * scale
-    # the least number above a threshold, or the least at it
+    # the least number above a threshold, or the least one not below it
     level = np.floor(real) + 1 if model.strict else np.ceil(real)
     potential = np.rint(model.potential * scale)
     late = np.zeros(silent.size, np.bool_)
     if model.subtract:
         level = np.rint(real)
-        if model.strict:  # potentials that are one less reach a threshold where others pass it
+        if model.strict:  # potentials one lower reach a threshold where others exceed it
             late = ~silent & (leak != NO_LEAK)
             potential -= ~silent & ~late
     numbers = SpikingNetwork(
@@ -95,16 +94,16 @@ def core_numbers(model: Model, shape: CoreShape, quantise: bool, where: str) -> 
     losses = [*model.losses, *_losses(model, numbers, scale, rounded, inexact, shape)]
     if late.any():
         count = int(late.sum())
-        text = f"no spikes above a threshold alone: {count:,} neurons with a leak spike at it, too"
+        text = f"no strict thresholds: {count:,} neurons with a leak spike at the threshold"
         losses.append(Loss("at_threshold", count, text))
     return CoreNumbers(numbers, exponent.astype(np.int64), model.inputs, tuple(losses))
 
 
 def _rounded(model: Model, exponent: Int64, shape: CoreShape) -> Floats:
-    """Weights in whole numbers, shape (synapses,).
+    """Return the integer weights, shape (synapses,).
 
-    exponent : of each neuron; is one less for those whose rounded weights, which add up to more
-        than the others, would be beyond the sums of a core
+    exponent : of each neuron; decremented for neurons whose rounded weights add up beyond the range
+        of a core's sums
     """
     half = 2.0 ** (shape.sum_bits - 1)
     while True:
@@ -122,7 +121,7 @@ def _currents(model: Model) -> list[Loss]:
 
 
 def _leaks(decay: Floats, shape: CoreShape) -> tuple[Int64, NDArray[np.bool_]]:
-    """Shifts of the leaks, and which of them are not the decay itself; shape (neurons,)."""
+    """Return the shifts of the leaks, and where they differ from the decay; shape (neurons,)."""
     with np.errstate(divide="ignore"):
         shift = np.rint(-np.log2(decay))
     none = decay == 0
@@ -131,9 +130,9 @@ def _leaks(decay: Floats, shape: CoreShape) -> tuple[Int64, NDArray[np.bool_]]:
 
 
 def _least_exponents(model: Model, threshold: Floats) -> Int64:
-    """The least power of two that makes all numbers of a neuron whole, shape (neurons,)."""
+    """Return the least power of two that makes all numbers of a neuron integers."""
     own = [_fraction_bits(model.bias), _fraction_bits(model.potential)]
-    if model.subtract:  # else a threshold between two whole numbers is as good as the next one
+    if model.subtract:  # otherwise a threshold between two integers is equivalent to the next one
         own.append(_fraction_bits(threshold))
     found = np.maximum.reduce(own)
     np.maximum.at(found, model.target, _fraction_bits(model.weight))
@@ -141,7 +140,7 @@ def _least_exponents(model: Model, threshold: Floats) -> Int64:
 
 
 def _fraction_bits(values: Floats) -> Int64:
-    """The least e that makes value * 2^e whole; far below zero for a value of zero."""
+    """Return the least e for which value * 2^e is an integer; far below zero for zero."""
     mantissa, exponent = np.frexp(values)
     digits = np.abs(mantissa * 2.0**53).astype(np.int64)
     lowest = digits & -digits
@@ -151,9 +150,9 @@ def _fraction_bits(values: Floats) -> Int64:
 
 
 def _largest_exponents(model: Model, threshold: Floats, shape: CoreShape) -> Int64:
-    """The largest power of two that cores have room for, shape (neurons,)."""
+    """Return the largest power of two for which numbers fit in cores, shape (neurons,)."""
     n = model.neurons
-    # of each sign the largest weight and the sum; without -0.0, by which nothing is to be divided
+    # per sign: largest weight and sum; without -0.0, to avoid division by it
     signs = np.abs(np.maximum(model.weight, 0)), np.abs(np.minimum(model.weight, 0))
     largest, total = np.zeros((2, n)), np.zeros((2, n))
     for sign, part in enumerate(signs):
@@ -181,13 +180,13 @@ def _losses(
     inexact: NDArray[np.bool_],
     shape: CoreShape,
 ) -> list[Loss]:
-    """What rounding changed, counted."""
+    """Return the changes by rounding, counted."""
     found = []
     if inexact.any():
         count = int(inexact.sum())
         worst = np.abs(0.5 ** numbers.leaks(shape) / np.where(model.decay > 0, model.decay, 1) - 1)
         text = (
-            f"no leaks but powers of two: those of {count:,} neurons changed by up to "
+            f"no leaks other than powers of two: {count:,} neurons changed by up to "
             f"{worst[inexact].max():.1%}"
         )
         found.append(Loss("leaks", count, text))
@@ -211,5 +210,5 @@ def _losses(
     found.append(Loss("rounded", int(changed.sum()), text))
     gone = int(np.count_nonzero((numbers.weight == 0) & (real != 0)))
     if gone:
-        found.append(Loss("vanished", gone, f"no weights so small: {gone:,} rounded to zero"))
+        found.append(Loss("vanished", gone, f"no smaller weights: {gone:,} rounded to zero"))
     return found

@@ -1,4 +1,4 @@
-"""How large the mesh and the cores of a chip's hardware are: from its limits, and what is given."""
+"""Sizes of the mesh and the cores of a chip's hardware, from its limits and given sizes."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ if TYPE_CHECKING:
     from hw.core.shape import CoreShape
 
 DEFAULT_AXON_BITS = 10
-ROUTES_FOR_EACH = 8  # routes, and synapses, for each neuron where the chip has no limit
+ROUTES_FOR_EACH = 8  # routes, and synapses, per neuron if the chip has no limit
 SYNAPSES_FOR_EACH = 32
 
 
 def describe_mesh(
     chip: Chip, depth: int, axon_bits: int | None, addressed: tuple[int, int] | None = None
 ) -> dict[str, int]:
-    """The sizes of the mesh of a chip; raises `UsageError` if there is none like it.
+    """Return the sizes of the mesh of a chip; raise `UsageError` if they are not supported.
 
-    addressed : columns and rows that its packets name; without it those of the chip
+    addressed : columns and rows that packets can address; default: the chip's
     """
     from hw.errors import HwError
     from hw.noc.buffer import check_depth
@@ -33,7 +33,7 @@ def describe_mesh(
         mesh_layout(chip.width, chip.height, axon_bits)
         layout = mesh_layout(*(addressed or (chip.width, chip.height)), axon_bits)
         check_depth("mesh", depth)
-    except HwError as error:  # all of it comes from the command line
+    except HwError as error:  # all of these values come from the command line
         raise UsageError(str(error)) from error
     return {
         "routers": chip.cores,
@@ -48,7 +48,7 @@ def describe_mesh(
 
 
 def core_shape(chip: Chip, axon_bits: int, given: dict[str, int]) -> CoreShape:
-    """The shape of the cores of a chip: with room for its limits where nothing else is given."""
+    """Return the core shape of a chip: large enough for its limits, unless sizes are given."""
     from hw.chip import chip_shape
     from hw.core.shape import CoreShape
     from hw.errors import HwError
@@ -61,7 +61,7 @@ def core_shape(chip: Chip, axon_bits: int, given: dict[str, int]) -> CoreShape:
     sizes = {
         "neurons": neurons,
         "axons": 1 << axon_bits,
-        # a neuron's route to its own core is none of the chip's axons_out
+        # the chip's axons_out excludes a neuron's route to its own core
         "routes": power(chip.axons_out + neurons if chip.axons_out else ROUTES_FOR_EACH * neurons),
         "synapses": power(chip.synapse_limit or SYNAPSES_FOR_EACH * neurons),
     }
@@ -72,7 +72,7 @@ def core_shape(chip: Chip, axon_bits: int, given: dict[str, int]) -> CoreShape:
 
 
 def describe_core(shape: CoreShape) -> dict[str, int]:
-    """The sizes of a core."""
+    """Return the sizes of a core."""
     from amaranth.hdl import Shape
 
     loaded = sum(Shape.cast(word).width * depth for word, depth in shape.memories.values())

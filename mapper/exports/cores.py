@@ -1,12 +1,12 @@
-"""Mappings as JSON: the chip, and of every core in use its place and its neurons.
+"""Mappings as JSON: the chip, and the coordinates and neurons of every used core.
 
 ::
 
     {"schema": 1, "chip": {...}, "network": {"path", "neurons", ...},
      "cores": [{"core": 5, "x": 1, "y": 1, "neurons": [0, 7]}, ...]}
 
-A core has also `ids` (in the file that the network came from) and `sizes` of its neurons, if the
-network has them. Relay neurons of split neurons and synapses leave no trace.
+A core also has `ids` (in the source file of the network) and `sizes` of its neurons, if the network
+has them. Relay neurons of split neurons and synapses are omitted.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from storage.files import PartialFile
 
 
 def save(run: MappedRun, destination: Path, options: dict[str, Any]) -> dict[str, Any]:
-    """Write a line for each core."""
+    """Write one line per core."""
     order, ends = run.by_core()
     table = run.columns()
     extras = {f"{name}s": table[name] for name in ("id", "size") if name in table}

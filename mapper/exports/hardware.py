@@ -9,11 +9,10 @@ The file is one JSON object::
                 "parameters": [...], "potentials": [...], "route_indptr": [...], "routes": [...],
                 "synapse_indptr": [...], "synapses": [...], "load": "0a3 1f0 ..."}, ...]}
 
-`weights` and `left_out` say what `mapper.exports.synaptic` knows of the weights of the synapses.
-
-Lists are those of `hw.tables.CoreTables`, core by core in order of their ids. `load` has the words
-for the load port in hexadecimal, in the order in which to write them; `load_port` says at which
-bit a field of such a word begins, and how many it has.
+`weights` and `left_out` describe the weights of the synapses, see `mapper.exports.synaptic`. The
+lists are the fields of `hw.tables.CoreTables`, core by core in order of their ids. `load` has the
+words for the load port in hexadecimal, in write order; `load_port` has the first bit and the width
+of each field of such a word.
 """
 
 from __future__ import annotations
@@ -51,8 +50,8 @@ _FIELDS = {
 def save(run: MappedRun, destination: Path, options: dict[str, Any]) -> dict[str, Any]:
     """Write the tables of all cores.
 
-    options : `NEURON_OPTIONS`, see `core_network`; axon_bits and fields of `CoreShape`, by default
-        those of `mapper hw` for the chip
+    options : `NEURON_OPTIONS`, see `core_network`; axon_bits and fields of `CoreShape`, default: as
+        `mapper hw` for the chip
     """
     given = dict(options)
     neuron = {name: given.pop(name) for name in NEURON_OPTIONS if name in given}
@@ -98,9 +97,9 @@ def save(run: MappedRun, destination: Path, options: dict[str, Any]) -> dict[str
 
 
 def load_words(tables: CoreTables, shape: CoreShape) -> NDArray[Any]:
-    """Words for the load port of a core, in the order in which to write them, shape (words,).
+    """Return the words for the load port of a core, in write order, shape (words,).
 
-    ndarray of uint64, or of Python's integers where they are wider.
+    ndarray of uint64, or of Python integers if they are wider.
     """
     heads = {
         Table.FANOUTS: _heads(tables.route_indptr),
@@ -133,13 +132,13 @@ def load_words(tables: CoreTables, shape: CoreShape) -> NDArray[Any]:
 
 
 def _heads(indptr: NDArray[np.int64]) -> NDArray[np.int64]:
-    """First entry and number of entries of each list; an empty one begins at 0."""
+    """Return first entry and number of entries of each list; an empty one begins at 0."""
     count = np.diff(indptr)
     return np.column_stack([np.where(count > 0, indptr[:-1], 0), count])
 
 
 def _pack(layout: Any, columns: dict[str, Any], rows: int, kind: Any) -> NDArray[Any]:
-    """Words of a layout from the values of its fields, shape (rows,)."""
+    """Pack values of fields into words of a layout, shape (rows,)."""
     words = np.zeros(rows, kind)
     for name, field in layout:
         values = np.broadcast_to(np.asarray(columns[name]), rows)
@@ -148,7 +147,7 @@ def _pack(layout: Any, columns: dict[str, Any], rows: int, kind: Any) -> NDArray
 
 
 def _pack_one(values: NDArray[Any], offset: int, width: int, kind: Any) -> NDArray[Any]:
-    """The lowest `width` bits of values, two's complement if below 0, moved up by `offset`."""
+    """Return the lowest `width` bits of values, in two's complement, shifted by `offset`."""
     if kind is object:
         return (values.astype(object) & ((1 << width) - 1)) << offset
     mask = np.uint64((1 << width) - 1)
@@ -156,7 +155,7 @@ def _pack_one(values: NDArray[Any], offset: int, width: int, kind: Any) -> NDArr
 
 
 def _hex(words: NDArray[Any], bits: int) -> str:
-    """Words in hexadecimal, all with the digits of the widest, spaces between."""
+    """Format words in hexadecimal, padded to the digits of the layout, separated by spaces."""
     digits = -(-bits // 4)
     if words.dtype == object:
         return " ".join(f"{word:0{digits}x}" for word in words)

@@ -1,9 +1,9 @@
-"""Between the files of `mapper` and the hardware: networks, mappings, and tables for the cores.
+"""Conversion of networks and mappings to networks and tables of the hardware's cores.
 
-A network file with synaptic weights is turned into the whole numbers of cores, with the parameters
-that it has of its neurons, or that the caller gives for all (`core_network`). One without holds
-what mapping needs: who spikes at whom, and how often; its numbers are taken for weights unless they
-are known to be others (`mapper.exports.synaptic`).
+A network file with synaptic weights is converted to the integers of cores, with its neuron
+parameters, or with parameters that the caller gives for all (`core_network`). A file without has
+only the traffic: sources, targets and rates; its numbers are used as weights unless they are known
+to be something else (`mapper.exports.synaptic`).
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from storage.store.network import NetworkFile
 
 
 def core_network(network: NetworkFile, shape: CoreShape, options: dict[str, Any]) -> CoreNumbers:
-    """A network as cores of a shape compute it, and what of it is not as it was.
+    """Return a network as computed by cores of a shape, with the losses of the conversion.
 
-    options : threshold, leak and bias of all neurons, in place of the network's own; tick_length
-        and reset, as of `read_model`; quantise, whether numbers may be rounded; magnitudes, as of
+    options : threshold, leak and bias of all neurons, replacing the network's; tick_length and
+        reset, see `read_model`; quantise, whether numbers may be rounded; magnitudes, see
         `synaptic_weights`
 
-    Raises `UsageError` for options that are missing or do not go with the network, `MapperError`
-    where it has no synaptic weights or cores cannot compute it, `HwError` for wrong parameters.
+    Raises `UsageError` for missing or unsuitable options, `MapperError` if the network has no
+    synaptic weights or cores cannot compute it, `HwError` for wrong parameters.
     """
     quantise = bool(options.get("quantise"))
     if network.meta.synaptic is not None:
@@ -45,7 +45,7 @@ def core_network(network: NetworkFile, shape: CoreShape, options: dict[str, Any]
         found = core_numbers(model, shape, quantise, str(network.path))
         return replace(found, losses=(*synaptic.losses, *found.losses))
     if "threshold" not in options:
-        raise UsageError(f"{network.path}: has no thresholds of its neurons; add --threshold")
+        raise UsageError(f"{network.path}: has no neuron thresholds; add --threshold")
     for name in ("tick_length", "quantise"):
         if options.get(name) is not None:
             raise UsageError(
@@ -65,12 +65,13 @@ def core_network(network: NetworkFile, shape: CoreShape, options: dict[str, Any]
 def read_spiking(
     path: Path, threshold: Any, *, magnitudes: bool = False, **parameters: Any
 ) -> SpikingNetwork:
-    """A network file without synaptic weights as a network for the hardware: its numbers are them.
+    """Read a network file without synaptic weights for the hardware, using its numbers as weights.
 
     threshold, parameters : fields of `SpikingNetwork` that the file does not have
-    magnitudes : take the file's weights although they are known not to be those of synapses
+    magnitudes : use the file's weights even if they are known not to be synaptic weights
 
-    Raises `MapperError` where they are, or no whole numbers; `HwError` for wrong parameters.
+    Raises `MapperError` if they are known not to be and magnitudes is false, or if they are not
+    integers; `HwError` for wrong parameters.
     """
     with NetworkFile(path) as network:
         synaptic_weights(network, magnitudes)
@@ -93,13 +94,13 @@ def read_spiking(
 
 
 def tables_of(folder: Path, network: SpikingNetwork, shape: CoreShape) -> ChipTables:
-    """Tables for the cores of the chip that a network was mapped to, for `hw.chip.Chip`.
+    """Return the tables of the cores that a network was mapped to, for `hw.chip.Chip`.
 
     folder : output folder of `mapper run`
     shape : of the chip's cores, with the coordinates of its mesh (`hw.chip.chip_shape`)
 
-    Raises `MapperError` if the mapping is of another network or split neurons, and one that names
-    the memory and the core if they do not fit.
+    Raises `MapperError` if the mapping belongs to another network or splits neurons, or if the
+    tables exceed a memory, with the names of memory and core.
     """
     report = read_report(folder)
     chip = from_fields(report["chip"], f"{folder}: chip of the report")

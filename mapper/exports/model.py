@@ -1,10 +1,11 @@
-"""A network as its author's model: weights, and what its neurons do in a tick, in real numbers.
+"""A network as the model of its author: weights and neuron dynamics per tick, in real numbers.
 
-Time goes in ticks, as on the hardware (docs/core.md). A neuron with a time constant tau loses
-tick / tau of its potential in a tick; one without, of the kinds I and IF, counts time in ticks: a
-spike of weight w charges it by r w. Potentials here are those above the reset potential, so that
-every reset is to zero. A spike comes where a potential is above the threshold (`strict`), as NIR
-says, or where it is at it, as the hardware says of a threshold that the user gives.
+Time advances in ticks, as on the hardware (docs/core.md). A neuron with a time constant tau loses
+tick / tau of its potential per tick. For neurons without one (kinds I and IF) time is counted in
+ticks: a spike of weight w charges the neuron by r w. Potentials are relative to the reset
+potential, so every reset is to zero. A neuron spikes if its potential is above the threshold
+(`strict`), as defined by NIR, or at least at it, as on the hardware with a threshold given by the
+user.
 """
 
 from __future__ import annotations
@@ -29,22 +30,22 @@ MEMORYLESS = ("Threshold", "Input", "Output")
 LEAKY = ("LI", "LIF", *CURRENTS)
 SUBTRACT, ZERO = "subtract", "zero"
 PARAMETERS = ("threshold", "leak", "bias")
-"""What the user gives for all neurons where the network has no model of its own."""
+"""Parameters that the user can give for all neurons if the network has no neuron model."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Model:
     """Neurons and synapses, of shape (neurons,) and (synapses,).
 
-    source, target, weight : a spike of the source charges the target by its weight, a tick later
-    decay : part of a potential that is lost in a tick, 0 .. 1
-    bias : charge in every tick
-    threshold : infinite where a neuron never spikes
+    source, target, weight : a spike of the source charges the target by its weight, one tick later
+    decay : part of the potential that is lost per tick, 0 .. 1
+    bias : charge per tick
+    threshold : infinite if a neuron never spikes
     potential : before the first tick
-    strict : whether a spike comes only above the threshold
-    subtract : whether a spike takes the threshold off the potential, or sets it to zero
-    inputs : which neurons spike only when they are told to
-    losses : what of the network's own model is not in this one
+    strict : whether a neuron spikes only above its threshold
+    subtract : whether a spike subtracts the threshold from the potential, or sets it to zero
+    inputs : neurons that spike only on external input
+    losses : parts of the network's model that are left out
     """
 
     source: Int64
@@ -65,12 +66,11 @@ class Model:
 
 
 def read_model(network: NetworkFile, options: dict[str, Any]) -> Model:
-    """The model of a network with synaptic weights.
+    """Return the model of a network with synaptic weights.
 
     options : tick_length, in the unit of the time constants, and reset, "zero" or "subtract"; or
-        threshold, leak and bias of all neurons, in place of those of the network
-
-    Raises `UsageError` for options that do not go with the network, or are missing.
+        threshold, leak and bias of all neurons, replacing the network's
+    Raises `UsageError` for unsuitable or missing options.
     """
     given = [name for name in PARAMETERS if name in options]
     neurons = None if given else read_neurons(network)
@@ -78,8 +78,8 @@ def read_model(network: NetworkFile, options: dict[str, Any]) -> Model:
     if neurons is not None:
         return _of_neurons(network, neurons, options.get("tick_length"), subtract)
     if "threshold" not in options:
-        what = "--leak and --bias are of all neurons, with a threshold" if given else (
-            "the network does not say what its neurons do"
+        what = "--leak and --bias need a threshold" if given else (
+            "the network has no neuron model"
         )  # fmt: skip
         raise UsageError(f"{network.path}: {what}; add --threshold")
     if options.get("tick_length") is not None:
@@ -102,8 +102,8 @@ def _of_neurons(
     if leaky.any() and tick is None:
         tau = float(values["tau"][leaky].min())
         raise UsageError(
-            f"{network.path}: its neurons have time constants (the shortest is {tau:g}); say how "
-            "long a tick is in their unit: --tick-length"
+            f"{network.path}: its neurons have time constants (the shortest is {tau:g}); give the "
+            "length of a tick in their unit with --tick-length"
         )
     decay, charge = np.zeros(network.vertices), values["r"] * values["w_in"]
     if tick is not None and leaky.any():
@@ -112,7 +112,7 @@ def _of_neurons(
         if wrong.size:
             raise MapperError(
                 f"{network.path}: a tick of {tick:g} is longer than the time constant "
-                f"{values['tau'][wrong[0]]:g} of neuron {wrong[0]} ({wrong.size} such); give a "
+                f"{values['tau'][wrong[0]]:g} of neuron {wrong[0]} ({wrong.size} neurons); give a "
                 "shorter --tick-length"
             )
         decay[leaky], charge[leaky] = share[leaky], charge[leaky] * share[leaky]
@@ -136,13 +136,13 @@ def _of_neurons(
 
 
 def _losses(network: NetworkFile, neurons: Neurons) -> list[Loss]:
-    """What no core can do, whatever its numbers."""
+    """Return model features that no core supports, whatever its sizes."""
     found = []
     currents = int(np.count_nonzero(neurons.of_kind(*CURRENTS)))
     if currents:
         text = (
-            f"no synaptic currents: those of {currents:,} neurons ({', '.join(CURRENTS)}) left "
-            "out, the charge of a spike arrives at once"
+            f"no synaptic currents: left out for {currents:,} neurons ({', '.join(CURRENTS)}), "
+            "the charge of a spike arrives at once"
         )
         found.append(Loss("currents", currents, text))
     delays = int(network.meta.provenance.get("delays_left_out", 0))

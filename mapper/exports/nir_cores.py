@@ -1,8 +1,8 @@
-"""The NIR graph that a network came from, with the core of every neuron. Needs h5py.
+"""The NIR source graph of a network, with the core of every neuron. Needs h5py.
 
-The graph stays as it is, with its convolutions, signs, parameters and metadata of its own. The
-metadata of each population gets `core`, the core ids of its neurons, int32 in the shape of the
-population; that of the graph gets `chip`, `width` and `height`: core = y * width + x.
+The graph is copied unchanged, with its convolutions, signs, parameters and metadata. The metadata
+of each population gets `core`, the core ids of its neurons, int32 in the shape of the population;
+the metadata of the graph gets `chip`, `width` and `height`: core = y * width + x.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from storage.formats.hdf5.nirfile import Population, read_populations
 from storage.store.network import POPULATION
 
 PIECE = 1 << 22
-"""Bytes that are copied at a time."""
+"""Bytes copied at a time."""
 
 
 def save(run: MappedRun, destination: Path, graph: Path) -> dict[str, Any]:
     """Write a copy of the file `graph` with cores.
 
-    Raises `MapperError` if its populations are not those of the network.
+    Raises `MapperError` if its populations differ from the network's.
     """
     populations = read_populations(graph)
     _check(run, graph, populations)
@@ -61,7 +61,7 @@ def _check(run: MappedRun, graph: Path, populations: list[Population]) -> None:
         expected = dict(zip(labels, counts, strict=True))
     if list(found.items()) != list(expected.items()):
         raise MapperError(
-            f"{graph}: is not the graph that {network.path} came from: their populations differ "
+            f"{graph}: is not the source graph of {network.path}: their populations differ "
             f"({_listed(found)}; the network has {_listed(expected)})"
         )
 

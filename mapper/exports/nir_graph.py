@@ -1,18 +1,18 @@
 """Mappings as NIR graphs (Pedersen et al., Nature Communications 15, 2024). Needs nir.
 
-Where the graph is given that the network came from, `nir_cores` adds the cores to it. Else one is
-made. It is flat: between ``input_5`` and ``output_5`` a node ``core_5`` for the neurons of core 5,
+If the source graph of the network is given, `nir_cores` adds the cores to it. Otherwise a flat
+graph is built: between ``input_5`` and ``output_5`` a node ``core_5`` for the neurons of core 5,
 and a node ``weights_3_to_5`` of type Linear for the synapses from core 3 to core 5, of shape
 (neurons of 5, neurons of 3). The metadata of a core's node has `core`, `x`, `y` and `neurons`, the
-ids in the network; if it has them also `ids` of the file that it came from, and `sizes`.
+ids in the network; if the network has them also `ids` of its source file, and `sizes`.
 
-A network that says what its neurons do has a node of a core for each kind of neurons in it, as
-``core_5_LIF`` where there are several, with their parameters, and biases in an Affine that leads to
-it; its inputs and outputs are those of the model. Else all nodes are of type IF.
+For a network with a neuron model, each core has one node per kind of neurons, named as
+``core_5_LIF`` if there are several, with their parameters, and biases in an Affine that leads to
+it; inputs and outputs are the model's. Otherwise all nodes are of type IF, and every core has an
+input and an output for all of its neurons, since the network does not define them.
 
-NIR knows dense weights only, so that large networks are refused; a synapse of weight 0 is none.
-The network does not say what comes in and goes out: every core has an input and an output for all
-of its neurons. Rates have no place in the graph.
+NIR has only dense weights, so large networks are refused, and synapses of weight 0 are lost. Rates
+are not represented.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ from storage.store.network import NetworkFile
 from storage.store.neurons import read_neurons
 
 MAX_WEIGHTS = 1 << 25
-"""Numbers in all matrices of a graph, 256 MiB."""
+"""Limit of numbers in all matrices of a graph, 256 MiB."""
 
 
 def save(run: MappedRun, destination: Path, options: dict[str, Any]) -> dict[str, Any]:
     """Write the graph.
 
-    options : graph, the NIR file that the network came from; or threshold of all neurons, which
-        the network does not have, and magnitudes, see `synaptic_weights`
+    options : graph, the NIR source file of the network; or threshold of all neurons, which the
+        network lacks, and magnitudes, see `synaptic_weights`
     """
     if "graph" in options:
         if "threshold" in options:
@@ -57,7 +57,7 @@ def save(run: MappedRun, destination: Path, options: dict[str, Any]) -> dict[str
     neurons = read_neurons(run.network) if modelled else None
     if neurons is None and "threshold" not in options:
         raise UsageError(
-            f"{destination}: a NIR graph needs --graph FILE, the one that the network came from, "
+            f"{destination}: a NIR graph needs --graph FILE, the source of the network, "
             "or the --threshold of all neurons"
         )
     synaptic = synaptic_weights(run.network, bool(options.get("magnitudes")))
@@ -77,12 +77,12 @@ def save(run: MappedRun, destination: Path, options: dict[str, Any]) -> dict[str
         name = groups.matrix_name(source, target)
         bias = biased[groups.members(target)]
         nodes[name] = nir.Affine(weight=weight, bias=bias) if bias.any() else nir.Linear(weight)
-        biased = np.where(groups.group == target, 0.0, biased)  # once
+        biased = np.where(groups.group == target, 0.0, biased)  # only once
         edges += [(groups.names[source], name), (name, groups.names[target])]
         matrices += 1
     alone = int(np.count_nonzero(biased))
     if alone:
-        text = f"no biases without synapses: those of {alone:,} neurons left out"
+        text = f"no biases without synapses: left out for {alone:,} neurons"
         losses.append(Loss("biases", alone, text))
     buffer = io.BytesIO()
     about = {"chip": run.chip.name, "width": run.chip.width, "height": run.chip.height}
@@ -94,7 +94,7 @@ def save(run: MappedRun, destination: Path, options: dict[str, Any]) -> dict[str
 
 
 def _synapses(network: NetworkFile) -> tuple[NDArray[Any], NDArray[Any], NDArray[np.float64]]:
-    """Source, target and weight of all synapses, in real units."""
+    """Return source, target and weight of all synapses, in real units."""
     parts: list[tuple[NDArray[Any], ...]] = []
     for index in range(network.block_count):
         if network.meta.synaptic is not None:
@@ -115,15 +115,15 @@ def _matrices(
     target: NDArray[Any],
     weight: NDArray[np.float64],
 ) -> Iterator[tuple[int, int, NDArray[np.float64]]]:
-    """Source group, target group and dense weights of all pairs of groups with synapses."""
+    """Yield source group, target group and dense weights of all pairs of groups with synapses."""
     count = groups.count
     pair = groups.group[source] * count.size + groups.group[target]
     by_pair = np.argsort(pair, kind="stable")
     pairs, begins = np.unique(pair[by_pair], return_index=True)
     if (count[pairs // count.size] * count[pairs % count.size]).sum() > MAX_WEIGHTS:
         raise MapperError(
-            f"{run.folder}: the weights between cores fill more than {MAX_WEIGHTS} numbers, since "
-            "NIR has only dense matrices; name the graph that the network came from by --graph, "
+            f"{run.folder}: the weights between cores need more than {MAX_WEIGHTS} numbers, since "
+            "NIR has only dense matrices; give the source graph of the network with --graph, "
             "or export to csv or npz"
         )
     for one, at in zip(

@@ -1,4 +1,4 @@
-"""The neurons of a mapping in groups, one for each kind of neurons on a core: nodes of NIR."""
+"""The neurons of a mapping as NIR nodes: one group per core and kind of neuron."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ _ENDS = ("Input", "Output")
 class Groups:
     """Groups by core, then by kind.
 
-    group, local : ndarray[int64], shape (neurons,), of each its group and its place in it
-    count : ndarray[int64], shape (groups,), neurons of each
-    names : of their nodes; cores : in use
+    group, local : ndarray[int64], shape (neurons,), group of each neuron and its place in it
+    count : ndarray[int64], shape (groups,), neurons per group
+    names : of their nodes; cores : number of used cores
     """
 
     def __init__(self, run: MappedRun, kinds: list[str], kind: NDArray[np.int64]) -> None:
@@ -50,15 +50,15 @@ class Groups:
         self.names = [f"core_{label}" for label in self._labels]
 
     def members(self, group: int) -> NDArray[np.int64]:
-        """Neurons of a group, in their places."""
+        """Return the neurons of a group, in order of their places."""
         return self._order[self._ends[group] : self._ends[group + 1]]
 
     def matrix_name(self, source: int, target: int) -> str:
-        """What the node of the synapses between two groups is called."""
+        """Return the name of the node of the synapses between two groups."""
         return f"weights_{self._labels[source]}_to_{self._labels[target]}"
 
     def nodes(self, nir: Any, values: dict[str, NDArray[np.float64]]) -> dict[str, Any]:
-        """The nodes of neurons; values : parameters by name, each of shape (neurons,)."""
+        """Return the nodes of neurons; values : parameters by name, each of shape (neurons,)."""
         table, width = self._run.columns(), self._run.chip.width
         extras = {f"{name}s": table[name] for name in ("id", "size") if name in table}
         found = {}
@@ -81,9 +81,10 @@ class Groups:
         return found
 
     def ends(self, nir: Any, nodes: dict[str, Any]) -> list[tuple[str, str]]:
-        """Add inputs and outputs; returns their edges.
+        """Add inputs and outputs; return their edges.
 
-        Where the model has inputs they are it; else every group has one, and all have an output.
+        Inputs are the model's if it has any; otherwise every group gets one. Every group except
+        inputs and outputs of the model gets an output.
         """
         edges = []
         given = "Input" in self._kinds

@@ -1,8 +1,8 @@
-"""The traffic of a mapping as a table for Noxim, the field's cycle-accurate simulator.
+"""Traffic of a mapping as a table for the cycle-accurate simulator Noxim.
 
-A line ``src dst pir`` for every pair of cores with traffic: node ids y * width + x, and packets of
-the pair a cycle. Comments start with ``%``. (Catania et al., ACM TOMACS 27, 2016;
-``-traffic table FILE``.)
+One line ``src dst pir`` per pair of cores with traffic: node ids y * width + x, and packets per
+cycle of the pair. Comments start with ``%``. (Catania et al., ACM TOMACS 27, 2016; ``-traffic table
+FILE``.)
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ from mapper.evaluation.offered_load import Offered
 from storage.files import PartialFile
 
 LINES = 1 << 16
-"""Lines that are made at a time."""
+"""Lines written at a time."""
 
 
 def save_noxim(offered: Offered, scale: float, destination: Path) -> int:
-    """Write the table at a load scale; returns the number of pairs. It appears when complete.
+    """Write the table at a load scale; return the number of pairs. The file appears when complete.
 
-    Raises `MapperError` if a node would send more than a packet a cycle, or cores share routers or
-    are on a torus, `WriteError` if the file can't be written.
+    Raises `MapperError` if a node would send more than one packet per cycle, if cores share
+    routers, or on a torus; `WriteError` if the file cannot be written.
     """
     demand, mesh = offered.scaled(scale), offered.mesh
     if mesh.shared:
         raise MapperError(
-            "the cores of a tile share a router; a Noxim table has one for each core: "
-            "`mapper simulate` runs this machine"
+            "the cores of a tile share a router, which Noxim does not support; "
+            "use `mapper simulate`"
         )
     if mesh.torus:
         raise MapperError(
-            "the chip is a torus; Noxim has routers in a mesh: `mapper simulate` runs this machine"
+            "the chip is a torus, which Noxim does not support; use `mapper simulate`"
         )
     ticks = "-" if offered.tick_cycles is None else f"{offered.tick_cycles / scale:.9g}"
     with PartialFile(destination) as file:

@@ -1,7 +1,7 @@
 """Mappings as Parquet: the columns of the csv, the chip in the metadata. Needs pyarrow.
 
-neuron and id are int64, size too; core, x and y int32. The metadata `mapper.chip` has the fields of
-the chip as JSON. Relay neurons of split neurons and synapses leave no trace.
+neuron, id and size are int64; core, x and y int32. The metadata `mapper.chip` has the fields of the
+chip as JSON. Relay neurons of split neurons and synapses are omitted.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from storage.extras import require
 from storage.files import write_file
 
 ROWS = 1 << 20
-"""Rows of a row group."""
+"""Rows per row group."""
 
 
 def save(run: MappedRun, destination: Path, options: dict[str, Any]) -> dict[str, Any]:

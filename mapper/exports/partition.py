@@ -1,8 +1,8 @@
 """Mappings for METIS: the network as a graph, and NAME.part.K with the core of each vertex.
 
-K is the number of cores of the chip, and parts are core ids: a line a vertex, as METIS writes
-partitions. Cores that are not used are empty parts. What the graph can't hold is said in
-`storage.formats.text.export_metis`; relays of split neurons leave no trace.
+K is the number of cores of the chip, and parts are core ids: one line per vertex, the partition
+format of METIS. Unused cores are empty parts. `storage.formats.text.export_metis` lists the losses
+of the graph format; relays of split neurons are omitted.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from storage.formats.sinks import TextSink
 from storage.formats.text.export_metis import write
 
 LINES = 1 << 16
-"""Lines that are made at a time."""
+"""Lines written at a time."""
 
 
 def save(run: MappedRun, destination: Path, options: dict[str, Any]) -> dict[str, Any]:
-    """Write both files. What the graph does not hold is returned as `losses`."""
+    """Write both files; losses of the graph format are returned as `losses`."""
     name = destination.name.removesuffix(".gz") + f".part.{run.chip.cores}"
     partition = destination.with_name(name)
     with TextSink(destination) as graph, PartialFile(partition) as file:

@@ -1,19 +1,19 @@
 """Mappings for SANA-FE (Boyle et al., IEEE TCAD 44(8), 2025): network and mapping as its YAML.
 
 One group `n` has all neurons, by their number in the network; every synapse is an edge with its
-weight in real units (an undirected network has two for each edge). A tile of its mesh has the cores
-that share a router, and its tiles are numbered column by column: of a chip without tiles the core
-at (x, y) is ``x * height + y . 0``. `chipsim.chip.sanafe` reads these files as they are laid out.
+weight in real units (an undirected network has two per edge). A tile of the mesh has the cores that
+share a router, and tiles are numbered column by column: on a chip without tiles the core at (x, y)
+is ``x * height + y . 0``. `chipsim.chip.sanafe` reads these files.
 
-Beside it, NAME.arch.yaml is the chip: its mesh, as costs of a hop a link and a router, and what is
-known of the energies of its cores; all else costs nothing there. Costs are taken for pJ and ns;
-relative units are written as such. Sizes of neurons, rates and ids have no place in these files.
+NAME.arch.yaml is the chip: its mesh, with the cost of a hop over a link and a router, and the known
+energies of its cores; all other costs are 0. Costs are written as pJ and ns; relative units are
+copied without conversion. Sizes of neurons, rates and ids are omitted.
 
-A network with synaptic weights is written in the whole numbers that the cores compute with, which
-spike alike there (`sanafe_neurons`); a neuron that only passes on what comes in has an input unit
-of its core, `input[I]`, for the user to give spikes to. Of other networks all neurons have the
-threshold and bias that are asked for. SANA-FE's neurons spike above their threshold, those of the
-hardware's cores (docs/core.md) at it: the threshold that is written is the next number below.
+A network with synaptic weights is written in the integers of the cores, and gives the same spikes
+(`sanafe_neurons`); a neuron that only relays input is an input unit of its core, `input[I]`, to
+which the user gives spikes. In other networks all neurons have the given threshold and bias.
+SANA-FE's neurons spike above their threshold, neurons of the hardware's cores (docs/core.md) at it:
+the threshold written is the next lower number.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ from storage.formats.losses import Loss
 from storage.formats.text.render import render_edges
 
 LINES = 1 << 16
-"""Neurons whose lines are made at a time."""
+"""Neurons whose lines are written at a time."""
 _SMALLEST = sys.float_info.min
-"""The least number above 0 that every parser of YAML reads; potentials do not come near it."""
+"""Least number above 0 that every YAML parser reads; nonzero potentials are larger."""
 _EDGE = re.compile(rb"(\d+),(\d+),(.+)\n")
 _YAML_EDGE = rb"    - n.\1 -> n.\2: {weight: \3}\n"
 _YAML_NEGATIVE = rb"    - n.\1 -> n.\2: {weight: -\3}\n"
@@ -91,11 +91,11 @@ energy_spike_out: 0.0, latency_spike_out: 0.0}}
 
 
 class _Written(NamedTuple):
-    """What is written of a network.
+    """Written parts of a network.
 
     group : attributes of all neurons, YAML; lines : of single ones
     edges : pieces of YAML
-    units : input units that a core needs
+    units : input units per core
     """
 
     group: str
@@ -107,9 +107,8 @@ class _Written(NamedTuple):
 def save(run: MappedRun, destination: Path, options: dict[str, Any]) -> dict[str, Any]:
     """Write both files.
 
-    options : of a network with synaptic weights `NEURON_OPTIONS` and widths of cores; of another
-        threshold and bias of all neurons, without them the simulator's own; magnitudes, see
-        `synaptic_weights`
+    options : with synaptic weights: `NEURON_OPTIONS` and widths of cores; otherwise: threshold and
+        bias of all neurons, default: the simulator's; magnitudes, see `synaptic_weights`
     """
     run.require_whole("a SANA-FE network")
     synaptic = synaptic_weights(run.network, bool(options.get("magnitudes")))
@@ -150,7 +149,7 @@ def save(run: MappedRun, destination: Path, options: dict[str, Any]) -> dict[str
 
 
 def _modelled(run: MappedRun, options: dict[str, Any], losses: list[Loss]) -> _Written:
-    """A network with synaptic weights, as cores compute it; adds what of it is not the same."""
+    """Convert a network with synaptic weights, as computed by cores; add the losses."""
     given = dict(options)
     neuron = {name: given.pop(name) for name in NEURON_OPTIONS if name in given}
     shape = CoreShape(**given)
@@ -178,7 +177,7 @@ def _modelled(run: MappedRun, options: dict[str, Any], losses: list[Loss]) -> _W
 
 
 def _plain(run: MappedRun, options: dict[str, Any], losses: list[Loss]) -> _Written:
-    """A network without synaptic weights; adds what is assumed of it."""
+    """Convert a network without synaptic weights; add the assumptions to the losses."""
     for name in options:
         if name not in ("threshold", "bias", "magnitudes"):
             raise UsageError(
@@ -205,12 +204,12 @@ def _plain(run: MappedRun, options: dict[str, Any], losses: list[Loss]) -> _Writ
 
 
 def spikes_above(threshold: float) -> float:
-    """The number above which a potential is exactly if it is `threshold` or more."""
+    """Return the number t such that a potential is above t exactly if it is >= `threshold`."""
     return min(math.nextafter(threshold, -math.inf), threshold - _SMALLEST)
 
 
 def _places(run: MappedRun) -> NDArray[np.int64]:
-    """Tile of every neuron, and core in the tile, shape (neurons, 2)."""
+    """Return the tile of every neuron, and the core in the tile, shape (neurons, 2)."""
     wide, tall = (1, 1) if run.chip.machine is None else run.chip.machine.tile_size
     (tx, x), (ty, y) = (
         np.divmod(of.astype(np.int64), side) for of, side in ((run.x, wide), (run.y, tall))
@@ -219,18 +218,18 @@ def _places(run: MappedRun) -> NDArray[np.int64]:
 
 
 def _machine_losses(chip: Chip) -> list[Loss]:
-    """What a mesh of tiles cannot say of a machine."""
+    """Return features of a machine that a mesh of tiles cannot represent."""
     machine = chip.machine
     if machine is None:
         return []
     lost = [f"[{name}]" for name in ("chip", "board") if getattr(machine, name) is not None]
     lost += [name for name in ("torus", "columns", "rows") if getattr(machine, name)]
-    text = f"no ends of chips and boards, tori or coordinates: {', '.join(lost)} of the machine"
+    text = f"no chip and board boundaries, tori or coordinates: {', '.join(lost)} of the machine"
     return [Loss("machine", len(lost), text)] if lost else []
 
 
 def architecture(chip: Chip, units: int) -> str:
-    """The YAML of a chip; units : for inputs, in each core."""
+    """Return the YAML of a chip; units : input units per core."""
     energies = [(link + chip.energy_router) * 1e-12 for link in chip.link_energies]
     latencies = [(link + chip.latency_router) * 1e-9 for link in chip.link_latencies]
     hops = "\n".join(

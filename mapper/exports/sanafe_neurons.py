@@ -1,17 +1,17 @@
-"""Neurons of the hardware as SANA-FE's: the same spikes from its leaky integrate-and-fire model.
+"""Hardware neurons as SANA-FE neurons: the same spikes from its leaky integrate-and-fire model.
 
-Its model (LoihiLifModel of SANA-FE 2.2) differs from that of the cores (docs/core.md) in four ways:
-potentials are multiples of 1/64, cut off towards zero after each leak; a spike comes above the
-threshold, not at it; there is no leak in the first tick; nothing saturates. So a number of a core
-is written as that many 64ths, and
+Its model (LoihiLifModel of SANA-FE 2.2) differs from the cores' model (docs/core.md) in four ways:
+potentials are multiples of 1/64, truncated towards zero after each leak; a neuron spikes above the
+threshold, not at it; there is no leak in the first tick; nothing saturates. So an integer of a core
+is written as that many 64ths, with these changes:
 
-* a threshold, as half a unit less. A reset by subtraction takes the threshold itself, so there
-  potentials are one unit higher instead: v + 1 is above t exactly if v is at t.
-* a leak v - (v >> k) rounds up, a cut towards zero rounds down what is positive. A potential that
-  is higher by c = 1 + m 2^k all the time leaks to that of the core plus c - (1 + m) (the fraction
-  that c adds, 1 - 2^-k, turns down into up), so 1 + m is added to the bias. With m so large that no
-  potential falls below zero it is exact; a reset by subtraction leaves no choice but m = 0, which
-  is exact from -1 up.
+* Thresholds are half a unit lower. A reset by subtraction subtracts the threshold, so there
+  potentials are one unit higher instead: v + 1 is above t exactly if v is at least t.
+* The leak v - (v >> k) rounds up, truncation towards zero rounds positive values down. A potential
+  that is always higher by c = 1 + m 2^k leaks to the core's potential plus c - (1 + m) (the
+  fraction that c adds, 1 - 2^-k, turns rounding down into rounding up), so 1 + m is added to the
+  bias. It is exact if m is large enough to keep all potentials nonnegative; a reset by subtraction
+  requires m = 0, which is exact from -1 up.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from mapper.exports.core_numbers import CoreNumbers
 from storage.formats.losses import Loss
 
 UNIT = 1 / 64
-"""What SANA-FE's potentials are multiples of."""
+"""Unit of SANA-FE's potentials."""
 Int64 = NDArray[np.int64]
 
 
@@ -44,11 +44,11 @@ class LifNeurons(NamedTuple):
 
 
 def lif_neurons(numbers: CoreNumbers, shape: CoreShape) -> tuple[LifNeurons, list[Loss]]:
-    """The neurons of a network of cores of a shape, and what of them is not the same."""
+    """Convert the neurons of a network of cores of a shape; return them with the losses."""
     network = numbers.network
     leak = np.full(network.neurons, NO_LEAK) if network.leak is None else network.leak
     keeps, leaks = leak == NO_LEAK, leak > 0
-    soft = (network.subtract == 1) & (leak != 0)  # what keeps nothing is reset anyway
+    soft = (network.subtract == 1) & (leak != 0)  # neurons without memory are reset anyway
     shift = np.maximum(leak, 0)
     half = 1 << (shape.potential_bits - 1)
     m = np.where(leaks & ~soft, -(-half >> shift), 0)
@@ -68,16 +68,16 @@ def lif_neurons(numbers: CoreNumbers, shape: CoreShape) -> tuple[LifNeurons, lis
     inhibited[network.target[network.weight < 0]] = True
     rough = int(np.count_nonzero(leaks & soft & (inhibited | (network.bias < 0))))
     text = (
-        f"no leak that rounds up: potentials below zero of {rough:,} neurons that reset by "
+        f"no leak that rounds up: negative potentials of {rough:,} neurons with reset by "
         "subtraction round the other way"
     )
     return found, [Loss("leak_below_zero", rough, text)] if rough else []
 
 
 def neuron_lines(neurons: LifNeurons, unit: Int64) -> str:
-    """The YAML of all neurons: inputs have a line each, others one for all alike in a row.
+    """Return the YAML of all neurons: one line per input, one per run of equal other neurons.
 
-    unit : of an input the number of its hardware unit in its core, else -1; shape (neurons,)
+    unit : number of the hardware unit of an input in its core, else -1; shape (neurons,)
     """
     numbers = (neurons.threshold, neurons.bias, neurons.leak_decay, neurons.reset)
     columns = np.column_stack([*numbers, neurons.potential, neurons.soft, unit])

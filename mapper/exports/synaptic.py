@@ -1,9 +1,9 @@
-"""Whether the weights of a network are those of its synapses, and what of them is known to be lost.
+"""Check whether network weights are synaptic weights, with the losses known for them.
 
-A network file without synaptic weights is of traffic: its numbers are magnitudes or firing rates,
-and what the neurons do (thresholds, leaks, signs) is not in it. What computes with weights, a core
-or a simulator of spikes, is given such a network only if nothing is known to be wrong with that, or
-if the user asks for its magnitudes.
+A network file without synaptic weights describes traffic: its numbers are magnitudes or firing
+rates, and it lacks neuron parameters (thresholds, leaks, signs). Exports that compute with weights,
+for cores or simulators of spikes, accept such a network only if no loss is known, or if the user
+requests the magnitudes.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ TAKEN = {
     AS_STORED: "takes the weights of the network for those of synapses",
     MAGNITUDES: "takes the numbers of the network for weights of synapses, which they are not",
 }
-"""What a format does with the weights of a network."""
+"""Description of the use of the network's weights, by `Synaptic.weights`."""
 MODELS = {"nir": "NIR graph", "onnx": "ONNX model", "sonata": "SONATA circuit"}
-"""What networks are imported from that has neurons with parameters of their own."""
+"""Source formats whose neurons have parameters."""
 
 
 @dataclass(frozen=True, slots=True)
 class Synaptic:
-    """What is known of a network's weights as weights of synapses.
+    """Known facts about network weights as synaptic weights.
 
-    wrong : why they are others, in a few words each; none if nothing speaks against them
-    losses : what of the synapses and neurons is not in the network, or is not as it was
-    kept : the network has synaptic weights beside its traffic
+    wrong : short reasons why they are not synaptic weights; empty if none is known
+    losses : parts of synapses and neurons that were lost or changed
+    kept : the network has synaptic weights in addition to its traffic
     """
 
     wrong: tuple[str, ...]
@@ -42,36 +42,33 @@ class Synaptic:
 
     @property
     def weights(self) -> str:
-        """Whether weights are written as they are stored, or as magnitudes of others."""
+        """Whether weights are synaptic, used as stored, or magnitudes of other numbers."""
         if self.kept:
             return SYNAPTIC
         return MAGNITUDES if self.wrong else AS_STORED
 
     def lines(self, losses: Sequence[Loss]) -> list[str]:
-        """A line on the weights, then one on each loss, each without what it is about."""
+        """Return a line on the weights, then one on each loss, without their subject."""
         return [TAKEN[self.weights], *(f"has {loss.text}" for loss in losses)]
 
 
 def synaptic_weights(network: NetworkFile, magnitudes: bool) -> Synaptic:
-    """What is known of the weights of a network, for an export that computes with them.
+    """Check the weights of a network for an export that computes with them.
 
-    magnitudes : take them whatever is known
-
-    Raises `MapperError` if they are known not to be those of the synapses, `UsageError` where
-    magnitudes are asked for of a network that has the weights.
+    magnitudes : accept them in any case
+    Raises `MapperError` if they are known not to be synaptic weights, `UsageError` if magnitudes
+    are requested for a network with synaptic weights.
     """
     if network.meta.synaptic is not None:
         if magnitudes:
-            raise UsageError(
-                f"{network.path}: has the weights of its synapses; leave out --magnitudes"
-            )
+            raise UsageError(f"{network.path}: has synaptic weights; leave out --magnitudes")
         return Synaptic((), tuple(_undirected(network)), kept=True)
     found = _judge(network)
     if found.wrong and not magnitudes:
         raise MapperError(
-            f"{network.path}: its weights are not those of synapses: {'; '.join(found.wrong)}; "
-            "import its source again with --weights-are synapse, or to take the numbers that it "
-            "has all the same, add --magnitudes"
+            f"{network.path}: not synaptic weights: {'; '.join(found.wrong)}; "
+            "import its source again with --weights-are synapse, or, to use its "
+            "numbers anyway, add --magnitudes"
         )
     return found
 
@@ -90,7 +87,7 @@ def _judge(network: NetworkFile) -> Synaptic:
         count = meta.synapses
         losses.append(Loss("weights", count, f"no weights: {count:,} firing rates in their place"))
     if model is not None:
-        wrong.append(f"thresholds and leaks of the {model} are gone")
+        wrong.append(f"the import dropped thresholds and leaks of the {model}")
         text = f"no thresholds and leaks of the {model}: those of {meta.neurons:,} neurons left out"
         losses.append(Loss("parameters", meta.neurons, text))
     if meta.self_loops:

@@ -1,7 +1,7 @@
-"""Mappings as csv: a header, then a line for every neuron. `mapper score` reads it.
+"""Mappings as csv: a header, then one line per neuron. `mapper score` reads it.
 
-Columns are neuron, core, x, y, and if the network has them id (in the file it came from) and size.
-Relay neurons of split neurons, synapses and the chip leave no trace.
+Columns are neuron, core, x, y, and if the network has them id (in its source file) and size. Relay
+neurons of split neurons, synapses and the chip are omitted.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from mapper.exports.base import MappedRun
 from storage.files import PartialFile
 
 LINES = 1 << 16
-"""Lines that are made at a time."""
+"""Lines written at a time."""
 
 
 def save(run: MappedRun, destination: Path, options: dict[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What `x.tables.json` holds: the tables of the hardware's cores, field by field."""
+"""Schema of `x.tables.json`: the tables of the hardware's cores, field by field."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Synapse = tuple[Whole, int]
 
 
 class TableFields(Struct):
-    """What the numbers of a row are, by list."""
+    """Names of the columns of each list."""
 
     parameters: list[str]
     routes: list[str]
@@ -22,7 +22,7 @@ class TableFields(Struct):
 
 
 class CoreTable(Struct):
-    """One core: its lists, and its words for the load port."""
+    """Lists of a core, and its words for the load port."""
 
     core: Annotated[Whole, Meta(description="id, y * width + x")]
     x: Annotated[Whole, Meta(description="column, from 0")]
@@ -51,15 +51,13 @@ class CoreTable(Struct):
     synapses: Annotated[list[Synapse], Meta(description="neuron in the core, signed weight")]
     exponents: Annotated[
         list[int],
-        Meta(description="of each neuron: a number is that of the model times 2^exponent, rounded"),
+        Meta(description="of each neuron: number = round(number of the model times 2^exponent)"),
     ]
-    load: Annotated[
-        str, Meta(description="words for the load port in hexadecimal, in the order to write them")
-    ]
+    load: Annotated[str, Meta(description="words for the load port in hexadecimal, in write order")]
 
 
 class TablesHead(Struct):
-    """What all cores have in common."""
+    """Fields common to all cores."""
 
     schema: Literal[1]
     width: Annotated[Whole, Meta(description="columns of the mesh")]
@@ -76,19 +74,19 @@ class TablesHead(Struct):
         str,
         Meta(
             pattern="^(synaptic|as stored|magnitudes)$",
-            description="those of the synapses; numbers that may be them; numbers that are not",
+            description="synaptic weights; numbers of unknown kind; numbers of another kind",
         ),
     ]
     left_out: Annotated[
         dict[str, Whole],
-        Meta(description="what of the model was rounded, or has no place in a core: how often"),
+        Meta(description="counts of rounded or unsupported parts of the model, by kind"),
     ]
     inputs: Annotated[
-        list[Whole], Meta(description="ids of the neurons that spike only when they are told to")
+        list[Whole], Meta(description="ids of the neurons that spike only on external input")
     ]
 
 
 class Tables(TablesHead):
-    """The tables of a mapped network for the cores of the hardware."""
+    """Tables of a mapped network for the hardware's cores."""
 
     cores: list[CoreTable]

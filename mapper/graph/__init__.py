@@ -1,1 +1,1 @@
-"""Graphs as the algorithms read them: rows, sampling, contraction, groups, heap."""
+"""Graphs as read by the algorithms: rows, sampling, contraction, groups, heap."""

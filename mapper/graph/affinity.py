@@ -1,4 +1,4 @@
-"""What vertices are connected to: sums of the weights of their connections by part."""
+"""Affinity of vertices to parts: sums of connection weights by part."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from numba import njit
 
 @njit(cache=True, nogil=True)
 def sum_by_part(row, weights, part, affinity, connected):
-    """Add up the weights of a row by the part of the other ends; returns how many parts there are.
+    """Add up the weights of a row by the part of the neighbours; return the number of parts.
 
-    affinity : per part, zero on entry; connected : gets the parts, in the order of the row
+    affinity : per part, zero on entry; connected : filled with the parts, in the order of the row
     """
     count = 0
     for e in range(row.size):
@@ -25,7 +25,7 @@ def sum_by_part(row, weights, part, affinity, connected):
 
 @njit(cache=True, nogil=True)
 def favourites(chunk, part, affinity, connected, favourite, strength):
-    """For each vertex of a chunk the other part that it is connected to most, or -1.
+    """Find for each vertex of a chunk the other part that it is connected to most, or -1.
 
     affinity : scratch per part, zero on entry and exit; connected : scratch per part
     favourite, strength : shape (vertices of the chunk,), filled

@@ -1,4 +1,4 @@
-"""Vertices in the order of a label that they have: a core, a part, a cluster."""
+"""Vertices sorted by label: by core, part or cluster."""
 
 from __future__ import annotations
 
@@ -12,10 +12,12 @@ SOME = 1 << 16  # vertices whose temporary arrays stay in the cache
 
 
 class ByLabel(NamedTuple):
-    """members : ndarray[int32], vertices by label, ascending among those of one
-    start : ndarray[int64], shape (labels + 1,), where those of each label begin
-    place : ndarray[int32], shape (vertices,), of each among those of its label; -1 of those that
-        are left out
+    """Vertices sorted by label.
+
+    members : ndarray[int32], vertices by label, ascending within a label
+    start : ndarray[int64], shape (labels + 1,), start of each label in `members`
+    place : ndarray[int32], shape (vertices,), place of each vertex within its label; -1 for
+        excluded vertices
     """
 
     members: NDArray[np.int32]
@@ -26,13 +28,13 @@ class ByLabel(NamedTuple):
 def by_label(
     label: NDArray[np.integer], labels: int, without: NDArray[np.bool_] | None = None
 ) -> ByLabel:
-    """Vertices by label.
+    """Sort vertices by label.
 
-    label : shape (vertices,), 0 .. labels-1 of each
-    without : ndarray[bool], shape (vertices,), those that are left out
+    label : shape (vertices,), label of each vertex, 0 .. labels-1
+    without : ndarray[bool], shape (vertices,), vertices to exclude
 
-    A counting sort, as rows of a sparse matrix are made from pairs: it takes a tenth of the time of
-    a stable argsort, which has the same result.
+    Uses a counting sort (as conversion of pairs to CSR): a tenth of the time of a stable argsort,
+    with the same result.
     """
     vertices = np.arange(label.size, dtype=np.int32)
     if without is not None:
@@ -52,9 +54,9 @@ def by_label(
 def sums_by_label(
     label: NDArray[np.integer], values: NDArray[np.integer], labels: int
 ) -> NDArray[np.int64]:
-    """Sums of the values of the vertices of each label, shape (labels,).
+    """Return the sum of the values of the vertices of each label, shape (labels,).
 
-    Some at a time: numpy makes an index of 8 bytes of each label.
+    Works in slices: numpy converts labels to indices of 8 bytes.
     """
     sums = np.zeros(labels, np.int64)
     for first in range(0, label.size, SOME):

@@ -1,8 +1,7 @@
-"""Contraction into scratch: the graph of clusters where memory does not hold even a sample of it.
+"""Contraction into scratch: the graph of clusters if not even a sample of it fits in memory.
 
 Pairs of clusters go through the external sort (`storage.sorting`), which adds up equal ones. So
-rows are ascending in their ids, and depend neither on the order in which chunks come nor on who
-looked at them.
+rows are ascending in their ids, and depend neither on the order of chunks nor on the executor.
 """
 
 from __future__ import annotations
@@ -26,11 +25,11 @@ from storage.scratch.packed import PackedBlock, PackedRows, keep_packed, pack_bl
 from storage.scratch.scratch import Scratch
 from storage.sorting.sorter import ConnectionSorter
 
-NAME = "contracted"  # in scratch
+NAME = "contracted"  # name in scratch
 
 
 class ContractedRows(CopiedRows):
-    """Rows of clusters in scratch; weights are shifted so that those of a row stay small."""
+    """Rows of clusters in scratch; weights are shifted so that the sum of a row stays small."""
 
     def __init__(self, packed: PackedRows, sizes: NDArray[np.int64], shift: int) -> None:
         super().__init__(packed, sizes)
@@ -41,20 +40,20 @@ class ContractedRows(CopiedRows):
 
 
 def shifted(chunk: Chunk, shift: int) -> Chunk:
-    """The same with weights shifted right, by `row_shift`."""
+    """Return the chunk with weights shifted right, by `row_shift`."""
     if shift:
         chunk = chunk._replace(weights=np.maximum(chunk.weights >> shift, 1))
     return chunk
 
 
 def heaviest_row(indptr: NDArray[np.int64], weights: NDArray[Any]) -> int:
-    """The largest sum of the weights of a row."""
+    """Return the largest sum of the weights of a row."""
     sums = np.concatenate([[0], np.cumsum(weights, dtype=np.int64)])[indptr]
     return int(np.diff(sums).max(initial=0))
 
 
 def sample_pairs(shard: Shard, chunk: Chunk, threshold: int, seed: int) -> Pairs:
-    """The connections of a chunk that the sample keeps, those to clusters above their own."""
+    """Return the sampled connections of a chunk to clusters with higher ids."""
     cluster = shard.state.part[chunk.first : chunk.first + chunk.vertices]
     _, lengths, ids, weights = sample_rows(shard, chunk, threshold, seed)
     own = np.repeat(cluster, lengths)
@@ -72,7 +71,7 @@ def contract_to_scratch(
     team: ThreadTeam,
     advance: Advance = ignore,
 ) -> ContractedRows:
-    """The graph of clusters in a scratch of its own, from a sample.
+    """Build the graph of clusters in scratch, from a sample of the connections.
 
     cluster : ndarray[int32], shape (vertices,); sizes : of the clusters
     sample : threshold and seed, see `mapper.graph.sampled_contraction`
@@ -80,7 +79,7 @@ def contract_to_scratch(
     """
     count, executor = sizes.size, LocalShardExecutor(rows, team)
     executor.begin(State(cluster))
-    heaviest = [0]  # of the rows of each block
+    heaviest = [0]  # largest row sum of each block
     with ConnectionSorter(count, scratch.path, memory, team.threads) as sorter:
         for found in executor.each(sample_pairs, range(rows.chunks), *sample, advance=advance):
             sorter.add_edges(*found, undirected=True)

@@ -1,4 +1,4 @@
-"""Merging vertices: the graph whose vertices are clusters of another graph's vertices."""
+"""Contraction: the graph whose vertices are clusters of the vertices of another graph."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from storage.sorting.sorter import ConnectionSorter
 
 @njit(cache=True, nogil=True)
 def _relabel(first, indptr, ids, weights, cluster, owners, others, kept):
-    """Connections between different clusters; returns how many."""
+    """List connections between different clusters; return their number."""
     at = 0
     for v in range(indptr.size - 1):
         own = cluster[first + v]
@@ -38,7 +38,7 @@ def contract(
     memory: int,
     threads: int = 1,
 ) -> ScratchGraph:
-    """The graph of clusters, kept in scratch under `name`; parallel connections add up.
+    """Build the graph of clusters in scratch under `name`; parallel connections add up.
 
     cluster : ndarray[int32], shape (vertices,), cluster of every vertex, 0 .. count-1
     memory : bytes for the external sort by cluster

@@ -1,6 +1,6 @@
-"""Graphs held in memory: one array of neighbours, row after row (compressed sparse rows).
+"""Graphs in memory in compressed sparse row (CSR) form: neighbours in one array, row by row.
 
-Kernels take a `Chunk` or a `Csr` as one argument: a named tuple, whose fields they unpack.
+Kernels receive a `Chunk` or a `Csr` as one argument: a named tuple, which they unpack.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from storage.graph import Block
 class Chunk(NamedTuple):
     """Rows of the vertices first .. first + indptr.size - 2 of a graph.
 
-    indptr : ndarray[int64], where each row starts in `ids`; ids : ndarray[int32], other ends
+    indptr : ndarray[int64], start of each row in `ids`; ids : ndarray[int32], neighbours
     weights : ndarray[int32], the entries of a row add up to less than 2^31; int64 in the blocks
         that `classic` reads
     """
@@ -34,17 +34,17 @@ class Chunk(NamedTuple):
 
 
 def chunk_of(block: Block) -> Chunk:
-    """A block of a graph as partitioning sees it, with weights of 64 bits."""
+    """Return a block as a chunk of the undirected graph, with 64-bit weights."""
     return Chunk(block.first, *block.undirected())
 
 
 class Csr(NamedTuple):
-    """A whole graph that a bisection works on.
+    """A whole graph for bisection.
 
     indptr : ndarray[int64], shape (n + 1,); ids, weights : ndarray[int32]
     sizes : ndarray[int64], shape (n,), capacity that each vertex uses
-    bias : ndarray[int64], shape (n,), what each vertex costs more on side 1 than on side 0, whoever
-        else is there
+    bias : ndarray[int64], shape (n,), extra cost of each vertex on side 1 compared with side 0,
+        independent of the other vertices
     """
 
     indptr: NDArray[np.int64]
@@ -56,11 +56,11 @@ class Csr(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Subgraph:
-    """Part of a graph in memory: connection lists, sizes, and each vertex's id in the whole.
+    """Part of a graph in memory: neighbour lists, sizes, and the id of each vertex in the whole.
 
     indptr : ndarray[int64], shape (n + 1,); ids : ndarray[int32]; weights : ndarray[int64]
     sizes, members : ndarray[int64], shape (n,)
-    grain : of connections that are sums of sampled ones, what a light sampled one counts for
+    grain : for sums of sampled connections: the weight that a light sampled connection counts as
     """
 
     indptr: NDArray[np.int64]
@@ -75,7 +75,7 @@ class Subgraph:
         return int(self.sizes.sum())
 
     def halves(self, side: NDArray[np.uint8]) -> Iterator[Subgraph]:
-        """The part where `side` is 1, then the part where it is 0."""
+        """Yield the subgraph where `side` is 1, then the one where it is 0."""
         owner = np.repeat(np.arange(side.size), np.diff(self.indptr))
         for wanted in (1, 0):
             kept = np.flatnonzero(side == wanted)

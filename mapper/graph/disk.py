@@ -1,10 +1,10 @@
-"""How much disk the scratch of a run takes, from a few blocks of the network.
+"""Estimate of the scratch size of a run from a sample of blocks.
 
-How many bytes a connection takes depends on how far apart the ids of neighbours are, which nothing
-in the description of a network tells. So a few blocks, evenly spread, are packed as the run packs
-all of them; the bytes of the others follow from what they take in the network itself. The steps
-that a run keeps have a label for each neuron, its part or core. These are compressed the better the
-more neighbours in the network are neighbours in the order of ids: the same blocks tell.
+The bytes per connection depend on the gaps between ids of neighbours, which the description of a
+network does not contain. So a few evenly spaced blocks are packed as in a run; the bytes of the
+others are extrapolated from their size in the network file. The steps kept by a run have one label
+per neuron, its part or core. They compress better if neighbours in the network are close in the
+order of ids, which is measured on the same blocks.
 """
 
 from __future__ import annotations
@@ -26,21 +26,22 @@ from storage.scratch.packed import pack_block
 from storage.scratch.scratch import compress
 from storage.store.network import NetworkFile
 
-SAMPLED = (8, 16)  # blocks, at least and at most
-ENTRIES = 1 << 22  # of the blocks that are read, about, if these are more than the fewest
-RECORD_BYTES = 48  # of a block beside its rows: head and name, see `storage.scratch.record_log`
-STEP_BYTES = 512  # of a step beside its labels
-FEWER = 2  # one of so many of the blocks tells how heavy connections are,
-WEIGHED = 1 << 16  # by so many of them
-CLUSTER_BYTES = 2.5  # of the cluster of a neuron, compressed; of most a number of their own
-BLOCK_SHARE = 0.5  # of the bytes of a part, those of a block: their numbers are smaller
+SAMPLED = (8, 16)  # least and largest number of sampled blocks
+ENTRIES = 1 << 22  # target entries of the sampled blocks, if these are more than the least number
+# bytes per block in addition to its rows: head and name, see `storage.scratch.record_log`
+RECORD_BYTES = 48
+STEP_BYTES = 512  # bytes per step in addition to its labels
+FEWER = 2  # one in FEWER sampled blocks is used to estimate the distribution of weights,
+WEIGHED = 1 << 16  # from this many of its connections
+CLUSTER_BYTES = 2.5  # bytes per neuron for its compressed cluster; most clusters are unique numbers
+BLOCK_SHARE = 0.5  # compressed bytes of a block number relative to a part number, which is larger
 
 
 def with_disk(plan: Plan, network: NetworkFile, chip: Chip, settings: Settings) -> Plan:
-    """The plan with the disk that a run takes, within some 10 %, from a few blocks of the network.
+    """Return the plan with the disk use of a run, accurate to about 10 %, from a sample of blocks.
 
-    `scattered` is told, too; nothing else changes. The plan of the preset `classic`, whose levels
-    no block tells, stays as it is.
+    Also sets `scattered`; nothing else changes. The plan of the preset `classic` is unchanged, as
+    its levels cannot be estimated from blocks.
     """
     settings = settings.resolved(chip.delivery)
     if settings.method == "classic":
@@ -65,10 +66,10 @@ def with_disk(plan: Plan, network: NetworkFile, chip: Chip, settings: Settings) 
 
 
 class _Seen(NamedTuple):
-    """What some blocks tell.
+    """Measurements on the sampled blocks.
 
-    rows : bytes of all rows, packed; 0 if they are not to be
-    degrees : of the vertices of these blocks; near : the neighbour of each in the middle, or itself
+    rows : bytes of all rows, packed; 0 if they will not be packed
+    degrees : of the vertices of these blocks; near : the middle neighbour of each, or itself
     """
 
     rows: float
@@ -77,7 +78,7 @@ class _Seen(NamedTuple):
 
     @property
     def scattered(self) -> bool:
-        """Whether vertices behind each other have neighbours about as far apart as any others."""
+        """Whether consecutive vertices have neighbours about as far apart as arbitrary ones."""
         near = self.near
         apart, by_chance = np.abs(np.diff(near)), np.abs(near - near[::-1])
         return bool(2 * apart.sum() > by_chance.sum())
@@ -87,7 +88,7 @@ def _look(network: NetworkFile, settings: Settings, packed: bool) -> _Seen:
     some = _some(network.block_count, network.connections)
     shift = weight_shift(network.meta.total_weight, network.meta.synapses)
     graph = _thinned(network, settings.degree * network.vertices, some)
-    sizes = np.broadcast_to(np.int64(0), (network.vertices,))  # of no memory
+    sizes = np.broadcast_to(np.int64(0), (network.vertices,))  # uses no memory
     rows = StreamedRows(graph, sizes, shift)
     stored = taken = 0
     degrees, near = [], []
@@ -108,7 +109,7 @@ def _look(network: NetworkFile, settings: Settings, packed: bool) -> _Seen:
 
 
 def _some(blocks: int, entries: int) -> list[int]:
-    """Blocks that are looked at, evenly spread."""
+    """Return the sampled blocks, evenly spaced."""
     fewest, most = SAMPLED
     count = max(fewest, min(most, ENTRIES * blocks // max(1, entries)))
     places = (np.arange(count) + 0.5) / count * blocks
@@ -116,16 +117,16 @@ def _some(blocks: int, entries: int) -> list[int]:
 
 
 def _thinned(network: NetworkFile, wanted: int, some: list[int]) -> Graph:
-    """The network, without so many light connections that about `wanted` are left.
+    """Return the network without light connections, so that about `wanted` are left.
 
-    some : blocks that tell how heavy they are
+    some : blocks used to estimate the distribution of weights
     """
     if network.connections <= wanted:
         return network
     weights = np.concatenate([network.read_undirected(index)[2] for index in some[::FEWER]])
     weights = weights[:: max(1, weights.size // WEIGHED)]
     low, high = 1, max(1, int(weights.max(initial=1)) * network.connections)
-    while low < high:  # the least threshold that leaves no more
+    while low < high:  # least threshold that leaves at most `wanted`
         middle = (low + high) // 2
         left = np.minimum(1.0, weights / middle).mean() * network.connections
         low, high = (low, middle) if left <= wanted else (middle + 1, high)
@@ -133,16 +134,15 @@ def _thinned(network: NetworkFile, wanted: int, some: list[int]) -> Graph:
 
 
 def _compressed(numbers: NDArray[np.int64]) -> float:
-    """Bytes of one of these numbers, as steps are kept."""
+    """Return the compressed bytes per number, as in the steps kept in scratch."""
     return len(compress(numbers.astype(np.int32).data)) / max(1, numbers.size)
 
 
 def _steps(entries: float, settings: Settings, plan: Plan) -> tuple[int, int]:
-    """About how many steps have a part or core for each neuron, and how many more a block.
+    """Return the approximate number of steps with a part or core per neuron, and with a block.
 
     entries : of all rows
-
-    Passes end when little moves: of those that may be there, about half are.
+    Passes end early when little moves: about half of the allowed ones run.
     """
     if plan.nets_held:
         return 2 + settings.net_cycles, 0

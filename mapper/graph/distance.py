@@ -8,9 +8,9 @@ from numba import njit
 
 @njit(cache=True, nogil=True)
 def along(a, b, around):
-    """How far two coordinates are apart, on a torus the shorter way round.
+    """Return the distance of two coordinates; on a torus, the shorter way.
 
-    around : length of the way round, beyond any distance where there is none
+    around : circumference of the torus, larger than any distance if there is none
     """
     straight = abs(a - b)
     return min(straight, np.int64(around) - straight)
@@ -18,7 +18,7 @@ def along(a, b, around):
 
 @njit(cache=True, nogil=True)
 def towards(a, b, around):
-    """The same from a to b, negative where the way leads to lower coordinates."""
+    """Return the signed distance from a to b, negative towards lower coordinates."""
     straight = b - a
     if 2 * abs(straight) <= around:
         return straight

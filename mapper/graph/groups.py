@@ -1,4 +1,4 @@
-"""Step 5: the traffic between neuron groups, in one pass over the network."""
+"""Step 5: traffic between neuron groups, in one pass over the network."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from mapper.runtime.threads import ThreadTeam
 
 @njit(cache=True, nogil=True)
 def _sum_by_group(chunk, order, part, threshold, affinity, connected, keys, sums):
-    """Traffic from the groups of a chunk's vertices to other groups, by (group, group).
+    """Sum the traffic from the groups of a chunk's vertices to other groups, by (group, group).
 
     order : vertices of the chunk sorted by group; threshold : of the sample, 1 for all
     affinity : scratch per group, zero on entry and exit
-    Returns how many sums there are; keys = group * groups + group, increasing.
+    Returns the number of sums; keys = group * groups + group, increasing.
     """
     first, indptr, ids, weights = chunk
     groups = affinity.size
@@ -61,8 +61,8 @@ def _sum_by_group(chunk, order, part, threshold, affinity, connected, keys, sums
 def _add_rows(chunk, part, groups, upper):
     """Add a chunk's connections to higher groups to the upper half of a matrix.
 
-    upper : row by row from the diagonal on, see `upper_row`. What the diagonal holds then is of no
-        use: all connections to lower groups count there, since that is quicker than to ask.
+    upper : row by row from the diagonal on, see `upper_row`. The diagonal is meaningless:
+        connections to lower groups are added there, which is faster than a branch.
     """
     first, indptr, ids, weights = chunk
     for i in range(indptr.size - 1):
@@ -70,14 +70,15 @@ def _add_rows(chunk, part, groups, upper):
         row_weights = weights[indptr[i] : indptr[i + 1]]
         own = np.int64(part[first + i])
         start = own * (2 * groups - own + 1) // 2
-        sums = upper[start : start + groups - own]  # a vertex stays in one row: it fits the cache
+        # a vertex stays in one row, which fits in the cache
+        sums = upper[start : start + groups - own]
         for e in range(row.size):
             to = max(own, np.int64(part[np.uint32(row[e])]))
             sums[np.uint32(to - own)] += row_weights[e]
 
 
 def upper_row(upper: NDArray[np.int64], groups: int, own: int) -> NDArray[np.int64]:
-    """The sums of a row behind the diagonal."""
+    """Return the sums of a row to the right of the diagonal."""
     start = own * (2 * groups - own + 1) // 2
     return upper[start + 1 : start + groups - own]
 
@@ -90,7 +91,7 @@ def add_traffic(shard: Shard, chunk: Chunk, upper: NDArray[np.int64], groups: in
 def sum_traffic(
     shard: Shard, chunk: Chunk, parts: int, threshold: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The traffic of a chunk as keys and sums, see `_sum_by_group`."""
+    """Return the traffic of a chunk as keys and sums, see `_sum_by_group`."""
     part, entries = shard.state.part, entries_of(chunk)
     order = np.argsort(part[chunk.first : chunk.first + chunk.vertices], kind="stable")
     keys, sums = np.empty(entries, np.int64), np.empty(entries, np.int64)
@@ -108,13 +109,13 @@ def group_traffic(
     team: ThreadTeam,
     advance: Advance = ignore,
 ) -> Subgraph:
-    """The graph of groups in memory; traffic within a group is left out.
+    """Return the graph of groups in memory, without traffic within groups.
 
     part : ndarray[int32], shape (vertices,), group of every vertex, 0 .. parts-1
-    memory : bytes for sums. If a few matrices fit, the traffic is exact. If not, it is
-        that of a sample as large as the memory allows (`mapper.graph.sampled_contraction`):
-        a placement needs to know who talks to whom, and hundreds of connections tell.
-    scratch : folder for sums that outgrow the memory meant for them
+    memory : bytes for sums. If a few matrices fit, the traffic is exact. Otherwise it is estimated
+        from a sample as large as memory allows (`mapper.graph.sampled_contraction`): a placement
+        only needs to know which groups communicate, for which hundreds of connections suffice
+    scratch : folder for sums that exceed the memory
     """
     matrices = memory // (MATRIX_BYTES * parts * parts)
     if matrices >= LEAST_MATRICES:
@@ -140,7 +141,7 @@ def _by_matrix(
     team: ThreadTeam,
     advance: Advance,
 ) -> Pairs:
-    """Traffic by matrices, at most `most` of them, each used by one thread at a time."""
+    """Sum traffic in at most `most` matrices, each used by one thread at a time."""
     executor = executor_of(rows, team)
     executor.begin(State(part))
     shape = (parts * (parts + 1) // 2,)
@@ -150,7 +151,7 @@ def _by_matrix(
 
 
 def _mirrored(upper: NDArray[np.int64], groups: int) -> Pairs:
-    """All pairs with traffic, by source and target, from those above the diagonal."""
+    """Return all pairs with traffic, by source and target, from the pairs above the diagonal."""
     count = np.zeros(groups, np.int64)
     for own in range(groups):
         higher = np.flatnonzero(upper_row(upper, groups, own)) + (own + 1)
@@ -158,7 +159,8 @@ def _mirrored(upper: NDArray[np.int64], groups: int) -> Pairs:
         count[higher] += 1
     at = np.cumsum(count) - count
     target, weight = np.empty(int(count.sum()), np.int32), np.empty(int(count.sum()), np.int64)
-    for own in range(groups):  # by now the lower ones of this group are there, in order
+    # the lower neighbours of this group have been added already, in order
+    for own in range(groups):
         row = upper_row(upper, groups, own)
         found = np.flatnonzero(row)
         higher = found + (own + 1)
@@ -178,7 +180,7 @@ def _by_pairs(
     team: ThreadTeam,
     advance: Advance,
 ) -> Pairs:
-    """Traffic of a sample of the connections, see `mapper.graph.sampled_contraction`."""
+    """Sum the traffic of a sample of the connections, see `mapper.graph.sampled_contraction`."""
     pairs = PairSums(parts, scratch)
     executor = executor_of(rows, team)
     executor.begin(State(part))

@@ -1,6 +1,7 @@
-"""A binary heap of vertices by cost, with the place of each so that costs may change.
+"""Binary heap of vertices by cost, with the place of each vertex, so that costs may change.
 
-heap : ndarray[int64], vertices, the cheapest first; place : where each vertex is, -1 outside
+heap : ndarray[int64], vertices, the cheapest first; place : index of each vertex in the heap, -1 if
+    absent
 cost : ndarray[int64] of every vertex. Callers keep the length.
 """
 

@@ -1,8 +1,8 @@
-"""Contraction on workers: the graph of clusters goes to them, not to the driver.
+"""Contraction on workers: the rows of the graph of clusters stay on workers.
 
-Who has rows of a graph sends what the sample keeps of them to who is to have rows of the clusters,
-through the shared folder (`mapper.distributed.sections`). The rows have the same bytes as those of
-a single process (`mapper.graph.contracted_rows`), and are read like rows of the network.
+The owner of rows of a graph sends their sampled connections through the shared folder
+(`mapper.distributed.sections`) to the owner of the cluster. The rows have the same bytes as in a
+single process (`mapper.graph.contracted_rows`), and are read like rows of the network.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ from storage.graph import choose_block_size
 from storage.scratch.packed import Lists, UnitCache
 from storage.scratch.scratch import Scratch
 
-NAME = "level"  # in scratch of a worker
+NAME = "level"  # name in the scratch of a worker
 
 
 class LevelSource(NamedTuple):
-    """Rows of clusters, from run files; see `RowSource`.
+    """Rows of clusters built from run files; see `RowSource`.
 
-    block_size : clusters of a chunk
-    entries : that the files have for each unit, shape (units,); a unit is what is read of them
-        together, whole sections and whole chunks
-    shift : of the weights, see `row_shift`; memory : bytes that a worker may take for units
+    block_size : clusters per chunk
+    entries : number of entries per unit in the files, shape (units,); a unit is read as a whole:
+        whole sections and whole chunks
+    shift : of the weights, see `row_shift`; memory : bytes per worker for units
     """
 
     sections: Sections
@@ -56,7 +56,7 @@ class LevelSource(NamedTuple):
 
     @property
     def together(self) -> int:
-        """Chunks of a unit."""
+        """Chunks per unit."""
         return max(1, (1 << self.sections.bits) // self.block_size)
 
     def open(self, scratch: Scratch) -> MadeRows:
@@ -64,14 +64,14 @@ class LevelSource(NamedTuple):
 
 
 class MadeRows(Rows):
-    """Rows that are made when they are read for the first time, and then kept in scratch.
+    """Rows that are built on first read and then kept in scratch.
 
-    Their sizes are those of the state that works look at.
+    Their sizes are in the state of the executor.
     """
 
     def __init__(self, source: LevelSource, scratch: Scratch) -> None:
         self._source = source
-        self._sizes = np.broadcast_to(np.int64(0), (source.sections.vertices,))  # of no memory
+        self._sizes = np.broadcast_to(np.int64(0), (source.sections.vertices,))  # uses no memory
         self.entries = int(source.entries.sum())
         self._cache = UnitCache(scratch, NAME, source.chunks, source.together, self._made)
         largest = max(1, MADE_BYTES * int(source.entries.max(initial=0)))
@@ -94,7 +94,7 @@ class MadeRows(Rows):
         return shifted(chunk, self._source.shift)
 
     def _made(self, unit: int) -> Iterator[Lists]:
-        """The chunks of a unit."""
+        """Yield the chunks of a unit."""
         sections, size, _, _, _ = self._source
         entries = int(self._source.entries[unit])
         vertices = self._source.together * size
@@ -113,12 +113,12 @@ class MadeRows(Rows):
 
 
 class LevelRows(Rows):
-    """Rows that workers have; the driver knows their lengths alone."""
+    """Rows owned by workers; the driver has only their lengths."""
 
     def __init__(
         self, executor: WorkerShardExecutor, source: LevelSource, sizes: NDArray[np.int64]
     ) -> None:
-        """Let workers make the rows."""
+        """Let workers build the rows."""
         self.executor: WorkerShardExecutor = executor
         self._sizes, self._block_size = sizes, source.block_size
         self._degrees = np.empty(sizes.size, np.int32)
@@ -150,7 +150,7 @@ class LevelRows(Rows):
 
 
 class Measured(NamedTuple):
-    """The lengths of the rows of a chunk, its largest weight, and the largest sum of a row."""
+    """Row lengths of a chunk, its largest weight, and the largest sum of a row."""
 
     first: int
     degrees: NDArray[np.int32]
@@ -159,14 +159,14 @@ class Measured(NamedTuple):
 
 
 def measured(_: Shard, chunk: Chunk) -> Measured:
-    """What the driver knows of a chunk."""
+    """Return the data of a chunk that the driver keeps."""
     degrees = np.diff(chunk.indptr).astype(np.int32)
     heaviest = int(chunk.weights.max(initial=0))
     return Measured(chunk.first, degrees, heaviest, heaviest_row(chunk.indptr, chunk.weights))
 
 
 def whole(_: Shard, chunk: Chunk) -> Chunk:
-    """The chunk as it is."""
+    """Return the chunk unchanged."""
     return chunk
 
 
@@ -180,12 +180,11 @@ def contract_on_workers(
     expected: int,
     advance: Advance = ignore,
 ) -> Iterator[LevelRows]:
-    """The graph of clusters on the workers that look at `rows`, from a sample; it is there as long
-    as the context is.
+    """Yield the graph of clusters on the workers of `rows`, from a sample; deleted on exit.
 
     cluster : ndarray[int32], shape (vertices,); sizes : of the clusters
     sample : threshold and seed, see `mapper.graph.sampled_contraction`
-    expected : entries that the sample has, about
+    expected : approximate entries of the sample
     """
     executor.begin(State(cluster))
     sections = executor.sections(sizes.size, min(expected, rows.entries))
@@ -193,7 +192,7 @@ def contract_on_workers(
         every = range(sections.senders)
         entries = executor.send(sections, every, sample_pairs, *sample, advance=advance)
         block_size = choose_block_size(sizes.size, int(entries.sum()))
-        step = max(1, -(-block_size >> sections.bits))  # sections of a unit
+        step = max(1, -(-block_size >> sections.bits))  # sections per unit
         units = np.add.reduceat(entries, np.arange(0, entries.size, step))
         with ExitStack() as held:
 
@@ -206,7 +205,7 @@ def contract_on_workers(
                 return LevelRows(held.enter_context(closing(above)), source, sizes)
 
             found = made(0)
-            if shift := row_shift(found.heaviest_row):  # hardly ever: sums are of 2^30 and more
+            if shift := row_shift(found.heaviest_row):  # rare: only for row sums of 2^30 and more
                 held.close()
                 found = made(shift)
             yield found

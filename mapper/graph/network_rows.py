@@ -1,4 +1,4 @@
-"""Rows of a stored network as workers have them: read from the store once, then from scratch."""
+"""Rows of a stored network on workers: read from the store once, then from scratch."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from storage.scratch.packed import Lists, RowCache
 from storage.scratch.scratch import Scratch
 from storage.store.network import NetworkFile
 
-HERE = "rows-here"  # name in scratch of what the driver has read itself
+HERE = "rows-here"  # name in scratch of rows that the driver has read
 
 
 class NetworkRows(NamedTuple):
-    """Which rows: a network, by its path, and how it is seen.
+    """Source of rows: the path of a network, and its sampling.
 
     identity : of the file, see `NetworkFile`
     shift : of the weights, see `mapper.graph.rows.weight_shift`
@@ -43,10 +43,10 @@ class NetworkRows(NamedTuple):
         return True
 
     def open(self, scratch: Scratch) -> CachedRows:
-        """The rows; a worker calls this.
+        """Return the rows; called by a worker.
 
-        Raises `UsageError` if it does not see the file or sees another, `StorageError` if that is
-        damaged.
+        Raises `UsageError` if the worker does not see the file or sees a different one,
+        `StorageError` if it is damaged.
         """
         graph: Graph = open_same(self.path, self.identity)
         if self.threshold > 1:
@@ -55,29 +55,29 @@ class NetworkRows(NamedTuple):
 
 
 def open_same(path: Path, identity: tuple[int, int]) -> NetworkFile:
-    """The network that the driver has opened; identity : of the file.
+    """Open the network that the driver has opened; identity : of the file.
 
-    Raises `UsageError` if this process, a worker, does not see it or sees another.
+    Raises `UsageError` if this process, a worker, does not see it or sees a different file.
     """
     require_seen(path)
     network = NetworkFile(path)
     if network.identity != identity:
         network.close()
         raise UsageError(
-            f"{path}: on {socket.gethostname()} that is another file; put one where all workers "
-            "see it"
+            f"{path}: differs on {socket.gethostname()}; use a path where all workers see the "
+            "same file"
         )
     return network
 
 
 class CachedRows(Rows):
-    """Rows that are copied to scratch when they are read for the first time.
+    """Rows that are copied to scratch on first read.
 
-    Their sizes are those of the state that works look at.
+    Their sizes are in the state of the executor.
     """
 
     def __init__(self, graph: Graph, shift: int, scratch: Scratch) -> None:
-        self._sizes = np.broadcast_to(np.int64(0), (graph.vertices,))  # of no memory
+        self._sizes = np.broadcast_to(np.int64(0), (graph.vertices,))  # uses no memory
         self._streamed = StreamedRows(graph, self._sizes, shift)
         self.entries = graph.connections
         self._cache = RowCache(scratch, COPY, self._lists)
@@ -102,10 +102,10 @@ class CachedRows(Rows):
 
 
 class WorkedRows(StreamedRows):
-    """Rows that workers look at.
+    """Rows that workers read.
 
-    Where the driver itself must, as it exchanges vertices between cores, it copies them to its own
-    scratch, too: they are read many times then.
+    If the driver reads them as well, to exchange vertices between cores, it copies them to its own
+    scratch for repeated reading.
     """
 
     def __init__(
@@ -120,7 +120,7 @@ class WorkedRows(StreamedRows):
         network, threshold = graph, 1
         if isinstance(graph, ThinnedGraph):
             network, threshold = graph.whole, graph.threshold
-        assert isinstance(network, NetworkFile), "what is put together stays at the driver"
+        assert isinstance(network, NetworkFile), "workers can only read network files"
         path = network.path.absolute()
         source = NetworkRows(path, network.identity, shift, threshold, graph.connections)
         self.executor = workers.executor(source, self.chunks, self.entries, monitor)
@@ -130,7 +130,8 @@ class WorkedRows(StreamedRows):
         for first, degrees, most in self.executor.each(degrees_of, every, advance=monitor.advance):
             self._degrees[first : first + degrees.size] = degrees
             self._heaviest = max(self._heaviest, most)
-        self.entries = int(self._degrees.sum(dtype=np.int64))  # pairs both ways are one entry
+        # a pair with connections in both directions is one entry
+        self.entries = int(self._degrees.sum(dtype=np.int64))
 
     def _lists(self, index: int) -> Lists:
         chunk = super().read(index)
@@ -148,5 +149,5 @@ class WorkedRows(StreamedRows):
 
 
 def degrees_of(_: Shard, chunk: Chunk) -> tuple[int, NDArray[np.int32], int]:
-    """The first vertex of a chunk, the length of each row, and the largest weight."""
+    """Return the first vertex of a chunk, the length of each row, and the largest weight."""
     return chunk.first, np.diff(chunk.indptr).astype(np.int32), int(chunk.weights.max(initial=0))

@@ -1,11 +1,11 @@
-"""Graphs as the deep multilevel method reads them: rows of neighbours, chunk by chunk.
+"""Graphs as read by the deep multilevel method: rows of neighbours, chunk by chunk.
 
-A chunk is a range of consecutive vertices with their rows. One class holds all rows in memory,
-the other reads them from disk; every pass over a graph is written once, for both.
+A chunk is a range of consecutive vertices with their rows. One class holds all rows in memory, the
+others read them from disk; every pass over a graph is written once, for both.
 
-The kernels that visit all connections take each row as a slice and use ids as unsigned numbers:
-that spares numba the test for negative indices, which takes half of their time otherwise (a pass
-of k-way refinement: 12.6 ns a connection before, 5.5 after).
+Kernels that visit all connections slice each row and use unsigned ids. This spares numba the check
+for negative indices, which otherwise takes half of their time (a pass of k-way refinement: 12.6 ns
+per connection before, 5.5 ns after).
 """
 
 from __future__ import annotations
@@ -26,19 +26,20 @@ from storage.graph import Graph
 from storage.scratch.packed import Lists, PackedRows, write_packed
 from storage.scratch.scratch import Scratch
 
-CHUNK_ENTRIES = 1 << 16  # of a chunk in memory: short enough to share, long enough to pay
-LEAST_CHUNKS = 32  # fewer would make each round of moves too blind, see `kway`
-ROW_LIMIT = np.int64(2**31 - 1)  # the weights of a row add up to this at most
+# entries per chunk in memory: few enough to share among threads, enough to pay off
+CHUNK_ENTRIES = 1 << 16
+LEAST_CHUNKS = 32  # with fewer, too many moves of a round would not see each other, see `kway`
+ROW_LIMIT = np.int64(2**31 - 1)  # upper bound of the sum of the weights of a row
 COPY = "level-0"  # name in scratch
-MEAN_BITS = 8  # weights are shifted so that their mean keeps this many bits
+MEAN_BITS = 8  # bits that the mean weight keeps when weights are shifted
 
 
 class Rows(ABC):
     """A symmetric graph with sized vertices and int32 weights.
 
-    entries : entries of all rows together; those of a graph seen through a sample only about
+    entries : number of entries of all rows; approximate for a sampled graph
     at_hand : whether all are in memory
-    executor : who looks at them; None for the threads that a pass is given
+    executor : runs passes over them; None for the thread team of a pass
     """
 
     entries: int
@@ -52,14 +53,14 @@ class Rows(ABC):
         return self._sizes
 
     def with_sizes(self, sizes: NDArray[np.int64]) -> Self:
-        """The same connections between vertices of other sizes; nothing is copied."""
+        """Return the same connections with other vertex sizes, without copying."""
         other = copy(self)
         other._sizes = sizes
         return other
 
     @property
     def heaviest(self) -> int:
-        """No weight is above this."""
+        """Upper bound of the weights."""
         return int(ROW_LIMIT)
 
     @property
@@ -74,19 +75,19 @@ class Rows(ABC):
     @property
     @abstractmethod
     def block_size(self) -> int:
-        """Vertices of each chunk but the last."""
+        """Vertices per chunk, except for the last."""
 
     @abstractmethod
     def degrees(self) -> NDArray[np.int32]:
-        """Length of each row, shape (vertices,)."""
+        """Return the length of each row, shape (vertices,)."""
 
     @abstractmethod
     def read(self, index: int) -> Chunk:
-        """Chunk `index`; may be called from several threads at once."""
+        """Return chunk `index`; may be called by several threads concurrently."""
 
 
 class HeldRows(Rows):
-    """All rows in memory: 8 bytes an entry."""
+    """All rows in memory: 8 bytes per entry."""
 
     at_hand = True
 
@@ -133,7 +134,7 @@ class HeldRows(Rows):
 
 @njit(cache=True, nogil=True)
 def _narrow(indptr, weights, shift, limit, out):
-    """Weights of `2^shift`, at least 1 if above 0, that cannot add up to over `limit` a row."""
+    """Divide weights by `2^shift`, at least 1 if above 0; a row sums to at most `limit`."""
     for v in range(indptr.size - 1):
         most = limit // max(1, indptr[v + 1] - indptr[v])
         for e in range(indptr[v], indptr[v + 1]):
@@ -177,7 +178,7 @@ class StreamedRows(Rows):
 
 
 class CopiedRows(Rows):
-    """Rows in scratch, in a form that is cheap to read again and again."""
+    """Rows in scratch, in a form that is cheap to read repeatedly."""
 
     def __init__(self, packed: PackedRows, sizes: NDArray[np.int64]) -> None:
         self._packed = packed
@@ -204,7 +205,7 @@ class CopiedRows(Rows):
 
 
 def copied(rows: StreamedRows, scratch: Scratch, team: ThreadTeam, advance: Advance) -> CopiedRows:
-    """The rows copied to scratch; as they are there if they have been copied before."""
+    """Copy the rows to scratch, or open an existing copy."""
 
     def lists(index: int) -> Lists:
         chunk = rows.read(index)
@@ -220,24 +221,24 @@ def copied(rows: StreamedRows, scratch: Scratch, team: ThreadTeam, advance: Adva
 
 
 def weight_shift(total_weight: int, connections: int) -> int:
-    """Bits by which weights are shifted right so that the mean one keeps about eight.
+    """Return the right shift of weights after which their mean keeps about eight bits.
 
-    Networks of whole spikes have small weights and are not changed. Where weights are quantised
-    reals the mean has 20 bits or more, of which a partitioner needs few.
+    Networks of whole spikes have small weights and are not changed. Quantised real weights have a
+    mean of 20 bits or more, of which a partitioner needs few.
     """
     mean = max(1, total_weight // max(1, connections))
     return max(0, mean.bit_length() - MEAN_BITS)
 
 
 def hold(rows: Rows, team: ThreadTeam, advance: Advance) -> HeldRows:
-    """All rows of any graph in memory."""
+    """Load all rows of a graph into memory."""
     indptr = np.zeros(rows.vertices + 1, np.int64)
     ids, weights = np.empty(rows.entries, np.int32), np.empty(rows.entries, np.int32)
     at = 0
     for chunk in team.stream(rows.read, range(rows.chunks)):
         low, high = int(chunk.indptr[0]), int(chunk.indptr[-1])
         stop = at + high - low
-        if stop > ids.size:  # of a sample it is only known about how many there are
+        if stop > ids.size:  # the size of a sample is only approximate
             for array in (ids, weights):
                 array.resize(max(stop, array.size + array.size // 8), refcheck=False)
         places = slice(chunk.first + 1, chunk.first + 1 + chunk.vertices)
@@ -245,7 +246,8 @@ def hold(rows: Rows, team: ThreadTeam, advance: Advance) -> HeldRows:
         ids[at:stop], weights[at:stop] = chunk.ids[low:high], chunk.weights[low:high]
         at = stop
         advance(high - low)
-    # a pair with connections both ways is one entry in a row, so there may be fewer than expected
+    # a pair with connections in both directions is one entry per row, so there may be fewer than
+    # expected
     ids.resize(at, refcheck=False)
     weights.resize(at, refcheck=False)
     return HeldRows(indptr, ids, weights, rows.sizes)

@@ -1,15 +1,15 @@
 """Contraction into memory, of all connections or of a sample that keeps the heavy ones.
 
-The rows of a cluster's members are put side by side, in places known beforehand, so that any
+The rows of a cluster's members are stored contiguously, at places computed beforehand, so that any
 number of threads may write them in any order; then each row is added up by cluster. Nothing is
 sorted.
 
-Networks with long-range connections hardly lose any on the way to a coarse graph: at a quarter of
-the vertices 84 % are left. A coarse level only has to show the structure, so it is made from a
-threshold sample: connections of weight w >= t are kept, lighter ones with probability w/t, and
-then count as t. The expected weight of every cut stays the same, and the total work over all
-levels is linear (Gottesbueren, Maas, Rosch, Sanders and Seemaier, arXiv 2504.17615). The choice
-depends on a hash of the two ids, so both rows of a pair agree.
+Networks with long-range connections hardly lose any during coarsening: at a quarter of the vertices
+84 % are left. A coarse level only has to show the structure, so it is built from a threshold
+sample: connections of weight w >= t are kept; lighter ones are kept with probability w/t and then
+count as t. The expected weight of every cut is unchanged, and the total work over all levels is
+linear (Gottesbueren, Maas, Rosch, Sanders and Seemaier, arXiv 2504.17615). The choice depends on a
+hash of the two ids, so both rows of a pair agree.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ from mapper.runtime.callbacks import Advance, ignore
 from mapper.runtime.random import mixed
 from mapper.runtime.threads import ThreadTeam, WorkspacePool
 
-FINE = 1 << 11  # weights below have a bin of their own; above, each octave has half as many
+FINE = 1 << 11  # smaller weights have one bin each; above, each octave has half as many bins
 BINS = FINE + 20 * FINE // 2
-LOOKED_AT = 64  # chunks from which the weights of all are estimated
-MAX_ROW = 2**30  # weights of a coarse row add up to less; see `row_shift`
+LOOKED_AT = 64  # number of chunks from which the distribution of weights is estimated
+MAX_ROW = 2**30  # upper bound of row sums on a coarse level; see `row_shift`
 
 
 @njit(cache=True, nogil=True)
 def _kept(u, v, weight, threshold, seed):
-    """Whether the sample keeps a connection: with probability weight/threshold."""
+    """Return whether the sample keeps a connection: with probability weight/threshold."""
     if weight >= threshold:
         return True
     low, high = np.uint64(min(u, v)), np.uint64(max(u, v))
@@ -58,7 +58,7 @@ def _histogram(indptr, weights, counts):
 
 @njit(cache=True, nogil=True)
 def _count(chunk, cluster, threshold, seed, degree):
-    """Connections of each vertex of a chunk to other clusters that the sample keeps."""
+    """Count the sampled connections of each vertex of a chunk to other clusters."""
     first, indptr, ids, weights = chunk
     for i in range(indptr.size - 1):
         v = first + i
@@ -72,7 +72,7 @@ def _count(chunk, cluster, threshold, seed, degree):
 
 @njit(cache=True, nogil=True)
 def _write(chunk, cluster, threshold, seed, lengths, out_ids, out_weights):
-    """The connections that `_count` counts, row by row: cluster and weight; returns how many.
+    """Write the connections counted by `_count`, row by row (cluster, weight); return the total.
 
     lengths : of the rows, filled
     """
@@ -94,7 +94,7 @@ def _write(chunk, cluster, threshold, seed, lengths, out_ids, out_weights):
 
 @njit(cache=True, nogil=True)
 def scatter_rows(lengths, offset, ids, weights, out_ids, out_weights):
-    """Copy rows that lie one behind the other to where each of them belongs."""
+    """Copy contiguous rows to their target places."""
     low = 0
     for i in range(lengths.size):
         at = offset[i]
@@ -107,7 +107,7 @@ def scatter_rows(lengths, offset, ids, weights, out_ids, out_weights):
 
 @njit(cache=True, nogil=True)
 def _add_up(low, high, start, ids, weights, affinity, connected, used):
-    """Add up parallel connections in the rows low .. high-1, in place; `used` gets their lengths.
+    """Add up parallel connections in the rows low .. high-1, in place; fills `used` (lengths).
 
     affinity : scratch per cluster, zero on entry and exit. Returns the largest sum of a row.
     """
@@ -134,7 +134,7 @@ def _add_up(low, high, start, ids, weights, affinity, connected, used):
 
 @njit(cache=True, nogil=True)
 def _close_up(start, used, ids, weights, shift, indptr):
-    """Move all rows together, in place, weights shifted right."""
+    """Compact all rows in place, and shift weights right."""
     at = 0
     for c in range(used.size):
         indptr[c] = at
@@ -153,9 +153,9 @@ def count_weights(_: Shard, chunk: Chunk, counts: NDArray[np.int64]) -> None:
 def sampling_threshold(
     rows: Rows, entries: int, team: ThreadTeam, advance: Advance = ignore
 ) -> int:
-    """The threshold t for which about `entries` entries are kept; 1 keeps all.
+    """Return the threshold t for which about `entries` entries are kept; 1 keeps all.
 
-    Estimated from some of the chunks, evenly spread.
+    Estimated from evenly spaced chunks.
     """
     if rows.entries <= entries:
         return 1
@@ -164,19 +164,19 @@ def sampling_threshold(
     for some in (chosen, range(rows.chunks)):
         counts = executor.sum(count_weights, some, (BINS,), advance=advance)
         if 2 * int(counts.sum()) * rows.chunks >= rows.entries * len(some):
-            break  # else those chosen were nearly empty and tell nothing about the others
+            break  # else the chosen chunks were nearly empty and not representative
     return threshold_of(counts, max(1, entries * int(counts.sum()) // rows.entries))
 
 
 def bin_weights(bins: int) -> NDArray[np.int64]:
-    """The least weight that each of the first bins of the histogram counts."""
+    """Return the least weight in each of the first bins of the histogram."""
     octave = np.maximum(np.arange(bins) - FINE // 2, 0) // (FINE // 2)
     weight: NDArray[np.int64] = (np.arange(bins) - octave * (FINE // 2)) << octave
     return weight
 
 
 def threshold_of(counts: NDArray[np.int64], entries: int) -> int:
-    """The least t whose expected sample, sum of min(1, w/t), is at most `entries`."""
+    """Return the least t whose expected sample, sum of min(1, w/t), is at most `entries`."""
     weight = bin_weights(counts.size)
     low, high = 1, 1 << 30
     while low < high:
@@ -189,7 +189,7 @@ def threshold_of(counts: NDArray[np.int64], entries: int) -> int:
 
 
 class Sampled(NamedTuple):
-    """Rows of the vertices of a chunk, one behind the other, ids those of clusters.
+    """Rows of the vertices of a chunk in contiguous arrays, with clusters as ids.
 
     lengths : of the rows, shape (vertices,)
     """
@@ -203,14 +203,14 @@ class Sampled(NamedTuple):
 def count_sample(
     shard: Shard, chunk: Chunk, threshold: int, seed: int
 ) -> tuple[int, NDArray[np.int64]]:
-    """The first vertex of a chunk, and how many connections of each the sample keeps."""
+    """Return the first vertex of a chunk, and the number of sampled connections of each."""
     degree = np.empty(chunk.vertices, np.int64)
     _count(chunk, shard.state.part, threshold, seed, degree)
     return chunk.first, degree
 
 
 def sample_rows(shard: Shard, chunk: Chunk, threshold: int, seed: int) -> Sampled:
-    """The connections of a chunk that the sample keeps."""
+    """Return the sampled connections of a chunk."""
     lengths = np.empty(chunk.vertices, np.int32)
     ids, weights = np.empty((2, entries_of(chunk)), np.int32)
     kept = _write(chunk, shard.state.part, threshold, seed, lengths, ids, weights)
@@ -226,10 +226,10 @@ def contract_sampled(
     team: ThreadTeam,
     advance: Advance = ignore,
 ) -> HeldRows:
-    """The graph of clusters, in memory, from a sample with the given threshold.
+    """Build the graph of clusters in memory, from a sample with the given threshold.
 
-    Rows at hand are looked at twice; from others, which take longer to read, the sample is taken
-    at once and lies in memory twice while it is put in order.
+    Rows in memory are read twice. Other rows, which are slower to read, are read once; the sample
+    is then in memory twice while it is sorted into place.
 
     cluster : ndarray[int32], shape (vertices,), 0 .. count-1
     """
@@ -269,10 +269,10 @@ def contract_sampled(
 
 
 def thin_in_place(rows: HeldRows, threshold: int, seed: int, team: ThreadTeam) -> HeldRows:
-    """The same vertices with a sample of their connections, of which none are parallel.
+    """Replace the rows by a sample of their connections, of which none are parallel.
 
-    It takes the place of the rows, whose arrays are their own and of no use any more: chunks that
-    are still to be looked at lie behind what has been written.
+    Overwrites the arrays of `rows`, which must not be used afterwards: chunks that are still to be
+    read are stored after the part already written.
     """
     executor = executor_of(rows, team)
     executor.begin(State(np.arange(rows.vertices, dtype=np.int32)))
@@ -297,7 +297,7 @@ def thin_in_place(rows: HeldRows, threshold: int, seed: int, team: ThreadTeam) -
 
 
 def row_shift(largest: int) -> int:
-    """Bits by which all weights are shifted right; largest : sum of the weights of a row."""
+    """Return the right shift for all weights; largest : largest sum of the weights of a row."""
     return max(0, (largest // MAX_ROW).bit_length())
 
 
@@ -326,6 +326,6 @@ def _finish(
     sizes = np.zeros(count, np.int64)
     np.add.at(sizes, cluster, rows.sizes)
     kept = int(indptr[-1])
-    ids.resize(kept, refcheck=False)  # gives the tail back without a copy
+    ids.resize(kept, refcheck=False)  # frees the tail without a copy
     weights.resize(kept, refcheck=False)
     return HeldRows(indptr, ids, weights, sizes)

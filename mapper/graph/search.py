@@ -1,6 +1,7 @@
 """Breadth-first search and connected components.
 
-Written here because importing `scipy.sparse.csgraph` takes a tenth of the run of a small network.
+Implemented here because importing `scipy.sparse.csgraph` takes a tenth of the run of a small
+network.
 """
 
 from __future__ import annotations
@@ -12,9 +13,9 @@ from numpy.typing import NDArray
 
 @njit(cache=True, nogil=True)
 def _search(indptr, ids, start, number, label, order):
-    """Fill `order` with what can be reached from `start`, by distance; returns how many.
+    """Fill `order` with the vertices reachable from `start`, by distance; return their number.
 
-    label : -1 for what has not been reached, else the number of the search; changed
+    label : -1 for unreached vertices, else the number of the search; updated
     """
     label[start] = number
     order[0] = start
@@ -42,13 +43,13 @@ def _components(indptr, ids, label, order):
 
 
 def search_from(indptr: NDArray[np.int64], ids: NDArray[np.int32], start: int) -> NDArray[np.int64]:
-    """Vertices that can be reached from `start`, by distance."""
+    """Return the vertices reachable from `start`, by distance."""
     order = np.empty(indptr.size - 1, np.int64)
     end = _search(indptr, ids, start, 0, np.full(order.size, -1, np.int32), order)
     return order[:end]
 
 
 def components(indptr: NDArray[np.int64], ids: NDArray[np.int32]) -> tuple[int, NDArray[np.int32]]:
-    """Number of connected components, and that of every vertex; the lists are symmetric."""
+    """Return the number of components and the component of each vertex; the lists are symmetric."""
     label = np.full(indptr.size - 1, -1, np.int32)
     return int(_components(indptr, ids, label, np.empty(label.size, np.int64))), label

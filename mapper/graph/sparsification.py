@@ -1,7 +1,7 @@
-"""A graph seen through a sample of its connections, heavy ones first.
+"""A graph reduced to a sample of its connections, heavy ones first.
 
-Passes over networks of thousands of connections a neuron learn little from the last thousand. The
-threshold sample of `mapper.graph.sampled_contraction` keeps the expected weight of every cut.
+In networks of thousands of connections per neuron, the last thousand add little. The threshold
+sample of `mapper.graph.sampled_contraction` keeps the expected weight of every cut.
 """
 
 from __future__ import annotations
@@ -16,12 +16,13 @@ from mapper.graph.sampled_contraction import _kept, sampling_threshold
 from mapper.runtime.threads import ThreadTeam
 from storage.graph import Block, Csr, Graph
 
-SEED = 11  # of the choice: other samples of the same run shall not leave out the same
+# differs from the seeds of other samples of a run, so that these do not omit the same connections
+SEED = 11
 
 
 @njit(cache=True, nogil=True)
 def _thin(chunk, threshold, seed, out_indptr, out_ids, out_weights):
-    """The rows without what the sample leaves out; returns the entries kept."""
+    """Copy the sampled connections of the rows; return the number of entries kept."""
     first, indptr, ids, weights = chunk
     at = 0
     out_indptr[0] = 0
@@ -36,12 +37,12 @@ def _thin(chunk, threshold, seed, out_indptr, out_ids, out_weights):
 
 
 class ThinnedGraph(Graph):
-    """The neighbour lists of a graph without connections that a threshold sample leaves out."""
+    """Neighbour lists of a graph, restricted to a threshold sample."""
 
     undirected = True
 
     def __init__(self, graph: Graph, threshold: int, connections: int) -> None:
-        """connections : about how many are left."""
+        """connections : approximate number of connections left."""
         self.whole = graph
         self.threshold = threshold
         self.vertices = graph.vertices
@@ -65,7 +66,7 @@ class ThinnedGraph(Graph):
 
 
 def thin(graph: Graph, degree: int, shift: int, team: ThreadTeam) -> Graph:
-    """The graph itself, or a view of it with about `degree` connections of a vertex in the mean.
+    """Return the graph, or a view with about `degree` connections per vertex on average.
 
     shift : of the weights, see `mapper.graph.rows.weight_shift`
     """

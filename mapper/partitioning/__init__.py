@@ -1,1 +1,1 @@
-"""Steps 1 to 4: coarsening, initial partition, uncoarsening with refinement."""
+"""Partitioning, steps 1 to 4: coarsening, initial partition, uncoarsening with refinement."""

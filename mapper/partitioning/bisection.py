@@ -13,7 +13,7 @@ from storage.store.memory import load
 
 
 def whole(graph: Graph, threads: int = 1) -> Subgraph:
-    """A graph loaded into memory, undirected."""
+    """Load a graph into memory as an undirected graph."""
     held = load(graph, threads)
     indptr, ids, weights = held.read_all().undirected()
     return Subgraph(
@@ -22,7 +22,7 @@ def whole(graph: Graph, threads: int = 1) -> Subgraph:
 
 
 def parts_by_halving(size: int, capacity: int) -> int:
-    """Parts that halving until nothing is above the capacity ends with: a power of two."""
+    """Return the number of parts after halving down to the capacity: a power of two."""
     parts = 1
     while parts * capacity < size:
         parts *= 2
@@ -38,14 +38,14 @@ def bisect(
     threads: int = 1,
     stop: Stop | None = None,
 ) -> tuple[NDArray[np.int32], int]:
-    """Parts of joint size at most `capacity` each, at most `cores` of them.
+    """Partition a graph into at most `cores` parts, each of total size at most `capacity`.
 
-    A set is cut in halves of equal size until no part is above the capacity, which ends with a
-    power of two of parts. Where the chip has too few cores for that, its cores are divided
-    between the halves and the sizes follow the cores. Vertices of the coarsest graph are coarse:
-    a part may end above the capacity by less than a vertex, which `balance` puts right later.
+    A set is cut into halves of equal size until every part fits, which gives a power of two of
+    parts. If the chip has too few cores for that, its cores are divided between the halves, and the
+    sizes follow the cores. Vertices of the coarsest graph are coarse: a part may exceed the
+    capacity by less than a vertex; `balance` repairs this later.
 
-    stop : is looked at before each cut
+    stop : checked before each cut
 
     Returns (part, count): part : ndarray[int32], shape (vertices,), and the number of parts.
     """
@@ -74,7 +74,7 @@ def bisect(
             threads,
         )
         halves = list(piece.halves(side))
-        # depth first, selected half first: neighbouring parts get neighbouring numbers
+        # depth first, selected half first: neighbouring parts get consecutive numbers
         stack += [
             (half, share)
             for half, share in zip(reversed(halves), (right, left), strict=True)

@@ -17,9 +17,9 @@ def _refine_block(chunk, order, sizes, capacity, part, block_weights, affinity, 
     affinity : scratch, zero on entry and exit; weight from the vertex into each part
     connected : scratch, parts that the vertex is connected to
 
-    Trying the parts by increasing cost W_i - W_k while that is negative, and taking the first
-    with slack, is taking the largest W_k above W_i among the parts with slack. Returns the moves
-    and the weight that they removed from the cut.
+    The published rule tries the parts by increasing cost W_i - W_k while it is negative, and takes
+    the first one with slack. This is the same as the largest W_k above W_i among the parts with
+    slack. Returns the number of moves and the reduction of the cut weight.
     """
     first, indptr, ids, weights = chunk
     moves = 0
@@ -34,7 +34,7 @@ def _refine_block(chunk, order, sizes, capacity, part, block_weights, affinity, 
             if affinity[k] == 0:
                 connected[found] = k
                 found += 1
-            affinity[k] += weights[e] + 1  # plus one: marks parts reached by weight 0 as well
+            affinity[k] += weights[e] + 1  # plus one, to mark parts reached with weight 0
         for e in range(indptr[local], indptr[local + 1]):
             affinity[part[ids[e]]] -= 1
         best = own
@@ -77,12 +77,12 @@ def refine(
     rng: np.random.Generator,
     threads: int = 1,
 ) -> tuple[int, int]:
-    """One visit to all vertices in random order; `part` and `block_weights` change in place.
+    """Visit all vertices once in random order; `part` and `block_weights` change in place.
 
-    part : ndarray[int32], shape (vertices,); block_weights : ndarray[int64], shape
-    (parts,), their sizes
+    part : ndarray[int32], shape (vertices,); block_weights : ndarray[int64], shape (parts,), their
+        sizes
 
-    Returns the number of moves and the weight that left the cut.
+    Returns the number of moves and the reduction of the cut weight.
     """
     moves = gained = 0
     affinity = np.zeros(block_weights.size, np.int64)
@@ -98,7 +98,7 @@ def refine(
 
 
 def cut_weight(graph: Graph, part: NDArray[np.int32], threads: int = 1) -> int:
-    """Weight of the connections between different parts, each pair once."""
+    """Return the weight of the connections between different parts, each pair counted once."""
     total = 0
     for block in graph.blocks(threads=threads):
         total += int(_cut_of_block(chunk_of(block), part))

@@ -1,4 +1,4 @@
-"""Steps 2 to 4 as published: pairs merged level by level, bisection, refinement on the way back."""
+"""Steps 2 to 4 as published: pairwise coarsening, bisection, and refinement while uncoarsening."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ def partition_classic(
     scratch: Scratch,
     monitor: Monitor,
 ) -> tuple[NDArray[np.int32], int]:
-    """Parts of joint size at most `capacity`, at most `cores` of them.
+    """Return at most `cores` parts, each of total size at most `capacity`.
 
-    Returns (part, count): part : ndarray[int32], shape (vertices,), and the number of parts.
-    Raises `DoesNotFitError` if the vertices cannot be packed.
+    Returns (part, count): part : ndarray[int32], shape (vertices,), and the number of parts. Raises
+    `DoesNotFitError` if the vertices cannot be packed.
     """
     threads = settings.threads
 
@@ -55,7 +55,7 @@ def partition_classic(
         return {"part": part, "levels": np.array(levels_found, np.int64).ravel()}
 
     arrays = steps.run_once("partition", partition)
-    if not monitor.levels:  # the step was done before
+    if not monitor.levels:  # the step was done in an earlier run
         monitor.restore_levels(arrays["levels"].reshape(-1, 3).tolist())
     part: NDArray[np.int32] = arrays["part"]
     return part, int(part.max(initial=-1)) + 1

@@ -1,9 +1,9 @@
 """Deep multilevel partitioning in memory.
 
-Gottesbueren, Heuer, Sanders, Schlag and Seemaier (ESA 2021): coarsen until little is left, cut
-that in two, and on the way back cut the parts again as soon as they have enough vertices, with
-k-way refinement on every level. So the many parts of a large chip are never made from a graph
-that is too coarse for them.
+Gottesbueren, Heuer, Sanders, Schlag and Seemaier (ESA 2021): coarsen to a small graph, bisect it,
+and while uncoarsening bisect the parts again as soon as they have enough vertices, with k-way
+refinement on every level. The many parts of a large chip are thus never cut from a graph that is
+too coarse for them.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from mapper.partitioning.recursive_splitting import Splitting, split_parts
 from mapper.runtime.sample import LEVEL_DEGREE
 from mapper.runtime.threads import ThreadTeam
 
-NEAR = 1.01  # of its share that a part may hold before its last cut
+NEAR = 1.01  # ratio to its share that a part may hold before its last cut
 
 
 @dataclass(frozen=True, slots=True)
 class DeepEffort:
     """Settings of the deep multilevel method.
 
-    shrink : a cluster is at most this times the mean vertex; so a level shrinks by less
-    cluster_rounds : rounds of label propagation on each level
-    degree : mean connections of a vertex that a sample of a coarse level keeps
-    coarsest : coarsening ends at this many vertices
-    part_vertices : vertices that a part has before it is cut
-    refine_rounds : rounds of k-way refinement on each level
+    shrink : limit of cluster size over mean vertex size; a level shrinks by less
+    cluster_rounds : rounds of label propagation per level
+    degree : mean connections per vertex in a sampled coarse level
+    coarsest : number of vertices at which coarsening ends
+    part_vertices : least vertices per part before it is cut
+    refine_rounds : rounds of k-way refinement per level
     """
 
     shrink: float = 4.0
@@ -49,7 +49,7 @@ class DeepEffort:
 def coarsen_in_memory(
     rows: HeldRows, effort: DeepEffort, seed: int, team: ThreadTeam
 ) -> tuple[list[HeldRows], list[NDArray[np.int32]]]:
-    """Levels from fine to coarse, and for each but the last the cluster of every vertex."""
+    """Return levels from fine to coarse, and the clusters of all but the last."""
     levels, clusters = [rows], []
     while rows.vertices > effort.coarsest:
         depth = len(levels)
@@ -70,10 +70,10 @@ def coarsen_in_memory(
 def block_bounds(
     cores: NDArray[np.int64], size: int, capacity: int, largest: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Most and least that each part may hold while it still is to be cut into several cores.
+    """Return upper and lower size limits of parts that will be cut further.
 
-    Only a part of one core may use all the slack. Those that will be cut stay near their share:
-    one that is full has no slack left inside, where it is worth more than at its border.
+    Only a part of a single core may use all the slack. Parts that will be cut stay near their
+    share: a full part has no slack left inside, where it is worth more than at its border.
     """
     share = size * cores / cores.sum()
     capacities = np.floor(np.minimum(share * NEAR + largest, cores * capacity)).astype(np.int64)
@@ -92,7 +92,7 @@ def partition_in_memory(
     memory: int,
     team: ThreadTeam,
 ) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
-    """Parts of at most `stop` cores each, `cores` of `capacity` together.
+    """Return parts of at most `stop` cores each; together they use `cores` cores of `capacity`.
 
     Returns (part, cores of each part): shapes (vertices,) and (parts,).
     """

@@ -1,10 +1,10 @@
-"""Step 3, one cut: greedy graph growing from random starts.
+"""Step 3, one bisection: greedy graph growing from random starts.
 
-Karypis and Kumar's GGGP (SIAM J. Sci. Comput. 20, 1998): the selected set grows by the vertex
-whose selection adds least to the cut. Its cost is the weight of its connections to unselected
-vertices minus that to selected ones, so the cut is the running sum of the costs. Vertices that no
-selected one is connected to wait behind all others: a vertex of small degree is cheap anywhere, and
-selecting it far away starts a second region (measured: 2 to 8 % more cut, docs/method.md).
+Karypis and Kumar's GGGP (SIAM J. Sci. Comput. 20, 1998): the selected set grows by the vertex that
+adds least to the cut. The cost of a vertex is the weight of its connections to unselected vertices
+minus the weight to selected ones, so the cut is the running sum of the costs. Vertices without a
+selected neighbour come last: a vertex of small degree is cheap anywhere, and selecting it far away
+starts a second region (measured: 2 to 8 % more cut, docs/method.md).
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from numpy.typing import NDArray
 from mapper.graph.csr import Subgraph
 from mapper.graph.heap import remove, sift_down, sift_up
 
-WAITING = 1 << 62  # added to the cost of vertices that no selected one is connected to
+WAITING = 1 << 62  # added to the cost of vertices without a selected neighbour
 PARALLEL_ABOVE = 20_000  # connections; below this a thread costs more than it saves
 
 
 @njit(cache=True, nogil=True)
 def _grow(indptr, ids, weights, sizes, order, target, low, high, selected):
-    """Grow `selected` (0/1 per vertex) from order[0] to about `target`; returns the cut.
+    """Grow `selected` (0/1 per vertex) from order[0] to about `target`; return the cut.
 
-    order : all vertices, at random; breaks ties between equal costs
-    low, high : sizes that the selected set must reach and must not pass, where vertices allow it
+    order : all vertices in random order; breaks ties between equal costs
+    low, high : size limits of the selected set, kept if vertices allow it
     """
     n = indptr.size - 1
     cost = np.zeros(n, np.int64)
@@ -53,7 +53,7 @@ def _grow(indptr, ids, weights, sizes, order, target, low, high, selected):
         over = block_weight + sizes[v] - target
         if block_weight + sizes[v] <= high:
             if over > target - block_weight and block_weight >= low:
-                break  # stopping short is nearer to the target
+                break  # stopping here is closer to the target
             block_weight += sizes[v]
             cut += cost[v] if cost[v] < WAITING // 2 else cost[v] - WAITING
             selected[v] = 1
@@ -78,10 +78,10 @@ def grow_half(
     rng: np.random.Generator,
     threads: int = 1,
 ) -> NDArray[np.uint8]:
-    """Select vertices of joint size near `target` with a small cut: best of some random starts.
+    """Select vertices of total size near `target` with a small cut: best of several random starts.
 
-    low, high : the selected set should hold at least `low` and never more than `high`. A set that
-    misses `low` (vertices too large to fit) counts as worse than any that reaches it.
+    low, high : the selected set should have at least size `low` and never more than `high`. A set
+        that misses `low` (vertices too large to fit) ranks below all sets that reach it.
 
     Returns side : ndarray[uint8], shape (n,), 1 for selected vertices.
     """

@@ -1,7 +1,7 @@
-"""Step 2: pairs of vertices along heavy connections.
+"""Step 2: matching of vertices along heavy connections.
 
 Heavy-edge matching after Karypis and Kumar, "A fast and high quality multilevel scheme for
-partitioning irregular graphs", SIAM J. Sci. Comput. 20 (1998), with a limit on the joint size.
+partitioning irregular graphs", SIAM J. Sci. Comput. 20 (1998), with a limit on the size of a pair.
 All repeats are matched in the same pass over the graph: reading blocks costs more than matching.
 """
 
@@ -17,11 +17,11 @@ from storage.graph import Graph
 
 @njit(cache=True, nogil=True)
 def _match_block(chunk, order, sizes, limit, mate):
-    """Pair the block's vertices, visited in `order`; returns the weight inside new pairs.
+    """Pair the block's vertices, visited in `order`; return the weight inside new pairs.
 
-    A vertex pairs along the heaviest of its connections that can be marked. Where several are
-    equally heavy the first is taken, searched from a random place in the list: without that,
-    meshes, whose weights are all equal, would pair along the numbering of their vertices.
+    A vertex pairs along its heaviest connection to an unmatched vertex within the limit. Ties go to
+    the first one, searched from a random place in the list: otherwise meshes, whose weights are all
+    equal, would pair along the numbering of their vertices.
     """
     first, indptr, ids, weights = chunk
     inside = np.int64(0)
@@ -33,7 +33,8 @@ def _match_block(chunk, order, sizes, limit, mate):
             continue
         heaviest = np.int64(-1)
         partner = np.int64(-1)
-        turn = order[order.size - 1 - step] % (end - begin)  # order is random: so is its mirror
+        # the order is random, and so is its mirror
+        turn = order[order.size - 1 - step] % (end - begin)
         for i in range(end - begin):
             e = begin + (turn + i) % (end - begin)
             u = ids[e]
@@ -49,7 +50,7 @@ def _match_block(chunk, order, sizes, limit, mate):
 
 @njit(cache=True, nogil=True)
 def _number_pairs(mate, coarse):
-    """Coarse ids in the order of each pair's lower end; returns how many there are."""
+    """Number the pairs in the order of their lower vertices; return the number of pairs."""
     count = 0
     for v in range(mate.size):
         if mate[v] < 0 or mate[v] > v:
@@ -68,14 +69,14 @@ def match(
     rng: np.random.Generator,
     threads: int = 1,
 ) -> tuple[NDArray[np.int32], int]:
-    """Pair vertices along heavy connections, visiting them in random order; best of some repeats.
+    """Pair vertices along heavy connections in random order; keep the best of several repeats.
 
     sizes : ndarray[int64], shape (vertices,), capacity that each vertex uses
-    limit : largest joint size of a pair
+    limit : largest total size of a pair
 
-    Returns (coarse, count): coarse id of every vertex, and the number of coarse vertices. The
-    repeat is kept that takes most connection weight into its pairs. The order is random over
-    blocks and over the vertices of each block, so that a graph on disk is read sequentially.
+    Returns (coarse, count): coarse id of every vertex, and the number of coarse vertices. The best
+    repeat has the largest connection weight inside its pairs. The order is random over blocks and
+    over the vertices of each block, so that a graph on disk is read sequentially.
     """
     mates = np.full((repeats, graph.vertices), -1, np.int32)
     inside = np.zeros(repeats, np.int64)

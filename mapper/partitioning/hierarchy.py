@@ -1,4 +1,4 @@
-"""Steps 2 and 4, the walk over the levels: down by coarsening, up by refining."""
+"""Steps 2 and 4: traversal of the levels, down by coarsening and up by refinement."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from storage.scratch.scratch import Scratch
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """A graph of the hierarchy, and the name in scratch of its vertices' coarser ids."""
+    """A graph of the hierarchy, and the scratch name of the coarser ids of its vertices."""
 
     graph: Graph
     coarser: str | None
@@ -33,7 +33,7 @@ def coarsen(
     scratch: Scratch,
     monitor: Monitor,
 ) -> list[Level]:
-    """Levels from the finest (the graph itself) to the coarsest, each kept in scratch."""
+    """Return the levels from the finest (the graph itself) to the coarsest, kept in scratch."""
     levels: list[Level] = []
     monitor.level(graph.vertices, graph.connections // 2)
     while True:
@@ -68,11 +68,11 @@ def uncoarsen(
     scratch: Scratch,
     monitor: Monitor,
 ) -> tuple[NDArray[np.int32], int]:
-    """Carry the parts of the coarsest level to the finest, refining them on each.
+    """Project the parts of the coarsest level to the finest, refining them on each level.
 
     part : ndarray[int32], shape (vertices of the coarsest level,), numbered 0 .. count-1
 
-    Returns the parts of the finest level, none above the capacity, renumbered without gaps, and
+    Returns the parts of the finest level, within the capacity and renumbered without gaps, and
     their number. Raises `DoesNotFitError` if the vertices cannot be packed.
     """
     for depth in range(len(levels) - 1, -1, -1):

@@ -1,14 +1,14 @@
-"""K-way refinement: every vertex may move to the part where it is best off.
+"""K-way refinement: every vertex may move to its best part.
 
 Size-constrained label propagation on parts, with one addition: a vertex whose best part is full
-waits for slack there, and takes it as soon as another vertex leaves. In a partition with hardly
-any slack such chains of moves are most of what can be gained. Chunks of a step are looked at by
-all threads against the same frozen parts; the moves then take effect together, best gain first.
-Where rows are not at hand, that is one step behind: the moves of step s + 1 are found in the parts
-after step s - 1, so that others may look on while step s is settled.
+waits for slack there, and takes it as soon as another vertex leaves. In a partition with little
+slack most of the gain comes from such chains of moves. All threads process the chunks of a step
+against the same frozen parts; then the moves are applied together, best gain first. If rows are not
+in memory, moves are applied one step late: the moves of step s + 1 are computed from the parts
+after step s - 1, so that workers can continue while step s is settled.
 
-Where a vertex is best off is told by a `Seeker`: the one here goes by the cut, that of
-`mapper.hop_refinement.gains` by the distance to its neighbours.
+A `Seeker` finds the best part of a vertex: the one here minimises the cut, the one in
+`mapper.hop_refinement.gains` the distance to its neighbours.
 """
 
 from __future__ import annotations
@@ -32,23 +32,24 @@ from mapper.partitioning.pass_steps import steps_of
 from mapper.runtime.callbacks import Advance, ignore
 from mapper.runtime.threads import ThreadTeam, WorkspacePool
 
-BEHIND = 1  # steps that are looked at before the moves of one take effect, of rows not at hand
-OUTLIER = 4  # times as much as to its own part, a vertex is connected to another
-SWAPS_TRIED = 16  # waiting vertices that are looked at for a partner
+BEHIND = 1  # steps computed ahead of the applied moves, if rows are not in memory
+OUTLIER = 4  # ratio of the weight to another part and to its own that makes a vertex an outlier
+SWAPS_TRIED = 16  # waiting vertices that are tried as a partner for an exchange
 
 
 @njit(cache=True, nogil=True)
 def _best_moves(chunk, part, block_weights, room, affinity, connected, table):
-    """Vertices of a chunk that are connected more to another part than to their own.
+    """Find the vertices of a chunk that are connected more to another part than to their own.
 
-    An outlier, connected to another part `OUTLIER` times as much, goes to the best part that has
-    room, if that is better than its own: its best one is full for as long as all others in it are
-    at home, and to wait for it costs more than a part nearby.
+    An outlier, connected to another part `OUTLIER` times as much, moves to the best part with room
+    if that is better than its own: its best part stays full as long as its other vertices belong
+    there, and waiting costs more than moving to a nearby part.
 
-    room : weight up to which a part has room for outliers, shape (parts,); -1 where none has
+    room : weight up to which a part accepts outliers, shape (parts,); -1 for none
     affinity : scratch per part, zero on entry and exit; connected : scratch
     table : filled, see `Moves`; heaviest is the weight of the heaviest connection to the target
-    Returns how many there are, the weight to other parts, and all weight.
+
+    Returns the number of moves, the weight to other parts, and the total weight.
     """
     first, indptr, ids, weights = chunk
     vertices, target, gain, heaviest = table[0], table[1], table[2], table[3]
@@ -103,11 +104,11 @@ def _best_moves(chunk, part, block_weights, room, affinity, connected, table):
 
 @njit(cache=True, nogil=True)
 def move_in_order(order, table, sizes, part, block_weights, capacities, floor):
-    """Carry out moves in the given order; those into full parts wait until there is slack.
+    """Apply moves in the given order; moves into full parts wait until there is slack.
 
-    table : see `Moves`; capacities, floor : most and least that each part may hold
+    table : see `Moves`; capacities, floor : upper and lower size limits of each part
 
-    Returns how many moves were done.
+    Returns the number of moves applied.
     """
     vertices, target, gain, heaviest = table[0], table[1], table[2], table[3]
     head = np.full(block_weights.size, -1, np.int64)  # first and last waiting move of each part
@@ -144,8 +145,9 @@ def move_in_order(order, table, sizes, part, block_weights, capacities, floor):
                     tail[own] = -1
                 stack[depth] = m
                 depth += 1
-    # What still waits may change places with a vertex that waits the other way. A connection
-    # between the two stays cut, though both gains count it: it is at most their heaviest.
+    # A vertex that still waits may change places with one that waits in the opposite direction. A
+    # connection between the two stays cut, though both gains count it: its weight is at most their
+    # heaviest.
     for m in order:
         v, to = vertices[m], target[m]
         own = part[v]
@@ -168,11 +170,11 @@ def move_in_order(order, table, sizes, part, block_weights, capacities, floor):
 
 @dataclass(frozen=True, slots=True)
 class Moves:
-    """Vertices of a chunk that would be better off elsewhere.
+    """Proposed moves of the vertices of a chunk.
 
-    table : ndarray[int32], shape (4, moves): vertex, target, gain, and heaviest, by how much two
-        vertices that change places may each count a connection between them too favourably
-    outside, everything : what all vertices of the chunk pay now, and what they would at the worst
+    table : ndarray[int32], shape (4, moves): vertex, target, gain, and heaviest: by how much each
+        of two vertices that change places may overestimate a connection between them
+    outside, everything : present cost of all vertices of the chunk, and its upper bound
     """
 
     table: NDArray[np.int32]
@@ -181,7 +183,7 @@ class Moves:
 
 
 class Seeker(ABC):
-    """Tells where vertices are best off; goes to other processes as part of a state."""
+    """Finds the best part of vertices; sent to other processes as part of a state."""
 
     @abstractmethod
     def seek(
@@ -191,7 +193,7 @@ class Seeker(ABC):
         block_weights: NDArray[np.int64],
         sizes: NDArray[np.int64],
     ) -> Moves:
-        """Moves that each would pay by itself; called by several threads at once.
+        """Return the moves that pay individually; called by several threads concurrently.
 
         part : ndarray[int32], shape (vertices,); block_weights : ndarray[int64], shape (parts,)
         sizes : ndarray[int64], shape (vertices,)
@@ -199,10 +201,10 @@ class Seeker(ABC):
 
 
 class SeekCut(Seeker):
-    """The part that a vertex is connected to most."""
+    """Seeker that minimises the cut: the part that a vertex is connected to most."""
 
     def __init__(self, parts: int, room: NDArray[np.int64] | None = None) -> None:
-        """room : free weight per part for outliers, see `_best_moves`; None: outliers wait"""
+        """room : weight limit per part for outliers, see `_best_moves`; None: outliers wait"""
         self._room = np.full(parts, -1) if room is None else room
         self._workspaces = WorkspacePool(partial(by_label, parts, np.int32))
 
@@ -223,7 +225,7 @@ class SeekCut(Seeker):
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """What one round did: moves, and what the vertices saw before they moved (see `Moves`)."""
+    """Result of a round: number of moves, and costs before the moves (see `Moves`)."""
 
     moves: int
     outside: int
@@ -231,7 +233,7 @@ class Round:
 
 
 def seek(shard: Shard, chunk: Chunk) -> Moves:
-    """Moves of a chunk, as the seeker of the state finds them."""
+    """Return the moves of a chunk, found by the seeker of the state."""
     part, block_weights, sizes, (seeker,) = shard.state
     found: Moves = seeker.seek(chunk, part, block_weights, sizes)
     return found
@@ -248,14 +250,14 @@ def refine_round(
     advance: Advance = ignore,
     seeker: Seeker | None = None,
 ) -> Round:
-    """Look at all vertices once; `part` changes in place. Of gains alike the first looked at wins:
-    of rows that are not at hand the lowest vertex of a step.
+    """Visit all vertices once; `part` changes in place.
 
-    part : ndarray[int32], shape (vertices,); capacities, floor : ndarray[int64], shape
-    (parts,), what each part may hold at most, and what moves must leave in it at least
-    seeker : by default the one that goes by the cut
+    Equal gains are applied in the order of the visit; if rows are not in memory, lowest vertex of a
+    step first. No part within its capacity is filled beyond it.
 
-    No part that is within its capacity is filled beyond it.
+    part : ndarray[int32], shape (vertices,); capacities, floor : ndarray[int64], shape (parts,),
+        upper limit of each part, and lower limit for moves out of it
+    seeker : default: `SeekCut`
     """
     seeker = seeker or SeekCut(capacities.size)
     rng = np.random.default_rng([seed, index])

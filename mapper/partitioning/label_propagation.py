@@ -1,10 +1,10 @@
 """Coarsening: clusters by size-constrained label propagation, with two-hop matching.
 
 Meyerhenke, Sanders and Schulz (SEA 2014): every vertex joins the cluster that it is connected to
-most, as long as that cluster stays below a limit. Akhremtsev, Sanders and Schulz (arXiv
-1404.4887) do it from disk with O(vertices) memory, as here. Chunks of a step are looked at by
-all threads against the same frozen clusters; what they proposal for then takes effect. The result
-depends on the steps, not on the threads.
+most, as long as that cluster stays below a limit. Akhremtsev, Sanders and Schulz (arXiv 1404.4887)
+run it from disk with O(vertices) memory, as here. All threads process the chunks of a step against
+the same frozen clusters; then the proposals are applied. The result depends on the steps, not on
+the threads.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from mapper.runtime.callbacks import Advance, ignore
 from mapper.runtime.random import mixed
 from mapper.runtime.threads import ThreadTeam
 
-ROUND_CHUNKS = 16  # of rows at hand that see the same frozen state; so threads rarely wait
+ROUND_CHUNKS = 16  # chunks per step of rows in memory; so threads rarely wait
 
 
 @njit(cache=True, nogil=True)
 def _propose(chunk, sizes, labels, limit, seed, affinity, connected, target):
-    """The cluster with slack that each vertex of a chunk is connected to most.
+    """Find the cluster with slack that each vertex of a chunk is connected to most.
 
     affinity : scratch per cluster, zero on entry and exit; connected : scratch
-    target : of the vertices of the chunk: cluster chosen, its own if none is better;
-        labels.favourite : the same without the limit, -1 without neighbours in other clusters
+    target : chosen cluster per vertex of the chunk, its own if none is better; labels.favourite :
+        the best cluster ignoring the limit, -1 without neighbours in other clusters
     """
     first, indptr, ids, weights = chunk
     cluster, cluster_sizes, favourite = labels.cluster, labels.size, labels.favourite
@@ -66,12 +66,14 @@ def _propose(chunk, sizes, labels, limit, seed, affinity, connected, target):
 
 @njit(cache=True, nogil=True)
 def _match_two_hop(sizes, labels, limit, favourites, waiting):
-    """Join single vertices that like the same cluster (or nothing) pairwise or in groups.
+    """Join single vertices with the same favourite cluster (or none) in pairs or groups.
 
-    Vertices that like the same one meet in ascending order; those of others are none of theirs,
-    so ranges of favourites may be matched at the same time, if no vertex has size 0.
-    favourites : range of those to be matched; the last one, `vertices`, stands for none
-    waiting : scratch, shape (vertices + 1,), filled with -1; last place for those without any
+    Vertices of a favourite are matched in ascending order. Different favourites are independent, so
+    ranges of favourites may be matched concurrently, if no vertex has size 0.
+
+    favourites : range of favourites to match; the last one, `vertices`, stands for none
+    waiting : scratch, shape (vertices + 1,), filled with -1; last place for vertices without a
+        favourite
     """
     cluster, cluster_sizes, favourite = labels.cluster, labels.size, labels.favourite
     none = waiting.size - 1
@@ -88,7 +90,7 @@ def _match_two_hop(sizes, labels, limit, favourites, waiting):
             cluster_sizes[other] += sizes[v]
             cluster_sizes[own] -= sizes[v]
             cluster[v] = other
-            if at != none:  # pairs are enough where there is a structure to spoil
+            if at != none:  # pairs suffice; larger groups would hide structure
                 waiting[at] = -1
         else:
             waiting[at] = own
@@ -102,7 +104,7 @@ def cluster_vertices(
     team: ThreadTeam,
     advance: Advance = ignore,
 ) -> tuple[NDArray[np.int32], int]:
-    """Clusters of size at most `limit` (single vertices may be larger).
+    """Return clusters of size at most `limit` (single vertices may be larger).
 
     advance : called with the number of entries that a step has visited
 
@@ -115,16 +117,16 @@ def cluster_vertices(
 
 
 def start_clusters(rows: Rows) -> Labels:
-    """Every vertex is a cluster of its own."""
+    """Return labels in which every vertex is a separate cluster."""
     n = rows.vertices
     return Labels(np.arange(n, dtype=np.int32), rows.sizes.copy(), np.full(n, -1, np.int32))
 
 
 class Proposals(NamedTuple):
-    """What the vertices of a chunk proposal for, and their favourites; see `_propose`.
+    """Proposals of the vertices of a chunk, and their favourites; see `_propose`.
 
-    vertices, targets : those that proposal for another cluster than their own, ascending, and which
-    first, favourite : the first vertex, and the favourites of all
+    vertices, targets : vertices that propose to move, ascending, and their target clusters
+    first, favourite : the first vertex, and the favourites of all vertices
     """
 
     vertices: NDArray[np.int32]
@@ -134,7 +136,7 @@ class Proposals(NamedTuple):
 
 
 def proposal(shard: Shard, chunk: Chunk, limit: int, salt: int) -> Proposals:
-    """The clusters that the vertices of a chunk proposal for."""
+    """Return the proposals of the vertices of a chunk."""
     cluster, held, sizes, _ = shard.state
     target, favourite = np.empty((2, chunk.vertices), np.int32)
     labels = Labels(cluster, held, favourite)
@@ -154,9 +156,9 @@ def propagate(
     team: ThreadTeam,
     advance: Advance = ignore,
 ) -> int:
-    """One round of label propagation over all vertices; returns moves.
+    """Run one round of label propagation over all vertices; return the number of moves.
 
-    The proposals of a step are settled in order where the rows are at hand, else together
+    Proposals of a step are settled in order if the rows are in memory, else together
     (`mapper.partitioning.proposals`).
     """
     n = rows.vertices
@@ -184,10 +186,10 @@ def propagate(
 def number_clusters(
     rows: Rows, labels: Labels, limit: int, team: ThreadTeam
 ) -> tuple[NDArray[np.int32], int]:
-    """Match what stayed single, then number the clusters."""
+    """Match vertices that are still single, then number the clusters."""
     sizes = rows.sizes
     waiting = np.full(rows.vertices + 1, -1, np.int32)
-    # Vertices without any size may be single together: what they hold does not tell.
+    # A cluster with vertices of size 0 is not recognised as single by its size.
     threads = team.threads if sizes.min(initial=1) > 0 else 1
     team.map(
         lambda some: _match_two_hop(sizes, labels, limit, some, waiting),

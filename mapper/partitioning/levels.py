@@ -1,10 +1,10 @@
-"""More levels of clusters, beyond memory, until enough connections of each fit the memory.
+"""Further levels of clusters, beyond memory, until enough connections per cluster fit in memory.
 
-With too few connections for each cluster the first cut does not see the network
-(`mapper.runtime.sample`). So what memory does not hold is contracted into scratch, or where there
-are workers onto these, and clustered again: little memory costs time, not quality. Every level is a
-sample of the one before it, and is looked at as the network is, step by step, by the same threads
-or workers. Rows of a level go when the next one is there.
+With too few connections per cluster the initial partition misses the structure of the network
+(`mapper.runtime.sample`). Connections that do not fit in memory are contracted into scratch, or
+onto workers if there are any, and clustered again: little memory costs time, not quality. Every
+level is a sample of the previous one, and is processed like the network, step by step, by the same
+threads or workers. The rows of a level are deleted once the next level exists.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Level(NamedTuple):
 
     cluster : ndarray[int32], shape (vertices of the rows,), 0 .. clusters - 1
     below : ndarray[int32], the vertex of the rows for every vertex of the network; None if these
-        are the same
+        are equal
     made : vertices and connections of each level between the network and the clusters
     """
 
@@ -50,13 +50,13 @@ class Level(NamedTuple):
     made: tuple[tuple[int, int], ...] = ()
 
     def of_network(self, values: NDArray[np.int32]) -> NDArray[np.int32]:
-        """Values of the clusters as those of the vertices of the network."""
+        """Project values of the clusters to the vertices of the network."""
         found: NDArray[np.int32] = values[self.cluster]
         return found if self.below is None else found[self.below]
 
 
 def sample_at(level: Level, context: Context) -> Sample:
-    """What memory holds of the connections between the clusters of a level."""
+    """Return the sample of the connections between the clusters of a level that memory holds."""
     settings, plan, *_ = context
     capacity = plan.sampled_above if level.made else plan.sampled
     levels, entries = len(level.made), level.rows.entries
@@ -66,9 +66,9 @@ def sample_at(level: Level, context: Context) -> Sample:
 def cluster_rows(
     rows: Rows, limit: int, seed: int, name: str, context: Context
 ) -> NDArray[np.int32]:
-    """Cluster of every vertex after a few rounds of label propagation: a step of this name.
+    """Return the cluster of every vertex after rounds of label propagation, as a named step.
 
-    limit : size of a cluster, unless a single vertex is larger
+    limit : largest size of a cluster, unless a single vertex is larger
     """
     settings, _, steps, monitor, team = context
 
@@ -85,10 +85,11 @@ def cluster_rows(
 
 @contextmanager
 def clustered_enough(level: Level, growth: int, blocks: int, context: Context) -> Iterator[Level]:
-    """The level of whose clusters memory holds enough connections, or the last one there can be.
+    """Yield the first level whose clusters have enough connections in memory, or the last level.
 
     level : the network and its clusters
-    growth : most vertices of mean size in a cluster; blocks : into which the network will be cut
+    growth : upper limit of mean-sized vertices per cluster; blocks : number of blocks that the
+        network will be cut into
     """
     settings, _, _, monitor, team = context
     size = int(level.rows.sizes.sum())
@@ -96,14 +97,14 @@ def clustered_enough(level: Level, growth: int, blocks: int, context: Context) -
         while not suffices(sample_at(level, context), settings.coarse_degree):
             limit = min(growth * size // level.clusters, size // (CLUSTERS_OF_BLOCK * blocks))
             if limit * level.clusters <= size:
-                break  # a mean one is as large as a cluster may be
+                break  # the mean cluster has reached the limit
             depth = len(level.made) + 1
             monitor.expect(2 * level.rows.entries)
             threshold = sampling_threshold(level.rows, KEPT * level.clusters, team, monitor.advance)
             sample = threshold, settings.seed_of(3) + depth
             with ExitStack() as fresh:
                 rows = fresh.enter_context(_contracted(level, sample, context))
-                held.close()  # the level before
+                held.close()  # the previous level
                 held.push(fresh.pop_all())
             where = "in scratch" if rows.executor is None else "on workers"
             monitor.note(
@@ -122,7 +123,7 @@ def clustered_enough(level: Level, growth: int, blocks: int, context: Context) -
 
 @contextmanager
 def _contracted(level: Level, sample: tuple[int, int], context: Context) -> Iterator[Rows]:
-    """The graph of the clusters of a level, where those who look at it have rows of their own.
+    """Yield the graph of the clusters of a level, in scratch or on the workers of its rows.
 
     sample : threshold and seed, see `mapper.graph.sampled_contraction`
     """

@@ -1,10 +1,10 @@
-"""Bisection of one graph in memory: a small multilevel method, by one thread.
+"""Bisection of one graph in memory: a small multilevel method on one thread.
 
 Coarsening by label propagation, growing on the coarsest level, FM on every level. On the finest
 level the cut is also smoothed: the two sides as values +1 and -1 are averaged over neighbours a few
-times and cut at the median. Where connections reach farther than a part is wide, FM alone ends in
-ragged parts: on a sheet of cortex the cut of one bisection is the same, but the cut after all
-bisections and k-way refinement is 0.772 instead of 0.777.
+times and cut at the median. If connections reach farther than a part is wide, FM alone gives ragged
+parts: on a sheet of cortex the cut of one bisection is equal, but the cut after all bisections and
+k-way refinement is 0.772 instead of 0.777.
 """
 
 from __future__ import annotations
@@ -31,14 +31,15 @@ from mapper.runtime.random import next_random
 
 COARSEST = 96  # vertices at which greedy growing starts
 PREFER_SMOOTH = 1.01  # a smoothed cut may be this much worse: its shape is worth more
-DENSE = 16  # connections of a vertex above which coarse levels cost more than they show
-WORTHWHILE = 0.6  # so does a level that keeps more than this share of them
-TRIED_ENTRIES = 20_000  # of all starts together, if there is more than one
+DENSE = 16  # connections per vertex above which coarse levels cost more than they gain
+# levels that keep more than this share of the connections are not worthwhile either
+WORTHWHILE = 0.6
+TRIED_ENTRIES = 20_000  # entries of all starts together, if there is more than one
 UNSEEN = np.int64(2**62)
 
 
 class BisectionEffort(NamedTuple):
-    """How hard each bisection tries.
+    """Effort of each bisection.
 
     tries : random starts on the coarsest level; passes : of FM on each level
     smoothing : averaging steps on the finest level, 0 for none
@@ -50,7 +51,7 @@ class BisectionEffort(NamedTuple):
 
 
 class ClusterScratch(NamedTuple):
-    """One number per vertex each, that of `affinity` zero on entry and exit."""
+    """Scratch with one number per vertex in each array; `affinity` is zero on entry and exit."""
 
     size: NDArray[np.int64]
     affinity: NDArray[np.int64]
@@ -60,7 +61,7 @@ class ClusterScratch(NamedTuple):
 
 @njit(cache=True, nogil=True)
 def _cluster(graph, limit, cluster, scratch, state):
-    """Two rounds of label propagation, vertices in random order; returns the number of clusters."""
+    """Run two rounds of label propagation in random order; return the number of clusters."""
     indptr, ids, weights, sizes, _ = graph
     cluster_sizes, affinity = scratch.size, scratch.affinity
     connected, order = scratch.found, scratch.order
@@ -104,9 +105,9 @@ def _cluster(graph, limit, cluster, scratch, state):
 
 @njit(cache=True, nogil=True)
 def _contract(graph, cluster, count, coarse, scratch):
-    """The graph of clusters; parallel connections add up, up to what an int32 holds.
+    """Build the graph of clusters; weights of parallel connections add up, saturated at int32.
 
-    coarse : filled, with places for as many entries as the graph has
+    coarse : filled; has room for as many entries as the graph
     """
     indptr, ids, weights, sizes, bias = graph
     out_indptr, out_ids, out_weights, out_sizes, out_bias = coarse
@@ -149,14 +150,14 @@ def _contract(graph, cluster, count, coarse, scratch):
 
 @njit(cache=True, nogil=True)
 def _copy(n, source, target):
-    """Of arrays, what an assignment of slices does; numba's would compile messages of errors."""
+    """Copy n values; slice assignment in numba would also compile its error messages."""
     for i in range(n):
         target[i] = source[i]
 
 
 @njit(cache=True, nogil=True)
 def _grown(array, need):
-    """The array, or a longer copy of it."""
+    """Return the array, or a longer copy of it."""
     if array.size >= need:
         return array
     longer = np.empty(max(need, 2 * array.size), array.dtype)
@@ -172,13 +173,13 @@ def bisect_graph(graph, target, most0, most1, effort, state, side):
     n = sizes.size
     queues = new_queues(n)
     if smoothing > 0 and ids.size > DENSE * n:
-        # from a random vertex: what spreads from there turns into the Fiedler vector
+        # from a random vertex: values that spread from it converge to the Fiedler vector
         x = np.zeros(n, np.float32)
         x[next_random(state) % np.int64(n)] = 1.0
         smooth_by_sample(graph, target, 2 * smoothing, x, side)
         two_way_fm(graph, most0, most1, passes, side, queues, HASTY)
         return
-    # levels lie behind one another in the same arrays; v_at and e_at say where each starts
+    # levels are stored contiguously in the same arrays; v_at and e_at are their starts
     all_indptr = np.empty(2 * n + 64, np.int64)
     all_ids = np.empty(ids.size, np.int32)
     all_weights = np.empty(ids.size, np.int32)

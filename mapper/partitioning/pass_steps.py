@@ -1,9 +1,9 @@
-"""The steps of a pass over the vertices, between which moves take effect.
+"""Steps of a pass over the vertices; moves are applied between steps.
 
-What has all rows in memory is looked at in a random order of its chunks. Rows that are read from
-elsewhere are looked at in 24 steps that take as much of each shard: a shard is a run of consecutive
-chunks of about 2^23 entries, which follows from the graph alone. So whoever has some of the shards
-has its share of every step, and the order depends neither on memory nor on workers.
+Rows in memory are visited in a random order of chunks. Other rows are visited in 24 steps with an
+equal share of each shard; a shard is a run of consecutive chunks of about 2^23 entries, determined
+by the graph alone. So every worker has a share of every step, and the order depends neither on
+memory nor on workers.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from mapper.distributed.shards import MOST_SHARDS
 from mapper.graph.rows import Rows
 from mapper.runtime.worker_plan import SHARD_ENTRIES
 
-STEPS = 24  # of a pass; fewer moves at once leave longer waits for slack
-LEAST_CHUNKS = 4  # of a step: more than threads, and some that others may change places with
+STEPS = 24  # per pass; fewer simultaneous moves leave vertices waiting longer for slack
+LEAST_CHUNKS = 4  # per step: more than threads, and enough for exchanges of places
 
 
 def steps_of(
     rows: Rows, seed: int, index: int, rng: np.random.Generator, at_hand: int = 0
 ) -> list[list[int]]:
-    """The chunks of each step of pass `index`.
+    """Return the chunks of each step of pass `index`.
 
-    rng : draws the order of rows that are at hand
-    at_hand : chunks of a step of these; 0 for a 24th of all
+    rng : draws the order of rows in memory
+    at_hand : chunks per step of rows in memory; 0 for a 24th of all
     """
     if not rows.at_hand:
         return steps_by_shard(rows.chunks, rows.entries, seed, index)
@@ -34,10 +34,10 @@ def steps_of(
 
 
 def steps_by_shard(chunks: int, entries: int, seed: int, index: int) -> list[list[int]]:
-    """The chunks of each step of pass `index`, ascending; as many of each shard, but for one.
+    """Return the chunks of each step of pass `index`, ascending; equal shares of each shard, +-1.
 
-    The chunks of a shard, in an order drawn for it, are dealt out to the steps in turn; the next
-    shard goes on with the step after. Few chunks make fewer steps.
+    The chunks of a shard, in a random order per shard, are dealt to the steps round-robin; the next
+    shard continues with the following step. Few chunks give fewer steps.
     """
     steps = max(1, min(STEPS, chunks // LEAST_CHUNKS))
     size = max(1, SHARD_ENTRIES * chunks // max(1, entries), -(-chunks // MOST_SHARDS))

@@ -1,8 +1,8 @@
-"""Which proposals of vertices for other clusters are granted, once those of a step are known.
+"""Settling of proposals: which vertices may move to other clusters after a step.
 
-`join_together` is defined without any order of the proposals, so threads settle ranges of labels.
-`join_in_order` lets each vertex see where those before it went, which takes one hand but fewer
-rounds; it is for graphs in memory.
+`join_together` is independent of the order of the proposals, so threads settle ranges of labels.
+`join_in_order` lets each vertex see the moves of the previous ones, which is sequential but takes
+fewer rounds; it is for graphs in memory.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from numpy.typing import NDArray
 from mapper.runtime.random import mixed
 from mapper.runtime.threads import ThreadTeam
 
-WORTH_SHARING = 1 << 16  # proposals, or vertices; threads hand over fewer for longer than they work
+WORTH_SHARING = 1 << 16  # least proposals, or vertices, that are worth handing over to threads
 
 
 class Labels(NamedTuple):
-    """Clusters while they grow: label per vertex, size per label, and the last favourites.
+    """Growing clusters: label per vertex, size per label, and the last favourites.
 
-    favourite : of all vertices, or of those of the chunk that is looked at
+    favourite : of all vertices, or of the vertices of a chunk
     """
 
     cluster: NDArray[np.int32]
@@ -33,11 +33,12 @@ class Labels(NamedTuple):
 
 @njit(cache=True, nogil=True)
 def join_in_order(vertices, targets, sizes, labels, limit, joined, stamp):
-    """Let vertices move to their targets, one after the other; returns how many did.
+    """Move vertices to their targets sequentially; return the number of moves.
 
-    joined : ndarray[int32], shape (labels,), the last step in which a label got a vertex
+    joined : ndarray[int32], shape (labels,), the last step in which a vertex joined the label
+
     Two single vertices often choose each other: once another vertex has joined v's cluster in this
-    step (`joined` holds its stamp), v stays where it is.
+    step (`joined` holds its stamp), v stays.
     """
     cluster, cluster_sizes = labels.cluster, labels.size
     moved = 0
@@ -58,7 +59,7 @@ def join_in_order(vertices, targets, sizes, labels, limit, joined, stamp):
 
 @njit(cache=True, nogil=True)
 def _grant(vertices, targets, sizes, held, limit, labels, granted, joined):
-    """Rule 1 for a range of labels; `granted` of each proposal becomes 1 where it is."""
+    """Apply rule 1 to a range of labels; sets `granted` of each granted proposal to 1."""
     low, high = labels
     for i in range(vertices.size):
         to = targets[i]
@@ -73,7 +74,7 @@ def _grant(vertices, targets, sizes, held, limit, labels, granted, joined):
 
 @njit(cache=True, nogil=True)
 def _withdraw(vertices, targets, sizes, clusters, salt, labels, granted, joined):
-    """Rule 2, and the resulting sizes; `granted` of a withdrawn proposal becomes 2."""
+    """Apply rule 2 and update the sizes; sets `granted` of a withdrawn proposal to 2."""
     low, high = labels
     cluster, held = clusters.cluster, clusters.size
     for i in range(vertices.size):
@@ -98,17 +99,17 @@ def join_together(
     joined: NDArray[np.bool_],
     team: ThreadTeam,
 ) -> int:
-    """Let vertices move to their targets, all at once; returns how many did.
+    """Move vertices to their targets simultaneously; return the number of moves.
 
     vertices : ascending; joined : ndarray[bool], shape (labels,), scratch, False on entry and exit
 
-    1. A label that holds anything grants proposals in ascending order of vertex while what it held
-       before the step and what it granted stays within the limit.
-    2. A granted proposal is withdrawn if the own label of its vertex granted one, too, and has the
-       larger hash: so of two single vertices that choose each other one stays.
+    1. A nonempty label grants proposals in ascending order of vertex, as long as its size before
+    the step plus the granted sizes is within the limit.
+    2. A granted proposal is withdrawn if the vertex's own label also granted one and has the larger
+    hash: so if two single vertices choose each other, one stays.
     3. All others take effect together.
 
-    Each thread settles a range of labels, and looks at all proposals for those that concern it.
+    Each thread settles a range of labels, and scans all proposals for the ones that concern it.
     """
     ranges = label_ranges(joined.size, vertices.size, team.threads)
     granted = np.zeros(vertices.size, np.uint8)
@@ -127,7 +128,7 @@ def join_together(
 
 
 def label_ranges(labels: int, work: int, threads: int) -> list[tuple[int, int]]:
-    """Ranges of labels, one for each thread if there is enough work to share."""
+    """Return ranges of labels, one per thread if there is enough work to share."""
     shares = threads if work >= WORTH_SHARING else 1
     edges = [labels * share // shares for share in range(shares + 1)]
     return list(pairwise(edges))

@@ -1,4 +1,4 @@
-"""Step 4, the limit: vertices leave parts that are over the capacity, at the least loss."""
+"""Step 4, capacity: move vertices out of overfull parts at the least loss."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ MAX_ROUNDS = 64
 
 @njit(cache=True, nogil=True)
 def _best_part(chunk, local, sizes, capacity, part, block_weights, affinity):
-    """Connected part with slack and the largest affinity (-1 if none), and what leaving its part
-    loses.
+    """Find the connected part with slack and the largest affinity (-1 if none), and the loss.
+
+    The loss is the decrease of affinity when the vertex leaves its part.
 
     local : vertex, counted from the first of the chunk
     """
@@ -40,7 +41,7 @@ def _best_part(chunk, local, sizes, capacity, part, block_weights, affinity):
 
 @njit(cache=True, nogil=True)
 def _losses(chunk, sizes, capacity, part, block_weights, affinity, loss):
-    """What each vertex of an overfull part loses by leaving it."""
+    """Compute the loss of each vertex of an overfull part if it leaves."""
     for local in range(chunk.indptr.size - 1):
         v = chunk.first + local
         if block_weights[part[v]] > capacity:
@@ -49,9 +50,9 @@ def _losses(chunk, sizes, capacity, part, block_weights, affinity, loss):
 
 @njit(cache=True, nogil=True)
 def _leave(chunk, sizes, capacity, chosen, part, block_weights, affinity):
-    """Move the chosen vertices while their part is overfull; returns how many moved.
+    """Move the chosen vertices while their part is overfull; return the number of moves.
 
-    Where no connected part has slack, the emptiest part takes the vertex if it fits there.
+    If no connected part has slack, the vertex goes to the emptiest part, provided it fits.
     """
     moved = 0
     for local in range(chunk.indptr.size - 1):
@@ -79,14 +80,12 @@ def _choose(
     block_weights: NDArray[np.int64],
     capacity: int,
 ) -> NDArray[np.bool_]:
-    """The vertices of each overfull part that lose least per size, enough to undo its excess."""
+    """Choose vertices of overfull parts, least loss per size first, to remove the excess."""
     order = candidates[np.lexsort((loss[candidates] / sizes[candidates], part[candidates]))]
     cumulative = np.cumsum(sizes[order])
     starts = np.flatnonzero(np.r_[True, part[order][1:] != part[order][:-1]])
     before = np.repeat(np.r_[0, cumulative[starts[1:] - 1]], np.diff(np.r_[starts, order.size]))
-    left_before = (
-        cumulative - before - sizes[order]
-    )  # size that has left when a vertex's turn comes
+    left_before = cumulative - before - sizes[order]  # total size chosen before this vertex
     chosen = np.zeros(sizes.size, np.bool_)
     chosen[order[left_before < block_weights[part[order]] - capacity]] = True
     return chosen
@@ -102,8 +101,8 @@ def balance(
 ) -> int:
     """Empty overfull parts down to the capacity; `part` and `block_weights` change in place.
 
-    Returns the number of moves. Parts stay overfull only where no vertex that could leave fits
-    anywhere: on coarse levels that is put right further down.
+    Returns the number of moves. Parts stay overfull only if no vertex that could leave fits
+    anywhere: on coarse levels this is repaired on finer ones.
     """
     moves = 0
     affinity = np.zeros(block_weights.size, np.int64)
@@ -130,11 +129,11 @@ def repack(
     block_weights: NDArray[np.int64],
     capacity: int,
 ) -> bool:
-    """Last resort for tight cores and vertices of many sizes: place what is too much anew.
+    """Last resort for tight cores and vertices of many sizes: repack the excess.
 
-    Overfull parts give up their smallest vertices until they fit; these are put, largest first,
+    Overfull parts give up their largest vertices until they fit; these are placed, largest first,
     into the fullest part that has slack (best-fit decreasing, the classic heuristic of bin
-    packing). If that leaves vertices over, all vertices are packed anew. Returns whether it fits.
+    packing). If vertices remain, all vertices are packed from scratch. Returns whether all fit.
     """
     loose: list[int] = []
     for k in np.flatnonzero(block_weights > capacity):
@@ -170,7 +169,7 @@ def enforce_capacity(
     capacity: int,
     threads: int = 1,
 ) -> None:
-    """Empty overfull parts, by all means; `part` and `block_weights` change in place.
+    """Empty overfull parts by all available methods; `part` and `block_weights` change in place.
 
     Raises `DoesNotFitError` if the vertices cannot be packed.
     """
@@ -180,7 +179,7 @@ def enforce_capacity(
     if over > 0 and not repack(sizes, part, block_weights, capacity):
         raise DoesNotFitError(
             f"the vertices could not be packed into {block_weights.size} cores: a core is over its "
-            f"limit by {over / capacity:.2%} at best; the sizes leave too little slack, take a "
+            f"limit by {over / capacity:.2%} at best, as the sizes leave too little slack; use a "
             "larger chip or larger cores"
         )
 
@@ -194,7 +193,7 @@ def enforce_and_renumber(
     cores: int,
     threads: int = 1,
 ) -> tuple[NDArray[np.int32], int]:
-    """Put right what moves of single vertices could not, and number the parts anew.
+    """Enforce the capacity, with unused cores if needed, and renumber the parts.
 
     Returns (part, count). Raises `DoesNotFitError` if the vertices cannot be packed.
     """

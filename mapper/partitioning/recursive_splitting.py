@@ -1,8 +1,8 @@
-"""Splitting the parts of a partition into parts of fewer cores.
+"""Splitting of the parts of a partition into parts of fewer cores.
 
-The inner connections of as many parts as fit the memory are gathered in one pass over the rows,
-where each part is at home; there it is cut in two again and again until each piece has the number
-of cores that is asked for. That happens by one thread for each part, all threads at work.
+The inner connections of as many parts as fit in memory are gathered at their homes in one pass over
+the rows. There each part is bisected repeatedly until each piece has the requested number of cores.
+Parts are split in parallel, one thread per part.
 """
 
 from __future__ import annotations
@@ -25,16 +25,17 @@ from mapper.partitioning.multilevel_bisection import BisectionEffort, bisect_gra
 from mapper.runtime.callbacks import Advance, ignore
 from mapper.runtime.threads import ThreadTeam
 
-NEAR = 1 << 16  # vertices of a part whose places in it take two bytes
-LIGHT = 1 << 8  # weights below take one byte
+NEAR = 1 << 16  # vertices of a part up to which places take two bytes
+LIGHT = 1 << 8  # smaller weights take one byte
 
 
 @njit(cache=True, nogil=True)
 def _gather(chunk, part, low, high, rank, used, out_ids, out_weights):
-    """Rows of the vertices in parts low .. high-1, without what leaves the part, ids by rank.
+    """Gather the rows of vertices in parts low .. high-1, without connections that leave the part.
 
-    used : length that is left of each row of the chunk, 0 of those in other parts
-    The rows lie one behind the other; returns their entries.
+    used : remaining length of each row of the chunk, 0 for vertices of other parts
+
+    The rows are contiguous; ids are ranks in the part. Returns the number of entries.
     """
     first, indptr, ids, weights = chunk
     at = 0
@@ -56,7 +57,7 @@ def _gather(chunk, part, low, high, rank, used, out_ids, out_weights):
 
 @njit(cache=True, nogil=True)
 def _extract(graph, piece, wanted, local, members):
-    """The graph inside a piece; `members` gets its vertices, `local` the places among them."""
+    """Return the graph inside a piece; fills `members` (its vertices) and `local` (places)."""
     indptr, ids, weights, sizes, bias = graph
     count = 0
     entries = 0
@@ -79,7 +80,7 @@ def _extract(graph, piece, wanted, local, members):
         bias_out[c] = bias[v]
         for e in range(indptr[v], indptr[v + 1]):
             u = np.uint32(ids[e])
-            sub_ids[at] = local[u]  # written anyway: whether it stays is hard to predict
+            sub_ids[at] = local[u]  # written unconditionally: the branch would be hard to predict
             sub_weights[at] = weights[e]
             at += piece[u] == wanted
         indptr_out[c + 1] = at
@@ -88,7 +89,7 @@ def _extract(graph, piece, wanted, local, members):
 
 @njit(cache=True, nogil=True)
 def split_limits(size, cores, left, capacity):
-    """Target of side 0 and limits of both: the slack is shared by the bisections still to come."""
+    """Return the target of side 0 and the limits of both: later bisections share the slack."""
     right = cores - left
     depth = 1
     while (1 << depth) < cores:
@@ -103,7 +104,7 @@ def split_limits(size, cores, left, capacity):
 
 @njit(cache=True, nogil=True)
 def _divide(n, m, members, side, at, count, left, piece, piece_cores):
-    """Make two pieces of piece `at`, which are `at` and the one behind it, of `count` pieces.
+    """Split piece `at` into pieces `at` and `at` + 1, of `count` pieces.
 
     members : the vertices of the piece, `m` of all `n`; left : cores of side 0
     """
@@ -119,9 +120,9 @@ def _divide(n, m, members, side, at, count, left, piece, piece_cores):
 
 
 class Splitting(NamedTuple):
-    """How parts are cut.
+    """Parameters of splitting.
 
-    stop : cores of a part that is not cut any more; capacity : of a core; effort : of each cut
+    stop : cores of a part that is not cut further; capacity : of a core; effort : of each cut
     """
 
     stop: int
@@ -133,13 +134,14 @@ class Splitting(NamedTuple):
 def split_block(
     graph: Csr, how: Splitting, piece: NDArray[np.int32], piece_cores: NDArray[np.int64]
 ) -> int:
-    """Cut a block until no piece has too many cores; returns the number of pieces.
+    """Cut a block until no piece has too many cores; return the number of pieces.
 
-    It is not one kernel: `bisect_graph` would be compiled once more within it, and that takes long.
+    Not a single kernel: `bisect_graph` would be compiled again inside it, which takes long.
 
-    piece : ndarray[int32], shape (n,), gets the piece of every vertex; neighbouring numbers are
-    pieces of the same piece. piece_cores : holds the cores of the block, and gets those of each
-    piece, shape (cores,) or longer.
+    piece : ndarray[int32], shape (n,), filled with the piece of every vertex; neighbouring numbers
+        come from the same piece
+    piece_cores : the cores of the block on entry, the cores of each piece on exit, shape (cores,)
+        or longer
     """
     n = graph.sizes.size
     state = np.array([(how.seed * 0x9E3779B97F4A7C15 | 1) % 2**64], np.uint64)
@@ -168,9 +170,9 @@ def split_block(
 
 
 def gather(shard: Shard, chunk: Chunk, low: int, high: int, near: bool, light: bool) -> Sorted:
-    """Rows of a chunk within parts low .. high-1.
+    """Return the rows of a chunk within parts low .. high-1.
 
-    near, light : places take two bytes, weights take one, see `Exchange`; else both take four
+    near, light : places take two bytes, weights one byte, see `Exchange`; otherwise four bytes each
     """
     part, _, _, (rank,) = shard.state
     used = np.empty(chunk.vertices, np.int32)
@@ -190,10 +192,10 @@ def cut(
     sizes: NDArray[np.int64],
     cores: NDArray[np.int64],
 ) -> tuple[NDArray[Any], NDArray[np.int64]]:
-    """Cut a part: the piece of each of its vertices, and the cores of each piece.
+    """Cut a part; return the piece of each of its vertices, and the cores of each piece.
 
-    rows : makes the rows of its vertices, as `gather` has them
-    sizes : of its vertices; cores : ndarray[int64], shape (1,), that it is spread over
+    rows : returns the rows of its vertices, as gathered by `gather`
+    sizes : of its vertices; cores : ndarray[int64], shape (1,), number of cores of the part
     """
     count = int(cores[0])
     narrow = np.min_scalar_type(count)
@@ -201,7 +203,7 @@ def cut(
         return np.zeros(sizes.size, narrow), cores
     piece, piece_cores = np.empty(sizes.size, np.int32), np.zeros(count, np.int64)
     piece_cores[0] = count
-    # A copy: what came from elsewhere may be read-only, which is another type for kernels.
+    # Copied: received arrays may be read-only, which is another type for kernels.
     block = Csr(*rows(), sizes.copy(), np.zeros(sizes.size, np.int64))
     own = how._replace(seed=how.seed + part)
     pieces = split_block(block, own, piece, piece_cores)
@@ -219,8 +221,8 @@ def split_parts(
 ) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
     """Cut all parts until none has too many cores.
 
-    part : ndarray[int32], shape (vertices,); cores : ndarray[int64], shape (parts,), cores that
-    each part will be spread over in the end
+    part : ndarray[int32], shape (vertices,); cores : ndarray[int64], shape (parts,), final number
+        of cores of each part
     memory : bytes for gathered rows; a part that needs more is gathered alone
 
     Returns the new part of every vertex and the cores of the new parts.
@@ -240,7 +242,8 @@ def split_parts(
         arguments=(near, light),
         finish=partial(cut, how),
         given=given,
-        most=sums_by_label(part, rows.degrees(), parts),  # those to other parts among them
+        # upper bound: includes connections to other parts
+        most=sums_by_label(part, rows.degrees(), parts),
         members=members,
         start=start,
         near=near,

@@ -1,9 +1,9 @@
-"""Smoothing of a bisection that sees some connections of each vertex, all of them at the end.
+"""Smoothing of a bisection from a sample of the connections of each vertex.
 
-Averaging over neighbours spreads a value over the whole graph in many steps, of which each needs to
-know only roughly who is near whom: sixteen connections of a vertex tell that as well as a hundred.
-They are as many for each vertex, so that a step takes no time to find out where a row ends: on
-blocks of a cortical sheet with 70 connections a vertex, 6 ns a vertex instead of 34.
+Averaging over neighbours spreads a value over the whole graph in many steps. Each step needs only
+rough neighbourhoods: sixteen connections per vertex serve as well as a hundred. The number is equal
+for all vertices, so a step needs no row boundaries: on blocks of a cortical sheet with 70
+connections per vertex it takes 6 ns per vertex instead of 34. The last steps use all connections.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from numba import njit
 
 from mapper.partitioning.two_way_fm import _smooth
 
-SEEN = 16  # connections of a vertex, evenly spaced in its row; some twice where it has fewer
-WHOLE = 4  # one in so many steps sees all, the last ones
-KEEP = np.float32(0.2)  # of its own value that a vertex keeps in a step, see `_smooth`
-CENTRED = 4  # steps between which the constant vector is taken out
+SEEN = 16  # connections per vertex, evenly spaced in its row; repeated if it has fewer
+WHOLE = 4  # one in WHOLE steps uses all connections: the last ones
+KEEP = np.float32(0.2)  # share of its value that a vertex keeps in a step, see `_smooth`
+CENTRED = 4  # steps between removals of the constant vector
 
 
 @njit(cache=True, nogil=True)
 def _see(graph, ids, weights):
-    """Fill in the connections that are seen: weights are shares of what a step moves.
+    """Fill in the sampled connections, with weights as shares of the value moved in a step.
 
     ids, weights : shape (n, SEEN), int32 and float32. Returns the weight of each vertex.
     """
@@ -47,10 +47,10 @@ def _see(graph, ids, weights):
 
 @njit(cache=True, nogil=True)
 def _step(ids, weights, x, y):
-    """y becomes x averaged over the connections that are seen."""
+    """Set y to x averaged over the sampled connections."""
     for v in range(x.size):
         row, share = ids[v], weights[v]
-        a = np.float32(0.0)  # four sums: one would wait for itself at every addition
+        a = np.float32(0.0)  # four sums, to break the dependency chain of additions
         b = np.float32(0.0)
         c = np.float32(0.0)
         d = np.float32(0.0)
@@ -65,7 +65,7 @@ def _step(ids, weights, x, y):
 
 @njit(cache=True, nogil=True)
 def _centre(x, seen):
-    """Take the constant vector out of x, and make its largest value 1."""
+    """Subtract the constant vector from x, and scale its largest value to 1."""
     mean = total = 0.0
     for v in range(x.size):
         mean += np.float64(x[v]) * seen[v]
@@ -81,9 +81,9 @@ def _centre(x, seen):
 
 @njit(cache=True, nogil=True)
 def smooth_by_sample(graph, target, steps, x, side):
-    """As `_smooth`, but for most of the steps from SEEN connections of each vertex alone.
+    """Smooth as `_smooth`, but most steps use only SEEN connections per vertex.
 
-    x : ndarray[float32], shape (n,), gets the values at the end; side : filled
+    x : ndarray[float32], shape (n,), overwritten with the final values; side : filled
     """
     n = graph.sizes.size
     whole = steps

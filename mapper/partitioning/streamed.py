@@ -1,18 +1,18 @@
-"""Steps 2 to 4 of the presets that stream: blocks of cores first, then cores.
+"""Steps 2 to 4 of the streaming presets: blocks of cores first, then cores.
 
-A semi-external form of the deep multilevel method, with memory of O(vertices) and fixed buffers:
+A semi-external form of the deep multilevel method, with O(vertices) memory and fixed buffers:
 
 1. Clusters by label propagation on the network itself, a few passes.
-2. A sample of the connections between clusters, in memory, after more levels of clusters where
-   memory does not hold enough of it; deep multilevel partitioning of that into blocks of about
-   8,192 neurons. Clusters are mistaken now and then, a long-range connection being as good as a
-   local one to a lone neuron, but few mistakes survive in parts that large.
+2. A sample of the connections between clusters, in memory, after further levels of clusters if
+memory does not hold enough of it; deep multilevel partitioning of the sample into blocks of about
+8,192 neurons. Some clusters are wrong, since to a single neuron a long-range connection is as good
+as a local one, but few such errors survive in parts of that size.
 3. Refinement of the blocks on the network, a few passes.
 4. Each block is cut into cores in memory, from its inner connections alone.
 5. Refinement of the cores on the network, a few passes.
 
-Small networks are one block, and larger ones that fit the memory are held there, which spares
-the decoding in every pass.
+Small networks are one block. Larger ones that fit in memory are held there, which avoids decoding
+in every pass.
 """
 
 from __future__ import annotations
@@ -40,16 +40,17 @@ from mapper.runtime.threads import ThreadTeam
 from storage.graph import Graph
 from storage.scratch.scratch import Scratch
 
-CLUSTER = 5  # most vertices of mean size in a cluster: label propagation alone stops about there
-SETTLED = 32  # passes end when fewer than one in so many vertices has moved; more would save 0.1 %
+# limit of mean-sized vertices per cluster; label propagation alone stops near this size
+CLUSTER = 5
+SETTLED = 32  # passes end if fewer than one in SETTLED vertices moved; more would gain 0.1 %
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A graph and what it is to be cut into.
+    """A graph and the parameters of its partition.
 
-    capacity : of a core; cores : that the chip has
-    strict : parts above the capacity are an error; else they are repaired elsewhere
+    capacity : of a core; cores : number of cores of the chip
+    strict : parts above the capacity are an error; otherwise they are repaired later
     """
 
     graph: Graph
@@ -60,20 +61,20 @@ class Task:
 
     @property
     def wanted(self) -> int:
-        """Cores to use, see `parts_wanted`."""
+        """Number of cores to use, see `parts_wanted`."""
         return parts_wanted(int(self.rows.sizes.sum()), self.capacity, self.cores)
 
 
 def parts_wanted(size: int, capacity: int, cores: int) -> int:
-    """Cores to use: as few as leave some slack, which refinement needs to move anything."""
+    """Return the least number of cores that leaves some slack, which refinement needs for moves."""
     return max(1, min(cores, -(-size // max(1, int(capacity * FILL)))))
 
 
 def partition_streamed(task: Task, context: Context) -> tuple[NDArray[np.int32], int]:
-    """Parts within the capacity of a core.
+    """Return parts within the capacity of a core.
 
-    Returns (part, count): part : ndarray[int32], shape (vertices,), and the number of parts.
-    Raises `DoesNotFitError` if no way was found to get all parts within the capacity.
+    Returns (part, count): part : ndarray[int32], shape (vertices,), and the number of parts. Raises
+    `DoesNotFitError` if no partition within the capacity was found.
     """
     settings, plan, steps, monitor, team = context
     rows = task.rows
@@ -87,7 +88,7 @@ def partition_streamed(task: Task, context: Context) -> tuple[NDArray[np.int32],
             blocks = steps.run_once("blocks", lambda: _blocks(task, stop, cluster, context))
             del cluster
             monitor.sample = Sample(*blocks["sample"].tolist())
-            monitor.note(f"{monitor.sample.shown} sampled connections a cluster")
+            monitor.note(f"{monitor.sample.shown} sampled connections per cluster")
             monitor.observer.on_partition(blocks["part"])
         with monitor.stage("refine blocks"):
             part, cores = blocks["part"], blocks["cores"]
@@ -121,8 +122,8 @@ def partition_streamed(task: Task, context: Context) -> tuple[NDArray[np.int32],
             settings.refinement_passes,
             6,
             context,
-            # Blocks that are far apart may share a core, or a neuron ends in one of them: few, but
-            # the hops of each grow with the chip.
+            # Distant blocks may share a core, or a neuron may end in a distant block: such outliers
+            # are few, but their hops grow with the chip.
             SeekCut(task.cores, room=capacities),
         )
         monitor.observer.on_partition(part)
@@ -130,7 +131,7 @@ def partition_streamed(task: Task, context: Context) -> tuple[NDArray[np.int32],
 
 
 def numbered(part: NDArray[np.int32], most: int) -> tuple[NDArray[np.int32], int]:
-    """Parts numbered without gaps, and how many there are; `most` : above all numbers."""
+    """Return parts renumbered without gaps, and their number; most : above all numbers."""
     used = np.bincount(part, minlength=most) > 0
     number = np.cumsum(used, dtype=np.int32) - np.int32(1)
     return number[part], int(used.sum())
@@ -142,7 +143,7 @@ def _blocks(
     cluster: NDArray[np.int32],
     context: Context,
 ) -> Arrays:
-    """Blocks of at most `stop` cores, from a sample of the connections between clusters.
+    """Return blocks of at most `stop` cores, from a sample of the connections between clusters.
 
     Arrays of a step: level : vertices and connections of each level; sample : see `Sample`
     """
@@ -183,7 +184,7 @@ def _refine(
     context: Context,
     seeker: Seeker | None = None,
 ) -> NDArray[np.int32]:
-    """Some passes of k-way refinement, each of them a step; seeker : see `refine_round`."""
+    """Run passes of k-way refinement, each of them a step; seeker : see `refine_round`."""
     settings, _, steps, monitor, team = context
     rows = task.rows
     monitor.expect(passes * rows.entries)
@@ -201,17 +202,17 @@ def _refine(
         arrays = steps.run_once(f"refine {step}.{index}", once)
         part = arrays["part"]
         if arrays["moves"][0] * SETTLED < rows.vertices:
-            break  # what is left to gain is not worth a pass
+            break  # further gains are not worth a pass
     return part
 
 
 def balanced(
     task: Task, core: NDArray[np.int32], usable: NDArray[np.bool_], threads: int
 ) -> NDArray[np.int32]:
-    """No core above the capacity; unused ones of the chip may help.
+    """Return cores within the capacity; unused cores of the chip may be added.
 
-    core : of every vertex; usable : of every core, those of the vertices among them
-    Raises `DoesNotFitError` if no way was found.
+    core : of every vertex; usable : per core, True for all cores in use
+    Raises `DoesNotFitError` if no solution was found.
     """
     sizes = task.rows.sizes
     cores = np.flatnonzero(usable).astype(np.int32)
@@ -229,14 +230,14 @@ def balanced(
 def open_rows(
     graph: Graph, shift: int, held: bool, scratch: Scratch, monitor: Monitor, team: ThreadTeam
 ) -> Rows:
-    """The graph as the passes read it: held in memory, or copied to scratch once.
+    """Return the graph as read by the passes: held in memory, or copied to scratch once.
 
-    The copy has both directions of a pair added, weights as the passes use them, and is a fifth of
-    the work to read.
+    The copy has both directions of a pair added and weights in the unit of the passes; reading it
+    takes a fifth of the time.
     """
     rows = StreamedRows(graph, graph.vertex_sizes(), shift)
     monitor.expect(graph.connections)
-    monitor.note(f"{graph.connections:,} connections to look at")
+    monitor.note(f"{graph.connections:,} connections to read")
     if held:
         return hold(rows, team, monitor.advance)
     return copied(rows, scratch, team, monitor.advance)

@@ -1,4 +1,4 @@
-"""Bisection of one graph in memory: growing, refining and smoothing of two sides.
+"""Bisection of one graph in memory: growing, refinement and smoothing of two sides.
 
 Greedy graph growing (Karypis and Kumar 1998), two-way FM (Fiduccia and Mattheyses 1982), and power
 iteration towards the Fiedler vector. `mapper.partitioning.multilevel_bisection` combines them over
@@ -16,14 +16,14 @@ from numpy.typing import NDArray
 from mapper.graph.heap import remove, sift_down, sift_up
 from mapper.runtime.random import next_random
 
-RUN = 16  # values that are sorted by insertion
-PATIENT = 8  # FM gives a pass up after moves of one in so many vertices that brought nothing
-HASTY = 32  # where the sides are good already
-LEAST_MOVES = 32  # before a pass is given up
+RUN = 16  # length of runs sorted by insertion
+PATIENT = 8  # FM ends a pass after moves of one in PATIENT vertices without gain
+HASTY = 32  # same if the sides are good already
+LEAST_MOVES = 32  # least moves before a pass ends
 
 
 class Queues(NamedTuple):
-    """Scratch of FM: a queue of vertices for each side, and the moves made.
+    """Scratch of FM: a queue of vertices per side, and the moves made.
 
     heap : ndarray[int64], shape (2, n), by the cost (loss) of moving; place, cost, moves :
         ndarray[int64], shape (n,), place in the queue, cost, and vertices moved
@@ -47,7 +47,7 @@ def new_queues(n):
 
 @njit(cache=True, nogil=True)
 def _grow(graph, target, most, side, queues, state):
-    """Side 0 grows from a random vertex by the vertex that adds least to the cost, up to target."""
+    """Grow side 0 from a random vertex, by the vertex that adds least to the cost, up to target."""
     indptr, ids, weights, sizes, bias = graph
     heap, place, cost = queues.heap[0], queues.place, queues.cost
     n = sizes.size
@@ -67,7 +67,7 @@ def _grow(graph, target, most, side, queues, state):
             length = remove(heap, place, cost, v, length)
         left -= 1
         if block_weight + sizes[v] > most:
-            side[v] = 2  # too large: not looked at again
+            side[v] = 2  # too large: not tried again
             continue
         side[v] = 0
         block_weight += sizes[v]
@@ -93,9 +93,9 @@ def _grow(graph, target, most, side, queues, state):
 
 @njit(cache=True, nogil=True)
 def _falling(x):
-    """The order of falling values, equal ones as they are: `argsort` of -x by a merge sort.
+    """Return the stable order of descending values: `argsort` of -x by a merge sort.
 
-    That of numba takes ten times as long to compile.
+    numba's `argsort` takes ten times as long to compile.
     """
     n = x.size
     order, other = np.empty(n, np.int64), np.empty(n, np.int64)
@@ -127,8 +127,8 @@ def _falling(x):
 def _smooth(graph, target, steps, x, side):
     """Average x over neighbours `steps` times, then cut where side 0 has its target.
 
-    x : ndarray[float32], shape (n,); power iteration with the random walk's matrix, the constant
-    vector taken out, so x goes towards the Fiedler vector
+    x : ndarray[float32], shape (n,); power iteration with the random walk's matrix, without the
+        constant vector, so x converges to the Fiedler vector
     """
     indptr, ids, weights, sizes, _ = graph
     n = sizes.size
@@ -146,7 +146,7 @@ def _smooth(graph, target, steps, x, side):
     for _ in range(steps):
         mean = 0.0
         for v in range(n):
-            # four sums: one would wait for itself at every step
+            # four sums, to break the dependency chain of additions
             row = ids[indptr[v] : indptr[v + 1]]
             row_weights = weights[indptr[v] : indptr[v + 1]]
             a = np.float32(0.0)
@@ -162,7 +162,7 @@ def _smooth(graph, target, steps, x, side):
                 d += np.float32(row_weights[e + 3]) * x[np.uint32(row[e + 3])]
             for e in range(4 * fours, row.size):
                 a += np.float32(row_weights[e]) * x[np.uint32(row[e])]
-            # lazy: with a full step the two colours of a bipartite graph would swap for ever
+            # lazy: with a full step the two colours of a bipartite graph would alternate forever
             y[v] = share[v] * ((a + b) + (c + d)) + np.float32(0.2) * x[v]
             mean += y[v] * degree[v]
         mean = mean / total if total > 0 else 0.0
@@ -180,7 +180,7 @@ def _smooth(graph, target, steps, x, side):
 
 @njit(cache=True, nogil=True)
 def _cost_and_excess(graph, most0, most1, side):
-    """Weight between the sides plus bias of side 1, and the size that is above the limits."""
+    """Return the weight between the sides plus bias of side 1, and the size above the limits."""
     indptr, ids, weights, sizes, bias = graph
     cut = np.int64(0)
     held0 = np.int64(0)
@@ -199,13 +199,14 @@ def _cost_and_excess(graph, most0, most1, side):
 
 @njit(cache=True, nogil=True)
 def two_way_fm(graph, most0, most1, passes, side, queues, haste):
-    """Two-way FM: single moves, best first, each vertex once a pass; back to the best prefix.
+    """Run two-way FM: best single move first, each vertex once per pass; keep the best prefix.
 
-    A side that is over its limit must give next. So a vertex may go where there is no slack for it
-    if another can come back: without any slack all moves are such exchanges.
+    A side over its limit must give next. So a vertex may move without slack if another can come
+    back: with zero slack all moves are such exchanges.
 
     haste : PATIENT or HASTY
-    Returns by how much the cost of the sides has fallen; getting below the limits may raise it.
+
+    Returns the decrease of the cost; getting below the limits may raise it.
     """
     indptr, ids, weights, sizes, bias = graph
     heap, place, cost, moves = queues
@@ -253,7 +254,7 @@ def two_way_fm(graph, most0, most1, passes, side, queues, haste):
                         continue
                     if s < 0 or cost[heap[t, 0]] < cost[heap[s, 0]]:
                         s = t
-            if s < 0:  # one side is left, its first does not fit: look behind it
+            if s < 0:  # one side is left and its first vertex does not fit: try the next
                 t = 0 if length[0] > 0 else 1
                 if length[t] == 0:
                     break

@@ -1,1 +1,1 @@
-"""What surrounds the algorithms: threads, monitor, checkpoints, memory plan, resources, tables."""
+"""Runtime services of the algorithms: threads, progress, checkpoints, memory plan, resources."""

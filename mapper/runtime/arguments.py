@@ -1,4 +1,4 @@
-"""Arguments from Python: of a type that the call has no use for, they are refused in its words."""
+"""Type checks of arguments given from Python, with messages in terms of the call."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ _WANTED: dict[str, tuple[tuple[type, ...], str]] = {
     "constraints": (_PATH, "the path of a TOML file"),
     "split_neurons": ((bool,), "True or False"),
     "neurons": ((Integral,), "a whole number"),
-    "columns": ((Mapping,), 'names by what they are for, as in {"source": "pre"}'),
+    "columns": ((Mapping,), 'names by role, as in {"source": "pre"}'),
     "workdir": (_PATH, "the path of a folder"),
     "shared": (_PATH, "the path of a folder"),
 }
 
 
 def check_arguments(**given: Any) -> None:
-    """Raise `UsageError` for an argument whose type makes no sense.
+    """Raise `UsageError` for an argument of a wrong type.
 
-    given : arguments by name: those of `_WANTED`, where None stands for one that was left out, and
-        `progress`, which is to be called
+    given : arguments by name: the names in `_WANTED`, where None stands for an omitted argument,
+        and `progress`, a callable
     """
     for name, value in given.items():
         if name == "progress":

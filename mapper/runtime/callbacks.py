@@ -1,4 +1,4 @@
-"""Functions that a caller hands in, to hear of what happens; each meaning has its own signature."""
+"""Types of callbacks; each purpose has its own signature."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 Advance: TypeAlias = Callable[[int], None]
-"""Gets how many connections were visited since the last call."""
+"""Called with the number of connections visited since the last call."""
 
 OnProgress: TypeAlias = Callable[[str, float], None]
-"""Gets the stage at work and the fraction of its present pass, 0 .. 1."""
+"""Called with the running stage and the completed fraction of its present pass, 0 .. 1."""
 
 OnMapping: TypeAlias = "Callable[[NDArray[np.int32]], None]"
-"""Gets the core of every vertex."""
+"""Called with the core of every vertex."""
 
 OnPlacement: TypeAlias = "Callable[[NDArray[np.int32], NDArray[np.int32]], None]"
-"""Gets column and row of every group."""
+"""Called with the column and row of every group."""
 
 
 def ignore(*arguments: object) -> None:
-    """For callers who do not want to hear of it."""
+    """Do nothing: the default callback."""

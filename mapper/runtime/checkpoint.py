@@ -1,4 +1,4 @@
-"""Finished steps of a run, kept in its scratch: a run that was killed goes on behind the last."""
+"""Checkpoints of a run in its scratch: a killed run continues after the last finished step."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ Arrays = dict[str, NDArray[Any]]
 
 
 class Checkpoint:
-    """Does each named step once in the life of a scratch.
+    """Runs each named step once in the lifetime of a scratch.
 
-    Every step draws its random numbers from a seed of its own, so going on gives the same result
-    as never having stopped.
+    Every step draws its random numbers from its own seed, so a resumed run gives the same result as
+    an uninterrupted one.
     """
 
     def __init__(self, scratch: Scratch, prefix: str = "") -> None:
@@ -27,15 +27,15 @@ class Checkpoint:
         self._prefix = prefix
 
     def nested(self, name: str) -> Checkpoint:
-        """Steps of the same scratch whose names do not meet those of these."""
+        """Return a checkpoint in the same scratch with a separate namespace of steps."""
         return Checkpoint(self._scratch, f"{self._prefix}{name}/")
 
     def done(self, name: str) -> bool:
-        """Whether the step was finished, in this run or before."""
+        """Return whether the step was finished, in this run or an earlier one."""
         return self._key(name) in self._scratch
 
     def run_once(self, name: str, work: Callable[[], Arrays]) -> Arrays:
-        """The arrays that a step ends with: from scratch if it is done, else computed and kept."""
+        """Return the arrays of a step: loaded from scratch if done, else computed and stored."""
         key = self._key(name)
         if self.done(name):
             names = self._scratch.get_json(key)
@@ -43,13 +43,13 @@ class Checkpoint:
         arrays = work()
         for array, values in arrays.items():
             self._scratch.put_array(f"{key}/{array}", values)
-        self._scratch.put_json(key, sorted(arrays))  # last: now the step counts as done
+        self._scratch.put_json(key, sorted(arrays))  # last: the step now counts as done
         self._scratch.sync()
         return arrays
 
     @contextmanager
     def spare(self) -> Iterator[Scratch]:
-        """Scratch beside the steps, for what is quick to make again; it goes with the context."""
+        """Open a temporary scratch for data that is cheap to recompute; it is deleted on exit."""
         with (
             tempfile.TemporaryDirectory(prefix="spare-", dir=self._scratch.path) as folder,
             Scratch(Path(folder) / "scratch", lasting=False) as made,

@@ -1,4 +1,4 @@
-"""What every long step of a run works with."""
+"""Context passed to every long step of a run."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from mapper.settings import Settings
 
 
 class Context(NamedTuple):
-    """Settings, and the surroundings of a run.
+    """Settings and runtime services of a run.
 
-    plan : how much memory there is for what; steps : those that are done stay done after a kill
-    monitor : hears of progress, and says when to stop; team : threads
+    plan : memory plan; steps : checkpoints of finished steps
+    monitor : reports progress and checks for interrupts; team : threads
     """
 
     settings: Settings

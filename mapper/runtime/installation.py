@@ -1,8 +1,6 @@
-"""What surrounds the installed package: folders that hide parts of it, a place for kernels, and
-threads of numpy.
+"""Checks of the installation: shadowed packages, kernel cache, BLAS threads.
 
-All are looked at before anything heavy is imported, so this module needs nothing but the standard
-library.
+These run before any heavy import, so this module uses only the standard library.
 """
 
 from __future__ import annotations
@@ -14,30 +12,30 @@ from importlib.util import find_spec
 from pathlib import Path
 
 PACKAGES = ("storage", "chipsim", "hw")
-"""Installed beside `mapper`, under names that users' own folders may have, too."""
+"""Top-level packages installed with `mapper`, whose names a user's folder may share."""
 
 
 def prepare() -> None:
-    """Do both, before anything of `PACKAGES` or numba is imported by `mapper`."""
+    """Check packages and kernel cache before `mapper` imports any of `PACKAGES` or numba."""
     check_packages()
     ensure_kernel_cache()
 
 
 def bound_products() -> None:
-    """Have numpy multiply matrices with one thread, unless the environment says otherwise.
+    """Limit BLAS libraries of numpy to one thread, unless the environment sets a number.
 
-    Programs are simulated frame by frame in threads; if each started one for every core, they would
-    wait for each other more than they work. And sums may differ with the number of threads. Of the
-    command line alone: what a caller's process does with numpy is its own choice.
+    Programs are simulated in one thread per frame; BLAS threads per frame would compete for the
+    cores, and sums could differ with the number of threads. Used by the command line only: in a
+    library call, the process belongs to the caller.
     """
     for name in ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS"):
         os.environ.setdefault(name, "1")
 
 
 def check_packages() -> None:
-    """Raise `ImportError` in one line if a folder or file of the user's hides one of `PACKAGES`.
+    """Raise `ImportError` if a folder or file of the user shadows one of `PACKAGES`.
 
-    Python looks for a package in the folder of the script, or the current one, first.
+    Python searches the folder of the script, or the current folder, first.
     """
     home = Path(__file__).resolve().parents[2]
     for name in PACKAGES:
@@ -50,7 +48,7 @@ def check_packages() -> None:
 
 
 def _location(name: str) -> Path | None:
-    """Where Python would import a package from, or has; None if it finds none."""
+    """Return the path that Python imports a package from, or has; None if there is none."""
     spec = sys.modules[name].__spec__ if name in sys.modules else find_spec(name)
     if spec is None:
         return None
@@ -60,11 +58,11 @@ def _location(name: str) -> Path | None:
 
 
 def ensure_kernel_cache() -> Path | None:
-    """Name a folder for compiled kernels where numba would find none, and raise.
+    """Set a folder for compiled kernels if numba would not find a writable one and raise.
 
-    That is when the installation is read-only and there is no home folder, as in containers.
-    Returns the folder, which is the user's own below that for temporary files; None if numba's
-    choice (NUMBA_CACHE_DIR, beside the sources, the user's cache) works.
+    This happens if the installation is read-only and there is no home folder, as in containers.
+    Returns a private folder of the user below the temporary folder, or None if numba's default
+    (NUMBA_CACHE_DIR, next to the sources, or the user's cache) works.
     """
     if os.environ.get("NUMBA_CACHE_DIR") or _is_writable(Path(__file__).parent / "__pycache__"):
         return None
@@ -76,17 +74,18 @@ def ensure_kernel_cache() -> Path | None:
     try:
         folder.mkdir(mode=0o700, exist_ok=True)
         if folder.is_symlink() or (hasattr(os, "getuid") and folder.stat().st_uid != user):
-            raise FileExistsError(folder)  # another's: what is loaded from there is executed
+            # owned by another user: files loaded from there are executed
+            raise FileExistsError(folder)
     except OSError:
         folder = Path(tempfile.mkdtemp(prefix="mapper-kernels-"))
     os.environ["NUMBA_CACHE_DIR"] = str(folder)
-    if "numba" in sys.modules:  # it has read the environment already
+    if "numba" in sys.modules:  # numba has read the environment already
         sys.modules["numba"].config.CACHE_DIR = str(folder)
     return folder
 
 
 def _is_writable(folder: Path) -> bool:
-    """Whether the folder can be written to, or could be made."""
+    """Return whether the folder is writable or can be created."""
     while not folder.exists() and folder != folder.parent:
         folder = folder.parent
     return folder.is_dir() and os.access(folder, os.W_OK | os.X_OK)

@@ -1,4 +1,4 @@
-"""Types of the arguments of kernels as text, as `mapper/warmup.json` holds them."""
+"""Text form of the argument types of kernels, as stored in `mapper/warmup.json`."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ PLAIN = "tuple"
 
 
 def _types() -> Any:
-    """numba's types, which do not type well themselves."""
+    """Return numba's types module, which lacks type annotations."""
     from numba import types
 
     return types
 
 
 def types_of(text: str) -> tuple[Any, ...]:
-    """The types of numba that a signature in the table names; see `name_of`."""
+    """Return the numba types of a signature in the table; see `name_of`."""
     return tuple(map(_type_of, text.split()))
 
 
@@ -37,7 +37,7 @@ def _type_of(word: str) -> Any:
 
 
 def _split(fields: str) -> list[str]:
-    """Cut at the commas outside of all brackets."""
+    """Split at commas outside of brackets."""
     found, depth = [""], 0
     for letter in fields:
         depth += (letter == "(") - (letter == ")")
@@ -49,10 +49,10 @@ def _split(fields: str) -> list[str]:
 
 
 def name_of(kind: Any) -> str:
-    """How the table names a type of numba.
+    """Return the text form of a numba type.
 
-    That is `int64`, `int32[1C]`, read-only `uint8[1Cr]`, or `module.Class(int64,int32[1C])` for
-    a named tuple, `tuple(int64,int64)` for one without names; tuples may hold others.
+    Examples: `int64`, `int32[1C]`, read-only `uint8[1Cr]`, `module.Class(int64,int32[1C])` for a
+    named tuple, `tuple(int64,int64)` for a plain one; tuples may be nested.
     """
     types = _types()
     if isinstance(kind, types.Array):
@@ -65,5 +65,5 @@ def name_of(kind: Any) -> str:
     if isinstance(kind, types.Boolean | types.Integer | types.Float):
         return str(kind)
     raise TypeError(
-        f"{kind}: no kernel takes such an argument; give it an array, a number or a tuple of them"
+        f"{kind}: unsupported type of a kernel argument; use an array, a number or a tuple of these"
     )

@@ -19,9 +19,9 @@ from mapper.runtime.kernel_types import types_of
 from mapper.runtime.lean_compilation import spare_work, spare_wrappers
 from mapper.runtime.resources import available_bytes
 
-WORKER_BYTES = 600 << 20  # peak memory of a process that compiles
-MOST_WORKERS = 8  # few modules take long to compile, so that more processes save no time
-SECONDS = 0.3  # compile time of a kernel that the table does not time
+WORKER_BYTES = 600 << 20  # bytes; peak memory of a compiling process
+MOST_WORKERS = 8  # few modules take long to compile, so more processes save no time
+SECONDS = 0.3  # compile time of a kernel without an entry in the table
 PACKAGES = ("mapper", "storage", "chipsim")
 
 
@@ -29,9 +29,9 @@ PACKAGES = ("mapper", "storage", "chipsim")
 class KernelTable:
     """Kernels that Python calls.
 
-    kernels : signatures of each, by "module.function"; see `mapper.runtime.kernel_types`
-    works : the kernels of each kind of work, by its name
-    seconds : compile times of the slow ones, by name
+    kernels : signatures per kernel, by "module.function"; see `mapper.runtime.kernel_types`
+    works : kernels per kind of work, by its name
+    seconds : compile times of slow kernels, by name
     """
 
     kernels: dict[str, list[str]]
@@ -46,13 +46,13 @@ def read_table(path: Path) -> KernelTable:
 
 @contextmanager
 def alone(lock: Path, on_wait: Callable[[], None]) -> Iterator[None]:
-    """Hold a lock file, where the file system has locks.
+    """Hold a lock file, if the file system supports locks.
 
-    on_wait : called once if another process holds it
+    on_wait : called once if another process holds the lock
     """
     try:
         import fcntl
-    except ImportError:  # Windows: two processes do the same work, with the same result
+    except ImportError:  # Windows: two processes may do the same work, with the same result
         yield
         return
     with lock.open("w") as file:
@@ -67,10 +67,10 @@ def alone(lock: Path, on_wait: Callable[[], None]) -> Iterator[None]:
 
 
 class KernelTeam:
-    """Processes that compile, each a module at a time, the slowest modules first.
+    """Processes that compile one module at a time, the slowest modules first.
 
-    done, size : kernels compiled so far; processes
-    failed : kernels to compile at their first call
+    done, size : number of kernels compiled so far; number of processes
+    failed : kernels that will be compiled at their first call
     """
 
     def __init__(
@@ -81,11 +81,11 @@ class KernelTeam:
         on_done: Callable[[str], None] = ignore,
         on_progress: Callable[[float], None] = ignore,
     ) -> None:
-        """
-        table : a file with a `KernelTable`; kernels : those of its names that are compiled
-        lock : a file that only one process of the team holds while it writes numba's index
-        on_done : receives each kernel that was compiled, one call at a time
-        on_progress : receives the share of the work that is done
+        """table : path of a `KernelTable`; kernels : names of the kernels to compile
+
+        lock : file that a process of the team locks while it writes numba's index
+        on_done : called with each compiled kernel, one call at a time
+        on_progress : called with the completed fraction of the work
         """
         seconds = read_table(table).seconds
         modules: dict[str, list[str]] = {}
@@ -105,9 +105,9 @@ class KernelTeam:
         self._lock = threading.Lock()
 
     def run(self, processes: int) -> None:
-        """Compile all; the kernels of a process that dies are `failed`.
+        """Compile all kernels; the kernels of a process that dies are `failed`.
 
-        processes : at most; fewer where modules or memory are few
+        processes : upper limit; fewer run if modules or memory are few
         """
         if not self._tasks:
             return
@@ -131,7 +131,7 @@ class KernelTeam:
                 threads.append(threading.Thread(target=self._feed, args=(process,), daemon=True))
                 threads[-1].start()
             for thread in threads:
-                while thread.is_alive():  # so that this thread receives Ctrl-C
+                while thread.is_alive():  # polls, so that this thread receives Ctrl-C
                     thread.join(0.1)
                     self._on_progress(min(1.0, self._spent / sum(self._work.values())))
         finally:
@@ -142,12 +142,13 @@ class KernelTeam:
                 thread.join()
             for process in team:
                 for pipe in filter(None, (process.stdin, process.stdout)):
-                    with suppress(OSError):  # what could not be written is lost with the process
+                    # data that could not be written is lost with the process
+                    with suppress(OSError):
                         pipe.close()
         self.failed += [kernel for task in self._tasks for kernel in task]
 
     def _feed(self, process: subprocess.Popen[str]) -> None:
-        """Pass a process one module after another, and record what it has compiled."""
+        """Send modules to a process one by one, and record the kernels that it has compiled."""
         assert process.stdin is not None
         assert process.stdout is not None
         while True:
@@ -156,7 +157,7 @@ class KernelTeam:
                     return
                 task = self._tasks.pop()
             left = list(task)
-            with suppress(OSError, ValueError):  # it has died
+            with suppress(OSError, ValueError):  # the process has died
                 print(*task, file=process.stdin, flush=True)
                 while left and (line := process.stdout.readline()):
                     outcome, kernel = line.split()
@@ -178,18 +179,18 @@ class KernelTeam:
 
 
 def work(table: str, lock: str) -> None:
-    """Compile, in a process of a team: reads lines of kernels, answers with a line for each."""
+    """Compile in a process of a team: read lines of kernels, answer one line per kernel."""
     import gc
     import signal
 
     from numba.core import caching
 
     index_file: Any = caching.IndexDataCacheFile
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that started it ends it
-    gc.disable()  # a tenth of the time
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent process ends this one
+    gc.disable()  # saves a tenth of the time
     answers, sys.stdout = sys.stdout, sys.stderr
-    # Two processes may compile a kernel that others call, and numba reads and rewrites the index of
-    # a source file without a lock.
+    # Two processes may compile a kernel that others call, and numba updates the index of a source
+    # file without a lock.
     save = index_file.save
 
     def save_alone(self: Any, key: Any, data: Any) -> None:
@@ -209,7 +210,7 @@ def _answer(answers: TextIO, kernel: str, compiled: bool) -> None:
 
 
 def _compile(name: str, kernels: dict[str, list[str]], lean: bool) -> bool:
-    """Load or compile a kernel for the types of the table; returns whether that went well."""
+    """Load or compile a kernel for the types of the table; return whether it succeeded."""
     try:
         import_module(name.rpartition(".")[0])
         spare_wrappers(PACKAGES, kernels, lean)

@@ -1,14 +1,14 @@
-"""Compiling kernels for numba's cache without what nobody needs there: a quarter of the work.
+"""Faster compilation of kernels into numba's cache: a quarter of the work.
 
-For processes that compile and call nothing.
+For processes that compile kernels but do not call them.
 
-- Kernels that only other kernels call, and numba's own functions, are linked into those: they get
-  no machine code of their own, nothing that Python could call, and no place in the cache.
-- numba asks again and again for the type of an operator between the same two numbers, and whether
-  two sets of options are the same: it is answered at once.
-- Functions that are declared only have nothing to optimise.
+- Kernels called only by other kernels, and numba's own functions, are linked into their callers:
+  they get no machine code, no Python wrapper, and no cache entry.
+- numba resolves the type of an operator on the same two number types, and compares the same two
+  sets of options, many times: these answers are cached.
+- Functions that are only declared are not optimised.
 
-It reaches into numba, so it is for versions that have been tried; others compile as they do.
+It patches numba internals, so it applies only to tested versions; other versions compile as usual.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ import sys
 from collections.abc import Collection
 from typing import Any
 
-TRIED = ("0.68",)  # versions of numba
+TRIED = ("0.68",)  # tested versions of numba
 
 
 def spare_work(roots: Collection[str]) -> bool:
-    """From now on, compile so; returns whether this version of numba has been tried.
+    """Enable fast compilation; return whether this version of numba is tested.
 
     roots : kernels that Python calls, "module.function"
     """
@@ -38,10 +38,10 @@ def spare_work(roots: Collection[str]) -> bool:
 
 
 def spare_wrappers(packages: Collection[str], roots: Collection[str], lean: bool) -> None:
-    """Leave out, of the kernels that are imported, what nobody calls.
+    """Skip unused wrappers of the imported kernels.
 
-    What makes them callable from C is a tenth of the work; lean : after `spare_work`, also what
-    makes those callable from Python that it does not call.
+    C wrappers are a tenth of the work. lean : after `spare_work`, also skip the Python wrappers of
+        kernels that Python does not call
     """
     from numba.core.caching import NullCache
     from numba.core.dispatcher import Dispatcher
@@ -59,7 +59,7 @@ def spare_wrappers(packages: Collection[str], roots: Collection[str], lean: bool
 
 
 def _ask_options_once() -> None:
-    """Two sets of options are compared by what is set; numba asks for each of forty by its name."""
+    """Compare option sets by their explicit values; numba looks up each of forty by name."""
     from numba.core.targetconfig import TargetConfig
 
     config: Any = TargetConfig
@@ -77,11 +77,11 @@ def _ask_options_once() -> None:
         return self._values == other._values or values(self) == values(other)
 
     config.values, config.__eq__ = values, same
-    config.__hash__ = lambda self: hash(type(self))  # numba's is of the options' names alone
+    config.__hash__ = lambda self: hash(type(self))  # numba hashes only the names of the options
 
 
 def _ask_operators_once() -> None:
-    """Operators between numbers have the types that they had the last time."""
+    """Cache the types of operators on numbers."""
     from numba.core import types
 
     operators = {id(value) for value in vars(operator).values() if callable(value)}
@@ -103,7 +103,7 @@ def _ask_operators_once() -> None:
 
 
 def _skip_declarations() -> None:
-    """Functions that are declared have nothing to optimise; numba prepares all passes for each."""
+    """Optimise only defined functions; numba sets up all passes even for declarations."""
     from numba.core.codegen import CPUCodeLibrary
 
     def optimise(self: Any, module: Any) -> None:
@@ -118,7 +118,7 @@ def _skip_declarations() -> None:
 
 
 def _skip_machine_code(names: Collection[str]) -> None:
-    """Only functions of these names, and what is numba's own, get machine code."""
+    """Generate machine code only for functions with these names, and for numba's own."""
     from numba.core.codegen import CPUCodeLibrary
     from numba.core.cpu import CPUContext
 
@@ -141,7 +141,7 @@ def _skip_machine_code(names: Collection[str]) -> None:
         if not linked_only(found):
             return executable(self, found, description, environment)
         found._ensure_finalized()
-        return [found].append  # numba wants a function of its own to know it by; it is not called
+        return [found].append  # numba needs a unique callable as identity; it is never called
 
     library._finalize_final_module = finish_linked
     context.get_executable = executable_of

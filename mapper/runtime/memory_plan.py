@@ -1,7 +1,8 @@
-"""What a run will need, stage by stage, before it starts; and how it uses the memory it may have.
+"""Memory plan of a run: estimated peak of each stage, and division of the memory budget.
 
-The numbers are upper estimates of bytes for each neuron, connection and thread, counted from the
-arrays that are alive together in a stage and compared with measured peaks (scripts/bench_scale.py).
+The constants are upper estimates in bytes per neuron, connection and thread. They are derived from
+the arrays that are alive together in a stage and checked against measured peaks
+(scripts/bench_scale.py).
 """
 
 from __future__ import annotations
@@ -16,12 +17,12 @@ from mapper.settings import BY_NETS, Settings
 from storage.sorting.sorter import BYTES_PER_ENTRY
 from storage.store.network import NetworkFile
 
-INTERPRETER = 190 << 20  # Python, numba and the compiled kernels, measured
-LABEL_BYTES = 150  # of a name of a neuron, while the description of the network is read
-FEW_LABELS = 10_000  # which are within the measured bytes of the interpreter
-BLOCK_BYTES = 64  # of a connection in a block at work: inflated, decoded, narrowed, results
-HELD_BYTES = 8  # of a connection in memory: id and weight
-NEURON_BYTES = {  # arrays of one entry a neuron that are alive together
+INTERPRETER = 190 << 20  # bytes: Python, numba and the compiled kernels, measured
+LABEL_BYTES = 150  # bytes per neuron name while the network's description is read
+FEW_LABELS = 10_000  # names that are covered by the measured bytes of the interpreter
+BLOCK_BYTES = 64  # bytes per connection in a block being read: inflated, decoded, narrowed, results
+HELD_BYTES = 8  # bytes per connection in memory: id and weight
+NEURON_BYTES = {  # bytes per neuron: arrays that are alive together
     "coarsen": 44,
     "initial partition": 64,
     "refine blocks": 28,
@@ -31,55 +32,57 @@ NEURON_BYTES = {  # arrays of one entry a neuron that are alive together
     "refine by hops": 64,
     "score": 24,
 }
-IDLE_BYTES = 40  # of a neuron in "refine by hops" of networks too large for it
-ABOVE_BYTES = 44  # of a neuron in "initial partition" where there are more levels of clusters
-LIMITS_BYTES = 90  # of a neuron while axons are counted and vertices exchanged
-AXON_BYTES = 28  # of a synapse while vertices are exchanged: in a row, and in a table of pairs
-CHAINS = 2  # annealings side by side in a V-cycle, whatever the number of threads
-LEVEL_BYTES = 20  # of a connection: all levels, and what is added up to make the next
-CHAIN_NEURON_BYTES = 64  # of a neuron in a V-cycle
-SMALL = 100_000  # synapses of networks for which time does not matter
-PACKET_WORK = 4  # looks at a pin that a V-cycle by packets to cores takes of the same budget
-WORTH_A_CYCLE = 4  # looks at all connections that the budget of refinement has for it
-WISHING_BYTES = 32  # of a neuron during a round of label propagation
-NEURON_BYTES_PER_THREAD = 8  # scratch of that
+IDLE_BYTES = 40  # bytes per neuron in "refine by hops" if the network is too large for refinement
+ABOVE_BYTES = 44  # bytes per neuron in "initial partition" with more levels of clusters
+LIMITS_BYTES = 90  # bytes per neuron while axons are counted and vertices exchanged
+AXON_BYTES = 28  # bytes per synapse while vertices are exchanged: in a row, and in a table of pairs
+CHAINS = 2  # concurrent annealing chains in a V-cycle, for any number of threads
+LEVEL_BYTES = 20  # bytes per connection: all levels, and the accumulation of the next one
+CHAIN_NEURON_BYTES = 64  # bytes per neuron in a V-cycle
+SMALL = 100_000  # synapses; run time of smaller networks does not matter
+PACKET_WORK = 4  # pin visits of a V-cycle by packets to cores, per unit of the same budget
+WORTH_A_CYCLE = 4  # visits of all connections that the refinement budget must allow for a V-cycle
+WISHING_BYTES = 32  # bytes per neuron during a round of label propagation
+NEURON_BYTES_PER_THREAD = 8  # bytes per neuron and thread: scratch of label propagation
 MOST_THREADS = 64
-NET_BYTES = 56  # of a pin: the hypergraph, its coarse levels, its slots, and sorting them
-THIN_PINS = 16  # of a net of which some targets stand for all, in large networks
-NET_NEURON_BYTES = 300  # of a neuron and its net: arrays of all levels, fingerprints, queues
-STREAMED_NET_BYTES = 56  # of a neuron, where nets are streamed
-THREADS_SHARE = 8  # this part of the memory is for what each thread has to itself
-MATRIX_BYTES = 8  # of two groups, where the traffic of all pairs is summed in matrices
-LEAST_MATRICES = 3  # one for each of two threads, and one to work with
-HALF_MATRIX_BYTES = 4  # of one of them: what lies below its diagonal is the same
-SUMMED_BYTES = 32  # of two groups with traffic when it is summed: in both orders, and copied
-GROUP_BYTES = 32  # of a kept connection of groups: as arrays, and packed in runs before
-PAIR_BYTES = 8  # of two groups with traffic, while traffic is measured
-PLACER_BYTES = 28  # of the same while groups are placed
-CORE_BYTES = 280  # of a core and thread while traffic is measured
-SAMPLE_BYTES = 24  # of a connection of a sample: all levels, and what is added up to make them
-FIRST_SAMPLE_BYTES = 18  # the same where it is of clusters of neurons, whose levels shrink fast
-SCRATCH_BYTES = 3.6  # of a connection in a zstd block, ids in random order
-SMALL_WEIGHT = 50  # a mean one: hardly any of them is beyond a byte
-NEAR_VERTICES = 60_000  # of a block: about so many are told apart by two bytes, with some slack
-LIGHT_WEIGHT = 256  # from which on one does not fit a byte
-CHECKED_BYTES = 0.2  # of a connection there: degrees, heads, and what does not fit a unit
-LEVEL_ROW_BYTES = 3.4  # of a connection of a level in a file of rows
-RECORD_BYTES = 5.5  # of a connection between clusters while it is sorted on disk
-FILL = 0.97  # of the capacity that cores have on average
-STEP_BYTES = 24  # of a neuron in the steps that are kept for `--resume`, compressed
-REFINED_BYTES = 2.5  # of the same for each step of refinement by hops
-CLASSIC_SHRINK = 0.85  # connections that a round of pairing leaves where there is little structure
+NET_BYTES = 56  # bytes per pin: the hypergraph, its coarse levels, its slots, and sorting them
+THIN_PINS = 16  # pins per net if a sample of targets stands for all, in large networks
+NET_NEURON_BYTES = 300  # bytes per neuron and its net: arrays of all levels, fingerprints, queues
+STREAMED_NET_BYTES = 56  # bytes per neuron if nets are streamed
+THREADS_SHARE = 8  # 1/THREADS_SHARE of the memory is for per-thread arrays
+MATRIX_BYTES = 8  # bytes per pair of groups if traffic is summed in matrices
+LEAST_MATRICES = 3  # one for each of two threads, and one workspace
+HALF_MATRIX_BYTES = 4  # bytes per pair of a symmetric matrix, stored without its lower half
+# bytes per pair of groups with traffic while it is summed: both orders, and a copy
+SUMMED_BYTES = 32
+GROUP_BYTES = 32  # bytes per kept connection of groups: as arrays, and packed in runs before
+PAIR_BYTES = 8  # bytes per pair of groups with traffic, while traffic is measured
+PLACER_BYTES = 28  # bytes per pair of groups with traffic, while groups are placed
+CORE_BYTES = 280  # bytes per core and thread while traffic is measured
+SAMPLE_BYTES = 24  # bytes per connection of a sample: all levels, and their accumulation
+FIRST_SAMPLE_BYTES = 18  # same for a sample of clusters of neurons, whose levels shrink fast
+SCRATCH_BYTES = 3.6  # bytes per connection in a zstd block, ids in random order
+SMALL_WEIGHT = 50  # mean weight; hardly any weight of such a network exceeds a byte
+NEAR_VERTICES = 60_000  # vertices per block that fit two-byte ids, with some slack
+LIGHT_WEIGHT = 256  # smallest weight that does not fit in a byte
+CHECKED_BYTES = 0.2  # bytes per connection: degrees, heads, and values that do not fit a unit
+LEVEL_ROW_BYTES = 3.4  # bytes per connection of a level in a file of rows
+RECORD_BYTES = 5.5  # bytes per connection between clusters during an external sort
+FILL = 0.97  # average share of the core capacity that is filled
+STEP_BYTES = 24  # bytes per neuron in the steps kept for `--resume`, compressed
+REFINED_BYTES = 2.5  # same for each step of refinement by hops
+# share of connections left by a round of pairing in a network with little structure
+CLASSIC_SHRINK = 0.85
 CLASSIC_CSR = 12
 
 
 def block_bytes(network: NetworkFile) -> int:
-    """A block at work: a connection takes two bytes of it at least, usually three."""
+    """Return bytes per block being read; a connection takes at least two bytes, usually three."""
     return BLOCK_BYTES * min(network.connections, network.meta.largest_block_bytes // 2)
 
 
 def _interpreter(network: NetworkFile) -> int:
-    """What is there before anything is done: Python, kernels, and names of neurons if any."""
+    """Return the bytes before any work: Python, kernels, and names of neurons if any."""
     labels = [about.labels or [] for about in network.meta.attributes.values()]
     count = sum(map(len, labels))
     if count <= FEW_LABELS:
@@ -89,8 +92,11 @@ def _interpreter(network: NetworkFile) -> int:
 
 
 def plan_by_connections(network: NetworkFile, chip: Chip, settings: Settings) -> Plan:
-    """Nothing here but the number of threads depends on the threads that are asked for: how the
-    memory is shared out decides the result, which is the same for any number of them."""
+    """Return the plan of a run that partitions by connections.
+
+    Only the number of threads depends on the requested threads. The division of the memory affects
+    the result, which must be the same for any number of threads.
+    """
     n, memory = network.vertices, settings.memory_bytes
     m = min(network.connections, settings.degree * n)
     block = block_bytes(network)
@@ -106,19 +112,19 @@ def plan_by_connections(network: NetworkFile, chip: Chip, settings: Settings) ->
     if chip.axons_in is not None or chip.out_limit is not None:
         neurons["limits"] = LIMITS_BYTES * n
     free = memory - interpreter - most - max(neurons.values())
-    # Held in memory the rows may take half of what is free, so that samples and blocks fit beside.
+    # Rows in memory may take half of the free bytes, which leaves room for samples and blocks.
     held = HELD_BYTES * m <= free // 2
     rows = HELD_BYTES * m if held else 0
-    # A sample is there twice while it is added up, and its levels and gathered rows lie beside it.
+    # During accumulation a sample exists twice, along with its levels and the gathered rows.
     left = max(free - rows, 0)
     sampled = max(1 << 16, min(m, left // (4 * HELD_BYTES)))
     shared = memory - interpreter - most - rows
-    # No connections are visited, even if half of them are the other direction of another.
+    # No connections are visited, even if half of them are opposite directions of others.
     idle = "limits" not in neurons and not cycles and m // 2 > settings.hop_budget
     gather = {"split blocks", "limits"} | (set() if idle else {"refine by hops"})
     gathering = max(size for name, size in neurons.items() if name in gather)
     gathered = max(1 << 22, min(HELD_BYTES * m, (shared - gathering) * 3 // 4))
-    # Where clusters are clustered again, all of that lies in scratch but for the clusters.
+    # With further clustering, everything except the clusters is in scratch.
     above = max(shared - ABOVE_BYTES * n, 0)
     sampled_above = max(1 << 16, min(m, above // SAMPLE_BYTES))
     contracted = max(1 << 22, above * 3 // 4)
@@ -126,7 +132,7 @@ def plan_by_connections(network: NetworkFile, chip: Chip, settings: Settings) ->
     grouped = max(1 << 24, left * 3 // 4)
     summed = max(1 << 24, (shared - neurons["groups"]) * 7 // 8)
     matrix = MATRIX_BYTES * max(1, parts * parts)
-    pairs = min(m // 2, parts * parts // 2)  # in one order; far fewer where most traffic is local
+    pairs = min(m // 2, parts * parts // 2)  # in one order; far fewer if most traffic is local
     if summed // matrix >= LEAST_MATRICES:
         half = HALF_MATRIX_BYTES * parts * parts
         sums = half + max(half * (min(threads, summed // matrix - 1) - 1), SUMMED_BYTES * pairs)
@@ -134,18 +140,18 @@ def plan_by_connections(network: NetworkFile, chip: Chip, settings: Settings) ->
         sums = min(summed, GROUP_BYTES * m)
     pairs = min(pairs, summed // PLACER_BYTES)
     stages = {name: base + rows + size for name, size in neurons.items()}
-    # where there are proposals nothing is numbered yet, see `number_clusters`
+    # during proposals vertices are not renumbered yet, see `number_clusters`
     proposing = WISHING_BYTES + threads * NEURON_BYTES_PER_THREAD
     stages["coarsen"] = max(stages["coarsen"], base + rows + proposing * n)
     stages["split blocks"] += min(gathered, gathered_bytes(network, settings) * m)
-    # A level of a V-cycle, and what is added up to make the next; one chain has room for a sample.
+    # A level of a V-cycle, and the accumulation of the next; a single chain has room for a sample.
     level = LEVEL_BYTES * m
     levels = held and m <= settings.level_budget and 2 * level <= left
-    if settings.objective == "multicast":  # small networks have nets in memory or none
+    if settings.objective == "multicast":  # small networks hold all nets in memory or none
         after = base + rows + level + net_bytes(network, most_parts(network, chip))
         few = (
             network.connections <= settings.level_budget
-        )  # including those that a run does not read
+        )  # including connections that a run does not read
         levels &= few and not small(network) and after <= memory
     chains = CHAINS if (CHAINS + levels) * level + (CHAINS - 1) * chained <= left else 1
     stages["refine by hops"] += max(
@@ -157,7 +163,7 @@ def plan_by_connections(network: NetworkFile, chip: Chip, settings: Settings) ->
     stages["groups"] += sums
     if "limits" in stages:
         stages["limits"] += min(grouped, AXON_BYTES * network.connections // 2)
-        if "refine by hops" in stages:  # exchanges may follow in that stage, too
+        if "refine by hops" in stages:  # exchanges may follow in that stage
             stages["refine by hops"] = max(stages["refine by hops"], stages["limits"])
     stages["placement"] = interpreter + rows + 12 * n + PLACER_BYTES * pairs
     stages["placement"] += level if levels else 0
@@ -224,9 +230,9 @@ def plan_by_connections(network: NetworkFile, chip: Chip, settings: Settings) ->
 
 
 def plan_by_nets(network: NetworkFile, chip: Chip, settings: Settings, other: Plan) -> Plan | None:
-    """The plan with all nets in memory; None if these are too many for it or for the settings.
+    """Return the plan with all nets in memory; None if these exceed the memory or the settings.
 
-    other : the same run by connections
+    other : plan of the same run by connections
     """
     n, memory = network.vertices, settings.memory_bytes
     parts, need = most_parts(network, chip), net_bytes(network, most_parts(network, chip))
@@ -247,26 +253,26 @@ def plan_by_nets(network: NetworkFile, chip: Chip, settings: Settings, other: Pl
 
 
 def net_pins(network: NetworkFile) -> int:
-    """Pins of all nets: synapses, and the neuron of each net."""
+    """Return the pins of all nets: synapses, and one per net for its neuron."""
     return (2 if network.undirected else 1) * network.meta.synapses + network.vertices
 
 
 def net_bytes(network: NetworkFile, parts: int) -> int:
-    """All nets in memory, with their coarse levels and the traffic of parts."""
+    """Return the bytes of all nets, with their coarse levels and the traffic of parts."""
     n = network.vertices
     return NET_BYTES * net_pins(network) + NET_NEURON_BYTES * n + MATRIX_BYTES * parts * parts
 
 
 def small(network: NetworkFile) -> bool:
-    """Whether the network is always partitioned by nets, if the memory holds them."""
+    """Return whether the network is always partitioned by nets, memory permitting."""
     return network.meta.synapses <= SMALL
 
 
 def row_bytes(network: NetworkFile) -> float:
-    """Of a connection in a file of rows (`storage.scratch.packed`), ids in random order.
+    """Return bytes per connection in a file of rows (`storage.scratch.packed`), ids shuffled.
 
-    Differences of ids are as those of random ones; what does not fit their unit follows in four
-    bytes. Where weights are large they are shifted to about eight bits, which is two bytes.
+    Assumes gaps of random ids; gaps that do not fit their unit take four extra bytes. Large weights
+    are shifted to about eight bits and take two bytes.
     """
     gap = network.vertices**2 / max(1, network.connections)
     beyond = exp(-(2**16) / max(gap, 1.0))
@@ -275,10 +281,10 @@ def row_bytes(network: NetworkFile) -> float:
 
 
 def gathered_bytes(network: NetworkFile, settings: Settings) -> int:
-    """Of a connection in gathered rows of blocks (`mapper.partitioning.recursive_splitting`).
+    """Return bytes per connection in gathered rows (`mapper.partitioning.recursive_splitting`).
 
-    A place in the block takes two bytes or four, a weight one or four. Where weights are as
-    differences of random times, the heaviest of m is about log(m) mean ones.
+    A place in the block takes two bytes or four, a weight one or four. For exponentially
+    distributed weights, the largest of m is about log(m) times the mean.
     """
     weight = network.meta.total_weight / max(1, network.meta.synapses)
     near = settings.block_vertices <= NEAR_VERTICES
@@ -287,7 +293,7 @@ def gathered_bytes(network: NetworkFile, settings: Settings) -> int:
 
 
 def most_parts(network: NetworkFile, chip: Chip) -> int:
-    """Cores that a mapping may use; how many axons ask for is not known before it is made."""
+    """Return the most cores that a mapping may use; demand by axons is unknown in advance."""
     cores = max(1, chip.usable_count)
     if chip.axons_in is not None or chip.out_limit is not None:
         return cores
@@ -298,8 +304,11 @@ def most_parts(network: NetworkFile, chip: Chip) -> int:
 
 
 def plan_classic(network: NetworkFile, settings: Settings) -> Plan:
-    """Coarsening by pairs with a limit of 1/15 of a core leaves a few tenths of the connections
-    for the coarsest graph, which is held in memory whatever the budget."""
+    """Return the plan of the classic method.
+
+    Coarsening by pairs of at most a fifteenth of a core leaves a few tenths of the connections for
+    the coarsest graph, which is always held in memory.
+    """
     n, m = network.vertices, network.connections
     base = _interpreter(network) + 3 * settings.threads * block_bytes(network)
     budget = settings.memory_bytes // 4

@@ -1,4 +1,4 @@
-"""What a run says while it works: stages on the terminal, lines in the log, numbers to report."""
+"""Progress of a run: stages on the terminal, lines in the log, and data for the report."""
 
 from __future__ import annotations
 
@@ -21,35 +21,35 @@ from mapper.runtime.sample import Sample
 from mapper.runtime.stopping import Stop
 from storage.closing import Closing
 
-TICK = 0.5  # seconds between two updates of the bar
-LINE = 60.0  # seconds between two lines of the log, at least, while a stage says nothing itself
+TICK = 0.5  # seconds between updates of the progress bar
+LINE = 60.0  # least seconds between lines of the log while a stage writes none itself
 
 
 class Observer:
-    """Looks at what the algorithms have made, for the report; this one does not look."""
+    """Receives intermediate results for the report; this base class ignores them."""
 
     def on_partition(self, part: NDArray[np.int32]) -> None:
-        """The stage at work has ended with a partition; part : shape (vertices,)."""
+        """Receive the partition at the end of a stage; part : shape (vertices,)."""
 
     def on_level(self, level: dict[str, Any], cut: int, hops: int, placed: bool) -> None:
-        """What is known of a level by now; placed : its hops are those of places."""
+        """Receive the data of a level; placed : whether its hops are between placed parts."""
 
     def on_nets(self, **costs: int) -> None:
-        """What nets cost: `connectivity`, or `hops_total` of what was placed."""
+        """Receive the cost by nets: `connectivity`, or `hops_total` after placement."""
 
 
 @dataclass
 class Monitor(Closing):
     """Collects stages, levels and resources; shows progress if its console is a terminal.
 
-    on_progress : gets the stage at work and the fraction of its present pass, 0 .. 1
-    connections : of the network, in all its blocks; what a pass visits
-    visited : connections that passes have visited so far
-    observer : is shown what stages end with
-    sample : what the cut into blocks saw, if there was one
-    stop : is looked at whenever progress is reported: a run may be asked to end
-    finishing : it is not any more, since all that is left is to score and to write
-    estimates : of the seconds of stages, by name, for the progress of those that count nothing
+    on_progress : called with the running stage and the completed fraction of its pass, 0 .. 1
+    connections : number in all blocks of the network, visited by one pass
+    visited : connections visited by all passes so far
+    observer : receives the results of stages
+    sample : sample used by the initial partition, if there was one
+    stop : checked with each progress report: a run may be asked to end
+    finishing : only scoring and writing are left, so the run no longer stops early
+    estimates : seconds of stages, by name, to show progress of stages without a count
 
     ::
 
@@ -84,15 +84,15 @@ class Monitor(Closing):
         self._moved = bytes_moved()
         self._sampler = PeakSampler()
         self._stage = ""
-        self.at_work: dict[str, Any] = {}  # the stage at work, or the last one
+        self.at_work: dict[str, Any] = {}  # the running stage, or the last one
         self._lock = Lock()
-        self._said = self._start  # when the last line was written
+        self._said = self._start  # time of the last line
         self._ended = Event()
         self._ticker = Thread(target=self._tick, daemon=True)
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
-        """A step of the method: timed, its peak of anonymous memory noted."""
+        """Time a stage of the method and record its peak of anonymous memory."""
         self.look()
         self._stage = name
         stage = self.at_work = {
@@ -122,7 +122,7 @@ class Monitor(Closing):
 
     @contextmanager
     def untimed(self) -> Iterator[None]:
-        """Time that is none of the run's: that of compiling kernels on first use."""
+        """Exclude time from the run: compilation of kernels on first use."""
         start = time.perf_counter()
         try:
             yield
@@ -130,21 +130,21 @@ class Monitor(Closing):
             self._start += time.perf_counter() - start
 
     def expect(self, work: int) -> None:
-        """Announce how many connections the stage at work will visit from now on."""
+        """Announce the number of connections that the stage will visit from now on."""
         self._expected, self._done, self._since = work, 0, time.perf_counter()
         self._watched = 0.0
         if self._progress is not None:
             self._progress.reset(self._task, total=work or None, rate="")
 
     def advance(self, done: int) -> None:
-        """Take down connections that were visited; may be called by several threads."""
+        """Count visited connections; may be called by several threads."""
         self.look()
         with self._lock:
             self._done += done
             self.visited += done
             if self.on_progress is not None and self._expected:
                 fraction = min(self._done / self._expected, 1.0)
-                if fraction >= self._watched + 0.01:  # a hundred times a pass, no more
+                if fraction >= self._watched + 0.01:  # at most a hundred times per pass
                     self._watched = fraction
                     self._notify(self._stage, fraction)
             if self._progress is not None:
@@ -154,24 +154,24 @@ class Monitor(Closing):
                 )
 
     def note(self, text: str) -> None:
-        """A detail of the stage at work."""
+        """Write a detail of the running stage."""
         self.look()
         self.write(f"  {text}")
         self._show(f"{self._stage}: {text}")
 
     def level(self, vertices: int, connections: int) -> None:
-        """Take down a level of the hierarchy, finest first; its cut may come later."""
+        """Record a level of the hierarchy, finest first; its cut may be set later."""
         entry = {"vertices": vertices, "connections": connections, "cut_weight": None}
         self.levels.append(entry)
         self.note(f"{vertices:,} vertices, {connections:,} connections")
 
     def restore_levels(self, levels: list[list[int]]) -> None:
-        """Take over levels of an earlier run: vertices, connections and cut of each."""
+        """Restore the levels of an earlier run: vertices, connections and cut of each."""
         names = ("vertices", "connections", "cut_weight")
         self.levels[:] = [dict(zip(names, level, strict=True)) for level in levels]
 
     def resources(self) -> dict[str, Any]:
-        """The `resources` of report.json, up to now."""
+        """Return the entry `resources` of report.json, up to now."""
         read, written = bytes_moved()
         self._sampler.take()
         return {
@@ -185,7 +185,7 @@ class Monitor(Closing):
         }
 
     def _notify(self, stage: str, fraction: float) -> None:
-        """Report progress to the caller, who may press Ctrl-C in the meantime."""
+        """Report progress to the caller, which may raise `KeyboardInterrupt`."""
         if self.on_progress is not None:
             try:
                 self.on_progress(stage, fraction)
@@ -193,7 +193,7 @@ class Monitor(Closing):
                 self.stop.ask()
 
     def look(self) -> None:
-        """Raise `StoppedError` if the run is to end early, unless it is about to end anyway."""
+        """Raise `StoppedError` if the run should end early, unless it is finishing anyway."""
         if not self.finishing:
             self.stop.check()
 
@@ -202,7 +202,7 @@ class Monitor(Closing):
             self._progress.update(self._task, description=text)
 
     def _tick(self) -> None:
-        """Keep bar and log alive while a stage is at work."""
+        """Update progress bar and log while a stage runs."""
         while not self._ended.wait(TICK):
             stage, now = self._stage, time.perf_counter()
             if not stage:
@@ -222,7 +222,7 @@ class Monitor(Closing):
                 self.write(f"  {text}{done} after {now - self._began:.0f} s")
 
     def write(self, line: str) -> None:
-        """A line for the log, and for the terminal if asked to be verbose."""
+        """Write a line to the log, and to the terminal if verbose."""
         self._said = time.perf_counter()
         if self._log is not None:
             self._log.write(f"{time.perf_counter() - self._start:9.2f} {line}\n")
@@ -260,7 +260,7 @@ class Monitor(Closing):
 
 
 def estimated_share(seconds: float, estimate: float) -> float:
-    """Return the share of a stage that is done after some seconds; never quite 1.
+    """Return the estimated completed share of a stage; always below 1.
 
     The last tenth of the bar is for stages that take longer than estimated.
     """

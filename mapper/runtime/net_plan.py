@@ -1,22 +1,23 @@
-"""How many nets of a network refinement by connectivity sees where they are not all in memory."""
+"""Share of the nets that refinement by connectivity samples if memory does not hold all nets."""
 
 from __future__ import annotations
 
-CHECKED = 5  # one of so many nets of a sample is for checks
-NETS_SEEN = 40  # nets of the sample that reach a neuron, on average
-FEWEST_SEEN = 16  # with fewer the sample fits its own nets alone
-SCORES = 4_000_000_000  # costs of moves added up in a pass, at most; about a second
-PIN_BYTES = 24  # of a pin of the sample: both lists, and joining them
-COUNT_BYTES = 8  # of a net and part: pins, and the cost of one more
+CHECKED = 5  # one in CHECKED nets of a sample is held out for validation
+NETS_SEEN = 40  # sampled nets per neuron, on average
+FEWEST_SEEN = 16  # with fewer nets the sample overfits
+SCORES = 4_000_000_000  # limit of move costs added up per pass; about a second
+PIN_BYTES = 24  # bytes per pin of the sample: both lists, and joining them
+COUNT_BYTES = 8  # bytes per net and part: pins, and the cost of one more
 
 
 def net_share(neurons: int, synapses: int, parts: int, memory: int) -> float:
-    """Return the share of nets to refine streamed parts by; 0 where a sample does not help.
+    """Return the share of nets for refinement of streamed parts; 0 if a sample does not help.
 
-    parts : that refinement moves neurons between; memory : bytes free for the sample
+    parts : number of parts that refinement moves neurons between; memory : bytes free for the
+        sample
 
-    The sample serves nets that reach most parts: their connectivity is flat, see
-    `mapper.hypergraph.expected_reach`. Small nets are refined by all of them.
+    Only nets that reach most parts are sampled: their connectivity is flat, see
+    `mapper.hypergraph.expected_reach`. Small nets are all used.
     """
     degree = synapses / max(1, neurons)
     if degree < parts:
@@ -29,5 +30,5 @@ def net_share(neurons: int, synapses: int, parts: int, memory: int) -> float:
 
 
 def sample_bytes(neurons: int, synapses: int, parts: int, share: float) -> int:
-    """Return the memory that the sample takes."""
+    """Return the bytes of the sample."""
     return int(share * (PIN_BYTES * synapses + COUNT_BYTES * neurons * parts))

@@ -1,4 +1,4 @@
-"""The plan of a run: way of partition, contents of memory, and bytes of each stage."""
+"""The plan of a run: partitioning strategy, contents of memory, and bytes per stage."""
 
 from __future__ import annotations
 
@@ -9,48 +9,48 @@ from pathlib import Path
 from mapper.errors import DoesNotFitError
 from mapper.runtime.sample import Sample
 
-DISK_MARGIN = 1.1  # times the planned disk space must be free
+DISK_MARGIN = 1.1  # free disk space must exceed the plan by this factor
 
 REFINED_BY = {
     "multicast": "refine by trees", "core": "refine by packets", "time": "refine by time",
 }  # fmt: skip
-"""The stage in which neurons move by nets, by objective."""
+"""Stage in which neurons move by nets, by objective."""
 
 STAGES = (
     "check", "read", "coarsen", "initial partition", "refine blocks", "split blocks", "partition",
     "uncoarsen and refine", "refine by nets", "limits", "groups", "placement", "refine by hops",
     *REFINED_BY.values(), "score",
 )  # fmt: skip
-"""In the order of a run."""
+"""Stages in the order of a run."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Bytes that each stage needs, and how the memory is shared out.
+    """Bytes that each stage needs, and the division of the memory.
 
-    budget : what `--memory` allows; stages : peak of each, by name
-    scratch, sorting : bytes on disk, the latter only while something is sorted; see also
-        `mapper.graph.disk`, which estimates the former from a few blocks of the network
-    rows : of scratch, the rows of the network
-    scattered : neighbours in the network are anywhere in the order of ids
-    nets_held : with hops of packets to cores or of trees, all nets are held in memory instead of
-        the rows
-    brief : the partition by nets has few starts and one way down and up
-    nets_after : all nets are held in memory after the rows, to refine by trees or by packets to
-        cores, or some targets of each, to refine by time
-    net_work : share of the usual work that refinement by trees, packets or time takes
-    net_share : share of the nets that streamed parts are refined by, 0 for none
+    budget : value of `--memory`; stages : peak bytes per stage, by name
+    scratch, sorting : bytes on disk, the latter only during an external sort; see also
+        `mapper.graph.disk`, which estimates the former from a sample of blocks
+    rows : part of `scratch` for the rows of the network
+    scattered : whether neighbours are anywhere in the order of ids
+    nets_held : for hops of packets to cores or of trees: all nets are held in memory instead of the
+        rows
+    brief : the partition by nets has few starts and a single V-cycle
+    nets_after : all nets are loaded after the rows, to refine by trees or by packets to cores, or
+        some targets of each, to refine by time
+    net_work : share of the usual effort of refinement by trees, packets or time
+    net_share : share of the nets used to refine streamed parts, 0 for none
     held : the whole network is held in memory instead of streamed from scratch
-    sampled : connections between clusters that are kept; gathered : bytes for rows of blocks
-    sampled_above : the same where clusters are clustered again, `mapper.partitioning.levels`
-    contracted : bytes for the sort of connections between clusters then
-    contractions : connections that are kept for each level in scratch, at most
+    sampled : number of kept connections between clusters; gathered : bytes for rows of blocks
+    sampled_above : same for further levels of clusters, `mapper.partitioning.levels`
+    contracted : bytes for sorting connections between clusters then
+    contractions : upper bound of kept connections per level in scratch
     grouped : bytes for sums of the traffic between groups, and for limits
     summed : bytes for the former in the stage "groups"
-    threads : those asked for, or as many as the memory has room for
-    levels : the whole mapping is made on levels in memory
-    cycles : V-cycles; chains : of them side by side
-    sample : what the cut into blocks sees, about; None if there is no such cut
+    threads : requested threads, or fewer if the memory is too small
+    levels : the whole mapping is computed on coarsening levels in memory
+    cycles : number of V-cycles; chains : number of concurrent V-cycles
+    sample : approximate sample of the initial partition; None if there is no such partition
     """
 
     budget: int
@@ -80,12 +80,12 @@ class Plan:
 
     @property
     def memory(self) -> int:
-        """The largest of all stages."""
+        """Largest peak of all stages, in bytes."""
         return max(self.stages.values())
 
     @property
     def strategy(self) -> str:
-        """How the network is partitioned, and where it is kept meanwhile."""
+        """Description of the partitioning strategy and of the storage of the network."""
         where = "connections in memory" if self.held else "connections streamed from disk"
         if self.nets_held:
             found = f"{'brief ' if self.brief else ''}partition by nets in memory"
@@ -100,19 +100,19 @@ class Plan:
         return found
 
     def without_nets(self) -> Plan:
-        """The plan without the nets that would be held after the rows."""
+        """Return the plan without nets loaded after the rows."""
         stages = {
             name: need for name, need in self.stages.items() if name not in REFINED_BY.values()
         }
         return replace(self, nets_after=False, stages=stages)
 
     def on_workers(self) -> Plan:
-        """The plan of a run whose workers make levels of clusters: nothing is sorted on disk."""
+        """Return the plan of a run whose workers build levels of clusters: no external sort."""
         return replace(self, sorting=0)
 
     @property
     def shortage(self) -> str:
-        """A sentence about the stage that needs more memory than there is; empty if all fit."""
+        """Message about the stage that exceeds the memory; empty if all stages fit."""
         stage = max(self.stages, key=lambda name: self.stages[name])
         need = self.stages[stage]
         if need <= self.budget:
@@ -123,7 +123,7 @@ class Plan:
         )
 
     def require(self, folder: Path | None = None) -> None:
-        """Raise `DoesNotFitError` if the memory or the disk of `folder` has not enough room."""
+        """Raise `DoesNotFitError` if the memory or the disk of `folder` is too small."""
         if self.shortage:
             raise DoesNotFitError(self.shortage)
         if folder is None:

@@ -1,12 +1,11 @@
-"""The plan of a run: how a network is partitioned, by what fits the memory and by time.
+"""Choice of the partitioning strategy by memory and time.
 
-Objectives that see nets have three ways: a partition by nets in memory, the same with little
-effort, and one by connections. The first often finds the best mapping, and takes up to a hundred
-times as long as the last. A run may take `net_time` times as long as the same run for unicast, as
-`mapper.runtime.time_plan` estimates; the time that the partition leaves is spent on refinement by
-nets.
+Objectives that use nets have three strategies: a partition by nets in memory, the same with little
+effort, and one by connections. The first often finds the best mapping, and takes up to 100 times as
+long as the last. A run may take `net_time` times as long as the same run for unicast, as estimated
+by `mapper.runtime.time_plan`; the time left by the partition is used for refinement by nets.
 
-The estimates are for one machine, so that the plan is the same on every machine.
+The estimates refer to one reference machine, so that the plan is the same on every machine.
 """
 
 from __future__ import annotations
@@ -23,12 +22,12 @@ from mapper.settings import BY_NETS, MOST_MEMORY, UNLIMITED, Settings
 from storage.store.network import NetworkFile
 
 FULL_WORK = 0.25  # least share of the usual refinement after a partition with full effort
-CHEAP = 0.75  # of the time of a run for unicast that a brief partition may take
-LEAST_WORK = 0.03  # least share after other partitions; with less, hardly anything is found
+CHEAP = 0.75  # share of the time of a unicast run that a brief partition may take
+LEAST_WORK = 0.03  # least share after other partitions; less refinement finds hardly anything
 
 
 def make_plan(network: NetworkFile, chip: Chip, settings: Settings) -> Plan:
-    """The plan of a run."""
+    """Return the plan of a run."""
     settings = settings.resolved(chip.delivery)
     if settings.method == "classic":
         return plan_classic(network, settings)
@@ -49,7 +48,7 @@ def make_plan(network: NetworkFile, chip: Chip, settings: Settings) -> Plan:
     nothing, full = (refinement_seconds(size, settings, share) for share in (0.0, 1.0))
 
     def work(plan: Plan) -> float:
-        """Share of the usual refinement by nets that there is time for."""
+        """Return the share of the usual refinement by nets that time permits."""
         rest = processor_seconds(network, chip, settings, replace(plan, net_work=0))
         return min(1.0, (limit - sum(rest.values())) / max(0.001, full - nothing))
 
@@ -67,9 +66,9 @@ def make_plan(network: NetworkFile, chip: Chip, settings: Settings) -> Plan:
 
 
 def enough_memory(network: NetworkFile, chip: Chip, settings: Settings) -> int | None:
-    """About the bytes of `--memory` with which the cut into blocks sees enough of the network.
+    """Return approximate bytes of `--memory` for a sufficient sample of the initial partition.
 
-    None if it sees little since no more is wanted: `coarse_degree`.
+    None if `coarse_degree` limits the sample instead.
     """
     if settings.coarse_degree < ENOUGH:
         return None

@@ -1,4 +1,4 @@
-"""The speed of this processor, compared with the machine on which times were measured."""
+"""Speed of this processor relative to the reference machine of the time estimates."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import time
 import numpy as np
 
 TRIES = 3  # the fastest counts: others may have been interrupted
-STEPS = 100_000  # of a Python loop, which measures a core
+STEPS = 100_000  # iterations of a Python loop, which measures the core
 LOOKS = 1_000_000  # look-ups in an array larger than most caches, which measure memory
-USUAL = 0.0034, 0.0040  # seconds of both on the machine of the estimates
+USUAL = 0.0034, 0.0040  # seconds of both on the reference machine
 
 
 def slowness() -> float:
-    """Return how many times as long this processor takes, measured within a tenth of a second."""
+    """Return the time of this processor relative to the reference, measured in about 0.1 s."""
     place = np.random.default_rng(0).integers(0, 4 * LOOKS, LOOKS)
     values = np.zeros(4 * LOOKS)
 

@@ -1,10 +1,10 @@
-"""Random numbers and hashes for kernels. The state of a generator is an array of one number.
+"""Random numbers and hashes for kernels; the state of a generator is an array of one number.
 
-What mappings are depends on their very numbers, so that each use keeps the one that it has:
+Mappings depend on the exact numbers, so each use must keep its generator:
 
 - `next_random`, xorshift64* (Vigna, ACM Transactions on Mathematical Software 42, 2016), 31 bits;
   `draw_star`, its upper half scaled to a range
-- `draw`, xorshift64 (Marsaglia, Journal of Statistical Software 8, 2003), scaled likewise
+- `draw`, xorshift64 (Marsaglia, Journal of Statistical Software 8, 2003), also scaled
 - `mixed`, a hash of two numbers by the finaliser of splitmix64 (`storage.hashing`)
 """
 
@@ -15,12 +15,12 @@ from numba import njit
 
 from storage.hashing import scrambled
 
-SCALE = 2.0**31  # random numbers are below
+SCALE = 2.0**31  # exclusive upper bound of random numbers
 
 
 @njit(cache=True, nogil=True)
 def next_random(state):
-    """xorshift64*: a random number, and the state moves on."""
+    """Return the next 31-bit number of xorshift64* and update the state."""
     x = state[0]
     x ^= x >> np.uint64(12)
     x ^= x << np.uint64(25)
@@ -31,7 +31,7 @@ def next_random(state):
 
 @njit(cache=True, nogil=True)
 def accepted(change, temperature, state):
-    """Metropolis: always what is no worse, else with probability exp(-change / temperature)."""
+    """Metropolis criterion: accept change <= 0, else with probability exp(-change / T)."""
     if change <= 0:
         return True
     return temperature > 0 and np.exp(-change / temperature) * SCALE > next_random(state)
@@ -39,7 +39,7 @@ def accepted(change, temperature, state):
 
 @njit(cache=True, nogil=True)
 def draw_star(state, below):
-    """xorshift64*: a number 0 .. below-1, and the state moves on."""
+    """Return a number 0 .. below-1 by xorshift64* and update the state."""
     x = state[0]
     x ^= x >> np.uint64(12)
     x ^= x << np.uint64(25)
@@ -51,7 +51,7 @@ def draw_star(state, below):
 
 @njit(cache=True, nogil=True)
 def draw(state, below):
-    """xorshift64: a number 0 .. below-1, and the state moves on."""
+    """Return a number 0 .. below-1 by xorshift64 and update the state."""
     s = state[0]
     s ^= s << np.uint64(13)
     s ^= s >> np.uint64(7)
@@ -62,6 +62,6 @@ def draw(state, below):
 
 @njit(cache=True, nogil=True)
 def mixed(a, b, seed):
-    """A hash of two numbers, another one for each seed."""
+    """Return a hash of two numbers for a seed."""
     x = np.uint64(a) * np.uint64(0x9E3779B97F4A7C15) ^ np.uint64(b) * np.uint64(0xC2B2AE3D27D4EB4F)
     return scrambled(x ^ np.uint64(seed))

@@ -1,4 +1,4 @@
-"""What a run uses: memory and bytes moved, from the operating system's own accounting."""
+"""Resource use of a run: memory and bytes moved, as counted by the operating system."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ _CGROUP_LIMITS = (
 
 
 _UNITS = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3, "t": 1024**4}
-LEAST_MEMORY = 256 << 20  # Python and the compiled kernels take most of it
+LEAST_MEMORY = 256 << 20  # Python and the compiled kernels use most of it
 
 
 def parse_bytes(text: str) -> int:
-    """`1GiB`, `512M`, `300000000`: bytes; K, M, G and T are powers of 1024.
+    """Parse a size such as `1GiB`, `512M`, `300000000`; K, M, G and T are powers of 1024.
 
-    Raises `ValueError` for what is no size, or more or less than can be planned with.
+    Raises `ValueError` for malformed sizes, and for sizes outside the supported range.
     """
     from mapper.settings import MOST_MEMORY
 
@@ -37,24 +37,25 @@ def parse_bytes(text: str) -> int:
     if match is None:
         raise ValueError(f"{text!r} is not a size; write 1GiB or 512M")
     if len(match[1]) > 40:
-        raise ValueError(f"{text[:24]}... is too much; write 1GiB or 512M")
+        raise ValueError(f"{text[:24]}... is too large; write 1GiB or 512M")
     value = float(match[1]) * _UNITS[match[2]]
     if value < LEAST_MEMORY:
-        raise ValueError(f"{text} is too little; give at least 256MiB")
+        raise ValueError(f"{text} is too small; give at least 256MiB")
     if value > MOST_MEMORY:
         most = f"{MOST_MEMORY >> 40}TiB"
-        raise ValueError(f"{text[:40]} is too much; give at most {most}")
+        raise ValueError(f"{text[:40]} is too large; give at most {most}")
     return int(value)
 
 
 def all_cores() -> int:
-    """Cores of the processor that this process may use."""
-    affinity = getattr(os, "sched_getaffinity", None)  # not everywhere; respects taskset, docker
+    """Return the number of processor cores that this process may use."""
+    # not on all systems; respects taskset, docker
+    affinity = getattr(os, "sched_getaffinity", None)
     return len(affinity(0)) if affinity else os.cpu_count() or 1
 
 
 def default_memory() -> int:
-    """Bytes to plan with where nothing is said: three quarters of what is free."""
+    """Return the default memory budget: three quarters of the available bytes."""
     return max(LEAST_MEMORY, available_bytes() * 3 // 4)
 
 
@@ -64,8 +65,8 @@ def _process() -> psutil.Process:
 
 
 def anonymous_bytes() -> int:
-    """Resident anonymous memory now; where the system does not tell, all that is resident."""
-    if _STATUS.exists():  # psutil has this number from smaps only, which takes milliseconds
+    """Return the resident anonymous memory; on systems without this number, all resident memory."""
+    if _STATUS.exists():  # psutil reads this number only from smaps, which takes milliseconds
         for line in _STATUS.read_text().splitlines():
             if line.startswith("RssAnon:"):
                 return int(line.split()[1]) * 1024
@@ -73,7 +74,7 @@ def anonymous_bytes() -> int:
 
 
 def peak_rss_bytes() -> int:
-    """Largest resident memory of this process so far, file pages included."""
+    """Return the largest resident memory of this process so far, file pages included."""
     peak = getattr(_process().memory_info(), "peak_wset", None)  # Windows
     if peak is not None:
         return int(peak)
@@ -84,22 +85,22 @@ def peak_rss_bytes() -> int:
 
 
 def bytes_moved() -> tuple[int, int]:
-    """Bytes read and written by system calls so far; reads through memory maps do not count.
+    """Return bytes read and written by system calls so far; memory-mapped reads do not count.
 
-    0 where the system does not count them (macOS).
+    Returns 0 on systems without these counters (macOS).
     """
     if not hasattr(psutil.Process, "io_counters"):
         return 0, 0
     try:
         moved = _process().io_counters()
-    except (psutil.AccessDenied, OSError, NotImplementedError):  # as in some containers
+    except (psutil.AccessDenied, OSError, NotImplementedError):  # some containers
         return 0, 0
     read = getattr(moved, "read_chars", moved.read_bytes)
     return int(read), int(getattr(moved, "write_chars", moved.write_bytes))
 
 
 def available_bytes() -> int:
-    """Memory that this process could still take: what is free, or less if a cgroup says so."""
+    """Return the memory available to this process: free memory, or the rest of its cgroup limit."""
     free = int(psutil.virtual_memory().available)
     for limit, used in _CGROUP_LIMITS:
         try:
@@ -111,7 +112,7 @@ def available_bytes() -> int:
 
 
 class PeakSampler(Closing):
-    """A thread that watches anonymous memory; `take` gives the peak since the last call."""
+    """Thread that samples anonymous memory; `take` returns the peak since the last call."""
 
     def __init__(self, interval: float = 0.02) -> None:
         self._interval = interval

@@ -1,4 +1,4 @@
-"""Going on with a run that was interrupted or killed."""
+"""Resuming of interrupted or killed runs."""
 
 from __future__ import annotations
 
@@ -15,12 +15,13 @@ from mapper.version import version
 from storage.errors import BadInputError, StorageWarning
 from storage.files import real_path, write_file
 
-NETWORK_KEYS = ("network bytes", "network checksum")  # of a network file, see its `identity`
-RUN = "run.json"  # in the folder of a run at work: what it was started with
+# identity of a network file, see its `identity`
+NETWORK_KEYS = ("network bytes", "network checksum")
+RUN = "run.json"  # in the folder of a running run: its parameters
 
 
 def describe_run(network: Path, chip: Chip, settings: Settings) -> dict[str, Any]:
-    """What decides the result of a run; the number of threads does not."""
+    """Return the parameters that determine the result of a run; excludes the number of threads."""
     asked = {name: value for name, value in settings.to_json().items() if name != "threads"}
     return {
         "version": version(),
@@ -31,7 +32,7 @@ def describe_run(network: Path, chip: Chip, settings: Settings) -> dict[str, Any
 
 
 def _describe_network(network: Path) -> dict[str, Any]:
-    """What tells a network from others: of a network file it is the same wherever that lies."""
+    """Return the identity of a network; for a network file it is independent of the path."""
     from storage.store.network import NetworkFile, is_network_name
 
     if is_network_name(network):
@@ -46,21 +47,21 @@ def _describe_network(network: Path) -> dict[str, Any]:
 
 
 def planned_memory(folder: Path) -> int | None:
-    """The memory that the run in a folder was planned with, or None without such a run."""
+    """Return the memory that the run in a folder was planned with; None without a run."""
     earlier = _read(folder)
     return None if earlier is None else int(earlier["memory_bytes"])
 
 
 def take_up(folder: Path, run: dict[str, Any], made: Path) -> bool:
-    """Whether a run like this one was at work in the folder; then its steps are still good.
+    """Return whether an equal run is present in the folder, so that its steps can be reused.
 
-    Otherwise `made`, the folder of what such a run has made, is removed, and this run is noted.
-    Raises `CannotResumeError` if it was another one.
+    Otherwise the folder `made` with results of an earlier run is removed, and this run is recorded.
+    Raises `CannotResumeError` if a different run is present.
     """
     earlier = _read(folder)
     if earlier is None:
         if made.exists():
-            text = f"{folder / RUN} is damaged: nothing of the earlier run is taken up again"
+            text = f"{folder / RUN} is damaged: the earlier run cannot be resumed"
             warnings.warn(text, StorageWarning, stacklevel=2)
             shutil.rmtree(made)
         write_file(folder / RUN, json.dumps(run).encode())
@@ -75,10 +76,10 @@ def take_up(folder: Path, run: dict[str, Any], made: Path) -> bool:
 
 
 def require_same(report: dict[str, Any], output: Path, run: dict[str, Any]) -> None:
-    """Raise `CannotResumeError` if a complete result is that of another run.
+    """Raise `CannotResumeError` if a complete result belongs to a different run.
 
-    report : its report.json; run : see `describe_run`. The memory is not compared, for what is free
-    changes.
+    report : contents of its report.json; run : see `describe_run`. The memory is not compared, as
+        free memory varies.
     """
     network, earlier = report["network"], {**report["settings"], "chip": report["chip"]}
     if "imported_from" in network:
@@ -90,14 +91,14 @@ def require_same(report: dict[str, Any], output: Path, run: dict[str, Any]) -> N
         if earlier[name] != now[name]:
             raise CannotResumeError(
                 f"{output}: is complete, made with {name} {_short(earlier[name])}, now it is "
-                f"{_short(now[name])}; give --force without --resume to replace it"
+                f"{_short(now[name])}; use --force without --resume to replace it"
             )
 
 
 def is_whole(network: Path, threads: int) -> bool:
-    """Whether a network that an earlier run has made is there, complete and undamaged.
+    """Return whether a network written by an earlier run exists, complete and undamaged.
 
-    It has that name only since it was complete; but a crash of the machine may have harmed it.
+    It gets this name only when it is complete, but a crash of the machine may damage it.
     """
     from storage.store.network import NetworkFile
 
@@ -107,7 +108,7 @@ def is_whole(network: Path, threads: int) -> bool:
         with NetworkFile(network) as made:
             made.check(threads)
     except BadInputError as error:
-        warnings.warn(f"{error}: it is made again", StorageWarning, stacklevel=2)
+        warnings.warn(f"{error}: it is written again", StorageWarning, stacklevel=2)
         return False
     return True
 

@@ -1,13 +1,13 @@
-"""How much of a network the first cut sees: a sample of the connections between clusters.
+"""Sample size of the initial partition: connections between clusters that memory holds.
 
-Large networks are cut into blocks from what the memory holds of the connections between clusters of
-neurons. On 292,331 clusters of a cortex of a million neurons the mapping is as good with 20 of them
-for each cluster as with 64; with 5 it has 11 hops per spike instead of 6.4. Where memory does not
-hold 20, clusters are clustered again (`mapper.partitioning.levels`) until it holds 50, for on
-28,067 clusters of the same network 21 are too few: 6.67 hops per spike, with 52 it is 6.40.
+Large networks are cut into blocks based on the connections between clusters of neurons that memory
+holds. On 292,331 clusters of a cortex of a million neurons, 20 connections per cluster give as good
+a mapping as 64; with 5 it has 11 hops per spike instead of 6.4. If memory does not hold 20, the
+clusters are clustered again (`mapper.partitioning.levels`) until it holds 50, since on 28,067
+clusters of the same network 21 are too few: 6.67 hops per spike, compared with 6.40 for 52.
 
-The coarser a level, the more of its connections count: with 50 kept for each cluster and each
-vertex of the levels above it is 6.9 hops; with 50 and `LEVEL_DEGREE` it is as good as with 100.
+Coarser levels need more connections: with 50 kept per cluster and per vertex of the levels above,
+the result is 6.9 hops per spike; with 50 and `LEVEL_DEGREE` it is as good as with 100.
 """
 
 from __future__ import annotations
@@ -15,24 +15,24 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-ENOUGH = 20  # connections that the sample keeps for each cluster: with fewer quality falls
-ENOUGH_ABOVE = 50  # the same where clusters were clustered again
-CLUSTERED = 3.6  # neurons of a cluster, measured
-CLUSTERED_AGAIN = 3.2  # clusters of a cluster of the next level, measured
-LEVEL_DEGREE = 100  # connections kept for each vertex of a coarser level, where fewer show less
-KEPT = 64  # connections of each cluster that a level in scratch has, about
-CLUSTERS_OF_BLOCK = 32  # at least, so that blocks can have about the same size
-CLUSTERS_SLACK = 1.6  # clusters that there are for each that would be full
-LEAST_SHRINK = 0.95  # a level of more clusters than this share of the one before is the last
+ENOUGH = 20  # connections per cluster in the sample: with fewer, quality falls
+ENOUGH_ABOVE = 50  # same after further clustering
+CLUSTERED = 3.6  # neurons per cluster, measured
+CLUSTERED_AGAIN = 3.2  # clusters per cluster of the next level, measured
+LEVEL_DEGREE = 100  # connections kept per vertex of a coarser level; fewer give worse results
+KEPT = 64  # approximate connections per cluster of a level in scratch
+CLUSTERS_OF_BLOCK = 32  # least clusters per block, so that blocks can have about equal sizes
+CLUSTERS_SLACK = 1.6  # ratio of the number of clusters to the number of full ones
+LEAST_SHRINK = 0.95  # a level with more than this share of the previous clusters is the last
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
     """Connections between clusters, both directions counted.
 
-    clusters : of neurons; kept : connections that the sample has, about; whole : that there are, at
-    most
-    levels : between the neurons and these clusters
+    clusters : number of clusters of neurons; kept : approximate connections in the sample; whole :
+        upper bound of all connections
+    levels : number of levels between the neurons and these clusters
     """
 
     clusters: int
@@ -46,17 +46,17 @@ class Sample:
 
     @property
     def shown(self) -> str:
-        """Connections for each cluster, for people."""
+        """Connections per cluster, formatted for display."""
         each = self.per_cluster
         return f"{each:,.0f}" if each >= 100 else f"{each:.2g}"
 
     @property
     def thin(self) -> bool:
-        """Whether there are fewer than what is enough, though the network has more."""
+        """Whether the sample is too small though the network has more connections."""
         return self.kept < min(self.whole, ENOUGH * self.clusters)
 
     def facts(self, enough: int | None) -> dict[str, Any]:
-        """The `sample` of report.json; enough : bytes, of `planning.enough_memory`."""
+        """Return the entry `sample` of report.json; enough : bytes, by `planning.enough_memory`."""
         return {
             "levels": self.levels,
             "clusters": self.clusters,
@@ -66,10 +66,10 @@ class Sample:
         }
 
     def describe(self, enough: int | None) -> str:
-        """A sentence about it; enough : as in `facts`."""
+        """Return a sentence about the sample; enough : as in `facts`."""
         more = f"{self.levels} more level{'s' if self.levels > 1 else ''} of clusters"
         found = (
-            f"the first cut sees about {self.shown} connections for each cluster of "
+            f"the initial partition uses about {self.shown} connections per cluster of "
             f"neurons{f', after {more}' if self.levels else ''}"
         )
         if not self.thin:
@@ -79,15 +79,15 @@ class Sample:
             if enough is None
             else f"--memory {-(-enough // (1 << 20))}MiB"
         )
-        return f"{found}; with fewer than {ENOUGH} the mapping gets much worse: give {what} or more"
+        return f"{found}; fewer than {ENOUGH} give a much worse mapping: use {what} or more"
 
 
 def sample_of(clusters: int, degree: int, capacity: int, entries: int, levels: int = 0) -> Sample:
-    """The sample of a network.
+    """Return the sample of a network.
 
-    degree : connections that are wanted for each cluster of neurons, `coarse_degree`
-    capacity : that the memory has space for
-    entries : connections of the network, or of the last level
+    degree : desired connections per cluster of neurons, `coarse_degree`
+    capacity : number of connections that memory holds
+    entries : number of connections of the network, or of the last level
     """
     if levels:
         degree = max(degree, LEVEL_DEGREE)
@@ -95,7 +95,7 @@ def sample_of(clusters: int, degree: int, capacity: int, entries: int, levels: i
 
 
 def suffices(sample: Sample, degree: int) -> bool:
-    """Whether clusters need not be clustered again; degree : as in `sample_of`."""
+    """Return whether the sample is large enough; degree : as in `sample_of`."""
     enough = ENOUGH_ABOVE if sample.levels else min(ENOUGH, degree)
     return sample.kept >= min(sample.whole, enough * sample.clusters)
 
@@ -103,10 +103,10 @@ def suffices(sample: Sample, degree: int) -> bool:
 def levels_of(
     neurons: int, entries: int, degree: int, capacities: tuple[int, int], blocks: int
 ) -> list[Sample]:
-    """What the memory has of each level that a run is likely to make; of the last the sample.
+    """Return the expected sample of each level of a run; the last one is the final sample.
 
-    entries, degree : as in `sample_of`; capacities : of the first level, and of those above
-    blocks : into which the network will be cut
+    entries, degree : as in `sample_of`; capacities : of the first level, and of further levels
+    blocks : number of blocks that the network is cut into
     """
     clusters = max(1, int(neurons / CLUSTERED))
     found = [sample_of(clusters, degree, capacities[0], entries)]

@@ -1,4 +1,4 @@
-"""Processor seconds of stages that search until their budget is used up.
+"""Time estimates of stages that search until their budget is used up.
 
 The cost of a move depends on the network, so the estimates are products of powers of its size,
 fitted to measured runs of ten kinds of networks (`scripts/bench_estimates.py`). In regular
@@ -15,29 +15,30 @@ from mapper.runtime.memory_plan import most_parts, net_pins
 from mapper.settings import Settings
 from storage.store.network import NetworkFile
 
-BYTES = 4.0  # of a stored synapse of a random network
+BYTES = 4.0  # stored bytes per synapse of a random network
 WORK = 50_000_000  # connections that annealing examines with default effort
 LEAST_PROPOSALS = 30  # see `mapper.hop_refinement.refine`
 NANO = 1e-9
-LARGE = 100_000  # neurons whose data no cache holds
-CROWDING = 0.2  # power of the number of neurons, beyond these, in the time of a look-up
-PASS = 8  # nanoseconds of a connection and pass of moves by hops
-EXCHANGE = 25  # nanoseconds of a connection and round of exchanges
-EXCHANGE_NEURON = 5000  # nanoseconds of a neuron and round
-V_CYCLE = 600  # nanoseconds of a connection and V-cycle
-V_CYCLE_NEURON = 120_000  # nanoseconds of a neuron and V-cycle
+LARGE = 100_000  # neurons; data of larger networks does not fit in caches
+CROWDING = 0.2  # exponent of the number of neurons above LARGE in the time of a look-up
+PASS = 8  # nanoseconds per connection and pass of moves by hops
+EXCHANGE = 25  # nanoseconds per connection and round of exchanges
+EXCHANGE_NEURON = 5000  # nanoseconds per neuron and round
+V_CYCLE = 600  # nanoseconds per connection and V-cycle
+V_CYCLE_NEURON = 120_000  # nanoseconds per neuron and V-cycle
 REBISECTION = 10  # passes over all pins in a round of bisections of pairs, as in `partition`
-REBISECTED = 0.5  # of a partition that such a round takes
-NET_LEVELS = 1600  # nanoseconds of a pin: coarse levels of nets, and their trees
-DENSE = 70  # nets of a neuron from which on there are fewer levels and proposals
-SECONDS = {"multicast": 12.0, "core": 17.0, "time": 40.0}  # of annealing by nets, per V-cycle
+REBISECTED = 0.5  # time of such a round relative to a partition
+NET_LEVELS = 1600  # nanoseconds per pin: coarse levels of nets, and their trees
+DENSE = 70  # nets per neuron above which there are fewer levels and proposals
+# seconds of annealing by nets, per V-cycle
+SECONDS = {"multicast": 12.0, "core": 17.0, "time": 40.0}
 
 
 class Size(NamedTuple):
-    """The size of a network, as estimates use it.
+    """The size of a network, as used by estimates.
 
     seen : connections that each pass reads
-    density : stored bytes of a synapse, as a share of the bytes in a random network, at most 1
+    density : stored bytes per synapse relative to a random network, at most 1
     """
 
     neurons: int
@@ -49,12 +50,12 @@ class Size(NamedTuple):
 
     @property
     def crowding(self) -> float:
-        """How much longer it takes to read a value of a neuron if no cache holds them all."""
+        """Slowdown of reading a value of a neuron if the values do not fit in caches."""
         return max(1.0, self.neurons / LARGE) ** CROWDING
 
 
 class Law(NamedTuple):
-    """Seconds of a random network of 10,000 neurons and 10^6 connections or pins, and powers."""
+    """Power law: seconds for a random network of 10,000 neurons and 10^6 entries, and exponents."""
 
     seconds: float
     neurons: float
@@ -93,7 +94,7 @@ def size_of(network: NetworkFile, chip: Chip, settings: Settings) -> Size:
 
 
 def level_seconds(size: Size, settings: Settings, cycles: int) -> dict[str, float]:
-    """Return the seconds of stages on coarsening levels in memory; cycles : V-cycles."""
+    """Return the seconds of stages on coarsening levels in memory; cycles : number of V-cycles."""
     return {
         "coarsen": COARSEN.of(size, size.seen),
         "initial partition": FIRST_PARTS.of(size, size.seen)
@@ -108,13 +109,13 @@ def level_seconds(size: Size, settings: Settings, cycles: int) -> dict[str, floa
 
 
 def _work(size: Size, settings: Settings, proposals: int) -> float:
-    """Connections that annealing examines on a level, divided by `WORK`."""
+    """Return the connections that annealing examines on a level, divided by `WORK`."""
     most = max(LEAST_PROPOSALS, settings.anneal_budget // size.seen)
     return min(proposals, most) * size.seen / WORK
 
 
 def hops_seconds(size: Size, settings: Settings, cycles: int) -> float:
-    """Return the seconds of refinement by hops of rows; cycles : V-cycles."""
+    """Return the seconds of refinement by hops on rows; cycles : number of V-cycles."""
     most = settings.hop_budget // size.seen
     passes, rounds = min(settings.hop_passes, most), min(settings.exchanges, most)
     move = PASS * size.crowding**2
@@ -135,9 +136,9 @@ def partition_seconds(size: Size, settings: Settings, brief: bool) -> float:
 def refinement_seconds(size: Size, settings: Settings, work: float) -> float:
     """Return the seconds of refinement by trees, packets or time.
 
-    work : share of its usual work, as in a plan; without any its levels are made nevertheless
+    work : share of its usual effort, as in a plan; its levels are built even if this is 0
     """
-    if settings.objective == "time":  # with some targets of each net, on one level
+    if settings.objective == "time":  # one level, with some targets of each net
         return work * SECONDS["time"]
     levels = NET_LEVELS * size.pins * NANO * size.density**NETS.density
     dense = min(1.0, DENSE * size.neurons / size.pins)

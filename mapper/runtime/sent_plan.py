@@ -1,9 +1,9 @@
-"""What goes through the network and the shared folder in each stage, before a run starts.
+"""Estimated traffic on the network and in the shared folder, per stage.
 
-The formulas follow what is sent: to each worker the state as a whole where a pass begins, then what
-changes (`mapper.distributed.state_log`); from them their results (`mapper.distributed.sent`).
-Numbers take as many bytes as packing finds for them. How many neurons want to move, and which
-synapses stay near, only the run can tell: shares are those of sheets of cortex.
+The formulas follow the protocol: each worker receives the whole state at the start of a pass, then
+the changes (`mapper.distributed.state_log`); workers send results (`mapper.distributed.sent`).
+Numbers take the packed size. The numbers of moving neurons and of local synapses are unknown before
+the run: the shares are measured on sheets of cortex.
 """
 
 from __future__ import annotations
@@ -18,38 +18,38 @@ from mapper.runtime.sample import CLUSTERED, CLUSTERED_AGAIN
 from mapper.settings import Settings
 from storage.store.network import NetworkFile
 
-GATHERED = 4  # ranges of blocks for each worker, one after the other, where all is scored
-MOST_GATHERED = 1 << 29  # connections of such a range, so that its sums of pairs fit
-TAKEN = 0.82  # of a sample of connections of clusters: thresholds are whole numbers, and clusters
-# have some within
-ENTRIES = 0.95  # of the connections, in rows: two between the same neurons are one
-PASSES = 2  # of refinement, after which little moves, if there may be more
-SIZE = 1  # bytes of the size of a neuron
-GAP = 1  # of the place of one behind the one before that moves, too
-JOINS, PROPOSALS = (
-    0.84,
-    0.89,
-)  # neurons that join another cluster in all rounds, and that propose to
-MOVED = {"refine blocks": 0.05, "uncoarsen and refine": 0.03, "refine by hops": 0.13}  # in a pass
+GATHERED = 4  # consecutive ranges of blocks per worker in scoring
+MOST_GATHERED = 1 << 29  # connections per range, so that its sums of pairs fit in memory
+# share of a sample of connections between clusters: thresholds are integers, and some connections
+# are within clusters
+TAKEN = 0.82
+ENTRIES = 0.95  # row entries per connection: parallel connections are merged
+PASSES = 2  # passes of refinement, after which little moves, even if more are allowed
+SIZE = 1  # bytes per size of a neuron
+GAP = 1  # bytes per gap between moving neurons
+# per neuron, in all rounds: moves to another cluster, and proposals
+JOINS, PROPOSALS = (0.84, 0.89)
+# share of neurons that move, and that propose to, per pass
+MOVED = {"refine blocks": 0.05, "uncoarsen and refine": 0.03, "refine by hops": 0.13}
 WANTED = {"refine blocks": 0.115, "uncoarsen and refine": 0.1, "refine by hops": 0.25}
-WANT = 4.5  # bytes of one that wants to: place, target, gain, heaviest connection
-INNER = 0.75  # entries of rows that stay in their block
-INNER_ENTRY = {False: 2.05, True: 2.85}  # packed bytes of one, whether ids are scattered or not
-LEVEL_ENTRY = 2.6  # packed bytes of a connection between clusters, for rows of these
-REPEATED = 1.5  # times the bytes of an entry of all rows: what repeats there does so here
-FAR = 0.095  # synapses that go anywhere, and meet few others between the same cores
-NEAR = 24  # other cores that most of a core's synapses go to
-FEW = 255  # numbers below take a byte
-SPARSE = 16  # of so many sums one is not zero: those alone are sent
-PAIR = 6.0  # packed bytes of two groups with traffic, of a chunk
-SWEPT_PAIR = 2.0  # bytes of two cores with traffic where all is scored: their place, and the sum
-SWEPT_BYTES = 4  # packed, of a number that each core or router has in what a range gives
-SWEPT_CORE = 3 + 5  # such numbers of a core: what it holds and does
-SWEPT_LINKS, SWEPT_TURNS = 4, 8  # of a router: routes that begin and end there, and turn
+WANT = 4.5  # bytes per proposal: place, target, gain, heaviest connection
+INNER = 0.75  # share of entries within their block
+INNER_ENTRY = {False: 2.05, True: 2.85}  # packed bytes per inner entry, by `scattered`
+LEVEL_ENTRY = 2.6  # packed bytes per connection between clusters, for the exchange of rows
+REPEATED = 1.5  # ratio to the bytes per entry of all rows: repetitions occur here as well
+FAR = 0.095  # share of long-range synapses, which rarely share their pair of cores
+NEAR = 24  # other cores that most synapses of a core lead to
+FEW = 255  # smaller numbers take one byte
+SPARSE = 16  # ratio of all sums to nonzero ones above which only the latter are sent
+PAIR = 6.0  # packed bytes per pair of groups with traffic, per chunk
+SWEPT_PAIR = 2.0  # bytes per pair of cores with traffic in scoring: place and sum
+SWEPT_BYTES = 4  # packed bytes per number and core or router in the result of a range
+SWEPT_CORE = 3 + 5  # numbers per core: contents and activity
+SWEPT_LINKS, SWEPT_TURNS = 4, 8  # numbers per router: routes that begin and end there, and turn
 
 
 class Sent(NamedTuple):
-    """Bytes of a stage: sent to all workers, and by them, and what they write for each other."""
+    """Bytes per stage: sent to all workers, sent by them, and written for each other."""
 
     to: int
     back: int
@@ -57,14 +57,14 @@ class Sent(NamedTuple):
 
 
 def ranges_for(connections: int, chunks: int, workers: int) -> int:
-    """Ranges of chunks that workers gather from, which add up to all of them."""
+    """Return the number of consecutive chunk ranges in a gather on workers."""
     return min(chunks, max(GATHERED * workers, -(-connections // MOST_GATHERED)))
 
 
 def plan_sent(
     network: NetworkFile, chip: Chip, settings: Settings, plan: Plan, count: int, summed: bool
 ) -> dict[str, Sent]:
-    """By stage, of those that are looked at by `count` workers.
+    """Return the traffic by stage, for the stages that run on `count` workers.
 
     summed : groups are summed in matrices, not chunk by chunk
     """
@@ -84,7 +84,7 @@ def plan_sent(
         "read": 0.0,
         "coarsen": rounds * (label + SIZE) + JOINS * (GAP + label),
         "initial partition": cluster + levels.to / n,
-        "split blocks": block + 4,  # and the place of each in its block, not packed
+        "split blocks": block + 4,  # and the unpacked place of each vertex in its block
         "groups": part,
         "score": core,
     }
@@ -104,7 +104,7 @@ def plan_sent(
         back[name] = some * WANT * WANTED[name] * n
     entry = min(INNER_ENTRY[plan.scattered], REPEATED * plan.rows / max(1, m))
     shared = {"split blocks": INNER * entry * m, "initial partition": levels.shared}
-    at_home = {"split blocks": n}  # sizes go where the part of each is at home, once
+    at_home = {"split blocks": n}  # sizes are sent once, to the home of each part
     return {
         name: Sent(
             int(each[name] * n * count + at_home.get(name, 0)),
@@ -117,10 +117,10 @@ def plan_sent(
 
 
 def _levels_sent(n: int, plan: Plan, rounds: int) -> tuple[Sent, float]:
-    """Of levels above that of `n` neurons, to one worker, and bytes of a cluster of the last one.
+    """Return the traffic of levels above the neurons per worker, and bytes per label of the last.
 
-    Each is clustered in as many rounds as the neurons are, and what is kept of it goes to who has
-    rows of the next.
+    Each level is clustered in as many rounds as the neurons, and its kept connections are sent to
+    the owners of the rows of the next level.
     """
     to = back = 0.0
     vertices = n / CLUSTERED
@@ -134,9 +134,9 @@ def _levels_sent(n: int, plan: Plan, rounds: int) -> tuple[Sent, float]:
 
 
 def packed_bytes(labels: float) -> float:
-    """Bytes of a number below `labels`, any of which is as likely, among many that are packed.
+    """Return the packed bytes per uniformly distributed number below `labels`.
 
-    See `storage.scratch.packed`: numbers that do not fit are there twice, and cost more than that.
+    See `storage.scratch.packed`: numbers that do not fit a unit are stored twice and cost more.
     """
     beyond = {size: max(0.0, 1 - (2 ** (8 * size) - 1) / labels) for size in (1, 2)}
     costs = {size: size + 16 * share for size, share in beyond.items()} | {4: 4.0}
@@ -145,20 +145,21 @@ def packed_bytes(labels: float) -> float:
 
 
 def _pairs(sources: float, parts: int, synapses: float) -> float:
-    """Pairs of a source core among some and any other with traffic, of so many synapses."""
+    """Return the expected number of core pairs with traffic, for some source cores."""
     every = max(1.0, sources * parts)
     near = min(NEAR, parts) * sources
     return min(every, near + every * (1 - exp(-FAR * synapses / every)))
 
 
 def _matrix_bytes(network: NetworkFile, parts: int) -> float:
-    """Of the sums of all pairs of parts, in one order."""
+    """Return the bytes of the sums of all pairs of parts, in one order."""
     every = parts * (parts + 1) / 2
     found = _pairs(parts / 2, parts, network.connections / 2)
     unit = _unit(network.meta.total_weight / every)
     if SPARSE * found <= every:
         return found * (GAP + unit)
-    return unit * every + (4 - unit) * min(every, NEAR / 2 * parts)  # the largest follow on these
+    # the largest sums follow separately
+    return unit * every + (4 - unit) * min(every, NEAR / 2 * parts)
 
 
 def _unit(mean: float) -> int:
@@ -166,10 +167,11 @@ def _unit(mean: float) -> int:
 
 
 def _scored_bytes(network: NetworkFile, chip: Chip, plan: Plan, parts: int, count: int) -> float:
-    """Of what all ranges of blocks give: numbers of all cores and routers, and sums of pairs."""
+    """Return the bytes of the results of all ranges in scoring: per core, per router, per pair."""
     ranges = ranges_for(network.connections, network.block_count, count)
     columns, rows = chip.routers
-    noted = 2 * SWEPT_LINKS  # of packets to cores and of trees; turns where the chip sends these
+    # for packets to cores and trees; turns are counted if the chip sends these
+    noted = 2 * SWEPT_LINKS
     noted += SWEPT_TURNS * ((chip.delivery != "synapse") + (chip.delivery == "tree"))
     swept = SWEPT_BYTES * (SWEPT_CORE * chip.cores + noted * columns * rows)
     sources = parts if plan.scattered else parts / ranges

@@ -1,9 +1,9 @@
-"""Ending a run early: one flag that all work looks at, and the mapping that is kept then.
+"""Early end of a run: a stop flag that all tasks poll, and the best mapping so far.
 
-The work of a run is done by a thread of its own while the main thread waits, so that Ctrl-C is
-heard at once, whatever kernel is running. Work looks at the flag between any two kernels, and ends.
-What is still inside a long kernel after `GRACE` seconds is left behind: the command finishes with
-the mapping that was kept last, and the process ends with that kernel (`leave`).
+Tasks run in a separate thread while the main thread waits, so that Ctrl-C is handled at once,
+whatever kernel is running. Tasks check the flag between kernels. A thread still inside a long
+kernel after `GRACE` seconds is abandoned: the command finishes with the last kept mapping, and the
+process ends together with that kernel (`leave`).
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ if TYPE_CHECKING:
 
     from mapper.runtime.threads import ThreadTeam
 
-GRACE = 0.4  # seconds that a command gives to what is at work
-WAKE = 0.1  # seconds that the main thread sleeps: not every system wakes it for a signal
-SLICE = 1 << 18  # proposals of annealing between two looks at the flag: tenths of a second
+GRACE = 0.4  # seconds that a command waits for running tasks
+WAKE = 0.1  # seconds between wake-ups of the main thread: not every system wakes it for a signal
+SLICE = 1 << 18  # annealing proposals between checks of the flag: tenths of a second
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 Result = TypeVar("Result")
 Keep: TypeAlias = "Callable[[ThreadTeam], NDArray[np.int32]]"
 
-_left: list[Event] = []  # set when a thread that was left behind has ended
-_open: list[ExitStack] = []  # what they work with
+_left: list[Event] = []  # set when an abandoned thread has ended
+_open: list[ExitStack] = []  # resources in use by abandoned threads
 
 
 class StoppedError(KeyboardInterrupt):
@@ -44,7 +44,7 @@ class StoppedError(KeyboardInterrupt):
 
 
 class Stop:
-    """Whether a run is to end early, and the best mapping so far.
+    """Stop flag of a run, and the best mapping so far.
 
     ::
 
@@ -52,51 +52,51 @@ class Stop:
         try:
             core = stop.run(work)  # which calls stop.keep now and then
         except KeyboardInterrupt:
-            ...  # stop.kept makes the last mapping that was kept
+            ...  # stop.kept returns the last kept mapping
     """
 
     def __init__(self, grace: float | None = None) -> None:
-        """grace : seconds that work gets to end by itself; None waits for it, however long"""
+        """grace : seconds that tasks get to end by themselves; None waits without limit"""
         self._grace = grace
         self._asked = Event()
-        self._ended: list[Event] = []  # of each thread
+        self._ended: list[Event] = []  # one per thread
         self.kept: Keep | None = None
-        self.phase = ""  # of the stage at work, for people
+        self.phase = ""  # of the running stage, for display
 
     @property
     def asked(self) -> bool:
-        """Whether everything is to end; by any thread, at little cost."""
+        """Whether all tasks should end; cheap, and safe from any thread."""
         return self._asked.is_set()
 
     def ask(self) -> None:
-        """Ask everything at work to end."""
+        """Ask all running tasks to end."""
         self._asked.set()
 
     def begin(self, phase: str) -> None:
-        """Name the phase of a long stage, for progress; raises `StoppedError` as `check` does."""
+        """Set the phase of a long stage, for progress; raises `StoppedError` as `check` does."""
         self.phase = phase
         self.check()
 
     def check(self) -> None:
-        """Raise `StoppedError` if everything is to end."""
+        """Raise `StoppedError` if all tasks should end."""
         if self.asked:
             raise StoppedError
 
     def keep(self, make: Keep) -> None:
-        """Take down the best mapping so far; raises `StoppedError` if everything is to end.
+        """Record the best mapping so far; raise `StoppedError` if all tasks should end.
 
-        make : makes the core of every item, with a team of its own, if it comes to that; arrays
-            that it uses must not change
+        make : computes the core of every item, with its own team, if needed; the arrays that it
+            uses must not change
         """
         self.kept = make
         self.check()
 
     def run(self, work: Callable[[], Result], *, patient: bool = False) -> Result:
-        """What `work` returns or raises; a thread of its own does it.
+        """Run `work` in a separate thread; return its result or raise its error.
 
-        On Ctrl-C here or in the work everything is asked to end; `StoppedError` is raised once it
-        does, or the time of grace is over. Patient: only the second Ctrl-C is heard, the first is
-        but taken down.
+        Ctrl-C, here or in the work, asks all tasks to end; `StoppedError` is raised once they do,
+        or after the grace period. patient : the first Ctrl-C only sets the flag, the second starts
+        the grace period
         """
         done: SimpleQueue[tuple[Result | None, BaseException | None]] = SimpleQueue()
         ended = Event()
@@ -119,7 +119,7 @@ class Stop:
                     break
                 except Empty:
                     pass
-                except KeyboardInterrupt:  # of a handler that others have installed
+                except KeyboardInterrupt:  # raised by a handler that the caller installed
                     presses.append(signal.SIGINT)
                 if len(presses) > heard:
                     heard = len(presses)
@@ -138,16 +138,16 @@ class Stop:
         try:
             raise error
         finally:
-            del error  # and with it the frames of the work, which hold its arrays
+            del error  # frees the frames of the work, which hold its arrays
 
     def at_work(self, patience: float = 0.1) -> bool:
-        """Whether a thread is inside a long kernel still, after some seconds of patience."""
+        """Return whether a thread is still inside a long kernel after some seconds."""
         end = time.monotonic() + patience
         return not all(ended.wait(max(0.0, end - time.monotonic())) for ended in self._ended)
 
     @contextmanager
     def holding(self) -> Iterator[ExitStack]:
-        """A stack of contexts, left open if a thread that was left behind may be using them."""
+        """Yield an exit stack, which stays open if an abandoned thread may use its contexts."""
         with ExitStack() as stack:
             try:
                 yield stack
@@ -159,9 +159,9 @@ class Stop:
 
 @contextmanager
 def _listening() -> Iterator[list[int]]:
-    """Signals that would raise `KeyboardInterrupt` somewhere are put into a list instead."""
+    """Collect signals in a list that would otherwise raise `KeyboardInterrupt`."""
     presses: list[int] = []
-    if current_thread() is not main_thread():  # signals are for the main thread alone
+    if current_thread() is not main_thread():  # only the main thread receives signals
         yield presses
         return
     ours = [one for one in SIGNALS if signal.getsignal(one) is signal.default_int_handler]
@@ -175,7 +175,7 @@ def _listening() -> Iterator[list[int]]:
 
 
 def slices(proposals: int, stop: Stop | None) -> Iterator[int]:
-    """Numbers that add up to `proposals`, with a look at the flag before each."""
+    """Yield numbers that add up to `proposals`; check the stop flag before each."""
     for done in range(0, proposals, SLICE):
         if stop is not None:
             stop.check()
@@ -183,7 +183,7 @@ def slices(proposals: int, stop: Stop | None) -> Iterator[int]:
 
 
 def leave(code: int) -> int:
-    """The exit code, unless a thread was left behind: then the process ends here, without it."""
+    """Return the exit code; if a thread was abandoned, end the process with it instead."""
     if not all(ended.is_set() for ended in _left):
         for stream in (sys.stdout, sys.stderr):
             with suppress(OSError):

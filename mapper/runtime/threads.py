@@ -1,4 +1,4 @@
-"""A team of threads that shares the work on blocks, with the same result for any number."""
+"""Team of threads that processes blocks, with the same result for any number of threads."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ Thing = TypeVar("Thing")
 
 
 class ThreadTeam(Closing):
-    """Runs a function on many items; results come in the order of the items.
+    """Runs a function on many items; results are in the order of the items.
 
-    Kernels release the GIL, so threads are enough. One pool lives as long as the team: levels are
-    visited in hundreds of short rounds, for which starting threads again would be the larger part.
-    Before each item it looks whether everything is to end.
+    Threads suffice because kernels release the GIL. One pool lives as long as the team: levels take
+    hundreds of short rounds, for which starting threads would dominate. The stop flag is checked
+    before each item.
     """
 
     def __init__(self, threads: int, stop: Stop | None = None) -> None:
@@ -30,7 +30,7 @@ class ThreadTeam(Closing):
         self._pool = ThreadPoolExecutor(threads) if threads > 1 else None
 
     def map(self, work: Callable[[Item], Result], items: Iterable[Item]) -> list[Result]:
-        """All results; the first error is raised once everything that was started has ended."""
+        """Return all results; the first error is raised after all started calls have ended."""
         work = self._stoppable(work)
         if self._pool is None:
             return [work(item) for item in items]
@@ -44,7 +44,7 @@ class ThreadTeam(Closing):
             wait(futures)
 
     def stream(self, work: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
-        """Results one by one, at most two per thread ahead of the one that is asked for."""
+        """Yield results in order, at most two per thread ahead of the consumer."""
         work = self._stoppable(work)
         if self._pool is None:
             yield from map(work, items)
@@ -64,9 +64,9 @@ class ThreadTeam(Closing):
 
 
 class WorkspacePool(Generic[Thing]):
-    """Work space that threads borrow and give back; never more of it than threads at work.
+    """Workspaces that threads borrow and return; never more than running threads.
 
-    A copy for another process has none yet.
+    A copy sent to another process starts empty.
     """
 
     def __init__(self, make: Callable[[], Thing]) -> None:

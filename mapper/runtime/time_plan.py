@@ -1,11 +1,11 @@
-"""How long a run will take, stage by stage, before it starts: processor time of all threads.
+"""Time estimates of a run, per stage: processor time of all threads.
 
-Numbers of connections, pins or neurons times nanoseconds, as measured on one core of a cloud
-machine with networks of 7,717 to a million neurons (`scripts/bench_estimates.py`);
-`mapper.runtime.processor` measures how much slower another processor is. Reading a label takes
-longer the more labels there are, as fewer fit the caches (`Size.crowding`). Shuffled ids take
-longer still from some 10^8 neurons on. `mapper.runtime.search_time` estimates the stages that
-search until their budget is used up.
+Products of connections, pins or neurons and nanoseconds, as measured on one core of a cloud machine
+with networks of 7,717 to a million neurons (`scripts/bench_estimates.py`);
+`mapper.runtime.processor` measures the speed of another processor. Reading a label takes longer
+with more labels, as fewer fit in caches (`Size.crowding`). Shuffled ids take longer still above
+about 10^8 neurons. `mapper.runtime.search_time` estimates the stages that search until their budget
+is used up.
 """
 
 from __future__ import annotations
@@ -25,39 +25,39 @@ from mapper.runtime.search_time import (
 from mapper.settings import Settings
 from storage.store.network import NetworkFile
 
-READ = 38  # of a connection: inflated, decoded, both directions added, packed
-READ_PIN = 35  # of a pin of nets in memory
-CLUSTER = 8  # of a connection and round of label propagation
-SAMPLE = 15  # of a connection: one look, which contracts
-COARSE = 260  # of a connection of the sample: all levels in memory
-CONTRACT = 20  # of a connection that is contracted into scratch
-SORT = 80  # of a connection that is kept then
-EDGES = 0.6  # connections on levels in scratch for each that the plan counts: parallel ones merge
-MOVE = 7.2  # of a connection and pass of refinement
-PASSES = 0.6  # of the passes over blocks that are allowed are made, if these were cut on one level
-LAST_PASSES = 0.4  # of those over cores
-SPLIT, SPLIT_FM = 35, 5  # of a connection: gathered once, and all bisections; of a pass of FM
-SPLIT_NEURON, SPLIT_NEURON_FM = 2000, 2000  # of a neuron, for the same
-GATHER = 4  # of a connection in each further pass of gathering
-GROUPS = 9  # of a connection
-GROUP_PIN = 55  # of a pin of streamed nets
-NET_MOVE = 85  # of a connection and pass of refinement by streamed nets
-NET_PASSES = 0.8  # of the passes that are allowed are made
-SEEN_PIN = 25  # of a pin, read for a sample of the nets
-THIN_PIN = 50  # of a pin, read for some targets of each net
-REACH = 3  # of a part and pin of the sample, in all passes
-SCORE, SCORE_NEURON = 18, 1300  # of a connection, and of a neuron
+READ = 38  # ns per connection: inflated, decoded, both directions added, packed
+READ_PIN = 35  # ns per pin of nets in memory
+CLUSTER = 8  # ns per connection and round of label propagation
+SAMPLE = 15  # ns per connection: one visit, to contract
+COARSE = 260  # ns per connection of the sample: all levels in memory
+CONTRACT = 20  # ns per connection contracted into scratch
+SORT = 80  # ns per connection kept then
+EDGES = 0.6  # connections on levels in scratch per planned one: parallel ones merge
+MOVE = 7.2  # ns per connection and pass of refinement
+PASSES = 0.6  # share of the allowed passes over blocks that run, if these were cut on one level
+LAST_PASSES = 0.4  # same for passes over cores
+SPLIT, SPLIT_FM = 35, 5  # ns per connection: gathering and all bisections; per pass of FM
+SPLIT_NEURON, SPLIT_NEURON_FM = 2000, 2000  # ns per neuron, for the same
+GATHER = 4  # ns per connection in each further pass of gathering
+GROUPS = 9  # ns per connection
+GROUP_PIN = 55  # ns per pin of streamed nets
+NET_MOVE = 85  # ns per connection and pass of refinement by streamed nets
+NET_PASSES = 0.8  # share of the allowed passes that run
+SEEN_PIN = 25  # ns per pin read for a sample of the nets
+THIN_PIN = 50  # ns per pin read for some targets of each net
+REACH = 3  # ns per part and pin of the sample, in all passes
+SCORE, SCORE_NEURON = 18, 1300  # ns per connection, and per neuron
 PLACE = {"fast": 450_000, "default": 950_000, "strong": 16_000_000}
-"""Of a group, for up to `STANDARD` of them, by effort."""
-STANDARD = 4096  # groups; for more the work of a placement grows with this power of them
+"""Nanoseconds per group, for up to `STANDARD` groups, by effort."""
+STANDARD = 4096  # groups; above, the work of a placement grows with the power GROWTH
 GROWTH = 0.65
-START = 1.0  # seconds of a run besides its stages
+START = 1.0  # seconds of a run outside of its stages
 
 
 def processor_seconds(
     network: NetworkFile, chip: Chip, settings: Settings, plan: Plan
 ) -> dict[str, float]:
-    """Seconds of each stage; none for the preset classic."""
+    """Return the seconds of each stage; empty for the preset classic."""
     if settings.method == "classic":
         return {}
     settings = settings.resolved(chip.delivery)
@@ -92,14 +92,14 @@ def processor_seconds(
 
 
 def _score(size: Size) -> float:
-    """Nanoseconds of a pass over the network that measures a mapping."""
+    """Return the nanoseconds of a pass over the network that measures a mapping."""
     return SCORE * size.connections + SCORE_NEURON * size.crowding * size.neurons
 
 
 def _block_nanoseconds(
     network: NetworkFile, settings: Settings, plan: Plan, size: Size
 ) -> dict[str, float]:
-    """Nanoseconds of the stages that cut a network into blocks."""
+    """Return the nanoseconds of the stages that cut a network into blocks."""
     assert plan.sample is not None
     m, above, rounds = size.seen, sum(plan.contractions), settings.cluster_rounds
     batches = -(-gathered_bytes(network, settings) * m // plan.gathered)
@@ -115,7 +115,7 @@ def _block_nanoseconds(
 
 
 def _cut_nanoseconds(settings: Settings, size: Size, batches: int) -> dict[str, float]:
-    """Nanoseconds of the stages that cut blocks, or a small network, into cores."""
+    """Return the nanoseconds of the stages that cut blocks, or a small network, into cores."""
     passes = max(1, LAST_PASSES * settings.refinement_passes)
     connection = SPLIT + SPLIT_FM * settings.fm_passes + GATHER * (batches - 1)
     neuron = SPLIT_NEURON + SPLIT_NEURON_FM * settings.fm_passes
@@ -126,7 +126,7 @@ def _cut_nanoseconds(settings: Settings, size: Size, batches: int) -> dict[str, 
 
 
 def _streamed_nets(settings: Settings, plan: Plan, size: Size) -> dict[str, float]:
-    """Nanoseconds of refinement by nets that are not in memory."""
+    """Return the nanoseconds of refinement by nets that are not in memory."""
     if not plan.net_share:
         passes = NET_PASSES * settings.block_passes
         alike = size.density**NETS.density

@@ -1,6 +1,6 @@
-"""What workers will need, and what goes through the network, before a run starts.
+"""Memory and traffic of workers, estimated before a run starts.
 
-Bytes are counted from what the code sends and holds, and compared with measured ones
+Bytes are counted from the messages and arrays of the code, and checked against measurements
 (scripts/bench_workers.py).
 """
 
@@ -27,29 +27,30 @@ from mapper.runtime.sent_plan import INNER, Sent, plan_sent, ranges_for
 from mapper.settings import Settings
 from storage.store.network import RATE, NetworkFile
 
-INTERPRETER = 280 << 20  # resident: Python, the engine, the compiled kernels, and their libraries
-TERMINATE = 0.95  # of its memory, above which a worker is ended
-SHARD_ENTRIES = 1 << 23  # of a shard, about: a worker holds the results of so many at a time
-RESULT_BYTES = 8  # of an entry in packed results, at most
-SECTION_BYTES = 6  # of an entry of a shard in a run file, packed, and as it is held
+INTERPRETER = 280 << 20  # resident bytes: Python, Dask, the compiled kernels, and their libraries
+TERMINATE = 0.95  # share of its memory above which a worker is terminated
+# approximate entries per shard: a worker holds the results of one window at a time
+SHARD_ENTRIES = 1 << 23
+RESULT_BYTES = 8  # upper bound of bytes per entry in packed results
+SECTION_BYTES = 6  # bytes per entry of a shard in a run file, packed, and while it is held
 PIECE = 1 << 19  # connections between clusters that are sorted and packed at a time
-PIECE_BYTES = 80  # of one of these: two of them as they come, for each that is sorted and packed
-MADE_BYTES = 48  # of one that others have sent, while rows are made of it: as it came, and sorted
-LEAST_SHARDS = 256  # where there are as many chunks, so that workers have about the same
-CUT_BYTES = 32  # of an entry of a block that is cut: the rows, those of a piece, coarse levels
-RATE_BYTES = 8  # of a neuron that has a firing rate, where all is scored
-HOME_BYTES = 32  # of a neuron on the worker where its block is cut
-EXCHANGED_SHARE = 4  # this part of a worker's memory is for rows that come from others
-NEURON_BYTES = {  # of a worker: arrays of one entry a neuron, as they come and as they are
+PIECE_BYTES = 80  # bytes per connection of a piece: two received for each one sorted and packed
+MADE_BYTES = 48  # bytes per received connection while rows are built: as received, and sorted
+LEAST_SHARDS = 256  # least number of shards, if there are as many chunks, for load balance
+CUT_BYTES = 32  # bytes per entry of a block being cut: the rows, rows of a piece, coarse levels
+RATE_BYTES = 8  # bytes per neuron with a firing rate, in scoring
+HOME_BYTES = 32  # bytes per neuron on the worker that cuts its block
+EXCHANGED_SHARE = 4  # 1/EXCHANGED_SHARE of a worker's memory is for rows received from others
+NEURON_BYTES = {  # bytes per neuron and worker: arrays as received and as unpacked
     "read": 4,
-    "coarsen": 4 + 8 + 8 + 8,  # labels, loads and sizes, and the packed ones they come in
+    "coarsen": 4 + 8 + 8 + 8,  # labels, loads and sizes, and their packed form
     "initial partition": 8,
     "refine blocks": 4 + 8 + 8,
-    "split blocks": 16,  # parts and ranks, the latter not packed, and whose parts are at home
+    "split blocks": 16,  # parts and ranks (not packed), and the vertices of home parts
     "uncoarsen and refine": 4 + 8 + 8,
     "groups": 8,
     "refine by hops": 4 + 8 + 8,
-    "score": 4 + 4,  # and rates, if there are any
+    "score": 4 + 4,  # plus rates, if there are any
 }
 
 
@@ -57,12 +58,12 @@ NEURON_BYTES = {  # of a worker: arrays of one entry a neuron, as they come and 
 class WorkerPlan:
     """Workers of a run.
 
-    count, threads : how many workers, and threads of each
-    memory : bytes that each needs, with what it takes to run at all; driver : that the driver plans
-        with; disk : that each needs on average, for its rows
-    window, beside : of the former, for what comes from others in an exchange, at least, and for all
-        else in a stage that has one
-    sent : bytes by stage
+    count, threads : number of workers, and threads per worker
+    memory : bytes that each worker needs, including the interpreter; driver : memory budget of the
+        driver; disk : average bytes per worker, for its rows
+    window, beside : parts of `memory`: least bytes for received rows in an exchange; everything
+        else in a stage with an exchange
+    sent : traffic by stage, in bytes
     """
 
     count: int
@@ -75,7 +76,7 @@ class WorkerPlan:
     sent: dict[str, Sent]
 
     def shortage(self, given: int, host: str = "") -> str:
-        """What a worker with so many bytes of memory is short of; empty if it is not."""
+        """Return a message if a worker with `given` bytes has too little memory; else empty."""
         if self.memory <= given * TERMINATE:
             return ""
         need, where = int(self.memory / TERMINATE), f" on {host}" if host else ""
@@ -88,16 +89,16 @@ class WorkerPlan:
     def require(self, limits: list[tuple[str, int]]) -> None:
         """Raise `DoesNotFitError` if a worker has too little memory.
 
-        limits : host and bytes of each worker, 0 where nobody says
+        limits : host and bytes of each worker, 0 if unknown
         """
         for host, given in limits:
             if given and (short := self.shortage(given, host)):
                 raise DoesNotFitError(f"--workers: {short}")
 
     def exchanged(self, limits: list[tuple[str, int]], together: int = 1) -> int:
-        """Bytes of rows that a worker may hold in an exchange.
+        """Return the bytes of rows that a worker may hold in an exchange.
 
-        limits : as above; together : workers that have the memory of one of these
+        limits : as above; together : number of workers that share one limit
         """
         known = [given // together for _, given in limits if given]
         if not known:
@@ -106,7 +107,7 @@ class WorkerPlan:
         return max(self.window, min(min(known) // EXCHANGED_SHARE, left))
 
     def facts(self, given: int | None) -> dict[str, object]:
-        """For JSON; given : bytes of a worker, if they are known."""
+        """Return the plan as JSON; given : bytes per worker, if known."""
         return {
             "count": self.count,
             "threads": self.threads,
@@ -129,7 +130,7 @@ class WorkerPlan:
 def plan_workers(
     network: NetworkFile, chip: Chip, settings: Settings, plan: Plan, count: int, threads: int
 ) -> WorkerPlan:
-    """The plan of workers for a run that streams its network; plan : of the driver."""
+    """Return the plan of workers for a run that streams its network; plan : of the driver."""
     settings = settings.resolved(chip.delivery)
     n = network.vertices
     m = min(network.connections, settings.degree * n)
@@ -140,7 +141,7 @@ def plan_workers(
     scratch = threads * NEURON_BYTES_PER_THREAD * n
     names = [name for name in NEURON_BYTES if name == "read" or name in plan.stages]
     matrix = MATRIX_BYTES * parts * parts
-    summed = LEAST_MATRICES * matrix <= plan.summed  # else pairs come chunk by chunk
+    summed = LEAST_MATRICES * matrix <= plan.summed  # otherwise pairs are sent chunk by chunk
     totals = matrix * threads + matrix // 4
     stages = {name: NEURON_BYTES[name] * n + at_work + window for name in names}
     stages["coarsen"] += scratch
@@ -151,7 +152,7 @@ def plan_workers(
     if summed:
         stages["groups"] += totals - window
     ranges = ranges_for(network.connections, network.block_count, count)
-    pairs = min(network.connections // (2 * ranges), parts * parts)  # of a range, at most
+    pairs = min(network.connections // (2 * ranges), parts * parts)  # upper bound per range
     stages["score"] += PAIR_BYTES * pairs + CORE_BYTES * chip.cores * threads - window
     stages["score"] += RATE_BYTES * n if RATE in network.meta.attributes else 0
     beside = stages["split blocks"] - window
@@ -169,7 +170,7 @@ def plan_workers(
 
 
 class _Levels(NamedTuple):
-    """Bytes for levels of clusters above that of the neurons.
+    """Bytes for levels of clusters above the neurons.
 
     neurons : state of a worker; sending : of a worker, while connections are packed
     disk : of all workers
@@ -181,12 +182,12 @@ class _Levels(NamedTuple):
 
 
 def _plan_levels(network: NetworkFile, plan: Plan, m: int, threads: int) -> _Levels:
-    """m : connections of the network that are looked at."""
+    """m : number of connections that are read"""
     if not plan.contractions:
         return _Levels()
     n = network.vertices
     vertices = [n / CLUSTERED / CLUSTERED_AGAIN**depth for depth in range(len(plan.contractions))]
-    at_once = sum(vertices[:2])  # a level goes when the next one is there
+    at_once = sum(vertices[:2])  # a level is deleted once the next one exists
     shards = min(network.block_count, max(LEAST_SHARDS, m // SHARD_ENTRIES))
     sent = 2 * plan.contractions[0] // max(1, shards)  # by a shard, with some slack
     scratch = threads * NEURON_BYTES_PER_THREAD * vertices[0]

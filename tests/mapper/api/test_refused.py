@@ -39,7 +39,7 @@ BAD: list[tuple[Any, dict[str, Any], type[Exception], str]] = [
     ),
     ((ONE, ONE + 1), {"columns": {"source": "a"}}, UsageError, "columns are those of a table"),
     ("a.csv", {"columns": {"colour": "a"}}, UsageError, "columns: 'colour': 'a'; give names by"),
-    ("a.csv", {"columns": "source=a"}, UsageError, "columns is 'source=a'; give names by what"),
+    ("a.csv", {"columns": "source=a"}, UsageError, "columns is 'source=a'; give names by role"),
     ((ONE, ONE + 5), {"neurons": 3}, MapperError, r"id 5 is outside 0\.\.2"),
     ((ONE, ONE + 1, [np.nan]), {}, MapperError, "weight"),
     (([], []), {}, UsageError, "no neurons; a network needs at least one"),

@@ -126,15 +126,13 @@ def test_without_the_commands_of_a_system(
     system: str, configured: Callable[..., None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(
-        UsageError, match=f"^--workers {system}:N: there is no `{SUBMITTED_BY[system]}`"
-    ):
+    with pytest.raises(UsageError, match=f"^--workers {system}:N: `{SUBMITTED_BY[system]}` is not"):
         start_workers(Asked(f"{system}:2", 1, 1 << 30), tmp_path)
 
 
 def test_without_a_size(command: Command, configured: Callable[..., None], tmp_path: Path) -> None:
     command("sbatch")
-    with pytest.raises(UsageError, match=r"neither jobqueue\.slurm\.memory .* nor --worker-memory"):
+    with pytest.raises(UsageError, match=r"set jobqueue\.slurm\.memory .* or give --worker-memory"):
         start_workers(Asked("slurm:2", 1), tmp_path)
 
 
@@ -160,7 +158,7 @@ def test_jobs_that_do_not_start(
 ) -> None:
     command("sbatch", "#!/bin/sh\necho Submitted batch job 9999999\n")
     command("scancel", f"#!/bin/sh\necho $* >> {tmp_path}/cancelled\n")
-    with pytest.raises(UsageError, match=r"^--workers slurm:2: no job has begun within 1 s; give"):
+    with pytest.raises(UsageError, match=r"^--workers slurm:2: no job has started within 1 s"):
         start_workers(Asked("slurm:2", 1, 1 << 30, 1.0), tmp_path)
     assert (tmp_path / "cancelled").read_text().split() == ["9999999"] * 2
 
@@ -223,11 +221,11 @@ def test_processes_of_srun_end_with_a_driver_that_fails(network: Path, tmp_path:
 def test_srun_outside_of_a_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("distributed")
     monkeypatch.delenv("SLURM_PROCID", raising=False)
-    with pytest.raises(UsageError, match=r"^--workers srun is for processes that srun starts"):
+    with pytest.raises(UsageError, match=r"^--workers srun: not started by srun"):
         slurm_step(tmp_path / "out")
     for name, value in (("PROCID", 0), ("NTASKS", 2), ("JOB_ID", 7), ("STEP_ID", 0)):
         monkeypatch.setenv(f"SLURM_{name}", str(value))
-    with pytest.raises(UsageError, match="are 3 processes, srun has started 2; give srun -n 3"):
+    with pytest.raises(UsageError, match=r"worker\), srun started 2; use srun -n 3"):
         slurm_step(tmp_path / "out")
     monkeypatch.setenv("SLURM_NTASKS", "3")
     step = slurm_step(tmp_path / "out")
@@ -244,7 +242,7 @@ def test_srun_without_the_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 def test_options_of_started_workers() -> None:
     assert ask_workers("slurm:4", 8) == Asked("slurm:4", None)
     assert ask_workers("slurm:4", 8, 2, 1 << 30) == Asked("slurm:4", 2, 1 << 30)
-    with pytest.raises(UsageError, match="--worker-threads is of workers that are started"):
+    with pytest.raises(UsageError, match="--worker-threads applies only to workers"):
         ask_workers("tcp://a:1", 8, 2)
-    with pytest.raises(UsageError, match="srun is of the command line"):
+    with pytest.raises(UsageError, match="srun is a command-line value"):
         check_workers("srun")

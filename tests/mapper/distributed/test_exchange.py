@@ -155,7 +155,7 @@ def test_files_that_vanish_repeatedly(engine: StandIn) -> None:
     with pytest.raises(ResumableError) as raised:
         exchanged(engine)
     assert str(raised.value).startswith(f"--shared {engine.shared.place.folder.parent}")
-    assert "vanish there or are damaged, 3 times over" in str(raised.value)
+    assert "were missing or damaged 3 times" in str(raised.value)
 
 
 @pytest.mark.parametrize("method", ["write", "finish"])
@@ -198,7 +198,7 @@ def test_all_workers_write_the_same_bytes(tmp_path: Path) -> None:
 
 def test_a_worker_without_access_to_the_folder(engine: StandIn) -> None:
     shutil.rmtree(engine.shared.place.folder)
-    with pytest.raises(UsageError, match=r"^--shared .*: the worker on .* does not see it; put it"):
+    with pytest.raises(UsageError, match=r"^--shared .*: the worker on .* does not see it"):
         engine.executor()
 
 

@@ -121,7 +121,7 @@ def test_a_range_that_kills_workers(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     with start_workers(Asked(2, patience=60.0), tmp_path) as found:
         results = found.ranges(end_process, 2)
         assert next(results) == 1
-        with pytest.raises(MapperError, match="1 workers were lost at the same blocks, the last"):
+        with pytest.raises(MapperError, match="1 workers were lost on the same blocks, the last"):
             next(results)
 
 
@@ -142,8 +142,8 @@ def test_lost_workers_are_reported(lost: str, tmp_path: Path) -> None:
         with pytest.raises(MapperError) as caught:
             generate(KINDS[0], tmp_path / "a", helpers=Helpers(ranges, MEMORY))
     told = {
-        "worker": "--workers: all workers are gone; start some and begin again",
-        "scheduler": "is gone; start another and begin again",
+        "worker": "--workers: all workers were lost; start new ones and begin again",
+        "scheduler": "was lost; start another and begin again",
     }
     assert str(caught.value).endswith(told[lost])
     assert not [path for path in tmp_path.iterdir() if path.name.startswith("a")]

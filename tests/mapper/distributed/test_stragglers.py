@@ -175,7 +175,7 @@ def test_a_straggler_hands_over_its_shards(engine: StandIn) -> None:
     assert moved == [0, 0, 2, 3, 4, 5, 5]  # a third of five, rounded up
     assert at_work == {"worker-0": 7, "worker-1": 6, "worker-2": 7}
     assert log.lines[0] == (
-        "  worker worker-1 takes 9.0 times as long as the median: 2 of its 5 shards go to others"
+        "  worker worker-1 is 9.0 times slower than the median: 2 of its 5 shards move to others"
     )
     assert len(log.lines) == 4
 

@@ -64,8 +64,8 @@ def test_the_result_is_printed_and_stored_in_the_report(out: Path, run: Run) -> 
     assert left > 0
     assert found.err.splitlines() == [
         f"note: {left:,.0f} flits per unit of time stay in their core: left out",
-        "note: cycles are those of the mesh alone; a chip needs at least as many per time step, "
-        "and those of its cores",
+        "note: cycles are counted for the mesh alone; a time step of the chip takes at least these "
+        "and the cycles of its cores",
         "note: traffic is taken as packets per unit of time (synapse weights)",
     ]
     assert printed["model"]["left_out"].startswith("packets within a core")
@@ -266,7 +266,7 @@ def test_neurons_that_were_split(folder: Path, run: Run) -> None:
 def test_bad_input(out: Path, run: Run, fails: Fails) -> None:
     heavy = fails("simulate", out, "--tick-cycles", "1")
     assert "at load scale 1 core " in heavy
-    assert "flits a cycle, a node can send 1; give --load-scale " in heavy
+    assert "flits per cycle, the limit is 1; give --load-scale " in heavy
     words = heavy.split()
     scale = words[words.index("--load-scale") + 1]
     assert run("simulate", out, *SHORT, "--tick-cycles", "1", "--load-scale", scale).code == 0

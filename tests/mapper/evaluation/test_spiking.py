@@ -234,7 +234,7 @@ def test_other_faults(out: Path, fails: Fails) -> None:
     ):
         assert said in fails("simulate", "out", "--spikes", name, "--threshold", "5")
     said = fails("simulate", "out", "--spikes", "in.npz", code=2)
-    assert "has no thresholds of its neurons; add --threshold" in said
+    assert "has no neuron thresholds; add --threshold" in said
     assert "give the spikes" in fails("simulate", "out", "--threshold", "5", code=2)
     said = fails(
         "simulate", "out", "--spikes", "in.npz", "--threshold", "5", "--cycles", "9", code=2
@@ -249,4 +249,4 @@ def test_networks_of_rates_cannot_be_simulated(folder: Path, run: Run, fails: Fa
     assert run("run", "net.bin", "--chip", "2x2", "-o", "out", "-q").code == 0
     save_given(folder / "in.npz", [0], [0])
     said = fails("simulate", "out", "--spikes", "in.npz", "--threshold", "5")
-    assert "its weights are not those of synapses: they are firing rates" in said
+    assert "not synaptic weights: they are firing rates" in said

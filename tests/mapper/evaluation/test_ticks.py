@@ -112,8 +112,8 @@ def test_rates_above_one_spike_per_tick_are_noted(folder: Path, run: Run) -> Non
 @pytest.mark.parametrize(
     ("chip", "said"),
     [
-        ("4x4", "sends a packet for each synapse, which no core of the simulator does"),
-        ("loihi", "has no cycles of its cores; add a table [time] to its file"),
+        ("4x4", "sends one packet per synapse, which the simulator does not"),
+        ("loihi", "has no core times; add a table [time] to its file"),
     ],
 )
 def test_chips_with_incomplete_times(

@@ -173,7 +173,7 @@ def test_every_metric_is_recomputed(out: Path, run: Run, fails: Fails) -> None:
     names |= {f"{part}.{name}" for part in parts for name in metrics[part]}
     assert names <= set(run("verify", out, "--json").json())
     edit(out / "report.json", lambda report: report["metrics"].update(beauty=1))
-    assert "'beauty', which is no metric" in fails("verify", out)
+    assert "'beauty', which is not a metric" in fails("verify", out)
 
 
 def test_skipped_checks_are_listed(out: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -332,13 +332,13 @@ def meta_of(path: Path) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("block", "reason"),
     [
-        (b"\x01\x0c\x01" + b"\x00" * 2, "both of its ends"),
+        (b"\x01\x0c\x01" + b"\x00" * 2, "its two ends"),
         (b"\x01\x0c\x01\x01\x0d\x00\x00", ""),
         (b"\x01\x0c\x05\x00\x00", "beyond vertex 2"),
         (b"\x01\x0c\x00\x00\x00", "to itself"),
         (b"\x02\x0c\x02\x0c\x01\x00\x00", "not in order"),
-        (b"\x01\x1c\x01\x00\x00", "do not add up"),
-        (b"\x01\x0c\x01\x00", "do not add up"),
+        (b"\x01\x1c\x01\x00\x00", "are inconsistent"),
+        (b"\x01\x0c\x01\x00", "are inconsistent"),
         (b"\x01\x0c\x81", "inside a number"),
         (b"\x01\x0c" + b"\x80" * 10 + b"\x01\x00\x00", "longer than 10"),
     ],

@@ -148,7 +148,7 @@ def test_leaks(decay: float, leak: int, kinds: set[str]) -> None:
     assert numbers.network.leak[1] == leak
     assert {loss.kind for loss in numbers.losses} == kinds
     if "leaks" in kinds:
-        with pytest.raises(MapperError, match=r"here: .*1 neurons leak by no power of two"):
+        with pytest.raises(MapperError, match=r"here: .*1 neurons have a leak that is not"):
             core_numbers(made, CoreShape(), False, "here")
 
 

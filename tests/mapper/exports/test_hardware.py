@@ -27,7 +27,7 @@ def test_traffic_is_not_synaptic_weight(folder: Path) -> None:
     network = layered()
     spikes, _ = simulate(network, SHAPE, 20, [[0, 1]] * 20)
     save_traffic(folder / "net.bin", network, spikes)
-    with pytest.raises(MapperError, match=r"net\.bin: its weights .*: they are firing rates; "):
+    with pytest.raises(MapperError, match=r"net\.bin: not synaptic weights: they are"):
         read_spiking(folder / "net.bin", threshold=1)
     back = read_spiking(folder / "net.bin", threshold=1, magnitudes=True)
     inner = network.source < network.neurons

@@ -364,11 +364,11 @@ def test_real_models(
 @pytest.mark.parametrize(
     ("words", "code", "told"),
     [
-        ((), 2, "say how long a tick is in their unit: --tick-length"),
+        ((), 2, "give the length of a tick in their unit with --tick-length"),
         (("--tick-length", "9"), 1, "a tick of 9 is longer than the time constant 8 of neuron 5"),
-        (("--tick-length", "0.9"), 1, "11 neurons leak by no power of two"),
+        (("--tick-length", "0.9"), 1, "11 neurons have a leak that is not a power of two"),
         (("--tick-length", "1", "--weight-bits", "3"), 1, "numbers beyond the bits of a core"),
-        (("--tick-length", "1", "--magnitudes"), 2, "has the weights of its synapses"),
+        (("--tick-length", "1", "--magnitudes"), 2, "has synaptic weights"),
         (("--leak", "3"), 2, "add --threshold"),
         (("--threshold", "3", "--tick-length", "1"), 2, "--tick-length is for the time constants"),
     ],

@@ -117,7 +117,7 @@ def test_another_graph_is_refused(graph: Path, run: Run, fails: Fails) -> None:
                                         [("in", "a"), ("a", "out")]))  # fmt: skip
     assert run("run", graph, "--chip", "4x3", *FAST, "-o", "out").code == 0
     told = fails("export", "out", "a.nir", "--graph", "other.nir")
-    assert "other.nir: is not the graph that" in told
+    assert "other.nir: is not the source graph of" in told
     assert "('in' 5, 'a' 5; the network has 'input' 36, 'first' 72, 'inner/lif' 6)" in told
     Path("net.csv").write_text("0,1\n1,2\n")
     assert run("run", "net.csv", "--chip", "2x2", *FAST, "-o", "plain").code == 0

@@ -39,7 +39,7 @@ def test_names_and_options(out: Path, fails: Fails) -> None:
             assert choose_exporter(Path(f"A{ending.upper()}")) is exporter
             assert choose_exporter(Path("a"), exporter.name) is exporter
     assert "unknown format" in fails("export", out, "a.doc", code=2)
-    assert "no format of mappings is called 'doc'" in fails(
+    assert "unknown mapping format 'doc'" in fails(
         "export", out, "a.csv", "--format", "doc", code=2
     )
     told = fails("export", out, "a.csv", "--threshold", "1", code=2)

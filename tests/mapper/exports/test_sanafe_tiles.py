@@ -75,5 +75,5 @@ def test_unsupported_features_of_tiles(run: Run, folder: Path) -> None:
     machine = Machine(6, 4, "x", tile=Block(3, 2, 0.0), chip=Block(3, 4, 9.0))
     out = random_folder(folder / "out", Chip("many", 6, 4, machine=machine))
     found = run("export", out, "a.yaml")
-    assert "no ends of chips and boards, tori or coordinates: [chip], torus of" in found.err
+    assert "no chip and board boundaries, tori or coordinates: [chip], torus of" in found.err
     assert np.all(core_of(out) >= 0)

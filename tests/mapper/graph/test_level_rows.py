@@ -283,7 +283,7 @@ def test_files_that_vanish_repeatedly(level: Level) -> None:
                 path.unlink()
 
     level.engine.before = empty
-    with pytest.raises(ResumableError, match="vanish there or are damaged, 3 times over"):
+    with pytest.raises(ResumableError, match="were missing or damaged 3 times"):
         level.rows().__enter__()
     assert not level.files()
 

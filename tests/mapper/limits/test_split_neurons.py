@@ -202,7 +202,7 @@ def swap_cores(arrays: dict[str, Any]) -> None:
         (lambda a: a["helper_last"].__setitem__(0, a["helper_first"][1]), "overlap"),
         (lambda a: a["helper_neuron"].__setitem__(0, -1), "helper_neuron is outside"),
         (lambda a: a.pop("helper_last"), "lacks a column"),
-        (lambda a: [a.pop(k) for k in [*a] if k.startswith("helper")], "report.json says"),
+        (lambda a: [a.pop(k) for k in [*a] if k.startswith("helper")], "report.json has"),
         (
             lambda a: [a.update({k: v[::-1]}) for k, v in a.items() if k.startswith("helper")],
             "not ordered",

@@ -231,7 +231,7 @@ def test_rejected_arguments(fails: Callable[..., str], run: Run, network: Path) 
     assert said == "two/portfolio.json: lacks tool; start anew with --force"
     bad = run(*line, "--seeds", "1,2", "--workers", "0")
     assert bad.code == 2
-    assert "'0' names no workers; give a number of processes" in bad.err
+    assert "'0' is not a valid choice of workers; give a number of processes" in bad.err
     line = (*line, "--seeds", "1,2", "--workers", "tcp://127.0.0.1:1")
     assert fails(*line, code=2).endswith(
         "names a scheduler; with --seeds, give a number of processes"

@@ -54,7 +54,7 @@ def test_all_combinations(tmp_path: Path) -> None:
         (f'{BASE}preset = "fats"', "preset is 'fats'; give fast, default, strong or classic"),
         (f'{BASE}seed = "4..1"', "seed: seeds '4..1': 4..1 is empty; give 1..4"),
         (f"{BASE}seed = [-1]", "seed: seed is -1; give a whole number, 0 to 2^63 - 1"),
-        (f'{BASE}memory = "1MiB"', "memory: 1MiB is too little; give at least 256MiB"),
+        (f'{BASE}memory = "1MiB"', "memory: 1MiB is too small; give at least 256MiB"),
         (f"{BASE}memory = true", "memory: True is not a size"),
         (f"{BASE}neurons-per-core = 0", "neurons-per-core: 0 is not a whole number of 1 or more"),
         (f"{BASE}split-neurons = 1", "split-neurons: 1 is not true or false"),

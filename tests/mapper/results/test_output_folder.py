@@ -210,7 +210,7 @@ def test_a_damaged_note_of_the_run(content: bytes, folder: Path) -> None:
         raise KeyboardInterrupt
     (folder / "out.partial" / RUN).write_bytes(content)
     with (
-        pytest.warns(StorageWarning, match=r"run.json is damaged: nothing of the earlier run"),
+        pytest.warns(StorageWarning, match=r"run.json is damaged: the earlier run cannot"),
         output_folder(path, False, True, THIS) as work,
     ):
         assert not work.resumed

@@ -237,7 +237,7 @@ def test_a_thin_sample_is_noted_with_sufficient_memory(path: Path) -> None:
         enough = enough_memory(network, chip, settings)
         assert enough is not None
         assert enough_memory(network, chip, replace(settings, coarse_degree=19)) is None
-    assert f"give --memory {-(-enough >> 20)}MiB or more" in sample.describe(enough)
+    assert f"use --memory {-(-enough >> 20)}MiB or more" in sample.describe(enough)
     for much, thin in ((enough, False), (enough * 100 // 106, True)):
         found = planned(path, chip, scale, memory_bytes=much, **small).sample
         assert found is not None
@@ -246,15 +246,15 @@ def test_a_thin_sample_is_noted_with_sufficient_memory(path: Path) -> None:
 
 def test_descriptions_of_samples() -> None:
     assert Sample(1000, 64_000, 100_000).describe(None) == (
-        "the first cut sees about 64 connections for each cluster of neurons"
+        "the initial partition uses about 64 connections per cluster of neurons"
     )
     assert not Sample(1000, 5000, 5000).thin  # all connections
     thin = Sample(1000, 5000, 100_000)
     assert thin.describe(300 << 20) == (
-        "the first cut sees about 5 connections for each cluster of neurons; with fewer than 20 "
-        "the mapping gets much worse: give --memory 300MiB or more"
+        "the initial partition uses about 5 connections per cluster of neurons; fewer than 20 "
+        "give a much worse mapping: use --memory 300MiB or more"
     )
-    assert thin.describe(None).endswith(": give --set coarse-degree=20 or more")
+    assert thin.describe(None).endswith(": use --set coarse-degree=20 or more")
     assert thin.facts(7) == {
         "levels": 0,
         "clusters": 1000,
@@ -264,7 +264,7 @@ def test_descriptions_of_samples() -> None:
     }
     for levels, words in ((1, "1 more level of"), (2, "2 more levels of")):
         assert Sample(1000, 100_000, 10**6, levels).describe(None) == (
-            "the first cut sees about 100 connections for each cluster of neurons, after "
+            "the initial partition uses about 100 connections per cluster of neurons, after "
             f"{words} clusters"
         )
 
@@ -282,12 +282,12 @@ def test_runs_and_checks_report_a_thin_sample(
     made = run("run", *command, "-o", "out")
     assert (checked.code, made.code) == (0, 0)
     said = checked.err.splitlines()[-1]
-    assert said.startswith(f"note: the first cut sees about {degree} connections for each cluster")
+    assert said.startswith(f"note: the initial partition uses about {degree} connections per")
     assert checked.json()["run"]["sample"]["per_cluster"] == degree
-    assert ("give --set coarse-degree=20 or more" in said) == (degree < 20)
+    assert ("use --set coarse-degree=20 or more" in said) == (degree < 20)
     assert (made.err == said + "\n") == (degree < 20)
     assert made.json()["sample"]["per_cluster"] == degree
-    assert f"  {degree} sampled connections a cluster\n" in Path("out/run.log").read_text()
+    assert f"  {degree} sampled connections per cluster\n" in Path("out/run.log").read_text()
 
 
 def test_a_refusal_names_the_stage_and_the_shortage() -> None:

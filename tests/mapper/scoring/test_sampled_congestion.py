@@ -141,10 +141,10 @@ def test_verify_uses_a_sample(result: Path, run: Run, monkeypatch: pytest.Monkey
         (lambda m: m.update(congestion_mean=m["congestion_mean"] * 1.001), "congestion_mean is"),
         (lambda m: m.update(congestion_share=m["congestion_share"] * 0.9), "congestion_share is"),
         (lambda m: m.update(congestion_pairs=m["congestion_pairs"] + 1), "congestion_share is"),
-        (lambda m: m.update(congestion_share=1.5), "states no sample of core pairs"),
-        (lambda m: m.update(congestion_pairs=0), "states no sample of core pairs"),
-        (lambda m: m.pop("congestion"), "states no sample of core pairs"),
-        (lambda m: m.pop("congestion_share"), "states no sample of core pairs"),
+        (lambda m: m.update(congestion_share=1.5), "has no valid sample of core pairs"),
+        (lambda m: m.update(congestion_pairs=0), "has no valid sample of core pairs"),
+        (lambda m: m.pop("congestion"), "has no valid sample of core pairs"),
+        (lambda m: m.pop("congestion_share"), "has no valid sample of core pairs"),
     ],
 )
 def test_verify_finds_wrong_samples(
