@@ -48,8 +48,8 @@ KEPT = {
 STAGED = ("run", "sweep", "place", "compile")
 """Commands that work in stages, and can tell of them."""
 
-SUMMARISED = ("run", "compile", "simulate", "check", "score", "place")
-"""Commands that end with a summary."""
+SUMMARISED = ("run", "compile", "simulate", "verify", "check", "score", "place")
+"""Commands that end with a summary, and print all tables with --details."""
 
 NEGATIVE = re.compile(r"-((\d[\d_]*\.?\d*|\.\d+)(e[+-]?\d+)?|inf(inity)?|nan)$", re.IGNORECASE)
 """Words that are numbers, so that they are refused as such and not as unknown options."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
 
 def stderr_console(options: argparse.Namespace) -> Console:
@@ -45,7 +46,7 @@ def complain(line: str) -> None:
 
 def emit(
     options: argparse.Namespace, result: dict[str, Any], tables: list[Table],
-    summary: Table | None = None,
+    summary: Table | Text | None = None,
 ) -> None:  # fmt: skip
     """Write the result to stdout: one JSON object, or tables; nothing of these with --quiet.
 

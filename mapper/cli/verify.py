@@ -37,7 +37,6 @@ def run(options: argparse.Namespace) -> int:
     from mapper.distributed.ranges import all_at_once
     from mapper.evaluation.verify import verify_network
     from mapper.results.output_folder import find_folder, read_folder
-    from mapper.results.tables import facts
     from storage.store.sharded import is_sharded
 
     find_folder(options.path)
@@ -47,19 +46,49 @@ def run(options: argparse.Namespace) -> int:
         with worker_options.ranges_of(options) as ranges:
             found = verify_network(_named(options, options.path), ranges or all_at_once)
         result = {"path": str(options.path), "valid": True, **found}
-        terminal.emit(options, result, [facts(f"{options.path}: valid network", found)])
+        verdict = f"valid network: {found['neurons']:,} neurons, {found['synapses']:,} synapses"
+        _print_verdict(options, result, found, verdict)
         return 0
 
     if is_compiled(options.path):
         with as_damage(options.path):
             found = verify_compiled(read_compiled(options.path))
         result = {"path": str(options.path), "valid": True, **found}
-        terminal.emit(options, result, [facts(f"{options.path}: valid programs", found)])
+        verdict = f"valid programs: {found['instructions']:,} instructions of {_cores(found)}"
+        _print_verdict(options, result, found, verdict)
         return 0
     network, found = read_folder(options.path, lambda: _verify_folder(options))
     result = {"path": str(options.path), "network": str(network), "valid": True, **found}
-    terminal.emit(options, result, [facts(f"{options.path}: valid mapping", found)])
+    verdict = f"valid mapping: {_count(found)} figures of report.json recomputed, all equal"
+    if left := found.get("not_recomputed"):
+        verdict += f"; not recomputed: {', '.join(left)}"
+    _print_verdict(options, result, found, verdict)
     return 0
+
+
+def _print_verdict(
+    options: argparse.Namespace, result: dict[str, Any], found: dict[str, Any], verdict: str
+) -> None:
+    """Print the verdict in one line; with --details also the values."""
+    from rich.text import Text
+
+    from mapper.results.tables import facts
+
+    line = f"{options.path}: {verdict}"
+    terminal.emit(options, result, [facts(line, found)], Text(line))
+
+
+def _cores(found: dict[str, Any]) -> str:
+    return "1 core" if found["cores"] == 1 else f"{found['cores']:,} cores"
+
+
+def _count(found: dict[str, Any]) -> int:
+    """The number of figures, also those inside other objects."""
+    return sum(
+        _count(value) if isinstance(value, dict) else 1
+        for name, value in found.items()
+        if name != "not_recomputed"
+    )
 
 
 def _named(options: argparse.Namespace, path: Path) -> Path:
