@@ -132,9 +132,7 @@ def decode_layers(encoded: Encoded, shape: NpuShape, where: str) -> Decoded:
             macro = reader.macro(group)
             cuts.append(_cut(first.items[Sort.CUT]))
         except _DAMAGE as error:
-            raise MapperError(
-                f"{first.where}: is inconsistent; compile the model again"
-            ) from error
+            raise MapperError(f"{first.where}: is inconsistent; compile the model again") from error
         macros.append(macro)
         if first.flag("dynamic_weights"):
             dynamic.add(number)
