@@ -67,7 +67,7 @@ def test_each_node_has_a_place_and_a_reason(tmp_path: Path) -> None:
 def test_what_is_kept_says_so(tmp_path: Path) -> None:
     onnx.save(mixed(), str(tmp_path / "model.onnx"))
     row = rows_of(tmp_path / "model.onnx", keep=("n_c",))["n_c"]
-    assert (row.where, row.remedy) == ("host", "leave it out of --keep")
+    assert (row.where, row.remedy) == ("host", "remove it from --keep")
 
 
 def test_kernels_that_are_not_constant_say_what_to_do(tmp_path: Path) -> None:

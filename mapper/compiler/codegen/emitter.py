@@ -121,7 +121,7 @@ class Emitter(ProgramBuilder):
         for node in todo:
             do = WORKS.get(type(node.operator))
             if do is None:
-                raise MapperError(f"{node.label}: no core operator for a stand-alone {node.kind}")
+                raise MapperError(f"{node.label}: cores do not support stand-alone {node.kind}")
             do(self, node, work, node is todo[-1])
         if not todo and not done and self.macro.output.type != "int32":
             alu(self, "MOV", work.made, work.made, {"source": 1, "out": 1})

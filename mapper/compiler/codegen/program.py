@@ -237,8 +237,8 @@ def require_instructions(
         label = macros[steps[min(shape.instructions, len(steps)) - 1].macro].label
         raise DoesNotFitError(
             f"{label}: instruction memory: {len(program):,} words needed, a core has "
-            f"{shape.instructions:,} ({len(program) - shape.instructions:,} short); use a core "
-            "with a larger one, or more cores"
+            f"{shape.instructions:,} ({len(program) - shape.instructions:,} short); use a larger "
+            "core, or more cores"
         )
 
 

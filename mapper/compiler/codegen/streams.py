@@ -77,8 +77,8 @@ class Streams:
         if count > min(self.size, MOST_WORDS):
             raise DoesNotFitError(
                 f"{core.macro.label}: weight memory: {count:,} words needed at once, a core has "
-                f"{self.size:,} for weights of the host ({count - self.size:,} short); use a core "
-                "with a larger one"
+                f"{self.size:,} for weights of the host ({count - self.size:,} short); use a "
+                "larger core"
             )
         if key not in self._host:
             self._host[key] = self.host_first + len(self.words)

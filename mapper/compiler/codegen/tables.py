@@ -63,7 +63,7 @@ class Tables:
         if used > have and self.bounded:
             raise TableFullError(
                 f"{label}: {memory} memory: {used:,} words needed, a core has {have:,} "
-                f"({used - have:,} short); use a core with a larger one, or more cores",
+                f"({used - have:,} short); use a larger core, or more cores",
                 memory,
             )
 
@@ -108,7 +108,7 @@ class Tables:
                 raise DoesNotFitError(
                     f"{label}: header memory: {used:,} headers needed, a core has {have:,} "
                     f"({used - have:,} short); let the host run im2col with --few-channels host, "
-                    "or use a core with a larger one"
+                    "or use a larger core"
                 )
         return self._known[key]
 

@@ -38,7 +38,7 @@ LEAST_SHARE = 1 / 16
 
 
 class Way(NamedTuple):
-    """How layers are cut.
+    """A way to cut layers.
 
     blocks : layers whose weights exceed the weight memory divided by this number are cut by output
         blocks, others by rows; more blocks send each row to more cores, but have less latency

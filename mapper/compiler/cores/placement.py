@@ -99,7 +99,7 @@ def _dealt(vertices: Vertices, ports: int) -> NDArray[np.int64]:
 def effort(seed: int = 0) -> Settings:
     """Return the mapper settings for placing parts.
 
-    Each flit has one destination: the objective is "unicast", whatever the chip does for spikes.
+    Each flit has one destination, so the objective is "unicast", independent of the chip's spikes.
     """
     from mapper.settings import preset
 

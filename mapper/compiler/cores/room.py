@@ -38,8 +38,8 @@ def require_room_on_one(job: Job) -> None:
             raise DoesNotFitError(
                 f"feature memory: at least {needed:,} vectors needed, {vectors:,} of them for "
                 f"parameters that are reloaded while the program runs; a core has "
-                f"{shape.map_vectors:,} ({needed - shape.map_vectors:,} short); use a core with "
-                "a larger one"
+                f"{shape.map_vectors:,} ({needed - shape.map_vectors:,} short); use a larger "
+                "core"
             )
 
 

@@ -34,7 +34,7 @@ class Room(NamedTuple):
 
 
 class Address(NamedTuple):
-    """slots : field `pp` of instructions, 0 for one slot"""
+    """Address of a region. slots : field `pp` of instructions, 0 for one slot"""
 
     base: int
     slots: int

@@ -34,12 +34,12 @@ class View(NamedTuple):
 
     @property
     def whole(self) -> bool:
-        """Whether reshaping only adds or removes axes of size 1."""
+        """True if reshaping only adds or removes axes of size 1."""
         return _wide(self.shape) == _wide(self.ordered)
 
     @property
     def aligned(self) -> bool:
-        """Whether frames, channels, rows and columns are on the axes of the ONNX convention; with
+        """True if frames, channels, rows and columns are on the axes of the ONNX convention; with
         three axes the last one holds the columns."""
         return self.order == CHANNELS_FIRST and four_axes(self.shape) == self.ordered
 

@@ -42,7 +42,7 @@ class Macro:
 
     @property
     def packs(self) -> bool:
-        """Whether it stores bits."""
+        """True if it stores bits."""
         return any(tensor.type == "bits" for tensor in self.outputs)
 
     @property

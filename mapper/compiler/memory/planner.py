@@ -189,7 +189,7 @@ def plan_memory(
         placed.append((min(gaps)[1] if gaps else end, slot))
     used = max((at + one.size for at, one in placed), default=0)
     if capacity and used > capacity:
-        help_ = "use a core with a larger one, or more cores"
+        help_ = "use a larger core, or more cores"
         if borders:
             help_ = f"omit --padding stored, {help_}"
         most = _most_alive(slots, len(stored.macros))

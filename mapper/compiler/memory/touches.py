@@ -68,7 +68,7 @@ class Weights:
             raise CheckFailedError(f"{what}: writes WM[{f['dst']}], which is static")
         if not self.there:
             raise CheckFailedError(
-                f"{what}: requests words before those of instruction {self.asked} have arrived"
+                f"{what}: requests words before the words of instruction {self.asked} arrive"
             )
         self.first, self.stop, self.asked = f["dst"], f["dst"] + f["words"], number
         self.there = f["words"] == 0
@@ -224,8 +224,8 @@ def _sends(op: str, kind: str, f: Fields, high: int) -> Cells:
 
 
 def in_slots(cells: Cells, pp: int) -> Cells:
-    """Return the vectors of even frames, and those of odd frames if there are two slots: shape
-    (count, slots)."""
+    """Return the vectors of even frames, and of odd frames if there are two slots, shape (count,
+    slots)."""
     return np.stack([cells, cells + (1 << pp + 2)], 1) if pp else cells[:, None]
 
 
@@ -305,7 +305,7 @@ def _gemm(kind: str, f: Fields, ops: NDArray[np.int32], each: int) -> Touches:
 
 
 def _alu(kind: str, f: Fields, ops: NDArray[np.int32], each: int) -> Touches:
-    """each : parameter words with a number for each row"""
+    """Return the accesses of an ALU operation. each : parameter words with one number per row"""
     made = np.unique(_grids(ops[:, 0], f, "dst"))
     reads = []
     taken = f["source"] if kind in SOURCED else int(kind == "MAC2")

@@ -8,7 +8,7 @@ ACTIVATIONS = frozenset(
 )
 LAST = frozenset({"Softmax", "LogSoftmax", "ArgMax", "ArgMin", "TopK", "Hardmax"})
 _HINTS = (
-    ("as asked", "leave it out of --keep"),
+    ("as asked", "remove it from --keep"),
     ("not constant", "export with constant folding"),
     ("channels on axis 1", "export with channels on axis 1 (NCHW)"),
     ("within a channel", "use one number for each channel"),

@@ -254,7 +254,7 @@ class Pipeline(NamedTuple):
 
     @property
     def end(self) -> int:
-        """When the last result has been stored."""
+        """Time at which the last result has been stored."""
         return max(self.free[3], self.moved)
 
     def stop(

@@ -210,7 +210,7 @@ class _Terms:
         total = np.asarray(first + self.last[kept], np.float64)
         cycles = np.where(more.any(0), 0, self.compute_first[kept])
         # from the innermost loop that advances to the outermost: steps of the innermost one are
-        # between two of its own steps or at an end; others are next to a step of the innermost
+        # between two steps of that loop or at an end; others are next to a step of the innermost
         still = np.ones(kept.size, bool)  # no inner loop advances
         slow = requantise_cycles(layer, shape)
         zero = np.zeros(kept.size)

@@ -112,7 +112,7 @@ def words_at_once(node: Node, size: int, cut: Cut) -> int:
 class Extent(NamedTuple):
     """Size of the result in rows, columns and blocks, and input blocks.
 
-    share : blocks that must be in the same tile, as they are packed into one vector
+    share : blocks that must be in the same tile because they share a packed vector
     """
 
     rows: int

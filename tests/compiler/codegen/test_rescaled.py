@@ -100,11 +100,11 @@ def test_a_map_gets_another_scale(types: tuple[Type, Type], rounding: Rounding) 
             assert np.array_equal(on_a_core(graph, shape, data[0]), wanted[0])
 
 
-def test_an_offset_that_is_no_zero_point_is_refused() -> None:
+def test_an_offset_that_is_not_a_zero_point_is_refused() -> None:
     factor = Multiplier(np.array(1 << 23), np.array(20))
     graph = rescaling(("int16", "int16"), Requantisation(factor, 0, 0, 9), 0)
     node = graph.nodes[0]
     assert isinstance(node.operator, Requantise)
     node.operator = Requantise(node.operator.how._replace(offset=(1 << 40) + 1))
-    with pytest.raises(MapperError, match=r"requantise 'n': its offset of .* fits no 32 bits"):
+    with pytest.raises(MapperError, match=r"requantise 'n': offset .* does not fit in 32 bits"):
         on_a_core(graph, DUAL, np.zeros((5, 6, 20), np.int64))

@@ -256,5 +256,5 @@ def test_drivers_in_c_name_the_levels_that_they_do_not_make(data_dir: Path) -> N
     path = data_dir / "models" / "tfc_1w1a.onnx"
     if not path.exists():
         pytest.skip(f"{path.name} is not there")
-    with pytest.raises(MapperError, match=r"input .0. becomes levels .* leave out --emit c"):
+    with pytest.raises(MapperError, match=r"input .0. is quantised to levels .* omit --emit c"):
         driver_of(folder_of(build(path), TARGET))

@@ -233,7 +233,7 @@ def test_products_that_do_not_wait_are_found() -> None:
     check_image(damaged(made, 0), made.compiled.code.tables.shape, [np.arange(8192)], "whole")
     for number, one in enumerate(made.compiled.code.program):
         if one.fields.get("dyn"):
-            refused(made, damaged(made, number, dyn=0), "may be on its way|which nothing wrote")
+            refused(made, damaged(made, number, dyn=0), "may be in transit|which was never written")
 
 
 @pytest.mark.heavy

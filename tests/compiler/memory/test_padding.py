@@ -213,9 +213,9 @@ def test_pooling_beside_a_convolution_is_padded_by_loads() -> None:
     a, b = build.conv(data, 16, pool.window), build.pool(data, pool)
     build.end(build.concat(a, b))
     _, made = both(build, off=("pool-first", "concat"))
-    assert said(made, "loads write its padding of -128, for the border of ")
+    assert said(made, "loads write its padding of -128: the border of ")
     _, made = both(build, scheme="sym", off=("pool-first", "concat"))
-    assert said(made, "loads write its padding of -128, for the border of ")
+    assert said(made, "loads write its padding of -128: the border of ")
     alone = Builder(8, 8, 16)
     alone.end(alone.pool(alone.pool(alone.input, pool), Pool("average", WINDOW, count_pad=True)))
     _, made = both(alone)
@@ -302,7 +302,7 @@ def test_borders_are_overwritten_by_nobody() -> None:
     use = memory_use(made.compiled.code.regions)
     assert use.bound <= use.used
     assert memory_use(plain.compiled.code.regions).used < use.used
-    assert said(made, "reused by none but 3 of them")
+    assert said(made, "only 3 of them share memory")
     unshared = compiled(build, padding="stored", reuse=False)
     found = [one for one in unshared.compiled.code.regions.values() if one.border.pad != NO_PAD]
     assert len({one.base for one in found}) == 6
@@ -311,10 +311,10 @@ def test_borders_are_overwritten_by_nobody() -> None:
 @pytest.mark.heavy
 @pytest.mark.sample(0.5)
 @pytest.mark.jit
-def test_a_core_that_borders_do_not_fit_is_told_what_to_leave_out() -> None:
+def test_borders_that_do_not_fit_name_the_option_to_omit() -> None:
     build = Builder(12, 12, 16)
     build.end(build.conv(build.relu(build.conv(build.input, 16)), 16, SAME))
     shape = replace(SHAPE, map_vectors=300)
     assert compiled(build, shape)
-    with pytest.raises(DoesNotFitError, match=r"feature memory: .* leave out --padding stored"):
+    with pytest.raises(DoesNotFitError, match=r"feature memory: .* omit --padding stored"):
         compiled(build, shape, padding="stored")

@@ -37,9 +37,9 @@ def test_lives_that_meet_do_not_overlap(seed: int, reuse: bool) -> None:
     assert used == whole if not reuse else used <= whole
 
 
-def test_the_log_says_bytes_and_the_least_that_there_can_be() -> None:
+def test_the_log_has_used_bytes_and_their_lower_bound() -> None:
     made = compiled(random_network(1), SHAPE)
     use = memory_use(made.compiled.code.regions)
     assert 0 < use.bound <= use.used
-    text = f"{16 * use.used:,} bytes of maps, {16 * use.bound:,} at least"
+    text = f"{16 * use.used:,} bytes used, lower bound {16 * use.bound:,} bytes"
     assert any(text in line for line in made.compiled.log)

@@ -25,7 +25,7 @@ class Visit(NamedTuple):
 
 @dataclass(slots=True)
 class _Part:
-    """bases : by buffer; loops : with a stride for each buffer"""
+    """A part of a block. bases : by buffer; loops : with one stride per buffer"""
 
     bases: dict[int, int] = field(default_factory=dict)
     loops: list[Loop] = field(default_factory=list)

@@ -1,6 +1,6 @@
 """Words of a listing: op 31:28, a 27:22, b 21:16, immediate 15:0; as numbers and as text.
 
-Where possible the codes are those of DnnWeaver2 instructions (Sharma et al., MICRO 2016): loops,
+Where possible the codes equal DnnWeaver2 instruction codes (Sharma et al., MICRO 2016): loops,
 strides and base addresses in halves of 16 bits.
 """
 

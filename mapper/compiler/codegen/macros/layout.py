@@ -17,7 +17,7 @@ OPS = ("REMAP", "CONV", "MAXP", "AVGP", "ADD", "FC", "UP", "COPY")
 FLAGS = (
     "relu", "leaky", "binary_in", "sign_out", "dynamic_weights", "pooled", "added", "wide",
 )  # fmt: skip
-"""By bit, starting at 0; wide : 16 bit."""
+"""Flags in the order of bits 0 to 7; wide : 16 bit."""
 NOWHERE = 0xFFFFFFFF
 
 

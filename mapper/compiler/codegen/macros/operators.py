@@ -124,7 +124,7 @@ def operator_of(op: str, values: Mapping[str, int], items: Items) -> Operator:
 def add_item(operator: Add, first: int) -> Item:
     """Return the item of an addition.
 
-    first : first input: 0 the one of `input`, 1 the second one, 2 both are the same
+    first : first input: 0 for `input`, 1 for the second input, 2 if both are the same
     """
     assert operator.factors is not None
     a, b, shift, constant = operator.factors
