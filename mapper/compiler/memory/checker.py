@@ -119,7 +119,7 @@ class Replay:
         self.preset("FM", cells.ravel())
 
     def forget(self, program: list[Instruction]) -> None:
-        """Mark all places that the program writes as invalid: they are not preset per frame."""
+        """Mark all places that the program writes as not preset: they change in every frame."""
         for one in program:
             for memory, places in one.writes:
                 self.require_inside(memory, places, f"{self.where}: instruction {one.number}")

@@ -197,7 +197,7 @@ def test_sides_inside_of_a_region_are_padded_by_loads(axis: int) -> None:
     build.end(build.conv(joined, 8))
     _, made = both(build, off=("siblings",))
     side = ("bottom", "right")[axis - 1]
-    assert said(made, f"loads write its padding ({side}), for ")
+    assert said(made, f"loads write its padding ({side}): ")
     assert pads(made)
 
 
