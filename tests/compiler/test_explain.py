@@ -67,7 +67,7 @@ def test_each_node_has_a_place_with_a_reason(tmp_path: Path) -> None:
 def test_kept_nodes_name_the_option(tmp_path: Path) -> None:
     onnx.save(mixed(), str(tmp_path / "model.onnx"))
     row = rows_of(tmp_path / "model.onnx", keep=("n_c",))["n_c"]
-    assert (row.where, row.remedy) == ("host", "leave it out of --keep")
+    assert (row.where, row.remedy) == ("host", "remove it from --keep")
 
 
 def test_kernels_that_are_not_constant_name_a_remedy(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What the ALU does with the values of a tile, a function for each operator."""
+"""ALU instructions for the values of a tile, one function per operator."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from mapper.compiler.memory.planner import blocks_of
 from mapper.compiler.schedule.inputs import Span
 from mapper.errors import MapperError
 
-LEAST = -(1 << 15)  # of an immediate
-PARAMETERS = 2  # as source
-OFFSET_BITS = 31  # but for the sign, of a parameter
+LEAST = -(1 << 15)  # smallest immediate operand
+PARAMETERS = 2  # source field: operand from the parameter memory
+OFFSET_BITS = 31  # magnitude bits of an offset in a parameter word
 _RQ = {field.name: field.most for field in form_of("RQ", "RQ").fields}
 
 
 def alu(
     core: ProgramBuilder, kind: str, made: Entries, source: Entries, more: dict[str, int]
 ) -> None:
-    """One operation on each entry; the source is read entry by entry as well."""
+    """Add one ALU operation on all entries; the source operand is also read entry by entry."""
     op = MicroOp(acc=made.first, inp=source.first)
     fields = {
         "uop": core.tables.add_micro_ops([op], core.macro.label),
@@ -47,7 +47,7 @@ def alu(
 def alu_step(
     core: ProgramBuilder, instruction: Instruction, reads: list[Entries], made: Entries
 ) -> None:
-    """Add an instruction of the ALU; its results go to the result buffer if it says so."""
+    """Add an ALU instruction; with `out` set it also writes the result buffer."""
     writes = [Touch("ACC", made.cells)]
     if instruction.fields.get("out"):
         writes.append(Touch("OUT", made.cells))
@@ -55,7 +55,7 @@ def alu_step(
 
 
 def requantise(core: ProgramBuilder, node: Node, work: TileWork, last: bool) -> None:
-    """By one factor of each channel, or by one of each pixel: then rectangle by rectangle."""
+    """Requantise a tile by per-channel factors, or rectangle by rectangle by per-pixel factors."""
     assert isinstance(node.operator, Requantise)
     spans = work.spans[core.macro.nodes.index(node) + 1]
     _requantise(core, node.operator.how, node.output.channels, (work, spans), last)
@@ -89,8 +89,8 @@ def _requantise(
 
 
 def _zero_point_before(how: Requantisation, label: str) -> int:
-    """What is taken off values before the factor, if the offset behind it fits no parameter: of
-    maps with a scale of their own it is the zero point times the factor."""
+    """Return the number to subtract before the multiplication if the offset after it does not fit
+    in a parameter word. With per-pixel scales the offset is the zero point times the factor."""
     offset, m0 = np.asarray(how.offset, np.int64), how.factor.m0
     if not (abs(offset) >= 1 << OFFSET_BITS).any():
         return 0
@@ -98,7 +98,7 @@ def _zero_point_before(how: Requantisation, label: str) -> int:
     whole = points.size == 1 and bool((points[0] * m0 == -offset).all())
     if not whole or how.shift or how.negative is not None:
         raise MapperError(
-            f"{label}: its offset of {int(abs(offset).max()):,} fits no 32 bits; check the scales"
+            f"{label}: offset {int(abs(offset).max()):,} does not fit in 32 bits; check the scales"
         )
     return int(points[0])
 
@@ -106,8 +106,8 @@ def _zero_point_before(how: Requantisation, label: str) -> int:
 def _runs(
     how: Requantisation, rows: Span, columns: Span
 ) -> Iterator[tuple[int, int, int, Requantisation]]:
-    """Pixels of a tile that have the same factor, of shape (rows, columns, 1): the first one, how
-    many, how far apart, and their factor."""
+    """Yield runs of pixels of a tile with the same factor: first pixel, number of pixels, distance
+    between them, and their requantisation with a factor of shape (rows, columns, 1)."""
     m0, n = (one[rows.first : rows.stop, columns.first : columns.stop] for one in how.factor)
     key = m0[:, :, 0] * 64 + n[:, :, 0]
     for y, height in _equal(key):
@@ -125,7 +125,7 @@ def _runs(
 
 
 def _equal(lines: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
-    """First lines, and numbers, of equal lines that follow each other."""
+    """Yield the first index and the length of each run of equal lines."""
     first = 0
     for at in range(1, len(lines) + 1):
         if at == len(lines) or (lines[at] != lines[first]).any():
@@ -144,7 +144,7 @@ def _between(core: ProgramBuilder, low: int, high: int, made: Entries, last: boo
 
 
 def add_constant(core: ProgramBuilder, made: Entries, number: int) -> None:
-    """Added to all entries; of a parameter word if it is no immediate."""
+    """Add a constant to all entries: as an immediate, or from a parameter word if it is large."""
     if LEAST <= number < -LEAST:
         if number:
             alu(core, "ADD", made, made, {"imm": number})
@@ -165,7 +165,7 @@ def add_constant(core: ProgramBuilder, made: Entries, number: int) -> None:
 
 
 def add(core: ProgramBuilder, node: Node, work: TileWork, last: bool) -> None:
-    """x * a + other * b + constant, shifted, the zero point added, and clipped."""
+    """Compute x * a + other * b + constant, shift, add the zero point, and clip."""
     operator = node.operator
     assert isinstance(operator, Add)
     assert operator.factors is not None
@@ -183,7 +183,7 @@ def add(core: ProgramBuilder, node: Node, work: TileWork, last: bool) -> None:
     work.free = beside.stop
     zero = node.output.zero_point
     if -(-core.shape.rows // core.shape.multiply_lanes) < 3 + bool(zero):
-        # fewer cycles than one after the other: a requantisation by 1 * 2^-shift
+        # fewer cycles than separate operations: a requantisation by 1 * 2^-shift
         one = Multiplier(np.array(1), np.array(shift))
         how = Requantisation(one, zero, operator.low, operator.high, operator.rounding)
         _requantise(core, how, node.output.channels, (work, (rows, columns)), last)
@@ -196,6 +196,6 @@ def add(core: ProgramBuilder, node: Node, work: TileWork, last: bool) -> None:
 
 
 def _made_here(core: ProgramBuilder, node: Node) -> Tensor:
-    """The input of an addition that is in accumulators already."""
+    """Return the input of an addition that is already in accumulators."""
     at = core.macro.nodes.index(node)
     return core.macro.nodes[at - 1].output if at else node.inputs[0]

@@ -1,4 +1,4 @@
-"""Parts of maps: in accumulators and buffers, and in the feature memory."""
+"""Parts of feature maps: in accumulators and buffers, and in the feature memory."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ MOST_PIXEL, MOST_ROW = _LOAD["x_stride"], _LOAD["y_stride"]
 
 
 class Entries(NamedTuple):
-    """A part of a map in accumulators or in the input buffer: entry (block, row, column) at
-    first + (block * rows + row) * columns + column; `together`: the blocks of a pixel side by side,
-    at first + (row * columns + column) * blocks + block."""
+    """A part of a feature map in accumulators or in the input buffer. Entry (block, row, column) is
+    at first + (block * rows + row) * columns + column. With `together` the blocks of a pixel are
+    contiguous: first + (row * columns + column) * blocks + block."""
 
     first: int
     blocks: int
@@ -31,17 +31,17 @@ class Entries(NamedTuple):
 
     @property
     def column_step(self) -> int:
-        """Entries from a pixel to the next of its row."""
+        """Entries from a pixel to the next one in its row."""
         return self.blocks if self.together else 1
 
     @property
     def row_step(self) -> int:
-        """Entries from a pixel to the one below."""
+        """Entries from a pixel to the one below it."""
         return self.columns * self.column_step
 
     @property
     def block_step(self) -> int:
-        """Entries from a block of a pixel to the next."""
+        """Entries from a block of a pixel to the next block."""
         return 1 if self.together else self.pixels
 
     @property
@@ -59,10 +59,10 @@ class Entries(NamedTuple):
 
 @dataclass(slots=True)
 class Area:
-    """The part of a map that a load brings: pixels of the map, and how many of padding around.
+    """The part of a feature map that a load reads, including padding around the map.
 
-    Padding that the map has around itself in memory is read from there, if it holds what a load is
-    to bring; whatever else is outside, the load writes.
+    Padding stored around the map in memory is read from there if it holds the required value; the
+    load generates all other padding.
     """
 
     region: Region
@@ -71,7 +71,7 @@ class Area:
     blocks: Span
 
     def fields(self, padding: int | None = None) -> dict[str, int]:
-        """padding : what pixels outside of the map hold; None if there are none"""
+        """padding : value of pixels outside the map; None if there are no such pixels"""
         tensor = self.region.tensor
         rows, columns = self._there(padding)
         top, bottom = _outside(self.rows, rows)
@@ -80,8 +80,8 @@ class Area:
         row = 0 if self.rows.size == 1 else self.region.row
         if pixel > MOST_PIXEL or row > MOST_ROW:
             raise DoesNotFitError(
-                f"{tensor.name!r}: {pixel:,} vectors from a pixel to the next and {row:,} from a "
-                f"row to the next; loads and stores step {MOST_PIXEL:,} and {MOST_ROW:,} at most"
+                f"{tensor.name!r}: stride of {pixel:,} vectors between pixels and {row:,} between "
+                f"rows; loads and stores allow at most {MOST_PIXEL:,} and {MOST_ROW:,}"
             )
         return {
             "src": self.region.vector(
@@ -102,7 +102,7 @@ class Area:
         }
 
     def cells(self, padding: int | None = None) -> NDArray[np.int64]:
-        """The vectors in memory."""
+        """Return the addresses of the vectors in memory."""
         rows, columns = (
             np.arange(max(there.first, span.first), min(there.stop, span.stop))
             for there, span in zip(self._there(padding), (self.rows, self.columns), strict=True)
@@ -114,7 +114,7 @@ class Area:
         return np.asarray(found)
 
     def _there(self, padding: int | None) -> tuple[Span, Span]:
-        """The rows and columns in memory, padding included."""
+        """Return the rows and columns in memory, including stored padding."""
         tensor, (pad, value) = self.region.tensor, self.region.border
         if value != padding:
             pad = NO_PAD
@@ -124,6 +124,6 @@ class Area:
 
 
 def _outside(span: Span, there: Span) -> tuple[int, int]:
-    """Places of a span before the first and behind the last one that are there."""
+    """Return how many positions of a span precede and follow the stored ones."""
     before = min(max(0, there.first - span.first), span.size)
     return before, min(max(0, span.stop - there.stop), span.size - before)

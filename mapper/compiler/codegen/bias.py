@@ -1,4 +1,4 @@
-"""The bias of a layer: what its sums begin with, or added to them by the ALU."""
+"""The bias of a layer: initial value of its sums, or added to them by the ALU."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from mapper.compiler.codegen.kernels import Kernels
 from mapper.compiler.codegen.steps import Touch
 
 NOTHING, ZERO, BIAS = range(3)
-"""What micro-ops of products that say so put into their accumulators first."""
+"""Initial accumulator values that products can request with `init`."""
 
 
 def begin_sums(core: ProgramBuilder, kernels: Kernels, work: TileWork, looped: bool) -> int:
-    """Returns what products put into their accumulators first.
+    """Emit instructions that initialise accumulators; return the `init` mode of the products.
 
-    looped : no product is the first one of an accumulator
+    looped : products run as loops, in which no product is the first of its accumulator
     """
     added = core.options.bias == "alu"
     if kernels.shift or (looped and not added):
@@ -28,7 +28,7 @@ def begin_sums(core: ProgramBuilder, kernels: Kernels, work: TileWork, looped: b
 
 
 def end_sums(core: ProgramBuilder, kernels: Kernels, work: TileWork) -> None:
-    """Add the bias to the sums, if they did not begin with it."""
+    """Add the bias to the sums, unless they started with it."""
     if core.options.bias != "alu" or kernels.shift:
         return
     made = work.made
@@ -47,7 +47,8 @@ def end_sums(core: ProgramBuilder, kernels: Kernels, work: TileWork) -> None:
 
 
 def _load_bias(core: ProgramBuilder, kernels: Kernels, work: TileWork) -> None:
-    """From parameters into the accumulators; one of more than 32 bits without its last zeros."""
+    """Load the bias from parameters into the accumulators. A bias of more than 32 bits is stored
+    without its trailing zeros and shifted back."""
     made = work.made
     fields = {
         "dst": made.first,

@@ -1,7 +1,7 @@
-"""Bits: weights of binary layers, zeros around maps of bits, and the packing of thresholds.
+"""Binary layers: weights as bits, zero padding of bit maps, and packing of thresholds.
 
-A map of bits has a vector for each 128 channels of a pixel. Its words are bytes like those of other
-maps, so areas and micro-ops are the same; only what they hold, and who makes them, is of its own.
+A bit map has one vector per 128 channels of a pixel. Its words are bytes as in other feature maps,
+so areas and micro-ops are the same; only the contents and the operators that write them differ.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ Int64 = NDArray[np.int64]
 
 
 def binary_constants(conv: Node, shape: NpuShape) -> tuple[Int64, Int64]:
-    """Weights as bytes, shape (outputs, rows, columns, bytes), and the bias that counts the unused
-    bits of their vectors out."""
+    """Return the weights as bytes, shape (outputs, rows, columns, bytes), and the bias corrected
+    for the unused bits of their vectors."""
     weights, bias = conv.inputs[1].value, conv.inputs[2].value
     assert weights is not None
     assert bias is not None
@@ -38,11 +38,11 @@ def binary_constants(conv: Node, shape: NpuShape) -> tuple[Int64, Int64]:
 
 
 class Edges:
-    """What the zeros around a map of bits add to sums that were made with -1 around it.
+    """Corrections of sums at the edges of a bit map, whose padding is 0 but was computed as -1.
 
-    rows, columns : of each row or column of results whose windows reach over an edge, the sums of
-        the weights there, shape (outputs,)
-    corners : of pixels that are in one of each: what both of them counted
+    rows, columns : sums of the weights outside the map, for each row or column of results whose
+        windows reach over an edge, shape (outputs,)
+    corners : negated sums of the weights counted by both, for each pixel at two edges
     """
 
     def __init__(self, weights: Int64, window: Window, height: int, width: int) -> None:
@@ -66,7 +66,7 @@ class Edges:
 def _outside(
     size: int, stride: int, dilation: int, kernel: int, before: int, count: int
 ) -> dict[int, list[int]]:
-    """The places of a kernel that lie outside of a map, for each result that has some."""
+    """Return the kernel positions outside the map for each result that has some."""
     found = {}
     for at in range(count):
         places = [k for k in range(kernel) if not 0 <= at * stride - before + k * dilation < size]
@@ -76,7 +76,7 @@ def _outside(
 
 
 def add_edges(core: ProgramBuilder, conv: Node, work: TileWork) -> None:
-    """Correct the sums of a tile whose windows reach over the edges of a map of bits."""
+    """Correct the sums of a tile whose windows reach over the edges of a bit map."""
     operator, data, weights = conv.operator, conv.inputs[0], conv.inputs[1].value
     assert isinstance(operator, Conv)
     assert weights is not None
@@ -85,7 +85,7 @@ def add_edges(core: ProgramBuilder, conv: Node, work: TileWork) -> None:
     words = blocks_of(core.shape.rows, LANES)
 
     def ops(found: dict[tuple[int, int], Int64]) -> list[MicroOp]:
-        """A micro-op for each place of the tile, and block."""
+        """Return one micro-op per position in the tile and block."""
         made = []
         for (y, x), values in found.items():
             first = core.tables.add_parameters(
@@ -130,8 +130,8 @@ def add_edges(core: ProgramBuilder, conv: Node, work: TileWork) -> None:
 
 
 def threshold_record(tables: Tables, node: Node, blocks: Span, rows: int, label: str) -> int:
-    """The record of thresholds, for output blocks from first to behind; bits of lanes without a
-    channel are 0."""
+    """Add the threshold record of a range of output blocks and return its address; bits of lanes
+    without a channel are 0."""
     channels = node.output.channels
     operator = node.operator
     if isinstance(operator, Threshold):
@@ -150,14 +150,15 @@ def threshold_record(tables: Tables, node: Node, blocks: Span, rows: int, label:
 
 
 def pack_signs(core: ProgramBuilder, node: Node, work: TileWork, last: bool = True) -> None:
-    """Thresholds of a tile, whose packed vectors are in the result buffer then, and are `made`.
+    """Apply the thresholds to a tile and pack the bits; the packed vectors are in the result buffer
+    and become `work.made`.
 
-    The blocks of a tile begin at a whole vector.
+    The blocks of a tile start at a whole vector.
     """
     shape, label, made, first = core.shape, core.macro.label, work.made, work.free
     share = blocks_of_vector(shape.rows, shape.columns)
     vectors = made._replace(first=first, blocks=blocks_of(made.blocks, share))
-    if made.blocks % share:  # bits of blocks that there are not stay as they are: they must be 0
+    if made.blocks % share:  # bits of missing blocks are not written and must be 0
         stop = vectors._replace(first=first + (vectors.blocks - 1) * made.pixels, blocks=1)
         alu(core, "MOV", stop, stop, {"source": 0, "imm": 0, "out": 1})
     fields = {

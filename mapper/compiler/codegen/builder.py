@@ -1,4 +1,4 @@
-"""The program of a core as it grows, and the tile that is worked on."""
+"""Builder of a core's program, and the state of the current tile."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from mapper.compiler.schedule.tiles import Cut, Tile
 
 @dataclass(slots=True)
 class TileWork:
-    """A tile on its way through a core.
+    """State of a tile during code generation.
 
-    cut : of its macro node
+    cut : tiling of its macro node
     spans : rows and columns of the first input, and of the result of each node
-    made : the accumulators that its values are in
-    free : the first accumulator behind all that are in use
+    made : accumulators that hold its values
+    free : first unused accumulator
     """
 
     tile: Tile
@@ -43,20 +43,20 @@ class TileWork:
 
 Dual = Literal["off", "pixels", "kernels", "auto"]
 DUAL: tuple[Dual, ...] = ("auto", "pixels", "kernels", "off")
-"""Ways to pair products, the fastest first."""
+"""Ways to pair products, fastest first."""
 
 Schedule = Literal["search", "rows", "plane8", "plane16"]
 
 
 @dataclass(frozen=True, slots=True)
 class Choices:
-    """How programs do their work; none of it changes a result.
+    """Code generation options; none of them changes a result.
 
-    bias : what sums begin with, or added to them by the ALU
-    dual : which pairs of products of bytes dual cores make at once; auto takes the fewest cycles
+    bias : "init" starts sums with the bias, "alu" adds it afterwards
+    dual : which pairs of byte products dual cores compute at once; auto takes the fewest cycles
     schedule : how layers are cut into tiles, by search or by a fixed rule
-    first_tile : columns and rows of the tiles of the first layer, if they are given
-    lag : how much the search gives for rows that come early, see `Limits`
+    first_tile : columns and rows of the tiles of the first layer, None to choose them
+    lag : weight of early rows in the search, see `Limits`
     """
 
     bias: Literal["init", "alu"] = "init"
@@ -70,8 +70,8 @@ DEFAULT = Choices()
 
 
 class WeightPlan(NamedTuple):
-    """dynamic : numbers of the macro nodes whose weights come from the host
-    static : words of the others
+    """dynamic : indices of the macro nodes whose weights come from the host
+    static : weight words of the other macro nodes
     """
 
     dynamic: frozenset[int]
@@ -79,11 +79,11 @@ class WeightPlan(NamedTuple):
 
 
 class MemoryPlan(NamedTuple):
-    """weights : which come from the host
-    reloaded : names of the small memories that are filled again while the program runs
-    stop : the first vector behind all maps; None if the regions say it
-    host_first : the first word in the host's memory that is free
-    targets : where results go, of maps that do not simply go to their regions
+    """weights : which weights come from the host
+    reloaded : names of the small memories that are reloaded while the program runs
+    stop : end of the feature maps, in vectors; None to derive it from the regions
+    host_first : first free word in the host's memory
+    targets : destinations of results that are not simply stored in their regions
     """
 
     weights: WeightPlan
@@ -95,17 +95,17 @@ class MemoryPlan(NamedTuple):
 
 ALL_AT_ONCE = MemoryPlan(WeightPlan(frozenset(), 0))
 TABLES = {MICRO_OPS: (0, "UM"), PARAMETERS: (1, "PM")}
-"""Numbers of the memories in LOAD.TABLE, and their names."""
+"""Numbers of the memories in LOAD.TABLE, and their short names."""
 BASES = {"LOAD": ("src", 0), "STORE": ("dst", 1)}
-"""Fields that are addresses in the maps, and the space of their base, by op."""
+"""Address fields in the feature memory, and the space of their base, by op."""
 
 
 class ProgramBuilder:
-    """Collects the steps of a core, and fills its small memories.
+    """Collects the steps of a core and fills its small memories.
 
-    regions : where stored maps lie
-    memory : what does not lie in the core from the begin on
-    macro, number, tile : the macro node and the tile of the program that steps are made for
+    regions : memory regions of stored feature maps
+    memory : contents that are not in the core from the start
+    macro, number, tile : macro node, its index, and tile index that new steps belong to
     """
 
     def __init__(
@@ -131,16 +131,16 @@ class ProgramBuilder:
         self.macro = Macro([])
         self.number = self.tile = -1
         self._bases = dict.fromkeys(BASES, 0)
-        self._distances: dict[str, dict[str, int]] = {}  # that units have been told last
-        self._half_inputs = self._half_entries = 0  # of the buffers that come next
+        self._distances: dict[str, dict[str, int]] = {}  # current setting of each unit
+        self._half_inputs = self._half_entries = 0  # buffer halves to use next
 
     def step(
         self, unit: str, instruction: Instruction, reads: list[Touch], writes: list[Touch],
         sent: Sent | None = None,
     ) -> None:  # fmt: skip
-        """Add an instruction of a unit; what it takes of small memories is known here.
+        """Add an instruction of a unit; its reads of small memories are added here.
 
-        sent : what it sends to another core
+        sent : vectors that it sends to another core
         """
         used, fields = self.tables.used, instruction.fields
         for name, (_, memory) in TABLES.items():
@@ -156,7 +156,7 @@ class ProgramBuilder:
     def _add(
         self, unit: str, instruction: Instruction, reads: list[Touch], writes: list[Touch]
     ) -> None:
-        """Addresses of maps beyond a field are relative to a base."""
+        """Add a step; feature memory addresses too large for a field are relative to a base."""
         name, space = BASES.get(instruction.op, ("", 0))
         if name in instruction.fields:
             form = form_of(instruction.op, instruction.kind)
@@ -182,19 +182,19 @@ class ProgramBuilder:
         )  # fmt: skip
 
     def set_distance(self, unit: str, **distances: int) -> None:
-        """Let a unit pack, or write, pairs so far apart; unless it does so already."""
+        """Set the distances of pairs that a unit reads or writes, unless they are set already."""
         if distances != self._distances.get(unit, dict.fromkeys(distances, 0)):
             self._distances[unit] = distances
             fields = {"queue": UNITS.index(unit), **distances}
             self.step(unit, Instruction("CTRL", "DIST", fields=fields), [], [])
 
     def forget_distances(self) -> None:
-        """Behind the end of a function: whatever runs before the next one, it tells them again."""
+        """Mark all distances as unknown at the end of a function: the next one sets them again."""
         if self.shape.multiplier == "dual":
             self._distances = {unit: {} for unit in UNITS}
 
     def targets_of(self, tensor: Tensor) -> tuple[Target, ...]:
-        """Where a result goes."""
+        """Return the destinations of a result."""
         found = self.memory.targets.get(tensor)
         if found is None:
             pixel = pixel_vectors(tensor, self.shape.columns)
@@ -203,13 +203,13 @@ class ProgramBuilder:
         return found
 
     def next_inputs(self) -> int:
-        """The first vector of the half of the input buffer that comes next."""
+        """Return the first vector of the next half of the input buffer."""
         base = self._half_inputs * (self.shape.input_vectors // 2)
         self._half_inputs ^= 1
         return base
 
     def next_entries(self) -> int:
-        """The first entry of the half of the accumulators that comes next."""
+        """Return the first entry of the next half of the accumulators."""
         base = self._half_entries * (self.shape.entries // 2)
         self._half_entries ^= 1
         return base

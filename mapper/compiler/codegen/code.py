@@ -1,4 +1,4 @@
-"""What a core runs, and all that was known when it was made."""
+"""Generated code of a core, with the data that it was generated from."""
 
 from __future__ import annotations
 
@@ -25,10 +25,11 @@ from mapper.compiler.schedule.units import timeline_of_functions
 
 
 class Lying(NamedTuple):
-    """A map of the model, or a part of it, in the memory of a core.
+    """A feature map of the model, or a part of it, in the memory of a core.
 
-    tensor : of the graph; region : where it lies, whose tensor is as large as the part
-    rows, channels : that the part has
+    tensor : tensor of the graph
+    region : its memory region, whose tensor has the size of the part
+    rows, channels : extent of the part
     """
 
     tensor: Tensor
@@ -46,12 +47,12 @@ class Lying(NamedTuple):
 class CoreCode:
     """A core's program.
 
-    numbers : of its layers, that of the macro node of the model; macros : its layers
-    maps : that lie in its memory; used : vectors of them
-    steps, program : as many; records : the file of macro records that they are made from
-    ends : instructions up to the end of each layer
-    spans : first instruction of each function, and the one behind its END
-    timeline : of a frame, if nothing from other cores delays it
+    numbers : index in the model of the macro node of each layer; macros : its layers
+    maps : feature maps in its memory; used : vectors that they occupy
+    steps, program : one instruction per step; records : file of the macro records they come from
+    ends : number of instructions up to the end of each layer
+    spans : first instruction and end of each function, END included
+    timeline : timing of a frame if nothing from other cores delays it
     """
 
     place: Place
@@ -76,8 +77,8 @@ class CoreCode:
         static_words: int, made: Emitted, code: tuple[list[Instruction], list[tuple[int, int]]],
         links: Links = NO_LINKS, link: HostLink | None = None,
     ) -> CoreCode:  # fmt: skip
-        """layers : numbers and macro nodes; maps : and how many vectors they use; code : program
-        and functions; link : with the host's weights"""
+        """layers : numbers and macro nodes; maps : feature maps and the vectors they occupy
+        code : program and spans of its functions; link : timing of the host's weights"""
         tables, shape = made.emitter.tables, made.emitter.shape
         before = Preloaded.of(tables, made.preset)
         timeline = timeline_of_functions(*code, shape, before, link)
@@ -88,11 +89,11 @@ class CoreCode:
 
     @property
     def regions(self) -> dict[Tensor, Region]:
-        """Of maps of the model; parts of them have several."""
+        """Regions by tensor of the model; split tensors have several, of which one is returned."""
         return {one.tensor: one.region for one in self.maps}
 
     def image(self, shape: NpuShape) -> Image:
-        """What is loaded into the core before its first frame."""
+        """Return the image that is loaded into the core before its first frame."""
         return Loaded(
             shape, self.program, self.spans, self.tables, self.preset, self.used, self.static_words
         ).image(self.place)

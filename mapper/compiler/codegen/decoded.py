@@ -1,4 +1,4 @@
-"""The programs of cores as simulators take them, from what is loaded into the cores."""
+"""Decode core images into programs for the simulators."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from mapper.compiler.codegen.image import Image
 
 
 def program_of(image: Image, where: str) -> Program:
-    """The decoded program of a core."""
+    """Return the decoded program of a core."""
     decoded = decode_program(image.instructions, where)
     headers = np.frombuffer(image.headers, "<u8").astype(np.uint64)
     return Program(

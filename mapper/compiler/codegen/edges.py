@@ -1,7 +1,7 @@
-"""Pixels at the edges of a map, whose windows reach into its padding.
+"""Pixels at the edges of a feature map, whose windows reach into its padding.
 
-All padding holds the zero point, so what it adds to a sum is known: it goes into the bias of these
-pixels, and the products are left out.
+Padding holds the zero point, so its contribution to a sum is a constant: it is added to the bias of
+these pixels, and the products are skipped.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from mapper.compiler.schedule.inputs import Part, Span
 
 
 class Side(NamedTuple):
-    """Rows or columns of the result whose windows have the same places inside the map."""
+    """Rows or columns of the result whose windows have the same kernel positions in the map."""
 
     results: Span
     places: Span
 
 
 class Edge(NamedTuple):
-    """Sums of a tile that are made alike.
+    """Sums of a tile that use the same part of the kernel.
 
-    part : of the kernel, that lies inside the map; bias : its first parameter word
+    part : part of the kernel inside the map; bias : its first parameter word
     """
 
     sums: Pass
@@ -37,8 +37,8 @@ class Edge(NamedTuple):
 
 
 def edges_of(core: ProgramBuilder, node: Node, kernels: Kernels, work: TileWork) -> list[Edge]:
-    """A tile by what its windows have inside the map; none if a window has nothing there, or if a
-    bias with all that its padding adds has no room in a parameter."""
+    """Split a tile by the part of its windows inside the map. Return an empty list if a window is
+    completely outside, or if a bias with its padding contribution does not fit in a parameter."""
     assert isinstance(node.operator, Conv)
     window, data = node.operator.window, node.inputs[0]
     rows, columns = work.spans[1]
@@ -61,7 +61,7 @@ def edges_of(core: ProgramBuilder, node: Node, kernels: Kernels, work: TileWork)
 
 
 def _sides(window: Window, span: Span, axis: int, length: int) -> list[Side]:
-    """Parts of a span of the result, in order."""
+    """Return the sides that a span of the result consists of, in order."""
     step = window.dilation[axis]
     before = (window.pad.top, window.pad.left)[axis]
 
@@ -79,8 +79,8 @@ def _sides(window: Window, span: Span, axis: int, length: int) -> list[Side]:
 
 
 def _bias(core: ProgramBuilder, node: Node, part: Part) -> int | None:
-    """The bias with what the products outside of a part of the kernel would add: its first word,
-    or None where 32 bits do not hold it, as of 16 bits with a zero point far away."""
+    """Add the bias plus the padding contribution outside a part of the kernel. Return its first
+    word, or None if it exceeds 32 bits, e.g. for 16-bit data with a large zero point."""
     weights, bias = node.inputs[1].value, node.inputs[2].value
     assert weights is not None
     assert bias is not None

@@ -1,6 +1,6 @@
-"""Instructions of a macro node, tile by tile: load, multiply, what the ALU does, and store.
+"""Instructions of a macro node, tile by tile: load, multiply, ALU operations, and store.
 
-What begins a macro node, and what the ALU does of it, are tables by the class of the operator.
+The functions for the first operator and for the ALU operators are tables by operator class.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ from mapper.compiler.schedule.units import tile_cost
 from mapper.errors import MapperError
 
 Begin = Callable[[ProgramBuilder, Node], Product]
-"""What a macro node's first operator needs in the small memories; then it makes tile by tile."""
+"""Put constants of a macro node's first operator into small memories; return its tile function."""
 Work = Callable[[ProgramBuilder, Node, TileWork, bool], None]
-"""What the ALU does with a tile; True if its results go to the result buffer."""
+"""Emit the ALU operations of an operator for a tile; True: results go to the result buffer."""
 
 BEGINS: Mapping[type[Operator], Begin] = {Conv: convolution, Pool: pool_map}
 WORKS: Mapping[type[Operator], Work] = {
@@ -53,10 +53,13 @@ WORKS: Mapping[type[Operator], Work] = {
 
 
 class Emitter(ProgramBuilder):
-    """Makes the steps of macro nodes, one after the other."""
+    """Emits the steps of macro nodes in order."""
 
     def emit(self, macro: Macro, cut: Cut) -> None:
-        """Raises `MapperError` that names a node that no core computes, `DoesNotFitError`."""
+        """Emit the steps of a macro node.
+
+        Raises `MapperError` that names a node that cores cannot compute, `DoesNotFitError`.
+        """
         self.macro, self.number = macro, self.number + 1
         if self.number in self.dynamic:
             self.streams.begin_layer(weight_words(macro, self.shape))
@@ -65,9 +68,9 @@ class Emitter(ProgramBuilder):
             self._make(product, tile, cut)
 
     def ways(self, macro: Macro, number: int, plane: tuple[int, int] | None) -> list[Choice]:
-        """Ways to cut a macro node, by what the instructions of its tiles take; nothing is emitted.
+        """Return the possible cuts of a macro node with the cost of their tiles; emit nothing.
 
-        plane : rows and columns of its tiles, if they are given
+        plane : rows and columns of its tiles, None to choose them
         """
         trial = Emitter(self.shape, self.regions, self.options, self.memory)
         trial.macro, trial.number = macro, number
@@ -89,7 +92,7 @@ class Emitter(ProgramBuilder):
         return choices(macro, self.shape, measure, count, plane)
 
     def _begin(self) -> Product | None:
-        """What a macro node begins with, if it takes more than a load."""
+        """Return the tile function of the first operator, or None if a load is enough."""
         first = self.macro.nodes[0]
         begin = BEGINS.get(type(first.operator))
         return None if begin is None else begin(self, first)
@@ -111,14 +114,14 @@ class Emitter(ProgramBuilder):
         self._behind(work, todo, done)
 
     def _behind(self, work: TileWork, todo: list[Node], done: bool) -> None:
-        """What the ALU does with a tile, and the store.
+        """Emit the ALU operations and the stores of a tile.
 
-        done : the tile is in the result buffer already
+        done : the tile is already in the result buffer
         """
         for node in todo:
             do = WORKS.get(type(node.operator))
             if do is None:
-                raise MapperError(f"{node.label}: no core computes {node.kind} by itself")
+                raise MapperError(f"{node.label}: cores do not support stand-alone {node.kind}")
             do(self, node, work, node is todo[-1])
         if not todo and not done and self.macro.output.type != "int32":
             alu(self, "MOV", work.made, work.made, {"source": 1, "out": 1})

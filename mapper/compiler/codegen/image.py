@@ -1,9 +1,9 @@
-"""The program of a core as a file (.npc): instructions, small memories, weights, preset maps.
+"""Program file of a core (.npc): instructions, small memories, weights, preset feature maps.
 
-Sections: INFO (JSON: shape, core, functions, sizes), IM instructions of 16 bytes, UM micro-ops of
-8, WM weight words of rows x columns bytes, BM parameter words of 16 x 4 bytes, XM packet headers of
-8, FM vectors that are set before the first frame, at the runs of addresses that INFO names (preset:
-first, number).
+Sections: INFO (JSON: shape, core, functions, sizes); IM, instructions of 16 bytes; UM, micro-ops of
+8 bytes; WM, weight words of rows x columns bytes; BM, parameter words of 16 x 4 bytes; XM, packet
+headers of 8 bytes; FM, vectors that are set before the first frame, at the address runs listed in
+INFO (preset: first, count).
 """
 
 from __future__ import annotations
@@ -22,16 +22,14 @@ PROGRAM = Sort(MAGIC, 1, "program of a core", ".npc", ("INFO", "IM", "UM", "WM",
 
 
 class Image(NamedTuple):
-    """What is loaded into a core.
+    """Data that is loaded into a core.
 
-    info : shape (fields of `NpuShape`), core (x, y), vectors of external memory, runs that are
-        preset, words of the static weights, functions (of each the first instruction and the one
-        behind the last)
-    instructions, micro_ops, headers : as encoded
+    info : shape (fields of `NpuShape`), core (x, y), vectors of external memory, preset runs,
+        words of the static weights, functions (first instruction and end of each)
+    instructions, micro_ops, headers : encoded bytes
     weights : int8, shape (words, rows, columns)
     parameters : int32, shape (words, 16)
-    maps : uint8, shape (vectors, columns), of the runs of addresses that info names; the rest of
-        the memory is 0
+    maps : uint8, shape (vectors, columns), contents of the preset runs; all other memory is 0
     """
 
     info: dict[str, Any]
@@ -44,12 +42,12 @@ class Image(NamedTuple):
 
     @property
     def map_vectors(self) -> int:
-        """Of external memory, which is as large as the program needs."""
+        """Vectors of external memory, which is as large as the program needs; else 0."""
         return int(self.info.get("map_vectors", 0))
 
     @property
     def runs(self) -> list[tuple[int, int]]:
-        """First address and number of the vectors that are set before the first frame."""
+        """First address and length of each run of vectors that is set before the first frame."""
         return [(int(first), int(count)) for first, count in self.info.get("preset", [])]
 
     @property
@@ -59,7 +57,7 @@ class Image(NamedTuple):
         return np.concatenate([np.zeros(0, np.int64), *runs])
 
     def filled(self) -> NDArray[np.uint8]:
-        """The memory up to the last vector that is set, or that external memory has."""
+        """Return the memory up to the last preset vector, or the whole external memory."""
         places = self.preset
         size = max(int(places.max(initial=-1)) + 1, self.map_vectors)
         found = np.zeros((size, self.maps.shape[1]), np.uint8)
@@ -68,7 +66,7 @@ class Image(NamedTuple):
 
 
 def pack_image(image: Image) -> bytes:
-    """The file of a core's program."""
+    """Return the bytes of a core's program file."""
     parts = {
         "INFO": json.dumps(image.info, sort_keys=True).encode(),
         "IM": image.instructions,
@@ -82,9 +80,9 @@ def pack_image(image: Image) -> bytes:
 
 
 def unpack_image(data: bytes, where: str) -> Image:
-    """The program in a file's bytes; where : the file, for errors.
+    """Read the program from a file's bytes; where : file name for errors.
 
-    Raises `MapperError` if it is no such file, of another version, cut short or damaged.
+    Raises `MapperError` if the file is of another type or version, cut short or damaged.
     """
     parts = unpack_sections(PROGRAM, data, where)
     try:
@@ -103,4 +101,4 @@ def unpack_image(data: bytes, where: str) -> Image:
             raise ValueError
         return made
     except (KeyError, TypeError, ValueError) as error:
-        raise MapperError(f"{where}: its sections do not fit its shape; compile again") from error
+        raise MapperError(f"{where}: sections do not match the shape; compile again") from error

@@ -1,4 +1,4 @@
-"""Where the weights and the bias of a layer lie, and how they are laid out in words."""
+"""Placement of a layer's weights and bias in memory, and their layout in words."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from mapper.compiler.stages import stage
 if TYPE_CHECKING:
     from mapper.compiler.codegen.builder import ProgramBuilder
 
-BIAS_BITS = 31  # but for the sign, of a parameter
+BIAS_BITS = 31  # magnitude bits of a bias in a parameter word
 
 
 class Words(NamedTuple):
-    """Where the weight words of some output blocks lie.
+    """Addresses of the weight words of some output blocks.
 
-    first : the first word of each
-    spans : the input blocks that each has words for; part : rows and columns of the kernel
-    each : words of a product: 2 of 16 bits
-    cells : all of them, if they came from the host
-    fresh : whether they may be on their way still
+    first : first word of each output block
+    spans : input blocks whose words each has; part : rows and columns of the kernel
+    each : words per product: 2 for 16-bit inputs
+    cells : all addresses, if they are loaded from the host
+    fresh : they may still be in transit
     """
 
     first: Mapping[int, int]
@@ -41,27 +41,27 @@ class Words(NamedTuple):
     fresh: bool = False
 
     def word(self, output: int, ky: int, kx: int, block: int) -> int:
-        """The weight word of a place of the kernel and an input block."""
+        """Return the weight word of a kernel position and an input block."""
         rows, columns = self.part
         place = (ky - rows.first) * columns.size + kx - columns.first
         span = self.spans[output]
         return self.first[output] + (place * span.size + block - span.first) * self.each
 
     def apart(self, output: int) -> int:
-        """Words from an output block to the next."""
+        """Return the number of words from an output block to the next."""
         return self.first[output + 1] - self.first[output]
 
 
 class Kernels(NamedTuple):
     """The weights of a layer.
 
-    kind : of the products
-    words : of each output block, shape (words, rows, columns)
-    spans : the input blocks that each output block is made from
-    static : where the words lie; None if they come from the host
-    bias : first parameter word; lanes : parameter words of a block
-    shift : last zeros that a bias of more than 32 bits was stored without
-    each : words of a product: 2 of 16 bits
+    kind : kind of the products
+    words : words of each output block, shape (words, rows, columns)
+    spans : input blocks of each output block
+    static : addresses of the words; None if they come from the host
+    bias : first parameter word; lanes : parameter words per block
+    shift : number of trailing zeros removed from a bias of more than 32 bits
+    each : words per product: 2 for 16-bit inputs
     kernel : its rows and columns
     """
 
@@ -77,21 +77,22 @@ class Kernels(NamedTuple):
 
     @property
     def places(self) -> int:
-        """Of a kernel."""
+        """Number of kernel positions."""
         return self.kernel[0] * self.kernel[1]
 
     def bring(self, core: ProgramBuilder, outputs: Span, blocks: Span, part: Part) -> Words:
-        """The words of some output blocks, for some input blocks and a part of the kernel."""
+        """Return the words of some output blocks for some input blocks and a part of the kernel;
+        load them if they come from the host and are not in memory."""
         if self.static is not None:
             return self.static
         spans = {}
         for ob in range(*outputs):
             first, stop = self.spans[ob]
             span = Span(max(blocks.first, first), min(blocks.stop, stop))
-            if span.size > 0:  # of a group, or of none of these
+            if span.size > 0:  # the group of this output block may have none of these inputs
                 spans[ob] = span
         if self.kind == "DEPTHWISE":
-            part = Part(Span(0, 1), Span(0, 1))  # words hold places of all of the kernel
+            part = Part(Span(0, 1), Span(0, 1))  # words hold all positions of the kernel
         chosen = {ob: self._some(ob, spans[ob], part) for ob in spans}
         key = (core.number, outputs, blocks, part)
         lies = core.streams.bring(core, key, lambda: np.concatenate(list(chosen.values())))
@@ -101,7 +102,7 @@ class Kernels(NamedTuple):
         return Words(places, spans, part, self.each, lies.cells, lies.fresh)
 
     def _some(self, output: int, blocks: Span, part: Part) -> NDArray[np.int64]:
-        """Words of an output block, in the order of `Words`."""
+        """Return the words of an output block in the order of `Words`."""
         words, span = self.words[output], self.spans[output]
         if self.kind == "DEPTHWISE":
             return words
@@ -114,8 +115,8 @@ class Kernels(NamedTuple):
 
 
 def place_kernels(tables: Tables, node: Node, label: str, dynamic: bool) -> Kernels:
-    """Put the bias of a convolution into the small memories, and its weights, unless they come from
-    the host."""
+    """Put the bias of a convolution into the parameter memory, and its weights into the weight
+    memory unless they come from the host."""
     shape, operator = tables.shape, node.operator
     bias = node.inputs[2].value
     assert isinstance(operator, Conv)
@@ -132,7 +133,7 @@ def place_kernels(tables: Tables, node: Node, label: str, dynamic: bool) -> Kern
         kh, kw = operator.window.size
         static = Words(first, spans, Part(Span(0, kh), Span(0, kw)), each)
     shift = max(0, int(np.abs(bias).max(initial=0)).bit_length() - BIAS_BITS)
-    assert not (bias & ((1 << shift) - 1)).any()  # the shift before the multiplier is as much
+    assert not (bias & ((1 << shift) - 1)).any()  # multiples of the shift before the multiplier
     return Kernels(
         kind, words, spans, static, tables.add_bias(bias >> shift, label),
         blocks_of(shape.rows, LANES), shift, each, operator.window.size,
@@ -140,7 +141,7 @@ def place_kernels(tables: Tables, node: Node, label: str, dynamic: bool) -> Kern
 
 
 def weight_words(macro: Macro, shape: NpuShape) -> int:
-    """Weight words of a macro node."""
+    """Return the number of weight words of a macro node."""
     if macro.conv is None:
         return 0
     return sum(len(one) for one in kernel_words(macro.conv, shape)[1])
@@ -149,8 +150,8 @@ def weight_words(macro: Macro, shape: NpuShape) -> int:
 def kernel_words(
     node: Node, shape: NpuShape
 ) -> tuple[str, list[NDArray[np.int64]], dict[int, Span]]:
-    """The kind of the products, and of each output block its words, shape (words, rows, columns),
-    and the input blocks that it is made from."""
+    """Return the kind of the products, the words of each output block, shape (words, rows,
+    columns), and its input blocks."""
     weights, operator = node.inputs[1].value, node.operator
     assert isinstance(operator, Conv)
     assert weights is not None
@@ -175,7 +176,8 @@ def kernel_words(
 def _whole(
     weights: NDArray[np.int64], groups: int, output: int, span: Span, shape: NpuShape
 ) -> NDArray[np.int64]:
-    """Kernels of an output block over all channels of its input blocks, 0 outside of their groups.
+    """Return the kernels of an output block over all channels of its input blocks, 0 outside their
+    groups.
 
     Returns shape (rows, kernel rows, kernel columns, channels).
     """
@@ -191,10 +193,10 @@ def _whole(
 
 
 def product_words(block: NDArray[np.int64], wide: bool) -> NDArray[np.int64]:
-    """Word ((ky * kw + kx) * blocks + c) of an output block: row r, column c of the array. Of 16
-    bits the low bytes, then the high ones.
+    """Lay out the weights of an output block: word (ky * kw + kx) * blocks + c holds row r, column
+    c of the array. Wide (16-bit) products have a word of low bytes, then one of high bytes.
 
-    block : shape (rows, kernel rows, kernel columns, channels of whole blocks)
+    block : shape (rows, kernel rows, kernel columns, channels padded to whole blocks)
     """
     rows, kh, kw, channels = block.shape
     words = block.reshape(rows, kh, kw, channels // rows, rows).transpose(1, 2, 3, 0, 4)
@@ -206,12 +208,12 @@ def product_words(block: NDArray[np.int64], wide: bool) -> NDArray[np.int64]:
 
 
 def taps_of(shape: NpuShape) -> int:
-    """Places of a kernel in a word of a depthwise convolution."""
+    """Return the kernel positions per word of a depthwise convolution."""
     return min(shape.columns, MOST_TAPS)
 
 
 def depthwise_words(weights: NDArray[np.int64], shape: NpuShape) -> list[NDArray[np.int64]]:
-    """For each block the words of its kernel: row `tap` holds one place of all channels.
+    """Return the kernel words of each block: row `tap` holds one position of all channels.
 
     weights : shape (channels, kernel rows, kernel columns, 1)
     """

@@ -1,13 +1,13 @@
-"""What cores of a chip send to each other: where results go, streams that count them, and credits.
+"""Traffic between the cores of a chip: destinations of results, streams and credits.
 
-A store to another core names a stream of that core, one for each core that sends there, which
-counts the vectors. A load there waits until those that it reads have come: they come in the order
-in which they are stored. When a core has read a region for the last time in a frame, it gives each
-core that writes there a credit; a region of one slot is freed in bands of rows, with a credit each,
-so that the next frame comes into the rows that this one has left. All credits from one core to
-another have one stream, and come in the order in which their bands are read for the last time. Of T
-a frame, a band of s slots that is the one with number p has been left once f T + p - s T of them
-have come, in frame f; so many are taken before something is written there.
+A store to another core names a stream of that core, one per sending core, which counts the vectors.
+A load there waits until the vectors that it reads have arrived; they arrive in the order in which
+they are stored. When a core has read a region for the last time in a frame, it sends a credit to
+each core that writes there. A region with one slot is freed in bands of rows, one credit per band,
+so that the next frame can overwrite rows that are no longer needed. All credits from one core to
+another use one stream and arrive in the order in which their bands are read for the last time. With
+T credits per frame, band number p with s slots is free for frame f once f T + p - s T credits have
+arrived; the sender waits for that number before it writes there.
 """
 
 from __future__ import annotations
@@ -34,12 +34,13 @@ KINDS: tuple[Kind, ...] = ("LOCAL", "REMOTE", "HOST")
 
 
 class Target(NamedTuple):
-    """Where a part of a result goes.
+    """Destination of a part of a result.
 
-    kind : to a map of this core, of another one, or to the host
-    region : where all of the result would lie there; rows, blocks : which part of it goes there
+    kind : feature map of this core, of another core, or the host
+    region : region of the whole result at the destination; rows, blocks : part that is sent there
     core : the other core, or the node of the host's port
-    stream : that counts it there; credit : stream of this core that counts its credits
+    stream : stream of the destination that counts the vectors
+    credit : stream of this core that counts the destination's credits
     """
 
     kind: Kind
@@ -52,11 +53,11 @@ class Target(NamedTuple):
 
 
 class Credit(NamedTuple):
-    """Given when a region, or a band of it, has been read for the last time in a frame.
+    """A credit, sent when a region or a band of it has been read for the last time in a frame.
 
-    to : the core that writes there, or the node of the host's port; stream : of that core, or of
-        this one if it is the host
-    first, stop : vectors of the region, or the band; slots : frames that it holds
+    to : core that writes the region, or the node of the host's port
+    stream : stream of that core, or of this one for the host
+    first, stop : vectors of the region or band; slots : frames that the region holds
     """
 
     to: Place
@@ -68,10 +69,10 @@ class Credit(NamedTuple):
 
 
 class Brought(NamedTuple):
-    """What the host sends into a region: a stream that counts it, and its vectors, in order.
+    """Vectors that the host sends into a region, counted by a stream.
 
-    slots : see `Region`; runs : first vectors, how many follow each, and the row of the map that
-        they are of
+    slots : see `Region`
+    runs : first vector, number of vectors, and row of the feature map, in order
     """
 
     stream: int
@@ -86,9 +87,9 @@ class Brought(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Links:
-    """Of a core.
+    """The links of a core.
 
-    counts : of its streams before the first frame, by stream; known when its program is linked
+    counts : initial value of each stream before the first frame; set when its program is linked
     """
 
     credits: tuple[Credit, ...] = ()
@@ -97,7 +98,7 @@ class Links:
 
     @property
     def comes(self) -> dict[int, NDArray[np.int64]]:
-        """What the host sends, by stream."""
+        """Vectors that the host sends, by stream."""
         return {one.stream: one.cells for one in self.brought}
 
 
@@ -105,7 +106,7 @@ NO_LINKS = Links()
 
 
 def links_to_json(links: Links) -> dict[str, Any]:
-    """As plain lists and numbers."""
+    """Return links as plain lists and numbers."""
     return {
         "credits": [[*one.to, int(one.host), *one[2:]] for one in links.credits],
         "brought": [
@@ -115,7 +116,7 @@ def links_to_json(links: Links) -> dict[str, Any]:
 
 
 def links_from_json(data: Mapping[str, Any]) -> Links:
-    """Undoes `links_to_json`; raises `TypeError` or `ValueError` if it is something else."""
+    """Return links from plain lists; raises `TypeError` or `ValueError` if the data is invalid."""
     given = []
     for x, y, host, *rest in data["credits"]:
         stream, first, stop, slots = map(int, rest)
@@ -128,7 +129,7 @@ def links_from_json(data: Mapping[str, Any]) -> Links:
 
 
 class Sent(NamedTuple):
-    """Vectors that a step sends, in order; credit : stream that counts the credits for them."""
+    """Vectors that a step sends, in order; credit : stream that counts their credits."""
 
     core: Place
     stream: int
@@ -137,7 +138,7 @@ class Sent(NamedTuple):
 
 
 def sent_to(place: Place, cores: Iterable[Sequence[Step]]) -> dict[int, NDArray[np.int64]]:
-    """What comes to a core, by stream, in the order in which it does. cores : steps of all"""
+    """Return the vectors that arrive at a core, by stream, in order; cores : steps of all cores"""
     found: dict[int, list[NDArray[np.int64]]] = {}
     for steps in cores:
         for step in steps:
@@ -149,7 +150,7 @@ def sent_to(place: Place, cores: Iterable[Sequence[Step]]) -> dict[int, NDArray[
 def freed_for(
     place: Place, cores: Iterable[tuple[Sequence[Step], Links]]
 ) -> dict[int, list[Credit]]:
-    """The credits that others give a core, by stream, in their order. cores : all of them"""
+    """Return the credits that other cores send to a core, by stream, in order; cores : all cores"""
     found: dict[int, list[Credit]] = {}
     for steps, links in cores:
         for _, one in _given(steps, links.credits):
@@ -159,7 +160,7 @@ def freed_for(
 
 
 class Others(NamedTuple):
-    """What a core gets, by stream: vectors, in the order in which they come, and credits."""
+    """Input of a core by stream: vectors, in order of arrival, and credits."""
 
     comes: Mapping[int, NDArray[np.int64]]
     freed: Mapping[int, Sequence[Credit]]
@@ -168,10 +169,10 @@ class Others(NamedTuple):
 def linked(
     steps: Sequence[Step], links: Links, others: Others, vectors: int
 ) -> tuple[list[Step], Links]:
-    """The steps of a core with waits for what comes, and for credits, and with credits given; and
-    its links with the credits that it has before the first frame.
+    """Insert the waits for vectors and credits, and the sending of credits, into the steps of a
+    core. Return the steps, and the links with the initial stream counts.
 
-    vectors : of the feature memory
+    vectors : size of the feature memory
     The last step is END.
     """
     comes = others.comes
@@ -206,8 +207,8 @@ def linked(
 def _asked(
     steps: Sequence[Step], freed: Mapping[int, Sequence[Credit]]
 ) -> tuple[dict[int, int], dict[int, int]]:
-    """The credits that steps wait for, by the number of the step, and those that there are before
-    the first frame, by stream: as few as let it wait for no frame that is not its own."""
+    """Return the number of credits that each step waits for, and the initial count of each stream:
+    the smallest for which no step waits for a credit of another frame."""
     asked: dict[int, int] = {}
     counts: dict[int, int] = {}
     for stream, credits_ in freed.items():
@@ -215,7 +216,7 @@ def _asked(
         order = sorted(range(total), key=lambda at: credits_[at].first)
         firsts = np.array([credits_[at].first for at in order])
         left = np.array([at + 1 - credits_[at].slots * total for at in order])
-        most: list[tuple[int, int]] = []  # steps, and what they need at least
+        most: list[tuple[int, int]] = []  # step, and the credits that it needs
         for number, step in enumerate(steps):
             if step.sent is None or step.sent.credit != stream or not step.sent.cells.size:
                 continue
@@ -225,7 +226,7 @@ def _asked(
         if not most:
             continue
         counts[stream] = total - most[-1][1]
-        before = most[-1][1] - total  # so that all of a frame are taken in it
+        before = most[-1][1] - total  # all credits of a frame are consumed in the frame
         for number, need in most:
             if need > before:
                 asked[number] = need - before
@@ -234,8 +235,8 @@ def _asked(
 
 
 def _given(steps: Sequence[Step], credits_: Sequence[Credit]) -> list[tuple[int, Credit]]:
-    """Credits in the order in which they are given, and behind which step; before the last step if
-    nothing is read."""
+    """Return the credits in the order in which they are sent, with the index of the step that
+    frees them; the last step if the region is not read."""
     spans = {(one.first, one.stop): len(steps) - 1 for one in credits_}
     for number, step in enumerate(steps):
         for memory, cells in step.reads:
@@ -273,6 +274,6 @@ def _control(queue: str, kind: str, fields: dict[str, int], step: Step) -> Step:
 def require_streams(place: Place, count: int, most: int) -> None:
     if count > most:
         raise DoesNotFitError(
-            f"core ({place[0]}, {place[1]}): {count} streams needed for what other cores send and "
-            f"for credits, a core has {most}; take more cores, or larger ones"
+            f"core ({place[0]}, {place[1]}): {count} streams needed for data and credits of other "
+            f"cores, a core has {most}; use more or larger cores"
         )

@@ -1,4 +1,4 @@
-"""What is loaded into a core before its first frame, from what code generation makes."""
+"""Image of a core, from the output of code generation."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ DAMAGE = (
     KeyError, ValueError, TypeError, IndexError, AttributeError, ArithmeticError, AssertionError,
     HwError,
 )  # fmt: skip
-"""What a list that contradicts itself may raise on the way."""
+"""Exceptions that inconsistent records may raise during code generation."""
 
 
 class Loaded(NamedTuple):
-    """spans : first instruction of each function, and the one behind its END
-    used : vectors of the maps, without what lies behind them
+    """spans : first instruction and end of each function, END included
+    used : vectors of the feature maps, without the data stored after them
     """
 
     shape: NpuShape
@@ -43,7 +43,7 @@ class Loaded(NamedTuple):
     static_words: int
 
     def image(self, core: tuple[int, int]) -> Image:
-        """For a core, (x, y)."""
+        """Return the image of core (x, y)."""
         tables, shape = self.tables, self.shape
         external = max(self.used, self.preset.stop)
         info = {
@@ -66,8 +66,11 @@ class Loaded(NamedTuple):
 
 
 class Remade(NamedTuple):
-    """What files of macro records make. layers : in them; images : of the cores, in their order
-    words : what the host keeps for them (weights.bin)"""
+    """Result of compiling files of macro records.
+
+    layers : contents of each file; images : images of the cores, in the same order
+    words : weights that the host stores for them (weights.bin)
+    """
 
     layers: list[Layers]
     images: list[Image]
@@ -75,10 +78,9 @@ class Remade(NamedTuple):
 
 
 def images_of_records(data: bytes, where: str) -> Remade:
-    """The programs that files of macro records make, one behind the other; where : the file, for
-    errors.
+    """Generate the programs of concatenated files of macro records; where : file name for errors.
 
-    Raises `MapperError` if it is damaged or makes no program.
+    Raises `MapperError` if the data is damaged or is not a valid program.
     """
     parts = split_files(data, where)
     layers = [unpack_layers(part, where) for part in parts]
@@ -89,7 +91,7 @@ def images_of_records(data: bytes, where: str) -> Remade:
     except DAMAGE as error:
         said = " ".join(f"{type(error).__name__}: {error}".split())[:80]
         raise MapperError(
-            f"{where}: its records make no program ({said}); compile the model again"
+            f"{where}: records are not a valid program ({said}); compile the model again"
         ) from error
 
 

@@ -1,4 +1,4 @@
-"""Loads of parts of maps into the input buffer, or into accumulators."""
+"""Loads of parts of feature maps into the input buffer or into accumulators."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from mapper.compiler.codegen.steps import Touch
 
 
 def load_inputs(core: ProgramBuilder, area: Area, far: int = 0) -> Entries:
-    """A part of a map into the input buffer; padding holds its zero point.
+    """Load a part of a feature map into the input buffer; padding holds its zero point.
 
-    far : vectors from each pixel to a second one that is packed above it; 0 for none
+    far : vectors from each pixel to the second pixel that is packed above it; 0 for none
     """
     base = core.next_inputs()
     inputs = Entries(base, area.blocks.size, area.rows.size, area.columns.size)
@@ -31,9 +31,9 @@ def load_inputs(core: ProgramBuilder, area: Area, far: int = 0) -> Entries:
 
 
 def load_entries(core: ProgramBuilder, area: Area, first: int, padding: int = 0) -> Entries:
-    """A part of a map into accumulators, from one on.
+    """Load a part of a feature map into accumulators, starting at `first`.
 
-    padding : what pixels outside of the map hold
+    padding : value of pixels outside the map
     """
     made = Entries(first, area.blocks.size, area.rows.size, area.columns.size)
     core.set_distance("LOAD", src=area.region.high)

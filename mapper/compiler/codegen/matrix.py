@@ -21,34 +21,34 @@ from mapper.compiler.graph.node import Conv, Node, Window
 from mapper.compiler.schedule.inputs import Part, Span, needed, parts_of, taken_blocks
 
 Product = Callable[[ProgramBuilder, TileWork, bool], bool]
-"""Loads and sums of a tile, into the accumulators from `made.first` on; True: they are all there is
-to do. Returns whether they are in the result buffer, too."""
+"""Emit the loads and sums of a tile into the accumulators from `made.first` on; True: the macro
+node has no other operators. Return whether the results are already in the result buffer."""
 
 MOST_OPS = 64
-"""Micro-ops for one pixel; more of them become loops."""
+"""Micro-ops per pixel; above this number loops are used."""
 _GEMM = {field.name: field.most for field in form_of("GEMM", "INT8").fields}
 
 
 Loops = dict[str, int]
-"""Outer and inner counts of an instruction, and its steps in accumulators, inputs and weights."""
+"""Outer and inner counts of an instruction, and its strides in accumulators, inputs and weights."""
 
 
 class Piece(NamedTuple):
-    """What is loaded and multiplied at once: input blocks, and a part of the kernel."""
+    """Unit of one load and its products: input blocks and a part of the kernel."""
 
     blocks: Span
     part: Part
 
 
 def convolution(core: ProgramBuilder, node: Node) -> Product:
-    """The products of a convolution; its weights and bias go to the small memories."""
+    """Return the tile function of a convolution; put its weights and bias in small memories."""
     operator = node.operator
     assert isinstance(operator, Conv)
     kernels = place_kernels(core.tables, node, core.macro.label, core.number in core.dynamic)
     window = operator.window
 
     def product(core: ProgramBuilder, work: TileWork, _: bool) -> bool:
-        """Sums of several loads go on in the accumulators."""
+        """Emit the sums of a tile; sums of several loads accumulate."""
         rows, columns = work.spans[1]
         work.made = Entries(work.made.first, work.tile.blocks.size, rows.size, columns.size)
         pieces = _pieces(node, work, core.shape.columns)
@@ -71,7 +71,7 @@ def convolution(core: ProgramBuilder, node: Node) -> Product:
                         continue
                     steps = looped[at] if looped else _pixels(window, edge.sums, inputs, work.made)
                     for kind, blocks in kernel_pairs(work.tile.blocks, bool(plan.kernels)):
-                        if kind:  # not of groups whose inputs come with another load
+                        if kind:  # skip blocks of groups whose inputs come with another load
                             blocks = [ob for ob in blocks if ob in words.first]
                             if not blocks:
                                 continue
@@ -102,8 +102,9 @@ def convolution(core: ProgramBuilder, node: Node) -> Product:
 def _brought(
     core: ProgramBuilder, node: Node, kernels: Kernels, work: TileWork, part: Pass, piece: Piece
 ) -> tuple[Words, Entries]:
-    """Weights and inputs of some products. Where both come over one way to external memory, the
-    weights are the last: products begin with the first of their words, but need all inputs."""
+    """Load the weights and inputs of some products and return where they are. If both use the same
+    path to external memory, weights come last: products start with the first words of weights, but
+    need all inputs."""
     if core.shape.map_vectors:
         words = kernels.bring(core, work.tile.blocks, piece.blocks, piece.part)
         return words, _load(core, node, part, piece)
@@ -112,7 +113,7 @@ def _brought(
 
 
 def _common(a: Part, b: Part) -> Part | None:
-    """What two parts of a kernel have in common; None if nothing."""
+    """Return the intersection of two parts of a kernel; None if it is empty."""
     rows, columns = (
         Span(max(x.first, y.first), min(x.stop, y.stop)) for x, y in zip(a, b, strict=True)
     )
@@ -120,9 +121,9 @@ def _common(a: Part, b: Part) -> Part | None:
 
 
 class Products(NamedTuple):
-    """What products are made of, and for which output blocks of a tile.
+    """Operands of products, and the output blocks of a tile that they are computed for.
 
-    edge : the sums that are made; loaded : those that the inputs were loaded for
+    edge : the sums; loaded : the pass that the inputs were loaded for
     """
 
     piece: Piece
@@ -139,14 +140,14 @@ class Products(NamedTuple):
         return self.work.made
 
     def input(self, window: Window) -> int:
-        """The vector of the first place of the kernel for the first sum."""
+        """Return the input vector of the first kernel position for the first sum."""
         some, loaded = self.edge.sums, self.loaded
         y = (some.rows.first - loaded.rows.first) * window.stride[0]
         x = (some.columns.first - loaded.columns.first) * window.stride[1]
         return self.inputs.first + y * self.inputs.row_step + x * self.inputs.column_step
 
     def sum(self, block: int) -> int:
-        """The first accumulator of an output block."""
+        """Return the first accumulator of an output block."""
         rows, columns = self.work.spans[1]
         some = self.edge.sums
         y, x = some.rows.first - rows.first, some.columns.first - columns.first
@@ -155,7 +156,7 @@ class Products(NamedTuple):
 
 
 def _load(core: ProgramBuilder, node: Node, part: Pass, piece: Piece) -> Entries:
-    """The pixels that some sums take, or pairs of pixels."""
+    """Load the input pixels, or pairs of pixels, of some sums."""
     assert isinstance(node.operator, Conv)
     window = node.operator.window
     if core.macro.windows is not None:
@@ -170,7 +171,7 @@ def _load(core: ProgramBuilder, node: Node, part: Pass, piece: Piece) -> Entries
 
 
 def _pixels(window: Window, part: Pass, inputs: Entries, sums: Entries) -> Loops:
-    """Loops over rows and columns of the result."""
+    """Return the loops over rows and columns of the result."""
     return Loops(
         n_out=part.rows.size,
         n_in=-(-part.columns.size // part.step),
@@ -185,7 +186,7 @@ def multiply(
     core: ProgramBuilder, kind: str, ops: list[MicroOp], fields: dict[str, int], inputs: Entries,
     sums: Entries, words: Words | None = None,
 ) -> None:  # fmt: skip
-    """Products of some inputs; as many instructions as the list of micro-ops takes."""
+    """Emit the products of some inputs; long lists of micro-ops need several instructions."""
     reads = [Touch("INP", inputs.cells)]
     if words is not None and words.cells is not None:
         fields = fields | {"dyn": int(words.fresh)}
@@ -201,9 +202,9 @@ def multiply(
 
 
 def _pieces(node: Node, work: TileWork, size: int) -> list[Piece]:
-    """What a tile's sums are made from, in order.
+    """Return the pieces that a tile's sums consist of, in order.
 
-    size : channels of a block
+    size : channels per block
     """
     assert isinstance(node.operator, Conv)
     taken, most = taken_blocks(node, work.tile.blocks, size), work.cut.inputs
@@ -215,11 +216,10 @@ def _pieces(node: Node, work: TileWork, size: int) -> list[Piece]:
 
 
 def _micro_ops(window: Window, where: Products, part: Part, taps: int) -> list[MicroOp]:
-    """One micro-op for each output block, input block that it is made from, and place of the
-    kernel; the first one of an output block begins its sums. Weights of the host are taken in the
-    order in which they come.
+    """Return one micro-op per output block, input block and kernel position; the first one of an
+    output block initialises its sums. Weights of the host are used in the order of arrival.
 
-    part : of the kernel, of what the inputs are loaded for
+    part : part of the kernel, within the part that the inputs are loaded for
     """
     kw, (dh, dw) = window.size[1], window.dilation
     piece, inputs, kernels, words = where.piece, where.inputs, where.kernels, where.words
@@ -255,15 +255,15 @@ def _micro_ops(window: Window, where: Products, part: Part, taps: int) -> list[M
 def _all_loops(
     window: Window, pieces: list[Piece], work: TileWork, kernels: Kernels
 ) -> list[Loops]:
-    """Loops over channels and places of the kernel for a tile of one pixel, if there are many and
-    all pieces can be said so; else none."""
+    """Return loops over channels and kernel positions for a tile of one pixel. Return an empty list
+    if they are few, or if a piece cannot be expressed as loops."""
     loops = [_loops(window, piece, work, kernels) for piece in pieces]
     count = sum(one["n_out"] * one["n_in"] for one in loops if one) * work.tile.blocks.size
     return [one for one in loops if one] if all(loops) and count > MOST_OPS else []
 
 
 def _loops(window: Window, piece: Piece, work: TileWork, kernels: Kernels) -> Loops | None:
-    """The pixels that a load brings for one pixel of the result are the places of the kernel."""
+    """Return the loops of a piece; the pixels loaded for one result are the kernel positions."""
     spans = {kernels.spans[ob] for ob in range(*work.tile.blocks)}
     rows, columns = piece.part
     if window.dilation != (1, 1) or len(spans) > 1 or kernels.kind == "DEPTHWISE":
@@ -271,7 +271,7 @@ def _loops(window: Window, piece: Piece, work: TileWork, kernels: Kernels) -> Lo
     if rows.size > 1 and columns.size < window.size[1]:
         return None
     places, blocks, each = rows.size * columns.size, piece.blocks.size, kernels.each
-    # words from a place of the kernel to the next
+    # words from a kernel position to the next
     apart = (next(iter(spans)).size if kernels.static else blocks) * each
 
     def steps(outer: tuple[int, int, int], inner: tuple[int, int, int]) -> Loops:
@@ -290,7 +290,7 @@ def _loops(window: Window, piece: Piece, work: TileWork, kernels: Kernels) -> Lo
 
 
 def _whole_ops(where: Products) -> list[MicroOp]:
-    """One micro-op for each output block, whose loops make all products."""
+    """Return one micro-op per output block; the loops of the instruction cover all products."""
     rows, columns = where.piece.part
     return [
         MicroOp(

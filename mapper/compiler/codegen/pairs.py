@@ -1,7 +1,7 @@
-"""Two products of bytes at once, on cores with a dual multiplier: (a * 2^16 + b) * c.
+"""Two byte products per operation, on cores with a dual multiplier: (a * 2^16 + b) * c.
 
-a, b are two pixels with one weight, neighbours or in the upper and the lower half of a tile, or the
-weights of two output blocks with one pixel. What is left over is made by ordinary products.
+a and b are two pixels with the same weight (neighbours, or from the upper and lower half of a tile)
+or the weights of two output blocks with the same pixel. Single products compute the remainder.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from mapper.compiler.memory.planner import Region
 from mapper.compiler.schedule.inputs import Span
 
 _DIST = {field.name: field.most for field in form_of("CTRL", "DIST").fields}
-OVERHEAD = 10  # cycles of a load and products that are begun
+OVERHEAD = 10  # cycles to start a load and its products
 
 
 class Pass(NamedTuple):
-    """Sums of a tile that are made at one go: of each pair the first pixel.
+    """Sums of a tile that are computed together: the single pixels, or the first of each pair.
 
     step : columns from a pixel to the next
     apart : accumulators from the first pixel of a pair to the second; 0 for single pixels
@@ -36,19 +36,19 @@ class Pass(NamedTuple):
 
     @property
     def pixels(self) -> int:
-        """How many products a weight makes."""
+        """Number of products per weight."""
         return self.rows.size * -(-self.columns.size // self.step)
 
 
 class Plan(NamedTuple):
-    """How a tile is made. kernels : two output blocks at once, so many words apart; 0 for one"""
+    """Passes of a tile. kernels : words between two paired output blocks; 0 without pairing"""
 
     passes: list[Pass]
     kernels: int = 0
 
 
 def plan_pairs(core: ProgramBuilder, node: Node, kernels: Kernels, work: TileWork) -> Plan:
-    """The way that takes fewest cycles, of those that are allowed."""
+    """Return the allowed plan with the fewest cycles."""
     rows, columns = work.spans[1]
     plain = Plan([Pass(rows, columns)])
     how = core.options.dual
@@ -58,7 +58,7 @@ def plan_pairs(core: ProgramBuilder, node: Node, kernels: Kernels, work: TileWor
     distance = _kernels_apart(kernels, work.tile.blocks)
     if how != "pixels" and distance:
         found.append(Plan(plain.passes, distance))
-    if how != "kernels" and core.macro.windows is None:  # which come one by one
+    if how != "kernels" and core.macro.windows is None:  # window unit: no pairs of pixels
         region = core.regions[node.inputs[0]]
         found += [
             Plan(one) for one in (_halves(node, region, work), _neighbours(node, region, work))
@@ -71,7 +71,7 @@ def plan_pairs(core: ProgramBuilder, node: Node, kernels: Kernels, work: TileWor
 
 
 def _cycles(plan: Plan, work: TileWork, kernels: Kernels, enter: int) -> int:
-    """Of the matrix unit, for one place of a kernel of one input block, and more for each pass."""
+    """Return the matrix unit cycles of all products, with an overhead per pass."""
     blocks = work.tile.blocks.size
     if plan.kernels:
         blocks = -(-blocks // 2)
@@ -80,7 +80,7 @@ def _cycles(plan: Plan, work: TileWork, kernels: Kernels, enter: int) -> int:
 
 
 def _kernels_apart(kernels: Kernels, blocks: Span) -> int:
-    """Words from an output block of a tile to the next, if all are alike; 0 if not."""
+    """Return the words from an output block of a tile to the next; 0 if the blocks differ."""
     if blocks.size < 2:
         return 0
     apart = {len(kernels.words[at]) for at in range(*blocks)}
@@ -91,8 +91,8 @@ def _kernels_apart(kernels: Kernels, blocks: Span) -> int:
 
 
 def _halves(node: Node, region: Region, work: TileWork) -> list[Pass]:
-    """Rows in the upper half of a tile with those in the lower one, but for rows whose windows
-    reach over the upper or lower edge of the map: both pixels of a pair have the same padding."""
+    """Pair rows in the upper half of a tile with rows in the lower half. Rows whose windows reach
+    over the upper or lower edge of the map are excluded: pairs must have equal padding."""
     rows, columns = work.spans[1]
     assert isinstance(node.operator, Conv)
     stride = node.operator.window.stride[0]
@@ -110,8 +110,8 @@ def _halves(node: Node, region: Region, work: TileWork) -> list[Pass]:
 
 
 def _neighbours(node: Node, region: Region, work: TileWork) -> list[Pass]:
-    """A pixel with the next one of its row, but for columns whose windows reach over the left or
-    right edge of the map."""
+    """Pair each pixel with the next one in its row. Columns whose windows reach over the left or
+    right edge of the map are excluded."""
     rows, columns = work.spans[1]
     assert isinstance(node.operator, Conv)
     stride = node.operator.window.stride[1]
@@ -126,7 +126,7 @@ def _neighbours(node: Node, region: Region, work: TileWork) -> list[Pass]:
 
 
 def _inside(node: Node, span: Span, axis: int) -> Span:
-    """The rows or columns of a span of the result whose windows lie inside of the map."""
+    """Return the rows or columns of a span of the result whose windows are inside the map."""
     assert isinstance(node.operator, Conv)
     window, data = node.operator.window, node.inputs[0]
     before = (window.pad.top, window.pad.left)[axis]
@@ -137,7 +137,7 @@ def _inside(node: Node, span: Span, axis: int) -> Span:
 
 
 def kernel_pairs(blocks: Span, paired: bool) -> Iterator[tuple[str, list[int]]]:
-    """Kinds of products, and the output blocks of a tile that they are made for."""
+    """Yield kinds of products and the output blocks of a tile that use them ("": unpaired)."""
     stop = blocks.first + blocks.size // 2 * 2 if paired else blocks.first
     if paired:
         yield "DUAL_KERNEL", list(range(blocks.first, stop, 2))

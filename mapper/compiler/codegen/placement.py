@@ -1,4 +1,4 @@
-"""Which layers of a program have their weights in the core, and which get them from the host."""
+"""Choice of the layers whose weights stay in the core; the others stream them from the host."""
 
 from __future__ import annotations
 
@@ -11,19 +11,20 @@ from mapper.compiler.schedule.tiles import largest_cut
 from mapper.errors import DoesNotFitError, MapperError
 
 HOST_LATENCY = 32
-"""Cycles until the first words of a request arrive."""
+"""Cycles from a request to the arrival of its first words."""
 
 
 def word_cycles(shape: NpuShape) -> float:
-    """Cycles between two weight words of the host: one flit a cycle, or external memory's bits."""
+    """Return the cycles between two weight words of the host: one flit per cycle, or limited by the
+    width of the external memory."""
     bits = 8 * shape.rows * shape.columns
     return bits / (shape.load_bits if shape.map_vectors == 0 else shape.payload_bits)
 
 
 def plan_weights(macros: list[Macro], shape: NpuShape, rule: Rule = "optimal") -> WeightPlan:
-    """The layers that are dynamic, by number, so that a frame takes least longer.
+    """Choose the layers with dynamic weights so that a frame is delayed least.
 
-    A layer that is larger than the memory comes part by part, through half of it.
+    A layer that is larger than the weight memory is streamed in parts, through half of it.
     """
     needs: dict[int, Need] = {}
     for number, macro in enumerate(macros):
@@ -36,7 +37,7 @@ def plan_weights(macros: list[Macro], shape: NpuShape, rule: Rule = "optimal") -
     through = [Need(-(-capacity // 2), 0)] if large else []
     choice = choose([*rest.values(), *through], capacity, rule)
     if choice is None:
-        raise MapperError("weights that fit one by one fit in no way")  # pragma: no cover
+        raise MapperError("no weight plan found, although each layer fits")  # pragma: no cover
     chosen = {number for number, yes in zip(rest, choice.dynamic, strict=False) if yes}
     static = sum(one.words for number, one in rest.items() if number not in chosen)
     for number in sorted(large | chosen):
@@ -46,8 +47,8 @@ def plan_weights(macros: list[Macro], shape: NpuShape, rule: Rule = "optimal") -
 
 
 def _require_part(macro: Macro, shape: NpuShape, size: int) -> None:
-    """Let the tiles of a layer take half of the dynamic part each, so that words come while others
-    are worked with; all of it, if nothing smaller fits."""
+    """Limit the tiles of a layer to half of the dynamic part, so that words arrive while others are
+    in use; allow all of it if no smaller tile fits."""
     macro.words = size // 2
     try:
         largest_cut(macro, shape)
@@ -56,8 +57,8 @@ def _require_part(macro: Macro, shape: NpuShape, size: int) -> None:
 
 
 def delay(macro: Macro, words: int, shape: NpuShape) -> int:
-    """Cycles that a frame takes longer if the weights of a layer come from the host: they come
-    while it works, but its first pixels wait for all of them."""
+    """Return the cycles that streaming the weights of a layer adds to a frame: words arrive while
+    it computes, but its first pixels wait for all of them."""
     made = macro.nodes[0].output
     calls = words * made.height * made.width * (shape.loop_overhead + 1)
     return HOST_LATENCY + max(0, round(words * word_cycles(shape) - calls / 4))

@@ -1,4 +1,4 @@
-"""Pooling in the ALU: behind a convolution, or of a map in memory."""
+"""Pooling in the ALU: after a convolution, or of a feature map in memory."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mapper.compiler.schedule.inputs import Part, needed, parts_of
 
 
 def pool(core: ProgramBuilder, node: Node, work: TileWork, last: bool) -> None:
-    """Pool what is in accumulators; all pixels of its windows are there."""
+    """Pool a tile in accumulators, which hold all pixels of its windows."""
     operator = node.operator
     assert isinstance(operator, Pool)
     rows, columns = work.spans[core.macro.nodes.index(node) + 1]
@@ -26,7 +26,8 @@ def pool(core: ProgramBuilder, node: Node, work: TileWork, last: bool) -> None:
 
 
 def pool_map(core: ProgramBuilder, node: Node) -> Product:
-    """Pool a map in memory; windows that are larger than the accumulators in several loads."""
+    """Return the tile function for pooling a feature map in memory; windows larger than the
+    accumulators use several loads."""
     operator, data = node.operator, node.inputs[0]
     assert isinstance(operator, Pool)
     window, padding = operator.window, padding_value(node)
@@ -54,9 +55,9 @@ def pool_map(core: ProgramBuilder, node: Node) -> Product:
 def _gather(
     core: ProgramBuilder, operator: Pool, part: Part, source: Entries, made: Entries, last: bool
 ) -> None:
-    """The first pixel of each window is moved, then the others go against it, or are added to it.
+    """Move the first pixel of each window, then combine the others with it: maximum or sum.
 
-    part : of the windows, whose pixels the source holds
+    part : part of the windows whose pixels are in `source`
     """
     begins = part.rows.first == part.columns.first == 0
     more = "ADD" if operator.kind == "average" else "MAX"
@@ -75,13 +76,13 @@ def _gather(
 
 
 Pass = tuple[str, list[MicroOp], dict[str, int]]
-"""What the ALU does, of which accumulators, and in which steps."""
+"""ALU operation, its micro-ops, and its counts and strides."""
 
 
 def _windows(
     window: Window, part: Part, begins: bool, more: str, source: Entries, made: Entries
 ) -> list[Pass]:
-    """A micro-op for each place of a window and block."""
+    """Return passes with a micro-op per window position and block."""
     places = [
         (wy * window.dilation[0], wx * window.dilation[1])
         for wy in range(part.rows.size)
@@ -110,7 +111,7 @@ def _windows(
 
 
 def _loops(begins: bool, more: str, source: Entries, made: Entries) -> list[Pass]:
-    """One result: all pixels of the source are of its window."""
+    """Return passes for a single result, whose window contains all pixels of the source."""
 
     def steps(pixels: int) -> dict[str, int]:
         return {
@@ -131,7 +132,7 @@ def _loops(begins: bool, more: str, source: Entries, made: Entries) -> list[Pass
 
 
 def _subtract_zero_points(core: ProgramBuilder, node: Node, made: Entries) -> None:
-    """Of sums of means; padding was added up as zero points, too."""
+    """Subtract the zero points from sums of an average, including padding, which holds them."""
     operator = node.operator
     assert isinstance(operator, Pool)
     if operator.kind == "average":

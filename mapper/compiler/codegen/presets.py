@@ -1,5 +1,5 @@
-"""What the feature memory of a core holds before the first frame: borders of maps, and small
-memories that are loaded while the program runs."""
+"""Contents of a core's feature memory before the first frame: borders of feature maps, and data of
+small memories that are reloaded while the program runs."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ Vectors = NDArray[np.int64]
 
 
 class Preset(NamedTuple):
-    """Vectors of the maps that are set before the first frame.
+    """Vectors of the feature memory that are set before the first frame.
 
-    runs : first address and number of vectors; data : their bytes, one run behind the other
+    runs : first address and number of vectors; data : bytes of all runs, concatenated
     """
 
     runs: list[tuple[int, int]]
@@ -27,7 +27,7 @@ class Preset(NamedTuple):
 
     @staticmethod
     def around(regions: Mapping[Tensor, Region], columns: int) -> Preset:
-        """The borders of the regions, each once. columns : bytes of a vector"""
+        """Return the borders of the regions, without duplicates. columns : bytes per vector"""
         bases = {one.base: one for one in regions.values() if one.owner is None}
         runs: list[tuple[int, int]] = []
         data = b""
@@ -40,12 +40,12 @@ class Preset(NamedTuple):
 
     @staticmethod
     def filled(runs: Sequence[tuple[int, int, int]], columns: int) -> Preset:
-        """Runs of vectors whose bytes are all alike. runs : first, number, value"""
+        """Return runs of constant bytes. runs : first vector, number of vectors, value"""
         data = b"".join(bytes([value & 255]) * (count * columns) for _, count, value in runs)
         return Preset([(first, count) for first, count, _ in runs], data)
 
     def with_area(self, area: Area) -> Preset:
-        """And what lies behind the maps."""
+        """Return this preset with the area after the feature maps added."""
         runs = [(area.first, area.stop - area.first)] if area.stop > area.first else []
         return Preset(self.runs + runs, self.data + bytes(area.data))
 
@@ -58,7 +58,7 @@ class Preset(NamedTuple):
 
 
 def border_vectors(region: Region) -> Vectors:
-    """The vectors around a map that owns its region, in order."""
+    """Return the vectors around a feature map that owns its region, in order."""
     tensor, pad = region.tensor, region.border.pad
     if pad == NO_PAD:
         return np.zeros(0, np.int64)
@@ -69,7 +69,8 @@ def border_vectors(region: Region) -> Vectors:
 
 
 def _bytes(region: Region, vectors: Vectors, columns: int) -> bytes:
-    """All bytes of a vector are alike: of 16 bits the low bytes, then the high ones of a pixel."""
+    """Return the bytes of border vectors, each constant. With 16 bits the vectors of low bytes of a
+    pixel precede the vectors of high bytes."""
     value = np.full(vectors.size, region.border.value, np.int64)
     if region.high:
         value >>= np.where((vectors - region.base) % region.pixel >= region.high, 8, 0)

@@ -1,6 +1,6 @@
-"""The program of a core: which cut each macro node gets, and how products are paired.
+"""The program of a core: choice of the cut of each macro node and of the pairing of products.
 
-What is chosen becomes a list of macro records, and instructions are made from these alone.
+The choices are stored as macro records, and instructions are generated from the records alone.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from mapper.errors import DoesNotFitError
 
 END = Instruction("CTRL", "END", fields={"drain": 1})
 UNLIMITED = 1 << 30
-"""Instructions in external memory, or micro-ops that are loaded again."""
+"""Limit for instructions in external memory, and for micro-ops that are reloaded."""
 
 
 class Core(NamedTuple):
-    """What a program is for: the core, where maps lie, what else is in memory, and what comes from
-    other cores, and goes there.
+    """Target of a program: the core, placement of feature maps, other memory contents, and links
+    from and to other cores.
 
-    preset : of maps; None are the borders of the regions
+    preset : preset vectors of feature maps; None for the borders of the regions
     """
 
     shape: NpuShape
@@ -53,13 +53,16 @@ class Core(NamedTuple):
         cls, shape: NpuShape, regions: dict[Tensor, Region], weights: WeightPlan,
         place: Place = (0, 0),
     ) -> Core:  # fmt: skip
-        """A core that has all of a model. weights : which stay"""
+        """Return the target for a core that runs a whole model. weights : weight plan"""
         memory = MemoryPlan(weights, stop=memory_use(regions).used)
         return cls(shape, regions, memory, place=place)
 
 
 def memory_sizes(shape: NpuShape, vectors: int) -> dict[str, int]:
-    """Cells of each memory that instructions may wait for; vectors : of the feature memory."""
+    """Return the cells of each memory that instructions may wait for.
+
+    vectors : size of the feature memory
+    """
     return {
         "FM": vectors, "INP": shape.input_vectors, "ACC": shape.entries, "OUT": shape.entries,
         "WM": shape.weight_words, "WQ": 1, "UM": shape.micro_ops, "PM": shape.parameter_words,
@@ -68,11 +71,12 @@ def memory_sizes(shape: NpuShape, vectors: int) -> dict[str, int]:
 
 
 class Emitted(NamedTuple):
-    """What a core runs.
+    """Generated steps of a core.
 
-    ends : steps up to the end of each macro node; that of a function belongs to the last one in it
-    records : the file of macro records that they are made from
-    borders : what is around maps before the first frame
+    ends : number of steps up to the end of each macro node; the END of a function belongs to its
+        last macro node
+    records : file of the macro records that the steps come from
+    borders : contents around feature maps before the first frame
     """
 
     emitter: Emitter
@@ -82,11 +86,11 @@ class Emitted(NamedTuple):
 
     @property
     def preset(self) -> Preset:
-        """Of the maps, before the first frame."""
+        """Contents of the feature memory before the first frame."""
         return self.borders.with_area(self.emitter.area)
 
     def linked(self, links: Links, others: Others) -> tuple[Emitted, Links]:
-        """With waits and credits, see `mapper.compiler.codegen.links.linked`."""
+        """Add waits and credits, see `mapper.compiler.codegen.links.linked`."""
         shape = self.emitter.shape
         steps, links = linked(self.emitter.steps, links, others, shape.map_vectors)
         self.emitter.steps = steps
@@ -95,7 +99,7 @@ class Emitted(NamedTuple):
         return self._replace(ends=ends), links
 
     def program(self, spans: list[tuple[int, int]]) -> list[Instruction]:
-        """The instructions of some functions, by first step and the one behind the last."""
+        """Return the instructions of functions, given by their first step and end."""
         shape, area = self.emitter.shape, self.emitter.area
         sizes = memory_sizes(shape, shape.map_vectors or area.stop)
         found: list[Instruction] = []
@@ -108,9 +112,9 @@ def emitted(
     macros: list[Macro], functions: list[tuple[int, int]], core: Core, options: Choices,
     log: list[str],
 ) -> Emitted:  # fmt: skip
-    """The steps of a core for all functions, each from a macro node to the one behind its last.
+    """Return the steps of a core for all functions, each given by its first macro node and end.
 
-    Pairs of products take micro-ops: the fastest way to pair them that fits is taken.
+    Pairs of products take micro-ops: the fastest pairing that fits is used.
     Raises `DoesNotFitError` that names the memory and the layer.
     """
     auto = options.dual == "auto" and core.shape.multiplier == "dual"
@@ -121,14 +125,14 @@ def emitted(
         except DoesNotFitError as error:
             if way == ways[-1]:
                 raise
-            log.append(f"--dual {way} is not taken: {error}")
+            log.append(f"--dual {way} not used: {error}")
     raise AssertionError
 
 
 def _emitted(
     macros: list[Macro], functions: list[tuple[int, int]], core: Core, options: Choices
 ) -> Emitted:
-    """Micro-ops and parameters that do not fit at once are loaded while the program runs."""
+    """Generate steps; small memories that overflow are reloaded while the program runs."""
     shape, reloaded, plan = core.shape, frozenset[str](), core.memory
     borders = core.preset or Preset.around(core.regions, shape.columns)
     with stage("tiles and cores"):
@@ -153,14 +157,14 @@ def _emitted(
     if shape.map_vectors and stop > shape.map_vectors:
         raise DoesNotFitError(
             f"feature memory: {stop:,} vectors needed, {tables:,} of them for micro-ops and "
-            f"parameters that are loaded while the program runs; a core has "
-            f"{shape.map_vectors:,} ({stop - shape.map_vectors:,} short); take a core with more"
+            f"parameters that are reloaded while the program runs; a core has "
+            f"{shape.map_vectors:,} ({stop - shape.map_vectors:,} short); use a larger core"
         )
     return made
 
 
 def from_records(records: bytes, where: str) -> Emitted:
-    """The steps of the functions in a file of macro records; where : the file, for errors.
+    """Generate the steps from a file of macro records; where : file name for errors.
 
     Raises `MapperError` if it is damaged, `TableFullError` that names a small memory.
     """
@@ -168,7 +172,7 @@ def from_records(records: bytes, where: str) -> Emitted:
 
 
 def steps_of(layers: Layers, records: bytes) -> Emitted:
-    """The same of its layers."""
+    """Generate the steps of layers that were read from records."""
     last = {stop for _, stop in layers.functions}
     emitter = Emitter(layers.shape, layers.regions, layers.options, layers.memory)
     ends = []
@@ -182,9 +186,9 @@ def steps_of(layers: Layers, records: bytes) -> Emitted:
 
 
 class Ways(NamedTuple):
-    """How each macro node may be cut; one way each if a fixed rule says it.
+    """Possible cuts of each macro node; a single one each if a fixed rule is used.
 
-    searched : choices of the search; cuts : of the rule
+    searched : choices of the search; cuts : result of the rule
     """
 
     searched: list[list[Choice]]
@@ -192,7 +196,7 @@ class Ways(NamedTuple):
 
     @classmethod
     def of(cls, emitter: Emitter, macros: list[Macro]) -> Ways:
-        """By search, or by a fixed rule; that of the first layer as it is given."""
+        """Find cuts by search or by a fixed rule; `first_tile` fixes the first layer."""
         options = emitter.options
         plane = options.first_tile[::-1] if options.first_tile else None
         if options.schedule == "search":
@@ -209,7 +213,7 @@ class Ways(NamedTuple):
     def chosen(
         self, macros: list[Macro], shape: NpuShape, reloaded: frozenset[str], lag: float = 0
     ) -> list[Cut]:
-        """A cut for each macro node, with which small memories that are not reloaded hold all.
+        """Return a cut per macro node such that the memories that are not reloaded suffice.
 
         lag : see `Limits`
         """
@@ -217,7 +221,7 @@ class Ways(NamedTuple):
             return self.cuts
         micro_ops = UNLIMITED if MICRO_OPS in reloaded else shape.micro_ops
         limits = Limits(shape.instructions or UNLIMITED, micro_ops, lag)
-        # parts of layers with tables of their own would load them for every tile
+        # edge parts with separate tables would reload the tables for every tile
         ways = [
             [one for one in choice if not (reloaded and one.cut.edges)] for choice in self.searched
         ]
@@ -228,16 +232,16 @@ def require_instructions(
     program: list[Instruction], steps: list[Step], macros: list[Macro], shape: NpuShape
 ) -> None:
     """Raise `DoesNotFitError` that names the layer if the instruction memory is too small; external
-    memory holds any number."""
+    memory is unlimited."""
     if shape.instructions and len(program) > shape.instructions:
         label = macros[steps[min(shape.instructions, len(steps)) - 1].macro].label
         raise DoesNotFitError(
             f"{label}: instruction memory: {len(program):,} words needed, a core has "
-            f"{shape.instructions:,} ({len(program) - shape.instructions:,} short); take a core "
-            "with more, or more cores"
+            f"{shape.instructions:,} ({len(program) - shape.instructions:,} short); use a larger "
+            "core, or more cores"
         )
 
 
 def host_words(words: list[NDArray[np.int64]], shape: NpuShape) -> NDArray[np.int8]:
-    """Weight words as they lie in the host's memory."""
+    """Return weight words as stored in the host's memory."""
     return np.array(words, np.int8).reshape(-1, shape.rows, shape.columns)

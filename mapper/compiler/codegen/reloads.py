@@ -1,7 +1,7 @@
-"""Small memories that a program of many layers fills again while it runs (LOAD TABLE).
+"""Small memories that programs with many layers reload while they run (LOAD TABLE).
 
-What does not fit lies behind the maps, and is loaded just before the instruction that needs it, in
-place of what was used longest ago. Nothing of such a memory is left from the frame before.
+Contents that do not fit are stored after the feature maps and loaded just before the instruction
+that needs them, replacing the oldest words. Nothing is kept from the previous frame.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from mapper.errors import DoesNotFitError
 
 LARGE = 8
-"""Part of a memory above which words are placed so that they leave no gaps."""
+"""Words larger than this fraction of a memory (1 / LARGE) start at 0 to avoid gaps."""
 Load = Callable[[str, int, int, int], None]
-"""Adds an instruction: memory, first word there, first vector of the maps, number of vectors."""
+"""Adds a load: memory name, first word there, first source vector, number of vectors."""
 
 
 class Span(NamedTuple):
@@ -32,7 +32,7 @@ class Span(NamedTuple):
 
 
 class Area:
-    """What lies behind the maps, from a vector on; bytes are filled up to whole vectors."""
+    """Data stored after the feature maps, starting at a vector; padded to whole vectors."""
 
     def __init__(self, first: int, columns: int) -> None:
         self.first, self.columns = first, columns
@@ -44,7 +44,7 @@ class Area:
         return self.first + len(self.data) // self.columns
 
     def add(self, key: Hashable, data: bytes) -> Span:
-        """The vectors of some bytes, which are kept once."""
+        """Store bytes, without duplicates, and return their vectors."""
         if key not in self._known:
             vectors = -(-len(data) // self.columns)
             self._known[key] = Span(self.stop, vectors)
@@ -53,9 +53,9 @@ class Area:
 
 
 class Reloaded:
-    """A memory of some words of some bytes each.
+    """A small memory that is reloaded while the program runs.
 
-    name, most : of the memory and its words
+    name, most : its name and number of words; word : bytes per word
     """
 
     def __init__(self, name: str, most: int, word: int, area: Area, load: Load) -> None:
@@ -65,9 +65,9 @@ class Reloaded:
         self._next = 0
 
     def use(self, key: Hashable, data: bytes, held: Iterable[Span], label: str) -> Span:
-        """Where words are, which are loaded unless they are there.
+        """Return the address of words; load them unless they are in memory.
 
-        held : what must stay where it is
+        held : words that must not be overwritten
         Raises `DoesNotFitError` that names the layer.
         """
         if key in self._lying:
@@ -85,8 +85,8 @@ class Reloaded:
         return place
 
     def _room(self, size: int, held: list[Span], label: str) -> int:
-        """Behind what was loaded last, or from the begin on; not over what is held. Large words
-        that are the first of a layer begin there, so that what is left is in one piece."""
+        """Return a free address after the most recent words, wrapping around, that does not overlap
+        `held`. Large words at the start of a layer begin at 0 to keep the rest contiguous."""
         at, wrapped = self._next if held or size <= self.most // LARGE else 0, False
         while True:
             if at + size > self.most:
@@ -94,7 +94,7 @@ class Reloaded:
                     need = size + sum(one.size for one in held)
                     raise DoesNotFitError(
                         f"{label}: {self.name} memory: {need:,} words needed at once, a core has "
-                        f"{self.most:,} ({max(1, need - self.most):,} short); take a core with more"
+                        f"{self.most:,} ({max(1, need - self.most):,} short); use a larger core"
                     )
                 at, wrapped = 0, True
                 continue

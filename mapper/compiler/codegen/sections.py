@@ -1,6 +1,6 @@
-"""Binary files of a compiled folder: named sections, each with a checksum.
+"""Binary files of a compiled folder: named sections with checksums.
 
-    7 bytes   what it is, and 1 byte, the version
+    7 bytes   magic, and 1 byte, the version
     4 bytes   number of sections
     then for each section: tag of 4 letters, length and CRC-32 of its bytes (4 bytes each), bytes
 
@@ -20,10 +20,10 @@ _HEAD, _SECTION = struct.Struct("<7sBI"), struct.Struct("<4sII")
 
 
 class Sort(NamedTuple):
-    """A sort of file.
+    """A file type.
 
-    magic : its first 7 bytes; what : how messages name it, as in "a program"
-    tags : of the sections that it has; ending : of its name
+    magic : its first 7 bytes; what : its name in messages, without article
+    tags : required sections; ending : file name extension
     """
 
     magic: bytes
@@ -34,7 +34,7 @@ class Sort(NamedTuple):
 
 
 def pack_sections(sort: Sort, parts: Mapping[str, bytes]) -> bytes:
-    """The file of some sections."""
+    """Return the bytes of a file with these sections."""
     assert set(parts) == set(sort.tags)
     out = [_HEAD.pack(sort.magic, sort.version, len(parts))]
     for tag, data in parts.items():
@@ -43,19 +43,19 @@ def pack_sections(sort: Sort, parts: Mapping[str, bytes]) -> bytes:
 
 
 def unpack_sections(sort: Sort, data: bytes, where: str) -> dict[str, bytes]:
-    """The sections in a file's bytes; where : the file, for errors.
+    """Read the sections from a file's bytes; where : file name for errors.
 
-    Raises `MapperError` if it is no such file, of another version, cut short or damaged.
+    Raises `MapperError` if the file is of another type or version, cut short or damaged.
     """
     parts = dict(_sections(sort, data, where))
     missing = [tag for tag in sort.tags if tag not in parts]
     if missing:
-        raise MapperError(f"{where}: has no section {missing[0]}; compile the model again")
+        raise MapperError(f"{where}: section {missing[0]} is missing; compile the model again")
     return parts
 
 
 def split_files(data: bytes, where: str) -> list[bytes]:
-    """The bytes of files that follow each other; raises `MapperError` if one is cut short."""
+    """Split concatenated files; raises `MapperError` if one is cut short."""
     found: list[bytes] = []
     at, magic = 0, data[: len(_HEAD.unpack(bytes(_HEAD.size))[0])]
     while at < len(data) or not found:
@@ -68,7 +68,7 @@ def split_files(data: bytes, where: str) -> list[bytes]:
         if end > len(data):
             raise MapperError(f"{where}: cut short; compile the model again")
         if data[end : end + len(magic)] != magic:
-            end = len(data)  # whoever reads the last file says what is behind it
+            end = len(data)  # the reader of the last file reports excess bytes
         found.append(data[at:end])
         at = end
     return found
@@ -79,7 +79,7 @@ def _sections(sort: Sort, data: bytes, where: str) -> list[tuple[str, bytes]]:
         raise MapperError(f"{where}: cut short; compile the model again")
     magic, version, count = _HEAD.unpack_from(data)
     if magic != sort.magic:
-        raise MapperError(f"{where}: is no {sort.what} ({sort.ending})")
+        raise MapperError(f"{where}: not a {sort.what} ({sort.ending})")
     if version != sort.version:
         raise MapperError(
             f"{where}: {_article(sort.what)} of version {version}, this mapper reads "
@@ -100,10 +100,10 @@ def _sections(sort: Sort, data: bytes, where: str) -> list[tuple[str, bytes]]:
         found.append((name, part))
         at += length
     if at != len(data):
-        raise MapperError(f"{where}: has {len(data) - at} bytes too many; compile again")
+        raise MapperError(f"{where}: {len(data) - at} excess bytes; compile again")
     return found
 
 
 def _article(what: str) -> str:
-    """Its first word, as in "a program"."""
+    """Return the first word of a name with its article, e.g. "a program"."""
     return f"a {what.split()[0]}"

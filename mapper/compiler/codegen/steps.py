@@ -1,8 +1,7 @@
-"""Instructions with what they read and write, and the tokens that keep them in order.
+"""Instructions with the memory cells that they access, and the tokens that keep them in order.
 
-Each unit runs its instructions in order, the units at the same time. An instruction that needs
-what another unit has written, or overwrites what another unit has still to read, waits for a token
-of it.
+Each unit runs its instructions in order; units run in parallel. An instruction that reads data of
+another unit, or overwrites data that another unit still has to read, waits for a token from it.
 """
 
 from __future__ import annotations
@@ -30,8 +29,8 @@ class Touch(NamedTuple):
 class Step:
     """An instruction of a unit.
 
-    macro, tile : numbers of the macro node, and of the tile of the program, that it works for
-    sent : what it sends to another core
+    macro, tile : indices of its macro node, and of its tile in the program
+    sent : vectors that it sends to another core
     """
 
     unit: str
@@ -44,19 +43,19 @@ class Step:
 
 
 def with_tokens(steps: list[Step], sizes: dict[str, int]) -> list[Instruction]:
-    """The instructions with their waits and signals, as few as keep the order.
+    """Return the instructions with the fewest waits and signals that keep the order.
 
     sizes : cells of each memory
-    A step needs the last step of each other unit that wrote what it reads, or that read or wrote
-    what it writes. It waits for that, unless it is known to be done: by what the unit has waited
-    for before, and what those steps had waited for (vector clocks).
+    A step depends on the last step of each other unit that wrote the cells it reads, or that read
+    or wrote the cells it writes. It waits unless that step is known to be done: from earlier waits
+    of the unit, and from the waits of the steps it waited for (vector clocks).
     """
     count = len(UNITS)
     wrote = {name: np.full((count, size), -1, np.int64) for name, size in sizes.items()}
     read = {name: np.full((count, size), -1, np.int64) for name, size in sizes.items()}
-    known = [np.full(count, -1, np.int64) for _ in UNITS]  # what each unit knows to be done
-    clocks: list[list[NDArray[np.int64]]] = [[] for _ in UNITS]  # at the end of each of its steps
-    places: list[list[int]] = [[] for _ in UNITS]  # numbers of its steps
+    known = [np.full(count, -1, np.int64) for _ in UNITS]  # steps that each unit knows to be done
+    clocks: list[list[NDArray[np.int64]]] = [[] for _ in UNITS]  # `known` after each step
+    places: list[list[int]] = [[] for _ in UNITS]  # step indices of each unit
     waits, signals = [0] * len(steps), [0] * len(steps)
     for number, step in enumerate(steps):
         unit = UNITS.index(step.unit)
@@ -68,7 +67,7 @@ def with_tokens(steps: list[Step], sizes: dict[str, int]) -> list[Instruction]:
             if cells.size:
                 np.maximum(needs, wrote[memory][:, cells].max(1), out=needs)
                 np.maximum(needs, read[memory][:, cells].max(1), out=needs)
-        # the latest first: what it had waited for may cover the others
+        # latest first: its own waits may cover the others
         open_ones = [other for other in range(count) if other != unit]
         for other in sorted(open_ones, key=lambda u: -places[u][needs[u]] if needs[u] >= 0 else 1):
             at = int(needs[other])

@@ -1,4 +1,4 @@
-"""Stores of results to maps."""
+"""Stores of results to feature maps."""
 
 from __future__ import annotations
 
@@ -16,20 +16,19 @@ from mapper.compiler.schedule.inputs import Span
 from mapper.compiler.schedule.tiles import Tile
 from mapper.errors import MapperError
 
-WHOLE_BITS = 32  # of accumulators that are stored as they are
+WHOLE_BITS = 32  # widest accumulators that can be stored without requantisation
 
 
 def store(core: ProgramBuilder, tensor: Tensor, tile: Tile, made: Entries, up: bool) -> None:
-    """A tile of results to wherever the map goes: bytes, packed vectors of bits, or whole
-    accumulators.
+    """Store a tile of results to all targets: bytes, packed bits, or whole accumulators.
 
-    up : each pixel to 2x2
+    up : upsample each pixel to 2x2
     """
     whole, blocks = tensor.type == "int32", tile.blocks
     if whole and core.shape.accumulator_bits > WHOLE_BITS:
         raise MapperError(
-            f"{core.macro.label}: its sums of 32 bits go to the host, and {core.shape.name} stores "
-            f"accumulators of {core.shape.accumulator_bits}; take a core whose multiplier is int8"
+            f"{core.macro.label}: 32-bit sums go to the host, but {core.shape.name} stores "
+            f"accumulators of {core.shape.accumulator_bits} bits; use an int8 multiplier"
         )
     if whole:
         blocks = Span(VECTORS_OF_ENTRY * blocks.first, VECTORS_OF_ENTRY * blocks.stop)
@@ -50,8 +49,8 @@ def store(core: ProgramBuilder, tensor: Tensor, tile: Tile, made: Entries, up: b
 
 
 def _parts(target: Target, rows: Span, blocks: Span) -> list[tuple[Span, Span]]:
-    """The rows and blocks of a tile that a target gets, by instruction: entries of a block follow
-    each other, those of some of its rows do not."""
+    """Split the part of a tile that a target receives into rows and blocks per instruction: all
+    entries of a block are contiguous, but some of its rows in several blocks are not."""
     some = Span(max(rows.first, target.rows.first), min(rows.stop, target.rows.stop))
     of = Span(max(blocks.first, target.blocks.first), min(blocks.stop, target.blocks.stop))
     if some.size <= 0 or of.size <= 0:
@@ -64,7 +63,7 @@ def _parts(target: Target, rows: Span, blocks: Span) -> list[tuple[Span, Span]]:
 def _store(
     core: ProgramBuilder, area: Area, target: Target, made: Entries, src: int, scale: int
 ) -> None:
-    """An area of a map, from an entry on."""
+    """Store to an area of a feature map, starting at entry `src`."""
     tensor, high = area.region.tensor, area.region.high
     whole = tensor.type == "int32"
     each = VECTORS_OF_ENTRY if whole else 1
@@ -101,8 +100,8 @@ def _store(
 
 
 def _in_order(area: Area, scale: int) -> NDArray[np.int64]:
-    """The vectors of an area in the order in which the unit writes them: blocks, rows, columns,
-    parts of 16 bits, and the pixels that one becomes."""
+    """Return the vectors of an area in the order in which the store unit writes them: blocks, rows,
+    columns, low and high bytes of 16 bits, and the copies of an upsampled pixel."""
     parts = np.array([0, area.region.high]) if area.region.high else np.zeros(1, np.int64)
     blocks = np.arange(*area.blocks)[:, None, None, None, None, None]
     rows = np.arange(area.rows.first, area.rows.stop, scale)[:, None, None, None, None]

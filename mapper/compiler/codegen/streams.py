@@ -1,9 +1,9 @@
-"""Weights that come from the host while layers work, into the dynamic part of the weight memory.
+"""Weights streamed from the host during computation, into the dynamic part of the weight memory.
 
-A stream brings the words of some output blocks and a part of what they are made from. The first
-product that takes them waits for each word (`dyn`); later ones know that they are there. The next
-stream is asked for when the products that wait for the one before are done, for there is one count
-of words that have arrived; it may arrive while others still work with words that stay.
+A stream loads the words of some output blocks and a part of their inputs. The first product that
+uses them waits for each word (`dyn`); later products know that the words have arrived. There is
+only one arrival counter, so the next stream is requested when the products that wait for the
+previous one are done. It may arrive while other products use words already in memory.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from mapper.errors import DoesNotFitError
 if TYPE_CHECKING:
     from mapper.compiler.codegen.builder import ProgramBuilder
 
-WEIGHTS_SPACE = 2  # of CTRL.BASE: the first weight word that may be written
+WEIGHTS_SPACE = 2  # space of CTRL.BASE: the first weight word that may be overwritten
 MOST_WORDS = next(f.most for f in form_of("LOAD", "WSTREAM").fields if f.name == "words")
 ASKED = Touch("WQ", np.zeros(1, np.int64))
-"""The one stream that may be on its way."""
+"""Token for the single stream that may be in transit."""
 
 Words = NDArray[np.int64]
 
 
 class Lying(NamedTuple):
-    """Where words lie; fresh : they may be on their way still."""
+    """Location of words; fresh : they may still be in transit."""
 
     first: int
     size: int
@@ -42,9 +42,9 @@ class Lying(NamedTuple):
 
 
 class Streams:
-    """The dynamic part, words from first to behind, and what the host keeps for it.
+    """The dynamic part of the weight memory, words first to stop, and the host's copy.
 
-    words : in the host's memory, shape (rows, columns) each
+    words : weight words in the host's memory, shape (rows, columns) each
     """
 
     def __init__(self, first: int, stop: int, host_first: int = 0) -> None:
@@ -60,12 +60,15 @@ class Streams:
         return self.stop - self.first
 
     def begin_layer(self, words: int) -> None:
-        """Let a layer that fits the dynamic part as a whole lie in it without a gap."""
+        """Start at the first word if a layer that fits as a whole would otherwise wrap around."""
         if words <= self.size and self._next + words > self.stop:
             self._next = self.first
 
     def bring(self, core: ProgramBuilder, key: Hashable, make: Callable[[], Words]) -> Lying:
-        """Words that are there, or are asked for now; make : them, shape (words, rows, columns)."""
+        """Return the location of words; request them unless they are in memory.
+
+        make : returns the words, shape (words, rows, columns)
+        """
         found = self._resident.get(key)
         if found is not None:
             return found._replace(fresh=False)
@@ -74,8 +77,8 @@ class Streams:
         if count > min(self.size, MOST_WORDS):
             raise DoesNotFitError(
                 f"{core.macro.label}: weight memory: {count:,} words needed at once, a core has "
-                f"{self.size:,} for weights of the host ({count - self.size:,} short); take a core "
-                "with more"
+                f"{self.size:,} for weights of the host ({count - self.size:,} short); use a "
+                "larger core"
             )
         if key not in self._host:
             self._host[key] = self.host_first + len(self.words)

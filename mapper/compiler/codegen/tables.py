@@ -1,4 +1,4 @@
-"""The small memories of a core as they fill: micro-ops, parameters, weights, packet headers."""
+"""Contents of a core's small memories: micro-ops, parameters, weights, packet headers."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from mapper.compiler.memory.planner import blocks_of
 from mapper.compiler.stages import stage
 from mapper.errors import DoesNotFitError
 
-LANES = 16  # of a parameter word
+LANES = 16  # numbers per parameter word
 PARAMETER_BYTES = 4 * LANES
 
 
 MICRO_OPS, PARAMETERS = "micro-op", "parameter"
-"""Names of the memories that a program may fill again while it runs."""
+"""Names of the memories that a program may reload while it runs."""
 
 
 class TableFullError(DoesNotFitError):
-    """A small memory does not hold at once what all layers need. memory : its name."""
+    """A small memory is too small to hold the data of all layers at once. memory : its name"""
 
     def __init__(self, message: str, memory: str) -> None:
         super().__init__(message)
@@ -33,15 +33,15 @@ class TableFullError(DoesNotFitError):
 
 
 class Tables:
-    """What is loaded into a core before its first frame, or while it runs. Equal lists of
-    micro-ops or headers, and equal parameters, are kept once.
+    """Contents of small memories, loaded before the first frame or while the program runs. Equal
+    lists of micro-ops or headers, and equal parameters, are stored once.
 
-    reloaded : memories that are filled while the program runs, by name
-    used : words of them that the next instruction needs; bias : that the layer does
+    reloaded : memories that are loaded while the program runs, by name
+    used : words of these that the next instruction needs; bias : words that the layer needs
     """
 
     def __init__(self, shape: NpuShape, bounded: bool = True) -> None:
-        """bounded : whether what does not fit is refused"""
+        """bounded : raise an error if a memory is too small"""
         self.shape, self.bounded = shape, bounded
         self.micro_ops: list[MicroOp] = []
         self.parameters: list[NDArray[np.int64]] = []
@@ -53,7 +53,7 @@ class Tables:
         self._known: dict[Any, int] = {}
 
     def words(self, memory: str) -> int:
-        """Words of a small memory that are used: all of one that is filled again and again."""
+        """Return the used words of a small memory; the full size of a reloaded one."""
         micro_ops = memory == MICRO_OPS
         if memory in self.reloaded:
             return self.shape.micro_ops if micro_ops else self.shape.parameter_words
@@ -63,12 +63,12 @@ class Tables:
         if used > have and self.bounded:
             raise TableFullError(
                 f"{label}: {memory} memory: {used:,} words needed, a core has {have:,} "
-                f"({used - have:,} short); take a core with more, or more cores",
+                f"({used - have:,} short); use a larger core, or more cores",
                 memory,
             )
 
     def add_micro_ops(self, ops: list[MicroOp], label: str) -> int:
-        """The place of the first one of a list."""
+        """Add a list of micro-ops and return the address of its first one."""
         key = tuple(ops)
         if MICRO_OPS in self.reloaded:
             return self._reload(MICRO_OPS, key, encode_micro_ops(ops), label).first
@@ -79,7 +79,7 @@ class Tables:
         return self._known[key]
 
     def add_parameters(self, words: list[NDArray[np.int64]], label: str) -> int:
-        """The place of the first one of some parameter words, shape (LANES,) each."""
+        """Add parameter words, shape (LANES,) each, and return the address of the first one."""
         with stage("parameters"):
             return self._add_parameters(words, label)
 
@@ -95,9 +95,9 @@ class Tables:
         return self._known[key]
 
     def add_headers(self, headers: list[int], label: str) -> int:
-        """The place of the first one of a list of packet headers.
+        """Add a list of packet headers and return the address of its first one.
 
-        Raises `DoesNotFitError`: they are not loaded while a program runs.
+        Raises `DoesNotFitError`: headers cannot be reloaded while a program runs.
         """
         key = ("headers", *headers)
         if key not in self._known:
@@ -107,20 +107,20 @@ class Tables:
             if used > have and self.bounded:
                 raise DoesNotFitError(
                     f"{label}: header memory: {used:,} headers needed, a core has {have:,} "
-                    f"({used - have:,} short); let the host make windows with --few-channels host, "
-                    "or take a core with more"
+                    f"({used - have:,} short); let the host run im2col with --few-channels host, "
+                    "or use a larger core"
                 )
         return self._known[key]
 
     def _reload(self, memory: str, key: Any, data: bytes, label: str) -> Span:
-        """Words that the next instruction needs; those of the bias stay for the layer."""
+        """Return words that the next instruction needs; bias words are held for the layer."""
         held = self.used[memory] + (self.bias if memory == PARAMETERS else [])
         found = self.reloaded[memory].use(key, data, held, label)
         self.used[memory].append(found)
         return found
 
     def add_words(self, words: NDArray[np.int64], label: str) -> int:
-        """The place of the first one of some weight words, shape (words, rows, columns)."""
+        """Add weight words, shape (words, rows, columns); return the address of the first one."""
         first = len(self.weights)
         self.weights += list(words)
         self._require(len(self.weights), self.shape.weight_words, "weight", label)
@@ -128,7 +128,7 @@ class Tables:
 
     def add_bias(self, bias: NDArray[np.int64], label: str) -> int:
         words = lanes_of(bias, self.shape.rows)
-        self.bias = []  # that of the layer before may go
+        self.bias = []  # the previous layer's bias may be overwritten
         first = self.add_parameters([word for block in words for word in block], label)
         self.bias = self.used[PARAMETERS][-1:]
         return first
@@ -136,7 +136,7 @@ class Tables:
     def add_record(
         self, how: Requantisation, channels: int, first: int, stop: int, label: str
     ) -> int:
-        """The record of a requantisation, for output blocks from first to behind."""
+        """Add the record of a requantisation for a range of output blocks; return its address."""
         offset = np.broadcast_to(np.asarray(how.offset, np.int64), (channels,))
         flags = int(bool(offset.any())) | 2 * (how.negative is not None)
         head = np.zeros(LANES, np.int64)
@@ -161,7 +161,7 @@ class Tables:
 
 
 def lanes_of(values: NDArray[np.int64], rows: int) -> list[list[NDArray[np.int64]]]:
-    """Numbers of channels as parameter words: for each output block as many as hold a row each.
+    """Return per-channel numbers as parameter words of each output block, one lane per row.
 
     Lanes without a channel are 0.
     """
@@ -174,6 +174,6 @@ def lanes_of(values: NDArray[np.int64], rows: int) -> list[list[NDArray[np.int64
 
 
 def scale_words(factor: Multiplier, channels: int, rows: int) -> list[list[NDArray[np.int64]]]:
-    """Multipliers and shifts as words: m0 above 6 bits of n."""
+    """Return multipliers and shifts as words: m0 above 6 bits of n."""
     scales = encode_scales(factor.m0, factor.n).astype(np.int64)
     return lanes_of(np.broadcast_to(scales, (channels,)), rows)

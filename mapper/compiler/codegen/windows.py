@@ -1,4 +1,4 @@
-"""Loads by the window unit: windows of a map in planes, each as vectors one behind the other."""
+"""Loads by the window unit: windows of a feature map in planes, as contiguous vectors."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ from mapper.compiler.stages import stage
 
 
 def load_windows(core: ProgramBuilder, node: Node, rows: Span, columns: Span) -> Entries:
-    """The windows of a part of a result into the input buffer; node : says which windows."""
+    """Load the windows of a part of a result into the input buffer.
+
+    node : the im2col operator
+    """
     operator, shape = node.operator, core.shape
     assert isinstance(operator, WindowColumns)
     window, data = operator.window, node.inputs[0]
@@ -51,7 +54,7 @@ def load_windows(core: ProgramBuilder, node: Node, rows: Span, columns: Span) ->
 
 
 def _words(region: Region, headers: list[Header], lanes: int) -> NDArray[np.int64]:
-    """The vectors of all words that packets bring."""
+    """Return the vectors of all words that packets read."""
     data = region.tensor
     words = -(-data.height * data.width // (2 * lanes))
     taken = np.zeros(words, bool)

@@ -1,1 +1,1 @@
-"""A model over several cores: how its layers are cut, placed, and linked."""
+"""Distribution of a model over several cores: how its layers are cut, placed, and linked."""

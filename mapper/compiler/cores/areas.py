@@ -1,8 +1,8 @@
-"""Which parts of maps lie on which core, as boxes of the maps that own regions.
+"""Distribution of feature maps over cores, as boxes of the maps that own regions.
 
-Parts of concatenations and splits share a region on one core, and so they do on several: whoever
-takes the whole gets each part from the core that makes it. A core keeps what its layers take of an
-owner in one region, the least box around it; of a map in planes each layer has one of its own.
+Parts of concatenations and splits share a region on one core, and also on several: a reader of the
+whole receives each part from the core that computes it. A core stores the parts of an owner that
+its layers read in one region, their bounding box; for planes each layer has its own region.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from mapper.compiler.schedule.inputs import Span
 
 
 class Box(NamedTuple):
-    """Rows of an owner, and blocks of its pixels (of 16 bits a block is two vectors)."""
+    """Rows of an owner, and blocks of its pixels (16-bit blocks are two vectors)."""
 
     rows: Span
     blocks: Span
 
     @property
     def size(self) -> int:
-        """Blocks of all rows."""
+        """Number of blocks in all rows."""
         return self.rows.size * self.blocks.size
 
     def meet(self, other: Box) -> Box | None:
-        """What two boxes have in common, or None."""
+        """Return the intersection with another box, or None."""
         rows, blocks = (
             Span(max(a.first, b.first), min(a.stop, b.stop))
             for a, b in zip(self, other, strict=True)
@@ -42,11 +42,11 @@ class Box(NamedTuple):
         return Box(rows, blocks) if rows.size > 0 and blocks.size > 0 else None
 
     def holds(self, other: Box) -> bool:
-        """Whether all of another one is inside."""
+        """Return whether another box is inside."""
         return self.meet(other) == other
 
     def around(self, other: Box) -> Box:
-        """The least box that holds both."""
+        """Return the bounding box of both."""
         rows, blocks = (
             Span(min(a.first, b.first), max(a.stop, b.stop))
             for a, b in zip(self, other, strict=True)
@@ -55,7 +55,7 @@ class Box(NamedTuple):
 
 
 def add_box(boxes: list[Box], box: Box) -> None:
-    """Add a box to others that have nothing in common, and join it with those that it meets."""
+    """Add a box to disjoint boxes; merge it with the boxes that it overlaps."""
     while meets := [other for other in boxes if other.meet(box)]:
         for other in meets:
             boxes.remove(other)
@@ -64,7 +64,7 @@ def add_box(boxes: list[Box], box: Box) -> None:
 
 
 def gaps_between(made: Sequence[Box], taken: Sequence[Box]) -> list[Box]:
-    """What is made and not taken, in boxes of rows that follow each other."""
+    """Return the written parts that are not read, as boxes of consecutive rows."""
     stop = reduce(Box.around, made)
     missing = np.zeros((stop.rows.stop, stop.blocks.stop), bool)
     for boxes, value in ((made, True), (taken, False)):
@@ -88,7 +88,7 @@ class Kept(NamedTuple):
 
 
 class Homes:
-    """Where maps lie in those that own regions. lanes : channels of a vector of bytes"""
+    """Places of feature maps in the owners of regions. lanes : channels per vector of bytes"""
 
     def __init__(self, places: Places, lanes: int) -> None:
         self.places, self.lanes = places, lanes
@@ -97,18 +97,18 @@ class Homes:
         return self.places.get(tensor, Place(tensor))
 
     def blocks(self, tensor: Tensor, channels: Span) -> Span:
-        """Blocks of a pixel that hold some channels."""
+        """Return the blocks of a pixel that hold some channels."""
         lanes = 8 * self.lanes if tensor.type == "bits" else self.lanes
         each = VECTORS_OF_ENTRY if tensor.type == "int32" else 1
         return Span(channels.first // lanes * each, blocks_of(channels.stop, lanes) * each)
 
     def whole(self, tensor: Tensor) -> Box:
-        """All of a map, as a box of its owner."""
+        """Return the box of a whole map in its owner."""
         return self.box(tensor, Held(Span(0, tensor.height), Span(0, tensor.channels)))
 
     def box(self, tensor: Tensor, held: Held) -> Box:
-        """The box of its owner that a part of a map is; where its columns lie in channels of a
-        pixel all of these are there."""
+        """Return the box of a part of a map in its owner. If columns are stored in the channels of
+        a pixel, it includes all of them."""
         place = self.of(tensor)
         rows = Span(held.rows.first + place.row, held.rows.stop + place.row)
         if place.columns > 1:
@@ -118,7 +118,7 @@ class Homes:
         return Box(rows, Span(blocks.first + first, blocks.stop + first))
 
     def held(self, tensor: Tensor, box: Box) -> Held | None:
-        """The part of a map that a box of its owner holds, if any."""
+        """Return the part of a map inside a box of its owner, or None."""
         some = self.whole(tensor).meet(box)
         if some is None:
             return None
@@ -133,7 +133,7 @@ class Homes:
         return Held(rows, Span(ends[0], min(ends[1], tensor.channels)))
 
     def size(self, kept: Kept) -> int:
-        """Vectors of a region."""
+        """Return the vectors of a region."""
         owner, box = kept
         if owner.planes:
             words = plane_words(owner.channels, box.rows.size * owner.width, 2 * self.lanes)
@@ -144,9 +144,9 @@ class Homes:
         return kept.box.blocks.size * (2 if kept.owner.type == "int16" else 1)
 
     def region(self, kept: Kept, one: Sliced, base: int, slots: int = 0) -> Region:
-        """Where a part of a map lies in a region; it may reach beyond.
+        """Return the region of a part of a map, which may extend beyond the kept box.
 
-        base : the first vector of the region; slots : see `Region`
+        base : first vector of the kept region; slots : see `Region`
         """
         place, box = self.of(one.whole), self.box(one.whole, one.held)
         owner, around = kept
@@ -162,7 +162,7 @@ class Homes:
         return Region(one.part, first, size, 0, 0, pixel // place.columns, row, high, slots=slots)
 
     def part(self, tensor: Tensor, held: Held) -> Sliced:
-        """A part of a map as a map of its own."""
+        """Return a part of a map as a separate tensor."""
         frames, _, width, _ = tensor.shape
         shape = (frames, held.rows.size, width, held.channels.size)
         return Sliced(tensor, replace(tensor, shape=shape, address=None), held)

@@ -1,4 +1,4 @@
-"""What a part of a layer takes of a core: cycles, and room in each memory."""
+"""Cost of a part of a layer on a core: cycles, and use of each memory."""
 
 from __future__ import annotations
 
@@ -27,10 +27,11 @@ from mapper.errors import DoesNotFitError
 
 
 class Cost(NamedTuple):
-    """cycles : of a frame, with every result sent to a core for each layer that takes it
+    """Cost of a part of a layer.
 
-    words, parameters... : entries of the memories; vectors : of the maps that it takes. Words that
-        come from the host go through half of the weight memory
+    cycles : cycles per frame, with every result sent to one core per layer that reads it
+    vectors : input feature maps; words, parameters... : entries of the memories. Weights that come
+        from the host pass through half of the weight memory
     """
 
     cycles: int
@@ -43,10 +44,10 @@ class Cost(NamedTuple):
 
 
 class Costs:
-    """Costs of parts of macro nodes, each worked out once: parts of the middle of a map that are as
-    large take as much.
+    """Costs of parts of macro nodes, cached: parts of the same size in the middle of a feature map
+    have the same cost.
 
-    streams : whether weights that no core holds come from the host
+    streams : weights that do not fit in any core come from the host
     """
 
     def __init__(
@@ -58,7 +59,7 @@ class Costs:
         self._known: dict[tuple[object, ...], Cost | DoesNotFitError] = {}
 
     def of(self, piece: Piece) -> Cost:
-        """Raises `DoesNotFitError` if no core holds it."""
+        """Return the cost of a piece; raises `DoesNotFitError` if it does not fit in a core."""
         extent = extent_of(self.macros[piece.macro], self.shape)
         ends = piece.rows.first == 0, piece.rows.stop == extent.rows
         last = piece.blocks.stop == extent.blocks
@@ -74,7 +75,7 @@ class Costs:
         return found
 
     def words(self, number: int) -> int:
-        """Weight words of a layer."""
+        """Return the weight words of a layer."""
         return weight_words(self.macros[number], self.shape)
 
     def _measured(self, piece: Piece) -> Cost:
@@ -83,9 +84,8 @@ class Costs:
         regions, vectors = self._regions(made)
         if vectors > shape.map_vectors:
             raise DoesNotFitError(
-                f"{made.macro.label}: feature memory: {vectors:,} vectors needed for what it "
-                f"takes, a core has {shape.map_vectors:,} "
-                f"({vectors - shape.map_vectors:,} short)"
+                f"{made.macro.label}: feature memory: {vectors:,} vectors needed for its inputs, "
+                f"a core has {shape.map_vectors:,} ({vectors - shape.map_vectors:,} short)"
             )
         targets = {
             one.part: (self._elsewhere(one),) * self._takers(one.whole) for one in made.outputs
@@ -110,7 +110,7 @@ class Costs:
         )  # fmt: skip
 
     def _regions(self, made: Slice) -> tuple[dict[Tensor, Region], int]:
-        """Regions of what it takes, and the vectors of all."""
+        """Return the regions of its inputs, and their total vectors."""
         found, at = {}, 0
         for one in made.inputs:
             kept = Kept(self.homes.of(one.whole).owner, self.homes.box(one.whole, one.held))
@@ -119,7 +119,7 @@ class Costs:
         return found, at
 
     def _takers(self, tensor: Tensor) -> int:
-        """Layers that take some of a map, and the host."""
+        """Return the number of layers that read a feature map, including the host."""
         owner, box = self.homes.of(tensor).owner, self.homes.whole(tensor)
         others = [macro.inputs for macro in self.macros] + [[one] for one in self.whole.read]
         return sum(

@@ -1,4 +1,4 @@
-"""What is left of a model when it comes to cores, and what it becomes there."""
+"""Input and result of mapping a compiled model to cores."""
 
 from __future__ import annotations
 
@@ -19,8 +19,10 @@ from mapper.compiler.settings import CompileSettings
 
 
 class Job(NamedTuple):
-    """places : of maps that lie in others; choices : of programs, which the settings say
-    link : how the host answers requests for weights
+    """Input of mapping a model to cores.
+
+    places : places of feature maps inside others; choices : code generation options
+    link : timing of the host's weights
     """
 
     partition: Partition
@@ -32,9 +34,11 @@ class Job(NamedTuple):
 
 
 class Made(NamedTuple):
-    """results : where the host keeps what it is sent
-    host_words : of weights, shape (rows, columns) each
-    ports : the nodes of the host's ports, if several cores share the model
+    """Result of mapping a model to cores.
+
+    results : where the host stores received results
+    host_words : weight words on the host, shape (rows, columns) each
+    ports : nodes of the host's ports, if several cores share the model
     """
 
     codes: list[CoreCode]

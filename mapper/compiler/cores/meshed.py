@@ -1,4 +1,4 @@
-"""Programs of several cores as a chip that the cycle simulator runs, with what the host sends."""
+"""Programs of several cores as a chip for cycle simulation, with the input from the host."""
 
 from __future__ import annotations
 
@@ -17,15 +17,14 @@ from mapper.compiler.cores.ports import nearest
 
 
 class CoreFeeds(NamedTuple):
-    """What a core gets besides what others send: counts of streams before the first frame, and
-    what the host sends."""
+    """External input of a core: initial counts of its streams, and data from the host."""
 
     counts: Sequence[tuple[int, int]]
     brought: Sequence[Brought]
 
 
 class HostSide(NamedTuple):
-    """ports : their nodes; link : how the host answers requests for weights"""
+    """ports : nodes of the host's ports; link : timing of the host's weights"""
 
     ports: Sequence[Place]
     link: HostLink
@@ -35,7 +34,7 @@ def mesh_chip(
     shape: NpuShape, mesh: Mesh, programs: dict[Place, Program],
     feeds: Mapping[Place, CoreFeeds], host: HostSide,
 ) -> MeshChip:  # fmt: skip
-    """A chip that runs programs frame by frame; each core talks to the nearest port of the host."""
+    """Return a chip that runs programs frame by frame; each core uses the nearest host port."""
     streams = {}
     ports = {place: nearest(host.ports, place) for place in programs}
     sent: dict[Place, list[tuple[int, ...]]] = {place: [] for place in host.ports}
@@ -51,8 +50,8 @@ def mesh_chip(
 
 
 def _vectors(place: Place, brought: Brought) -> list[tuple[int, ...]]:
-    """Row of the map, core, stream, address, what odd frames add, slots: of each vector that the
-    host sends to a region."""
+    """Return a row per vector that the host sends to a region: row of the feature map, core,
+    stream, address, address offset of odd frames, slots."""
     odd, slots = (1 << (brought.slots + 2), 2) if brought.slots else (0, 1)
     return [
         (row, *place, brought.stream, vector, odd, slots)
@@ -62,7 +61,7 @@ def _vectors(place: Place, brought: Brought) -> list[tuple[int, ...]]:
 
 
 def _inputs(rows: list[tuple[int, ...]]) -> HostInputs:
-    """A frame's input, the upper rows of maps first."""
+    """Return a frame's input, sorted by row of the feature map."""
     table = np.array(rows, np.int64).reshape(-1, 7)
     table = table[np.argsort(table[:, 0], kind="stable")]
     return HostInputs(table[:, 1:3], table[:, 3], table[:, 4], table[:, 5], table[:, 6])

@@ -1,4 +1,4 @@
-"""All of a model on one core."""
+"""Mapping of a whole model to one core."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ from mapper.compiler.stages import stage
 
 
 def on_one_core(job: Job, place: Place, log: list[str]) -> Made:
-    """Raises `DoesNotFitError` that names the memory and the layer."""
+    """Generate the code of a model for one core.
+
+    Raises `DoesNotFitError` that names the memory and the layer.
+    """
     partition, places, shape, choices, settings, _ = job
     macros = partition.macros
     with stage("feature memory"):

@@ -1,9 +1,9 @@
-"""How layers are cut for the shortest period: from one frame to the next, every core works once.
+"""Cutting of layers for the shortest period: the time per frame if all cores work in a pipeline.
 
-All layers, one behind the other, are a line of work, each as many rows long as its result has, or
-as many output blocks. The line is cut where a core is full: cores get parts that follow each other,
-so a frame never comes back to one that it has left. If it did, that core would wait for others in
-the middle of every frame. The shortest period with which the line fits the cores is bisected.
+All layers in order form a line of work, in units of result rows or output blocks per layer. The
+line is cut where a core is full: cores get consecutive parts, so a frame never returns to a core
+that it has left. Otherwise that core would wait for others in the middle of every frame. The
+shortest period for which the line fits the cores is found by bisection.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ from mapper.compiler.schedule.tiles import extent_of
 from mapper.errors import DoesNotFitError
 
 NEAR = 1.005
-"""How near to the shortest period the search comes."""
-MOST = 64  # times the least period
+"""Relative accuracy of the shortest period."""
+MOST = 64  # maximum period, as a multiple of the lower bound
 SIZES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
-"""Units of a layer that are measured."""
+"""Numbers of units of a layer that are measured."""
 LEAST_SHARE = 1 / 16
-"""Of a period: less is not put on a core to fill it up, since what it takes comes there as well."""
+"""Minimum part of a period to fill up a core; smaller parts are not worth sending their input."""
 
 
 class Way(NamedTuple):
-    """How layers are cut.
+    """A way to cut layers.
 
-    blocks : layers whose weights take more than one part in so many of a core are cut by output
-        blocks, others by rows; more blocks send each row to more cores, and end earlier
+    blocks : layers whose weights exceed the weight memory divided by this number are cut by output
+        blocks, others by rows; more blocks send each row to more cores, but have less latency
     lag : see `Limits`
-    streams : whether weights that no core holds come from the host
+    streams : weights that do not fit in any core come from the host
     """
 
     blocks: float = 2
@@ -52,7 +52,7 @@ class Way(NamedTuple):
 
 
 class Grouped(NamedTuple):
-    """Pieces with their costs, and the numbers of their cores."""
+    """Pieces with their costs and the indices of their cores."""
 
     pieces: list[Piece]
     costs: list[Cost]
@@ -60,10 +60,10 @@ class Grouped(NamedTuple):
 
 
 class Line:
-    """The layers one behind the other.
+    """The layers in order.
 
-    rows : of each, those that anybody takes, before they are upsampled
-    whole : of each, whether its rows stay on one core
+    rows : rows of each layer that are read, before upsampling
+    whole : True for layers whose rows must stay on one core
     blocks : see `Way`
     """
 
@@ -73,11 +73,11 @@ class Line:
             some_row_is_padding(macro, span) for macro, span in zip(costs.macros, rows, strict=True)
         ]
         self.by_rows = [self._is_cut_by_rows(number) for number in range(len(rows))]
-        self.factors = np.ones(len(rows))  # by which layers take longer than was measured
+        self.factors = np.ones(len(rows))  # actual cycles / measured cycles, by layer
 
     def _is_cut_by_rows(self, number: int) -> bool:
-        """Rows repeat the weights, so a layer whose weights take more than its share of a core is
-        cut by output blocks; so is one of less rows than blocks."""
+        """Return whether a layer is cut by rows. Rows repeat the weights, so a layer with large
+        weights is cut by output blocks; so is a layer with fewer rows than blocks."""
         macro = self.costs.macros[number]
         units = self._units(number, by_rows=False)
         if units < 2 or not can_split_blocks(macro):
@@ -88,7 +88,7 @@ class Line:
         return self.blocks * words <= self.costs.shape.weight_words
 
     def units(self, number: int) -> int:
-        """Rows of a layer, or output blocks if it is cut by these."""
+        """Return the rows of a layer, or its output blocks if it is cut by blocks."""
         return self._units(number, self.by_rows[number])
 
     def _units(self, number: int, by_rows: bool) -> int:
@@ -98,7 +98,7 @@ class Line:
         return -(-extent.blocks // extent.share)
 
     def piece(self, number: int, first: int, stop: int) -> Piece:
-        """Some units of a layer."""
+        """Return a range of units of a layer as a piece."""
         extent = extent_of(self.costs.macros[number], self.costs.shape)
         if self.by_rows[number]:
             top = self.rows[number].first
@@ -109,7 +109,7 @@ class Line:
         return Piece(number, self.rows[number], blocks)
 
     def learn(self, made: Grouped, cycles: Sequence[float]) -> None:
-        """Layers that took longer on their cores than was measured. cycles : of each group"""
+        """Raise the factors of layers that took longer than measured. cycles : cycles per group"""
         guessed = np.bincount(made.groups, weights=[one.cycles for one in made.costs])
         ratios = np.array(cycles) / guessed
         layers = np.array([piece.macro for piece in made.pieces])
@@ -120,10 +120,10 @@ class Line:
             self.factors[layer] *= max(ratio, 1.0)
 
     def shortest(self, least: float = 0) -> tuple[int, Grouped]:
-        """The shortest period from one on, and how the line is cut for it.
+        """Return the shortest period, at least `least`, and how the line is cut for it.
 
-        Raises `DoesNotFitError` that names the layer if a core does not hold its least part, or
-        if the cores do not hold the line, whatever the period.
+        Raises `DoesNotFitError` that names the layer if its smallest part does not fit in a core,
+        or if the line does not fit in the cores for any period.
         """
         whole = sum(self._whole(number) for number in range(len(self.rows)))
         low = max(1.0, whole / self.cores, least)
@@ -143,7 +143,7 @@ class Line:
         return int(high), found
 
     def _whole(self, number: int) -> int:
-        """About the cycles of a layer, of its parts for all cores."""
+        """Estimate the total cycles of a layer that is split over all cores."""
         units = self.units(number)
         size = max(1, units // self.cores)
         try:
@@ -152,10 +152,10 @@ class Line:
             return 0
 
     def cost(self, number: int, size: int) -> Cost:
-        """What so many units of a layer take: measured in the middle of it, for some sizes, and
-        between those in proportion.
+        """Return the cost of a number of units of a layer: measured in its middle for some sizes,
+        and interpolated between them.
 
-        Raises `DoesNotFitError` if no core holds them.
+        Raises `DoesNotFitError` if they do not fit in a core.
         """
         units = self.units(number)
 
@@ -175,18 +175,18 @@ class Line:
     def _refuse(self) -> None:
         needs = np.zeros(len(SHARES))
         for number in range(len(self.rows)):
-            self.costs.of(self.piece(number, 0, 1))  # says what it lacks
+            self.costs.of(self.piece(number, 0, 1))  # raises if a single unit does not fit
             needs += self._needs(number)
-        needs[0] = 0  # cycles, of which a period may have any number
+        needs[0] = 0  # cycles are unlimited, as the period is
         most = int(needs.argmax())
         raise DoesNotFitError(
-            f"{len(self.rows)} layers do not fit {self.cores} cores, whatever the period: their "
-            f"{SHARES[most]} takes about {needs[most]:.1f} cores, and parts of layers do not fill "
-            "a core; take more cores, or cores with more memory"
+            f"{len(self.rows)} layers do not fit in {self.cores} cores for any period: their "
+            f"{SHARES[most]} needs about {needs[most]:.1f} cores, and parts of layers do not fill "
+            "a core completely; use more cores, or cores with more memory"
         )
 
     def _needs(self, number: int) -> NDArray[np.float64]:
-        """The parts of cores that a layer takes, in the largest parts that fit one."""
+        """Return the number of cores that a layer needs per resource, in the largest parts."""
         units = self.units(number)
         for size in (units, *reversed([one for one in SIZES if one < units])):
             with suppress(DoesNotFitError):
@@ -197,7 +197,7 @@ class Line:
         return np.zeros(len(SHARES))
 
     def cut(self, period: int) -> Grouped | None:
-        """The line in parts for a period, or None if it takes more cores."""
+        """Return the line in parts for a period, or None if it needs more cores."""
         made = Grouped([], [], [])
         number, taken = 0, np.zeros(len(SHARES))
         for layer in range(len(self.rows)):
@@ -220,7 +220,7 @@ class Line:
     def _count(
         self, layer: int, first: int, units: int, room: NDArray[np.float64], period: int
     ) -> int:
-        """How many units of a layer, from one on, fit what is left of a core."""
+        """Return how many units of a layer, starting at `first`, fit in the rest of a core."""
 
         def fits(count: int) -> bool:
             try:
@@ -239,8 +239,8 @@ class Line:
 
 
 def taken_rows(whole: Whole, homes: Homes, lanes: int) -> list[Span]:
-    """Of each macro node the rows that another one, or the host, takes; the last ones of a map may
-    be of no window."""
+    """Return the rows of each macro node that other nodes or the host read; the last rows of a
+    feature map may be outside all windows."""
     boxes: dict[Tensor, Box] = {}
 
     def take(owner: Tensor, box: Box) -> None:

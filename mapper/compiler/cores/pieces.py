@@ -1,4 +1,4 @@
-"""Parts of layers, and what a core gets of a model: layers, regions of its memory, and links.
+"""Parts of layers, and a core's share of a model: layers, regions of its memory, and links.
 
 A piece is a part of a macro node on a core. A core runs its pieces in the order of the macro nodes.
 """
@@ -18,7 +18,7 @@ from mapper.compiler.schedule.inputs import Span
 
 
 class Piece(NamedTuple):
-    """A part of a macro node, by its number: rows, before they are upsampled, and output blocks."""
+    """A part of a macro node, given by its index: rows (before upsampling) and output blocks."""
 
     macro: int
     rows: Span
@@ -26,10 +26,10 @@ class Piece(NamedTuple):
 
 
 class Whole(NamedTuple):
-    """What is spread over cores.
+    """A model to be distributed over cores.
 
-    macros : in the order in which they run; places : of maps that lie in others
-    written, read : maps that the host writes, and reads
+    macros : macro nodes in order of execution; places : places of feature maps inside others
+    written, read : feature maps that the host writes and reads
     """
 
     macros: list[Macro]
@@ -39,9 +39,9 @@ class Whole(NamedTuple):
 
 
 class Part(NamedTuple):
-    """A part of a map that a core, or the host, holds.
+    """A part of a feature map in a core or in the host's memory.
 
-    region : of `one.part`; slots are those of the region
+    region : region of `one.part`, including its slots
     """
 
     one: Sliced
@@ -50,15 +50,14 @@ class Part(NamedTuple):
 
 @dataclass(slots=True)
 class CorePlan:
-    """What a core gets.
+    """A core's share of a model.
 
-    pieces : in the order in which they run; macros : as many, over parts of maps
-    regions : of the maps that these take; targets : of those that they make
-    parts : of maps of the model that lie there; brought : streams of those that the host sends, by
-        the map's name
+    pieces : pieces in order of execution; macros : their macro nodes, over parts of feature maps
+    regions : regions of their inputs; targets : destinations of their outputs
+    parts : parts of feature maps of the model in this core
     used : vectors of the feature memory
-    filled : first vectors, how many follow, and the value of their bytes before the first frame:
-        channels of planes that there are none of
+    filled : first vector, number of vectors, and value of their bytes before the first frame, for
+        padding channels of planes
     """
 
     pieces: list[Piece]
@@ -72,8 +71,10 @@ class CorePlan:
 
 
 class ChipPlan(NamedTuple):
-    """results : where the host keeps what it is sent
-    slots : of each region that the host sends something to, by core and stream
+    """Plan of all cores.
+
+    results : where the host stores received results
+    slots : number of slots of each region that the host writes, by core and stream
     """
 
     cores: dict[Place, CorePlan]

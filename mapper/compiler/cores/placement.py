@@ -1,7 +1,7 @@
-"""Pieces of layers onto cores, as the mapper places any network.
+"""Placement of pieces of layers on cores, with the mapper's algorithms for networks.
 
-What they send each other is what neurons do in another network; groups of pieces stay together,
-and the mapper puts those that have much to say to each other near each other.
+The traffic between pieces takes the role of spikes between neurons. Groups of pieces stay together,
+and the mapper places groups with much traffic close to each other.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ if TYPE_CHECKING:
     from mapper.settings import Settings
 
 PRESET = "strong"
-"""Of the mapper: networks of pieces are small."""
+"""Preset of the mapper: networks of pieces are small."""
 MEMORY = 1 << 28  # bytes
 ROUNDS = 3
-"""Of placing, at most, while the nearest ports of pieces become others."""
+"""Maximum placement rounds; each round updates the nearest ports."""
 
 
 def cores_of(
     vertices: Vertices, chip: Chip, ports: Sequence[Place], placement: Placement
 ) -> NDArray[np.int32]:
-    """The core of every piece, shape (pieces,). ports : the nodes of the host's ports
+    """Return the core of every piece, shape (pieces,). ports : nodes of the host's ports
 
     Raises `DoesNotFitError` if the mapper finds no mapping, `WriteError` if there is no room for
     its temporary files.
@@ -46,7 +46,7 @@ def cores_of(
 
 
 def in_order(groups: NDArray[np.int64], chip: Chip, serpentine: bool) -> NDArray[np.int32]:
-    """Groups on the cores that may be used, row by row; every second row backwards, or none."""
+    """Place groups on the usable cores, row by row; with `serpentine` odd rows run backwards."""
     cores = np.arange(chip.cores, dtype=np.int32).reshape(chip.height, chip.width)
     if serpentine:
         cores[1::2] = cores[1::2, ::-1].copy()
@@ -58,11 +58,11 @@ def in_order(groups: NDArray[np.int64], chip: Chip, serpentine: bool) -> NDArray
 def place_near(
     vertices: Vertices, chip: Chip, ports: Sequence[Place], seed: int
 ) -> NDArray[np.int32]:
-    """The core of every piece, shape (pieces,); each talks to the nearest port of the host.
+    """Return the core of every piece, shape (pieces,); each uses the nearest port of the host.
 
-    Which one that is depends on where pieces are, and the other way round: at first the groups
-    that talk to the host are dealt out in their order, so that each port has about as many flits.
-    Raises as `place` does.
+    Ports depend on the placement and vice versa: initially the groups with host traffic are
+    distributed in order, so that each port has about the same number of flits.
+    Raises the errors of `place`.
     """
     if len(ports) == 1:
         return place(vertices, chip, ports, seed)
@@ -85,7 +85,7 @@ def place_near(
 
 
 def _dealt(vertices: Vertices, ports: int) -> NDArray[np.int64]:
-    """A port for each piece, the same for those of a group."""
+    """Return a port for each piece, the same for all pieces of a group."""
     host, groups = vertices.groups.size, vertices.groups
     flits = np.zeros(int(groups.max()) + 1)
     for one, other in ((vertices.source, vertices.target), (vertices.target, vertices.source)):
@@ -97,9 +97,9 @@ def _dealt(vertices: Vertices, ports: int) -> NDArray[np.int64]:
 
 
 def effort(seed: int = 0) -> Settings:
-    """What the mapper places parts with.
+    """Return the mapper settings for placing parts.
 
-    A part sends every flit to one other, whatever the chip sends for a spike.
+    Each flit has one destination, so the objective is "unicast", independent of the chip's spikes.
     """
     from mapper.settings import preset
 
@@ -107,7 +107,7 @@ def effort(seed: int = 0) -> Settings:
 
 
 def place(vertices: Vertices, chip: Chip, ports: Sequence[Place], seed: int) -> NDArray[np.int32]:
-    """The core of every piece. ports : the nodes of the host's ports, the last vertices
+    """Return the core of every piece. ports : nodes of the host's ports, the last vertices
 
     Raises `DoesNotFitError` if the mapper finds no mapping, `WriteError` if there is no room for
     its temporary files.
@@ -147,7 +147,7 @@ def place(vertices: Vertices, chip: Chip, ports: Sequence[Place], seed: int) -> 
 
 
 def tiles_chip(chip: Chip) -> Chip:
-    """The chip as pieces see it: what limits them is in the sizes of their vertices."""
+    """Return the chip without its limits, which the sizes of vertices already include."""
     chip = replace(chip, npu=None, host=None, time=None, energy=None, neurons=WHOLE)
     chip = replace(chip, memory_bits=None, weight_bits=None, index_bits=0, axon_bits=0)
     return replace(chip, synapses=None, axons_in=None, axons_out=None, single_target=False)

@@ -1,4 +1,4 @@
-"""How the cores of a chip share a model: their regions, streams and credits."""
+"""Plan of the cores of a chip that share a model: regions, streams and credits."""
 
 from __future__ import annotations
 
@@ -22,28 +22,28 @@ from mapper.compiler.schedule.inputs import Span
 from mapper.errors import DoesNotFitError
 
 HOST: Place = (-1, -1)
-"""Stands for the host where a core is expected."""
+"""Placeholder for the host in place of a core."""
 HOST_VECTORS = 1 << 16
-"""Of the memory that the host keeps for results."""
+"""Vectors in the host's memory for results."""
 BANDS = 8
-"""At most, of rows, that a region of one slot is freed in. 64 of them made no frame shorter."""
+"""Maximum bands of rows in which a region with one slot is freed. 64 made no frame shorter."""
 UP = 2
-"""Rows that one becomes where a map is upsampled."""
+"""Rows per row of an upsampled feature map."""
 
 
 def plan_cores(
     whole: Whole, placed: Sequence[tuple[Piece, Place]], shape: NpuShape, ports: Sequence[Place]
 ) -> ChipPlan:
-    """Regions, streams and credits of all cores.
+    """Return the regions, streams and credits of all cores.
 
-    ports : the nodes of the host's ports
-    Raises `DoesNotFitError` that names the core and what it lacks.
+    ports : nodes of the host's ports
+    Raises `DoesNotFitError` that names the core and the missing resource.
     """
     return _Planner(whole, placed, shape, ports).made()
 
 
 class _Core:
-    """A core on the way to its plan."""
+    """State of a core during planning."""
 
     def __init__(self, place: Place) -> None:
         self.place = place
@@ -51,10 +51,10 @@ class _Core:
         self.slices: list[Slice] = []
         self.kept: dict[Hashable, Kept] = {}
         self.lives: dict[Hashable, Lives] = {}
-        self.feeds: dict[Hashable, list[Place]] = {}  # by region, cores that write there
-        self.fed: dict[tuple[Hashable, Place], Box] = {}  # and what they write
-        self.streams: dict[tuple[Hashable, Place], int] = {}  # that count what comes
-        self.credits: dict[Place, int] = {}  # that count credits for what goes to a core
+        self.feeds: dict[Hashable, list[Place]] = {}  # cores that write to each region
+        self.fed: dict[tuple[Hashable, Place], Box] = {}  # boxes that they write
+        self.streams: dict[tuple[Hashable, Place], int] = {}  # streams of received vectors
+        self.credits: dict[Place, int] = {}  # streams of credits from each destination core
         self.addresses: dict[Hashable, Address] = {}
 
     @property
@@ -80,7 +80,7 @@ class _Planner:
             macro = whole.macros[piece.macro]
             core.slices.append(slice_macro(macro, piece.rows, piece.blocks, shape.columns))
         self.cores = {place: self.cores[place] for place in sorted(self.cores)}
-        self.host = {  # owners of what the host reads
+        self.host = {  # boxes that the host reads, by owner
             owner: self._box([one for one in whole.read if self.homes.of(one).owner is owner])
             for owner in dict.fromkeys(self.homes.of(one).owner for one in whole.read)
         }
@@ -118,13 +118,13 @@ class _Planner:
         return found
 
     def _key(self, core: _Core, one: Sliced) -> Hashable:
-        """The region of a core that holds what a layer takes."""
+        """Return the key of the region with a layer's input."""
         owner, box = self._even_box(one)
         for key, kept in core.kept.items():
             if kept.owner is owner and (kept.box == box if owner.planes else kept.box.holds(box)):
                 return key
         raise DoesNotFitError(
-            f"{core.name}: its rows of a layer see nothing of {one.whole.name!r} but padding; take "
+            f"{core.name}: its rows of a layer depend only on padding of {one.whole.name!r}; use "
             "fewer cores with --cores"
         )
 
@@ -133,7 +133,7 @@ class _Planner:
         return owner, self._even(owner, self.homes.box(one.whole, one.held))
 
     def _boxes(self, core: _Core) -> dict[Tensor, list[Box]]:
-        """What the layers of a core take, by owner: boxes that have nothing in common are apart."""
+        """Return the inputs of a core's layers, by owner, as disjoint boxes."""
         boxes: dict[Tensor, list[Box]] = {}
         for one in (one for made in core.slices for one in made.inputs):
             owner, box = self._even_box(one)
@@ -145,7 +145,7 @@ class _Planner:
         return boxes
 
     def _keep(self, core: _Core, boxes: dict[Tensor, list[Box]]) -> None:
-        """The regions of these boxes."""
+        """Create the regions of these boxes."""
         for owner, mine in boxes.items():
             for number, box in enumerate(sorted(mine)):
                 core.kept[owner, number] = Kept(owner, box)
@@ -154,7 +154,7 @@ class _Planner:
                 core.touch(self._key(core, one), number)
 
     def _even(self, owner: Tensor, box: Box) -> Box:
-        """Maps that are upsampled come in pairs of rows."""
+        """Extend a box of an upsampled feature map to pairs of rows."""
         if not any(
             isinstance(macro.nodes[-1].operator, Upsample)
             for macro in self.whole.macros
@@ -166,9 +166,9 @@ class _Planner:
         return box._replace(rows=Span(first, min(-(-box.rows.stop // UP) * UP, owner.height)))
 
     def _fill_gaps(self, boxes: dict[Place, dict[Tensor, list[Box]]]) -> None:
-        """Whatever is made is stored: rows and channels that nobody takes go to the host, if it
-        gets others of their map, or else to the core whose box grows least, of several alike to the
-        one whose rows come last."""
+        """Assign a destination to results that no layer reads, as every result is stored: the host
+        if it reads other parts of the map, else the core whose box grows least, with the last rows
+        in case of a tie."""
         made: dict[Tensor, list[Box]] = {}
         for core in self.cores.values():
             for one in (one for each in core.slices for one in each.outputs):
@@ -188,7 +188,7 @@ class _Planner:
                 add_box(boxes[place][owner], box.around(gap))
 
     def _regions_of(self, one: Sliced) -> Iterator[tuple[_Core, Hashable, Box]]:
-        """The regions that a part of a result goes to, and their common box."""
+        """Yield the regions that a part of a result is sent to, and the common box."""
         owner, box = self.homes.of(one.whole).owner, self.homes.box(one.whole, one.held)
         for core in self.cores.values():
             for key, kept in core.kept.items():
@@ -196,7 +196,7 @@ class _Planner:
                     yield core, key, some
 
     def _feed(self, core: _Core) -> None:
-        """Who writes to which region."""
+        """Record the regions that a core writes, and its regions that the host writes."""
         for number, made in enumerate(core.slices):
             for one in made.outputs:
                 for other, key, some in self._regions_of(one):
@@ -215,8 +215,8 @@ class _Planner:
                         feeds.append(HOST)
 
     def _number_streams(self, core: _Core) -> None:
-        """A stream for each core that sends here, one for each region that the host sends to, and
-        one for the credits of each core that this one sends to."""
+        """Number the streams: one per sending core, one per region written by the host, and one for
+        the credits of each core that this one sends to."""
         sources = sorted({one for feeds in core.feeds.values() for one in feeds} - {core.place})
         numbers = {source: at for at, source in enumerate(one for one in sources if one != HOST)}
         count = len(numbers)
@@ -244,14 +244,14 @@ class _Planner:
         core.addresses = found.addresses
 
     def _results(self) -> dict[Tensor, tuple[Box, int]]:
-        """Where the host keeps results: of each owner the box, and its first vector."""
+        """Return where the host stores results: the box of each owner, and its first vector."""
         found, at = {}, 0
         for owner, box in self.host.items():
             found[owner] = box, at
             at += self.homes.size(Kept(owner, box))
         if at > HOST_VECTORS:
             raise DoesNotFitError(
-                f"results of {at:,} vectors; the host's port has addresses for {HOST_VECTORS:,}"
+                f"results need {at:,} vectors; the host's port can address {HOST_VECTORS:,}"
             )
         return found
 
@@ -282,14 +282,14 @@ class _Planner:
         return made
 
     def _filled(self, kept: Kept, base: int) -> Iterator[tuple[int, int, int]]:
-        """What the host does not send of planes."""
+        """Yield the padding channels of planes, which the host does not send."""
         value, stop = kept.owner.zero_point, WORD_VECTORS // GROUP * GROUP
         for at, count, _ in self._planes(kept):
             if count < stop:
                 yield base + at + count, stop - count, value
 
     def _held(self, owner: Tensor, box: Box) -> list[Sliced]:
-        """The parts of maps in a box of their owner."""
+        """Return the parts of feature maps inside a box of their owner."""
         tensors = dict.fromkeys([owner, *self.whole.written, *self.whole.read])
         tensors |= dict.fromkeys(
             tensor for macro in self.whole.macros for tensor in (*macro.inputs, *macro.outputs)
@@ -305,7 +305,7 @@ class _Planner:
     def _targets(
         self, core: _Core, one: Sliced, results: dict[Tensor, tuple[Box, int]]
     ) -> Iterator[Target]:
-        """Where a part of a result goes: to cores in their order, then to the host."""
+        """Yield the destinations of a part of a result: cores in order, then the host."""
         for other, key, some in self._regions_of(one):
             address = other.addresses[key]
             region = self.homes.region(other.kept[key], one, address.base, address.slots)
@@ -325,7 +325,7 @@ class _Planner:
                 yield Target("HOST", region, *self._local(one, some_), port)
 
     def _local(self, one: Sliced, some: Box) -> tuple[Span, Span]:
-        """A box of the owner as rows and blocks of a part of a map."""
+        """Return a box of the owner as rows and blocks of a part of a feature map."""
         box = self.homes.box(one.whole, one.held)
         rows = Span(some.rows.first - box.rows.first, some.rows.stop - box.rows.first)
         if self.homes.of(one.whole).columns > 1:
@@ -351,8 +351,8 @@ class _Planner:
         return Links(tuple(given), tuple(brought))
 
     def _bands(self, core: _Core, key: Hashable, source: Place) -> tuple[int, ...]:
-        """The first vectors of the bands in which another core may write to a region: one if it has
-        two slots. The first band begins with the region, the last one ends with it."""
+        """Return the first vectors of the bands in which a core may write to a region; a single
+        band with two slots. The bands cover the whole region."""
         base, slots = core.addresses[key]
         kept = core.kept[key]
         if slots or kept.owner.planes:
@@ -364,7 +364,8 @@ class _Planner:
         return (base, *(base + each * row for row in starts))
 
     def _planes(self, kept: Kept) -> Iterator[tuple[int, int, int]]:
-        """Vectors of planes, word by word: those of channels that there are, and their row."""
+        """Yield the vectors of existing channels of planes, word by word: first vector, number,
+        and row."""
         owner, bank = kept.owner, 2 * self.shape.columns
         words = plane_words(1, kept.box.rows.size * owner.width, bank)
         for word in range(words):
@@ -374,7 +375,7 @@ class _Planner:
                 yield at, count, word * bank // owner.width
 
     def _runs(self, kept: Kept, base: int) -> Iterator[tuple[int, int, int]]:
-        """The vectors of a region that the host sends, row by row; planes word by word."""
+        """Yield the vectors of a region that the host sends, row by row; planes word by word."""
         for tensor in self.whole.written:
             if self.homes.of(tensor).owner is not kept.owner:
                 continue

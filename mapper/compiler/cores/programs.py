@@ -1,4 +1,4 @@
-"""Programs of all cores of a chip: each from its own layers, then linked with what others send."""
+"""Programs of all cores of a chip: generated from each core's layers, then linked."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from mapper.errors import DoesNotFitError
 
 
 class CoreProgram(NamedTuple):
-    """static_words : weight words that stay in the core"""
+    """Program of a core. static_words : weight words that stay in the core"""
 
     plan: CorePlan
     made: Emitted
@@ -29,7 +29,7 @@ class CoreProgram(NamedTuple):
 
 
 class ChipPrograms(NamedTuple):
-    """host_words : of all cores, shape (rows, columns) each"""
+    """Programs of all cores. host_words : streamed weights, shape (rows, columns) each"""
 
     cores: dict[Place, CoreProgram]
     host_words: list[NDArray[np.int64]]
@@ -38,7 +38,10 @@ class ChipPrograms(NamedTuple):
 def chip_programs(
     plan: ChipPlan, shape: NpuShape, choices: Choices, rule: Rule, log: list[str]
 ) -> ChipPrograms:
-    """Raises `DoesNotFitError` that names the core, the memory and the layer."""
+    """Generate the programs of all cores.
+
+    Raises `DoesNotFitError` that names the core, the memory and the layer.
+    """
     words: list[NDArray[np.int64]] = []
     unlinked: dict[Place, tuple[Emitted, int]] = {}
     for place, one in plan.cores.items():

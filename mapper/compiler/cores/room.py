@@ -1,4 +1,4 @@
-"""Models whose maps fit no plan are refused before cuts are searched."""
+"""Early checks of memory demand: reject models that cannot fit before cuts are searched."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from mapper.errors import DoesNotFitError
 
 
 def whole_of(job: Job) -> Whole:
-    """A model of one function, to be spread over cores."""
+    """Return a model of one function, to be distributed over cores."""
     function = job.partition.functions[0]
     return Whole(job.partition.macros, job.places, function.inputs, function.results)
 
 
 def require_room_on_one(job: Job) -> None:
-    """Raises `DoesNotFitError` if the maps that are alive at once do not fit a core."""
+    """Raise `DoesNotFitError` if the feature maps alive at once do not fit in a core."""
     shape, partition = job.shape, job.partition
     stored = Stored(partition.macros, partition.written(), partition.read(), job.places)
     regions = plan_memory(stored, shape.columns, 0, job.settings.reuse)
@@ -31,20 +31,20 @@ def require_room_on_one(job: Job) -> None:
     if shape.map_vectors and use.bound > shape.map_vectors:
         plan_memory(stored, shape.columns, shape.map_vectors, job.settings.reuse)
     words = _parameter_words(job)
-    if shape.map_vectors and words > shape.parameter_words:  # all of them lie behind the maps
+    if shape.map_vectors and words > shape.parameter_words:  # all are stored after the maps
         vectors = blocks_of(words * PARAMETER_BYTES, shape.columns)
         needed = use.bound + vectors
         if needed > shape.map_vectors:
             raise DoesNotFitError(
                 f"feature memory: at least {needed:,} vectors needed, {vectors:,} of them for "
-                f"parameters that are loaded while the program runs; a core has "
-                f"{shape.map_vectors:,} ({needed - shape.map_vectors:,} short); take a core with "
-                "more"
+                f"parameters that are reloaded while the program runs; a core has "
+                f"{shape.map_vectors:,} ({needed - shape.map_vectors:,} short); use a larger "
+                "core"
             )
 
 
 def _parameter_words(job: Job) -> int:
-    """Biases and scales of all layers, in words, if each is read as a whole."""
+    """Return the parameter words of all biases and scales, if each is loaded as a whole."""
     tables = Tables(job.shape, bounded=False)
     for macro in job.partition.macros:
         for node in macro.nodes:
@@ -61,13 +61,13 @@ def _parameter_words(job: Job) -> int:
 
 
 def require_room_on_several(job: Job, chip: Chip) -> None:
-    """Raises `DoesNotFitError` if the maps that layers take do not fit all cores: a core of a
-    pipeline works at several frames at once, so that maps do not share memory."""
+    """Raise `DoesNotFitError` if the inputs of all layers do not fit in all cores: in a pipeline a
+    core works at several frames at once, so feature maps cannot share memory."""
     whole, lanes = whole_of(job), job.shape.columns
     homes = Homes(whole.places, lanes)
 
     def taken(macro: Macro, rows: Span) -> int:
-        """Vectors of the parts of maps that some rows of a layer take."""
+        """Return the vectors of the inputs of some rows of a layer."""
         blocks = Span(0, blocks_of(macro.output.channels, lanes))
         inputs = slice_macro(macro, rows, blocks, lanes).inputs
         kept = {Kept(homes.of(one.whole).owner, homes.box(one.whole, one.held)) for one in inputs}
@@ -83,7 +83,7 @@ def require_room_on_several(job: Job, chip: Chip) -> None:
     if needed > capacity:
         most = whole.macros[sizes.index(max(sizes))]
         raise DoesNotFitError(
-            f"feature memory: layers take at least {needed:,} vectors at a time, {cores} cores "
-            f"have {capacity:,} ({needed - capacity:,} short); most of them: {most.label}; take "
+            f"feature memory: inputs of layers need at least {needed:,} vectors, {cores} cores "
+            f"have {capacity:,} ({needed - capacity:,} short); largest demand: {most.label}; use "
             "more cores, or cores with more memory"
         )

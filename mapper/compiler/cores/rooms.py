@@ -1,8 +1,9 @@
-"""Addresses of the regions of a core that works with others.
+"""Addresses of the regions of a core that communicates with others.
 
-What others send is there for ever: its next frame may come while the last layers of this one still
-run. With two slots the odd frames lie a power of two behind the even ones, and something else may
-lie between. What only layers of the core itself make and take has its vectors while they need it.
+Regions that others write are reserved permanently: data of the next frame may arrive while the last
+layers of this frame still run. With two slots, odd frames are stored a power of two after the even
+ones, and other regions may be between them. Regions that only the core itself writes and reads are
+reserved for their lifetime.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ LEAST_DISTANCE = 3  # slots are 2^(pp + 2) vectors apart, and pp is at least 1
 class Room(NamedTuple):
     """A region that needs an address.
 
-    size : vectors; lives : None if it is there for ever
-    planes : whether it begins at a whole word; slots : whether it wants two of them
+    size : vectors; lives : lifetime; None if it is permanent
+    planes : it starts at a whole word; slots : two slots are preferred
     """
 
     key: Hashable
@@ -33,7 +34,7 @@ class Room(NamedTuple):
 
 
 class Address(NamedTuple):
-    """slots : field `pp` of instructions, 0 for one slot"""
+    """Address of a region. slots : field `pp` of instructions, 0 for one slot"""
 
     base: int
     slots: int
@@ -45,10 +46,9 @@ class Rooms(NamedTuple):
 
 
 def place_rooms(rooms: Sequence[Room], capacity: int, where: str) -> Rooms:
-    """Addresses of all regions; the largest give up their second slots, one after the other, until
-    all fit.
+    """Return the addresses of all regions; until all fit, the largest region loses its second slot.
 
-    where : the core, for the error. Raises `DoesNotFitError`.
+    where : core, for errors. Raises `DoesNotFitError`.
     """
     two = sorted((one for one in rooms if one.slots), key=lambda one: one.size)
     while True:
@@ -62,18 +62,18 @@ def place_rooms(rooms: Sequence[Room], capacity: int, where: str) -> Rooms:
     largest = sorted(rooms, key=lambda one: -one.size)[:4]
     raise DoesNotFitError(
         f"{where}: feature memory: {found.used:,} vectors needed, a core has {capacity:,} "
-        f"({found.used - capacity:,} short); most for {', '.join(one.name for one in largest)}; "
-        "take more cores, or a core with more"
+        f"({found.used - capacity:,} short); largest regions: "
+        f"{', '.join(one.name for one in largest)}; use more or larger cores"
     )
 
 
 def distance_field(size: int) -> int:
-    """The field `pp` of two slots of a size."""
+    """Return the field `pp` for two slots of a size."""
     return max(LEAST_DISTANCE, (size - 1).bit_length()) - 2
 
 
 def _placed(rooms: Sequence[Room]) -> Rooms:
-    """First fit, in order of falling size."""
+    """Place regions by first fit, in order of decreasing size."""
     found: dict[Hashable, Address] = {}
     placed: list[tuple[int, int, Lives | None]] = []
     used = 0

@@ -1,7 +1,7 @@
-"""A part of a macro node as one of its own, over the parts of maps that it takes and makes.
+"""A part of a macro node as a separate macro node, over parts of its inputs and outputs.
 
-Rows of a result repeat the weights, and take what their windows reach of the rows around; output
-blocks repeat the input. Whatever a core does with a part, it does as with a whole layer.
+Parts by rows repeat the weights and the overlap of their windows; parts by output blocks repeat the
+input. Everything else treats a part like a whole layer.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from mapper.compiler.schedule.tiles import window_of
 
 
 class Held(NamedTuple):
-    """A part of a map: rows, and channels of its pixels."""
+    """A part of a feature map: rows, and channels of its pixels."""
 
     rows: Span
     channels: Span
 
 
 class Sliced(NamedTuple):
-    """whole : a map of the graph; part : the one of the slice; held : which part of it that is"""
+    """whole : feature map of the graph; part : feature map of the slice; held : its extent"""
 
     whole: Tensor
     part: Tensor
@@ -47,7 +47,7 @@ class Sliced(NamedTuple):
 
 
 class Slice(NamedTuple):
-    """A part of a macro node, and the parts of maps that it takes and makes."""
+    """A part of a macro node, and the parts of feature maps that it reads and writes."""
 
     macro: Macro
     inputs: list[Sliced]
@@ -55,8 +55,8 @@ class Slice(NamedTuple):
 
 
 def can_split_blocks(macro: Macro) -> bool:
-    """Whether output blocks may be on different cores: groups of several channels, or of one that
-    makes several, stay together, as their blocks take inputs that begin inside vectors."""
+    """Return whether output blocks may be on different cores. Groups with several inputs or outputs
+    stay together, as the inputs of their blocks start inside vectors."""
     conv = macro.conv
     if conv is None:
         return True
@@ -66,14 +66,17 @@ def can_split_blocks(macro: Macro) -> bool:
 
 
 def slice_macro(macro: Macro, rows: Span, blocks: Span, lanes: int) -> Slice:
-    """Rows and output blocks of a macro node; rows : before its result is upsampled; lanes :
-    channels of a block."""
+    """Return a part of a macro node.
+
+    rows, blocks : rows of its result before upsampling, and output blocks
+    lanes : channels per block
+    """
     return _Slicer(macro, rows, blocks, lanes).made()
 
 
 def some_row_is_padding(macro: Macro, rows: Span) -> bool:
-    """Whether windows of some row of a result lie in padding alone: as a part of its own such a
-    row would take no map."""
+    """Return whether the windows of some row of a result contain only padding: such a row alone
+    would have no input."""
     for row in {rows.first, rows.stop - 1}:
         taken = Span(row, row + 1)
         for node in reversed(macro.nodes):
@@ -91,12 +94,12 @@ class _Slicer:
         self.channels = Span(blocks.first * lanes, min(blocks.stop * lanes, macro.output.channels))
         self.whole = blocks == Span(0, blocks_of(macro.output.channels, lanes))
         self.rows = self._rows(rows)
-        self.parts: dict[Tensor, Tensor] = {}  # what the slice itself makes
+        self.parts: dict[Tensor, Tensor] = {}  # results inside the slice
         self.inputs: list[Sliced] = []
 
     def _rows(self, rows: Span) -> list[Span]:
-        """Rows of the input of the first node, and of the result of each; all inside of maps but
-        the first, which may reach into padding."""
+        """Return the rows of the first node's input, and of each node's result; all are inside the
+        feature maps except the first, which may include padding."""
         found = [rows]
         for at in range(len(self.macro.nodes) - 1, -1, -1):
             node = self.macro.nodes[at]
@@ -133,7 +136,7 @@ class _Slicer:
         return Slice(made, self.inputs, outputs)
 
     def _windows(self, node: Node, rows: Span) -> Node:
-        """Windows are whole pixels of a map of few channels."""
+        """Return the im2col node of a slice, for all channels of its rows."""
         operator = node.operator
         assert isinstance(operator, WindowColumns)
         taken = needed(rows, operator.window, 0)
@@ -171,7 +174,7 @@ class _Slicer:
         return Node(self._operator(operator, rows), inputs, [made], node.sources)
 
     def _taken(self, node: Node) -> Span:
-        """Channels of the input: a convolution takes all, or one for each that it makes."""
+        """Return the input channels: all for a convolution, unless it is depthwise."""
         data = node.inputs[0]
         if isinstance(node.operator, Conv) and (node.operator.groups == 1 or self.whole):
             return Span(0, data.channels)
@@ -187,7 +190,7 @@ class _Slicer:
         return part
 
     def _operator(self, operator: Operator, rows: Span) -> Operator:
-        """Its constants of these channels, and rows."""
+        """Return the operator with its constants for these channels and rows."""
         if isinstance(operator, Requantise):
             return Requantise(self._how(operator.how, rows))
         if isinstance(operator, Threshold) and not self.whole:
@@ -223,7 +226,7 @@ def _inside(rows: Span, height: int) -> Span:
 
 
 def _cut(window: Window, rows: Span, height: int) -> Window:
-    """A window over the rows of a map that it takes: padding only where they reach beyond it."""
+    """Return a window for some rows of a feature map: padding only at the rows outside it."""
     pad = window.pad._replace(top=max(0, -rows.first), bottom=max(0, rows.stop - height))
     return replace(window, pad=pad)
 

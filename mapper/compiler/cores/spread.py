@@ -1,4 +1,4 @@
-"""A model over the cores of a chip: pieces of layers, placed, and a program for each core."""
+"""Distribution of a model over the cores of a chip: pieces, placement, and a program per core."""
 
 from __future__ import annotations
 
@@ -36,52 +36,52 @@ from mapper.compiler.stages import stage
 from mapper.errors import DoesNotFitError
 
 WAYS = (Way(2, 0.1), Way(2, 0.2), Way(4, 0.1))
-"""That are tried: on many cores rows that come early are worth more than on few."""
+"""Ways to cut that are tried: early rows are more valuable on many cores than on few."""
 STREAMED = Way(2, 0.1, streams=True)
-"""If the cores do not hold all weights."""
+"""Way to cut if the cores cannot hold all weights."""
 FRAMES = 8
-"""That a cut runs."""
+"""Simulated frames per cut."""
 
 
 Ran = list[Tried[tuple[Made, list[str]]]]
-"""Cuts that ran, each with the log of its programs."""
+"""Simulated cuts, each with the log of its programs."""
 
 
 def refusal(job: Job) -> str:
-    """Why a model runs on one core alone; nothing if several can share it."""
+    """Return why a model must run on a single core; "" if several can share it."""
     if not job.shape.map_vectors:
-        return f"the maps of {job.shape.name} are in external memory"
+        return f"the feature maps of {job.shape.name} are in external memory"
     if len(job.partition.functions) > 1:
-        return f"the host works between its {len(job.partition.functions)} functions"
+        return f"the host runs nodes between its {len(job.partition.functions)} functions"
     if job.settings.padding == "stored":
-        return "--padding stored is made for one"
+        return "--padding stored supports a single core only"
     (function,) = job.partition.functions
 
     def owner(tensor: Tensor) -> Tensor:
         return job.places[tensor].owner if tensor in job.places else tensor
 
     if any(tensor.type == "int32" and owner(tensor) is not tensor for tensor in job.places):
-        return "sums of 32 bits are joined or cut"
+        return "32-bit sums are concatenated or split"
     taken = {tensor for macro in job.partition.macros for tensor in macro.inputs}
     for tensor, place in job.places.items():
         beside = place.columns == 1 and tensor.width < place.owner.width
-        if beside and tensor in taken:  # rows come as a whole, and parts may need each other
-            return f"a layer takes {tensor.name!r}, which lies side by side with other maps"
+        if beside and tensor in taken:  # whole rows are sent, and parts may depend on each other
+            return f"a layer reads {tensor.name!r}, which is next to other maps in the same rows"
     given = {owner(tensor) for tensor in function.inputs}
     if any(owner(tensor) in given for tensor in function.results):
-        return "the host reads a map of which it gives a part itself"
+        return "the host reads a feature map of which it writes a part"
     return ""
 
 
 def runs_on_one(job: Job, chip: Chip) -> bool:
-    """Whether a model runs on one core, as no other may be used, or can be."""
+    """Return whether a model runs on one core: other cores are unavailable or unsuitable."""
     return len(usable_places(chip)) == 1 or job.settings.cores == 1 or bool(refusal(job))
 
 
 def spread(job: Job, chip: Chip, log: list[str]) -> Made:
-    """A model over all cores of a chip that may be used, for the shortest period.
+    """Distribute a model over all usable cores of a chip, for the shortest period.
 
-    Raises `DoesNotFitError` that names what no core, or no number of them, holds.
+    Raises `DoesNotFitError` with the resource that is missing in a core, or in all cores.
     """
     places = usable_places(chip)
     ports = ports_of(chip)
@@ -101,14 +101,14 @@ def spread(job: Job, chip: Chip, log: list[str]) -> Made:
     log += said
     log.append(
         f"{len(best.found.pieces)} parts of {len(job.partition.macros)} layers on "
-        f"{len(made.codes)} cores: a frame every {best.period:,.0f} cycles, the first one after "
-        f"{best.latency:,}; the best of {len(all_)} cuts that were run"
+        f"{len(made.codes)} cores: period {best.period:,.0f} cycles per frame, latency "
+        f"{best.latency:,}; best of {len(all_)} simulated cuts"
     )
     return made
 
 
 def _cuts(job: Job, way: Way, where: tuple[Chip, Sequence[Place]], before: Ran) -> Ran:
-    """Some cuts that are made in a way, with their programs and how these run.
+    """Return some cuts of a way, with their programs and simulated times.
 
     where : the chip, and the nodes of the host's ports
     """
@@ -142,7 +142,7 @@ def _cuts(job: Job, way: Way, where: tuple[Chip, Sequence[Place]], before: Ran) 
 
 
 def _run(made: Made, chip: Chip, job: Job) -> tuple[MeshChip, MeshTimes]:
-    """A few frames on the simulated chip."""
+    """Simulate a few frames on the chip."""
     programs = {
         code.place: program_of(code.image(job.shape), f"core {code.place}") for code in made.codes
     }
@@ -156,7 +156,7 @@ def _run(made: Made, chip: Chip, job: Job) -> tuple[MeshChip, MeshTimes]:
 
 
 def _fewer(chip: Chip, places: list[Place]) -> Chip:
-    """A chip of which only some cores may be used."""
+    """Return a chip on which only some cores are usable."""
     kept = {y * chip.width + x for x, y in places}
     return replace(chip, unavailable=tuple(set(range(chip.cores)) - kept), host=None)
 
@@ -164,7 +164,7 @@ def _fewer(chip: Chip, places: list[Place]) -> Chip:
 def on_cores(
     job: Job, placed: list[tuple[Piece, Place]], ports: Sequence[Place], log: list[str]
 ) -> Made:
-    """Programs of pieces that have their cores. ports : the nodes of the host's ports
+    """Generate the programs of placed pieces. ports : nodes of the host's ports
 
     Raises `DoesNotFitError` that names core, memory and layer.
     """
@@ -195,6 +195,6 @@ def _lying(part: Part) -> Lying:
 
 
 def usable_places(chip: Chip) -> list[Place]:
-    """The cores of a chip that may be used: those with a port of the host, then row by row."""
+    """Return the usable cores of a chip: first those with a host port, then row by row."""
     cores = dict.fromkeys([*chip.host_ports, *np.flatnonzero(chip.usable).tolist()])
     return [(core % chip.width, core // chip.width) for core in cores]

@@ -1,9 +1,9 @@
-"""tiles.bin: the parts of layers as a network, with all flits that their programs send in a frame.
+"""tiles.bin: the parts of layers as a network, with all flits that their programs send per frame.
 
-Vertices are the parts in the order of the cores, then the ports of the host; an edge has the flits
-from one to another: results, credits, requests for weights and these, what the host sends and gets,
-by the port that is nearest to a core. With `mapping.npz` beside it, `mapper score` counts the flits
-of a frame on every link.
+Vertices are the parts in the order of the cores, then the ports of the host. An edge has the flits
+from one vertex to another: results, credits, weight requests and weights, and traffic with the host
+through the port nearest to a core. Given `mapping.npz`, `mapper score` counts the flits per frame
+on every link.
 """
 
 from __future__ import annotations
@@ -30,10 +30,9 @@ Flits = Counter[tuple[int, int]]
 
 
 def flits_of(codes: Sequence[CoreCode], shape: NpuShape, ports: Sequence[Place]) -> Flits:
-    """Flits of a frame between parts, by their numbers; those of the host's ports are behind the
-    last.
+    """Return the flits per frame between parts, by index; host ports follow the last part.
 
-    What goes to a core is for the first of its parts that takes some of it.
+    Traffic to a core is assigned to the first of its parts that reads some of it.
     """
     parts = -(-8 * shape.columns // shape.payload_bits)
     first = np.cumsum([0] + [len(code.macros) for code in codes]).tolist()
@@ -65,7 +64,7 @@ def flits_of(codes: Sequence[CoreCode], shape: NpuShape, ports: Sequence[Place])
 
 
 def _taker(code: CoreCode, cells: NDArray[np.int64]) -> int:
-    """The first part of a core that reads some vectors."""
+    """Return the first part of a core that reads some vectors."""
     for step in code.steps:
         for memory, some in step.reads:
             if memory == "FM" and np.isin(some, cells).any():
@@ -74,7 +73,7 @@ def _taker(code: CoreCode, cells: NDArray[np.int64]) -> int:
 
 
 def _giver(code: CoreCode, stream: int) -> int:
-    """The first part of a core that waits for a stream."""
+    """Return the first part of a core that waits for a stream."""
     for step in code.steps:
         if step.instruction.kind == "WAIT" and step.instruction.fields["stream"] == stream:
             return step.macro
@@ -82,14 +81,14 @@ def _giver(code: CoreCode, stream: int) -> int:
 
 
 def _vectors(step: Step, shape: NpuShape) -> int:
-    """Vectors that a store sends to the host."""
+    """Return the number of vectors that a store sends to the host."""
     f = step.instruction.fields
     each = vectors_of_entry(shape) if step.instruction.kind == "PARTIAL_HOST" else 1
     return int(f["c_size"] * f["x_size"] * f["y_size"] * (1 + 3 * f["up"]) * each)
 
 
 def tiles_file(flits: Flits, codes: Sequence[CoreCode], ports: int) -> bytes:
-    """The network file. ports : how many the host has
+    """Return the network file. ports : number of host ports
 
     Raises `WriteError` if there is no room for temporary files."""
     from mapper.inputs.listener import Listener
@@ -119,7 +118,7 @@ def tiles_file(flits: Flits, codes: Sequence[CoreCode], ports: int) -> bytes:
 
 
 def mapping_file(codes: Sequence[CoreCode], ports: Sequence[Place], chip: Chip) -> bytes:
-    """Where the parts are, and the ports of the host: the bytes of `mapping.npz`."""
+    """Return the bytes of `mapping.npz`: the cores of the parts and of the host's ports."""
     from mapper.results.mapping_file import save_mapping
 
     places = [code.place for code in codes for _ in code.macros] + [*ports]

@@ -1,9 +1,9 @@
-"""Which cut of the layers a model runs with: some are made, placed and run on the simulated chip.
+"""Choice of the cut of layers: several are generated, placed and run on the simulated chip.
 
-What a cut is worth is known when it runs: cores wait for rows, for credits, and for links. So each
-way to cut is tried a few times, each time with what the last try said of the cores that worked
-longest, and runs a few frames. That with the shortest period wins, or one that is a little slower
-and has a latency that is shorter by more.
+The quality of a cut is known only from simulation: cores wait for rows, for credits, and for links.
+Each way to cut is tried a few times; each try is simulated for a few frames and corrects the costs
+of the slowest cores for the next one. The cut with the shortest period wins, or a slightly slower
+one whose latency is reduced by more.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ from mapper.compiler.cores.period import Grouped
 from mapper.errors import DoesNotFitError
 
 TRIES, REFUSED = 3, 3
-"""Of each way to cut, and of them so many that memories or streams of cores do not hold."""
-LONGER = 1.1  # periods, behind a cut that does not fit
-HOPELESS = 1.2  # times the period of another way: tries gain up to a sixth
+"""Maximum successful tries per way to cut, and maximum tries that do not fit in the cores."""
+LONGER = 1.1  # factor of the next period after a cut that does not fit
+HOPELESS = 1.2  # give up above this multiple of another way's period: tries gain at most a sixth
 NEARLY = 1.09
-"""Periods beyond the shortest one that a shorter latency may be worth."""
+"""Maximum period, as a multiple of the shortest, that is accepted for a shorter latency."""
 
 PATIENCE = 2
-"""Cuts over more cores that are tried though they do not make the latency shorter."""
+"""Further cuts over more cores that are tried without an improvement of latency."""
 
 M = TypeVar("M")
 
 
 class Tried(NamedTuple, Generic[M]):
-    """A cut and what it became. cycles : of each core, waits for
-    routers included, in the order of its groups"""
+    """A cut and its result. cycles : cycles per core, including waits for routers, in the order of
+    its groups"""
 
     found: Grouped
     made: M
@@ -40,7 +40,7 @@ class Tried(NamedTuple, Generic[M]):
 
 
 class Cutter(Protocol):
-    """What cuts layers, see `mapper.compiler.cores.period.Line`."""
+    """Interface for cutting layers, see `mapper.compiler.cores.period.Line`."""
 
     def shortest(self, least: float) -> tuple[int, Grouped]: ...
 
@@ -50,10 +50,10 @@ class Cutter(Protocol):
 def tried(
     line: Cutter, run: Callable[[Grouped], Tried[M]], before: Sequence[Tried[M]] = ()
 ) -> list[Tried[M]]:
-    """Some cuts of a line.
+    """Return some simulated cuts of a line.
 
-    run : makes the programs of a cut, and runs them; raises `DoesNotFitError`
-    before : cuts that were tried in other ways: a way that begins far behind them ends there
+    run : generates the programs of a cut and runs them; raises `DoesNotFitError`
+    before : results of other ways; a way is abandoned if its first cut is much slower
     Raises `DoesNotFitError` if no cut fits.
     """
     all_: list[Tried[M]] = []
@@ -62,7 +62,7 @@ def tried(
     while len(all_) + len(refusals) < TRIES + REFUSED and len(all_) < TRIES:
         period, found = line.shortest(least)
         if any(one.pieces == found.pieces and one.groups == found.groups for one in seen):
-            break  # it has learnt all there is
+            break  # converged
         seen.append(found)
         try:
             one = run(found)
@@ -82,7 +82,7 @@ def tried(
 
 
 def each(cuts: Iterable[Grouped], run: Callable[[Grouped], Tried[M]]) -> list[Tried[M]]:
-    """Cuts that fit, up to the second one behind that with the shortest latency."""
+    """Run cuts in order; stop `PATIENCE` cuts after the one with the shortest latency."""
     all_: list[Tried[M]] = []
     for found in cuts:
         with suppress(DoesNotFitError):
@@ -94,12 +94,12 @@ def each(cuts: Iterable[Grouped], run: Callable[[Grouped], Tried[M]]) -> list[Tr
 
 
 def earliest(all_: Sequence[Tried[M]]) -> Tried[M]:
-    """The shortest latency, of several the shortest period."""
+    """Return the cut with the shortest latency; break ties by the period."""
     return min(all_, key=lambda one: (one.latency, one.period))
 
 
 def best_of(all_: Sequence[Tried[M]]) -> Tried[M]:
-    """The shortest period; a little of it is given for a latency that is shorter by more."""
+    """Return the cut with the shortest period, or a slightly slower one with much less latency."""
     least = min(one.period for one in all_)
     near = [one for one in all_ if one.period <= NEARLY * least]
     return min(near, key=lambda one: (one.latency * one.period, one.period))

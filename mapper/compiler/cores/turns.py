@@ -1,8 +1,8 @@
-"""How layers are cut for an early result: each over as many cores as shorten it.
+"""Cutting of layers for low latency: each layer uses as many cores as shorten it.
 
-The cores take turns: all work on a layer, then on the next one. Part j of each layer is on the same
-core, so that most rows that a part takes are made there. A layer has fewer parts than there are
-cores if more would not shorten it: parts repeat rows or inputs, and send more.
+All cores work on a layer, then on the next one. Part j of each layer is on the same core, so that
+most of its input rows are computed there. A layer has fewer parts than there are cores if more
+parts would not shorten it: parts repeat rows or inputs, and cause more traffic.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from mapper.compiler.cores.period import Grouped, Line
 from mapper.errors import DoesNotFitError
 
 COUNTS = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
-"""Cores that are tried, as far as there are so many."""
+"""Numbers of cores that are tried, up to the available number."""
 SHORTER = 0.97
-"""What more parts make of the cycles of a layer, at most."""
+"""Maximum ratio of a layer's cycles with more parts for them to be worthwhile."""
 
 
 def turns(line: Line, cores: int) -> Iterator[Grouped]:
-    """Cuts that use more and more cores, each once."""
+    """Yield distinct cuts that use increasing numbers of cores."""
     before: list[int] = []
     for count in (*(one for one in COUNTS if one < cores), cores):
         parts = [_parts(line, layer, count) for layer in range(len(line.rows))]
@@ -31,7 +31,7 @@ def turns(line: Line, cores: int) -> Iterator[Grouped]:
 
 
 def _parts(line: Line, layer: int, cores: int) -> int:
-    """So many parts of a layer that one more core does not shorten it."""
+    """Return the number of parts of a layer beyond which more cores do not shorten it."""
     units = line.units(layer)
     best, least = 1, _cycles(line, layer, units)
     for count in (*(one for one in COUNTS if one < cores), cores):
@@ -51,7 +51,7 @@ def _cycles(line: Line, layer: int, size: int) -> float:
 
 
 def _cut(line: Line, parts: list[int]) -> Grouped:
-    """Layers in parts as even as they come; raises `DoesNotFitError`."""
+    """Cut layers into parts of nearly equal size; raises `DoesNotFitError`."""
     made, cores = Grouped([], [], []), max(parts)
     for layer, count in enumerate(parts):
         units = line.units(layer)

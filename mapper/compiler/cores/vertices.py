@@ -1,7 +1,7 @@
-"""Pieces of layers as vertices of a network, and what flows between them in a frame.
+"""Pieces of layers as vertices of a network, with the traffic between them per frame.
 
-Pieces that share a core are a group, which fills it. An edge is the flits of a frame from one
-piece to another, credits included. The host's port is a vertex without size.
+Pieces that share a core form a group, which fills it. The weight of an edge is the number of flits
+per frame from one piece to another, including credits. The host's port is a vertex of size 0.
 """
 
 from __future__ import annotations
@@ -21,21 +21,23 @@ from mapper.compiler.cores.slices import slice_macro
 from mapper.compiler.graph.tensor import Tensor
 
 WHOLE = 1 << 20
-"""Size of a core."""
+"""Size of a core in units of vertex size."""
 SHARES = (
     "cycles", "feature memory", "weight memory", "parameter memory", "micro-op memory",
     "instruction memory", "header memory",
 )  # fmt: skip
-"""Of a core, in the order of `Cost`."""
+"""Resources of a core, in the order of `Cost`."""
 CREDIT = 1
-"""Flits of a credit."""
+"""Flits per credit."""
 
 
 class Vertices(NamedTuple):
-    """sizes : int64, shape (pieces + 1,), in parts of `WHOLE`; the last one is the host's port, or
-        there are several (`with_ports`)
+    """A network of pieces.
+
+    sizes : int64, shape (pieces + 1,), in units of 1 / `WHOLE` of a core; the last one is the
+        host's port; there may be several ports (`with_ports`)
     source, target, flits : int64, shape (edges,)
-    groups : int64, shape (pieces,); those of a group share a core
+    groups : int64, shape (pieces,); pieces of a group share a core
     """
 
     sizes: NDArray[np.int64]
@@ -46,7 +48,7 @@ class Vertices(NamedTuple):
 
 
 def shares(cost: Cost, shape: NpuShape, period: int) -> list[float]:
-    """The parts of a core that a piece takes: of a period, then of each memory."""
+    """Return the fractions of a core that a piece uses: of the period, then of each memory."""
     most = (
         period, shape.map_vectors, shape.weight_words, shape.parameter_words, shape.micro_ops,
         shape.instructions, shape.headers,
@@ -61,8 +63,11 @@ def vertices_of(
     whole: Whole, pieces: Sequence[Piece], costs: Sequence[Cost], groups: Sequence[int],
     shape: NpuShape,
 ) -> Vertices:  # fmt: skip
-    """The network of some pieces. costs : of each; groups : number of its group, which has a core
-    for itself: its pieces share it as they share the cycles of a frame"""
+    """Return the network of pieces.
+
+    costs : cost of each piece; groups : group of each piece. A group has its own core, which its
+        pieces share in proportion to their cycles
+    """
     cycles = np.array([max(1, one.cycles) for one in costs], np.float64)
     all_ = np.bincount(groups, weights=cycles)
     sizes = np.floor(cycles / all_[np.array(groups)] * WHOLE).astype(np.int64)
@@ -80,9 +85,9 @@ def vertices_of(
 
 
 def with_ports(vertices: Vertices, port_of: NDArray[np.int64], ports: int) -> Vertices:
-    """The network with several ports of the host in place of its one vertex: so many at the end.
+    """Replace the single host vertex by several ports at the end.
 
-    port_of : int64, shape (pieces,), the number of the port of each piece
+    port_of : int64, shape (pieces,), index of the port of each piece
     """
     host = vertices.groups.size
     ends = vertices.source, vertices.target
@@ -95,8 +100,7 @@ def with_ports(vertices: Vertices, port_of: NDArray[np.int64], ports: int) -> Ve
 
 
 def flows_of(whole: Whole, pieces: Sequence[Piece], shape: NpuShape) -> Counter[tuple[int, int]]:
-    """Flits of a frame from piece to piece, by their numbers; that of the host is behind the
-    last."""
+    """Return the flits per frame from piece to piece, by index; the host follows the last piece."""
     homes, host = Homes(whole.places, shape.columns), len(pieces)
     parts = -(-8 * shape.columns // shape.payload_bits)
     made: dict[Tensor, list[tuple[int, Box]]] = {}
@@ -119,10 +123,10 @@ def flows_of(whole: Whole, pieces: Sequence[Piece], shape: NpuShape) -> Counter[
                 some = box.meet(other)
                 if some is not None and source != target:
                     vectors = some.rows.size * some.blocks.size
-                    if owner.planes:  # of channels in groups of four
+                    if owner.planes:  # channels in groups of four
                         vectors = -(
                             -some.rows.size * owner.channels // shape.columns
-                        )  # / width, below
+                        )  # divided by the width, which `each` includes
                     flows[source, target] += vectors * each
                     if target != host:
                         flows[target, source] += CREDIT

@@ -1,4 +1,4 @@
-"""Some frames at a time, as many as memory bears."""
+"""Batches of frames, limited by memory."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from mapper.compiler.graph.graph import Graph
 from mapper.compiler.graph.tensor import Tensor
 
 MOST_FRAMES = 16
-MOST_NUMBERS = 1 << 26  # of all tensors of a graph together
+MOST_NUMBERS = 1 << 26  # elements of all tensors of a graph together
 
 
 def batches(graph: Graph, feeds: Mapping[Tensor, Data]) -> Iterator[tuple[int, dict[Tensor, Data]]]:
-    """The first frame of each batch, and the data of its frames."""
+    """Yield the first frame of each batch, and the data of its frames."""
     numbers = sum(math.prod(one.shape) for one in graph.tensors() if one.value is None)
     step = min(max(MOST_NUMBERS // max(numbers, 1), 1), MOST_FRAMES)
     frames = next(iter(feeds.values())).shape[0]

@@ -1,4 +1,4 @@
-"""Running a graph: what a node computes is in a table by the class of its operator."""
+"""Graph execution; the function of each node is looked up by operator class."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from storage.errors import BadInputError
 
 Data = NDArray[Any]
 Rule = Callable[[Node, list[Data]], Data | list[Data]]
-"""What a node makes of its inputs: an array, or one for each output."""
+"""Computes a node from its inputs: returns an array, or one per output."""
 Rules = Mapping[type[Operator], Rule]
 
 
 def run_graph(
     graph: Graph, feeds: Mapping[Tensor, Data], rules: Rules, keep: Iterable[Tensor]
 ) -> dict[Tensor, Data]:
-    """The data of some tensors, for those of the inputs, shape (frames, ...) each.
+    """Run a graph and return the data of some tensors, shape (frames, ...) each.
 
-    What no node takes any more is let go.
+    Intermediate data is released after its last use.
     """
     kept = dict.fromkeys(keep)
     last = {tensor: at for at, node in enumerate(graph.nodes) for tensor in node.inputs}
@@ -41,11 +41,11 @@ def run_graph(
         if not missing:
             break
         if not wanted & set(node.outputs):
-            continue  # of the host, beside or behind all that is wanted
+            continue  # host nodes that no requested tensor depends on
         taken = [
             tensor.value if tensor.value is not None else data[tensor] for tensor in node.inputs
         ]
-        with np.errstate(over="ignore", invalid="ignore"):  # whoever reads them looks for both
+        with np.errstate(over="ignore", invalid="ignore"):  # callers check for both
             made = results(node, taken, rules, next(iter(feeds.values())).shape[0])
         data |= zip(node.outputs, made, strict=True)
         for tensor in node.inputs:
@@ -55,14 +55,14 @@ def run_graph(
 
 
 def results(node: Node, taken: list[Data], rules: Rules, frames: int = 1) -> list[Data]:
-    """What a node makes, an array for each output; of constants alone the same in all frames."""
+    """Return the outputs of a node; nodes with constant inputs only are repeated for all frames."""
     found = rules[type(node.operator)](node, taken)
     made = found if isinstance(found, list) else [found]
     return made if node.inputs else [np.repeat(one, frames, 0) for one in made]
 
 
 def on_host(node: Node, inputs: list[Data]) -> list[Data]:
-    """What a node of the host makes of real numbers, frame by frame: models have a batch of one."""
+    """Run a host node on real numbers, frame by frame, as models have a batch size of one."""
     operator = node.operator
     assert isinstance(operator, Host)
     session = session_of(operator)
@@ -81,11 +81,11 @@ def on_host(node: Node, inputs: list[Data]) -> list[Data]:
 
 
 def _stored(view: View, array: Data, operator: Host) -> Data:
-    """One frame of a tensor; real numbers are float32."""
+    """Return the data of a tensor for one frame; real numbers are float32."""
     if array.size != math.prod(view.shape):
         raise MapperError(
-            f"{operator.label}: makes shape {array.shape} of one sample, {view.shape} of another; "
-            "export the model without shapes that depend on data"
+            f"{operator.label}: output shape depends on data ({array.shape} for one sample, "
+            f"{view.shape} for another); export the model with fixed shapes"
         )
     real = array.dtype.kind == "f"
     whole = (array.astype(np.float32) if real else array).reshape(view.ordered)

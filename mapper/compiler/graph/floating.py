@@ -1,4 +1,4 @@
-"""What nodes compute in floating point."""
+"""Floating-point implementation of the operators."""
 
 from __future__ import annotations
 

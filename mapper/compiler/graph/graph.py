@@ -1,4 +1,4 @@
-"""The compiler's graph: nodes in the order in which they run."""
+"""The compiler's graph: nodes in order of execution."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from mapper.compiler.graph.node import Host, Node
 from mapper.compiler.graph.tensor import Tensor
 
 CHANNELS_FIRST = (0, 3, 1, 2)
-"""Of the axes of a map, those that an array of ONNX has: frames, channels, rows, columns."""
+"""Axes of a feature map in ONNX order: frames, channels, rows, columns."""
 
 
 class View(NamedTuple):
-    """An ONNX value: a tensor whose axes are reordered, and then reshaped.
+    """An ONNX value: a tensor with permuted axes, which is then reshaped.
 
-    So transposing and flattening move no data: they say how a tensor is to be seen.
+    Transposing and flattening thus move no data: they only change the view.
     """
 
     tensor: Tensor
@@ -29,37 +29,37 @@ class View(NamedTuple):
 
     @property
     def ordered(self) -> tuple[int, ...]:
-        """The shape before it is reshaped."""
+        """The shape before reshaping."""
         return tuple(self.tensor.shape[axis] for axis in self.order)
 
     @property
     def whole(self) -> bool:
-        """Whether the axes of its shape are the axes of the tensor, but for axes of 1."""
+        """True if reshaping only adds or removes axes of size 1."""
         return _wide(self.shape) == _wide(self.ordered)
 
     @property
     def aligned(self) -> bool:
-        """Whether ONNX sees frames, channels, rows and columns on the axes that they have by its
-        convention; of three axes the last one has the columns."""
+        """True if frames, channels, rows and columns are on the axes of the ONNX convention; with
+        three axes the last one holds the columns."""
         return self.order == CHANNELS_FIRST and four_axes(self.shape) == self.ordered
 
     def array(self, stored: NDArray[Any]) -> NDArray[Any]:
-        """What ONNX sees of a tensor's data, shape (frames, rows, columns, channels)."""
+        """Return a tensor's data, shape (frames, rows, columns, channels), in the ONNX layout."""
         return stored.transpose(self.order).reshape(stored.shape[0], *self.shape[1:])
 
     def frame(self, stored: NDArray[Any]) -> NDArray[Any]:
-        """What ONNX sees of one frame; its first axis need not be that of the batch."""
+        """Return one frame in the ONNX layout; the batch need not be its first axis."""
         return stored.transpose(self.order).reshape(self.shape)
 
     def stored(self, array: NDArray[Any]) -> NDArray[Any]:
-        """The tensor's data, of what ONNX sees; undoes `array`."""
+        """Return the tensor's data from an array in the ONNX layout; the inverse of `array`."""
         frames = array.shape[0] * math.prod(self.shape[:1]) // max(1, self.shape[0])
         whole = array.reshape(frames, *self.ordered[1:])
         return whole.transpose(np.argsort(self.order))
 
 
 def four_axes(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """The frames, channels, rows and columns of an ONNX value of 1 to 4 axes."""
+    """Return the frames, channels, rows and columns of an ONNX value of 1 to 4 axes."""
     match shape:
         case (size,):
             return (1, size, 1, 1)
@@ -74,13 +74,13 @@ def _wide(shape: Iterable[int]) -> tuple[int, ...]:
 
 
 class Graph:
-    """Nodes in an order in which they can run, and the tensors between them.
+    """Nodes in topological order, and the tensors between them.
 
-    inputs, outputs : by the names of the model's
-    left_out : names of nodes that only name results for the user, or that no output depends on
-    notes : what was taken for granted, for the user
+    inputs, outputs : views by name in the model
+    left_out : names of nodes that only rename results, or that no output depends on
+    notes : assumptions to report to the user
     constant_scales : tensors whose scales make layers constant, each of which has a note
-    folded : kinds of nodes of constants that were worked out, and bytes of their results, by name
+    folded : constant-folded nodes: kind, and bytes of their results, by name
     quantised : constants that the model stores as integers, by the tensor of their real numbers
     """
 
@@ -95,28 +95,28 @@ class Graph:
         self.quantised: dict[Tensor, Any] = {}
 
     def users(self, tensor: Tensor) -> list[Node]:
-        """The nodes that take a tensor, in order."""
+        """Return the nodes that use a tensor, in order."""
         return [node for node in self.nodes if tensor in node.inputs]
 
     def maker(self, tensor: Tensor) -> Node | None:
-        """The node that makes a tensor; None of inputs and constants."""
+        """Return the node that computes a tensor; None for inputs and constants."""
         return next((node for node in self.nodes if tensor in node.outputs), None)
 
     def is_output(self, tensor: Tensor) -> bool:
         return any(view.tensor is tensor for view in self.outputs.values())
 
     def only_user(self, tensor: Tensor) -> Node | None:
-        """The one node that takes a tensor, if nobody else does, the user neither."""
+        """Return the only node that uses a tensor, or None; model outputs count as uses."""
         users = self.users(tensor)
         return users[0] if len(users) == 1 and not self.is_output(tensor) else None
 
     def remove(self, node: Node, instead: Tensor) -> None:
-        """Take a node out; who took its result takes another tensor."""
+        """Remove a node; uses of its result are replaced by another tensor."""
         self.nodes.remove(node)
         self.replace(node.output, instead)
 
     def replace(self, tensor: Tensor, instead: Tensor) -> None:
-        """Let everybody who takes a tensor take another one."""
+        """Replace all uses of a tensor by another one."""
         for node in self.nodes:
             take_instead(node, tensor, instead)
         self.outputs = {
@@ -125,7 +125,7 @@ class Graph:
         }
 
     def tensors(self) -> Iterator[Tensor]:
-        """Every tensor once, in the order in which they are made; constants before their users."""
+        """Yield every tensor once, in order of computation; constants before their users."""
         seen: set[int] = set()
         inputs = (view.tensor for view in self.inputs.values())
         for tensor in (*inputs, *(t for node in self.nodes for t in (*node.inputs, *node.outputs))):
@@ -135,7 +135,7 @@ class Graph:
 
 
 def take_instead(node: Node, tensor: Tensor, instead: Tensor) -> None:
-    """Let a node take another tensor, nodes of the host by the same view."""
+    """Replace a tensor in a node's inputs; host nodes keep their view."""
     node.inputs = [instead if one is tensor else one for one in node.inputs]
     if isinstance(node.operator, Host):
         given = tuple(

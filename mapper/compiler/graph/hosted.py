@@ -1,4 +1,4 @@
-"""Nodes of the host as models of their own, and as sessions of ONNX Runtime."""
+"""Host nodes as single-node models, and as ONNX Runtime sessions."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ _sessions: WeakKeyDictionary[Host, NodeSession] = WeakKeyDictionary()
 
 
 def views_of(operator: Host) -> list[tuple[str, View]]:
-    """What a node takes that is no constant, with the names of its inputs, in their order."""
+    """Return the non-constant inputs of a node with their names, in order."""
     pairs = zip(operator.node.proto.input, operator.given, strict=True)
     return [(name, one) for name, one in pairs if isinstance(one, View)]
 
 
 def model_of(operator: Host, any_shape: bool = False) -> bytes:
-    """A node as a model, constants included, serialised; any_shape : of what it takes"""
+    """Return a node as a serialised model with constants; any_shape : leave input shapes open"""
     pairs = list(zip(operator.node.proto.input, operator.given, strict=True))
     constants = {name: one for name, one in pairs if isinstance(one, np.ndarray)}
     inputs = {
@@ -32,7 +32,7 @@ def model_of(operator: Host, any_shape: bool = False) -> bytes:
 
 
 def session_of(operator: Host) -> NodeSession:
-    """A node that runs, made once."""
+    """Return the session of a node, which is cached."""
     found = _sessions.get(operator)
     if found is None:
         found = _sessions[operator] = NodeSession(model_of(operator))

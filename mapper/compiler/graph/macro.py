@@ -1,4 +1,4 @@
-"""Macro nodes: what a core computes at one go, from maps in memory to a map in memory."""
+"""Macro nodes: fused operators that a core computes tile by tile, from memory to memory."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from mapper.compiler.graph.tensor import Tensor
 
 @dataclass(slots=True, eq=False)
 class Macro:
-    """Nodes that run one behind the other on each tile; only the last result is stored.
+    """Nodes that run in sequence on each tile; only the last result is stored.
 
-    nodes : the first one is a convolution, or takes a map itself
-    sign : a node that makes bits of the last result, which are stored beside it; or None
-    copies : where the last result is stored as well
-    windows : what the window unit makes for the first node as it loads, or None
-    words : weight words of the host that a tile may take at once; None if all are there
+    nodes : the first one is a convolution, or reads a feature map itself
+    sign : node that packs the last result to bits, which are stored in addition; or None
+    copies : additional destinations of the last result
+    windows : im2col node that the window unit computes while loading, or None
+    words : maximum streamed weight words per tile; None if all weights are in the core
     """
 
     nodes: list[Node]
@@ -27,7 +27,7 @@ class Macro:
 
     @property
     def conv(self) -> Node | None:
-        """The convolution that it begins with, if it does."""
+        """The convolution that it starts with, or None."""
         return self.nodes[0] if isinstance(self.nodes[0].operator, Conv) else None
 
     @property
@@ -36,18 +36,18 @@ class Macro:
 
     @property
     def outputs(self) -> list[Tensor]:
-        """All that it stores."""
+        """All stored results."""
         signs = [] if self.sign is None else [self.sign.output]
         return [self.output, *self.copies, *signs]
 
     @property
     def packs(self) -> bool:
-        """Whether it makes bits."""
+        """True if it stores bits."""
         return any(tensor.type == "bits" for tensor in self.outputs)
 
     @property
     def inputs(self) -> list[Tensor]:
-        """The maps that it reads from memory; the first one is that of its first node."""
+        """The feature maps that it reads from memory, starting with the input of its first node."""
         made = {tensor for node in self.nodes for tensor in node.outputs}
         first = [] if self.windows is None else [self.windows]
         made |= {tensor for node in first for tensor in node.outputs}
@@ -60,7 +60,7 @@ class Macro:
 
     @property
     def sources(self) -> tuple[str, ...]:
-        """The nodes of the model that it does the work of."""
+        """Names of the model nodes that it implements."""
         return tuple(dict.fromkeys(name for node in self.nodes for name in node.sources))
 
     @property

@@ -1,4 +1,4 @@
-"""What nodes of the compiler's graph do: an operator a class, and its inputs and outputs."""
+"""Nodes of the compiler's graph, and their operators: one class per operator."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from mapper.compiler.integer.formulas import AddFactors, Requantisation, Roundin
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """What a node does; inputs and outputs are those of its node."""
+    """The operation of a node; inputs and outputs belong to the node."""
 
     name: ClassVar[str] = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """How a kernel walks over a map: sizes, strides and dilations are (rows, columns)."""
+    """Sliding window over a feature map: sizes, strides and dilations are (rows, columns)."""
 
     size: tuple[int, int]
     stride: tuple[int, int] = (1, 1)
@@ -30,12 +30,12 @@ class Window:
 
     @property
     def reach(self) -> tuple[int, int]:
-        """Rows and columns from the first to the last pixel of a kernel, both included."""
+        """Rows and columns from the first to the last pixel of a kernel, inclusive."""
         (kh, kw), (dh, dw) = self.size, self.dilation
         return (kh - 1) * dh + 1, (kw - 1) * dw + 1
 
     def results(self, height: int, width: int, ceil: bool = False) -> tuple[int, int]:
-        """Rows and columns of what it makes of a map."""
+        """Return the rows and columns of the result for a feature map."""
         out = []
         sides = (self.pad.top + self.pad.bottom + height, self.pad.left + self.pad.right + width)
         for side, reach, stride in zip(sides, self.reach, self.stride, strict=True):
@@ -46,8 +46,8 @@ class Window:
 @dataclass(frozen=True, slots=True)
 class Conv(Operator):
     """Convolution of (map, weights[outputs, rows, columns, inputs / groups], bias[outputs] or
-    none). Of integers the sums, int32 or more; map and weights may both be bits, +1 and -1, around
-    which padding is 0."""
+    none). Integer sums are int32 or wider; map and weights may both be bits, +1 and -1, with
+    padding of 0."""
 
     name: ClassVar[str] = "conv"
     window: Window
@@ -56,14 +56,14 @@ class Conv(Operator):
 
 @dataclass(frozen=True, slots=True)
 class Dense(Operator):
-    """Every output sees the whole map; weights and bias as of a convolution of that size."""
+    """Fully connected layer; weights and bias as in a convolution of the size of the map."""
 
     name: ClassVar[str] = "dense"
 
 
 @dataclass(frozen=True, slots=True)
 class Pool(Operator):
-    """Largest or mean value of each window; `count_pad`: padding counts as pixels of a mean."""
+    """Maximum or average of each window; `count_pad`: averages include padding pixels."""
 
     name: ClassVar[str] = "pool"
     kind: Literal["max", "average"]
@@ -73,9 +73,9 @@ class Pool(Operator):
 
 @dataclass(frozen=True, slots=True)
 class Activation(Operator):
-    """max(x, slope * x) by sign, then clipped; slope 0 and low 0 are a ReLU, slope 1 is a Clip.
+    """x or slope * x by sign, then clipped; slope 0 and low 0 are a ReLU, slope 1 is a Clip.
 
-    The slope is a second input, shape (channels,), if each channel has its own.
+    Per-channel slopes are a second input, shape (channels,).
     """
 
     name: ClassVar[str] = "activation"
@@ -86,17 +86,17 @@ class Activation(Operator):
 
 @dataclass(frozen=True, slots=True)
 class Affine(Operator):
-    """x * factor + offset of constants, shape (channels,) each: BatchNormalization, too."""
+    """x * factor + offset with constants, shape (channels,) each; includes BatchNormalization."""
 
     name: ClassVar[str] = "affine"
 
 
 @dataclass(frozen=True, slots=True)
 class Add(Operator):
-    """Sum of two maps of one shape.
+    """Sum of two feature maps of the same shape.
 
-    factors : of integers with scales of their own, whose sum is clipped to low and high
-    rounding : of the shift behind the factors
+    factors : for integers with different scales, whose sum is clipped to low and high
+    rounding : rounding of the shift after the factors
     """
 
     name: ClassVar[str] = "add"
@@ -108,7 +108,7 @@ class Add(Operator):
 
 @dataclass(frozen=True, slots=True)
 class Concat(Operator):
-    """Inputs one behind the other, on axis 1, 2 or 3."""
+    """Concatenation of the inputs on axis 1, 2 or 3."""
 
     name: ClassVar[str] = "concat"
     axis: int = 3
@@ -116,7 +116,7 @@ class Concat(Operator):
 
 @dataclass(frozen=True, slots=True)
 class Slice(Operator):
-    """A part of a map: as much as the result has of axis 1, 2 or 3, from a place on."""
+    """A part of a feature map on axis 1, 2 or 3, starting at `first`, of the size of the result."""
 
     name: ClassVar[str] = "slice"
     axis: int = 3
@@ -125,8 +125,8 @@ class Slice(Operator):
 
 @dataclass(frozen=True, slots=True)
 class Unfold(Operator):
-    """Columns side by side in the channels of a pixel become pixels: of (rows, columns, channels)
-    a map (rows, columns * count, channels / count), the same numbers in the same order."""
+    """Reshape of columns stored in the channels of a pixel to pixels: from (rows, columns,
+    channels) to (rows, columns * count, channels / count), in the same order."""
 
     name: ClassVar[str] = "unfold"
     count: int
@@ -134,14 +134,14 @@ class Unfold(Operator):
 
 @dataclass(frozen=True, slots=True)
 class Copy(Operator):
-    """The same stored integers at a second place in memory."""
+    """The same stored integers at a second address."""
 
     name: ClassVar[str] = "copy"
 
 
 @dataclass(frozen=True, slots=True)
 class Requantise(Operator):
-    """Sums as stored integers."""
+    """Conversion of sums to stored integers."""
 
     name: ClassVar[str] = "requantise"
     how: Requantisation
@@ -149,11 +149,11 @@ class Requantise(Operator):
 
 @dataclass(frozen=True, slots=True)
 class Sign(Operator):
-    """+1 or -1; zero is +1. Of stored integers the sign of the real number behind.
+    """+1 or -1; zero is +1. For stored integers it is the sign of the represented real number.
 
-    Of real numbers it may take constants as well, shape (channels,) each: a factor and an offset,
-    and perhaps more of them, that are applied before.
-    scale : what +1 stands for
+    For real numbers it may have constant inputs, shape (channels,) each: one or more pairs of
+    factor and offset that are applied before.
+    scale : value that +1 represents
     """
 
     name: ClassVar[str] = "sign"
@@ -162,10 +162,10 @@ class Sign(Operator):
 
 @dataclass(frozen=True, slots=True)
 class Levels(Operator):
-    """Real numbers at the levels that a model gives them, as few as 8 bits have: x over the
-    divisor is rounded, clipped and stored, and scale * (stored - stored_zero) is the result.
+    """Quantisation of real numbers to levels that a model defines, of at most 8 bits: x / divisor
+    is rounded, clipped and stored; the result is scale * (stored - stored_zero).
 
-    Takes constants that are applied before, as `Sign` does.
+    Constant inputs are applied before, as in `Sign`.
     """
 
     name: ClassVar[str] = "levels"
@@ -179,7 +179,7 @@ class Levels(Operator):
 
 @dataclass(frozen=True, slots=True)
 class Threshold(Operator):
-    """Sums as +1 and -1: of each channel whether a sum is at least `least`, or, with `flip`, less.
+    """Sums to +1 and -1: per channel +1 if a sum is at least `least`, or, with `flip`, less.
 
     least, flip : shape (channels,)
     """
@@ -191,10 +191,10 @@ class Threshold(Operator):
 
 @dataclass(frozen=True, slots=True)
 class Quantise(Operator):
-    """Real numbers that the host made as stored integers, by the scale of the result.
+    """Conversion of real numbers on the host to stored integers, by the scale of the result.
 
-    levels : signs or levels of the model, with the constants that its node takes; None if the
-        scale alone says it
+    levels : signs or levels of the model, with the constant inputs of the node; None if only the
+        scale is needed
     """
 
     name: ClassVar[str] = "quantise"
@@ -203,14 +203,14 @@ class Quantise(Operator):
 
 @dataclass(frozen=True, slots=True)
 class Dequantise(Operator):
-    """The real numbers that stored integers stand for."""
+    """Conversion of stored integers to real numbers."""
 
     name: ClassVar[str] = "dequantise"
 
 
 @dataclass(frozen=True, slots=True)
 class Clamp(Operator):
-    """Stored integers between two bounds, both included: an activation that keeps the scale."""
+    """Stored integers clipped to inclusive bounds: an activation that keeps the scale."""
 
     name: ClassVar[str] = "clamp"
     low: int
@@ -219,7 +219,7 @@ class Clamp(Operator):
 
 @dataclass(frozen=True, slots=True)
 class Upsample(Operator):
-    """Every pixel `rows` x `columns` times."""
+    """Repetition of every pixel `rows` x `columns` times."""
 
     name: ClassVar[str] = "upsample"
     rows: int = 2
@@ -228,7 +228,7 @@ class Upsample(Operator):
 
 @dataclass(frozen=True, slots=True)
 class Windows(Operator):
-    """Each pixel of the result is a window of the map: kernel rows, kernel columns, channels."""
+    """im2col: each pixel of the result is a window (kernel rows, kernel columns, channels)."""
 
     name: ClassVar[str] = "windows"
     window: Window
@@ -236,9 +236,9 @@ class Windows(Operator):
 
 @dataclass(frozen=True, slots=True)
 class WindowColumns(Operator):
-    """Windows as the window unit of a core makes them: channels filled up to whole groups of four,
-    and each pixel of the result is a window: group, kernel rows, kernel columns, channel of the
-    group. The map lies in planes; the result is never stored."""
+    """im2col by the window unit of a core: channels are padded to groups of four, and each pixel
+    of the result is a window: group, kernel rows, kernel columns, channel in the group. The input
+    is stored in planes; the result is never stored."""
 
     name: ClassVar[str] = "window_columns"
     window: Window
@@ -246,7 +246,7 @@ class WindowColumns(Operator):
 
 @dataclass(frozen=True, slots=True)
 class PadMap(Operator):
-    """Pixels of one value around a map."""
+    """Constant padding of a feature map."""
 
     name: ClassVar[str] = "pad"
     pad: Pad
@@ -255,14 +255,14 @@ class PadMap(Operator):
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Host(Operator):
-    """A node of the model that the host computes, with ONNX Runtime.
+    """A node of the model that the host computes with ONNX Runtime.
 
-    node : of `storage.formats.layers.onnxgraph`
-    given : a view, an array, or None for each input of it
-    results : views of what it makes
-    why : what keeps it from the cores
-    opsets : domains and versions of the operators of the model
-    kinds : types of the numbers that it takes, one for each input; all float32 if empty
+    node : a `storage.formats.layers.onnxgraph` node
+    given : a view, an array, or None for each of its inputs
+    results : views of its outputs
+    why : reason why it does not run on cores
+    opsets : domains and versions of the model's operators
+    kinds : element type of each input; all float32 if empty
     """
 
     name: ClassVar[str] = "host"
@@ -275,22 +275,22 @@ class Host(Operator):
 
     @property
     def label(self) -> str:
-        """How messages name the node of the model."""
+        """The name of the model node in messages."""
         return f"node {self.node.name!r} ({self.node.kind})"
 
     def kind(self, number: int) -> np.dtype[Any]:
-        """The type of the numbers of an input."""
+        """Return the element type of an input."""
         return self.kinds[number] if self.kinds else np.dtype(np.float32)
 
-    __eq__ = object.__eq__  # each node of the model is another one
+    __eq__ = object.__eq__  # model nodes are compared by identity
     __hash__ = object.__hash__
 
 
 @dataclass(slots=True, eq=False)
 class Node:
-    """An operator at its place in the graph.
+    """An operator with its inputs and outputs in the graph.
 
-    sources : names of the ONNX nodes that it does the work of
+    sources : names of the ONNX nodes that it implements
     """
 
     operator: Operator
@@ -308,5 +308,5 @@ class Node:
 
     @property
     def label(self) -> str:
-        """How messages name it."""
+        """The name of the node in messages."""
         return f"{self.kind} {self.sources[0]!r}" if self.sources else self.kind

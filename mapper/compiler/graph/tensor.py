@@ -13,7 +13,7 @@ BITS: dict[str, int] = {"int8": 8, "int16": 16, "int32": 32, "int64": 64, "float
 
 
 class Pad(NamedTuple):
-    """Pixels around a map."""
+    """Widths of the padding of a feature map."""
 
     top: int = 0
     bottom: int = 0
@@ -29,18 +29,18 @@ NO_PAD = Pad()
 
 @dataclass(slots=True, eq=False)
 class Tensor:
-    """A map, a vector, or a constant.
+    """A feature map, a vector, or a constant.
 
-    name : of the ONNX value that it is, or derived from one
-    shape : of a map frames (1), rows, columns, channels; a vector is one pixel. Constants have the
-        shape of `value`
-    type : of an element; the real number behind a stored integer q is scale * (q - zero_point);
-        q of "bits" is +1 or -1
+    name : name of the ONNX value, or derived from one
+    shape : frames (1), rows, columns, channels; a vector is one pixel. Constants have the shape of
+        `value`
+    type : element type; a stored integer q represents scale * (q - zero_point); q of "bits" is
+        +1 or -1
     pad : pixels around it in memory
-    stored : whether it gets memory, from `address` (a vector) on
-    planes : whether it lies there channel by channel (T-mode), for the window unit
-    value : of a constant, or None
-    of_model : channels that the model has, if others fill blocks between them
+    stored : True if it has memory; address : its first vector
+    planes : stored channel by channel (T-mode), for the window unit
+    value : constant value, or None
+    of_model : channels that exist in the model, if padding channels are between them
     """
 
     name: str
@@ -61,16 +61,16 @@ class Tensor:
 
     @property
     def low(self) -> int:
-        """The least that an element can be."""
+        """The smallest value of an element."""
         return -1 if self.type == "bits" else -(1 << (self.bits - 1))
 
     @property
     def high(self) -> int:
-        """The most that an element can be."""
+        """The largest value of an element."""
         return 1 if self.type == "bits" else (1 << (self.bits - 1)) - 1
 
     def same_scale(self, other: Tensor) -> bool:
-        """Whether the same integers stand for the same real numbers."""
+        """Return whether equal integers represent equal real numbers."""
         mine, others = ((one.scale, one.zero_point, one.type) for one in (self, other))
         return mine == others
 

@@ -1,4 +1,4 @@
-"""Graphs as JSON and arrays, and as text to read."""
+"""Graphs as JSON and arrays, and as readable text."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _TUPLES: dict[str, Any] = {
 
 
 def graph_to_json(graph: Graph) -> tuple[dict[str, Any], Arrays]:
-    """A graph of integers as an object for JSON, and its constants; without nodes of the host."""
+    """Return an integer graph as a JSON object and its constants; host nodes are omitted."""
     tensors = list(graph.tensors())
     number = {tensor: at for at, tensor in enumerate(tensors)}
     arrays: Arrays = {
@@ -65,7 +65,7 @@ def graph_to_json(graph: Graph) -> tuple[dict[str, Any], Arrays]:
 
 
 def graph_from_json(data: dict[str, Any], arrays: Arrays) -> Graph:
-    """Undoes `graph_to_json`; raises KeyError, TypeError or ValueError if it is damaged."""
+    """Return the graph from JSON; raises KeyError, TypeError or ValueError if it is damaged."""
     tensors = [
         Tensor(
             name=str(one["name"]),
@@ -94,7 +94,7 @@ def graph_from_json(data: dict[str, Any], arrays: Arrays) -> Graph:
 
 
 def _plain(value: Any, arrays: Arrays) -> Any:
-    """A value for JSON; arrays go beside."""
+    """Return a value for JSON; arrays are stored separately."""
     if isinstance(value, np.ndarray):
         name = f"a{len(arrays)}"
         arrays[name] = value
@@ -127,7 +127,7 @@ def _built(kind: type[Operator], fields: dict[str, Any], arrays: Arrays) -> Oper
 
 
 def graph_text(graph: Graph) -> str:
-    """A line for each node: what it makes, of what, and for which nodes of the model."""
+    """Return a line per node: outputs, inputs, and the nodes of the model that it implements."""
     lines = []
     for node in graph.nodes:
         made = ", ".join(f"{tensor.name} {_shape(tensor)}" for tensor in node.outputs)

@@ -1,8 +1,8 @@
-"""Numbers of one bit: +1 and -1, as the cores store them, and as sums become them.
+"""Binary numbers, +1 and -1: their storage in cores, and their computation from sums.
 
-In memory 1 is +1 and 0 is -1. A vector holds one bit of each of so many channels as its bytes have
-bits (128); channel c is bit c mod 128. Bits behind the last channel are 0 in maps and in weights,
-so that each counts as a product of +1.
+In memory 1 represents +1 and 0 represents -1. A vector holds one bit per channel, for as many
+channels as it has bits (128); channel c is bit c mod 128. Bits after the last channel are 0 in
+feature maps and in weights, so that each counts as a product of +1.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from mapper.errors import MapperError
 
 Int64 = NDArray[np.int64]
 Floats = NDArray[np.float64]
-LEAST, MOST = -(1 << 31), (1 << 31) - 1  # of an accumulator
-TOLERANCE = 1e-4  # relative, of the magnitudes of a binary kernel
+LEAST, MOST = -(1 << 31), (1 << 31) - 1  # range of an accumulator
+TOLERANCE = 1e-4  # relative tolerance for the magnitudes in a binary kernel
 
 
 def signs(values: ArrayLike, zero_point: int = 0) -> Int64:
-    """+1 where a number is at least zero, which is +1 itself, else -1."""
+    """Return +1 for numbers that are at least zero (`zero_point`), else -1."""
     return np.where(np.asarray(values) >= zero_point, 1, -1).astype(np.int64)
 
 
 def packed(values: NDArray[Any], vector: int) -> NDArray[np.uint8]:
-    """+1 and -1 of channels, shape (..., channels), as vectors of so many bytes.
+    """Pack +1 and -1, shape (..., channels), into vectors of `vector` bytes.
 
-    Shape (..., vectors, bytes); channels that fill the last vector are 0.
+    Returns shape (..., vectors, bytes); padding bits of the last vector are 0.
     """
     channels, width = values.shape[-1], 8 * vector
     vectors = -(-channels // width)
@@ -41,23 +41,23 @@ def packed(values: NDArray[Any], vector: int) -> NDArray[np.uint8]:
 
 
 def unpacked(vectors: NDArray[Any], channels: int) -> Int64:
-    """Undoes `packed`: shape (..., vectors, bytes) as +1 and -1, shape (..., channels)."""
+    """Return +1 and -1, shape (..., channels), from packed shape (..., vectors, bytes)."""
     bits = np.unpackbits(vectors.view(np.uint8), axis=-1, bitorder="little")
     whole = bits.reshape(*vectors.shape[:-2], -1)[..., :channels]
     return 2 * whole.astype(np.int64) - 1
 
 
 def unused_bits(kernel: tuple[int, int], channels: int, vector: int) -> int:
-    """By how much the unused bits of a kernel, of which each counts +1, raise its sums.
+    """Return the contribution of the unused bits of a kernel to its sums, +1 each.
 
-    kernel : rows, columns; vector : bytes
+    kernel : rows, columns; vector : bytes per vector
     """
     width = 8 * vector
     return kernel[0] * kernel[1] * (-channels % width)
 
 
 class Thresholds(NamedTuple):
-    """Of each channel: the bit is (sum >= least) unless `flip` is 1, then (sum < least).
+    """Thresholds per channel: the bit is (sum >= least), or (sum < least) if `flip` is 1.
 
     least, flip : int64, shape (channels,)
     """
@@ -66,23 +66,23 @@ class Thresholds(NamedTuple):
     flip: Int64
 
     def bits(self, sums: ArrayLike) -> Int64:
-        """+1 and -1 of sums, shape (..., channels)."""
+        """Return +1 and -1 from sums, shape (..., channels)."""
         above = np.asarray(sums, np.int64) >= self.least
         return signs(np.where(above != (self.flip == 1), 0, -1))
 
 
 Steps = Sequence[tuple[Floats, Floats]]
-"""Factors and offsets, shape (channels,) each, one applied behind the other."""
+"""Pairs of factors and offsets, shape (channels,) each, applied in sequence."""
 
 
 def steps_of(node: Any) -> list[tuple[Floats, Floats]]:
-    """Factors and offsets before a sign, which its node takes behind its map, in pairs."""
+    """Return the pairs of factors and offsets before a sign: the constant inputs of its node."""
     values = [np.asarray(tensor.value, np.float64) for tensor in node.inputs[1:]]
     return list(zip(values[::2], values[1::2], strict=True))
 
 
 def applied(steps: Steps, sums: ArrayLike) -> Floats:
-    """The real number behind sums, shape (..., channels), in float64."""
+    """Return the real numbers of sums, shape (..., channels), in float64."""
     found = np.asarray(sums, np.float64)
     for factor, offset in steps:
         found = found * factor + offset
@@ -90,11 +90,11 @@ def applied(steps: Steps, sums: ArrayLike) -> Floats:
 
 
 def thresholds(steps: Steps, where: str) -> Thresholds:
-    """Where the sign of a real number behind whole sums changes, by channel.
+    """Return the thresholds at which the sign of the real number of an integer sum changes.
 
-    steps : from a sum to the real number: scale of the sums, bias, batch normalisation
-    Checked against the real number at the threshold, and one below and above. Raises `MapperError`
-    that names the layer and the channel if it is not finite or cannot be told there.
+    steps : conversion of a sum to the real number: scale of the sums, bias, batch normalisation
+    Verified at the threshold and at its neighbours. Raises `MapperError` with the layer and the
+    channel if a factor is not finite or if there is no exact threshold.
     """
     factor, zero = math.prod(one[0] for one in steps), np.zeros(())
     with np.errstate(all="ignore"):
@@ -107,13 +107,13 @@ def thresholds(steps: Steps, where: str) -> Thresholds:
     rising, flat = factor > 0, factor == 0
     zero = np.where(flat, 0.0, zero)
     least = np.where(rising, np.ceil(zero), np.floor(zero) + 1)
-    # a constant has one sign, whatever the sum is
+    # a constant has the same sign for all sums
     least = np.where(flat, float(LEAST), np.clip(least, LEAST, MOST)).astype(np.int64)
     flip = np.where(flat, constant < 0, ~rising).astype(np.int64)
     inside = ~flat & (least > LEAST + 2) & (least < MOST - 2)
     settled = np.zeros(least.shape, bool)
     best = least
-    for step in (0, -1, 1, -2, 2):  # float64 may round the zero to the wrong side
+    for step in (0, -1, 1, -2, 2):  # rounding in float64 may shift the threshold
         tried = Thresholds(least + step, flip)
         agrees = np.ones(least.shape, bool)
         for beside in (-1, 0, 1):
@@ -124,17 +124,17 @@ def thresholds(steps: Steps, where: str) -> Thresholds:
     wrong = inside & ~settled
     if wrong.any():
         raise MapperError(
-            f"{where}: the sign of channel {int(np.argmax(wrong))} changes at no whole sum that "
-            "can be told; check its factors"
+            f"{where}: no exact integer threshold for the sign of channel "
+            f"{int(np.argmax(wrong))}; check its factors"
         )
     return Thresholds(np.where(inside, best, least), flip)
 
 
 def kernel_signs(weights: NDArray[Any]) -> tuple[Int64, Floats] | None:
-    """Binary weights as +1 and -1, and the magnitude of each kernel; None if they are not binary.
+    """Return binary weights as +1 and -1 with the magnitude per kernel; None if not binary.
 
-    weights : shape (outputs, ...), whose magnitude must be constant over each kernel; kernels of
-        zeros are +1 with magnitude 0
+    weights : shape (outputs, ...), with constant magnitude over each kernel; all-zero kernels
+        become +1 with magnitude 0
     """
     flat = np.abs(np.asarray(weights, np.float64).reshape(weights.shape[0], -1))
     least, most = flat.min(1), flat.max(1)

@@ -1,7 +1,7 @@
-"""The integer arithmetic of the cores, as numpy computes it: one function a rule.
+"""Reference of the cores' integer arithmetic in numpy: one function per rule.
 
-Integers are int64 here, whatever they are stored as. What the cores' memories hold, and what the
-simulators and the hardware compute, equals this bit for bit.
+Integers are int64 here, regardless of their storage type. Memory contents of cores, simulators and
+hardware are bit-identical to these results.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ Int64 = NDArray[np.int64]
 Rounding = Literal["away", "up", "even", "floor"]
 
 ROUNDINGS: tuple[Rounding, ...] = ("away", "up", "even", "floor")
-"""By the number that a parameter record gives them."""
-MANTISSA = 24  # bits of a multiplier, which float32 has, too
+"""Roundings by their number in parameter records."""
+MANTISSA = 24  # bits of a multiplier, as in float32
 MOST_SHIFT = 63
-LEAST_FACTOR = 2.0 ** (MANTISSA - 1 - MOST_SHIFT)  # of multipliers
+LEAST_FACTOR = 2.0 ** (MANTISSA - 1 - MOST_SHIFT)  # smallest multiplier
 MOST_FACTOR = 2.0**MANTISSA - 1
-AT_ONCE = 1 << 16  # numbers that stay in caches while one step follows another
+AT_ONCE = 1 << 16  # numbers per chunk, so that they stay in caches between steps
 
 
 class Multiplier(NamedTuple):
@@ -37,14 +37,14 @@ class Multiplier(NamedTuple):
 
 
 class Requantisation(NamedTuple):
-    """How sums become stored integers.
+    """Conversion of sums to stored integers.
 
-    factor : of sums, or of sums >= 0 if there is one for negative ones
-    zero_point : of the result, added after the shift
-    low, high : both included
-    rounding : of both shifts
-    shift : by which sums are shifted before the factor (16 bit)
-    offset : added to the product; 0 but for low-bit imports
+    factor : factor of sums; of sums >= 0 only if `negative` is set
+    zero_point : zero point of the result, added after the shift
+    low, high : inclusive bounds
+    rounding : rounding of both shifts
+    shift : right shift of sums before the multiplication (16 bit)
+    offset : added to the product; 0 except for low-bit imports
     negative : factor of negative sums (leaky ReLU), or None
     """
 
@@ -59,14 +59,14 @@ class Requantisation(NamedTuple):
 
 
 def rounding_shift(x: ArrayLike, n: ArrayLike, rounding: Rounding) -> Int64:
-    """x * 2^-n as a whole number; x is int64 of fewer than 63 bits, n from 0 to 63.
+    """Return x * 2^-n as an integer; x is int64 of fewer than 63 bits, n from 0 to 63.
 
-    Halves go away from zero, up, or to the even neighbour; `floor` rounds down.
+    Halves are rounded away from zero, up, or to the even neighbour; `floor` rounds down.
     """
     x, n = np.asarray(x, np.int64), np.asarray(n, np.int64)
     if rounding == "floor":
         return np.asarray(x >> n)
-    last = np.minimum(n, 1)  # this much is shifted behind the others: halves go up there
+    last = np.minimum(n, 1)  # the last bit is shifted separately: there halves round up
     if rounding == "away":
         found = x - ((x < 0) & last)
     elif rounding == "even":
@@ -81,30 +81,30 @@ def rounding_shift(x: ArrayLike, n: ArrayLike, rounding: Rounding) -> Int64:
 
 
 def multiplier(factor: ArrayLike, where: str) -> Multiplier:
-    """A real factor, as float32, as m0 * 2^-n with 2^23 <= |m0| < 2^24, or 0.
+    """Return a factor (float32) as m0 * 2^-n with 2^23 <= |m0| < 2^24, or 0.
 
     factor : shape () or (channels,)
-    where : the layer, for the error if a factor is not finite, or needs another shift than 0 to 63
+    where : layer, for errors: factors must be finite, and shifts from 0 to 63
     """
     single = np.asarray(factor, np.float32)
     if not np.isfinite(single).all():
-        raise MapperError(f"{where}: a factor of its scales is not finite; check the scales")
+        raise MapperError(f"{where}: a scale factor is not finite; check the scales")
     mantissa, exponent = np.frexp(single.astype(np.float64))
     m0 = np.ldexp(mantissa, MANTISSA).astype(np.int64)  # exact: float32 has 24 bits
     n = np.where(m0 == 0, 0, MANTISSA - exponent.astype(np.int64))
     if (n < 0).any() or (n > MOST_SHIFT).any():
         worst = float(single.flat[int(np.argmax((n < 0) | (n > MOST_SHIFT)))])
         raise MapperError(
-            f"{where}: its scales give a factor of {worst:.3g}, which no shift from 0 to "
-            f"{MOST_SHIFT} can make; check the scales"
+            f"{where}: scale factor {worst:.3g} needs a shift outside 0 to {MOST_SHIFT}; check the "
+            "scales"
         )
     return Multiplier(m0, n)
 
 
 def saturating_multiplier(factor: ArrayLike, where: str) -> Multiplier:
-    """A factor as `multiplier`; one that needs other shifts becomes 0, or the largest.
+    """Return a factor like `multiplier`; factors out of range become 0 or the largest one.
 
-    Stored results are the same: sums of less than 2^39 are rounded to 0, or are clipped.
+    Stored results are unchanged: sums below 2^39 are rounded to 0, or are clipped.
     """
     with np.errstate(over="ignore"):
         single = np.asarray(factor, np.float32)
@@ -115,10 +115,10 @@ def saturating_multiplier(factor: ArrayLike, where: str) -> Multiplier:
 
 
 def requantise(sums: ArrayLike, how: Requantisation) -> Int64:
-    """Sums, shape (..., channels), as stored integers of the same shape."""
+    """Return sums, shape (..., channels), as stored integers of the same shape."""
     sums = np.asarray(sums, np.int64)
     numbers = [*how.factor, *(how.negative or ()), how.offset]
-    by_pixel = any(np.ndim(one) > 1 for one in numbers)  # means without padding
+    by_pixel = any(np.ndim(one) > 1 for one in numbers)  # averages without padding
     if sums.ndim < 2 or sums.size <= AT_ONCE or by_pixel:
         return _requantised(sums, how)
     made = np.empty(sums.shape, np.int64)
@@ -144,21 +144,21 @@ def _requantised(sums: Int64, how: Requantisation) -> Int64:
 
 
 def quantise(values: ArrayLike, scale: float, zero_point: int, bits: int) -> Int64:
-    """Real values as stored integers, as QuantizeLinear makes them: float32, halves to even."""
-    with np.errstate(over="ignore"):  # of tiny scales, which clip all values but 0
+    """Quantise real values like QuantizeLinear: float32, round half to even."""
+    with np.errstate(over="ignore"):  # tiny scales clip all values except 0
         steps = np.rint(np.asarray(values, np.float32) / np.float32(scale))
-    # before it is a whole number it is clipped, for infinite values
+    # clipped before the conversion to integers because of infinite values
     low, high = -(1 << (bits - 1)), (1 << (bits - 1)) - 1
     return np.clip(steps, low - zero_point, high - zero_point).astype(np.int64) + zero_point
 
 
 def dequantise(stored: ArrayLike, scale: float, zero_point: int) -> NDArray[np.float32]:
-    """The real values, in float32, that integers stand for."""
+    """Return the real values of stored integers, in float32."""
     return np.float32(scale) * (np.asarray(stored, np.int64) - zero_point).astype(np.float32)
 
 
 def real_numbers(stored: ArrayLike, tensor: Any) -> NDArray[np.floating[Any]]:
-    """What a map stands for: sums of scale 1 are whole numbers, exact in float64; other maps are
+    """Return the real values of a feature map: sums of scale 1 in float64 (exact), others in
     float32. tensor : of the graph"""
     if tensor.type in ("int32", "int64") and tensor.scale == 1.0:
         return np.asarray(stored, np.float64) - tensor.zero_point
@@ -166,29 +166,29 @@ def real_numbers(stored: ArrayLike, tensor: Any) -> NDArray[np.floating[Any]]:
 
 
 def half_away(values: ArrayLike) -> Int64:
-    """The nearest whole numbers; halves go away from zero."""
+    """Round to the nearest integer, halves away from zero."""
     values = np.asarray(values, np.float64)
     return (np.sign(values) * np.floor(np.abs(values) + 0.5)).astype(np.int64)
 
 
 def folded_bias(bias: ArrayLike, weights: Int64, zero_point: int) -> Int64:
-    """The bias, with the zero point of the input folded in.
+    """Return the bias with the zero point of the input folded in.
 
     bias : int64, shape (outputs,); weights : shape (outputs, ...)
-    zero_point : of the input, which padding pixels hold
+    zero_point : zero point of the input, which is also the value of padding
     """
     sums = weights.reshape(weights.shape[0], -1).sum(1)
     return np.asarray(bias, np.int64) - zero_point * sums
 
 
 def accumulator_bound(weights: Int64, bias: Int64, bits: int) -> Int64:
-    """What no partial sum of a channel can exceed in magnitude, shape (outputs,)."""
+    """Return an upper bound of the magnitude of partial sums per channel, shape (outputs,)."""
     magnitudes = np.abs(weights).reshape(weights.shape[0], -1).sum(1)
     return (magnitudes << (bits - 1)) + np.abs(bias)
 
 
 class AddFactors(NamedTuple):
-    """Whole factors of two addends with scales of their own, and the shift behind them."""
+    """Integer factors of two addends with different scales, and the shift after them."""
 
     a: int
     b: int
@@ -199,9 +199,9 @@ class AddFactors(NamedTuple):
 def add_factors(
     a: tuple[float, int], b: tuple[float, int], result_scale: float, bits: int, where: str
 ) -> AddFactors:
-    """Factors of (scale, zero point) of both addends.
+    """Return the factors for (scale, zero point) of both addends.
 
-    The larger one has 21 bits (8 bit) or 13 (16 bit), so that sums stay in 32 bits.
+    The larger factor has 21 bits (8-bit data) or 13 bits (16-bit), so that sums fit in 32 bits.
     """
     wanted = 21 if bits == 8 else 13
     ratios = [a[0] / result_scale, b[0] / result_scale]
@@ -215,8 +215,8 @@ def add_factors(
         ma, mb = (int(half_away(math.ldexp(ratio, shift))) for ratio in ratios)
     if not 0 <= shift <= MOST_SHIFT:
         raise MapperError(
-            f"{where}: scales of the addends over that of the sum are {largest:.3g}; none of the "
-            f"shifts from 0 to {MOST_SHIFT} will do"
+            f"{where}: the ratio of addend to sum scale is {largest:.3g}, which needs a shift "
+            f"outside 0 to {MOST_SHIFT}; check the scales"
         )
     return AddFactors(ma, mb, shift, -(a[1] * ma + b[1] * mb))
 
@@ -225,6 +225,6 @@ def added(
     a: Int64, b: Int64, factors: AddFactors, zero_point: int, low: int, high: int,
     rounding: Rounding = "away",
 ) -> Int64:  # fmt: skip
-    """The stored sum of two stored integers with scales of their own."""
+    """Return the stored sum of two stored integers with different scales."""
     sums = a * factors.a + b * factors.b + factors.constant
     return np.clip(rounding_shift(sums, factors.shift, rounding) + zero_point, low, high)

@@ -1,4 +1,4 @@
-"""Levels that a model gives its numbers: Quant, BipolarQuant and Trunc of QONNX."""
+"""Quantisation levels defined by a model: Quant, BipolarQuant and Trunc of QONNX."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ROUNDED = {"even": np.rint, "floor": np.floor}
 
 
 def levels_of(values: ArrayLike, steps: Steps, how: Any) -> Int64:
-    """The stored integers of real numbers, which some steps are applied to before, in float64.
+    """Return the stored integers of real numbers, to which `steps` are applied first, in float64.
 
     how : a `Levels`
     """
@@ -24,7 +24,7 @@ def levels_of(values: ArrayLike, steps: Steps, how: Any) -> Int64:
 
 
 def stored_input(node: Any, values: ArrayLike) -> Int64:
-    """What the host stores of real numbers: signs or levels. node : with a `Sign` or `Levels`"""
+    """Return signs or levels that the host stores for real numbers. node : a `Sign` or `Levels`"""
     steps = steps_of(node)
     if node.operator.name == "sign":
         return signs(applied(steps, values))
@@ -35,14 +35,14 @@ def quant(
     x: NDArray[Any], scale: NDArray[Any], zero: NDArray[Any], bits: float,
     kind: tuple[bool, bool], rounding: str,
 ) -> NDArray[np.float32]:  # fmt: skip
-    """Quant of QONNX; kind : signed, narrow"""
+    """Compute Quant of QONNX; kind : signed, narrow"""
     low, high = ends(bits, *kind)
     whole = np.clip(x / scale.astype(np.float64) + zero, low, high)
     return np.asarray((_rounder(rounding)(whole) - zero) * scale, np.float32)
 
 
 def bipolar(x: NDArray[Any], scale: NDArray[Any]) -> NDArray[np.float32]:
-    """BipolarQuant of QONNX: zero is +1."""
+    """Compute BipolarQuant of QONNX; zero becomes +1."""
     return np.asarray(signs(x) * scale, np.float32)
 
 
@@ -50,14 +50,14 @@ def trunc(
     x: NDArray[Any], scale: NDArray[Any], zero: NDArray[Any], bits: tuple[float, float],
     rounding: str,
 ) -> NDArray[np.float32]:  # fmt: skip
-    """Trunc of QONNX: the lowest bits of whole numbers are cut off. bits : before, behind"""
+    """Compute Trunc of QONNX, which removes the lowest bits. bits : before, after"""
     whole = np.rint(x / scale.astype(np.float64) + zero)
     cut = _rounder(rounding)(whole / 2.0 ** (bits[0] - bits[1]))
     return np.asarray((cut - zero) * scale, np.float32)
 
 
 def ends(bits: float, signed: bool, narrow: bool) -> tuple[float, float]:
-    """The least and the most of whole numbers of some bits; narrow ones have one level less."""
+    """Return the range of integers with some bits; narrow ranges have one level less."""
     if signed:
         return -(2.0 ** (bits - 1)) + narrow, 2.0 ** (bits - 1) - 1
     return 0.0, 2.0**bits - 1 - narrow
@@ -67,5 +67,5 @@ def _rounder(name: str) -> Any:
     found = {"ROUND": np.rint, "HALF_EVEN": np.rint, "FLOOR": np.floor, "CEIL": np.ceil,
              "ROUND_TO_ZERO": np.trunc, "DOWN": np.trunc}.get(name.upper())  # fmt: skip
     if found is None:
-        raise MapperError(f"rounding_mode is {name!r}; give ROUND, FLOOR, CEIL or ROUND_TO_ZERO")
+        raise MapperError(f"rounding_mode is {name!r}; use ROUND, FLOOR, CEIL or ROUND_TO_ZERO")
     return found

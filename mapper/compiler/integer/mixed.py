@@ -1,4 +1,4 @@
-"""Running graphs of which some nodes compute real numbers, others stored integers."""
+"""Execution of graphs that mix real numbers and stored integers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from mapper.compiler.integer.reference import INTEGER
 
 
 def _either(kind: type[Operator]) -> Rule:
-    """The rule for real numbers where a node takes some, and the one for integers elsewhere."""
+    """Return a rule that selects the floating-point or integer rule by the type of the input."""
 
     def rule(node: Node, inputs: list[Data]) -> Data | list[Data]:
         real = node.inputs[0].type == "float32"
@@ -31,4 +31,4 @@ MIXED: Rules = {
     Host: INTEGER[Host],
     Dequantise: _real,
 }
-"""Of integers as of real numbers: nodes between both say so."""
+"""Rules for real numbers and integers; nodes that convert between them are explicit."""

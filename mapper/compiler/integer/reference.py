@@ -1,7 +1,7 @@
-"""What nodes compute of stored integers: the reference that programs are compared with.
+"""Integer reference of the operators, which programs are compared with.
 
-Frames are int64. Sums of products are made in float64, which holds all whole numbers up to 2^53 -
-accumulators are bounded by 2^47 - or in float32, where a layer's stay below 2^24.
+Frames are int64. Products are summed in float64, which is exact for integers up to 2^53
+(accumulators are bounded by 2^47), or in float32 if a layer's sums stay below 2^24.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from mapper.compiler.integer.windows import (
 
 
 def conv(node: Node, inputs: list[Data]) -> Data:
-    """Sums, with the bias that the zero point of the input is folded into: padding holds it."""
+    """Return sums with a bias that includes the input's zero point; padding is the zero point."""
     window, groups = kernel_of(node.operator, inputs[1])
     zero_point = node.inputs[0].zero_point
     maps = inputs[0].astype(_exact(inputs[0], inputs[1], zero_point))
@@ -56,14 +56,14 @@ def conv(node: Node, inputs: list[Data]) -> Data:
 
 
 def _exact(maps: Data, weights: Data, zero_point: int) -> type[np.floating[Any]]:
-    """The smallest type of numbers that holds whatever is summed of products, in any order."""
+    """Return the smallest type in which all partial sums are exact, in any order."""
     most = max(int(maps.max(initial=0)), -int(maps.min(initial=0)), abs(zero_point))
     sums = np.abs(weights.astype(np.int64)).reshape(len(weights), -1).sum(1)
     return np.float32 if most * int(sums.max(initial=0)) < 1 << 24 else np.float64
 
 
 def pool(node: Node, inputs: list[Data]) -> Data:
-    """Largest values; or, for means, sums over the pixels less their zero points."""
+    """Return maxima; or, for averages, sums over the pixels without their zero points."""
     operator, tensor = node.operator, node.inputs[0]
     assert isinstance(operator, Pool)
     if operator.kind == "max":
@@ -74,19 +74,19 @@ def pool(node: Node, inputs: list[Data]) -> Data:
 
 
 def made_windows(node: Node, inputs: list[Data]) -> Data:
-    """The pixels of each window; padding holds the zero point."""
+    """Return the pixels of each window; padding is the zero point."""
     assert isinstance(node.operator, Windows)
     return pixels_of_windows(inputs[0], node.operator.window, node.inputs[0].zero_point)
 
 
 def made_columns(node: Node, inputs: list[Data]) -> Data:
-    """The same, as the window unit of a core makes them."""
+    """Return the pixels of each window in the order of the window unit."""
     assert isinstance(node.operator, WindowColumns)
     return columns_of_windows(inputs[0], node.operator.window, node.inputs[0].zero_point)
 
 
 def unfolded(node: Node, inputs: list[Data]) -> Data:
-    """Columns in the channels of a pixel as pixels."""
+    """Return columns in the channels of a pixel as pixels."""
     return inputs[0].reshape(len(inputs[0]), *node.output.shape[1:])
 
 
@@ -96,7 +96,7 @@ def requantised(node: Node, inputs: list[Data]) -> Data:
 
 
 def thresholded(node: Node, inputs: list[Data]) -> Data:
-    """+1 and -1 of sums."""
+    """Return +1 and -1 from sums."""
     assert isinstance(node.operator, Threshold)
     return Thresholds(node.operator.least, node.operator.flip).bits(inputs[0])
 
@@ -123,7 +123,7 @@ def of_real_numbers(node: Node, inputs: list[Data]) -> Data:
 
 
 def on_real_numbers(node: Node, inputs: list[Data]) -> list[Data]:
-    """A node of the host, which sees the real numbers behind stored integers."""
+    """Run a host node on the real numbers of stored integers."""
     pairs = zip(node.inputs, inputs, strict=True)
     real = [
         data if tensor.type == "float32" else real_numbers(data, tensor) for tensor, data in pairs

@@ -1,4 +1,4 @@
-"""The pixels that each position of a kernel covers."""
+"""Sliding windows, im2col and convolution."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from numpy.typing import NDArray
 
 from mapper.compiler.graph.node import Conv, Operator, Window
 
-MOST_NUMBERS = 1 << 24  # of windows that are laid out for a product at once
+MOST_NUMBERS = 1 << 24  # maximum elements of windows per matrix product
 
 
 def kernel_of(operator: Operator, weights: NDArray[Any]) -> tuple[Window, int]:
-    """How the kernel of a layer with weights walks over its map, and its groups."""
+    """Return the window and the groups of a layer with weights."""
     if isinstance(operator, Conv):
         return operator.window, operator.groups
     return Window((weights.shape[1], weights.shape[2])), 1  # dense: it covers the whole map
 
 
 def padded(maps: NDArray[Any], window: Window, value: float) -> NDArray[Any]:
-    """Maps, shape (frames, rows, columns, channels), with pixels of one value around them."""
+    """Return maps, shape (frames, rows, columns, channels), padded with a constant."""
     pad = window.pad
     if not any(pad):
         return maps
@@ -30,9 +30,9 @@ def padded(maps: NDArray[Any], window: Window, value: float) -> NDArray[Any]:
 
 
 def windows(maps: NDArray[Any], window: Window, value: float) -> NDArray[Any]:
-    """A view of shape (frames, rows, columns, channels, kernel rows, kernel columns).
+    """Return a view of shape (frames, rows, columns, channels, kernel rows, kernel columns).
 
-    value : of the pixels of padding
+    value : value of padding
     """
     (sh, sw), (dh, dw) = window.stride, window.dilation
     found = sliding_window_view(padded(maps, window, value), window.reach, axis=(1, 2))
@@ -40,19 +40,19 @@ def windows(maps: NDArray[Any], window: Window, value: float) -> NDArray[Any]:
 
 
 def pixels_of_windows(maps: NDArray[Any], window: Window, value: float) -> NDArray[Any]:
-    """The pixels of each window as channels: kernel rows, kernel columns, channels."""
+    """Return the pixels of each window as channels: kernel rows, kernel columns, channels."""
     found = windows(maps, window, value)
     frames, rows, columns = found.shape[:3]
     return found.transpose(0, 1, 2, 4, 5, 3).reshape(frames, rows, columns, -1)
 
 
 GROUP = 4
-"""Channels that the window unit takes at once."""
+"""Channels that the window unit processes together."""
 
 
 def columns_of_windows(maps: NDArray[Any], window: Window, value: int) -> NDArray[Any]:
-    """The pixels of each window as channels: group of four channels, kernel rows, kernel columns,
-    channel of the group. Channels that fill the last group hold the value of padding."""
+    """Return the pixels of each window as channels: group of four channels, kernel rows, kernel
+    columns, channel in the group. Padding channels of the last group hold the value of padding."""
     more = -maps.shape[3] % GROUP
     whole = np.pad(maps, ((0, 0), (0, 0), (0, 0), (0, more)), constant_values=value)
     found = windows(whole, window, value)
@@ -62,7 +62,7 @@ def columns_of_windows(maps: NDArray[Any], window: Window, value: int) -> NDArra
 
 
 def columns_of_kernels(weights: NDArray[Any]) -> NDArray[Any]:
-    """Kernels, shape (outputs, rows, columns, inputs), in that order: (outputs, 1, 1, all)."""
+    """Return kernels (outputs, rows, columns, inputs) in that order, shape (outputs, 1, 1, all)."""
     more = -weights.shape[3] % GROUP
     whole = np.pad(weights, ((0, 0), (0, 0), (0, 0), (0, more)))
     outputs, kh, kw, channels = whole.shape
@@ -73,11 +73,11 @@ def columns_of_kernels(weights: NDArray[Any]) -> NDArray[Any]:
 def convolve(
     maps: NDArray[Any], weights: NDArray[Any], window: Window, groups: int, value: float
 ) -> NDArray[Any]:
-    """Sums of products, shape (frames, rows, columns, outputs), in the type of the maps.
+    """Return sums of products, shape (frames, rows, columns, outputs), in the type of the maps.
 
     weights : shape (outputs, kernel rows, kernel columns, inputs / groups)
     """
-    found = windows(maps, window, value).transpose(0, 1, 2, 4, 5, 3)  # channels lie together
+    found = windows(maps, window, value).transpose(0, 1, 2, 4, 5, 3)  # channels innermost
     frames, rows, columns, kh, kw, channels = found.shape
     share, outputs = channels // groups, weights.shape[0] // groups
     made = np.empty((frames, rows, columns, weights.shape[0]), maps.dtype)
@@ -98,13 +98,13 @@ def convolve(
 
 
 def _each_channel(found: NDArray[Any], weights: NDArray[Any], made: NDArray[Any]) -> None:
-    """Sums of groups of one channel each, pixel of the kernel by pixel.
+    """Compute the sums of single-channel groups, one kernel position at a time.
 
     found : shape (frames, rows, columns, kernel rows, kernel columns, channels)
     """
     kh, kw, channels = found.shape[3:]
     kernels = weights.reshape(channels, -1, kh, kw).transpose(2, 3, 0, 1).astype(made.dtype)
-    for sums, maps in zip(made, found, strict=True):  # of a frame, which stay in caches
+    for sums, maps in zip(made, found, strict=True):  # per frame, so that sums stay in caches
         split = sums.reshape(*sums.shape[:2], channels, -1)
         split[:] = 0
         for ky in range(kh):
@@ -113,6 +113,6 @@ def _each_channel(found: NDArray[Any], weights: NDArray[Any], made: NDArray[Any]
 
 
 def pixels(height: int, width: int, window: Window) -> NDArray[np.int64]:
-    """How many pixels of the map itself each window covers, shape (rows, columns)."""
+    """Return the number of pixels inside the map per window, shape (rows, columns)."""
     ones = np.ones((1, height, width, 1), np.int64)
     return windows(ones, window, 0)[0, :, :, 0].sum((2, 3))

@@ -1,5 +1,5 @@
-"""Whether what loads bring are parts of maps that a manifest declares: inside of one, in its steps,
-with padding only at its edges."""
+"""Check that loads read declared feature maps: an area inside one map, with the map's strides, and
+padding only at its edges."""
 
 from __future__ import annotations
 
@@ -10,9 +10,12 @@ from mapper.errors import CheckFailedError
 
 
 class MapPlace(NamedTuple):
-    """A map in memory. first : vector of its first pixel; row, pixel : vectors between those that
-    follow each other; blocks : vectors of a pixel that are loaded at once; pad : pixels of padding
-    around it, at its top, bottom, left and right."""
+    """A feature map in memory.
+
+    first : vector of its first pixel; row, pixel : vectors from a row or pixel to the next
+    blocks : vectors per pixel that may be loaded at once
+    pad : pixels of padding around it: top, bottom, left, right
+    """
 
     first: int
     height: int
@@ -23,7 +26,7 @@ class MapPlace(NamedTuple):
     pad: Sequence[int] = (0, 0, 0, 0)
 
     def holds(self, f: dict[str, int], each: int) -> bool:
-        """Whether an area is a part of it. f : fields of the load; each : vectors of a block"""
+        """Return whether an area is inside the map. f : load fields; each : vectors per block"""
         top, bottom, left, right = self.pad
         rows = f["y_size"] - f["pad_t"] - f["pad_b"]
         columns = f["x_size"] - f["pad_l"] - f["pad_r"]
@@ -44,9 +47,9 @@ class MapPlace(NamedTuple):
 def _along(
     first: int, count: int, padded: tuple[int, int], sizes: tuple[int, int, int]
 ) -> bool:  # fmt: skip
-    """Whether places lie in a map with its border, and end at an edge where padding is beside.
+    """Return whether positions are inside a map with its border, and reach an edge on padded sides.
 
-    padded : by the load, before and behind; sizes : of the border before, the map, and behind
+    padded : padding by the load, before and after; sizes : border before, map, border after
     """
     before, size, stop = sizes
     whole = before + size + stop
@@ -56,16 +59,16 @@ def _along(
 
 
 class Areas:
-    """The maps of a core; none if they are not known."""
+    """The feature maps of a core; empty if they are unknown."""
 
     def __init__(self, places: Sequence[MapPlace]) -> None:
         self.places = sorted(places)
 
     def require(self, f: dict[str, int], each: int, what: str) -> None:
-        """Raise `CheckFailedError` if an area is a part of no map."""
+        """Raise `CheckFailedError` if an area is not inside a feature map."""
         empty = f["y_size"] <= f["pad_t"] + f["pad_b"] or f["x_size"] <= f["pad_l"] + f["pad_r"]
         if self.places and not empty and not any(one.holds(f, each) for one in self._near(f)):
-            raise CheckFailedError(f"{what}: brings what is a part of no map")
+            raise CheckFailedError(f"{what}: loads an area that is not part of a feature map")
 
     def _near(self, f: dict[str, int]) -> Iterator[MapPlace]:
         for one in self.places:

@@ -1,14 +1,14 @@
-"""Replays the addresses of an encoded program, and proves that its tokens keep them in order.
+"""Replays the addresses of an encoded program and proves that its tokens enforce a correct order.
 
-Knows nothing of the compiler: instructions and micro-ops are decoded from the program's bytes. In
-the order of the program every vector that is read was written in this frame, or is preset. Between
-units, whatever reads or overwrites a place is behind the one that wrote it or still reads it: by
-tokens (vector clocks), not by luck. Every address is inside its memory, and no unit waits for a
-token that nobody gives.
+Independent of the compiler: instructions and micro-ops are decoded from the program's bytes. In
+program order every vector that is read was written in this frame or preset. Between units, an
+instruction that reads or overwrites a place follows the instructions that wrote or read it: by
+tokens (vector clocks), not by timing. Every address is inside its memory, and no unit waits for a
+token that is never sent.
 
-What a tile leaves behind is not there for another one: once a load overwrites a part of an earlier
-one, what is left of that is nothing that may be read; likewise of results, and of sums that became
-results. Every result is stored, and every layer stores its maps, whole, and nothing else.
+Leftovers of a tile must not be read by another one: when a load overwrites part of an earlier load,
+the rest of the earlier data becomes invalid. The same applies to results, and to sums that became
+results. Every result is stored, and every layer stores its complete feature maps and nothing else.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from mapper.errors import CheckFailedError
 
 
 class Declared(NamedTuple):
-    """stored : what is in the feature memory when layers have ended
-    maps : that loads bring parts of; none of both if that is not known"""
+    """stored : contents of the feature memory when layers end; empty if unknown
+    maps : feature maps that loads may read; empty if unknown"""
 
     stored: Sequence[Stored] = ()
     maps: Sequence[MapPlace] = ()
@@ -47,12 +47,12 @@ def check_program(
 ) -> None:  # fmt: skip
     """Check the instructions of a core.
 
-    presets : the vectors of maps that the host writes before each function of the program
-    where : the file, for errors
-    declared : what the manifest says of maps
-    comes : what other cores, or the host, send while it runs, in order, by the stream that counts
-        it, shape (count, slots)
-    Raises `CheckFailedError` that names the instruction and the place.
+    presets : vectors of feature maps that the host writes before each function of the program
+    where : file name for errors
+    declared : feature maps declared by the manifest
+    comes : vectors that other cores or the host send while it runs, in order, by stream, shape
+        (count, slots)
+    Raises `CheckFailedError` with the instruction and the place.
     """
     memory = Replay(shape, image, where)
     memory.preset("FM", image.preset)
@@ -78,7 +78,7 @@ def check_program(
 
 
 class Replay:
-    """Memories of a core while a program is replayed: who wrote and who read each place last."""
+    """State of a core's memories during replay: last writer and last reader of each place."""
 
     def __init__(self, shape: NpuShape, image: Image, where: str) -> None:
         sizes = {
@@ -91,33 +91,35 @@ class Replay:
         self.known = {name: np.zeros(size, bool) for name, size in sizes.items()}
         self.wrote = {name: np.full((units, size), -1, np.int64) for name, size in sizes.items()}
         self.read = {name: np.full((units, size), -1, np.int64) for name, size in sizes.items()}
-        self.clock = np.full((units, units), -1, np.int64)  # what each unit knows to be done
-        self.given: dict[tuple[int, int], list[NDArray[np.int64]]] = {}  # clocks of tokens
+        self.clock = np.full((units, units), -1, np.int64)  # steps that each unit knows to be done
+        self.given: dict[tuple[int, int], list[NDArray[np.int64]]] = {}  # clocks of sent tokens
         self.taken: dict[tuple[int, int], int] = {}
         self.count = [0] * units
         self.made = {name: np.full(sizes[name], -1, np.int64) for name in ("INP", "ACC", "OUT")}
-        self.waiting = np.zeros(sizes["OUT"], bool)  # results that nobody has stored
-        self._windows = -1, -1, -1  # the last load of windows, its first vector, the one behind
-        self._first: dict[int, int] = {}  # of loads of windows that follow each other
+        self.waiting = np.zeros(sizes["OUT"], bool)  # results not stored yet
+        self._windows = -1, -1, -1  # last load of windows, its first vector, its end
+        self._first: dict[int, int] = {}  # first load of a sequence of consecutive window loads
         self.preset("WM", np.arange(len(image.weights)))
         self.preset("PM", np.arange(len(image.parameters)))
         self.preset("UM", np.arange(len(image.micro_ops) // 8))
         self.preset("HM", np.arange(len(image.headers) // 8))
 
     def preset(self, memory: str, places: Cells) -> None:
-        """Places that hold something before a frame."""
+        """Mark places as valid before a frame."""
         self.require_inside(memory, places, f"{self.where}: preset contents")
         self.known[memory][places] = True
 
     def arrive(self, one: Instruction, cells: Cells) -> None:
-        """What a unit has waited for is there: loads alone read it, and come behind the wait."""
+        """Mark arrived vectors as valid; only loads read them, and loads follow the wait."""
         what = f"{self.where}: instruction {one.number} ({one.name})"
         if UNITS[one.unit] != "LOAD":
-            raise CheckFailedError(f"{what}: waits for maps in the queue of {UNITS[one.unit]}")
+            raise CheckFailedError(
+                f"{what}: waits for feature maps in the queue of {UNITS[one.unit]}"
+            )
         self.preset("FM", cells.ravel())
 
     def forget(self, program: list[Instruction]) -> None:
-        """What is overwritten in a frame is not preset in the next one."""
+        """Mark all places that the program writes as not preset: they change in every frame."""
         for one in program:
             for memory, places in one.writes:
                 self.require_inside(memory, places, f"{self.where}: instruction {one.number}")
@@ -127,7 +129,7 @@ class Replay:
         size = self.known[memory].size
         if places.size and (int(places.min()) < 0 or int(places.max()) >= size):
             worst = int(places.max()) if int(places.max()) >= size else int(places.min())
-            raise CheckFailedError(f"{what}: {memory}[{worst}], which has {size} places")
+            raise CheckFailedError(f"{what}: {memory}[{worst}] is outside its {size} places")
 
     def step(self, one: Instruction) -> None:
         """Replay an instruction; raises `CheckFailedError`."""
@@ -140,9 +142,9 @@ class Replay:
             self.require_inside(memory, places, f"{what}: reads")
             if not self.known[memory][places].all():
                 place = int(places[np.argmin(self.known[memory][places])])
-                raise CheckFailedError(f"{what}: reads {memory}[{place}], which nothing wrote")
+                raise CheckFailedError(f"{what}: reads {memory}[{place}], which was never written")
             if one.table and (self.wrote[memory][:, places] >= 0).any():
-                raise CheckFailedError(f"{what}: loads a table from maps that were overwritten")
+                raise CheckFailedError(f"{what}: loads a table from overwritten vectors")
             self._require_order(unit, self.wrote[memory][:, places], what, f"reads {memory}")
         for memory, places in one.writes:
             self.require_inside(memory, places, f"{what}: writes")
@@ -161,18 +163,18 @@ class Replay:
                 self.given.setdefault((unit, other), []).append(self.clock[unit].copy())
 
     def _begin(self, one: Instruction, what: str) -> None:
-        """Let what an instruction overwrites in part be gone: all of an earlier load, of earlier
-        results, or of the sums that these came from."""
+        """Invalidate the rest of data that an instruction overwrites in part: an earlier load,
+        earlier results, or the sums that they came from."""
         results = any(memory == "OUT" for memory, _ in one.writes)
         for memory, places in one.reads:
             if memory == "OUT":
                 self.waiting[places] = False
             elif memory == "INP" and self._loads(places) > 1:
-                raise CheckFailedError(f"{what}: takes inputs of several loads")
+                raise CheckFailedError(f"{what}: uses inputs of several loads")
             elif memory == "ACC" and one.unit == UNITS.index("GEMM"):
                 done = places[self.made["ACC"][places] >= 0]
                 if done.size:
-                    raise CheckFailedError(f"{what}: adds to ACC[{done[0]}], which is a result")
+                    raise CheckFailedError(f"{what}: adds to ACC[{done[0]}], which holds a result")
             elif memory == "ACC" and (results or one.name.startswith("STORE.PARTIAL")):
                 self.made["ACC"][places] = one.number
         for memory, places in one.writes:
@@ -193,8 +195,8 @@ class Replay:
                 self.waiting[places] = True
 
     def _follow(self, one: Instruction, places: Cells) -> int:
-        """The load of windows that this one continues: it begins behind windows of that, or over
-        those behind the end of a row that nobody wants."""
+        """Return the first load of the sequence of window loads: this load continues it if it
+        starts after windows of the previous one, or over its unused windows after a row's end."""
         last, begin, stop = self._windows
         follows = begin < int(places[0]) <= stop
         first = self._first[last] if follows else one.number
@@ -203,51 +205,51 @@ class Replay:
         return first
 
     def _loads(self, places: Cells) -> int:
-        """How many loads brought inputs; rows of windows one behind the other count as one."""
+        """Return the number of loads that inputs come from; consecutive rows of windows are one."""
         numbers = np.unique(self.made["INP"][places]).tolist()
         return len({self._first.get(number, number) for number in numbers})
 
     def require_stored(self, what: str, places: Cells | None = None) -> None:
-        """Raise if a result, or one of some, would be lost."""
+        """Raise if a result at some places, or anywhere, would be lost."""
         left = np.flatnonzero(self.waiting) if places is None else places[self.waiting[places]]
         if left.size:
             raise CheckFailedError(f"{what}: OUT[{int(left[0])}] holds a result that is not stored")
 
     def _take(self, unit: int, other: int, what: str) -> None:
-        """A token from another unit: what that one knew is known here, too."""
+        """Consume a token from another unit and merge its knowledge of completed steps."""
         number = self.taken.get((other, unit), 0)
         tokens = self.given.get((other, unit), [])
         if number >= len(tokens):
             raise CheckFailedError(
-                f"{what}: waits for a token of {UNITS[other]} that no earlier instruction gives"
+                f"{what}: waits for a token of {UNITS[other]} that no earlier instruction sends"
             )
         self.taken[other, unit] = number + 1
         np.maximum(self.clock[unit], tokens[number], out=self.clock[unit])
 
     def _require_order(self, unit: int, last: NDArray[np.int64], what: str, does: str) -> None:
-        """Raise if another unit's step on a place may not be done yet."""
+        """Raise if another unit's step on a place may still be running."""
         if not last.size:
             return
         latest = last.max(1)
         for other in range(len(UNITS)):
             if other != unit and latest[other] > self.clock[unit, other]:
                 raise CheckFailedError(
-                    f"{what}: {does} without waiting for {UNITS[other]}, step {latest[other]} of "
-                    "which uses the same places"
+                    f"{what}: {does} without waiting for {UNITS[other]}, whose step "
+                    f"{latest[other]} uses the same places"
                 )
 
     def drain(self) -> None:
-        """All units are idle, and no token is left: all that was done is known to all."""
+        """End a frame: units are idle, no tokens are left, all steps are known to be done."""
         self.clock[:] = np.array(self.count) - 1
         self.given.clear()
         self.taken.clear()
 
     def require_balance(self) -> None:
-        """Raise if a token is left that the next frame would take for its own."""
+        """Raise if a token is left over, which the next frame would consume by mistake."""
         for (unit, other), tokens in self.given.items():
             left = len(tokens) - self.taken.get((unit, other), 0)
             if left:
                 raise CheckFailedError(
-                    f"{self.where}: {left} tokens of {UNITS[unit]} for {UNITS[other]} are left at "
-                    "the end of a frame, which ends without a drain"
+                    f"{self.where}: {left} tokens from {UNITS[unit]} to {UNITS[other]} are left "
+                    "over at the end of a frame without a drain"
                 )

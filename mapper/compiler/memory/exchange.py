@@ -1,8 +1,8 @@
-"""What the programs of several cores send to each other, from their bytes alone.
+"""Checks of the traffic between the programs of several cores, from their bytes alone.
 
-Streams balance: in a frame each counts as much as is taken of it. What is sent lies in maps of the
-core that gets it, which writes nothing there itself; and it is sent behind waits for so many
-credits that that core has given the one behind its last load of those vectors.
+Streams balance: in a frame each stream counts as many vectors as are waited for. Vectors are sent
+into feature maps of the receiving core, which does not write there itself. The sender waits for the
+credit that the receiver sends after its last load of the overwritten vectors.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ LOAD, STORE = UNITS.index("LOAD"), UNITS.index("STORE")
 
 
 class Traded(NamedTuple):
-    """A program, and what its core gets besides.
+    """A program with its core's external data.
 
     brought : vectors that the host sends, in order, by stream, shape (count, slots)
-    maps : vectors of all maps that lie there
-    counts : of streams before the first frame
-    where : its file, for errors
+    maps : vectors of all feature maps of the core
+    counts : initial count of each stream, before the first frame
+    where : file name for errors
     """
 
     program: list[Instruction]
@@ -40,7 +40,7 @@ class Traded(NamedTuple):
 class Sending(NamedTuple):
     """Vectors that a core sends, in order, shape (count, slots) each.
 
-    waited : for each of them, the credits that it has taken in this frame before, by stream
+    waited : credits of this frame consumed before each of them, by stream
     """
 
     source: Place
@@ -49,9 +49,9 @@ class Sending(NamedTuple):
 
 
 def check_exchange(cores: Mapping[Place, Traded]) -> dict[Place, dict[int, Cells]]:
-    """What comes to each core, by stream, in the order in which it does.
+    """Check the traffic; return the vectors that arrive at each core, by stream, in order.
 
-    Raises `CheckFailedError` that names the instruction, or the stream.
+    Raises `CheckFailedError` with the instruction or the stream.
     """
     sent = _sent(cores)
     counted: dict[tuple[Place, int], int] = {}
@@ -83,7 +83,7 @@ def check_exchange(cores: Mapping[Place, Traded]) -> dict[Place, dict[int, Cells
 
 
 def _together(cells: Sequence[Cells]) -> Cells:
-    """Vectors one behind the other, with both slots if some have two."""
+    """Concatenate vectors, with two columns if some have two slots."""
     slots = max(some.shape[1] for some in cells)
     return np.concatenate([np.broadcast_to(some, (len(some), slots)) for some in cells])
 
@@ -93,7 +93,7 @@ def _what(core: Traded, one: Instruction) -> str:
 
 
 def _sent(cores: Mapping[Place, Traded]) -> dict[tuple[Place, int], Sending]:
-    """What goes to each stream of each core."""
+    """Return the vectors sent to each stream of each core."""
     found: dict[tuple[Place, int], Sending] = {}
     for place, core in cores.items():
         waited: dict[int, int] = {}
@@ -109,14 +109,14 @@ def _sent(cores: Mapping[Place, Traded]) -> dict[tuple[Place, int], Sending]:
             outside = np.setdiff1d(one.sends, cores[key[0]].maps)
             if outside.size:
                 raise CheckFailedError(
-                    f"{_what(core, one)}: writes FM[{outside[0]}] of core {key[0]}, which is of no "
-                    "map there"
+                    f"{_what(core, one)}: writes FM[{outside[0]}] of core {key[0]}, which is not "
+                    "in a feature map there"
                 )
             sending = found.setdefault(key, Sending(place, [], []))
             if sending.source != place:
                 raise CheckFailedError(
-                    f"{_what(core, one)}: stream {key[1]} of core {key[0]} counts what core "
-                    f"{sending.source} sends, too"
+                    f"{_what(core, one)}: stream {key[1]} of core {key[0]} already counts vectors "
+                    f"of core {sending.source}"
                 )
             sending.cells.append(one.sends)
             sending.waited.append(dict(waited))
@@ -131,8 +131,8 @@ def _require_balance(place: Place, core: Traded, counted: Mapping[tuple[Place, i
             stream = one.fields["stream"]
             if queues.setdefault(stream, one.unit) != one.unit:
                 raise CheckFailedError(
-                    f"{_what(core, one)}: {UNITS[one.unit]} waits for stream {stream}, which "
-                    f"{UNITS[queues[stream]]} waits for, too"
+                    f"{_what(core, one)}: {UNITS[one.unit]} waits for stream {stream}, but so does "
+                    f"{UNITS[queues[stream]]}"
                 )
             taken[stream] = taken.get(stream, 0) + one.fields["count"]
     streams = {stream for to, stream in counted if to == place} | set(taken)
@@ -140,18 +140,18 @@ def _require_balance(place: Place, core: Traded, counted: Mapping[tuple[Place, i
         gets, takes = counted.get((place, stream), 0), taken.get(stream, 0)
         if gets != takes:
             raise CheckFailedError(
-                f"{core.where}: stream {stream} counts {gets:,} in a frame, and {takes:,} are taken"
+                f"{core.where}: stream {stream} counts {gets:,} per frame, {takes:,} are consumed"
             )
 
 
 def _require_credits(
     cores: Mapping[Place, Traded], last: NDArray[np.int64], to: tuple[Place, int], sending: Sending
 ) -> None:
-    """Raise unless each vector is sent behind the credit that says it was read for the last time.
+    """Raise unless each vector is sent after the credit for its last read.
 
-    With T credits a frame, C of them at the beginning, and s slots, the one with which w are taken
-    in a frame is number s T + w - C of those that are given from the frame on that had this slot
-    before. With C below T the first frame would not end.
+    With T credits per frame, an initial count C, and s slots, a sender that has consumed w credits
+    in a frame holds credit number s T + w - C, counted from the frame that used this slot before.
+    With C below T the first frame would not end.
     """
     core, source = cores[to[0]], cores[sending.source]
     given = {
@@ -176,8 +176,8 @@ def _require_credits(
                 break
         else:
             raise CheckFailedError(
-                f"{core.where}: core {sending.source} writes what stream {to[1]} counts without a "
-                f"credit that is given behind instruction {latest}, the last one that reads it"
+                f"{core.where}: core {sending.source} writes vectors of stream {to[1]} without a "
+                f"credit sent after instruction {latest}, the last one that reads them"
             )
 
 
@@ -193,13 +193,13 @@ def _require_host_credits(core: Traded, loads: NDArray[np.int64]) -> None:
             one.unit != LOAD or one.number < last for one in given
         ):
             raise CheckFailedError(
-                f"{core.where}: what the host sends, counted by stream {stream}, has not one "
-                f"credit behind instruction {last}, the last one that reads it"
+                f"{core.where}: stream {stream} of the host must have exactly one credit, sent "
+                f"after instruction {last}, the last one that reads its vectors"
             )
 
 
 def _last_loads(core: Traded) -> NDArray[np.int64]:
-    """The number of the last instruction that reads a vector, by vector; -1 of none."""
+    """Return the number of the last instruction that reads each vector; -1 if none does."""
     most = max(int(cells.max(initial=0)) for cells in (core.maps, *core.brought.values()))
     found = np.full(1 + most, -1)
     for one in core.program:
@@ -210,21 +210,21 @@ def _last_loads(core: Traded) -> NDArray[np.int64]:
 
 
 def _require_own(place: Place, core: Traded, sent: Mapping[tuple[Place, int], Sending]) -> None:
-    """Raise if a core writes where others do, or if two of them write at one place."""
+    """Raise if a core writes vectors that it receives, or if two senders write the same vector."""
     writers: list[tuple[str, Cells]] = [
         (f"stream {stream}", np.concatenate([some.ravel() for some in one.cells]))
         for (to, stream), one in sent.items()
         if to == place
     ]
-    writers += [(f"stream {stream}, of the host,", cells) for stream, cells in core.brought.items()]
+    writers += [(f"host stream {stream}", cells) for stream, cells in core.brought.items()]
     seen = np.zeros(0, np.int64)
     for name, cells in writers:
         cells = cells.ravel()
         both = np.intersect1d(cells, seen)
         if both.size or np.unique(cells).size < cells.size:
-            raise CheckFailedError(f"{core.where}: {name} counts vectors that others write, too")
+            raise CheckFailedError(f"{core.where}: {name} counts vectors that others also write")
         seen = np.concatenate([seen, cells])
     for one in core.program:
         for memory, cells in one.writes:
             if memory == "FM" and np.isin(cells, seen).any():
-                raise CheckFailedError(f"{_what(core, one)}: writes what comes from elsewhere")
+                raise CheckFailedError(f"{_what(core, one)}: writes vectors that are received")

@@ -1,5 +1,5 @@
-"""What the layers of a program store, as its manifest declares it: each its maps, whole, and
-nothing else."""
+"""Check of the stores of a program against its manifest: each layer stores its complete feature
+maps and nothing else."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from mapper.errors import CheckFailedError
 
 
 class Stored(NamedTuple):
-    """A map that is there when a layer has ended.
+    """A feature map that must be complete at the end of a layer.
 
-    end : the instruction behind the layer
-    cells : vectors of the map; joined : of several layers, each of which stores a part
+    end : first instruction after the layer
+    cells : vectors of the map; joined : written by several layers, a part by each
     """
 
     name: str
@@ -26,19 +26,19 @@ class Stored(NamedTuple):
 
 
 class Layers:
-    """Follows the stores of a program; size : vectors of the feature memory."""
+    """Tracks the stores of a program; size : vectors of the feature memory"""
 
     def __init__(self, stored: Iterable[Stored], size: int, where: str) -> None:
         self.where = where
         self.ends: dict[int, list[Stored]] = {}
         for one in stored:
             self.ends.setdefault(one.end, []).append(one)
-        self._written = np.full(size, -1, np.int64)  # in the layer, at this instruction
+        self._written = np.full(size, -1, np.int64)  # instruction of the layer that wrote it
 
     def step(self, one: Instruction) -> None:
-        """Note what an instruction stores, and look at what is there if a layer ends with it.
+        """Record the stores of an instruction, and check them if it is the last one of a layer.
 
-        Raises `CheckFailedError` that names the map or the instruction.
+        Raises `CheckFailedError` that names the feature map or the instruction.
         """
         if not self.ends:
             return
@@ -61,13 +61,13 @@ class Layers:
         if other.size:
             raise CheckFailedError(
                 f"{self.where}: instruction {self._written[other[0]]}: stores to FM[{other[0]}], "
-                "which is of no map that its layer makes"
+                "which is outside the feature maps of its layer"
             )
         self._written[:] = -1
 
 
 def joined(name: str, owners: dict[str, str | None], cells: dict[str, Cells]) -> bool:
-    """Whether a map is made of others that layers store: those of its region that lie in it."""
+    """Return whether a map contains others of its region that layers store separately."""
     region = owners[name] or name
     mine = cells[name]
     return any(
@@ -82,8 +82,9 @@ def joined(name: str, owners: dict[str, str | None], cells: dict[str, Cells]) ->
 def stored_maps(
     names: Sequence[tuple[str, int]], owners: dict[str, str | None], cells: dict[str, Cells]
 ) -> list[Stored]:
-    """What layers store. names : of maps, and where their layers end, in any order
+    """Return the feature maps that layers store.
 
-    owners : of each map the one whose region it lies in; cells : vectors of the maps of layers
+    names : feature maps and the ends of their layers, in any order
+    owners : owner of the region of each map; cells : vectors of the maps of layers
     """
     return [Stored(name, end, cells[name], joined(name, owners, cells)) for name, end in names]

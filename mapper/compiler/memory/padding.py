@@ -1,10 +1,10 @@
-"""Padding that lies around maps in memory, preset once, instead of being written by every load.
+"""Stored padding: borders around feature maps in memory, preset once instead of written by loads.
 
-A region has one border, common to all its parts: on each side as wide as the widest window of its
-readers reaches. A window that reaches less far begins further in. All of a border holds one value:
-the zero point, if any reader wants it, else what the readers agree on. A reader that wants another
-one, as max pooling beside a convolution, and sides of a part that lie inside of its region, are
-padded by loads, as without a border.
+A region has one border, common to all its parts; on each side it is as wide as the widest overhang
+of its readers' windows. Windows with less overhang start further inside. A border holds a single
+value: the zero point if any reader requires it, otherwise the value that its readers share. Readers
+of another value (e.g. max pooling next to a convolution), and sides of a part that are inside its
+region, are padded by loads, as without a border.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ SIDES = ("top", "bottom", "left", "right")
 
 
 class Border(NamedTuple):
-    """Pixels around a region, and what their bytes hold."""
+    """Width of the border around a region, and the value of its bytes."""
 
     pad: Pad
     value: int
 
 
 class Reader(NamedTuple):
-    """A node whose windows reach over the edges of a map in memory, how far, and what is there."""
+    """A node whose windows reach over the edges of a feature map: overhang and padding value."""
 
     node: Node
     tensor: Tensor
@@ -37,7 +37,7 @@ class Reader(NamedTuple):
 
 
 def padding_value(node: Node) -> int:
-    """What the padding of a node's map holds: the least of all for max pooling, else zero."""
+    """Return the padding value of a node: the smallest for max pooling, else the zero point."""
     data = node.inputs[0]
     if isinstance(node.operator, Pool) and node.operator.kind == "max":
         return data.low
@@ -45,8 +45,8 @@ def padding_value(node: Node) -> int:
 
 
 def borders_of(macros: Sequence[Macro], places: Places) -> tuple[dict[Tensor, Border], list[str]]:
-    """The border of each map that owns a region whose readers need one, and the log: what is padded
-    by loads all the same."""
+    """Return the border of each map that owns a region and needs one, and the log of paddings that
+    loads still write."""
     wanted: dict[Tensor, dict[int, Pad]] = {}
     told, readers = [], list(_readers(macros))
     for one in readers:
@@ -58,8 +58,8 @@ def borders_of(macros: Sequence[Macro], places: Places) -> tuple[dict[Tensor, Bo
                 side for side, a, b in zip(SIDES, pad, one.pad, strict=True) if a < b
             )
             told.append(
-                f"{one.node.label}: loads write its padding ({inside}), for {one.tensor.name} lies "
-                f"inside of {owner.name} there"
+                f"{one.node.label}: loads write its padding ({inside}): {one.tensor.name} is "
+                f"inside {owner.name} there"
             )
         values = wanted.setdefault(owner, {})
         values[one.value] = _widest(values.get(one.value, NO_PAD), pad)
@@ -72,14 +72,14 @@ def borders_of(macros: Sequence[Macro], places: Places) -> tuple[dict[Tensor, Bo
         owner = places[one.tensor].owner if one.tensor in places else one.tensor
         if owner in found and found[owner].value != one.value:
             told.append(
-                f"{one.node.label}: loads write its padding of {one.value}, for the border of "
+                f"{one.node.label}: loads write its padding of {one.value}: the border of "
                 f"{owner.name} holds {found[owner].value}"
             )
     return found, told
 
 
 def outer(pad: Pad, tensor: Tensor, place: Place) -> Pad:
-    """The sides of a part on which nothing of its region is in the way."""
+    """Return the padding of a part on sides at the edge of its region; 0 on other sides."""
     owner = place.owner
     if place.columns > 1:
         return NO_PAD
@@ -92,7 +92,7 @@ def outer(pad: Pad, tensor: Tensor, place: Place) -> Pad:
 
 
 def _readers(macros: Sequence[Macro]) -> Iterator[Reader]:
-    """Macro nodes read maps with padding where they begin; what is behind works in accumulators."""
+    """Yield the readers of padding: only the first node of a macro node reads from memory."""
     for macro in macros:
         node = macro.nodes[0]
         if isinstance(node.operator, Conv | Pool):

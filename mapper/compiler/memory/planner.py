@@ -1,4 +1,4 @@
-"""Where stored maps lie in the feature memory of a core."""
+"""Placement of stored feature maps in the feature memory of a core."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from mapper.compiler.memory.regions import Place, Places
 from mapper.errors import DoesNotFitError
 
 VECTORS_OF_ENTRY = 4
-"""Of an accumulator, in memory."""
+"""Vectors per accumulator in memory."""
 VECTORS = {"int16": 2, "int32": VECTORS_OF_ENTRY}
-"""Of a block of a pixel."""
+"""Vectors per block of a pixel, by type; others have 1."""
 
 
 NO_BORDER = Border(NO_PAD, 0)
 
 
 class Region(NamedTuple):
-    """A map in memory.
+    """A feature map in memory.
 
-    first : the vector of its first pixel, behind its border
-    vectors : of the map without its border
-    born, dies : numbers of the macro nodes that write it and read it last
-    pixel, row : vectors from a pixel to the next, and from a row to the next; 0 of planes
-    high : vectors from the low bytes of 16 bits to the high ones, which are of the same pixel
-    owner : the map whose region it is a part of; None if it has one of its own
-    border : pixels around it that are preset with a value, and read as padding
-    slots : of maps that other cores send, field `pp` of loads and stores: of two frames in flight
-        the odd one lies that far behind; 0 if there is one slot
+    first : vector of its first pixel, after the border
+    vectors : size without the border
+    born, dies : indices of the macro nodes that first write it and last read it
+    pixel, row : vectors from a pixel or row to the next; 0 for planes
+    high : vectors from the low bytes of 16 bits to the high bytes, within a pixel
+    owner : map whose region it is a part of; None if it has its own
+    border : preset pixels around it, which are read as padding
+    slots : field `pp` of loads and stores, for maps that other cores send: the data of odd frames
+        is stored 2^(slots + 2) vectors later; 0 for a single slot
     """
 
     tensor: Tensor
@@ -49,13 +49,13 @@ class Region(NamedTuple):
 
     @property
     def base(self) -> int:
-        """The first vector of its border: reads of the whole begin there."""
+        """Address of the first vector, including the border."""
         pad = self.border.pad
         return self.first - pad.top * self.row - pad.left * self.pixel
 
     @property
     def size(self) -> int:
-        """Vectors of a region of its own, border included."""
+        """Vectors of an own region, including the border."""
         if self.tensor.planes:
             return self.vectors
         pad = self.border.pad
@@ -67,33 +67,33 @@ class Region(NamedTuple):
 
     @property
     def stop(self) -> int:
-        """The vector behind a region of its own."""
+        """End of an own region."""
         return self.base + self.size
 
     def vector(self, row: Any, column: Any, block: Any) -> Any:
-        """Where a block of a pixel lies; numbers or arrays."""
+        """Return the address of a block of a pixel; numbers or arrays."""
         return self.first + row * self.row + column * self.pixel + block
 
 
 def blocks_of(channels: int, columns: int) -> int:
-    """Vectors of a pixel."""
+    """Return the vectors per pixel."""
     return -(-channels // columns)
 
 
 def blocks_of_vector(rows: int, columns: int) -> int:
-    """Output blocks whose bits fill a vector of bits."""
+    """Return the number of output blocks whose bits fill a vector."""
     return 8 * columns // rows
 
 
 def pixel_vectors(tensor: Tensor, columns: int) -> int:
-    """Vectors of a pixel of a map: of bytes, of bits, of 16 bits, or of whole sums (int32)."""
+    """Return the vectors per pixel of a map of bytes, bits, 16 bits, or whole sums (int32)."""
     if tensor.type == "bits":
         return blocks_of(tensor.channels, 8 * columns)
     return blocks_of(tensor.channels, columns) * VECTORS.get(tensor.type, 1)
 
 
 class Lives(NamedTuple):
-    """Numbers of the macro nodes that write a map first, and read it last."""
+    """Lifetime of a feature map: indices of its first writing and last reading macro node."""
 
     born: int
     dies: int
@@ -103,11 +103,12 @@ class Lives(NamedTuple):
 
 
 class Stored(NamedTuple):
-    """What is to be planned.
+    """Input of memory planning.
 
-    inputs : maps that the host writes, and numbers of the macro nodes before which it does, -1
-        before all; outputs : that it reads, and of those that run last before it does
-    places : of maps that lie in others
+    inputs : maps that the host writes, with the index of the macro node before which it does so
+        (-1: before all)
+    outputs : maps that the host reads, with the index of the last macro node before that
+    places : places of maps inside other maps
     """
 
     macros: list[Macro]
@@ -119,7 +120,7 @@ class Stored(NamedTuple):
         return self.places[tensor].owner if tensor in self.places else tensor
 
     def lives(self) -> dict[Tensor, Lives]:
-        """Of each map that owns a region: from the first write of any part to the last read."""
+        """Return the lifetime of each region by owner: first write to last read of any part."""
         found: dict[Tensor, Lives] = {}
 
         def at(tensor: Tensor, number: int) -> None:
@@ -137,7 +138,7 @@ class Stored(NamedTuple):
         return found
 
     def members(self) -> dict[Tensor, list[Tensor]]:
-        """The maps of each region, without its owner."""
+        """Return the maps of each region, without its owner."""
         found: dict[Tensor, list[Tensor]] = {}
         for tensor, place in self.places.items():
             found.setdefault(place.owner, []).append(tensor)
@@ -145,7 +146,7 @@ class Stored(NamedTuple):
 
 
 class Slot(NamedTuple):
-    """Vectors that some maps have one after the other, and when they may not be another's.
+    """Vectors used by one or more maps in sequence, and their lifetime.
 
     size : vectors, border included
     """
@@ -155,7 +156,7 @@ class Slot(NamedTuple):
     size: int
 
     def begin(self, vector: int) -> int:
-        """The first place from a vector on where it may be: planes begin at whole words."""
+        """Return the first possible address from a vector on: planes start at whole words."""
         step = WORD_VECTORS if self.tensors[0].planes else 1
         return -(-vector // step) * step
 
@@ -164,13 +165,13 @@ def plan_memory(
     stored: Stored, columns: int, capacity: int, reuse: bool = True,
     borders: Mapping[Tensor, Border] = NO_BORDERS,
 ) -> dict[Tensor, Region]:  # fmt: skip
-    """Addresses of all stored maps; maps whose lives do not meet may share vectors.
+    """Return the regions of all stored maps; maps with disjoint lifetimes may share vectors.
 
-    capacity : vectors of a core; 0 for external memory, which is as large as it has to be
-    borders : of maps that own a region; they are preset, so that only maps with the same border
-        around as many pixels may share vectors with them
-    Best fit in order of falling size; without reuse one behind the other.
-    Raises `DoesNotFitError` that names the largest sum of maps that are alive at once.
+    capacity : vectors of a core; 0 for external memory, which is as large as needed
+    borders : borders of maps that own a region; they are preset, so only maps with the same size
+        and border may share vectors with them
+    Best fit in order of decreasing size; without reuse all maps are placed consecutively.
+    Raises `DoesNotFitError` that names the maps alive at the peak.
     """
     lives, members = stored.lives(), stored.members()
     slots = list(_slots(stored, lives, columns, borders, reuse))
@@ -188,13 +189,13 @@ def plan_memory(
         placed.append((min(gaps)[1] if gaps else end, slot))
     used = max((at + one.size for at, one in placed), default=0)
     if capacity and used > capacity:
-        help_ = "take a core with more, or more cores"
+        help_ = "use a larger core, or more cores"
         if borders:
-            help_ = f"leave out --padding stored, {help_}"
+            help_ = f"omit --padding stored, {help_}"
         most = _most_alive(slots, len(stored.macros))
         raise DoesNotFitError(
             f"feature memory: {used:,} vectors needed, a core has {capacity:,} "
-            f"({used - capacity:,} short); most at {', '.join(most[:4])}; {help_}"
+            f"({used - capacity:,} short); peak at {', '.join(most[:4])}; {help_}"
         )
     found = {}
     for base, slot in placed:
@@ -212,8 +213,8 @@ def _slots(
     stored: Stored, lives: Mapping[Tensor, Lives], columns: int,
     borders: Mapping[Tensor, Border], reuse: bool,
 ) -> Iterator[Slot]:  # fmt: skip
-    """Maps with a border keep their vectors for ever; those whose borders lie at the same places
-    and hold the same share them, each when the ones before are dead."""
+    """Yield slots. Maps with a border occupy their vectors permanently; maps of the same size and
+    border share them, each after the previous ones are dead."""
     ever = Lives(-1, len(stored.macros))
     alike: dict[tuple[object, ...], list[list[Tensor]]] = {}
     for tensor in sorted(lives, key=lambda one: lives[one].born):
@@ -232,7 +233,7 @@ def _slots(
 
 
 def _region(tensor: Tensor, base: int, lives: Lives, columns: int, border: Border) -> Region:
-    """A region of its own from a vector on."""
+    """Return an own region that starts at a vector."""
     if tensor.planes:
         words = plane_words(tensor.channels, tensor.height * tensor.width, 2 * columns)
         return Region(tensor, base, WORD_VECTORS * words, *lives, 0, 0)
@@ -245,7 +246,7 @@ def _region(tensor: Tensor, base: int, lives: Lives, columns: int, border: Borde
 
 
 def _most_alive(slots: list[Slot], count: int) -> list[str]:
-    """The maps that are alive when most are; count : of the macro nodes"""
+    """Return the maps that are alive at the peak; count : number of macro nodes"""
 
     def alive(at: int) -> list[Slot]:
         return [one for one in slots if one.lives.born <= at <= one.lives.dies]
@@ -255,7 +256,7 @@ def _most_alive(slots: list[Slot], count: int) -> list[str]:
 
 
 def _part(region: Region, tensor: Tensor, place: Place, columns: int) -> Region:
-    """The region of a map that lies in another one: its vectors are not one behind the other."""
+    """Return the region of a map inside another one; its vectors are not contiguous."""
     lanes = 8 * columns if tensor.type == "bits" else columns
     block = place.channel // lanes * (VECTORS_OF_ENTRY if tensor.type == "int32" else 1)
     first = int(region.vector(place.row, place.column, block))
@@ -269,15 +270,15 @@ def _part(region: Region, tensor: Tensor, place: Place, columns: int) -> Region:
 
 
 class Use(NamedTuple):
-    """Vectors of the feature memory that are used, and the largest sum that is alive at once: no
-    plan takes less."""
+    """Vectors of the feature memory that are used, and the peak of live vectors, which is a lower
+    bound of any plan."""
 
     used: int
     bound: int
 
 
 def memory_use(regions: Mapping[Tensor, Region]) -> Use:
-    """Borders are alive for ever."""
+    """Return the use of the feature memory; borders are alive permanently."""
     owners = [one for one in regions.values() if one.owner is None]
     borders = sum({one.base: one.size - one.vectors for one in owners}.values())
     bound = max(
@@ -291,16 +292,16 @@ def memory_use(regions: Mapping[Tensor, Region]) -> Use:
 
 
 def memory_log(regions: Mapping[Tensor, Region], columns: int) -> list[str]:
-    """What maps take, and the least that they can. columns : bytes of a vector"""
+    """Return log lines about memory use and its lower bound. columns : bytes per vector"""
     use = memory_use(regions)
     return [
-        f"feature memory: {use.used * columns:,} bytes of maps, {use.bound * columns:,} at least: "
-        "the largest sum that is alive at once"
+        f"feature memory: {use.used * columns:,} bytes used, lower bound {use.bound * columns:,} "
+        "bytes (peak of live feature maps)"
     ]
 
 
 def border_log(regions: Mapping[Tensor, Region], columns: int) -> list[str]:
-    """What borders of maps take, if there are some."""
+    """Return log lines about the memory of borders, if any."""
     owners = [one for one in regions.values() if one.owner is None]
     around = [one for one in owners if one.border.pad != NO_PAD]
     if not around:
@@ -311,7 +312,7 @@ def border_log(regions: Mapping[Tensor, Region], columns: int) -> list[str]:
         for sizes in ([one.size for one in slots], [one.size - one.vectors for one in slots])
     )
     return [
-        f"stored padding: {border:,} bytes around {len(around)} maps, set before the first frame; "
-        f"the {whole:,} bytes of these maps are reused by none but {len(around) - len(slots)} of "
-        "them that have the same border"
+        f"stored padding: {border:,} bytes around {len(around)} feature maps, set before the first "
+        f"frame; their {whole:,} bytes are reserved: only {len(around) - len(slots)} of them share "
+        "memory, with maps of the same border"
     ]

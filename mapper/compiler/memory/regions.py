@@ -1,9 +1,9 @@
-"""Concatenation and splitting by sharing memory: no instruction copies data for them.
+"""Concatenation and splitting by sharing memory, without copying data.
 
-The largest map owns the region: the result of a concatenation, the input of a split. The others
-have a place inside it, and its strides. Who makes a part writes it there; who takes the whole reads
-all parts at once. Regions nest: a part may be a concatenation, and own parts of its own. Columns in
-the channels of a pixel become pixels in the same way, where each begins at a vector.
+The largest feature map owns the region: the result of a concatenation, the input of a split. The
+others have a place inside it and use its strides. Parts are written in place; readers of the whole
+read all parts at once. Regions nest: a part may be a concatenation with its own parts. Columns
+stored in the channels of a pixel become pixels in the same way if each starts at a vector.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from mapper.compiler.graph.tensor import Tensor
 from mapper.errors import MapperError
 
 SHARES: tuple[type[Operator], ...] = (Concat, Slice, Unfold)
-"""Operators that own no work."""
+"""Operators that are implemented by memory layout only."""
 
 
 class Place(NamedTuple):
-    """Where a map lies in the one that owns its region: row, column, and channel.
+    """Place of a map inside the owner of its region: row, column, and channel.
 
-    columns : that a pixel of the owner holds in its channels; it has no other owner then
+    columns : columns stored in the channels of an owner's pixel; such owners are not nested
     """
 
     owner: Tensor
@@ -33,7 +33,7 @@ class Place(NamedTuple):
     columns: int = 1
 
     def inside(self, other: Place) -> Place:
-        """The same map in the region that its owner lies in."""
+        """Return the place in the region of the owner's owner."""
         return Place(
             other.owner,
             self.row + other.row,
@@ -46,11 +46,11 @@ Places = Mapping[Tensor, Place]
 
 
 def share(graph: Graph, lanes: Mapping[str, int]) -> tuple[dict[Tensor, Place], list[str]]:
-    """Where the parts of concatenations and splits lie, and the log.
+    """Return the places of the parts of concatenations and splits, and the log.
 
-    lanes : channels of a vector, by the type of a map
-    Adds nodes that copy, where a map is in two regions that have nothing to do with each other.
-    Raises `MapperError` that names a concatenation whose parts do not begin at vectors, or have
+    lanes : channels per vector, by type of feature map
+    Adds copy nodes where a map belongs to two unrelated regions.
+    Raises `MapperError` that names a concatenation whose parts do not start at vectors, or have
     different scales.
     """
     told = _nest(graph)
@@ -74,16 +74,16 @@ def share(graph: Graph, lanes: Mapping[str, int]) -> tuple[dict[Tensor, Place], 
 
 
 def _wanted(graph: Graph, node: Node) -> bool:
-    """Whether somebody takes what a node makes, if all that it does is to take a part."""
+    """Return whether a node is needed; unused slices are not."""
     used = graph.users(node.output) or graph.is_output(node.output)
     return bool(used) or not isinstance(node.operator, Slice)
 
 
 def _nest(graph: Graph) -> list[str]:
-    """A concatenation of the parts of another one, in their order, and more takes that one: so they
-    share a region."""
+    """Let a concatenation that contains all parts of another one, in order, use its result instead,
+    so that they share a region."""
     told = []
-    parts: list[tuple[Node, list[Tensor]]] = []  # of concatenations, as the model has them
+    parts: list[tuple[Node, list[Tensor]]] = []  # concatenations with their original inputs
     for node in [node for node in graph.nodes if isinstance(node.operator, Concat)]:
         mine = list(node.inputs)
         parts.append((node, mine))
@@ -92,13 +92,13 @@ def _nest(graph: Graph) -> list[str]:
             places = [at for at in range(len(mine) - size + 1) if mine[at : at + size] == its]
             if inner.operator == node.operator and places and size > 1:
                 node.inputs[places[0] : places[0] + size] = [inner.output]
-                told.append(f"{node.label}: takes {inner.label} in place of its parts")
+                told.append(f"{node.label}: uses {inner.label} instead of its parts")
                 break
     return told
 
 
 def _share_parts(graph: Graph, node: Node, homes: dict[Tensor, Place]) -> list[str]:
-    """Give the parts of a concatenation their places; parts that have one elsewhere are copied."""
+    """Set the places of a concatenation's parts; parts that have one elsewhere are copied."""
     told = []
     assert isinstance(node.operator, Concat)
     axis, at, known = node.operator.axis, 0, {node.output}
@@ -112,8 +112,8 @@ def _share_parts(graph: Graph, node: Node, homes: dict[Tensor, Place]) -> list[s
             node.output.scale, node.output.zero_point, node.output.type,
         ):  # fmt: skip
             raise MapperError(
-                f"{node.label}: joins numbers of different scales, such as signs and others; keep "
-                f"it on the host with --keep {node.sources[0]}"
+                f"{node.label}: inputs have different scales or types; keep it on the host with "
+                f"--keep {node.sources[0]}"
             )
         place = _place(node.output, axis, at)
         at += tensor.shape[axis]
@@ -126,16 +126,14 @@ def _share_parts(graph: Graph, node: Node, homes: dict[Tensor, Place]) -> list[s
             where = 0 if maker is None else graph.nodes.index(maker) + 1
             graph.nodes.insert(where, Node(Copy(), [tensor], [copy], node.sources))
             node.inputs[number] = tensor = copy
-            told.append(
-                f"{node.label}: a copy of {tensor.name}, which is in another region as well"
-            )
+            told.append(f"{node.label}: copies {tensor.name}, which also belongs to another region")
         homes[tensor] = place
     return told
 
 
 def _loose(graph: Graph, tensor: Tensor, axis: int) -> list[Tensor]:
-    """A map that must be copied: the parts that it is made of, for their makers store them twice,
-    while a concatenation has no maker."""
+    """Return the tensors to copy for a map: the parts of a concatenation, as the nodes that compute
+    them can store them twice, while a concatenation has no instructions."""
     maker = graph.maker(tensor)
     if maker is None or not isinstance(maker.operator, Concat) or maker.operator.axis != axis:
         return [tensor]
@@ -153,6 +151,6 @@ def _require_whole_vectors(
         node = graph.maker(tensor)
         name = tensor.name if node is None else node.label
         raise MapperError(
-            f"{name}: begins at channel {place.channel} of {place.owner.name}, inside of a vector "
-            f"of {lanes.get(tensor.type, lanes['int8'])} channels"
+            f"{name}: starts at channel {place.channel} of {place.owner.name}, which is not a "
+            f"multiple of the {lanes.get(tensor.type, lanes['int8'])} channels of a vector"
         )

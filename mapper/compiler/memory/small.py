@@ -1,5 +1,5 @@
-"""What the small memories of a core hold while its program is replayed: micro-ops say which places
-instructions use, records how many parameter words they read."""
+"""Contents of a core's small memories during replay: micro-ops determine the places that
+instructions access, records the number of parameter words that they read."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from hw.npu.programs import decode_micro_ops
 from mapper.compiler.codegen.image import Image
 
 TABLES = ("UM", "PM", "HM")
-"""Memories that LOAD.TABLE fills, by number."""
+"""Memories that LOAD.TABLE writes, by number."""
 LANES = 16
-"""Of a parameter word."""
+"""Numbers per parameter word."""
 WORD_BYTES = {"UM": MICRO_OP_BYTES, "PM": 4 * LANES, "HM": 8}
 FLAGS = list(RECORD).index("flags")
 OFFSETS, LEAKY = 1, 2
-"""Flags of a record: words that blocks have beside their scales."""
+"""Flags of a record: words that blocks have in addition to their scales."""
 
 
 class SmallMemories:
-    """Micro-ops, shape (micro-ops, 6), parameters, shape (words, 16), and packet headers; what was
-    never loaded is 0.
+    """Micro-ops, shape (micro-ops, 6), parameters, shape (words, 16), and packet headers; words
+    that were never loaded are 0.
 
-    each : parameter words that hold a number for each row of the array
+    each : parameter words with one number per row of the array
     """
 
     def __init__(self, image: Image, shape: NpuShape, where: str) -> None:
@@ -44,9 +44,9 @@ class SmallMemories:
         self._maps = image.filled().tobytes()
 
     def load(self, memory: str, first: int, source: int, vectors: int) -> NDArray[np.int64]:
-        """LOAD.TABLE; returns the words that are filled: whole ones only.
+        """Execute LOAD.TABLE and return the words that are completely filled.
 
-        first : of them; source : first vector of the maps, which are as before the first frame
+        first : first word; source : first vector, with contents as before the first frame
         """
         columns, size = self.shape.columns, WORD_BYTES[memory]
         count = vectors * columns // size
@@ -61,11 +61,11 @@ class SmallMemories:
         return np.arange(first, first + count)
 
     def ops(self, f: Mapping[str, int]) -> NDArray[np.int32]:
-        """The micro-ops of an instruction, as far as there are some, shape (uops, 6)."""
+        """Return the micro-ops of an instruction that exist, shape (uops, 6)."""
         return self.micro_ops[f["uop"] : f["uop"] + f["uops"]]
 
     def said(self, op: str, kind: str, f: Mapping[str, int]) -> Hashable:
-        """What these memories say of the places of an instruction; None if nothing."""
+        """Return the contents that determine an instruction's places; None if there are none."""
         if op in ("GEMM", "ALU"):
             return self.ops(f).tobytes()
         if op == "RQ" and kind != "THRESHOLD":
@@ -73,11 +73,11 @@ class SmallMemories:
         return None
 
     def record_words(self, rec: int, blocks: int) -> int:
-        """Words of a record of requantisation and of what its blocks have, which its flags say."""
+        """Return the words of a requantisation record, which depend on its flags."""
         flags = int(self.parameters[rec, FLAGS]) if rec < len(self.parameters) else 0
         of_block = 1 + bool(flags & OFFSETS) + bool(flags & LEAKY)
         return 1 + blocks * of_block * self.each
 
     def threshold_words(self, blocks: int) -> int:
-        """Words of a record of thresholds: of each block the least sums, and what is flipped."""
+        """Return the words of a threshold record: per block the thresholds and the flips."""
         return 1 + 2 * blocks * self.each

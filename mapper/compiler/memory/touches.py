@@ -1,7 +1,7 @@
-"""What the instructions of an encoded program read and write.
+"""Memory accesses of the instructions of an encoded program.
 
-Knows nothing of the compiler: instructions and micro-ops are decoded from the program's bytes, and
-from those that it loads while it runs.
+Independent of the compiler: instructions and micro-ops are decoded from the program's bytes, and
+from tables that it loads while it runs.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ UNIT_OF = {"LOAD": 0, "GEMM": 1, "ALU": 2, "RQ": 2, "STORE": 3}
 class Instruction(NamedTuple):
     """A decoded instruction; reads and writes are (memory, places).
 
-    drains : it ends a frame so
-    table : it loads a small memory, with what must be as it was before the first frame
-    fields : with the bases of their units added to addresses
+    drains : it ends a frame with all units idle
+    table : it loads a small memory from vectors that must not change after the first frame
+    fields : fields, with the base of the unit added to addresses
     sends : vectors of another core that it writes, in order, shape (count, slots)
     """
 
@@ -52,36 +52,36 @@ class Instruction(NamedTuple):
 
 
 class Weights:
-    """Words of the host on their way: there is one count of those that have arrived.
+    """State of weights streamed from the host; there is a single arrival counter.
 
-    static : words that stay, before all others
+    static : number of static words, which precede all others
     """
 
     def __init__(self) -> None:
         self.static: int | None = None
-        self.first = self.stop = 0  # of the last stream
-        self.asked = -1  # by this instruction
-        self.there = True  # a product that waits has taken its last word
+        self.first = self.stop = 0  # words of the last stream
+        self.asked = -1  # instruction that requested it
+        self.there = True  # a waiting product has used its last word
 
     def ask(self, number: int, f: Fields, what: str) -> Cells:
         if self.static is None or f["dst"] < self.static:
             raise CheckFailedError(f"{what}: writes WM[{f['dst']}], which is static")
         if not self.there:
             raise CheckFailedError(
-                f"{what}: asks for words while those of instruction {self.asked} are on their way"
+                f"{what}: requests words before the words of instruction {self.asked} arrive"
             )
         self.first, self.stop, self.asked = f["dst"], f["dst"] + f["words"], number
         self.there = f["words"] == 0
         return np.arange(self.first, self.stop)
 
     def take(self, words: Cells, waits: bool, what: str) -> bool:
-        """Words of a product; whether it is the one after which all have arrived."""
+        """Check the words of a product; return whether all words have arrived after it."""
         ours = words[words >= (self.static or 0)] if waits or self.static is not None else words[:0]
         if not waits:
             early = ours[(ours >= self.first) & (ours < self.stop)]
             if early.size and not self.there:
                 raise CheckFailedError(
-                    f"{what}: reads WM[{early[0]}], which may be on its way, and does not wait"
+                    f"{what}: reads WM[{early[0]}] without waiting, but it may be in transit"
                 )
             return False
         if ours.size and int(ours.max()) >= self.stop:
@@ -94,10 +94,11 @@ class Weights:
 def instructions_of(
     image: Image, shape: NpuShape, where: str, maps: Sequence[MapPlace] = ()
 ) -> Iterator[Instruction]:
-    """The instructions of a program in order; raises `CheckFailedError` for weights that are not
-    waited for, sums that no layer has, and loads of what is no map.
+    """Yield the instructions of a program in order.
 
-    maps : that loads bring parts of; none if they are not known
+    maps : feature maps that loads may read; empty if unknown
+    Raises `CheckFailedError` for weights used without waiting, for sums that no layer has, and for
+    loads outside feature maps.
     """
     areas = Areas(maps)
     small, weights = SmallMemories(image, shape, where), Weights()
@@ -109,7 +110,7 @@ def instructions_of(
         for kind, (code, _) in form.kinds.items()
     }
     known: dict[Hashable, Touches] = {}
-    distances: dict[str, int] = {}  # of pairs, as the units were told last
+    distances: dict[str, int] = {}  # current distances of pairs, by unit
     for number, (op, code) in enumerate(zip(decoded.op, decoded.kind, strict=True)):
         form, kind = forms[int(op), int(code)]
         names = [field.name for field in form.fields]
@@ -124,12 +125,12 @@ def instructions_of(
         elif kind == "BASE":
             bases["LOAD" if fields["space"] == 0 else "STORE"] = fields["value"]
         address = {"LOAD": "src", "STORE": "dst"}.get(form.op, "")
-        if address in fields:  # that of windows counts words
+        if address in fields:  # addresses of window loads are in words
             fields[address] += bases[form.op] // (WORD_VECTORS if kind == "WIN" else 1)
         if kind in AREAS and all(fields[name] for name in COUNTS if name in fields):
             areas.require(fields, vectors_of_entry(shape) if kind == "ACC32" else 1, what)
         key = form.op, kind, *fields.values(), small.said(form.op, kind, fields)
-        if key not in known:  # programs repeat themselves, tile by tile and stream by stream
+        if key not in known:  # instructions repeat for every tile and stream
             if form.op == "GEMM":
                 require_sums(fields, small.ops(fields), what)
             known[key] = _touches(form.op, kind, fields, small)
@@ -160,7 +161,7 @@ def instructions_of(
 
 
 ASKED: tuple[str, Cells] = ("WQ", np.zeros(1, np.int64))
-"""The one stream that may be on its way: who asks for the next waits for who takes its end."""
+"""The single stream in transit: a request for the next one must wait for its last reader."""
 
 
 def _touches(op: str, kind: str, f: Fields, small: SmallMemories) -> Touches:
@@ -205,8 +206,10 @@ def _touches(op: str, kind: str, f: Fields, small: SmallMemories) -> Touches:
 
 
 def _sends(op: str, kind: str, f: Fields, high: int) -> Cells:
-    """Vectors that a store writes elsewhere, in the order in which it does. high : distance of
-    high bytes of 16 bits"""
+    """Return the vectors that a store sends to another core, in order.
+
+    high : distance of the high bytes of 16 bits
+    """
     if op != "STORE" or kind != "REMOTE":
         return np.zeros((0, 1), np.int64)
     scale = 1 + f["up"]
@@ -221,21 +224,21 @@ def _sends(op: str, kind: str, f: Fields, high: int) -> Cells:
 
 
 def in_slots(cells: Cells, pp: int) -> Cells:
-    """Vectors of even frames, and those of odd ones beside them if there are two slots: shape
-    (count, slots)."""
+    """Return the vectors of even frames, and of odd frames if there are two slots, shape (count,
+    slots)."""
     return np.stack([cells, cells + (1 << pp + 2)], 1) if pp else cells[:, None]
 
 
 AREAS = ("INP", "ACC8", "ACC32")
-"""Loads of parts of maps."""
+"""Loads of parts of feature maps."""
 COUNTS = ("c_size", "x_size", "y_size", "n_out", "n_in", "uops")
-"""An instruction with one of them at 0 does nothing."""
+"""Counts; an instruction with a count of 0 does nothing."""
 
 
 def _with_pairs(
     op: str, kind: str, f: Fields, distances: Mapping[str, int], touches: Touches
 ) -> Touches:
-    """What dual cores read and write besides: high bytes, second pixels, accumulators and words."""
+    """Add the second accesses of dual cores: high bytes, pixels, accumulators and words."""
     far = {}
     if op == "LOAD" and kind in ("INP", "ACC8"):
         far["FM"] = distances.get("LOAD.src", 0)
@@ -253,7 +256,7 @@ def _with_pairs(
 
 
 def _in_slots(pp: int, touches: Touches) -> Touches:
-    """Both places of maps in two slots: those of even frames, and of odd ones."""
+    """Add the accesses of odd frames for maps with two slots."""
     reads, writes = (
         [
             (memory, _paired(cells, (1 << pp + 2) if pp and memory == "FM" else 0))
@@ -269,8 +272,8 @@ def _paired(cells: Cells, distance: int) -> Cells:
 
 
 def _threshold(f: Fields, small: SmallMemories) -> Touches:
-    """Bits of blocks go to their vectors, of which each holds those of several blocks; vectors of
-    which only some blocks are made keep the bits of the others."""
+    """Return the accesses of a threshold: a bit vector holds the bits of several blocks; if only
+    some of them are written, the vector keeps the bits of the others."""
     shape = small.shape
     taken = _grid(f["dst"], f["n_out"], f["n_in"], f["dst_out"], f["dst_in"])
     share = 8 * shape.columns // shape.rows
@@ -284,8 +287,11 @@ def _threshold(f: Fields, small: SmallMemories) -> Touches:
 
 
 def _gemm(kind: str, f: Fields, ops: NDArray[np.int32], each: int) -> Touches:
-    """Of dual kernels each block has parameter words of its own. each : words of a block"""
-    first = ops[:, 5] != 0  # of an accumulator: it is initialised, and not read before
+    """Return the accesses of products; with dual kernels each block has separate parameter words.
+
+    each : parameter words per block
+    """
+    first = ops[:, 5] != 0  # the accumulator is initialised, so it is not read
     entries = _grids(ops[:, 0], f, "acc")
     inputs = _grids(ops[:, 1], f, "inp")
     words = _grids(ops[:, 2], f, "wgt")
@@ -299,7 +305,7 @@ def _gemm(kind: str, f: Fields, ops: NDArray[np.int32], each: int) -> Touches:
 
 
 def _alu(kind: str, f: Fields, ops: NDArray[np.int32], each: int) -> Touches:
-    """each : parameter words with a number for each row"""
+    """Return the accesses of an ALU operation. each : parameter words with one number per row"""
     made = np.unique(_grids(ops[:, 0], f, "dst"))
     reads = []
     taken = f["source"] if kind in SOURCED else int(kind == "MAC2")
@@ -315,11 +321,11 @@ def _alu(kind: str, f: Fields, ops: NDArray[np.int32], each: int) -> Touches:
 
 
 SOURCED = ("ADD", "MAX", "MIN", "MOV")
-"""Operations of the ALU whose second operand is what `source` says."""
+"""ALU operations whose second operand is selected by `source`."""
 
 
 def _groups(firsts: NDArray[np.int64], each: int) -> Cells:
-    """Some words from each place on."""
+    """Return a number of consecutive words from each address."""
     return np.unique(firsts.ravel().astype(np.int64)[:, None] + np.arange(each))
 
 
@@ -339,6 +345,6 @@ def _grid(first: int, outer: int, inner: int, step: int, pace: int) -> Cells:
 
 
 def _grids(firsts: NDArray[np.int32], f: Fields, name: str) -> Cells:
-    """Places of every micro-op, shape (micro-ops, n_out * n_in)."""
+    """Return the places of every micro-op, shape (micro-ops, n_out * n_in)."""
     steps = _grid(0, f["n_out"], f["n_in"], f[f"{name}_out"], f[f"{name}_in"])
     return firsts.astype(np.int64)[:, None] + steps

@@ -1,14 +1,14 @@
-"""Which layers keep their weights in a core, and which get them from the host in every frame.
+"""Choice of the layers that keep their weights in a core; the others stream them in every frame.
 
-The weight memory has a static part, loaded once, and behind it one dynamic part, filled while a
-layer works. The dynamic part is as large as the largest layer that uses it; all the others that are
-dynamic use it one after the other.
+The weight memory has a static part, loaded once, followed by a dynamic part that is filled during
+computation. The dynamic part has the size of the largest layer that uses it; all dynamic layers
+share it.
 
-    minimise   sum of delays of the dynamic layers
-    so that    words of the static layers + words of the largest dynamic one <= capacity
+    minimise     sum of delays of the dynamic layers
+    subject to   words of the static layers + words of the largest dynamic one <= capacity
 
-Exact: for each layer as the largest dynamic one, all larger ones are static, and which of the
-smaller ones are is a knapsack. Taken in order of size, one table over capacities serves them all.
+Exact: for each choice of the largest dynamic layer all larger layers are static, and the smaller
+static ones solve a knapsack problem. In order of size one table over capacities serves all choices.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ Rule = Literal["optimal", "greedy"]
 
 
 class Need(NamedTuple):
-    """Of a layer: weight words, and cycles that a frame takes longer if it is dynamic."""
+    """Demand of a layer: weight words, and cycles added to a frame if it is dynamic."""
 
     words: int
     delay: int
 
 
 class Choice(NamedTuple):
-    """dynamic : whether each layer is; delay : cycles of all of them
+    """dynamic : True for each dynamic layer; delay : total cycles
 
-    part : words of the dynamic part, at least
+    part : minimum words of the dynamic part
     """
 
     dynamic: tuple[bool, ...]
@@ -40,14 +40,14 @@ class Choice(NamedTuple):
 
 
 def choose(needs: Sequence[Need], capacity: int, rule: Rule = "optimal") -> Choice | None:
-    """Which layers are dynamic; None if a layer is larger than the memory."""
+    """Choose the dynamic layers; None if a layer is larger than the memory."""
     if sum(one.words for one in needs) <= capacity:
         return Choice((False,) * len(needs), 0, 0)
     return greedy(needs, capacity) if rule == "greedy" else optimal(needs, capacity)
 
 
 def choice_of(needs: Sequence[Need], dynamic: Sequence[bool]) -> Choice:
-    """A choice with its cost."""
+    """Return a choice with its cost."""
     taken = [one for one, yes in zip(needs, dynamic, strict=True) if yes]
     return Choice(
         tuple(dynamic),
@@ -64,7 +64,7 @@ def fits(needs: Sequence[Need], choice: Choice, capacity: int) -> bool:
 
 
 def greedy(needs: Sequence[Need], capacity: int) -> Choice | None:
-    """The largest layers become dynamic, one after the other, until the others fit."""
+    """Make the largest layers dynamic, one by one, until the others fit."""
     dynamic = [False] * len(needs)
     for at in sorted(range(len(needs)), key=lambda one: (-needs[one].words, one)):
         dynamic[at] = True
@@ -75,18 +75,18 @@ def greedy(needs: Sequence[Need], capacity: int) -> Choice | None:
 
 
 def optimal(needs: Sequence[Need], capacity: int) -> Choice | None:
-    """The least delay; ties by the smaller dynamic part, then by the order of the layers."""
+    """Minimise the delay; break ties by the smaller dynamic part, then by the order of layers."""
     order = sorted(range(len(needs)), key=lambda one: (needs[one].words, one))
-    saved = np.zeros(capacity + 1, np.int64)  # by static layers of some words, at most
+    saved = np.zeros(capacity + 1, np.int64)  # delay saved by static layers, by capacity
     taken = np.zeros((len(order), capacity + 1), bool)
     larger = sum(one.words for one in needs)
-    whole, kept = sum(one.delay for one in needs), 0  # delays of all, of larger ones
+    whole, kept = sum(one.delay for one in needs), 0  # delay of all layers, of static larger ones
     kept = whole
     best: tuple[int, int, int] | None = None  # delay, words, number
     for number, at in enumerate(order):
         words, delay = needs[at]
         larger -= words
-        kept -= delay  # of layers that are static, since they are larger
+        kept -= delay  # delay of larger layers, which are static
         room = capacity - words - larger
         if room >= 0:
             cost = whole - kept - int(saved[room])

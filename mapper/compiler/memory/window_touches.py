@@ -1,7 +1,6 @@
-"""What a load of the window unit reads and writes, from its fields and its headers alone.
+"""Memory accesses of a window unit load, from its fields and headers alone.
 
-Knows nothing of the compiler. Every pixel of every window has to be among the words that its packet
-brings.
+Independent of the compiler. Every pixel of every window must be in the words that its packet reads.
 """
 
 from __future__ import annotations
@@ -22,10 +21,10 @@ WORD_VECTORS, GROUP = 8, 4
 def window_touches(
     f: Mapping[str, int], headers: Sequence[int], shape: NpuShape, what: str
 ) -> Touches:
-    """Reads of headers and of words of the map, writes of the windows.
+    """Return reads of headers and words of the feature map, and writes of the windows.
 
-    headers : what the header memory holds; what : the instruction, for errors
-    Raises `CheckFailedError` that names the packet whose words are not enough.
+    headers : contents of the header memory; what : instruction, for errors
+    Raises `CheckFailedError` that names a packet that lacks words.
     """
     bank, width, height = 2 * shape.columns, f["width"], f["height"]
     words = -(-width * height // bank)
@@ -37,7 +36,7 @@ def window_touches(
         begin, length, x, y = (bits >> low & 0xFFFF for low in (0, 16, 32, 48))
         if begin + length > words:
             raise CheckFailedError(
-                f"{what}: header {packet} asks for word {begin + length - 1} of a map of {words}"
+                f"{what}: header {packet} reads word {begin + length - 1} of a map of {words}"
             )
         read[begin : begin + length] = True
         for _ in range(shape.filters):
@@ -54,8 +53,8 @@ def window_touches(
                 begin + length
             ):
                 raise CheckFailedError(
-                    f"{what}: header {packet} brings words {begin} to {begin + length - 1}, the "
-                    f"window at ({x}, {y}) has pixels outside of them"
+                    f"{what}: header {packet} reads words {begin} to {begin + length - 1}, but the "
+                    f"window at ({x}, {y}) has pixels outside them"
                 )
             count += 1
             x += f["sw"]

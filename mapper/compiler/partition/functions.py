@@ -1,9 +1,9 @@
-"""Functions: runs of macro nodes without work of the host between them.
+"""Functions: sequences of macro nodes without host nodes between them.
 
-A value has a level. What the host makes of values of level n is of level n as well: it is there
-before function n runs. What cores make of values of level n is made in function n, and the host
-takes it at level n + 1. So there are as few functions as the longest chain of changes between
-cores and host asks for.
+Each value has a level. Host results of level n depend on values of level n: they are computed
+before function n runs. Core results of values of level n are computed in function n; the host reads
+them at level n + 1. The number of functions is thus the minimum given by the longest chain of
+alternations between cores and host.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ ON_HOST = (Host, Quantise, Windows)
 
 
 class Function(NamedTuple):
-    """Macro nodes that run one behind the other.
+    """Macro nodes that run in sequence.
 
-    first, stop : numbers of its macro nodes
-    inputs : maps that the host writes before, results : that it reads behind
+    first, stop : first macro node and end
+    inputs : feature maps that the host writes before; results : maps that it reads afterwards
     host : nodes that the host runs before
     """
 
@@ -35,8 +35,10 @@ class Function(NamedTuple):
 
 
 class Partition(NamedTuple):
-    """macros : in the order in which they run; host : nodes that run behind the last function
-    outputs : maps and values that the user gets
+    """A model divided into functions.
+
+    macros : macro nodes in order of execution; host : nodes that run after the last function
+    outputs : feature maps and values that the user receives
     """
 
     macros: list[Macro]
@@ -45,21 +47,20 @@ class Partition(NamedTuple):
     outputs: list[Tensor]
 
     def names(self) -> list[str]:
-        """Of the functions: what runs them, their number, and the layer that they begin with."""
+        """Return names of the functions: target, index, and first layer."""
         return [
             f"npu_{number}_{self.macros[one.first].sources[0]}"
             for number, one in enumerate(self.functions)
         ]
 
     def spans(self, ends: list[int]) -> list[tuple[int, int]]:
-        """Of each function the first instruction, and the one behind the last; ends : of the macro
-        nodes."""
+        """Return the first instruction and end of each function; ends : ends of the macro nodes"""
         whole = [0, *ends]
         return [(whole[one.first], whole[one.stop]) for one in self.functions]
 
     def written(self) -> dict[Tensor, int]:
-        """The maps that the host writes, and the macro node before which it does: -1 if it is the
-        first one."""
+        """Return the feature maps that the host writes, with the macro node before which it does
+        so: -1 for the first one."""
         return {
             tensor: one.first if one.first else -1
             for one in self.functions
@@ -67,8 +68,8 @@ class Partition(NamedTuple):
         }
 
     def read(self) -> dict[Tensor, int]:
-        """The maps that the host reads, and the last macro node before it does; those that are
-        read behind the last one are kept until the end of the frame."""
+        """Return the feature maps that the host reads, with the last macro node before that; maps
+        read after the last function are kept until the end of the frame."""
         return {
             tensor: one.stop if one is self.functions[-1] else one.stop - 1
             for one in self.functions
@@ -77,7 +78,7 @@ class Partition(NamedTuple):
 
 
 class _Unit(NamedTuple):
-    """A macro node, a node of the host, or one that only joins or parts maps."""
+    """A macro node, a host node, or a node that only concatenates or splits feature maps."""
 
     inputs: list[Tensor]
     outputs: list[Tensor]
@@ -85,9 +86,9 @@ class _Unit(NamedTuple):
 
 
 def divide(graph: Graph, macros: list[Macro]) -> Partition:
-    """The functions of a graph of integers, in their order.
+    """Divide an integer graph into functions, in order.
 
-    macros : what cores run of it
+    macros : its macro nodes, which cores run
     """
     units = _units(graph, macros)
     levels = _levels(units)
@@ -111,12 +112,12 @@ def divide(graph: Graph, macros: list[Macro]) -> Partition:
 
 
 def _hosted(graph: Graph) -> list[Node]:
-    """The nodes that the host runs, in order."""
+    """Return the nodes that the host runs, in order."""
     return [node for node in graph.nodes if isinstance(node.operator, ON_HOST)]
 
 
 def _units(graph: Graph, macros: list[Macro]) -> list[_Unit]:
-    """Macro nodes, in their order, and then all other nodes."""
+    """Return the macro nodes, in order, followed by all other nodes."""
     units = [_Unit(macro.inputs, macro.outputs, hosted=False) for macro in macros]
     taken = {tensor for unit in units for tensor in unit.outputs}
     taken |= {tensor for macro in macros for node in macro.nodes for tensor in node.outputs}
@@ -134,7 +135,7 @@ def _units(graph: Graph, macros: list[Macro]) -> list[_Unit]:
 
 
 def _levels(units: list[_Unit]) -> list[int]:
-    """The function that each macro node runs in, or that each other node works for."""
+    """Return the function that each macro node runs in, or that each other node belongs to."""
     maker = {tensor: at for at, unit in enumerate(units) for tensor in unit.outputs}
     before = {
         at: [maker[tensor] for tensor in unit.inputs if tensor in maker]
@@ -151,7 +152,7 @@ def _levels(units: list[_Unit]) -> list[int]:
 
 
 def _written(graph: Graph, units: list[_Unit], levels: list[int]) -> dict[Tensor, int]:
-    """The maps that the host writes, and the function before which cores take them first."""
+    """Return the feature maps that the host writes, and the first function that reads them."""
     made = [view.tensor for view in graph.inputs.values()]
     made += [tensor for unit in units if unit.hosted for tensor in unit.outputs]
     users: dict[Tensor, list[int]] = {}
@@ -164,7 +165,7 @@ def _written(graph: Graph, units: list[_Unit], levels: list[int]) -> dict[Tensor
 def _read(
     graph: Graph, units: list[_Unit], levels: list[int], maker: dict[Tensor, int]
 ) -> dict[Tensor, int]:
-    """The maps that the host reads, and the function that makes them."""
+    """Return the feature maps that the host reads, and the function that computes them."""
     taken = [tensor for unit in units if unit.hosted for tensor in unit.inputs]
     taken += [view.tensor for view in graph.outputs.values()]
     return {

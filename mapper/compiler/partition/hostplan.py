@@ -1,15 +1,15 @@
-"""What the host does around the cores, step by step.
+"""The host plan: all steps of the host around the cores.
 
-`simulate` runs the plan, and nothing else does work of the host. Its steps, by `do`:
+`simulate` runs the plan; all host computation is part of it. Steps, by `do`:
 
-node        a node that no core computes: a model of one node, for ONNX Runtime
-view        a value as another node sees it: transposed, or of another shape
-quantise    real numbers as stored integers; windows: the windows of a map as its pixels
+node        a node that cores do not support: a model of one node, for ONNX Runtime
+view        a value as another node sees it: transposed or reshaped
+quantise    real numbers to stored integers; windows: im2col of a feature map
 pack        stored integers into the memory of a core, in vectors of its channels
 start       a function of the cores, which runs to its end
 unpack      stored integers from the memory of a core; dequantise: as real numbers
-take, put   vectors from and to the memory of a core as they lie, where all between two functions
-            goes element by element: steps between them that are `packed` work on those
+take, put   vectors from and to the memory of a core without a change of layout, if all nodes
+            between two functions are elementwise: `packed` steps between them use such vectors
 """
 
 from __future__ import annotations
@@ -34,26 +34,26 @@ from mapper.compiler.partition.functions import Partition
 from mapper.compiler.partition.packing import Lists, packing_lists, parts_of
 
 Step = dict[str, Any]
-"""What the host does, and of what; as JSON has it."""
+"""A step of the host, as a JSON object."""
 
 
 def plan_host(
     graph: Graph, partition: Partition, regions: Mapping[Tensor, Region],
     lists: Lists | None = None,
 ) -> list[Step]:  # fmt: skip
-    """The host's steps around the functions of a graph of integers, in their order.
+    """Return the host's steps around the functions of an integer graph, in order.
 
-    lists : where layouts change; None works it out, with as few changes as can be
+    lists : where layouts change; None to compute it, with the fewest changes
     """
     lists = lists or packing_lists(parts_of(partition))
     return _Planner(graph, partition, regions, lists).steps
 
 
 class _Planner:
-    """Adds steps, and what they need before.
+    """Adds steps, and the steps that they depend on.
 
-    values : name and view of what the host has as real numbers, by tensor
-    known : names of such values; real : maps that it has as real numbers in vectors
+    values : name and view of the real-valued tensors on the host
+    known : names of such values; real : feature maps on the host as real numbers in vectors
     """
 
     def __init__(
@@ -93,14 +93,14 @@ class _Planner:
         }
 
     def _pack(self, tensor: Tensor) -> None:
-        """A map of the host into memory; inputs of the model are quantised for it."""
+        """Add the steps that write a feature map to memory; model inputs are quantised first."""
         for name, view in self.graph.inputs.items():
             if view.tensor is tensor:
                 self.steps.append({"do": "quantise", "value": name, **_stored(view)})
         self.steps.append({"do": "pack", **self._place(tensor)})
 
     def _need(self, name: str, view: View) -> None:
-        """Let the host have a value: of what cores made, or of what it has in another view."""
+        """Make a value available on the host: read it from cores, or change its view."""
         if name in self.known:
             return
         self.known.add(name)
@@ -124,7 +124,7 @@ class _Planner:
             self._host(node)
 
     def _packed_node(self, node: Node) -> None:
-        """A node that goes element by element, on maps in vectors."""
+        """Add the steps of an elementwise node on feature maps in vectors."""
         for tensor in node.inputs:
             if tensor.type != "float32" and tensor not in self.real:
                 self.real.add(tensor)
@@ -172,7 +172,7 @@ def _shapes(view: View) -> Step:
 
 
 def _levels(node: Node) -> Step | None:
-    """The signs or levels that an input becomes, and what is applied to it before."""
+    """Return the signs or levels that an input is quantised to, and the preceding steps."""
     operator = node.operator
     assert isinstance(operator, Quantise)
     if operator.levels is None:
@@ -193,7 +193,7 @@ def _stored(view: View) -> Step:
 
 
 def _model(node: Node, of_vectors: bool = False) -> Step:
-    """A node as a model of its own, constants included; of_vectors : its maps come in vectors."""
+    """Return a node as a single-node model with constants; of_vectors : its inputs are vectors"""
     operator = node.operator
     assert isinstance(operator, Host)
     proto = operator.node.proto

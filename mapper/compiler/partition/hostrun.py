@@ -1,4 +1,4 @@
-"""Running the host's plan of a compiled model, whose steps `hostplan` lists."""
+"""Execution of the host plan of a compiled model (see `hostplan`)."""
 
 from __future__ import annotations
 
@@ -23,30 +23,30 @@ from storage.formats.layers.onnxruns import NodeSession
 
 Data = NDArray[Any]
 Maps = dict[str, Data]
-"""Stored integers by the names of their tensors, shape (1, rows, columns, channels)."""
+"""Stored integers by tensor name, shape (1, rows, columns, channels)."""
 
 
 class Cores(Protocol):
-    """The cores of a chip, as the host sees them in a frame."""
+    """Interface of the host to the cores of a chip in a frame."""
 
     def write(self, tensor: str, maps: Data) -> None:
-        """Stored integers into the memory of a core."""
+        """Write stored integers to the memory of a core."""
 
     def start(self, function: int) -> None:
         """Run a function to its end."""
 
     def read(self, tensor: str) -> Data:
-        """Stored integers from the memory of a core."""
+        """Read stored integers from the memory of a core."""
 
     def put(self, tensor: str, vectors: Data) -> None:
-        """The same, into it, in vectors: shape (1, rows, columns, blocks, channels of a block)."""
+        """Write vectors to a core: shape (1, rows, columns, blocks, channels per block)."""
 
     def take(self, tensor: str) -> Data:
-        """The same, from it."""
+        """Read vectors from a core, in the shape of `put`."""
 
 
 def view_of(step: Step) -> View:
-    """The view that a step of quantising or dequantising is about."""
+    """Return the view of a quantise or dequantise step."""
     kind = next(name for name, bits in BITS.items() if bits == step["bits"])
     tensor = Tensor(
         step["tensor"], tuple(step["tensor_shape"]), cast(Any, kind), step["scale"],
@@ -56,22 +56,22 @@ def view_of(step: Step) -> View:
 
 
 class HostPlan:
-    """The steps of a compiled model, ready to run; several threads may."""
+    """The steps of a compiled model, ready to run; thread-safe."""
 
     def __init__(self, steps: list[Step]) -> None:
         self.steps = steps
         taken = {step["tensor"] for step in steps if step["do"] == "dequantise"}
         laid_out = {step["tensor"] for step in steps if step["do"] == "windows"}
         self._inner = laid_out - taken
-        """Maps that cores make for cores, and that the host only lays out in between."""
+        """Feature maps from cores to cores that the host only rearranges (im2col)."""
         self._ready: dict[int, NodeSession] = {}
         self._lock = Lock()
 
     def run(self, values: Mapping[str, Data], cores: Cores) -> tuple[dict[str, Data], Maps]:
-        """A frame: all values by name, as ONNX sees them, and what the cores made for the host, as
-        stored integers.
+        """Run a frame. Return all values by name, in ONNX layout, and the feature maps that cores
+        sent to the host, as stored integers.
 
-        values : float32, shape (1, ...), the inputs of the model
+        values : model inputs, float32, shape (1, ...)
         """
         known: dict[str, Data] = dict(values)
         stored: Maps = {}
@@ -116,11 +116,11 @@ class HostPlan:
         return known, {name: one for name, one in results.items() if name not in self._inner}
 
     def _on_vectors(self, number: int, step: Step, vectors: Vectors) -> None:
-        """A step on maps in vectors."""
+        """Run a step on feature maps in vectors."""
         if step["do"] == "node":
             names = zip(step["inputs"], step["values"], strict=True)
             given = {name: vectors.real[value] for name, value in names}
-            with np.errstate(all="ignore"):  # of zeros behind the last channel
+            with np.errstate(all="ignore"):  # padding after the last channel may be invalid
                 (made,) = self._node(number, step, given).values()
             vectors.real[step["results"][0]] = made
             return
@@ -129,12 +129,12 @@ class HostPlan:
             real = dequantise(vectors.stored[of.name], of.scale, of.zero_point)
             vectors.real[step["value"]] = real
             return
-        with np.errstate(invalid="ignore"):  # behind the last channel there may be any number
+        with np.errstate(invalid="ignore"):  # padding after the last channel is arbitrary
             made = quantise(vectors.real[step["value"]], of.scale, of.zero_point, of.bits)
         vectors.stored[of.name] = with_filled_blocks(made, of.channels, of.zero_point)
 
     def _node(self, number: int, step: Step, known: Mapping[str, Data]) -> dict[str, Data]:
-        """The outputs of a node on the host; its session is made once."""
+        """Return the outputs of a host node; its session is cached."""
         try:
             with self._lock:
                 if number not in self._ready:
@@ -147,7 +147,7 @@ class HostPlan:
 
 
 class Vectors:
-    """Maps in vectors, shape (1, rows, columns, blocks, channels of a block), by their names: as
+    """Feature maps in vectors, shape (1, rows, columns, blocks, channels per block), by name: as
     stored integers, and as real numbers."""
 
     def __init__(self) -> None:
@@ -156,12 +156,12 @@ class Vectors:
 
 
 def without_gaps(vectors: Data, shape: Sequence[int]) -> Data:
-    """Maps of vectors without what fills the last block of a pixel."""
+    """Return feature maps from vectors, without the padding of the last block of a pixel."""
     return vectors.reshape(*shape[:3], -1)[..., : shape[3]]
 
 
 def with_filled_blocks(vectors: Data, channels: int, zero_point: int) -> Data:
-    """The same vectors, with the zero point behind the last channel."""
+    """Return the vectors with the zero point after the last channel."""
     whole = vectors.reshape(*vectors.shape[:3], -1).copy()
     whole[..., channels:] = zero_point
     return whole.reshape(vectors.shape)
@@ -176,7 +176,7 @@ def _stored_by_levels(how: Step, maps: Data) -> Data:
 
 
 def _map_of(view: View, array: Data) -> Data:
-    """The tensor's data of one frame, whose first axis need not be that of the batch."""
+    """Return a tensor's data for one frame; the batch need not be the first axis of `array`."""
     return array.reshape(view.ordered).transpose(np.argsort(view.order))
 
 

@@ -1,14 +1,15 @@
-"""Lonely islands: nodes among work of the host that cost more in packing than a core saves.
+"""Unprofitable islands: groups of nodes whose transfer costs more than a core saves.
 
-An island is what cores run of a model without work of the host between. Its maps go to the core and
-back: the host quantises and packs each element, and the host port takes a flit a cycle. Where that
-is longer than the host needs for the work itself, the island stays on the host.
+An island is a connected set of nodes that cores run without host nodes between them. Its feature
+maps are sent to the core and back: the host quantises and packs each element, and the host port
+accepts one flit per cycle. If this takes longer than the computation on the host, the island stays
+on the host.
 
-This is decided before anything is quantised, with the numbers below and nothing else: neither the
-shape of the core nor an option that leaves results alone changes it, since the numbers of the host
-are real where those of cores are integers. Models that are quantised already, if only in part, have
-no such islands: what they say is integer is computed so. Nor have signs, which a core makes exactly
-as a model wants them. If all islands of a model cost more, the one that costs least stays.
+This is decided before quantisation, from the constants below only: neither the shape of the core
+nor options that must not affect results change it, as the host computes real numbers and cores
+integers. (Partially) quantised models have no such islands: their integer nodes are computed as
+integers. Neither have signs, which cores compute exactly. If all islands of a model are
+unprofitable, the best one still runs on cores.
 """
 
 from __future__ import annotations
@@ -43,19 +44,19 @@ from mapper.compiler.schedule.packing import HOST_LATENCY
 from mapper.compiler.stages import stage
 
 HOST_OPERATION = 1
-"""Cycles of a core that the host takes for a product with its sum, for a comparison, or to store or
-read an element as an integer: a processor of the same clock that does one thing at a time."""
+"""Host cycles (core clock) for a multiply-add, for a comparison, or to convert an element to or
+from an integer: a scalar processor with the same clock."""
 FLIT, BLOCK = 8, 16
-"""Bytes of the host port in a cycle, and channels of a vector, of the default core."""
+"""Bytes per cycle of the host port, and channels per vector, of the default core."""
 DEFAULT_SHAPE = NpuShape()
 MOVES = (Concat, Slice, Upsample)
 
 
 @dataclass(eq=False)
 class Island:
-    """Nodes that cores run without work of the host between.
+    """Nodes that cores run without host nodes between them.
 
-    taken, given : maps that the host writes and reads
+    taken, given : feature maps that the host writes and reads
     """
 
     nodes: list[Node] = field(default_factory=list)
@@ -64,7 +65,7 @@ class Island:
 
     @property
     def packing(self) -> int:
-        """Cycles to store its maps as integers, and to send them: once around for all of them."""
+        """Cycles to convert and transfer its feature maps; the latency counts once."""
         maps = [*self.taken, *self.given]
         vectors = [_pixels(one) * blocks_of(one.channels, BLOCK) for one in maps]
         elements = sum(_pixels(one) * one.channels for one in maps)
@@ -73,8 +74,8 @@ class Island:
 
     @property
     def saved(self) -> int:
-        """Cycles that the host needs for its work, less those of a core: several nodes may do the
-        work of one of the model, which the host does at one go."""
+        """Host cycles minus core cycles of its work; nodes from the same model node count only
+        once on the host."""
         host: dict[tuple[str, ...], int] = {}
         for node in self.nodes:
             host[node.sources] = max(host.get(node.sources, 0), _on_host(node))
@@ -94,7 +95,7 @@ def _pixels(tensor: Tensor) -> int:
 
 
 def _taps(node: Node) -> int:
-    """Pixels that an element of the result is made from, of each channel that it is made from."""
+    """Return the input pixels per element of the result, per input channel."""
     operator = node.operator
     if isinstance(operator, Dense):
         return _pixels(node.inputs[0])
@@ -108,7 +109,7 @@ def _on_host(node: Node) -> int:
 
 
 def _on_core(node: Node) -> int:
-    """A matrix call of each block of results and block of inputs; of others a cycle per vector."""
+    """Return the core cycles of a node: one matrix call per block pair; else one per vector."""
     if isinstance(node.operator, MOVES):
         return 0
     made, blocks = node.output, 1
@@ -118,7 +119,7 @@ def _on_core(node: Node) -> int:
 
 
 def islands(graph: Graph) -> list[Island]:
-    """The islands of a graph of floats, in the order of their first nodes."""
+    """Return the islands of a floating-point graph, in the order of their first nodes."""
     parent: dict[Tensor | str, Tensor | str] = {}
 
     def root(one: Tensor | str) -> Tensor | str:
@@ -128,7 +129,7 @@ def islands(graph: Graph) -> list[Island]:
 
     own = [node for node in graph.nodes if not isinstance(node.operator, Host)]
     made = {tensor for node in own for tensor in node.outputs}
-    for node in own:  # nodes of one source are one thing
+    for node in own:  # nodes from the same model node belong together
         near: Iterable[Tensor | str] = (
             *node.sources, *node.outputs, *(one for one in node.inputs if one in made),
         )  # fmt: skip
@@ -149,15 +150,15 @@ def islands(graph: Graph) -> list[Island]:
 
 
 def _is_read(graph: Graph, tensor: Tensor) -> bool:
-    """Whether the host takes a map, or the user."""
+    """Return whether the host or the user reads a feature map."""
     users = graph.users(tensor)
     return graph.is_output(tensor) or any(isinstance(node.operator, Host) for node in users)
 
 
 def lonely(graph: Graph, names: Collection[str]) -> dict[str, str]:
-    """The nodes of the model that stay on the host because of what packing costs, and why.
+    """Return the model nodes that stay on the host because of the cost of packing, with reasons.
 
-    graph : of floats, passes done; names : of all nodes of the model
+    graph : floating-point graph after all passes; names : all nodes of the model
     """
     all_ = islands(graph)
     losing = [
@@ -174,18 +175,19 @@ def _why(island: Island) -> str:
     count = len(island.names)
     what = "it is" if count == 1 else f"it and {count - 1} other{'s' * (count > 2)} are"
     return (
-        f"{what} alone among nodes of the host: packing takes {island.packing:,} cycles, and a "
-        f"core saves {max(0, island.saved):,}"
+        f"{what} isolated between host nodes: packing takes {island.packing:,} cycles, a core "
+        f"saves {max(0, island.saved):,}"
     )
 
 
 def optimised(
     model: Model, kept: Collection[str], off: Collection[str] = (), shape: NpuShape = DEFAULT_SHAPE
 ) -> tuple[Graph, list[str]]:
-    """The graph of floats of a model, passes done, lonely islands on the host; and the log.
+    """Return the floating-point graph of a model after all passes, with unprofitable islands on the
+    host; and the log.
 
-    kept : ONNX nodes on the host; off : passes that are not applied
-    shape : of the core, for what the log says that they save
+    kept : ONNX nodes to keep on the host; off : passes to skip
+    shape : core shape, for the savings in the log
     """
     fold = CONSTANTS.name not in off
     with stage("read"):

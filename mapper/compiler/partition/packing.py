@@ -1,10 +1,10 @@
-"""Where the host changes the layout of maps: packs values in vectors of channels, and unpacks them.
+"""Layout changes by the host: packing values in vectors of channels, and unpacking them.
 
-A core reads and writes maps packed. Work of the host between two functions of the cores that goes
-element by element runs on the packed layout as well, and nothing is packed or unpacked there: the
-host's plan follows the lists that are made here. Values of the user, a model's inputs and outputs,
-are never packed, nor is what later functions or work behind them take: where such a value is made
-or taken between two functions, it counts as work that is not element by element.
+Cores read and write packed feature maps. Elementwise host nodes between two functions of the cores
+also run on the packed layout, without packing or unpacking; the host plan follows the lists that
+are built here. User-visible values (model inputs and outputs) are never packed, nor are values that
+later functions or host nodes read: if such a value is computed or read between two functions, it
+counts as a node that is not elementwise.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ ELEMENTWISE = frozenset(
     | {"Round", "Selu", "Sigmoid", "Sign", "Sin", "Softplus", "Softsign", "Sqrt", "Tan", "Tanh"}
     | {"ThresholdedRelu", "Identity", "Gelu", "Swish", "Add", "Sub", "Mul", "Div", "Max", "Min"}
 )
-"""Operators of ONNX that compute each element by itself; of several maps, if they are alike."""
+"""ONNX operators that compute each element separately; with several inputs: of the same shape."""
 
 
 IN_VECTORS = ("int8", "int16")
-"""Types of maps whose vectors the host works on as they lie; not bits, nor sums of 32 bits."""
+"""Types that the host can process in packed vectors; not bits, nor 32-bit sums."""
 
 
 class Part(NamedTuple):
-    """A function of cores, or work of the host, of a model in the order in which it runs.
+    """A function of cores, or a host node, in order of execution.
 
-    elementwise : of the host's, whether each element of its result is made of those at its place,
-        and all that it takes is there in vectors
+    elementwise : for host nodes: each element of the result depends only on the elements at its
+        position, and all inputs are available in vectors
     """
 
     name: str
@@ -45,7 +45,7 @@ class Part(NamedTuple):
 
 
 class Packing(NamedTuple):
-    """A function of cores, and whether values are packed before it and unpacked behind it."""
+    """A function of cores; pack, unpack : layout changes before and after it."""
 
     name: str
     pack: bool
@@ -53,9 +53,9 @@ class Packing(NamedTuple):
 
 
 class Lists(NamedTuple):
-    """The three lists of a partition: all parts, those of cores, and where layouts change.
+    """The three lists of a partition: all parts, functions of cores, and layout changes.
 
-    Parts are given with their number among all.
+    Parts are listed with their index.
     """
 
     parts: list[tuple[str, int]]
@@ -64,7 +64,7 @@ class Lists(NamedTuple):
 
 
 def parts_of(partition: Partition) -> list[Part]:
-    """The functions of a partition and the work of the host between them."""
+    """Return the functions of a partition and the host nodes between them."""
     parts: list[Part] = []
     before: Function | None = None
     for number, name in enumerate(partition.names()):
@@ -84,9 +84,9 @@ def _part(node: Node) -> Part:
 
 
 def _between(before: Function, function: Function, elsewhere: set[Tensor]) -> list[Part]:
-    """The work between two functions, nodes and then values that must not be packed.
+    """Return the host nodes between two functions, followed by values that must not be packed.
 
-    elsewhere : what is taken there and by the user
+    elsewhere : values that are used later or by the user
     """
     parts: list[Part] = []
     packed = {tensor for tensor in before.results if tensor.type in IN_VECTORS}
@@ -105,7 +105,7 @@ def _between(before: Function, function: Function, elsewhere: set[Tensor]) -> li
 
 
 def _elsewhere(partition: Partition, number: int) -> set[Tensor]:
-    """What the user gets, and what is taken behind a function, by the host or for cores."""
+    """Return model outputs, and values that the host or cores read after a function."""
     later = partition.functions[number + 1 :]
     hosted = [*partition.host, *(node for one in later for node in one.host)]
     taken = [tensor for node in hosted for tensor in node.inputs]
@@ -113,15 +113,15 @@ def _elsewhere(partition: Partition, number: int) -> set[Tensor]:
 
 
 def _stores_alone(node: Node) -> bool:
-    """Whether a node stores real numbers by a scale and nothing else, pixel by pixel."""
+    """Return whether a node quantises by a scale only, pixel by pixel."""
     operator = node.operator
     alone = isinstance(operator, Quantise) and operator.levels is None
     return alone and node.output.type in IN_VECTORS and not node.output.planes
 
 
 def is_elementwise(node: Node) -> bool:
-    """Whether a node of the host computes each element from those at its place alone, so that it
-    may see a map in any layout."""
+    """Return whether a host node computes each element only from the elements at its position, so
+    that any layout is possible."""
     if not isinstance(node.operator, Host) or node.operator.node.kind not in ELEMENTWISE:
         return False
     made = node.operator.results[0]
@@ -135,10 +135,10 @@ def is_elementwise(node: Node) -> bool:
 
 
 def packing_lists(parts: Sequence[Part]) -> Lists:
-    """The three lists of some parts, which run one behind the other.
+    """Return the three lists of parts in order of execution.
 
-    pack : it is the first function, or there is work between it and the one before that is not
-        element by element; unpack likewise with the one behind, or it is the last
+    pack : True for the first function, or if a host node between it and the previous one is not
+        elementwise; unpack : the same for the next function, or for the last one
     """
     numbers = [number for number, part in enumerate(parts) if part.on_cores]
     packing = []
@@ -156,12 +156,12 @@ def packing_lists(parts: Sequence[Part]) -> Lists:
 
 
 def _changes(between: Sequence[Part] | None) -> bool:
-    """Whether the layout must be that of the user in some stretch; None is the user's own end."""
+    """Return whether the layout must be unpacked in between; None stands for the user's end."""
     return between is None or any(not part.elementwise for part in between)
 
 
 def packing_text(lists: Lists) -> str:
-    """The three lists, to read."""
+    """Return the three lists as text."""
     lines = [f"part {number}: {name}" for name, number in lists.parts]
     lines += [f"function of cores, part {number}: {name}" for name, number in lists.functions]
     words = {True: "yes", False: "no"}

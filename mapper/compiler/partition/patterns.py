@@ -1,9 +1,9 @@
-"""Functions of the cores as operators, at two levels that give equal bytes.
+"""Functions of the cores as operators, at two levels with bit-identical results.
 
-Quantised operators say what a layer computes, scales and zero points in it: q.conv2d, q.bias_add,
-q.requantize, q.relu and their relatives. A core has no such operators; below them stand those whose
-arithmetic it has: conv2d_zp pads with the zero point and multiplies as it is, bias_add_zp has the
-zero point folded in, round_rshift and round_multiply scale, add, max and min end it.
+Quantised operators include scales and zero points: q.conv2d, q.bias_add, q.requantize, q.relu and
+similar ones. They are lowered to operators with the arithmetic of a core: conv2d_zp pads with the
+zero point and multiplies stored integers, bias_add_zp includes the zero point in the bias,
+round_rshift and round_multiply scale, followed by add, max and min.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from mapper.compiler.partition.functions import Partition
 Data = NDArray[Any]
 TARGET = "npu"
 RELATIVES = {"pool": "q.pool", "add": "q.add", "clamp": "q.relu", "concat": "q.concat"}
-"""Of nodes that are one operator at both levels."""
+"""Names of operators that are the same at both levels, by kind of node."""
 
 
 class QOperator(NamedTuple):
-    """An operator; values go by the names of their tensors.
+    """An operator; its values are identified by tensor names.
 
-    given : numbers and arrays that it works with, by name
+    given : constant numbers and arrays, by name
     """
 
     kind: str
@@ -41,14 +41,14 @@ class QOperator(NamedTuple):
 
 
 class Group(NamedTuple):
-    """Operators that a core runs at one go. nodes : of the model"""
+    """Operators that a core runs together. nodes : nodes of the model"""
 
     nodes: tuple[str, ...]
     operators: list[QOperator]
 
 
 class QFunction(NamedTuple):
-    """A function that is cut out for a target, and named after it."""
+    """A function that is extracted for a target."""
 
     name: str
     target: str
@@ -56,7 +56,7 @@ class QFunction(NamedTuple):
 
 
 def quantised_functions(partition: Partition) -> list[QFunction]:
-    """The functions of cores as quantised operators, in groups."""
+    """Return the functions of cores as quantised operators, in groups."""
     return [
         QFunction(name, TARGET, [_group(one) for one in partition.macros[f.first : f.stop]])
         for name, f in zip(partition.names(), partition.functions, strict=True)
@@ -64,7 +64,7 @@ def quantised_functions(partition: Partition) -> list[QFunction]:
 
 
 def lowered(functions: Sequence[QFunction]) -> list[QFunction]:
-    """Functions of quantised operators as those that cores have."""
+    """Lower functions of quantised operators to operators of cores."""
     return [
         function._replace(
             groups=[
@@ -120,7 +120,7 @@ def _lower(one: QOperator) -> list[QOperator]:
 
 
 def _scaled(one: QOperator, how: Requantisation) -> list[QOperator]:
-    """A requantisation, step by step; of negative sums the factor is another one."""
+    """Return the operators of a requantisation; negative sums may have a separate factor."""
     steps: list[tuple[str, dict[str, Any]]] = []
     if np.any(how.shift):
         steps.append(("round_rshift", {"n": how.shift, "rounding": how.rounding}))
@@ -143,7 +143,7 @@ def _scaled(one: QOperator, how: Requantisation) -> list[QOperator]:
     return made
 
 
-# Running both levels
+# Interpreter for both levels
 
 
 def _products(one: QOperator, inputs: list[Data], zero_point: int) -> Data:
@@ -182,11 +182,11 @@ RULES: Mapping[str, Callable[[QOperator, list[Data]], Data]] = {
     "max": lambda one, x: np.maximum(x[0], one.given["value"]),
     "min": lambda one, x: np.minimum(x[0], one.given["value"]),
 }
-"""What operators compute; all others are those of the integer reference."""
+"""Functions of operators; all others are taken from the integer reference."""
 
 
 def run_function(function: QFunction, values: Mapping[str, Data]) -> dict[str, Data]:
-    """All values of a function, by the names of tensors, for those that it begins with."""
+    """Return all values of a function by tensor name, including the input values."""
     known = dict(values)
     for group in function.groups:
         for one in group.operators:
@@ -202,7 +202,7 @@ def run_function(function: QFunction, values: Mapping[str, Data]) -> dict[str, D
 
 
 def functions_text(functions: Sequence[QFunction]) -> str:
-    """A line for each operator, in its group and its function."""
+    """Return a line per operator, by group and function."""
     lines = []
     for function in functions:
         lines.append(f"function {function.name}, target {function.target}")

@@ -1,4 +1,4 @@
-"""Tiled layers as instructions of a core with external memory, for the cycle simulator."""
+"""Tiled layers as instructions of a core with external memory, for cycle simulation."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ HALVES = {"INP": 2, "WM": 2, "ACC": 2, "OUT": 2}
 
 
 def simulated(layers: Sequence[tuple[Layer, Tiling]], shape: NpuShape) -> Timeline:
-    """When the instructions of layers work, one layer behind the other: loads, products,
-    requantisation and stores, tile by tile, with tokens between the units and halves of the buffers
-    in turn. The input of a layer waits for all results of the one before, its weights for a buffer.
+    """Return the timeline of consecutive layers: loads, products, requantisation and stores, tile
+    by tile, with tokens between the units and double-buffered memories. The input of a layer waits
+    for all results of the previous one; its weights wait for a free buffer only.
     """
     program: list[Step] = []
     timed: list[Timed] = []

@@ -1,4 +1,4 @@
-"""Fixed rules of tiling, to compare the search with: whole rows, and square planes."""
+"""Fixed tiling rules as a baseline for the search: whole rows, and square planes."""
 
 from __future__ import annotations
 
@@ -18,10 +18,11 @@ RULES = ("rows", *PLANES)
 def fixed(
     rule: str, layer: Layer, shape: NpuShape, given: Mapping[int, int] | None = None
 ) -> Found:
-    """The tiling of a rule, with one block each way.
+    """Return the tiling of a rule, with one block of inputs and outputs.
 
-    `rows` takes whole rows, as many as fit; planes shrink by rows, then by columns, until they fit.
-    given : sizes that are given, by loop; raises `DoesNotFitError` if not one pixel fits
+    `rows` uses the largest number of whole rows that fits; planes shrink by rows, then by columns,
+    until they fit.
+    given : fixed sizes, by loop; raises `DoesNotFitError` if not even one pixel fits
     """
     _, width, height, _, _ = layer.counts
     most = (width, height) if rule == "rows" else (PLANES[rule],) * 2
@@ -33,4 +34,4 @@ def fixed(
             if fits(layer, tiling.sizes, shape):
                 cost = cost_of(steps_of(layer, tiling, shape), shape)
                 return Found(tiling, cost, cost.cycles)
-    raise DoesNotFitError("not one pixel fits half of the buffers; take a core with more")
+    raise DoesNotFitError("not even one pixel fits in half of the buffers; use a larger core")

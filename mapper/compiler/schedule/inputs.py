@@ -1,4 +1,4 @@
-"""What a part of a layer's result takes of its input."""
+"""The input range of a part of a layer's result."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import NamedTuple
 from mapper.compiler.graph.node import Conv, Node, Window
 
 MOST_TAPS = 16
-"""Places of a kernel that a micro-op tells apart in a depthwise word."""
+"""Kernel positions that a micro-op can select in a depthwise word."""
 
 
 class Span(NamedTuple):
-    """Places from first to behind, which is not included; they may lie in padding."""
+    """Range of positions from `first` to `stop` (exclusive); may include padding."""
 
     first: int
     stop: int
@@ -30,7 +30,7 @@ class Part(NamedTuple):
 
 
 def parts_of(window: Window, most: tuple[int, int]) -> Iterator[Part]:
-    """The parts of a kernel, of at most some rows and columns each."""
+    """Yield the parts of a kernel, each of at most some rows and columns."""
     (kh, kw), (rows, columns) = window.size, most
     for y in range(0, kh, rows):
         for x in range(0, kw, columns):
@@ -38,9 +38,9 @@ def parts_of(window: Window, most: tuple[int, int]) -> Iterator[Part]:
 
 
 def needed(span: Span, window: Window | None, axis: int, part: Span | None = None) -> Span:
-    """The places of an input, padding included, that a span of the result is made from.
+    """Return the input range, padding included, that a range of the result is computed from.
 
-    part : of the kernel; None for all of it
+    part : part of the kernel; None for the whole kernel
     """
     if window is None:
         return span
@@ -52,7 +52,7 @@ def needed(span: Span, window: Window | None, axis: int, part: Span | None = Non
 
 
 def is_depthwise(node: Node) -> bool:
-    """Whether each channel of a convolution of bytes is made from itself alone."""
+    """Return whether a node is a depthwise convolution of 8-bit data."""
     operator, data = node.operator, node.inputs[0]
     return (
         isinstance(operator, Conv)
@@ -62,9 +62,9 @@ def is_depthwise(node: Node) -> bool:
 
 
 def taken_blocks(node: Node, outputs: Span, size: int) -> Span:
-    """The input blocks that some output blocks of a convolution are made from.
+    """Return the input blocks of some output blocks of a convolution.
 
-    size : channels of a block; of bits an input block has eight times as many
+    size : channels per block; input blocks of bits have eight times this number
     """
     operator = node.operator
     assert isinstance(operator, Conv)

@@ -1,9 +1,9 @@
-"""How the maps of a core with its own memory are cut into tiles.
+"""Tiling of feature maps for a core with internal feature memory.
 
-A tile is loaded, multiplied, worked on by the ALU and stored, while other tiles are elsewhere on
-this way; the unit that takes longest sets the pace. What each unit takes of a tile is measured on
-the instructions that the tile would become. Cuts of a layer are ranked by sums over their tiles; of
-the best ones those are taken with which the tiles of all layers, followed one by one, end first.
+A tile is loaded, multiplied, processed by the ALU and stored, in a pipeline with other tiles; the
+slowest unit determines the throughput. The cost of a tile per unit is measured on its generated
+instructions. Cuts of a layer are ranked by sums over their tiles; among the best, the cuts with the
+earliest end are chosen by following the tiles of all layers through the pipeline.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ from mapper.compiler.schedule.tiles import (
 )
 from mapper.errors import DoesNotFitError
 
-FOLLOWED = 12  # cuts of a layer whose tiles are followed
-PADDED = 4  # of them, in which products with padding are left out, too
-FEW = 2  # cuts into equal tiles among them, which take fewer micro-ops
-AHEAD = 3  # layers that are followed behind one whose cut is chosen
-MICRO_OP = (0.0, 0.25, 1.0, 4.0)  # cycles that a micro-op less is worth, tried one after the other
-INSTRUCTION = 0.25  # cycles that an instruction less is worth
+FOLLOWED = 12  # cuts per layer whose tiles are followed
+PADDED = 4  # cuts that are also tried without products with padding
+FEW = 2  # additional cuts into equal tiles, which need fewer micro-ops
+AHEAD = 3  # layers that are followed after the layer whose cut is chosen
+MICRO_OP = (0.0, 0.25, 1.0, 4.0)  # cycles per micro-op in the objective, tried in order
+INSTRUCTION = 0.25  # cycles per instruction in the objective
 
 
 class TileCost(NamedTuple):
-    """What a tile takes: cycles of each unit, instructions, and micro-ops.
+    """Cost of a tile: cycles per unit, instructions, and micro-ops.
 
-    loads : in how many parts the inputs come, each multiplied as soon as it is there
+    loads : number of loads of its inputs; products start when the first one is complete
     """
 
     load: int
@@ -55,14 +55,14 @@ class TileCost(NamedTuple):
 
 
 Measure = Callable[[Tile, Cut], TileCost]
-"""What a tile of a macro node takes; raises `DoesNotFitError` if a small memory is too small."""
+"""Return the cost of a tile; raises `DoesNotFitError` if a small memory is too small."""
 
 
 class Choice(NamedTuple):
-    """A cut, and what its tiles take, in their order.
+    """A cut, and the costs of its tiles, in order.
 
-    across : tiles that have the same rows; needs : rows behind those that a tile takes of
-        each map; counted : micro-ops, if those of tiles have much in common
+    across : tiles with the same rows; needs : end of the input rows of each feature map, by tile
+    counted : total micro-ops, if tiles share many of them; 0 to sum them up
     """
 
     cut: Cut
@@ -73,7 +73,7 @@ class Choice(NamedTuple):
 
     @property
     def row_cycles(self) -> int:
-        """Cycles of a row of tiles, at the pace of the slowest unit of each."""
+        """Cycles of a row of tiles, limited by the slowest unit for each tile."""
         first = self.tiles[: self.across]
         return sum(max(one.load, one.matrix, one.alu, one.store) for one in first)
 
@@ -83,7 +83,7 @@ class Choice(NamedTuple):
 
     @property
     def micro_ops(self) -> int:
-        """Of each kind of tile, in both halves of the buffers if there is more than one of it."""
+        """Micro-ops of all kinds of tiles; twice per kind if both buffer halves are used."""
         if self.counted:
             return self.counted
         times = Counter(map(id, self.tiles))
@@ -95,10 +95,10 @@ def choices(
     macro: Macro, shape: NpuShape, measure: Measure, count: Callable[[Cut], int],
     plane: tuple[int, int] | None = None,
 ) -> list[Choice]:  # fmt: skip
-    """Cuts of a macro node, the one without a search first.
+    """Return the cuts of a macro node, starting with the default one.
 
-    count : micro-ops of all tiles of a cut
-    plane : rows and columns of its tiles, if they are given
+    count : returns the micro-ops of all tiles of a cut
+    plane : rows and columns of its tiles, None to choose them
     Raises `DoesNotFitError` if nothing fits.
     """
     measured: dict[tuple[int, ...], TileCost] = {}
@@ -123,12 +123,12 @@ def choices(
     if not cuts:
         assert plane is not None
         raise DoesNotFitError(
-            f"{macro.label}: tiles of {plane[1]}x{plane[0]} do not fit half of the buffers; give "
+            f"{macro.label}: tiles of {plane[1]}x{plane[0]} do not fit in half of the buffers; use "
             "smaller ones with --first-tile"
         )
     found = [made(cuts[0])]
     known = found[0].tiles[0]
-    around = 2 if macro.windows is None else 0  # windows have all pixels that they take
+    around = 2 if macro.windows is None else 0  # windows have no halo
     ranked = sorted(cuts[1:], key=lambda cut: _estimate(cut, cuts[0], known, extent, around))
     alike = [cut for cut in ranked if _even_tiles(cut, extent)][:FEW]  # fewer kinds of tiles
     followed = list(dict.fromkeys([*ranked[:FOLLOWED], *alike]))
@@ -138,13 +138,13 @@ def choices(
         followed += [cut._replace(edges="rows") for cut in dict.fromkeys(padded)]
         followed += [cut._replace(edges="all") for cut in dict.fromkeys(padded)]
     for cut in followed:
-        with suppress(DoesNotFitError):  # of the small memories: others take less of them
+        with suppress(DoesNotFitError):  # small memories: other cuts may need less
             found.append(made(cut))
     return found
 
 
 def _touched(tile: Tile, extent: Extent) -> tuple[bool, ...]:
-    """Which edges of the map a tile lies at."""
+    """Return which edges of the feature map a tile touches."""
     ends = (
         tile.rows.stop == extent.rows, tile.columns.stop == extent.columns,
     )  # fmt: skip
@@ -154,17 +154,17 @@ def _touched(tile: Tile, extent: Extent) -> tuple[bool, ...]:
 def chosen(
     macros: Sequence[Macro], options: Sequence[list[Choice]], limits: Limits, shared: bool = False
 ) -> list[Choice]:
-    """One cut for each macro node: the fewest cycles up to the end of some layers behind, each in
-    turn; never more instructions or micro-ops than fit, if there are cuts that fit.
+    """Return one cut per macro node, chosen in order: the fewest cycles up to the end of some
+    following layers, within the limits of instructions and micro-ops if possible.
 
-    What a micro-op costs is tried: the more it does, the more of them are left for layers behind.
-    shared : whether loads and stores share the way to external memory
+    Several costs of a micro-op are tried: higher costs leave more micro-ops for later layers.
+    shared : loads and stores share the path to external memory
     """
     makers = {macro.output: number for number, macro in enumerate(macros)}
     sources = [
         [makers.get(tensor, -1) for tensor in dict.fromkeys(macro.inputs)] for macro in macros
     ]
-    sizes = {  # counting micro-ops takes long
+    sizes = {  # cached, as counting micro-ops is slow
         id(one): (one.micro_ops, one.instructions) for choice in options for one in choice
     }
 
@@ -203,14 +203,14 @@ def chosen(
         micro_ops, instructions = size(kept)
         found.append((state.end + INSTRUCTION * instructions + late, kept))
         if micro_ops <= limits.micro_ops // 2:
-            break  # there is more than enough for all
+            break  # micro-ops are plentiful
     return min(found, key=lambda one: one[0])[1]
 
 
 def _ahead(
     state: Pipeline, number: int, one: Choice, kept: Sequence[Choice], sources: list[list[int]]
 ) -> Pipeline:
-    """Behind a layer with a cut that is tried, and some layers more."""
+    """Return the pipeline state after a layer with a candidate cut and some more layers."""
     trial = [*kept[:number], one, *kept[number + 1 : number + 1 + AHEAD]]
     for at in range(number, len(trial)):
         state = state.stop(at, trial[at], sources[at], trial)
@@ -218,10 +218,10 @@ def _ahead(
 
 
 class Limits(NamedTuple):
-    """Of the small memories.
+    """Limits of the small memories.
 
-    lag : what a cycle of a row of tiles is worth beside one of the frame, for cores that wait for
-        its rows: low tiles come early, high ones take fewer cycles in all
+    lag : weight of the cycles of a row of tiles compared with cycles of the frame, for cores that
+        wait for its rows: low tiles finish early, high tiles need fewer cycles in total
     """
 
     instructions: int
@@ -230,13 +230,13 @@ class Limits(NamedTuple):
 
 
 class Pipeline(NamedTuple):
-    """When the units are free behind some layers, and buffers left.
+    """Times at which units and buffers become free after some layers.
 
-    free : of load, matrix, ALU and store
-    inputs, sums, results : when the last two tiles left their halves of the buffers
-    rows : when each row of a layer's tiles is stored, by layer
-    moved : cycles of all loads and stores, which share the way to external memory; 0 if there is
-        none
+    free : load, matrix, ALU and store
+    inputs, sums, results : when the last two tiles released their halves of the buffers
+    rows : when each row of tiles is stored, by layer
+    moved : cycles of all loads and stores, which share the path to external memory; 0 without
+        external memory
     """
 
     free: tuple[int, int, int, int]
@@ -249,21 +249,22 @@ class Pipeline(NamedTuple):
 
     @classmethod
     def empty(cls, layers: int, shared: bool = False) -> Pipeline:
-        """Before the first layer; shared : whether maps are in external memory."""
+        """Return the state before the first layer; shared : maps are in external memory."""
         return cls((0, 0, 0, 0), (0, 0), (0, 0), (0, 0), ((),) * layers, 0, shared)
 
     @property
     def end(self) -> int:
-        """When the last result is stored."""
+        """Time at which the last result has been stored."""
         return max(self.free[3], self.moved)
 
     def stop(
         self, number: int, choice: Choice, sources: list[int], kept: Sequence[Choice]
     ) -> Pipeline:
-        """Behind one more layer. A load waits until the matrix unit has left the half it fills and
-        for the rows it takes, the matrix unit for the ALU, and the ALU for the store.
+        """Return the state after one more layer. A load waits for the matrix unit to release the
+        buffer half and for its input rows; the matrix unit waits for the ALU, the ALU for the
+        store.
 
-        sources : the layers that make the maps it takes, -1 of what is there before
+        sources : layers that compute its inputs; -1 for inputs of the model
         """
         load, matrix, alu, store = self.free
         inputs, sums, results = self.inputs, self.sums, self.results
@@ -307,7 +308,7 @@ class Pipeline(NamedTuple):
 
 
 def _rows_taken(macro: Macro, tile: Tile) -> tuple[int, ...]:
-    """For each map that a macro node takes, the rows behind those that a tile takes of it."""
+    """Return the end of the input rows of a tile for each input feature map of a macro node."""
     spans = spans_of(macro, tile)
     found: dict[Tensor, int] = {}
     for at, node in enumerate(macro.nodes):
@@ -315,19 +316,19 @@ def _rows_taken(macro: Macro, tile: Tile) -> tuple[int, ...]:
             if tensor in macro.inputs:
                 stop = min(spans[at][0].stop, tensor.height)
                 found[tensor] = max(found.get(tensor, 1), stop)
-    # windows are made of maps of the host, which are there
+    # windows of host inputs are available from the start
     return tuple(found.get(tensor, 1) for tensor in dict.fromkeys(macro.inputs))
 
 
 def _even_tiles(cut: Cut, extent: Extent) -> bool:
-    """Whether all tiles have one size."""
+    """Return whether all tiles have the same size."""
     return not (
         extent.rows % cut.rows or extent.columns % cut.columns or extent.blocks % cut.blocks
     )
 
 
 def fixed_cut(rule: str, macro: Macro, shape: NpuShape) -> Cut:
-    """The cut of a fixed rule, with as few blocks each way as there may be."""
+    """Return the cut of a fixed rule, with the minimum number of blocks."""
     extent, base = extent_of(macro, shape), largest_cut(macro, shape)
     most = (PLANES[rule],) * 2 if rule in PLANES else (extent.rows, extent.columns)
     blocks = min(extent.share, extent.blocks)
@@ -340,7 +341,7 @@ def fixed_cut(rule: str, macro: Macro, shape: NpuShape) -> Cut:
 
 
 def _cuts(macro: Macro, shape: NpuShape, base: Cut, plane: tuple[int, int] | None) -> list[Cut]:
-    """All that fit, with the largest part of the input at once."""
+    """Return all cuts that fit, each with the largest part of the input."""
     extent = extent_of(macro, shape)
     rows = parts_in(extent.rows) if plane is None else [min(plane[0], extent.rows)]
     wide = parts_in(extent.columns) if plane is None else [min(plane[1], extent.columns)]
@@ -359,10 +360,10 @@ def _cuts(macro: Macro, shape: NpuShape, base: Cut, plane: tuple[int, int] | Non
 
 
 def _estimate(cut: Cut, base: Cut, known: TileCost, extent: Extent, around: int) -> float:
-    """Cycles of a cut, in proportion to what a tile of another one takes: the slowest unit over the
-    whole map, half of what the others take of one tile, and a bit for each instruction.
+    """Estimate the cycles of a cut from the measured tile of another one: the slowest unit over the
+    whole map, half of the other units' cycles for one tile, and a cost per instruction.
 
-    around : rows and columns that tiles load besides their own, about
+    around : approximate halo of a tile in rows and columns
     """
     share = cut.rows * cut.columns * cut.blocks / (base.rows * base.columns * base.blocks)
     tiles = (

@@ -1,4 +1,4 @@
-"""The order in which nodes run, where the graph leaves a choice."""
+"""Execution order of nodes where the graph leaves a choice."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from mapper.compiler.graph.node import Add, Clamp, Conv, Node, Requantise
 
 
 def addends(graph: Graph, node: Node) -> tuple[list[Node], list[Node]] | None:
-    """Of a sum of two convolutions' results, the nodes that make the addend with fewer products,
-    and those of the other one; None if there are no two, or they have as many."""
+    """Return the nodes that compute the two addends of an addition, the one with fewer products
+    first; None unless both are convolutions with different numbers of products."""
     if not isinstance(node.operator, Add) or node.inputs[0] is node.inputs[1]:
         return None
     chains = [_chain(graph, tensor, node) for tensor in node.inputs]
@@ -19,13 +19,13 @@ def addends(graph: Graph, node: Node) -> tuple[list[Node], list[Node]] | None:
 
 
 def _products(conv: Node) -> int:
-    """Multiplications of a convolution."""
+    """Return the number of multiplications of a convolution."""
     outputs, kh, kw, inputs = conv.inputs[1].shape
     return conv.output.height * conv.output.width * outputs * kh * kw * inputs
 
 
 def _chain(graph: Graph, tensor: object, user: Node) -> list[Node]:
-    """A convolution and the nodes behind it that lead to a node alone; none if there is no such."""
+    """Return the chain from a convolution to `user`, without branches; empty if there is none."""
     found: list[Node] = []
     for node in reversed(graph.nodes[: graph.nodes.index(user)]):
         if node.output is not tensor:

@@ -1,7 +1,7 @@
-"""What packing bits costs: in the ALU of a core, beside its products, or on the host.
+"""Cost of packing bits: in the ALU of a core, in parallel to its products, or on the host.
 
-On a core the thresholds pack; a frame takes longer only where the ALU is what others wait for. A
-host would get each map in bytes, some at a time, and send the bits of each of these pieces back.
+On a core thresholds pack bits; a frame is longer only if the ALU is the bottleneck. A host would
+receive each feature map as bytes, in chunks, and send the bits of each chunk back.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from mapper.compiler.graph.tensor import Tensor
 from mapper.compiler.schedule.preloaded import Preloaded
 from mapper.compiler.schedule.units import NOTHING, timed_program
 
-HOST_LATENCY = 32  # cycles until the host answers
+HOST_LATENCY = 32  # cycles until the host responds
 
 
 class Packing(NamedTuple):
     """Cycles of a frame.
 
-    frame : with bits packed on the core; core : of these, by which a frame is longer
-    host : by which one would be longer if the host packed; transfers : pieces of maps
+    frame : total with bits packed on the core; core : share of it that is due to packing
+    host : additional cycles if the host packed; transfers : chunks of feature maps
     """
 
     frame: int
@@ -34,7 +34,7 @@ class Packing(NamedTuple):
 
     @property
     def by_host(self) -> int:
-        """Cycles of a frame whose bits the host packs."""
+        """Cycles of a frame with packing on the host."""
         return self.frame - self.core + self.host
 
 
@@ -42,10 +42,10 @@ def packing_cost(
     functions: Sequence[Sequence[Instruction]], macros: Sequence[Macro], shape: NpuShape,
     chunk: int, before: Preloaded = NOTHING,
 ) -> Packing:  # fmt: skip
-    """What packing costs in the functions of a program.
+    """Return the cost of packing in the functions of a program.
 
-    chunk : bytes that the host gets at once, each time with its latency
-    before : what is in the core
+    chunk : bytes per transfer to the host, each with its latency
+    before : initial contents of the core
     """
     frame = without = 0
     whole = timed_program([one for program in functions for one in program], shape, before)
@@ -68,7 +68,7 @@ def packing_cost(
 
 
 def packs(one: Instruction) -> bool:
-    """Whether an instruction makes packed vectors: thresholds, and what clears the last ones."""
+    """Return whether an instruction packs bits: thresholds, and moves that clear their padding."""
     return one.kind == "THRESHOLD" or (one.kind == "MOV" and not one.fields.get("source"))
 
 

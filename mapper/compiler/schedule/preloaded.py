@@ -1,5 +1,5 @@
-"""What the times of a program depend on besides its instructions: packet headers, the weight words
-that micro-ops take, and the vectors of which micro-ops are loaded again."""
+"""Data besides instructions that determines the timing of a program: packet headers, the weight
+words of micro-ops, and the vectors from which micro-ops are reloaded."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ WORD = 2  # column of the weight word in decoded micro-ops
 
 
 class Preloaded(NamedTuple):
-    """Of a core, before its first frame.
+    """State of a core before its first frame.
 
-    headers : of packets of the window unit; words : the weight word of each micro-op
-    runs : first address and number of the vectors that are set; data : their bytes
+    headers : packet headers of the window unit; words : the weight word of each micro-op
+    runs : first address and number of preset vectors; data : their bytes
     """
 
     headers: Sequence[int] = ()
@@ -37,13 +37,13 @@ class Preloaded(NamedTuple):
 
     @classmethod
     def of_image(cls, image: Image, where: str) -> Preloaded:
-        """where : the file, for errors"""
+        """Return the state from an image; where : file name for errors"""
         headers = np.frombuffer(image.headers, "<u8").tolist()
         words = decode_micro_ops(image.micro_ops, where)[:, WORD].tolist()
         return cls(headers, words, image.runs, image.maps.tobytes())
 
     def vectors(self, first: int, count: int) -> bytes:
-        """Vectors of one run; those that are not set are left out."""
+        """Return vectors of one run; vectors that are not set are omitted."""
         each = len(self.data) // max(1, sum(size for _, size in self.runs))
         at = 0
         for begin, size in self.runs:

@@ -1,7 +1,7 @@
-"""The best tiling of a layer: all orders of the outer loops with all sizes of tiles.
+"""Exhaustive tiling search of a layer: all orders of the outer loops with all tile sizes.
 
-A model of a few terms ranks them all: the steps fall into classes by the outermost loop that moves
-on behind them. The best of them are then computed step by step.
+All candidates are ranked by a closed-form model: steps are grouped into classes by the outermost
+loop that advances after them. The best candidates are then evaluated step by step.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ from mapper.compiler.schedule.traffic import (
 from mapper.errors import DoesNotFitError
 from storage.parallel import map_ordered
 
-BEST = 64  # tilings that are computed step by step
-SOME = 64  # sizes of tiles that are ranked, at least
-WIDE = 1.15  # times the fewest cycles that any size may take: sizes that are ranked in any case
-NEAR = 0.97  # these are about right: of all sizes that come so near to the best, none is left out
+BEST = 64  # tilings that are evaluated step by step
+SOME = 64  # minimum number of tile sizes that are ranked
+WIDE = 1.15  # tile sizes within this factor of the lower bound are always ranked
+NEAR = 0.97  # tile sizes are ranked if their lower bound times this is among the best
 
 
 class Found(NamedTuple):
-    """A tiling, its cost step by step, and the cycles that the model gave for it."""
+    """A tiling, its exact cost, and the cycles predicted by the model."""
 
     tiling: Tiling
     cost: Cost
@@ -49,10 +49,10 @@ class Found(NamedTuple):
 
 
 def search(layer: Layer, shape: NpuShape, fixed: Mapping[int, int] | None = None) -> Found:
-    """The tiling of fewest cycles; among equals that of fewest bits, then the first.
+    """Return the tiling with the fewest cycles; break ties by bits moved, then by order.
 
-    fixed : sizes that are given, by loop
-    Raises `DoesNotFitError` if no tile fits half of the buffers.
+    fixed : fixed sizes, by loop
+    Raises `DoesNotFitError` if no tile fits in half of the buffers.
     """
     sizes, held = _candidates(layer, shape, fixed or {})
     least = _least_cycles(layer, sizes, held, shape)
@@ -77,7 +77,7 @@ def search_all(
     layers: Sequence[Layer], shape: NpuShape, threads: int = 1,
     first: Mapping[int, int] | None = None,
 ) -> list[Found]:  # fmt: skip
-    """The best tilings of the layers of a network; first : sizes given for the first of them."""
+    """Return the best tilings of a network's layers; first : fixed sizes of the first layer"""
     asked = [
         (layer, tuple((first or {}).items()) if not n else ()) for n, layer in enumerate(layers)
     ]
@@ -90,9 +90,8 @@ def search_all(
 def _candidates(
     layer: Layer, shape: NpuShape, fixed: Mapping[int, int]
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Sizes of tiles that fit, shape (loops, tiles), and whether the input is held, shape (tiles,).
-
-    It is not where it would make no difference.
+    """Return the tile sizes that fit, shape (loops, tiles), and whether the input is held, shape
+    (tiles,). Tiles with all input channels are never marked as held: it makes no difference.
     """
     choices = [
         [min(fixed[loop], count)] if loop in fixed else parts_in(count)
@@ -102,9 +101,9 @@ def _candidates(
     plain = sizes[:, fits(layer, sizes, shape)]
     if not plain.shape[1]:
         raise DoesNotFitError(
-            f"a kernel of {layer.kernel[0]}x{layer.kernel[1]}: no tile fits half of the buffers "
+            f"kernel of {layer.kernel[0]}x{layer.kernel[1]}: no tile fits in half of the buffers "
             f"({shape.input_vectors // 2} input vectors, {shape.weight_words // 2} weight words, "
-            f"{shape.entries // 2} accumulators); take a core with more"
+            f"{shape.entries // 2} accumulators); use a larger core"
         )
     held = sizes[:, (sizes[IC] < layer.counts[IC]) & fits(layer, sizes, shape, held=True)]
     return np.hstack((plain, held)), np.arange(plain.shape[1] + held.shape[1]) >= plain.shape[1]
@@ -113,8 +112,8 @@ def _candidates(
 def _least_cycles(
     layer: Layer, sizes: NDArray[np.int64], held: NDArray[np.bool_], shape: NpuShape
 ) -> NDArray[np.float64]:
-    """About the least that tiles take, whatever the order: to compute, or to bring all inputs once
-    and to store all results."""
+    """Return an approximate lower bound of cycles for any order: the maximum of computing, and of
+    loading all inputs once and storing all results."""
     counts = -(-np.array(layer.counts)[:, None] // sizes)
     means = np.array(layer.counts)[:, None] / counts
     compute = counts.prod(0) * matrix_cycles(layer, means, shape)
@@ -127,8 +126,8 @@ def _least_cycles(
 
 @cache
 def _firsts() -> NDArray[np.bool_]:
-    """Whether an order is the first of those that differ in loops of one iteration alone, by order
-    and by mask of the loops with more; shape (orders, masks)."""
+    """Mark each order that is the first among equivalent ones, which differ only in loops with one
+    iteration; by order and by bit mask of the other loops, shape (orders, masks)."""
     masks = 1 << len(LOOPS)
     found = np.zeros((len(ORDERS), masks), bool)
     for mask in range(masks):
@@ -143,10 +142,10 @@ def _firsts() -> NDArray[np.bool_]:
 def modelled(
     layer: Layer, sizes: NDArray[np.int64], held: NDArray[np.bool_], shape: NpuShape
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Cycles and bits of all orders with some sizes, shape (orders, tiles).
+    """Return the cycles and bits of all orders with some sizes, shape (orders, tiles).
 
-    held : whether the input buffer holds all input blocks, shape (tiles,)
-    Infinite where an order equals an earlier one.
+    held : the input buffer holds all input blocks, shape (tiles,)
+    Infinite where an order is equivalent to an earlier one.
     """
     counts = -(-np.array(layer.counts)[:, None] // sizes)
     mask = ((counts > 1) << np.arange(len(LOOPS))[:, None]).sum(0)
@@ -162,11 +161,11 @@ def modelled(
 
 
 class _Terms:
-    """Means over the steps of each candidate.
+    """Averages over the steps of each candidate.
 
-    The steps between which a loop moves on, and all inside of it begin again, are a class: the tile
-    that is left has full size in that loop and the last one in those inside, the next one has full
-    size in those inside. Both have mean sizes in the loops outside.
+    The steps after which a certain loop advances, and all loops inside it restart, form a class:
+    the tile that leaves has full size in that loop and the last size in inner loops; the next tile
+    has full size in inner loops. Both have average sizes in outer loops.
     """
 
     def __init__(
@@ -176,9 +175,9 @@ class _Terms:
         self.layer, self.shape, self.sizes, self.counts = layer, shape, sizes, counts
         self.held = held
         whole = np.array(layer.counts)[:, None]
-        self.ends = whole - (counts - 1) * sizes  # of the last tile of each loop
+        self.ends = whole - (counts - 1) * sizes  # size of the last tile of each loop
         self.means = whole / counts
-        self.later = (whole - sizes) / np.maximum(counts - 1, 1)  # of all tiles but the first
+        self.later = (whole - sizes) / np.maximum(counts - 1, 1)  # average of all but the first
         self.begin = self._bits(sizes, held)
         self.compute_first = matrix_cycles(layer, sizes, shape)
         self.compute_last = matrix_cycles(layer, self.ends, shape)
@@ -187,7 +186,7 @@ class _Terms:
         self.drain = last * requantise_cycles(layer, shape)
 
     def _bits(self, sizes: NDArray[Any], held: NDArray[np.bool_]) -> dict[str, NDArray[Any]]:
-        """What comes for a tile."""
+        """Return the bits that are loaded for a tile."""
         found, layer = contents_of(self.layer, sizes, held), self.layer
         return {
             "input": found.input * layer.input_bits,
@@ -198,21 +197,21 @@ class _Terms:
     def of(
         self, order: tuple[int, ...], kept: NDArray[np.int64]
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Cycles and bits of an order, for some candidates."""
+        """Return the cycles and bits of an order for some candidates."""
         layer, shape, width = self.layer, self.shape, self.shape.load_bits
         counts, held = self.counts[:, kept], self.held[kept]
         ordered = counts[list(order)]
         more = ordered > 1
-        before = np.cumprod(ordered, 0) // ordered  # iterations of the loops outside
-        moves = (ordered - 1) * before  # steps behind which a loop is the outermost to move on
+        before = np.cumprod(ordered, 0) // ordered  # iterations of outer loops
+        moves = (ordered - 1) * before  # steps after which a loop is the outermost to advance
         unfinished = self._unfinished(order, counts, held)
         first = sum(bits[kept] for bits in self.begin.values())
         ends = (first + self.last[kept]) / width + self.drain[kept]
         total = np.asarray(first + self.last[kept], np.float64)
         cycles = np.where(more.any(0), 0, self.compute_first[kept])
-        # from the innermost loop that moves outwards: its steps lie between two of its own or at
-        # an end, those of the others before and behind one of its
-        still = np.ones(kept.size, bool)  # no loop inside moves
+        # from the innermost loop that advances to the outermost: steps of the innermost one are
+        # between two steps of that loop or at an end; others are next to a step of the innermost
+        still = np.ones(kept.size, bool)  # no inner loop advances
         slow = requantise_cycles(layer, shape)
         zero = np.zeros(kept.size)
         inner_load, inner_store, inner_alu = zero, zero, zero
@@ -239,7 +238,7 @@ class _Terms:
             alu = left * np.where(sums > 0, 0, slow)
             total = total + moves[place] * (load + store)
             here = more[place]
-            # behind: the next tile is computed, this one leaves; before: this one is computed
+            # stop: the next tile is computed, this one leaves; ahead: this one is computed
             stop = np.maximum(matrix_cycles(layer, following, shape), alu)
             ahead = matrix_cycles(layer, leaving, shape)
             outer = here & ~still
@@ -268,8 +267,8 @@ class _Terms:
         self, order: tuple[int, ...], place: int, kept: NDArray[np.int64],
         unfinished: NDArray[np.float64],
     ) -> NDArray[np.float64]:  # fmt: skip
-        """Cycles of the steps between two moves of the innermost loop that moves; the loops outside
-        have their full or their last sizes."""
+        """Return the cycles of the steps between two advances of the innermost advancing loop;
+        outer loops have their full or their last sizes."""
         layer, counts, held = self.layer, self.counts[:, kept], self.held[kept]
         changes = self._changes(order[place:], counts, held)
         sums = np.where(changes["output"], unfinished, 0)
@@ -302,7 +301,7 @@ class _Terms:
     def _changes(
         self, moving: tuple[int, ...], counts: NDArray[np.int64], held: NDArray[np.bool_]
     ) -> dict[str, NDArray[np.bool_]]:
-        """Whether buffers are replaced when some loops move on."""
+        """Return whether each buffer is replaced when some loops advance."""
 
         def moves(loops: tuple[int, ...]) -> NDArray[np.bool_]:
             return np.asarray((counts[[loop for loop in loops if loop in moving]] > 1).any(0))
@@ -313,8 +312,8 @@ class _Terms:
     def _unfinished(
         self, order: tuple[int, ...], counts: NDArray[np.int64], held: NDArray[np.bool_]
     ) -> NDArray[np.float64]:
-        """The share of tiles whose sums leave unfinished: all but the last of the loop over input
-        channels, if the output changes inside of it."""
+        """Return the share of tiles with unfinished sums: all but the last iteration over input
+        channels if the output changes inside that loop."""
         inside = order[order.index(IC) + 1 :]
         outputs = self._changes(inside, counts, held)["output"]
         return np.where(outputs, 1 - 1 / counts[IC], 0)

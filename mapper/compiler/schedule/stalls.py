@@ -1,4 +1,4 @@
-"""What the units of a core wait for between their instructions, of a timeline."""
+"""Stalls: causes of the waiting times of a core's units, from a timeline."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from hw.npu.isa import Instruction
 from mapper.compiler.schedule.units import UNIT_OF
 
 CAUSES = (*UNITS, "weights", "fetch")
-"""Units whose tokens are waited for, weights of the host, and the instruction itself, not yet
-there."""
+"""Units whose tokens are waited for, weights of the host, and instructions that are not fetched
+yet."""
 WEIGHTS = len(UNITS)
 
 
 def unit_of(one: Instruction) -> int:
-    """The number of the unit that runs an instruction."""
+    """Return the index of the unit that runs an instruction."""
     return UNIT_OF.get(one.op, one.fields.get("queue", 0))
 
 
 def waits_of(program: Sequence[Instruction], timeline: Timeline) -> NDArray[np.int64]:
-    """Cycles that the unit of each instruction stands still before it or, for weights, in it, by
+    """Return the stall cycles of each instruction's unit before it (for weights: during it), by
     cause, shape (instructions, len(CAUSES)).
 
-    Up to the last token that it takes, it waits for the unit that gives it; the rest is fetch.
+    Time up to the last token that it consumes is due to the unit that sends it; the rest is fetch.
     """
     found = np.zeros((len(program), len(CAUSES)), np.int64)
     found[:, WEIGHTS] = timeline.late

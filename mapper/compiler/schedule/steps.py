@@ -1,8 +1,8 @@
 """Cycles of a layer, tile by tile, with the true sizes of the last tiles of each loop.
 
-While a tile is computed, the next one is brought, and the results of the one before are made by the
-ALU and leave. What that takes longer than the computation is a stall; the first load and the last
-results have nothing to hide behind.
+While a tile is computed, the next one is loaded, and the results of the previous one are processed
+by the ALU and stored. Time beyond the computation is a stall; the first load and the last store are
+not overlapped.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from mapper.compiler.schedule.traffic import (
 
 
 def nest_cycles(counts: Sequence[Any], overhead: int) -> Any:
-    """Cycles of nested loops, the innermost first: an(...(a1(a0 + b) + b)...)."""
+    """Return the cycles of nested loops, innermost first: an(...(a1(a0 + b) + b)...)."""
     total: Any = counts[0]
     for count in counts[1:]:
         total = count * (total + overhead)
@@ -33,11 +33,11 @@ def nest_cycles(counts: Sequence[Any], overhead: int) -> Any:
 
 
 def matrix_cycles(layer: Layer, sizes: Sizes, shape: NpuShape) -> NDArray[np.int64]:
-    """Cycles of the matrix unit for tiles; sizes may be arrays.
+    """Return the matrix unit cycles of tiles; sizes may be arrays.
 
-    Rows and columns are innermost, since the weights stay meanwhile; each pair of loops has the
-    larger count inside. A row of the next weight word enters in each cycle if the port is that
-    narrow: planes of fewer pixels than rows wait for it.
+    Rows and columns are innermost, as the weights are constant there; each pair of loops has the
+    larger count inside. With a weight port of one row per cycle, the next weight word takes as many
+    cycles as the array has rows: planes with fewer pixels wait for it.
     """
     batch, ow, oh, ic, oc = (np.asarray(size) for size in sizes)
     wide, narrow = np.maximum(ow, oh), np.minimum(ow, oh)
@@ -50,19 +50,18 @@ def matrix_cycles(layer: Layer, sizes: Sizes, shape: NpuShape) -> NDArray[np.int
 
 
 def requantise_cycles(layer: Layer, shape: NpuShape) -> int:
-    """Cycles of the ALU for an entry of results."""
+    """Return the ALU cycles per entry of results."""
     return layer.results * -(-shape.rows // shape.multiply_lanes)
 
 
 class Steps(NamedTuple):
     """The steps of a layer, shape (steps,).
 
-    sizes : of the tile of each, shape (loops, steps)
-    compute : cycles of the matrix unit; alu : of the ALU, behind a step
-    input, weights, partial : bits that come before a step; weights with their bias, and unfinished
-        sums
-    store : bits that leave behind it
-    fresh, whole : whether it begins with other sums than the step before, and finishes its sums
+    sizes : tile sizes, shape (loops, steps)
+    compute : cycles of the matrix unit; alu : cycles of the ALU after a step
+    input, weights, partial : bits loaded before a step; weights include the bias; partial sums
+    store : bits stored after a step
+    fresh, whole : the step starts with other sums than the previous one; it finishes its sums
     """
 
     sizes: NDArray[np.int64]
@@ -77,12 +76,12 @@ class Steps(NamedTuple):
 
     @property
     def load(self) -> NDArray[np.int64]:
-        """Bits that come before a step."""
+        """Bits loaded before a step."""
         return self.input + self.weights + self.partial
 
 
 class Cost(NamedTuple):
-    """Cycles of a layer: computing and stalls; and the bits that it moves."""
+    """Cost of a layer: total cycles, compute cycles, and bits moved."""
 
     cycles: int
     compute: int
@@ -94,7 +93,7 @@ class Cost(NamedTuple):
 
 
 def steps_of(layer: Layer, tiling: Tiling, shape: NpuShape) -> Steps:
-    """All steps in order."""
+    """Return all steps in order."""
     counts = tiling.counts(layer)
     grid = np.indices([counts[loop] for loop in tiling.order]).reshape(len(counts), -1)
     index = np.empty_like(grid)
@@ -127,7 +126,7 @@ def steps_of(layer: Layer, tiling: Tiling, shape: NpuShape) -> Steps:
 
 
 def cost_of(steps: Steps, shape: NpuShape) -> Cost:
-    """What the steps take on a core whose loads and stores share the way to external memory."""
+    """Return the cost on a core whose loads and stores share the path to external memory."""
     bits = shape.load_bits
     coming = np.append(steps.load[1:], 0)
     leaving = np.append(0, steps.store[:-1])
@@ -138,9 +137,9 @@ def cost_of(steps: Steps, shape: NpuShape) -> Cost:
 
 
 def overlaps(first: Steps, second: Steps, shape: NpuShape) -> int:
-    """Cycles that a layer's first weights come earlier, behind another layer: while the last tile
-    of that one is computed and its results are made, nothing else comes. The input of a layer waits
-    for the results."""
+    """Return the cycles saved by prefetching a layer's first weights during the previous layer:
+    nothing else is loaded while its last tile is computed and processed. The input of a layer must
+    wait for the results."""
     bits = shape.load_bits
     leaving = int(first.store[-2]) if first.store.size > 1 else 0
     idle = max(0, int(first.compute[-1]) - -(-leaving // bits)) + int(first.alu[-1])
@@ -149,7 +148,7 @@ def overlaps(first: Steps, second: Steps, shape: NpuShape) -> int:
 
 
 def network_cost(steps: Sequence[Steps], shape: NpuShape) -> Cost:
-    """Layers one behind the other, each with its first weights in the buffer as early as can be."""
+    """Return the cost of consecutive layers, each with its first weights prefetched."""
     costs = [cost_of(one, shape) for one in steps]
     saved = sum(overlaps(*pair, shape) for pair in pairwise(steps))
     cycles, compute, moved = (sum(one[at] for one in costs) for at in range(3))

@@ -1,4 +1,4 @@
-"""Tiles of a macro node: the part of its result that is made at one go, and what that takes."""
+"""Tiles of a macro node: parts of its result that are computed at once, and their resources."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from mapper.compiler.schedule.inputs import MOST_TAPS, Span, is_depthwise, neede
 from mapper.errors import DoesNotFitError
 
 OVERLAPPED = 4
-"""Tiles of a map, at least, of cuts that are not searched for: fewer leave units waiting."""
+"""Minimum tiles of a map for the default cut; with fewer the units do not overlap."""
 
 _LOAD = {field.name: field.most for field in form_of("LOAD", "INP").fields}
 _ALU = {field.name: field.most for field in form_of("ALU", "MAX").fields}
 
 
 class Tile(NamedTuple):
-    """Rows, columns and output blocks of the result; of what is stored, before it is upsampled."""
+    """Rows, columns and output blocks of the result (before upsampling)."""
 
     rows: Span
     columns: Span
@@ -31,11 +31,10 @@ class Tile(NamedTuple):
 
 
 class Cut(NamedTuple):
-    """Sizes of a tile, and how many input blocks, and which part of the kernel of the first node,
-    are worked on at once.
+    """Tile sizes, and the number of input blocks and the part of the first node's kernel that are
+    processed at once.
 
-    edges : which products with padding are left out: none, those in rows above and below the map,
-        or all
+    edges : products with padding that are skipped: none, in rows above and below the map, or all
     """
 
     rows: int
@@ -47,12 +46,12 @@ class Cut(NamedTuple):
 
 
 def window_of(node: Node) -> Window | None:
-    """How a node's kernel walks over its input; None if it works pixel by pixel."""
+    """Return the window of a node's kernel; None for pixelwise operators."""
     return node.operator.window if isinstance(node.operator, Conv | Pool) else None
 
 
 def spans_of(macro: Macro, tile: Tile) -> list[tuple[Span, Span]]:
-    """Rows and columns of the first input, and of the result of each node, for a tile."""
+    """Return rows and columns of the first input and of each node's result, for a tile."""
     found = [(tile.rows, tile.columns)]
     for node in reversed(macro.nodes):
         if node.kind == "upsample":
@@ -65,10 +64,10 @@ def spans_of(macro: Macro, tile: Tile) -> list[tuple[Span, Span]]:
 
 
 def entries_of(macro: Macro, tile: Tile, kernel: tuple[int, int], share: int = 1) -> int:
-    """Accumulators that a tile takes: sums, pooled sums beside them, the other addend, and vectors
-    of bits, which hold `share` blocks each.
+    """Return the accumulators that a tile needs: sums, additional pooled sums, the second addend,
+    and vectors of bits, which hold `share` blocks each.
 
-    kernel : rows and columns of it that pooling without a convolution loads the pixels of
+    kernel : rows and columns of the window that stand-alone pooling loads at once
     """
     spans = spans_of(macro, tile)
     loaded = loaded_at_once(macro, spans, kernel)
@@ -88,7 +87,7 @@ def entries_of(macro: Macro, tile: Tile, kernel: tuple[int, int], share: int = 1
 def loaded_at_once(
     macro: Macro, spans: list[tuple[Span, Span]], kernel: tuple[int, int]
 ) -> tuple[int, int]:
-    """Rows and columns of the first input that a part of the kernel takes at once, at most."""
+    """Return the maximum rows and columns of the input that a part of the kernel loads at once."""
     window = window_of(macro.nodes[0])
     rows, columns = (
         needed(span, window, axis, Span(0, size))
@@ -98,9 +97,9 @@ def loaded_at_once(
 
 
 def words_at_once(node: Node, size: int, cut: Cut) -> int:
-    """Weight words that a tile takes at once, of a part of the input and of the kernel, at most.
+    """Return the maximum weight words of a tile for a part of the input and of the kernel.
 
-    size : channels of a block
+    size : channels per block
     """
     operator = node.operator
     assert isinstance(operator, Conv)
@@ -111,9 +110,9 @@ def words_at_once(node: Node, size: int, cut: Cut) -> int:
 
 
 class Extent(NamedTuple):
-    """What there is to cut: rows, columns and blocks of the result, and blocks of the input.
+    """Size of the result in rows, columns and blocks, and input blocks.
 
-    share : blocks that one tile has to make together, since they are packed into one vector
+    share : blocks that must be in the same tile because they share a packed vector
     """
 
     rows: int
@@ -124,7 +123,7 @@ class Extent(NamedTuple):
 
 
 def extent_of(macro: Macro, shape: NpuShape) -> Extent:
-    """Of a macro node, before its result is upsampled."""
+    """Return the extent of a macro node, before upsampling."""
     made = macro.nodes[-1].output
     up = 2 if macro.nodes[-1].kind == "upsample" else 1
     return Extent(
@@ -137,7 +136,7 @@ def extent_of(macro: Macro, shape: NpuShape) -> Extent:
 
 
 def fits(macro: Macro, shape: NpuShape, cut: Cut) -> bool:
-    """Whether tiles of a cut take at most half of the buffers, and instructions can say them."""
+    """Return whether tiles of a cut fit in half of the buffers and in the instruction fields."""
     tile = Tile(Span(0, cut.rows), Span(0, cut.columns), Span(0, cut.blocks))
     spans, inputs = spans_of(macro, tile), cut.inputs
     share = blocks_of_vector(shape.rows, shape.columns) if macro.packs else 1
@@ -146,7 +145,7 @@ def fits(macro: Macro, shape: NpuShape, cut: Cut) -> bool:
             return False
         inputs = min(inputs, taken_blocks(macro.conv, tile.blocks, shape.columns).size)
         loaded = inputs * math.prod(loaded_at_once(macro, spans, cut.kernel))
-        if macro.windows is not None:  # whole ones
+        if macro.windows is not None:  # complete windows only
             if cut.inputs < windows.window_vectors(macro.windows, shape.columns):
                 return False
             if not windows.can_be_said(macro.windows, *spans[1], shape):
@@ -162,7 +161,7 @@ def fits(macro: Macro, shape: NpuShape, cut: Cut) -> bool:
 
 
 def headers_of_cut(macro: Macro, cut: Cut, shape: NpuShape) -> int:
-    """Headers of the packets of all tiles of a cut."""
+    """Return the number of packet headers for all tiles of a cut."""
     assert macro.windows is not None
     extent = extent_of(macro, shape)
     found: list[list[Span]] = []
@@ -175,14 +174,14 @@ def headers_of_cut(macro: Macro, cut: Cut, shape: NpuShape) -> int:
 
 
 def least_fits(macro: Macro, shape: NpuShape) -> bool:
-    """Whether one pixel of the result can be made at one go, of a part of the input at a time."""
+    """Return whether a tile of a single pixel fits, with the smallest parts of input and kernel."""
     extent = extent_of(macro, shape)
     return fits(macro, shape, Cut(1, 1, min(extent.share, extent.blocks), 1, (1, 1)))
 
 
 def largest_cut(macro: Macro, shape: NpuShape) -> Cut:
-    """Whole rows, as many as fit half of the buffers with as many output blocks as fit beside them,
-    but at most a quarter of the map, so that the units work on different tiles at the same time.
+    """Return the default cut: the largest number of whole rows that fits half of the buffers, with
+    the largest number of output blocks, but at most a quarter of the map so that units overlap.
 
     Raises `DoesNotFitError` if not even one pixel fits.
     """
@@ -193,13 +192,13 @@ def largest_cut(macro: Macro, shape: NpuShape) -> Cut:
             for inputs in parts_in(taken):
                 for outputs in range(blocks, 0, -1):
                     if outputs < blocks and outputs % share:
-                        continue  # a vector of bits is packed by one tile
+                        continue  # blocks packed into one vector must be in the same tile
                     size = columns, outputs, inputs, kernel
                     rows = next(
                         (r for r in range(height, 0, -1) if fits(macro, shape, Cut(r, *size))), 0
                     )
                     if rows and (rows >= min(4, height) or outputs <= share):
-                        if macro.words is None or inputs >= taken:  # else a tile brings all words
+                        if macro.words is None or inputs >= taken:  # else weights reload per tile
                             rows = min(rows, -(-height // OVERLAPPED))
                         return Cut(_even(height, rows), *size)
         return None
@@ -208,19 +207,19 @@ def largest_cut(macro: Macro, shape: NpuShape) -> Cut:
         if (found := cut(kernel)) is not None:
             return found
     raise DoesNotFitError(
-        f"{macro.label}: not one pixel of it fits half of the buffers ({shape.input_vectors // 2} "
-        f"input vectors, {shape.entries // 2} accumulators); take a core with more"
+        f"{macro.label}: not even one pixel fits in half of the buffers "
+        f"({shape.input_vectors // 2} input vectors, {shape.entries // 2} accumulators); use a "
+        "larger core"
     )
 
 
 def parts_in(length: int) -> list[int]:
-    """Sizes that cut a length into 1, 2, ... parts."""
+    """Return the sizes that cut a length into 1, 2, ... parts."""
     return list(dict.fromkeys(-(-length // part) for part in range(1, length + 1)))
 
 
 def _kernels(node: Node) -> list[tuple[int, int]]:
-    """Rows and columns of a kernel to work on at once, the largest first: whole rows, or a part of
-    one row."""
+    """Return the kernel parts to process at once, largest first: whole rows, or parts of a row."""
     window = window_of(node)
     kh, kw = (1, 1) if window is None else window.size
     return [(rows, kw) for rows in parts_in(kh)] + [(1, columns) for columns in parts_in(kw)[1:]]
@@ -229,10 +228,10 @@ def _kernels(node: Node) -> list[tuple[int, int]]:
 def _can_be_said(
     macro: Macro, tile: Tile, spans: list[tuple[Span, Span]], inputs: int, kernel: tuple[int, int]
 ) -> bool:
-    """Whether the fields of the instructions hold the numbers of a tile."""
+    """Return whether the numbers of a tile fit in the instruction fields."""
     window, taken = window_of(macro.nodes[0]), loaded_at_once(macro, spans, kernel)
     pads = () if window is None else window.pad
-    one = spans[1][0].size * spans[1][1].size == 1  # pixel: its products are loops
+    one = spans[1][0].size * spans[1][1].size == 1  # single pixel: its products are loops
     return (
         max(inputs, tile.blocks.size) <= _LOAD["c_size"]
         and taken[0] <= _LOAD["y_size"]
@@ -247,13 +246,13 @@ def _can_be_said(
 
 
 def _even(length: int, most: int) -> int:
-    """The least size that cuts a length into as few parts as the largest one does."""
+    """Return the smallest size that needs no more parts than size `most`."""
     return -(-length // -(-length // most))
 
 
 def tiles_of(macro: Macro, cut: Cut, shape: NpuShape) -> Iterator[Tile]:
-    """The tiles of a macro node: row by row, then column by column, blocks innermost; outermost if
-    weights come from the host for each of them."""
+    """Yield the tiles of a macro node: row by row, then column by column, blocks innermost; blocks
+    outermost if weights are streamed from the host."""
     extent = extent_of(macro, shape)
     rows, columns, blocks = (
         [Span(at, min(at + size, length)) for at in range(0, length, size)]

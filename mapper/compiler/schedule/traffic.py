@@ -1,8 +1,8 @@
-"""A layer as six loops, its tiles, and the bits that they move between external memory and a core.
+"""A layer as nested loops, its tiles, and the traffic between external memory and a core.
 
 Loops over columns, rows and blocks of channels are cut into tiles; kernels are not. The outer loops
-walk over the tiles in some order. What a buffer holds depends on some of them, and is replaced at
-each step of the innermost one of these that has more than one iteration.
+iterate over the tiles in some order. The contents of a buffer depend on some of these loops and are
+replaced at each step of the innermost of them that has more than one iteration.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from chipsim.chip.npu_shape import NpuShape
 
 LOOPS = ("batch", "ow", "oh", "ic", "oc")
-"""The loops that are cut: frames, columns and rows of the result, blocks of input and output."""
+"""Tiled loops: frames, columns and rows of the result, blocks of input and output channels."""
 BATCH, OW, OH, IC, OC = range(5)
 DEPENDS: dict[str, tuple[int, ...]] = {
     "input": (BATCH, OW, OH, IC),
@@ -25,22 +25,22 @@ DEPENDS: dict[str, tuple[int, ...]] = {
     "output": (BATCH, OW, OH, OC),
     "bias": (OC,),
 }
-"""The loops that the content of a buffer depends on."""
+"""Loops that the contents of a buffer depend on."""
 HELD: dict[str, tuple[int, ...]] = DEPENDS | {"input": (BATCH, OW, OH)}
-"""The same where the input buffer holds all input blocks."""
+"""The same if the input buffer holds all input blocks."""
 ORDERS: tuple[tuple[int, ...], ...] = tuple(permutations(range(len(LOOPS))))
-"""All orders of the loops, the outermost first."""
+"""All loop orders, outermost first."""
 
 
 class Layer(NamedTuple):
     """A convolution as loops.
 
     counts : iterations of `LOOPS`; channels in blocks of the array's columns and rows
-    kernel, stride : rows and columns; kernel with its dilation is `reach`
-    input_bits, output_bits, partial_bits : of an entry, which is a block of a pixel or of a pair
-    weight_bits : of a weight word; weight_words : bytes of a weight, thus words of the memory
-    bias_bits : of an output block
-    results : of an entry that the ALU makes one after the other
+    kernel, stride : rows and columns; reach : kernel with dilation
+    input_bits, output_bits, partial_bits : bits per entry, a block of a pixel or of a pixel pair
+    weight_bits : bits per weight word; weight_words : bytes per weight, i.e. words in the memory
+    bias_bits : bits per output block
+    results : sequential ALU results per entry
     """
 
     counts: tuple[int, int, int, int, int]
@@ -57,9 +57,9 @@ class Layer(NamedTuple):
 
 
 class Convolution(NamedTuple):
-    """The form of a convolution, as models give it.
+    """Dimensions of a convolution.
 
-    width, height : of the result; inputs, outputs : channels; kernel, stride : rows and columns
+    width, height : size of the result; inputs, outputs : channels; kernel, stride : rows, columns
     """
 
     width: int
@@ -73,9 +73,9 @@ class Convolution(NamedTuple):
 
 
 def layer_of(form: Convolution, shape: NpuShape, numbers: str = "int8") -> Layer:
-    """The loops of a convolution.
+    """Return the loops of a convolution.
 
-    numbers : "int8"; "pairs" of bytes of the upper and the lower half of the map, which share a
+    numbers : "int8"; "pairs" for bytes of the upper and lower half of the map that share a
         multiplier; or "int16"
     """
     rows, columns = shape.rows, shape.columns
@@ -99,10 +99,10 @@ def layer_of(form: Convolution, shape: NpuShape, numbers: str = "int8") -> Layer
 
 
 class Tiling(NamedTuple):
-    """Sizes of a tile, one for each of `LOOPS`, and the order of the outer loops.
+    """Tile sizes, one per loop of `LOOPS`, and the order of the outer loops.
 
-    held : the input buffer holds all input blocks of a tile's pixels, the weight buffer only the
-        tile's: the input stays while the loop over input blocks moves on
+    held : the input buffer holds all input blocks of a tile's pixels, the weight buffer only those
+        of the tile: the input is kept while the loop over input blocks advances
     """
 
     sizes: tuple[int, ...]
@@ -111,25 +111,25 @@ class Tiling(NamedTuple):
 
     @property
     def depends(self) -> dict[str, tuple[int, ...]]:
-        """The loops that the content of a buffer depends on."""
+        """Loops that the contents of each buffer depend on."""
         return HELD if self.held else DEPENDS
 
     def counts(self, layer: Layer) -> tuple[int, ...]:
-        """Iterations of the outer loops, in the order of `LOOPS`."""
+        """Return the iterations of the outer loops in the order of `LOOPS`."""
         return tuple(-(-n // size) for n, size in zip(layer.counts, self.sizes, strict=True))
 
     def outer(self, layer: Layer) -> list[tuple[str, int]]:
-        """The outer loops with more than one iteration, the outermost first."""
+        """Return the outer loops with more than one iteration, outermost first."""
         counts = self.counts(layer)
         return [(LOOPS[loop], counts[loop]) for loop in self.order if counts[loop] > 1]
 
 
 Sizes = Sequence[Any] | NDArray[Any]
-"""Sizes of tiles by loop: numbers, or arrays of numbers."""
+"""Tile sizes by loop: numbers or arrays."""
 
 
 class Contents(NamedTuple):
-    """What a tile puts into each buffer: entries of input and output, weight words, bias blocks."""
+    """Buffer contents of a tile: entries of input and output, weight words, bias blocks."""
 
     input: NDArray[np.int64]
     weights: NDArray[np.int64]
@@ -138,7 +138,7 @@ class Contents(NamedTuple):
 
 
 def contents_of(layer: Layer, sizes: Sizes, held: bool | NDArray[np.bool_] = False) -> Contents:
-    """Contents of tiles, the frame around a tile included; sizes may be arrays.
+    """Return the buffer contents of tiles, halo included; sizes may be arrays.
 
     held : the input buffer holds all input blocks
     """
@@ -155,11 +155,11 @@ def contents_of(layer: Layer, sizes: Sizes, held: bool | NDArray[np.bool_] = Fal
 
 
 def fits(layer: Layer, sizes: Sizes, shape: NpuShape, held: bool = False) -> NDArray[np.bool_]:
-    """Whether tiles fit half of each buffer, so that the next one fits beside it. The input has all
-    of its buffer if there is no next one: if it is held for the whole result."""
+    """Return whether tiles fit in half of each buffer (double buffering). An input that is held for
+    the whole result may use its whole buffer."""
     found = contents_of(layer, sizes, held)
     once = held & np.all([np.equal(sizes[loop], layer.counts[loop]) for loop in (BATCH, OW, OH)], 0)
-    words = -(-shape.rows // 16)  # parameter words of a block
+    words = -(-shape.rows // 16)  # parameter words per block
     return np.asarray(
         (found.input <= shape.input_vectors // np.where(once, 1, 2))
         & (found.weights <= shape.weight_words // 2)
@@ -169,7 +169,7 @@ def fits(layer: Layer, sizes: Sizes, shape: NpuShape, held: bool = False) -> NDA
 
 
 def replacements(tiling: Tiling, layer: Layer, buffer: str) -> int:
-    """How often a buffer's content is brought, or for the output leaves, in the whole layer."""
+    """Return how often a buffer is loaded (for the output: stored) in the whole layer."""
     counts = tiling.counts(layer)
     moved, at = 1, 1
     for loop in tiling.order:
@@ -180,8 +180,8 @@ def replacements(tiling: Tiling, layer: Layer, buffer: str) -> int:
 
 
 def partial_sums(tiling: Tiling, layer: Layer) -> bool:
-    """Whether unfinished sums leave the core and come back: the loop over input channels lies
-    outside of one that changes the output."""
+    """Return whether partial sums are stored and reloaded: a loop that changes the output is inside
+    the loop over input channels."""
     counts = tiling.counts(layer)
     inside = tiling.order[tiling.order.index(IC) + 1 :]
     return counts[IC] > 1 and any(counts[loop] > 1 for loop in inside if loop in DEPENDS["output"])

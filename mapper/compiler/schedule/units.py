@@ -1,4 +1,4 @@
-"""The timeline of a program: when each of its instructions works."""
+"""The timeline of a program: start and end of each instruction."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ def timeline_of_functions(
     program: Sequence[Instruction], spans: Sequence[tuple[int, int]], shape: NpuShape,
     before: Preloaded = NOTHING, host: HostLink | None = None,
 ) -> Timeline:  # fmt: skip
-    """Starts and ends of the instructions of a frame, of functions one behind the other: units are
-    idle between them. Nothing outside of the core delays it, but for the weights of the host.
+    """Return the timeline of a frame of consecutive functions, between which all units are idle.
+    Apart from the weights of the host, nothing outside the core delays it.
 
-    spans : the first instruction of each function, and the one behind the last
-    before : what is in the core
+    spans : first instruction and end of each function
+    before : initial contents of the core
     """
     all_ = timed_program(program, shape, before)
     parts = []
@@ -47,7 +47,7 @@ def timeline_of_functions(
 def timed_program(
     program: Sequence[Instruction], shape: NpuShape, before: Preloaded = NOTHING
 ) -> list[Timed]:
-    """The instructions as the units see them, of functions one behind the other."""
+    """Return instructions of consecutive functions with their timing."""
     order = WordOrder(shape, before.words, before.vectors)
     return [
         timed(one, shape, before.headers, pairs)._replace(
@@ -58,7 +58,7 @@ def timed_program(
 
 
 def _pairs(program: Iterable[Instruction], shape: NpuShape) -> Iterator[bool]:
-    """Whether instructions store results of 16 bits, at the distance that was set before."""
+    """Yield whether each instruction stores 16-bit results (see CTRL.DIST)."""
     distance = 0
     for one in program:
         fields = _fields(one)
@@ -70,9 +70,9 @@ def _pairs(program: Iterable[Instruction], shape: NpuShape) -> Iterator[bool]:
 def timed(
     one: Instruction, shape: NpuShape, headers: Sequence[int] = (), pairs: bool = False
 ) -> Timed:
-    """An instruction as its unit sees it, but for the weights of the host.
+    """Return an instruction with its timing, without weights of the host.
 
-    headers : of packets of the window unit; pairs : it stores results of 16 bits
+    headers : packet headers of the window unit; pairs : it stores 16-bit results
     """
     fields = _fields(one)
     weights = [matrix_cycles(fields, shape)] * fields["uops"] if one.op == "GEMM" else []
@@ -83,13 +83,13 @@ def timed(
 
 
 def _fields(one: Instruction) -> dict[str, int]:
-    """All that there are, those that are not named 0."""
+    """Return all fields of an instruction; missing fields are 0."""
     fields = dict.fromkeys((field.name for field in form_of(one.op, one.kind).fields), 0)
     return fields | dict(one.fields)
 
 
 def _moved(one: Instruction, fields: dict[str, int], shape: NpuShape) -> int:
-    """Bits to or from external memory; pads are made in the core."""
+    """Return the bits moved to or from external memory; padding is generated in the core."""
     vector = 8 * shape.columns
     if (one.op, one.kind) == ("LOAD", "WSTREAM"):
         return fields["words"] * shape.rows * vector
@@ -105,7 +105,7 @@ def _moved(one: Instruction, fields: dict[str, int], shape: NpuShape) -> int:
 def tile_cost(
     steps: list[Step], micro_ops: int, shape: NpuShape, headers: Sequence[int]
 ) -> TileCost:
-    """What the instructions of a tile take of each unit."""
+    """Return the cost of a tile from its instructions."""
     busy = dict.fromkeys(UNITS, 0)
     program = [step.instruction for step in steps]
     for step, pairs in zip(steps, _pairs(program, shape), strict=True):
@@ -116,6 +116,6 @@ def tile_cost(
 
 
 def busy_shares(timeline: Timeline) -> dict[str, float]:
-    """The share of a frame's cycles that each unit works."""
+    """Return the utilisation of each unit: its share of busy cycles in a frame."""
     whole = max(1, timeline.cycles)
     return {name: int(busy) / whole for name, busy in zip(UNITS, timeline.busy, strict=True)}

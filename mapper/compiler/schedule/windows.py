@@ -1,9 +1,8 @@
-"""What the window unit loads for tiles of a layer: instructions, packets, and their headers.
+"""Loads of the window unit for tiles of a layer: instructions, packets, and packet headers.
 
-A packet serves as many windows side by side as the unit has filters, along the rows of the result.
-Whole rows come one behind the other; of parts of rows each takes an instruction of its own. What
-the last packet brings too much lies behind the windows that are wanted, and is overwritten by the
-next row, or by nobody.
+A packet serves as many adjacent windows as the unit has filters, along the rows of the result.
+Whole rows form one sequence; partial rows need one instruction each. Excess windows of the last
+packet are written after the required ones, and are overwritten by the next row or never read.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ _GEMM = {field.name: field.most for field in form_of("GEMM", "INT8").fields}
 
 
 class Run(NamedTuple):
-    """Windows that an instruction brings: how many, from (row, column) of the result on."""
+    """Windows of an instruction: their number, starting at (row, column) of the result."""
 
     row: int
     column: int
@@ -33,7 +32,7 @@ class Run(NamedTuple):
 
 
 def runs_of(rows: Span, columns: Span, width: int) -> list[Run]:
-    """The windows of a part of a result; width : columns of all of it."""
+    """Return the runs of windows of a part of a result; width : columns of the whole result"""
     if columns == Span(0, width):
         return [Run(rows.first, 0, rows.size * width)]
     return [Run(row, columns.first, columns.size) for row in range(*rows)]
@@ -44,12 +43,12 @@ def packets_of(run: Run, filters: int) -> int:
 
 
 def window_vectors(node: Node, lanes: int) -> int:
-    """Vectors of a window."""
+    """Return the vectors per window."""
     return blocks_of(node.output.channels, lanes)
 
 
 def input_vectors(node: Node, rows: Span, columns: Span, shape: NpuShape) -> int:
-    """Vectors of the input buffer that the windows of a part take, and what comes with them."""
+    """Return the vectors of the input buffer for the windows of a part, including excess ones."""
     runs = runs_of(rows, columns, node.output.width)
     before = sum(one.windows for one in runs[:-1])
     whole = before + packets_of(runs[-1], shape.filters) * shape.filters
@@ -57,7 +56,7 @@ def input_vectors(node: Node, rows: Span, columns: Span, shape: NpuShape) -> int
 
 
 def can_be_said(node: Node, rows: Span, columns: Span, shape: NpuShape) -> bool:
-    """Whether the fields of the instructions hold the numbers of a part."""
+    """Return whether the numbers of a part fit in the instruction fields."""
     runs, vectors = runs_of(rows, columns, node.output.width), window_vectors(node, shape.columns)
     return (
         packets_of(runs[0], shape.filters) <= _WIN["packets"]
@@ -67,14 +66,14 @@ def can_be_said(node: Node, rows: Span, columns: Span, shape: NpuShape) -> bool:
 
 
 def headers_needed(rows: list[Span], columns: list[Span], width: int, filters: int) -> int:
-    """Of the packets of all parts of a result, which is cut into some rows and columns."""
+    """Return the number of packet headers for a result that is cut into some rows and columns."""
     if columns == [Span(0, width)]:
         return sum(-(-y.size * width // filters) for y in rows)
     return sum(y.size for y in rows) * sum(-(-x.size // filters) for x in columns)
 
 
 def headers_of(node: Node, run: Run, shape: NpuShape) -> list[Header]:
-    """The headers of a run: words of a plane that hold all pixels of a packet's windows, and the
+    """Return the headers of a run: words of a plane with all pixels of a packet's windows, and the
     padded coordinates of its first window."""
     operator = node.operator
     assert isinstance(operator, WindowColumns)
@@ -96,7 +95,7 @@ def headers_of(node: Node, run: Run, shape: NpuShape) -> list[Header]:
 
 
 def _pixels(window: Window, data: Tensor, row: int, column: int) -> tuple[int, int] | None:
-    """The first and the last pixel of a window that lie inside of the map, counted row by row."""
+    """Return the first and the last pixel of a window inside the map, counted row by row."""
     spans = []
     for at, axis, before, length in (
         (row, 0, window.pad.top, data.height), (column, 1, window.pad.left, data.width),
@@ -111,9 +110,9 @@ def _pixels(window: Window, data: Tensor, row: int, column: int) -> tuple[int, i
 
 
 def headers_short(made: Tensor, shape: NpuShape, cores: int = 1) -> str:
-    """What the header memory of a core lacks for the windows of a result, whatever its tiles.
+    """Return the shortage of header memory for the windows of a result, for any tiling; or "".
 
-    cores : that may share it
+    cores : number of cores that may share the result
     """
     need = -(-packets_of(Run(0, 0, made.height * made.width), shape.filters) // cores)
     if need <= shape.headers:
@@ -125,7 +124,7 @@ def headers_short(made: Tensor, shape: NpuShape, cores: int = 1) -> str:
 
 
 def refusal(window: Window, data: Tensor, made: Tensor, shape: NpuShape) -> str:
-    """Why the window unit of a core cannot make the windows of a map; nothing if it can."""
+    """Return why the window unit of a core cannot handle a feature map; "" if it can."""
     (kh, kw), (sh, sw) = window.size, window.stride
     groups = blocks_of(data.channels, GROUP)
     limits = {
@@ -136,16 +135,16 @@ def refusal(window: Window, data: Tensor, made: Tensor, shape: NpuShape) -> str:
     if not shape.filters:
         return f"{shape.name} has no window unit"
     if not shape.map_vectors:
-        return f"the maps of {shape.name} are in external memory"
+        return f"the feature maps of {shape.name} are in external memory"
     if shape.columns % GROUP:
-        return f"vectors of {shape.columns} channels hold no whole groups of {GROUP}"
+        return f"vectors of {shape.columns} channels are not a multiple of groups of {GROUP}"
     if data.type != "int8":
-        return f"its map is stored in {data.type}, the window unit takes bytes"
+        return f"its input is stored as {data.type}; the window unit requires bytes"
     if window.dilation != (1, 1):
         return "its kernel is dilated"
     if beyond:
         names = ", ".join(f"{name} {limits[name]:,} ({_WIN[name]:,})" for name in beyond)
         return f"too large for the fields of LOAD.WIN: {names}"
     if plane_words(data.channels, data.height * data.width, 2 * shape.columns) > _WIN["src"]:
-        return "its map is too large"
+        return "its input is too large"
     return ""

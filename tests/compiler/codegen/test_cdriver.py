@@ -167,7 +167,7 @@ def test_endless_wait_names_core_and_instruction(tmp_path: Path) -> None:
     (tmp_path / "dump.c").write_text(DUMP.replace("ODD", "0"))
     done = subprocess.run([compiled(tmp_path, "dump.c")], capture_output=True, text=True)
     assert done.returncode == 1
-    assert done.stderr == "core (2, 1): instruction 1: waits for a stream that nobody counts\n"
+    assert done.stderr == "core (2, 1): instruction 1: deadlock: the awaited stream never arrives\n"
 
 
 def test_the_header_has_every_field_once() -> None:

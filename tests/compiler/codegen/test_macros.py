@@ -124,7 +124,7 @@ def test_layers_beyond_the_record_are_refused() -> None:
 
 
 def test_unknown_opcodes_are_rejected() -> None:
-    with pytest.raises(MapperError, match=r"record 4: op 8 is none of a macro record \(0 to 7\)"):
+    with pytest.raises(MapperError, match=r"record 4: unknown opcode 8 \(0 to 7\)"):
         decode_record(bytes([8]) + BYTES[1:], "record 4")
 
 
@@ -156,9 +156,9 @@ def test_numbers_of_64_bits_are_two_words() -> None:
 
 def test_invalid_items_are_rejected() -> None:
     for words in ([3], [1, 99], [1, Sort.NAME | 5 << 8, 1], [1, Sort.NAME | 1 << 8]):
-        with pytest.raises(MapperError, match=r"^record 1: its words in the pool are none"):
+        with pytest.raises(MapperError, match=r"^record 1: invalid words in the pool"):
             decode_items(np.array(words, np.int32), 0, "record 1")
-    with pytest.raises(MapperError, match=r"2,147,483,648 has no room in 32 bits"):
+    with pytest.raises(MapperError, match=r"2,147,483,648 does not fit in 32 bits"):
         encode_items([Item(Sort.WORDS, (1 << 31,))], "conv 'a'")
 
 
@@ -339,8 +339,8 @@ def test_damaged_files_are_refused(made: dict[str, Made]) -> None:
         refused(bytes(flipped), "")
     for size in (0, 11, 20, len(data) // 2, len(data) - 1):
         refused(data[:size], "cut short")
-    refused(data + b"\0", "1 bytes too many")
-    refused(b"NPUCORE" + data[7:], "is no file of macro records (macros.bin)")
+    refused(data + b"\0", "1 excess bytes")
+    refused(b"NPUCORE" + data[7:], "not a file of macro records (macros.bin)")
     refused(data[:7] + b"\2" + data[8:], "a file of version 2, this mapper reads 1")
 
 
@@ -391,11 +391,11 @@ def test_invalid_sections_are_rejected(made: dict[str, Made]) -> None:
     data = made["layers"].folder.records
     for tag, change, text in (
         ("REC", lambda part: part.extend(b"\0"), "its last macro record is cut short"),
-        ("REC", lambda part: part.clear(), "its functions are not its layers"),
-        ("NAME", lambda part: part.__setitem__(slice(None), b"[]"), "does not fit together"),
-        ("INFO", lambda part: part.__setitem__(slice(None), b"{}"), "do not fit its shape"),
-        ("POOL", lambda part: part.clear(), "its words in the pool are none"),
-        ("WM", lambda part: part.clear(), "does not fit together"),
+        ("REC", lambda part: part.clear(), "functions do not match the layers"),
+        ("NAME", lambda part: part.__setitem__(slice(None), b"[]"), "is inconsistent"),
+        ("INFO", lambda part: part.__setitem__(slice(None), b"{}"), "do not match the shape"),
+        ("POOL", lambda part: part.clear(), "invalid words in the pool"),
+        ("WM", lambda part: part.clear(), "is inconsistent"),
     ):
         with pytest.raises(MapperError, match=text) as error:
             images_of_records(changed(data, tag, change), "it")  # type: ignore[arg-type]

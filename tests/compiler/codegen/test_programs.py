@@ -101,7 +101,7 @@ def test_short_memory_is_named() -> None:
         (NpuShape("a", instructions=20), "instruction memory: .* words needed, a core has 20"),
         (NpuShape("c", parameter_words=2), "parameter memory: "),
         (NpuShape("d", map_vectors=64), "feature memory: .* vectors needed, a core has 64"),
-        (NpuShape("e", entries=2, input_vectors=4), "not one pixel of it fits half"),
+        (NpuShape("e", entries=2, input_vectors=4), "not even one pixel fits in half"),
     ):
         with pytest.raises(DoesNotFitError, match=text):
             compiled(residual(channels=40), shape)

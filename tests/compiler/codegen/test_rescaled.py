@@ -105,5 +105,5 @@ def test_offset_that_is_not_a_zero_point_is_rejected() -> None:
     node = graph.nodes[0]
     assert isinstance(node.operator, Requantise)
     node.operator = Requantise(node.operator.how._replace(offset=(1 << 40) + 1))
-    with pytest.raises(MapperError, match=r"requantise 'n': its offset of .* fits no 32 bits"):
+    with pytest.raises(MapperError, match=r"requantise 'n': offset .* does not fit in 32 bits"):
         on_a_core(graph, DUAL, np.zeros((5, 6, 20), np.int64))

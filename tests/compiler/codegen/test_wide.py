@@ -157,5 +157,5 @@ def test_dual_cores_cannot_send_sums_of_32_bits() -> None:
     build = BinaryBuilder(6, 5, 17, 3)
     first = build.sign(build.normalised(build.conv(build.input, 130), 1.0))
     build.end(build.binary(first, 21, alpha=False))
-    with pytest.raises(MapperError, match="sums of 32 bits go to the host, and dual stores"):
+    with pytest.raises(MapperError, match="32-bit sums go to the host, but dual stores"):
         compiled(build, DUAL)

@@ -102,7 +102,7 @@ def test_too_many_credits_at_first_are_found() -> None:
     largest = max(core["streams"], key=lambda one: one[1])
     for change in (1, -largest[1]):
         largest[1] += change
-        with pytest.raises(CheckFailedError, match="without a credit that is given behind"):
+        with pytest.raises(CheckFailedError, match="without a credit sent after"):
             verify_compiled(banded_once()._replace(manifest=found), made=True)
         largest[1] -= change
 
@@ -138,6 +138,6 @@ def test_early_credits_and_late_waits_are_found(kind: str, queue: str) -> None:
                 verify_compiled(found._replace(images=images), made=True)
                 missed += 1
             except CheckFailedError as error:
-                assert "without a credit that is given behind" in str(error)
+                assert "without a credit sent after" in str(error)
                 caught += 1
     assert caught > 10 and caught > 2 * missed

@@ -257,5 +257,5 @@ def test_c_drivers_name_unsupported_levels(data_dir: Path) -> None:
     path = data_dir / "models" / "tfc_1w1a.onnx"
     if not path.exists():
         pytest.skip(f"{path.name} is not there")
-    with pytest.raises(MapperError, match=r"input .0. becomes levels .* leave out --emit c"):
+    with pytest.raises(MapperError, match=r"input .0. is quantised to levels .* omit --emit c"):
         driver_of(folder_of(build(path), TARGET))

@@ -99,7 +99,7 @@ def test_a24_multipliers_at_the_ends_of_the_shift() -> None:
 
 @pytest.mark.parametrize("factor", [2.0**-41, 2.0**24, -(2.0**25), 1e-30])
 def test_a24_factors_beyond_the_range_of_shifts_name_the_layer(factor: float) -> None:
-    with pytest.raises(MapperError, match=r"conv 'here': its scales give a factor of .*e"):
+    with pytest.raises(MapperError, match=r"conv 'here': scale factor .*e"):
         multiplier([1.0, factor], "conv 'here'")
 
 
@@ -312,5 +312,5 @@ def test_b15_invalid_scales_name_the_addition(scale: float) -> None:
 
 @pytest.mark.parametrize("ratio", [2.0**-44, 2.0**22])
 def test_b15_scales_too_far_apart_name_the_addition(ratio: float) -> None:
-    with pytest.raises(MapperError, match="add 'n': scales of the addends over that of the sum"):
+    with pytest.raises(MapperError, match="add 'n': the ratio of addend to sum scale"):
         add_factors((ratio, 0), (ratio, 0), 1.0, 8, "add 'n'")

@@ -233,7 +233,7 @@ def test_products_that_do_not_wait_are_found() -> None:
     check_image(damaged(made, 0), made.compiled.code.tables.shape, [np.arange(8192)], "whole")
     for number, one in enumerate(made.compiled.code.program):
         if one.fields.get("dyn"):
-            refused(made, damaged(made, number, dyn=0), "may be on its way|which nothing wrote")
+            refused(made, damaged(made, number, dyn=0), "may be in transit|which was never written")
 
 
 @pytest.mark.heavy
@@ -244,7 +244,7 @@ def test_streams_over_words_in_use_are_found() -> None:
     for number in numbers(made, "WSTREAM"):
         refused(made, damaged(made, number, dst=made.compiled.code.static_words - 1), "static")
         words = made.compiled.code.program[number].fields["words"]
-        refused(made, damaged(made, number, words=words - 1), "never arrive|nothing wrote|way")
+        refused(made, damaged(made, number, words=words - 1), "arrive|never written|transit")
 
 
 # ---- tables ------------------------------------------------------------------------------------
@@ -289,4 +289,4 @@ def test_damaged_tables_are_found() -> None:
     number = numbers(made, "TABLE")[-1]
     fields = made.compiled.code.program[number].fields
     refused(made, damaged(made, number, dst=fields["dst"] + 60), r"UM\[")
-    refused(made, damaged(made, number, src=8190), "nothing wrote|table|outside|micro-op|FM|twice")
+    refused(made, damaged(made, number, src=8190), "never written|table|outside|micro-op|FM|twice")

@@ -200,7 +200,7 @@ def test_sides_inside_a_region_are_padded_by_loads(axis: int) -> None:
     build.end(build.conv(joined, 8))
     _, made = both(build, off=("siblings",))
     side = ("bottom", "right")[axis - 1]
-    assert said(made, f"loads write its padding ({side}), for ")
+    assert said(made, f"loads write its padding ({side}): ")
     assert pads(made)
 
 
@@ -217,9 +217,9 @@ def test_pooling_of_a_map_of_a_convolution_is_padded_by_loads() -> None:
     a, b = build.conv(data, 16, pool.window), build.pool(data, pool)
     build.end(build.concat(a, b))
     _, made = both(build, off=("pool-first", "concat"))
-    assert said(made, "loads write its padding of -128, for the border of ")
+    assert said(made, "loads write its padding of -128: the border of ")
     _, made = both(build, scheme="sym", off=("pool-first", "concat"))
-    assert said(made, "loads write its padding of -128, for the border of ")
+    assert said(made, "loads write its padding of -128: the border of ")
     alone = Builder(8, 8, 16)
     alone.end(alone.pool(alone.pool(alone.input, pool), Pool("average", WINDOW, count_pad=True)))
     _, made = both(alone)
@@ -306,7 +306,7 @@ def test_borders_are_never_overwritten() -> None:
     use = memory_use(made.compiled.code.regions)
     assert use.bound <= use.used
     assert memory_use(plain.compiled.code.regions).used < use.used
-    assert said(made, "reused by none but 3 of them")
+    assert said(made, "only 3 of them share memory")
     unshared = compiled(build, padding="stored", reuse=False)
     found = [one for one in unshared.compiled.code.regions.values() if one.border.pad != NO_PAD]
     assert len({one.base for one in found}) == 6
@@ -320,5 +320,5 @@ def test_borders_that_do_not_fit_name_the_option() -> None:
     build.end(build.conv(build.relu(build.conv(build.input, 16)), 16, SAME))
     shape = replace(SHAPE, map_vectors=300)
     assert compiled(build, shape)
-    with pytest.raises(DoesNotFitError, match=r"feature memory: .* leave out --padding stored"):
+    with pytest.raises(DoesNotFitError, match=r"feature memory: .* omit --padding stored"):
         compiled(build, shape, padding="stored")

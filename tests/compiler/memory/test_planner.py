@@ -41,5 +41,5 @@ def test_the_log_reports_bytes_and_their_lower_bound() -> None:
     made = compiled(random_network(1), SHAPE)
     use = memory_use(made.compiled.code.regions)
     assert 0 < use.bound <= use.used
-    text = f"{16 * use.used:,} bytes of maps, {16 * use.bound:,} at least"
+    text = f"{16 * use.used:,} bytes used, lower bound {16 * use.bound:,} bytes"
     assert any(text in line for line in made.compiled.log)

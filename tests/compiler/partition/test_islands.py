@@ -62,8 +62,8 @@ def test_islands_with_costly_packing_stay_on_the_host(name: str, tmp_path: Path)
     assert rows["n_a"].where == "core"
     row = rows["n_d"]
     assert (row.where, row.function) == ("host", None)
-    assert "alone among nodes of the host: packing takes" in row.why
-    assert row.remedy == "run its neighbours on cores, too, or give its layers more channels"
+    assert "isolated between host nodes: packing takes" in row.why
+    assert row.remedy == "run its neighbours on cores as well, or give its layers more channels"
 
 
 @pytest.mark.parametrize("name", WORTH)
@@ -103,7 +103,7 @@ def test_signs_stay_on_cores(tmp_path: Path) -> None:
 
 def test_nodes_that_are_kept_keep_their_reason(tmp_path: Path) -> None:
     found = saved(tmp_path, between(*WORTH["layer"]))
-    assert rows_of(found, keep=("n_e",))["n_e"].remedy == "leave it out of --keep"
+    assert rows_of(found, keep=("n_e",))["n_e"].remedy == "remove it from --keep"
     rows = rows_of(found, keep=("n_e",))
     assert "packing takes" in rows["n_d"].why  # its layer was removed
 

@@ -182,7 +182,7 @@ def test_auto_excludes_options_that_do_not_fit() -> None:
     (NPU_SHAPES["npu"], Window((3, 3), (8, 1), Pad(1, 1, 1, 1)), r"LOAD.WIN: sh 8 \(7\)"),
     (NPU_SHAPES["ref32"], SAME, "ref32 has no window unit"),
     (replace(NPU_SHAPES["ref32"], filters=4), SAME, "maps of ref32 are in external memory"),
-    (SIX, SAME, "no whole groups of 4"),
+    (SIX, SAME, "not a multiple of groups of 4"),
 ])  # fmt: skip
 def test_limits_of_the_window_unit_are_reported(shape: NpuShape, window: Window, text: str) -> None:
     kind, (line,) = way_of("core", weighing(shape=shape), window)

@@ -75,7 +75,7 @@ def test_fixed_rules_by_hand() -> None:
 
 
 def test_first_tiles_that_do_not_fit() -> None:
-    with pytest.raises(DoesNotFitError, match="tiles of 18x10 do not fit half of the buffers"):
+    with pytest.raises(DoesNotFitError, match="tiles of 18x10 do not fit in half of the buffers"):
         compiled(network(), NpuShape("few", entries=96), first_tile=(18, 10))
     with pytest.raises(UsageError, match="--first-tile is 0x4"):
         CompileSettings(first_tile=(0, 4))

@@ -182,7 +182,7 @@ def test_tiles_fit_half_of_the_buffers() -> None:
     assert not fits(layer, (1, 32, 33, 1, 1), REF32)  # accumulators
     assert not fits(layer, (1, 10, 8, 2, 2), REF32)  # weights
     assert not fits(layer, (1, 20, 20, 1, 1), REF32)  # inputs
-    with pytest.raises(DoesNotFitError, match="kernel of 7x7: no tile fits half"):
+    with pytest.raises(DoesNotFitError, match="kernel of 7x7: no tile fits in half"):
         search(layer_of(Convolution(9, 9, 3, 8, (7, 7)), REF32, "int16"), REF32)
 
 

@@ -1,1 +1,1 @@
-"""The driver in C: programs, an interpreter of them, and the host's work around it, as sources."""
+"""C driver: programs, an interpreter for them, and the host steps, as C sources."""

@@ -1,9 +1,9 @@
 /* A portable interpreter of NPU programs: every core of a chip, one frame at a time.
  *
- * program.h holds the programs and the sizes of the memories, isa.h where the fields of an
- * instruction lie. Nothing is allocated: all memories are static. A core runs its instructions in
- * order until one waits for a stream; then the next core runs. Tokens order units that work side by
- * side, and program order has that order in it, so they are not looked at.
+ * program.h holds the programs and memory sizes, isa.h the bit positions of instruction fields. All
+ * memories are static; nothing is allocated. A core runs its instructions in order until one waits
+ * for a stream; then the next core runs. Tokens order parallel units; program order satisfies them,
+ * so they are ignored.
  */
 
 #define PROGRAM_CORES
@@ -14,10 +14,10 @@
 #include <string.h>
 
 #define BANK (2 * COLUMNS)                      /* bytes of a word in a bank, layout T */
-#define GROUP ((ROWS + LANES - 1) / LANES)      /* parameter words that hold a number a row */
-#define SUM_BYTES (ACC_BITS > 32 ? 8 : 4)       /* of an accumulator in a map */
+#define GROUP ((ROWS + LANES - 1) / LANES)      /* parameter words with one number per row */
+#define SUM_BYTES (ACC_BITS > 32 ? 8 : 4)       /* bytes per accumulator in a feature map */
 
-enum { LANES = 16, STREAMS = 16 };              /* of a parameter word; of a core */
+enum { LANES = 16, STREAMS = 16 };              /* per parameter word; per core */
 enum { BASE_LOAD, BASE_STORE, BASE_WEIGHTS, BASES };
 enum { DIST_LOAD, DIST_ACC, DIST_WGT, DIST_STORE, DISTANCES };
 
@@ -31,13 +31,13 @@ struct memory {
     uint32_t micro_ops[MICRO_OPS][2];
     uint32_t headers[HEADERS][2];
     int64_t base[BASES], distance[DISTANCES], streams[STREAMS];
-    int next;                                   /* instruction */
+    int next;                                   /* next instruction */
 };
 
 static struct memory memories[CORES];
 struct sent npu_sent[HOST_VECTORS];
 int npu_sent_count;
-static int running, odd;                        /* for messages; whether the frame is an odd one */
+static int running, odd;                        /* core, for messages; frame number is odd */
 
 static void stop(const char *what)
 {
@@ -68,12 +68,12 @@ static int64_t field(const uint32_t *word, int high, int low, int is_signed)
     return (int64_t)value;
 }
 
-static int64_t shifted(int64_t x, int n)        /* right, towards minus infinity */
+static int64_t shifted(int64_t x, int n)        /* arithmetic right shift: floor */
 {
     return x >= 0 ? x >> n : ~(~x >> n);
 }
 
-static int64_t wrapped(int64_t x, int bits)     /* the low bits as a signed number */
+static int64_t wrapped(int64_t x, int bits)     /* low bits as a signed number */
 {
     uint64_t sign = (uint64_t)1 << (bits - 1), low = (uint64_t)x & (2 * sign - 1);
     return (int64_t)(low ^ sign) - (int64_t)sign;
@@ -96,7 +96,7 @@ static int64_t rounded(int64_t x, int n, int mode)
     return low + (rest > half || (rest == half && low % 2 != 0));
 }
 
-/* The upper bound wins where bounds are crossed, as in the hardware. */
+/* If low > high, the result is high, as in the hardware. */
 static int64_t clamped(int64_t x, int64_t low, int64_t high)
 {
     x = x < low ? low : x;
@@ -107,39 +107,39 @@ static int64_t clamped(int64_t x, int64_t low, int64_t high)
 
 static int8_t *map_at(struct memory *m, int64_t at)
 {
-    return m->maps[in(at, MAP_VECTORS, "address outside of the feature memory")];
+    return m->maps[in(at, MAP_VECTORS, "address outside the feature memory")];
 }
 
 static int16_t *input_at(struct memory *m, int64_t at)
 {
-    return m->inputs[in(at, INPUT_VECTORS, "address outside of the input buffer")];
+    return m->inputs[in(at, INPUT_VECTORS, "address outside the input buffer")];
 }
 
 static int64_t *sum_at(struct memory *m, int64_t at)
 {
-    return m->sums[in(at, ENTRIES, "address outside of the accumulators")];
+    return m->sums[in(at, ENTRIES, "address outside the accumulators")];
 }
 
 static int16_t *result_at(struct memory *m, int64_t at)
 {
-    return m->results[in(at, ENTRIES, "address outside of the result buffer")];
+    return m->results[in(at, ENTRIES, "address outside the result buffer")];
 }
 
 static int8_t (*weight_at(struct memory *m, int64_t at))[COLUMNS]
 {
-    return m->weights[in(at, WEIGHT_WORDS, "address outside of the weight memory")];
+    return m->weights[in(at, WEIGHT_WORDS, "address outside the weight memory")];
 }
 
 static int64_t parameter(struct memory *m, int64_t at, int lane)
 {
     at += lane / LANES;
-    return m->parameters[in(at, PARAMETER_WORDS, "address outside of the parameter memory")]
+    return m->parameters[in(at, PARAMETER_WORDS, "address outside the parameter memory")]
                         [lane % LANES];
 }
 
 static const uint32_t *micro_op_at(struct memory *m, int64_t at)
 {
-    return m->micro_ops[in(at, MICRO_OPS, "address outside of the micro-op memory")];
+    return m->micro_ops[in(at, MICRO_OPS, "address outside the micro-op memory")];
 }
 
 static struct memory *memory_of(int64_t x, int64_t y)
@@ -148,7 +148,7 @@ static struct memory *memory_of(int64_t x, int64_t y)
     for (core = 0; core < CORES; core++)
         if (cores[core].x == x && cores[core].y == y)
             return &memories[core];
-    stop("names a core that has no program");
+    stop("target core has no program");
     return NULL;
 }
 
@@ -236,7 +236,7 @@ static void load_windows(struct memory *m, const uint32_t *w)
         base += ((int64_t)1 << (slots + 2)) / 8;
     for (packet = 0; packet < field(w, LOAD_WIN_PACKETS); packet++) {
         const uint32_t *header = m->headers[in(field(w, LOAD_WIN_HEAD) + packet, HEADERS,
-                                               "address outside of the header memory")];
+                                               "address outside the header memory")];
         x = header[1] & 0xffff;
         y = header[1] >> 16;
         for (filter = 0; filter < FILTERS && y < height + top; filter++) {
@@ -274,7 +274,7 @@ static void load_weights(struct memory *m, const uint32_t *w)
     int64_t k, host;
     for (k = 0; k < field(w, LOAD_WSTREAM_WORDS); k++) {
         host = (int64_t)in(field(w, LOAD_WSTREAM_HOST) + k, HOST_WORDS,
-                           "address outside of the weights of the host");
+                           "address outside the weights of the host");
         memcpy(weight_at(m, field(w, LOAD_WSTREAM_DST) + k), host_weights[host], ROWS * COLUMNS);
     }
 }
@@ -297,14 +297,14 @@ static void load_table(struct memory *m, const uint32_t *w)
     if (table == TABLE_PARAMETERS) {
         for (k = 0; k < bytes / 64; k++)
             for (lane = 0; lane < LANES; lane++)
-                m->parameters[in(dst + k, PARAMETER_WORDS, "table outside of its memory")][lane]
+                m->parameters[in(dst + k, PARAMETER_WORDS, "table outside its memory")][lane]
                     = (int32_t)wrapped(map_word(m, first + 64 * k + 4 * lane), 32);
         return;
     }
     for (k = 0; k < bytes / 8; k++) {
         uint32_t *word = table == TABLE_MICRO_OPS
-            ? m->micro_ops[in(dst + k, MICRO_OPS, "table outside of its memory")]
-            : m->headers[in(dst + k, HEADERS, "table outside of its memory")];
+            ? m->micro_ops[in(dst + k, MICRO_OPS, "table outside its memory")]
+            : m->headers[in(dst + k, HEADERS, "table outside its memory")];
         word[0] = map_word(m, first + 8 * k);
         word[1] = map_word(m, first + 8 * k + 4);
     }
@@ -325,7 +325,7 @@ static int64_t signs(int8_t weight, int8_t input)
     return 2 * count - 8;
 }
 
-/* What one product adds to row r; high: of DUAL_PIXEL the upper bytes of the inputs. */
+/* Contribution of one product to row r; high: use the upper bytes of the inputs (DUAL_PIXEL). */
 static int64_t product(struct memory *m, int kind, int64_t w, int64_t tap, int64_t i, int r,
                        int high)
 {
@@ -495,7 +495,7 @@ static void threshold(struct memory *m, const uint32_t *w)
 
 static void send(int64_t address, const int8_t *vector)
 {
-    size_t at = in(npu_sent_count, HOST_VECTORS, "more vectors for the host than were planned");
+    size_t at = in(npu_sent_count, HOST_VECTORS, "too many vectors for the host");
     npu_sent[at].core = running;
     npu_sent[at].address = address;
     memcpy(npu_sent[at].vector, vector, COLUMNS);
@@ -552,7 +552,7 @@ static int64_t *register_of(struct memory *m, int64_t space)
     return &m->base[in(space, BASES, "unknown base register")];
 }
 
-/* Whether the core goes on. */
+/* Return 0 if the core must wait or is at its end. */
 static int control(struct memory *m, const uint32_t *w, int kind)
 {
     int64_t *counted = &m->streams[field(w, CTRL_NOP_STREAM)], count = field(w, CTRL_NOP_COUNT);
@@ -564,7 +564,7 @@ static int control(struct memory *m, const uint32_t *w, int kind)
         break;
     case CTRL_SEND:
         if (field(w, CTRL_NOP_HOST))
-            break; /* the host sends a frame at a time here */
+            break; /* here the host sends one frame at a time: it needs no credits */
         memory_of(field(w, CTRL_NOP_X), field(w, CTRL_NOP_Y))
             ->streams[field(w, CTRL_NOP_STREAM)] += count;
         break;
@@ -589,7 +589,7 @@ static int control(struct memory *m, const uint32_t *w, int kind)
     return 1;
 }
 
-/* Whether the core goes on: it does not at its end, or where it waits. */
+/* Run an instruction; return 0 if the core must wait or is at its end. */
 static int execute(struct memory *m, const uint32_t *w)
 {
     int kind = (int)field(w, HEAD_KIND);
@@ -667,7 +667,7 @@ void npu_run(int function)
         waiting += !is_end(cores[running].instructions[memories[running].next]);
     for (running = 0; waiting && running < CORES; running++)
         if (!is_end(cores[running].instructions[memories[running].next]))
-            stop("waits for a stream that nobody counts");
+            stop("deadlock: the awaited stream never arrives");
 }
 
 int8_t *npu_map(int core, int32_t address)

@@ -1,11 +1,11 @@
-/* Running the programs of program.h, frame by frame. */
+/* Interpreter for the programs in program.h, one frame at a time. */
 
 #ifndef DRIVER_H
 #define DRIVER_H
 
 #include "program.h"
 
-/* What the cores have sent to the host in this frame, in order. */
+/* Vectors sent by the cores to the host in this frame, in order. */
 struct sent {
     int core;
     int64_t address;
@@ -15,14 +15,14 @@ struct sent {
 extern struct sent npu_sent[HOST_VECTORS];
 extern int npu_sent_count;
 
-/* All memories as before a frame; odd frames use the second slots of maps. */
+/* Reset all memories before a frame; odd frames use the second slots of feature maps. */
 void npu_reset(int frame);
 
-/* A function of the model on all cores. A program that cannot go on ends the process with exit code
- * 1 and a line that names core and instruction. */
+/* Run a function of the model on all cores. A program that cannot continue ends the process with
+ * exit code 1 and a message with core and instruction. */
 void npu_run(int function);
 
-/* COLUMNS bytes of a core's feature memory, and those behind them. */
+/* Pointer into a core's feature memory, at a vector address (COLUMNS bytes per vector). */
 int8_t *npu_map(int core, int32_t address);
 
 #endif

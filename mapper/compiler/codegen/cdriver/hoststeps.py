@@ -1,4 +1,4 @@
-"""The host plan of a compiled model as the steps of main.c."""
+"""Conversion of the host plan of a compiled model to the steps of main.c."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from mapper.errors import MapperError
 
 
 def driver_of(folder: CompiledFolder) -> Sources:
-    """The sources of a compiled model.
+    """Return the C sources of a compiled model.
 
-    Raises `MapperError` that names a node of the host that cores wait for: main.c has no ONNX.
+    Raises `MapperError` that names a host node that cores depend on: main.c has no ONNX runtime.
     """
     shape = NpuShape(**folder.manifest["shape"])
     steps = list(_steps(folder))
@@ -38,8 +38,8 @@ def _steps(folder: CompiledFolder) -> Iterator[CoreStep]:
     between = [step for step in plan[:last] if step["do"] == "node"]
     if between:
         raise MapperError(
-            f"node {between[0]['sources'][0]!r} runs on the host, and cores behind it; a driver in "
-            "C runs cores only: leave out --emit c"
+            f"node {between[0]['sources'][0]!r} runs on the host, followed by cores; the C driver "
+            "runs cores only: omit --emit c"
         )
     maps = {one["name"]: one for one in folder.manifest["maps"]}
     cores = list(folder.images)
@@ -49,8 +49,8 @@ def _steps(folder: CompiledFolder) -> Iterator[CoreStep]:
         if step["do"] == "quantise":
             if step.get("levels"):
                 raise MapperError(
-                    f"input {step['value']!r} becomes levels that the model gives it; a driver in "
-                    "C stores inputs by a scale alone: leave out --emit c"
+                    f"input {step['value']!r} is quantised to levels defined by the model; the C "
+                    "driver supports a single scale only: omit --emit c"
                 )
             to = buffers.setdefault(step["tensor"], len(buffers))
             shapes[step["tensor"]] = step["tensor_shape"]
@@ -58,8 +58,8 @@ def _steps(folder: CompiledFolder) -> Iterator[CoreStep]:
         elif step["do"] == "windows":
             if step["tensor"] not in buffers:
                 raise MapperError(
-                    f"the host lays out {step['tensor']!r}, which cores make, for cores behind; a "
-                    "driver in C does so with inputs alone: leave out --emit c or --no-dense"
+                    f"the host lays out {step['tensor']!r}, a result of cores, for other cores; "
+                    "the C driver does so for inputs only: omit --emit c or --no-dense"
                 )
             source, to = buffers[step["tensor"]], len(buffers)
             buffers[step["result"]] = to
@@ -83,7 +83,7 @@ def _sizes(shape: list[int]) -> dict[str, int]:
 
 
 def _view(step: dict[str, Any]) -> dict[str, Any]:
-    """Where the elements of a map lie among the values of ONNX, whose axes have another order."""
+    """Return the strides of a feature map's elements in the ONNX input, whose axes are permuted."""
     ordered = [step["tensor_shape"][axis] for axis in step["order"]]
     strides = [math.prod(ordered[at + 1 :]) for at in range(len(ordered))]
     return {

@@ -1,4 +1,4 @@
-"""Where the fields of an instruction lie, as a header of C: made of the table, never written."""
+"""Bit positions of instruction fields as a C header, generated from the instruction table."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from hw.npu.isa import FORMS, HEAD, MICRO_OP, OPS, RECORD, ROUNDINGS, UNITS, Fie
 
 
 def layout_header() -> str:
-    """isa.h: codes of instructions, and ``high, low, signed`` of every field.
+    """Return isa.h: codes of instructions, and ``high, low, signed`` of every field.
 
-    Forms of several kinds take the name of the first one: GEMM_INT8_UOP goes for all of GEMM.
+    Forms with several kinds use the name of the first kind: GEMM_INT8_UOP applies to all of GEMM.
     """
     lines = [
-        "/* Made from the table of instructions: codes; bits of fields: high, low, signed. */",
+        "/* Generated from the instruction table: codes; bits of fields: high, low, signed. */",
         "",
         "#ifndef ISA_H",
         "#define ISA_H",

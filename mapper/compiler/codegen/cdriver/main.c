@@ -1,9 +1,9 @@
-/* A compiled model on the cores of a chip, without the host's nodes of ONNX.
+/* Run a compiled model on the cores of a chip, without the ONNX nodes of the host.
  *
  *     cc -O2 -std=c99 main.c driver.c -o model
  *     ./model INPUT OUTPUT
  *
- * INPUT holds frames of the model's input, float32. OUTPUT gets what the cores make of each frame,
+ * INPUT holds frames of the model's input, float32. The results of each frame are written to OUTPUT
  * as stored integers in the order of `results`. The SHA-256 of OUTPUT is printed.
  */
 
@@ -92,10 +92,10 @@ static void sha_print(struct sha *sha)
     printf("\n");
 }
 
-/* ---- the host's work ------------------------------------------------------------------------- */
+/* ---- host ------------------------------------------------------------------------------------ */
 
-/* Float32, halves to even, clipped, as QuantizeLinear. Adding 1.5 * 2^23 leaves no bits behind the
- * point; larger numbers are clipped in any case. */
+/* QuantizeLinear: float32, round half to even, clip. Adding 1.5 * 2^23 rounds to an integer; larger
+ * numbers are clipped before. */
 static int16_t quantised(float value, const struct step *step)
 {
     const volatile float large = 12582912.0f;
@@ -125,7 +125,7 @@ static void quantise(const struct step *step)
                                   step);
 }
 
-/* Each pixel of the result is a window of the map: kernel rows, kernel columns, channels. */
+/* im2col: a result pixel is a window of the map (kernel rows, kernel columns, channels). */
 static void windows(const struct step *step)
 {
     const int16_t *from = buffers[step->from];
@@ -144,8 +144,8 @@ static void windows(const struct step *step)
                     }
 }
 
-/* A byte of element (y, x, c) of a stored map. Maps of bytes have a vector for each block; of 16
- * bits the high bytes are a plane of their own; of 32 bits a block takes four vectors. */
+/* Address of a byte of element (y, x, c) of a stored map. 8-bit maps have one vector per block;
+ * 16-bit maps have a separate plane of high bytes; 32-bit maps have four vectors per block. */
 static int8_t *place_of(const struct step *step, int y, int x, int c, int byte)
 {
     int bytes = step->bits == 32 ? 4 : 1, place = c % COLUMNS * bytes + byte * (bytes > 1);
@@ -155,14 +155,14 @@ static int8_t *place_of(const struct step *step, int y, int x, int c, int byte)
            + place % COLUMNS;
 }
 
-/* Bit c of a pixel of signs: set for +1. */
+/* Byte with the sign bit of channel c; the bit is set for +1. */
 static int8_t *sign_of(const struct step *step, int y, int x, int c)
 {
     return npu_map(step->core, step->address + y * step->strides[0] + x * step->strides[1]
                    + c / (8 * COLUMNS)) + c / 8 % COLUMNS;
 }
 
-/* A byte of a map that lies in planes: a word is two vectors in each of four banks. */
+/* Address of a byte of a map stored in planes: a word is two vectors in each of four banks. */
 static int8_t *plane_of(const struct step *step, int y, int x, int c)
 {
     int bank = 2 * COLUMNS, pixel = y * step->columns + x;

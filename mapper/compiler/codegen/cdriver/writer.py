@@ -1,4 +1,4 @@
-"""Programs and the host's steps as C sources: program.h, and the driver that goes with it."""
+"""Programs and host steps as C sources: program.h, and the driver sources."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from storage.files import write_file
 
 SOURCES = ("driver.c", "driver.h", "main.c")
 KINDS = ("QUANTISE", "WINDOWS", "WRITE", "RUN", "READ")
-LINE = 24  # numbers in a line
+LINE = 24  # numbers per line
 
 CoreStep = Mapping[str, Any]
 """A step of `main.c`: its kind, one of `KINDS`, and fields of `struct step` in program.h."""
 
 
 class Sources(NamedTuple):
-    """What is made into C.
+    """Input of the C driver.
 
-    images : programs by core, (x, y)
+    images : program images by core, (x, y)
     begins : first instruction of each function, by core
-    host_weights : words that WSTREAM asks for, int8, shape (words, rows, columns)
-    steps : what main.c does for a frame; none leaves only the interpreter
-    values : numbers of the model's input, of a frame
+    host_weights : words read by WSTREAM, int8, shape (words, rows, columns)
+    steps : steps of main.c for a frame; empty to write the interpreter only
+    values : number of input values per frame
     """
 
     shape: NpuShape
@@ -44,15 +44,15 @@ class Sources(NamedTuple):
 
 
 def write_driver(folder: Path, sources: Sources) -> None:
-    """Write program.h, isa.h and the sources of the driver into a folder.
+    """Write program.h, isa.h and the driver sources into a folder.
 
-    Raises `MapperError` if cores are not as wide as they are high.
+    Raises `MapperError` if a core's array is not square.
     """
     shape = sources.shape
     if shape.rows != shape.columns:
         raise MapperError(
-            f"npu {shape.name}: {shape.rows} rows and {shape.columns} columns; the driver in C "
-            "runs programs of cores that have as many of both"
+            f"npu {shape.name}: {shape.rows} rows and {shape.columns} columns; the C driver "
+            "requires cores with as many rows as columns"
         )
     folder.mkdir(parents=True, exist_ok=True)
     write_file(folder / "isa.h", layout_header().encode())
@@ -62,9 +62,9 @@ def write_driver(folder: Path, sources: Sources) -> None:
 
 
 def program_header(sources: Sources) -> str:
-    """program.h: sizes, programs and memories of all cores, and the host's steps.
+    """Return program.h: sizes, programs and memories of all cores, and the host steps.
 
-    main.c alone defines PROGRAM_STEPS, driver.c PROGRAM_CORES, so that each array is compiled once.
+    Only main.c defines PROGRAM_STEPS and only driver.c PROGRAM_CORES: each array is compiled once.
     """
     shape, images = sources.shape, sources.images
     vectors = shape.map_vectors or max(image.map_vectors for image in images.values())
@@ -94,7 +94,7 @@ def program_header(sources: Sources) -> str:
         "BUFFER_ELEMENTS": elements,
     }
     lines = [
-        "/* Programs of NPU cores, what their memories hold, and the host's work around them. */",
+        "/* Programs and memory contents of NPU cores, and the steps of the host. */",
         "",
         "#ifndef PROGRAM_H",
         "#define PROGRAM_H",
@@ -123,8 +123,8 @@ def program_header(sources: Sources) -> str:
 
 
 _STRUCTS = """\
-/* A core: its program, and what its memories hold before a frame; the rest of them is 0.
- * preset: first address and number of vectors of each run of maps. */
+/* A core: its program and initial memory contents; all other memory is 0.
+ * preset: first address and number of vectors of each run in the feature memory. */
 struct core {
     int x, y;
     const uint32_t (*instructions)[4];
@@ -136,10 +136,10 @@ struct core {
     int runs, weight_words, parameter_words, micro_op_words, header_words;
 };
 
-/* What the host does: quantise the input into a buffer, make windows of one buffer in another,
- * write a buffer to a map, run a function, read a map. strides: of rows, columns and channels of
- * the input in values, of rows and columns of a map in vectors. high: vectors from low to high
- * bytes of 16 bits. planes: a map lies channel by channel, four of them in as many banks. */
+/* Host step: quantise the input into a buffer, apply im2col from one buffer to another, write a
+ * buffer to a feature map, run a function, or read a feature map. strides: of rows, columns and
+ * channels of the input in values, of rows and columns of a map in vectors. high: vectors from low
+ * to high bytes of 16-bit data. planes: map stored channel by channel, in four banks. */
 struct step {
     int kind, from, to, core, function;
     int32_t address, high;
@@ -153,7 +153,7 @@ struct step {
 
 
 def _arrays(sources: Sources) -> Iterable[str]:
-    """Programs and memories; an empty one has one number, since C knows no empty arrays."""
+    """Yield programs and memories; an empty array has one number, since C has no empty arrays."""
     entries = []
     for number, (place, image) in enumerate(sources.images.items()):
         begins = ", ".join(map(str, sources.begins[place]))
@@ -199,7 +199,7 @@ def _arrays(sources: Sources) -> Iterable[str]:
 
 
 def _numbers(declared: str, data: NDArray[Any]) -> Iterable[str]:
-    """An array of C; the least int32 has no constant of its own there."""
+    """Yield a C array; the smallest int32 cannot be written as a constant in C."""
     flat = data.reshape(-1).tolist() or [0]
     text = ["-2147483647 - 1" if one == -(1 << 31) else str(one) for one in flat]
     suffix = "u" if data.dtype.kind == "u" else ""
@@ -217,7 +217,7 @@ def _steps(steps: Sequence[CoreStep]) -> Iterable[str]:
             if name in ("kind", "elements"):
                 continue
             if isinstance(value, float):
-                text = f"{value.hex()}f"  # exactly
+                text = f"{value.hex()}f"  # exact
             elif isinstance(value, Sequence):
                 text = f"{{{', '.join(map(str, value))}}}"
             else:
@@ -228,7 +228,7 @@ def _steps(steps: Sequence[CoreStep]) -> Iterable[str]:
 
 
 def _sent(sources: Sources) -> int:
-    """Vectors that cores send to the host in a frame, at most."""
+    """Return an upper bound of the vectors that cores send to the host per frame."""
     from hw.npu.isa import decode
 
     total = 0

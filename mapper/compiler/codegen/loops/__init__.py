@@ -1,1 +1,1 @@
-"""Schedules as listings of loop nests: words of 32 bits, for address generators that count."""
+"""Schedules as listings of loop nests: 32-bit words for address generators."""

@@ -1,4 +1,4 @@
-"""An address generator: runs a listing, and tells the addresses that it visits, in order."""
+"""Address generator: executes a listing and yields the addresses that it visits, in order."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ INPUT, WEIGHTS, BIAS, OUTPUT = range(4)
 
 
 class Visit(NamedTuple):
-    """Addresses of a memory, one after the other: maps that are read, weight words, parameter words
-    that sums begin with, maps that are written."""
+    """Addresses visited in a buffer, in order: feature maps read, weight words, initial parameter
+    words of sums, or feature maps written."""
 
     buffer: str
     addresses: Rows
@@ -25,20 +25,20 @@ class Visit(NamedTuple):
 
 @dataclass(slots=True)
 class _Part:
-    """bases : by buffer; loops : with a stride for each buffer"""
+    """A part of a block. bases : by buffer; loops : with one stride per buffer"""
 
     bases: dict[int, int] = field(default_factory=dict)
     loops: list[Loop] = field(default_factory=list)
 
 
 def visits_of(words: Sequence[Word], where: str) -> Iterator[Visit]:
-    """What a listing visits; where : the file, for errors.
+    """Yield the addresses that a listing visits; where : file name for errors.
 
-    Raises `MapperError` if a word stands where it says nothing, or the end is missing.
+    Raises `MapperError` if a word is out of place, or if the end is missing.
     """
     at = 0
     if not words or words[-1].code is not Code.END:
-        raise MapperError(f"{where}: a listing of {len(words)} words without an END")
+        raise MapperError(f"{where}: listing of {len(words)} words has no END")
     while at < len(words) and words[at].code is Code.START:
         count = words[at].immediate
         outer, at = _outer(words, at + 1)
@@ -56,14 +56,14 @@ def visits_of(words: Sequence[Word], where: str) -> Iterator[Visit]:
                 for buffer in part.bases:
                     part.bases[buffer] -= moved[number, buffer]
     if at != len(words) - 1:
-        raise MapperError(f"{where}: word {at} of {len(words)} is no START of a block")
+        raise MapperError(f"{where}: word {at} of {len(words)} is not a START")
 
 
 Strides = dict[tuple[int, int], int]
 
 
 def _strides(words: Sequence[Word], at: int) -> tuple[Strides, int]:
-    """By part and buffer, and the place behind them."""
+    """Return the strides by part and buffer, and the index of the next word."""
     found: Strides = {}
     high = 0
     while words[at].code in (Code.HIGH, Code.LOW):
@@ -86,7 +86,7 @@ def _outer(words: Sequence[Word], at: int) -> tuple[list[tuple[int, Strides]], i
 
 
 def _parts(words: Sequence[Word], at: int, count: int, where: str) -> tuple[list[_Part], int]:
-    """A part begins with ALU, or with the base of its first buffer."""
+    """Read the parts of a block; a part begins with ALU or with the base of its first buffer."""
     parts: list[_Part] = []
     high = 0
     while words[at].code not in (Code.START, Code.END):
@@ -99,7 +99,7 @@ def _parts(words: Sequence[Word], at: int, count: int, where: str) -> tuple[list
                 parts.append(_Part())
             high = word.immediate
         elif not parts or word.code not in (Code.BASE, Code.LOOP, Code.COMPUTE, Code.PAIRS):
-            raise MapperError(f"{where}: word {at - 1} ({word.code.name}) belongs to no part")
+            raise MapperError(f"{where}: word {at - 1} ({word.code.name}) is not inside a part")
         elif word.code is Code.BASE:
             parts[-1].bases[word.b] = high << 16 | word.immediate
         elif word.code is Code.LOOP:
@@ -108,7 +108,7 @@ def _parts(words: Sequence[Word], at: int, count: int, where: str) -> tuple[list
                 Loop(word.immediate + 1, tuple(strides.get((0, b), 0) for b in range(4)))
             )
     if len(parts) != count:
-        raise MapperError(f"{where}: a block has {len(parts)} parts, and says {count}")
+        raise MapperError(f"{where}: a block has {len(parts)} parts, but START declares {count}")
     return parts, at
 
 
@@ -116,7 +116,7 @@ def _visited(part: _Part) -> Iterator[Visit]:
     offsets = offsets_of(part.loops, len(BUFFERS))
     for buffer, base in part.bases.items():
         addresses = base + offsets[:, buffer]
-        if buffer == BIAS:  # where an accumulator comes up first
+        if buffer == BIAS:  # read once per accumulator, at its first product
             firsts = np.sort(np.unique(offsets[:, OUTPUT], return_index=True)[1])
             addresses = addresses[firsts]
         yield Visit(BUFFERS[buffer], addresses)

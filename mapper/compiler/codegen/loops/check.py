@@ -1,4 +1,4 @@
-"""A listing beside the program that it was made with: both visit the same addresses."""
+"""Check that a listing visits the same addresses as the program that it was generated from."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from mapper.errors import CheckFailedError
 
 
 def check_listing(text: str, image: Image, where: str) -> int:
-    """Compare a listing with a program; returns its number of words. where : its file, for errors.
+    """Compare a listing with a program and return its number of words. where : file for errors
 
-    Of each memory every address is visited as often, in whatever order tiles overlap.
-    Raises `MapperError` if it is no listing, `CheckFailedError` that names memory and address.
+    Each address of a memory must be visited the same number of times; the order may differ.
+    Raises `MapperError` if the text is not a listing, `CheckFailedError` with memory and address.
     """
     words = words_of_text(text.splitlines(), where)
     listed, run = (_joined(visits) for visits in (visits_of(words, where), program_visits(image)))
@@ -29,19 +29,20 @@ def check_listing(text: str, image: Image, where: str) -> int:
         found, wanted = listed[buffer], run[buffer]
         if found.size != wanted.size:
             raise CheckFailedError(
-                f"{where}: visits {found.size:,} addresses ({buffer}), the program {wanted.size:,}"
+                f"{where}: {found.size:,} addresses visited ({buffer}), {wanted.size:,} by the "
+                "program"
             )
         wrong = np.flatnonzero(found != wanted)
         if wrong.size:
             raise CheckFailedError(
-                f"{where}: visits address {found[wrong[0]]:,} ({buffer}), where the program visits "
-                f"{wanted[wrong[0]]:,}"
+                f"{where}: address {found[wrong[0]]:,} visited ({buffer}), "
+                f"{wanted[wrong[0]]:,} by the program"
             )
     return len(words)
 
 
 def _joined(visits: Iterable[Visit]) -> dict[str, Rows]:
-    """The addresses of each buffer, in rising order."""
+    """Return the addresses of each buffer in ascending order."""
     parts: dict[str, list[Rows]] = {buffer: [np.zeros(0, np.int64)] for buffer in BUFFERS}
     for visit in visits:
         parts[visit.buffer].append(visit.addresses)
@@ -49,7 +50,7 @@ def _joined(visits: Iterable[Visit]) -> dict[str, Rows]:
 
 
 def program_visits(image: Image) -> Iterator[Visit]:
-    """What a program visits, instruction by instruction."""
+    """Yield the addresses that a program visits, instruction by instruction."""
     micro_ops = decode_micro_ops(image.micro_ops, "micro-ops").astype(np.int64)
     for at in range(0, len(image.instructions), 16):
         one = decode(image.instructions[at : at + 16], f"offset {at}")

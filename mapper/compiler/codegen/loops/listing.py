@@ -1,13 +1,13 @@
-"""Steps of a program as a listing of loop nests, tile by tile. Tiles that are alike are one nest.
+"""Steps of a program as a listing of loop nests, tile by tile. Equal tiles share a nest.
 
-A listing is a row of blocks, ended by END. A block is START with the number of its parts, the outer
-loops with the strides of every part's bases, then the parts of a tile in the order of the program:
+A listing is a sequence of blocks, terminated by END. A block is START with its number of parts, the
+outer loops with the strides of all bases, then the parts of a tile in program order:
 
     load      BASE input, loops over rows, pixels and vectors of the area
-    product   BASE weights, with BASE bias if sums begin with it, PAIRS on dual cores, loops over
-              blocks, places of the kernel and pixels
-    ALU       what is computed of each entry; pooling has loops over the pixels of its windows
-    store     BASE output, loops over blocks, rows and pixels, and over the copies of a pixel
+    product   BASE weights, with BASE bias if sums start with it, PAIRS on dual cores, loops over
+              blocks, kernel positions and pixels
+    ALU       operations per entry; pooling has loops over the pixels of its windows
+    store     BASE output, loops over blocks, rows and pixels, and over upsampled copies of a pixel
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from mapper.compiler.codegen.steps import Step
 from mapper.compiler.codegen.tables import Tables
 
 INPUT, WEIGHTS, BIAS, OUTPUT = range(4)
-MOST_PARTS = 64  # that strides of an outer loop can name
-LISTED = {"INP", "ACC8", "ACC32"}  # loads with addresses of maps
+MOST_PARTS = 64  # parts that strides of an outer loop can address
+LISTED = {"INP", "ACC8", "ACC32"}  # loads with feature map addresses
 
 
 class Nest(NamedTuple):
-    """A loop of a part. stage : number among `STAGES`; strides : by buffer"""
+    """A loop of a part. stage : index in `STAGES`; strides : by buffer"""
 
     stage: int
     turns: int
@@ -38,9 +38,9 @@ class Nest(NamedTuple):
 
 
 class Part(NamedTuple):
-    """What a tile does at one go.
+    """A load, product, ALU operation or store of a tile.
 
-    bases : by buffer; words : between them and the loops
+    bases : base addresses by buffer; words : words between the bases and the loops
     """
 
     bases: tuple[tuple[int, int], ...]
@@ -49,14 +49,14 @@ class Part(NamedTuple):
 
     @property
     def form(self) -> tuple[object, ...]:
-        """All but the bases: tiles of one form differ in where they are."""
+        """Everything except the bases: tiles of the same form differ only in their addresses."""
         return tuple(buffer for buffer, _ in self.bases), self.words, self.loops
 
 
 def listing_text(steps: Iterable[Step], tables: Tables, layers: Sequence[str]) -> str:
-    """A listing as text, with a line before each layer that names it.
+    """Return a listing as text, with a comment line before each layer.
 
-    layers : names by the number of the macro node
+    layers : names by macro node index
     """
     lines = []
     for number, some in groupby(steps, lambda one: one.macro):
@@ -65,7 +65,7 @@ def listing_text(steps: Iterable[Step], tables: Tables, layers: Sequence[str]) -
 
 
 def listing_of(steps: Iterable[Step], tables: Tables) -> list[Word]:
-    """The words of a program's tiles; tables : of its core."""
+    """Return the words of a program's tiles; tables : small memories of its core"""
     words: list[Word] = []
     tiles = [
         [part for step in some for part in _parts(step.instruction, tables)]
@@ -77,7 +77,7 @@ def listing_of(steps: Iterable[Step], tables: Tables) -> list[Word]:
 
 
 def _blocks(tiles: list[list[Part]]) -> Iterator[Word]:
-    """Tiles of one form as few blocks."""
+    """Yield tiles of the same form as few blocks."""
     bases = np.array([[base for part in tile for _, base in part.bases] for tile in tiles])
     nests = list(nests_of(bases)) if len(tiles[0]) <= MOST_PARTS else None
     for at, loops in nests if nests is not None else [(at, []) for at in range(len(tiles))]:
@@ -100,7 +100,7 @@ def _blocks(tiles: list[list[Part]]) -> Iterator[Word]:
 
 
 def _stride(number: int, buffer: int, stride: int) -> Iterator[Word]:
-    """None if it is 0; the upper half, in two's complement, only where it says something."""
+    """Yield a stride unless it is 0; the upper half (two's complement) only if it is not 0."""
     if stride:
         if stride >> 16:
             yield Word(Code.HIGH, number, buffer, stride >> 16 & 0xFFFF)
@@ -127,7 +127,7 @@ def _parts(one: Instruction, tables: Tables) -> Iterator[Part]:
 
 
 def _load(one: Instruction) -> Iterator[Part]:
-    """The pixels of the area that are in the map."""
+    """Yield the loop over the pixels of the area that are inside the map."""
     get = one.fields.get
     rows = get("y_size", 0) - get("pad_t", 0) - get("pad_b", 0)
     columns = get("x_size", 0) - get("pad_l", 0) - get("pad_r", 0)
@@ -164,8 +164,8 @@ def _products(one: Instruction, tables: Tables) -> Iterator[Part]:
 
 
 def _products_alike(rows: Rows, ops: list[MicroOp]) -> Iterator[tuple[int, list[Loop]]]:
-    """Nests whose sums begin with the bias where an accumulator comes up first, and nowhere else,
-    or nowhere at all; micro-ops of other sorts stand alone."""
+    """Yield nests with uniform bias handling: either no sum starts with the bias, or each does at
+    the first product of its accumulator. Other micro-ops become single products."""
     for at, loops in nests_of(rows):
         size = int(np.prod([loop.turns for loop in loops], dtype=np.int64))
         init = np.array([op.init for op in ops[at : at + size]])
@@ -178,7 +178,8 @@ def _products_alike(rows: Rows, ops: list[MicroOp]) -> Iterator[tuple[int, list[
 
 
 def _calculation(one: Instruction, tables: Tables) -> Part:
-    """Leaky activations multiply by the slope and take the larger one; ReLU multiplies by 0."""
+    """Return the part of an ALU instruction. Leaky activations are listed as a multiplication by
+    the slope and a maximum; ReLU as a multiplication by 0 and a maximum."""
     get = one.fields.get
     words = [Word(Code.ALU)]
 

@@ -12,19 +12,19 @@ Rows = NDArray[np.int64]
 
 
 class Loop(NamedTuple):
-    """strides : from a turn to the next, one for each address"""
+    """A loop. strides : address increments per iteration, one per address column"""
 
     turns: int
     strides: tuple[int, ...]
 
 
 def nests_of(rows: Rows) -> Iterator[tuple[int, list[Loop]]]:
-    """Rows of addresses that are walked through, as few nests: the first row of each, and its
-    loops, the outermost first.
+    """Yield few loop nests that visit the rows in order: first row of each, and its loops, the
+    outermost first.
 
     rows : shape (count, addresses)
-    A nest grows from the inside: the longest run of equal steps, then copies of all that, each as
-    far behind the one before.
+    A nest grows from the inside: the longest run of equal steps, then repetitions of the nest at a
+    constant distance.
     """
     at = 0
     while at < len(rows):
@@ -41,7 +41,7 @@ def nests_of(rows: Rows) -> Iterator[tuple[int, list[Loop]]]:
 
 
 def _copies(rows: Rows, size: int) -> tuple[int, Rows]:
-    """How often the first rows are repeated, moved by the same step each time."""
+    """Return the number of repetitions of the first rows, and the step between them."""
     count = len(rows) // size
     parts = rows[: count * size].reshape(count, size, -1)
     moved = parts - parts[0]
@@ -54,7 +54,7 @@ def _copies(rows: Rows, size: int) -> tuple[int, Rows]:
 
 
 def offsets_of(loops: Iterable[Loop], addresses: int) -> Rows:
-    """What a nest adds to each address, turn by turn, shape (turns, addresses)."""
+    """Return the offsets of a nest by iteration, shape (iterations, addresses)."""
     found = np.zeros((1, addresses), np.int64)
     for turns, strides in loops:
         steps = np.arange(turns)[:, None] * np.array(strides, np.int64)

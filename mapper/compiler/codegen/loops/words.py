@@ -1,7 +1,7 @@
 """Words of a listing: op 31:28, a 27:22, b 21:16, immediate 15:0; as numbers and as text.
 
-The codes are those of the instructions of DnnWeaver2 (Sharma et al., MICRO 2016) as far as it has
-them: a loop, strides and base addresses in halves of 16 bits.
+Where possible the codes equal DnnWeaver2 instruction codes (Sharma et al., MICRO 2016): loops,
+strides and base addresses in halves of 16 bits.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from mapper.errors import MapperError
 
 
 class Code(IntEnum):
-    """What a word is."""
+    """The op of a word."""
 
     START = 0b0000
     ALU = 0b0001
@@ -28,14 +28,14 @@ class Code(IntEnum):
 
 
 STAGES = ("outer", "memory", "inner", "pool", "write", "upsample")
-"""Of a loop, its field a: over tiles, over what a load brings, over products, over the pixels of a
-pooling window, over what a store writes, over copies of a pixel."""
+"""Field a of a loop: over tiles, over the area of a load, over products, over the pixels of a
+pooling window, over the area of a store, over copies of a pixel."""
 BUFFERS = ("input", "weights", "bias", "output")
-"""Of a base address or a stride, its field b, and 4 more for the upper half of a base."""
+"""Field b of a base address or a stride; plus 4 for the upper half of a base."""
 COMPUTES = (
     "add", "max", "min", "mov", "rshr", "shl", "rmul", "mac2", "mul", "threshold",
 )  # fmt: skip
-"""Of a computation of the ALU, its field a; its operand is in the parameters, or the immediate."""
+"""Field a of an ALU operation; its operand is in the parameters or the immediate."""
 
 
 class Word(NamedTuple):
@@ -46,35 +46,35 @@ class Word(NamedTuple):
 
 
 def encode_word(word: Word) -> int:
-    """Its 32 bits; raises `MapperError` that names a value without room."""
+    """Return the 32 bits of a word; raises `MapperError` that names a value out of range."""
     for name, value, bits in (
         ("a", word.a, 6), ("b", word.b, 6), ("immediate", word.immediate, 16)
     ):  # fmt: skip
         if not 0 <= value < 1 << bits:
             raise MapperError(
-                f"{word.code.name} of a listing: {name} is {value:,}; give 0 to {(1 << bits) - 1:,}"
+                f"listing: {word.code.name}: {name} is {value:,}; allowed: 0 to {(1 << bits) - 1:,}"
             )
     return word.code << 28 | word.a << 22 | word.b << 16 | word.immediate
 
 
 def decode_word(whole: int, where: str) -> Word:
-    """The word of 32 bits; where : file and line, for errors."""
+    """Decode a word of 32 bits; where : file and line for errors."""
     try:
         return Word(Code(whole >> 28), whole >> 22 & 63, whole >> 16 & 63, whole & 0xFFFF)
     except ValueError:
-        raise MapperError(f"{where}: no word of a listing begins with {whole >> 28:04b}") from None
+        raise MapperError(f"{where}: unknown listing code {whole >> 28:04b}") from None
 
 
 def text_of(words: Iterable[Word]) -> Iterator[str]:
-    """A line for each word: its number in hexadecimal, and what it says."""
+    """Yield a line per word: its number in hexadecimal, and its meaning."""
     for word in words:
         yield f"{encode_word(word):08x}  {_said(word)}"
 
 
 def words_of_text(lines: Iterable[str], where: str) -> list[Word]:
-    """The words of such lines; empty ones and those that begin with # are left out.
+    """Read the words of such lines; empty lines and lines that begin with # are skipped.
 
-    Raises `MapperError` that names the line whose number is not what it says.
+    Raises `MapperError` that names a line whose text contradicts its number.
     """
     words = []
     for number, line in enumerate(lines, 1):
@@ -84,11 +84,11 @@ def words_of_text(lines: Iterable[str], where: str) -> list[Word]:
         try:
             whole = int(first, 16)
         except ValueError:
-            raise MapperError(f"{where}: line {number}: {first!r} is no word") from None
+            raise MapperError(f"{where}: line {number}: {first!r} is not a hex word") from None
         word = decode_word(whole, f"{where}: line {number}")
         if said != _said(word):
             raise MapperError(
-                f"{where}: line {number}: says {said!r}, and its number {_said(word)!r}"
+                f"{where}: line {number}: text {said!r} contradicts its number: {_said(word)!r}"
             )
         words.append(word)
     return words

@@ -1,1 +1,1 @@
-"""Macro records: what stands between graph and instructions, as a file."""
+"""Macro records: the file format between graph and instructions."""

@@ -1,4 +1,4 @@
-"""From macro records and their pool to layers."""
+"""Decoding of macro records and their pool to layers."""
 
 from __future__ import annotations
 
@@ -46,10 +46,10 @@ _DAMAGE = (KeyError, ValueError, TypeError, IndexError, AttributeError, Arithmet
 
 
 class Record(NamedTuple):
-    """A record with all that the pool says of it.
+    """A record with its items from the pool.
 
-    values : of its fields, those without room as well; items : the last one of each sort
-    copies, sends : words of their items; bias : lanes of the pool
+    values : all fields, including those stored in the pool; items : last item of each sort
+    copies, sends : words of these items; bias : lanes of the pool
     """
 
     where: str
@@ -68,10 +68,10 @@ class Record(NamedTuple):
 
 
 class Decoded(NamedTuple):
-    """What records say.
+    """Decoded records.
 
-    dynamic : numbers of the layers whose weights come from the host
-    targets : where results go that do not simply stay
+    dynamic : indices of the layers whose weights come from the host
+    targets : destinations of results that are not simply stored in this core
     """
 
     macros: list[Macro]
@@ -82,7 +82,7 @@ class Decoded(NamedTuple):
 
 
 def records_of(encoded: Encoded, where: str) -> list[Record]:
-    """The records of a list; where : the file, for errors.
+    """Decode a list of records; where : file name for errors.
 
     Raises `MapperError` that names the record.
     """
@@ -99,7 +99,7 @@ def records_of(encoded: Encoded, where: str) -> list[Record]:
             if item.sort is Sort.LONG:
                 number_, *pair = item.words
                 if number_ not in range(len(LAYOUT)) or len(pair) != len(("low", "high")):
-                    raise MapperError(f"{here}: names a field that there is none; compile again")
+                    raise MapperError(f"{here}: refers to an unknown field; compile again")
                 (values[LAYOUT[number_].name],) = wholes(pair)
         bias = encoded.pool[:0]
         if OPS[values["op"]] in ("CONV", "FC"):
@@ -116,9 +116,9 @@ def records_of(encoded: Encoded, where: str) -> list[Record]:
 
 
 def decode_layers(encoded: Encoded, shape: NpuShape, where: str) -> Decoded:
-    """Macro nodes that hold what instructions are made from; where : the file, for errors.
+    """Decode records to macro nodes that instructions are generated from; where : file for errors.
 
-    Raises `MapperError` that names the record that makes no sense.
+    Raises `MapperError` that names an inconsistent record.
     """
     reader = _Reader(encoded, shape)
     macros, cuts, dynamic = [], [], set()
@@ -132,9 +132,7 @@ def decode_layers(encoded: Encoded, shape: NpuShape, where: str) -> Decoded:
             macro = reader.macro(group)
             cuts.append(_cut(first.items[Sort.CUT]))
         except _DAMAGE as error:
-            raise MapperError(
-                f"{first.where}: does not fit together; compile the model again"
-            ) from error
+            raise MapperError(f"{first.where}: is inconsistent; compile the model again") from error
         macros.append(macro)
         if first.flag("dynamic_weights"):
             dynamic.add(number)
@@ -142,7 +140,7 @@ def decode_layers(encoded: Encoded, shape: NpuShape, where: str) -> Decoded:
 
 
 class _Reader:
-    """Makes macro nodes, and the regions of their maps."""
+    """Builds macro nodes and the regions of their feature maps."""
 
     def __init__(self, encoded: Encoded, shape: NpuShape) -> None:
         self.encoded, self.shape = encoded, shape
@@ -150,7 +148,7 @@ class _Reader:
         self.targets: dict[Tensor, tuple[Target, ...]] = {}
 
     def macro(self, group: list[Record]) -> Macro:
-        """The layer of some records, the first of which takes a map."""
+        """Return the layer of some records; the first record has the source feature map."""
         macro = Macro([])
         made: Tensor | None = None
         for record in group:
@@ -172,7 +170,7 @@ class _Reader:
         return macro
 
     def _node(self, record: Record, made: Tensor | None, macro: Macro) -> Node:
-        """An operator with its tensors. made : what is in the accumulators"""
+        """Return an operator with its tensors. made : tensor in the accumulators"""
         values, items = record.values, record.items
         operator = operator_of(record.op, values, items)
         name = items.get(Sort.NAME)
@@ -196,7 +194,7 @@ class _Reader:
         return node
 
     def _source(self, record: Record) -> Tensor:
-        """The map that a layer takes from memory."""
+        """Return the feature map that a layer loads from memory."""
         values = record.values
         kind, name, *lies = record.items[Sort.SOURCE]
         shape = (1, values["height"], values["width"], values["input_channels"])
@@ -205,7 +203,7 @@ class _Reader:
         return data
 
     def _windows(self, record: Record, conv: Node) -> Node:
-        """What the window unit makes of the map of a convolution."""
+        """Return the im2col node of a convolution, computed by the window unit."""
         data, window = conv.inputs[0], window_of(record.values)
         kh, kw = window.size
         channels = blocks_of(data.channels, GROUP) * GROUP * kh * kw
@@ -216,21 +214,21 @@ class _Reader:
         return Node(WindowColumns(window), [data], [made], conv.sources)
 
     def _constants(self, record: Record, conv: Node) -> list[Tensor]:
-        """Weights and bias."""
+        """Return weights and bias."""
         values = record.values
         words = self.encoded.words[values["weights"] :][: values["weight_words"]]
         weights = weights_of(words, conv, self.shape)
         (shift,) = record.items.get(Sort.SHIFT, (0,))
         bias = record.bias.astype(np.int64) << shift
         if len(bias) != conv.output.channels:
-            raise ValueError("a bias that is cut short")
+            raise ValueError("bias is cut short")
         return [
             Tensor("weights", weights.shape, "int32", value=weights),
             Tensor("bias", bias.shape, "int64", value=bias),
         ]
 
     def _addends(self, record: Record, here: Tensor, made: Tensor) -> list[Tensor]:
-        """The inputs of an addition in their order."""
+        """Return the inputs of an addition in order."""
         first = record.items[Sort.ADD][-1]
         pixel, zero, kind, name, *lies = record.items[Sort.BESIDE]
         if first == len(("here", "other")):
@@ -246,7 +244,7 @@ class _Reader:
             yield copy
 
     def _send(self, record: Record, results: list[Tensor]) -> None:
-        """Where parts of a result and its copies go, if they do not simply stay."""
+        """Set the targets of a result and its copies that are not simply stored in this core."""
         for words in record.sends:
             number, kind, first, pixel, *rest = words
             spans, core, lies = rest[:4], rest[4:6], tuple(rest[8:])
@@ -259,7 +257,7 @@ class _Reader:
             self.targets[tensor] = (*self.targets.get(tensor, ()), one)
 
     def _place(self, tensor: Tensor, first: int, pixel: int, lies: tuple[int, ...]) -> None:
-        """Where a map lies. When it is alive is no more of interest: its place is settled."""
+        """Set the region of a feature map; its lifetime is irrelevant, as its address is fixed."""
         row, high, planes, slots, top, bottom, left, right, value = lies
         tensor.planes, tensor.stored = bool(planes), True
         tensor.address, tensor.pad = first, Pad(top, bottom, left, right)
@@ -274,7 +272,7 @@ class _Reader:
 
 
 def _require_size(operator: Operator, data: Tensor, made: Tensor) -> None:
-    """Raise `ValueError` if a result has another size than an operator makes of its map."""
+    """Raise `ValueError` if the size of a result does not match its operator and input."""
     size, sizes = (made.height, made.width), [(data.height, data.width)]
     if isinstance(operator, Conv | Pool):
         window = operator.window
@@ -282,9 +280,9 @@ def _require_size(operator: Operator, data: Tensor, made: Tensor) -> None:
     elif isinstance(operator, Upsample):
         sizes = [(data.height * operator.rows, data.width * operator.columns)]
     if any(one not in axis for one, axis in zip(size, zip(*sizes, strict=True), strict=True)):
-        raise ValueError(f"a result of {size[0]}x{size[1]}")
+        raise ValueError(f"result size {size[0]}x{size[1]}")
     if not isinstance(operator, Conv) and made.channels != data.channels:
-        raise ValueError(f"a result of {made.channels} channels")
+        raise ValueError(f"result with {made.channels} channels")
 
 
 def _cut(words: tuple[int, ...]) -> Cut:

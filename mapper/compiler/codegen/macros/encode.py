@@ -1,4 +1,4 @@
-"""From layers to the list of macro records and its pool."""
+"""Encoding of layers as macro records and their pool."""
 
 from __future__ import annotations
 
@@ -42,7 +42,9 @@ EDGES = ("", "rows", "all")
 
 
 class Encoded(NamedTuple):
-    """records : bytes, 64 each; pool : int32
+    """Encoded layers.
+
+    records : 64 bytes each; pool : int32
     words : weight words in canonical order, int8, shape (words, rows, columns)
     """
 
@@ -53,7 +55,7 @@ class Encoded(NamedTuple):
 
 
 def encode_layers(layers: Layers) -> Encoded:
-    """Raises `MapperError` that names the layer of a number that has no room."""
+    """Encode layers; raises `MapperError` that names the layer of a number that is too large."""
     writer = _Writer(layers)
     for number, (macro, cut) in enumerate(zip(layers.macros, layers.cuts, strict=True)):
         writer.add(number, macro, cut)
@@ -68,7 +70,7 @@ def encode_layers(layers: Layers) -> Encoded:
 
 
 class _Writer:
-    """Collects records; words : of each output block; taken : weight words so far."""
+    """Collects records; words : weight words of each output block."""
 
     def __init__(self, layers: Layers) -> None:
         self.layers = layers
@@ -79,7 +81,7 @@ class _Writer:
         self._taken = self._headers = 0
 
     def add(self, number: int, macro: Macro, cut: Cut) -> None:
-        """The records of a layer: its nodes, and the one that makes bits beside them."""
+        """Add the records of a layer: its nodes, and the side node that packs bits."""
         for at, node in enumerate(macro.nodes):
             values, items = self._node(macro, node)
             values["layer"] = number
@@ -99,7 +101,7 @@ class _Writer:
             self._write(macro.sign, values, items)
 
     def _node(self, macro: Macro, node: Node) -> tuple[dict[str, int], list[Item]]:
-        """What all records say."""
+        """Return the fields and items that every record has."""
         operator, made = node.operator, node.output
         conv = isinstance(operator, Conv)
         source = macro.windows if conv and macro.windows is not None else node
@@ -158,7 +160,7 @@ class _Writer:
         return values, items
 
     def _addends(self, macro: Macro, node: Node) -> tuple[Tensor, Tensor]:
-        """What is in the accumulators first, and what is loaded beside it."""
+        """Return the addend in the accumulators, and the one that is loaded."""
         at = macro.nodes.index(node)
         here = macro.nodes[at - 1].output if at else node.inputs[0]
         return here, next((tensor for tensor in node.inputs if tensor is not here), here)
@@ -177,7 +179,7 @@ class _Writer:
     def _first(
         self, macro: Macro, cut: Cut, number: int, values: dict[str, int], items: list[Item]
     ) -> None:
-        """The map that a layer takes, its weights and its packets."""
+        """Add the input of a layer, its weights and its packet headers."""
         data = macro.inputs[0]
         region = self.layers.regions[data]
         values |= {"input": region.first, "input_stride": region.pixel}
@@ -200,7 +202,7 @@ class _Writer:
                 items.append(Item(Sort.SHIFT, (shift,)))
 
     def _last(self, macro: Macro, values: dict[str, int], items: list[Item]) -> None:
-        """Where the result lies, and copies of it, or bits of it."""
+        """Add the destinations of the result, its copies, and its packed bits."""
         self._target(macro.output, values, items)
         for number, tensor in enumerate(macro.copies, 1):
             region = self._region(tensor)
@@ -218,12 +220,12 @@ class _Writer:
         self._sends(0, tensor, items)
 
     def _region(self, tensor: Tensor) -> Region:
-        """Where a result lies, or would lie where a part of it goes first."""
+        """Return the region of a result, or of the destination of its first part."""
         targets = self.layers.memory.targets.get(tensor)
         return targets[0].region if targets else self.layers.regions[tensor]
 
     def _sends(self, number: int, tensor: Tensor, items: list[Item]) -> None:
-        """Where parts of a result go; number : 0, or that of the copy."""
+        """Add the destinations of parts of a result; number : 0, or the number of the copy."""
         for one in self.layers.memory.targets.get(tensor, ()):
             region = one.region
             items.append(Item(Sort.SEND, (
@@ -235,7 +237,7 @@ class _Writer:
         return self.names.setdefault(name, len(self.names))
 
     def _write(self, node: Node, values: dict[str, int], items: list[Item]) -> None:
-        """A record, and its words in the pool."""
+        """Write a record and its words in the pool."""
         values["record"] = min(len(self.pool) // LANES, BEHIND)
         _, longer = encode_record(values, node.label)
         for number, value in longer:
@@ -248,7 +250,7 @@ class _Writer:
 
 
 def stored_bias(conv: Node) -> tuple[int, list[int]]:
-    """The last zeros that a bias is stored without, and what is stored of it."""
+    """Return the number of trailing zeros removed from a bias, and the remaining numbers."""
     bias = conv.inputs[2].value
     assert bias is not None
     shift = max(0, int(np.abs(bias).max(initial=0)).bit_length() - BIAS_BITS)
@@ -262,7 +264,7 @@ def _cut_item(cut: Cut) -> Item:
 
 
 def _lies(region: Region) -> tuple[int, ...]:
-    """Row stride, vectors to the high bytes, whether in planes, slots, the border and its value."""
+    """Return row stride, vectors to the high bytes, planes, slots, border and border value."""
     pad, value = region.border
     return (
         region.row, region.high, int(region.tensor.planes), region.slots, pad.top, pad.bottom,

@@ -1,10 +1,10 @@
 """The file of macro records of a core, `macros.bin`.
 
-Sections: INFO (JSON: shape and coordinates of the core; first and last layers of functions; how
-products are paired and the bias added; memories that are loaded while the program runs; static
-weight words, vectors of maps, runs of the borders, first word in the host's memory, links with
-other cores), NAME (JSON: names for messages), REC records of
-64 bytes, POOL words of 4 bytes, WM weight words of rows x columns bytes, FM the vectors of borders.
+Sections: INFO (JSON: shape and coordinates of the core; layer ranges of functions; pairing of
+products and handling of the bias; memories that are reloaded while the program runs; static weight
+words, vectors of feature maps, runs of the borders, first word in the host's memory, links with
+other cores), NAME (JSON: names for messages), REC records of 64 bytes, POOL words of 4 bytes, WM
+weight words of rows x columns bytes, FM border vectors.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ MACROS = Sort(
 
 
 def pack_layers(layers: Layers) -> bytes:
-    """The file of some layers; raises `MapperError` that names a layer."""
+    """Return the file of layers; raises `MapperError` that names a layer."""
     return _pack(encode_layers(layers), _info(layers), layers.borders.data)
 
 
@@ -68,9 +68,9 @@ def _pack(encoded: Encoded, info: dict[str, Any], borders: bytes) -> bytes:
 
 
 def read_encoded(data: bytes, where: str) -> tuple[Encoded, dict[str, Any], bytes]:
-    """Records, pool, weight words and names of a file, what INFO says, and borders.
+    """Read records, pool, weight words and names of a file; return these, INFO and the borders.
 
-    Raises `MapperError` if it is no such file, cut short or damaged.
+    Raises `MapperError` if the file is of another type, cut short or damaged.
     """
     parts = unpack_sections(MACROS, data, where)
     try:
@@ -84,14 +84,14 @@ def read_encoded(data: bytes, where: str) -> tuple[Encoded, dict[str, Any], byte
             [str(name) for name in names],
         )
     except (KeyError, TypeError, ValueError, RecursionError) as error:
-        raise MapperError(f"{where}: its sections do not fit its shape; compile again") from error
+        raise MapperError(f"{where}: sections do not match the shape; compile again") from error
     return encoded, info, parts["FM"]
 
 
 def unpack_layers(data: bytes, where: str) -> Layers:
-    """The layers in a file's bytes; where : the file, for errors.
+    """Read layers from a file's bytes; where : file name for errors.
 
-    Raises `MapperError` if it is no such file, cut short or damaged, or says what makes no sense.
+    Raises `MapperError` if the file is of another type, cut short, damaged or inconsistent.
     """
     encoded, info, borders = read_encoded(data, where)
     try:
@@ -104,10 +104,10 @@ def unpack_layers(data: bytes, where: str) -> Layers:
         x, y = map(int, info["core"])
         host_first, links = int(info["host_first"]), links_from_json(info["links"])
     except (KeyError, TypeError, ValueError) as error:
-        raise MapperError(f"{where}: its INFO is none of macro records; compile again") from error
+        raise MapperError(f"{where}: INFO is not valid for macro records; compile again") from error
     found = decode_layers(encoded, shape, where)
     if [0, *(end for _, end in functions)] != [*(one for one, _ in functions), len(found.macros)]:
-        raise MapperError(f"{where}: its functions are not its layers; compile the model again")
+        raise MapperError(f"{where}: functions do not match the layers; compile the model again")
     memory = MemoryPlan(
         WeightPlan(found.dynamic, static), reloaded, stop, host_first, found.targets
     )
@@ -118,7 +118,7 @@ def unpack_layers(data: bytes, where: str) -> Layers:
 
 
 def record_count(data: bytes, where: str) -> int:
-    """How many records a file has, or several, one behind the other."""
+    """Return the number of records in a file or in several concatenated files."""
     return sum(
         len(read_encoded(part, where)[0].records) // RECORD_BYTES
         for part in split_files(data, where)
@@ -126,8 +126,8 @@ def record_count(data: bytes, where: str) -> int:
 
 
 def require_canonical(data: bytes, layers: Layers, where: str) -> None:
-    """Raise `MapperError` that names the record and the field if a file says what no instruction is
-    made from, or what contradicts itself: made from its layers again it must be the same."""
+    """Raise `MapperError` that names record and field if a file contains unused or contradictory
+    data: encoding its layers again must reproduce it."""
     again = pack_layers(layers)
     if again == data:
         return
@@ -138,7 +138,7 @@ def require_canonical(data: bytes, layers: Layers, where: str) -> None:
         for name in NUMBERS:
             if said[name] != wanted[name]:
                 raise MapperError(
-                    f"{here}: {name} is {said[name]:,}, the rest of it says {wanted[name]:,}; "
+                    f"{here}: {name} is {said[name]:,}, its other fields imply {wanted[name]:,}; "
                     "compile the model again"
                 )
-    raise MapperError(f"{where}: is not what its records make; compile the model again")
+    raise MapperError(f"{where}: does not match its records; compile the model again")

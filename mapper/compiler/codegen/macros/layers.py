@@ -1,4 +1,4 @@
-"""What instructions are made from: macro nodes, how they are cut, and where their maps lie."""
+"""Input of instruction generation: macro nodes, their cuts, and the regions of feature maps."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from mapper.compiler.schedule.tiles import Cut
 class Layers(NamedTuple):
     """The layers of a core.
 
-    cuts : one for each macro node
-    functions : first macro node of each, and the one behind its last
-    regions : of the maps that macro nodes take and make
-    options : `dual` as it is done, not auto
-    borders : around maps, before the first frame
-    links : with other cores
+    cuts : one per macro node
+    functions : first macro node and end of each function
+    regions : regions of the inputs and outputs of macro nodes
+    options : options, with `dual` resolved (not "auto")
+    borders : contents around feature maps before the first frame
+    links : links with other cores
     """
 
     shape: NpuShape

@@ -1,8 +1,8 @@
-"""A macro record: 64 bytes, little-endian, one for each operator that a core computes.
+"""A macro record: 64 bytes, little-endian, one per operator that a core computes.
 
-The table below is all there is to it: encoder, decoder, listing and documentation read it. A number
-without room in its field is written as `without_room` of the field, and kept among the words of
-the record in the pool; an address of maps that stay in the accumulators is NOWHERE.
+Encoder, decoder, listing and documentation are all based on the table below. A number that does not
+fit its field is written as the field's `without_room` value and stored among the record's words in
+the pool. The address of feature maps that stay in the accumulators is NOWHERE.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ OPS = ("REMAP", "CONV", "MAXP", "AVGP", "ADD", "FC", "UP", "COPY")
 FLAGS = (
     "relu", "leaky", "binary_in", "sign_out", "dynamic_weights", "pooled", "added", "wide",
 )  # fmt: skip
-"""From bit 0 on; wide : 16 bit."""
+"""Flags in the order of bits 0 to 7; wide : 16 bit."""
 NOWHERE = 0xFFFFFFFF
 
 
 class Field(NamedTuple):
-    """form : of `struct`: B and H and I without a sign, of 8, 16 and 32 bits; h of 16 with one"""
+    """form : `struct` format: B, H and I are unsigned with 8, 16 and 32 bits; h is signed, 16"""
 
     name: str
     form: str
@@ -37,12 +37,12 @@ class Field(NamedTuple):
 
     @property
     def without_room(self) -> int:
-        """What says that the number is elsewhere: all ones, or the least one."""
+        """Marker for a number stored elsewhere: all ones, or the smallest signed number."""
         return -(1 << (self.bits - 1)) if self.signed else (1 << self.bits) - 1
 
     @property
     def has_room(self) -> range:
-        """The numbers that it can say."""
+        """Numbers that can be stored in the field."""
         if self.signed:
             return range(self.without_room + 1, -self.without_room)
         return range(self.without_room)
@@ -66,21 +66,21 @@ LAYOUT: tuple[Field, ...] = (
 )
 NUMBERS = {field.name: number for number, field in enumerate(LAYOUT)}
 EXACT = frozenset(("op", "flags", "x", "y", "record", "bias", "layer"))
-"""Fields that are never without room: what they say is needed to find the pool's words."""
+"""Fields that must hold their value: they are needed to find the record's words in the pool."""
 BEHIND = 0xFFFF
-"""As `record` and `bias`: behind what the pool has before. These are places in the pool."""
+"""Value of `record` and `bias` for "after the previous words"; otherwise an index in the pool."""
 _RECORD = struct.Struct("<" + "".join(field.form for field in LAYOUT))
 RECORD_BYTES = _RECORD.size
 assert RECORD_BYTES == 64
 
 Values = Mapping[str, int]
-"""Numbers by the names of fields; those that are missing are 0."""
+"""Numbers by field name; missing fields are 0."""
 
 
 def encode_record(values: Values, label: str) -> tuple[bytes, list[tuple[int, int]]]:
-    """A record, and numbers and values of the fields that have no room for theirs.
+    """Return a record, and index and value of each field whose number does not fit.
 
-    label : of the layer; raises `MapperError` that names a field
+    label : name of the layer; raises `MapperError` that names a field
     """
     unknown = set(values) - set(NUMBERS)
     assert not unknown, unknown
@@ -90,7 +90,7 @@ def encode_record(values: Values, label: str) -> tuple[bytes, list[tuple[int, in
         if field.name in EXACT:
             if not 0 <= value <= field.without_room:
                 raise MapperError(
-                    f"{label}: {field.name} of its macro record is {value:,}; it has room for 0 to "
+                    f"{label}: {field.name} of its macro record is {value:,}; allowed: 0 to "
                     f"{field.without_room:,}"
                 )
         elif value not in field.has_room and not (field.form == "I" and value == NOWHERE):
@@ -101,16 +101,15 @@ def encode_record(values: Values, label: str) -> tuple[bytes, list[tuple[int, in
 
 
 def decode_record(data: bytes, where: str) -> dict[str, int]:
-    """The fields of a record as they are; where : the record, for errors."""
+    """Return the raw fields of a record; where : name of the record for errors."""
     values = dict(zip(NUMBERS, _RECORD.unpack(data), strict=True))
     if values["op"] >= len(OPS):
         raise MapperError(
-            f"{where}: op {values['op']} is none of a macro record (0 to {len(OPS) - 1}); compile "
-            "the model again"
+            f"{where}: unknown opcode {values['op']} (0 to {len(OPS) - 1}); compile the model again"
         )
     return values
 
 
 def flags_of(names: Mapping[str, bool]) -> int:
-    """The byte of some flags."""
+    """Return flags as a byte."""
     return sum(1 << FLAGS.index(name) for name, yes in names.items() if yes)

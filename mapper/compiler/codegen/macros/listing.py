@@ -1,4 +1,4 @@
-"""Macro records as text: a line for each, and a line for each layer before it."""
+"""Macro records as text: one line per record, and a heading per layer."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from mapper.compiler.codegen.tables import LANES
 
 
 def listing_text(data: bytes, where: str) -> str:
-    """The records of a file, core by core; fields of 0, and addresses that are none, are left out.
+    """Return the records of a file as text, by core; fields that are 0 or NOWHERE are omitted.
 
-    where : the file, for errors; raises `MapperError` if it is damaged
+    where : file name for errors; raises `MapperError` if it is damaged
     """
     parts = split_files(data, where)
     texts = [_listing(part, where) for part in parts]
@@ -45,7 +45,7 @@ def _listing(data: bytes, where: str) -> str:
 
 
 def _fields(record: Record) -> Iterator[str]:
-    """Flags by name, then the fields."""
+    """Yield the flags by name, then the fields."""
     flags = [name for name in FLAGS if record.flag(name)]
     if flags:
         yield "flags=" + "+".join(flags)
@@ -56,7 +56,7 @@ def _fields(record: Record) -> Iterator[str]:
 
 
 def contents(data: bytes, where: str) -> dict[str, Any]:
-    """What a file of records holds, counted."""
+    """Return counts of the contents of a file of records."""
     parts = [read_encoded(part, where) for part in split_files(data, where)]
     ops = [record.op for encoded, _, _ in parts for record in records_of(encoded, where)]
     infos = [info for _, info, _ in parts]

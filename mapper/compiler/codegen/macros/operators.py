@@ -1,4 +1,4 @@
-"""Operators and the items that say what a record's fields do not, both ways."""
+"""Conversion between operators and the items for data that has no field in a record."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ from mapper.compiler.integer.formulas import (
 )
 
 TYPES: tuple[Type, ...] = get_args(Type)
-_N_BITS = 6  # of a scale word, below its multiplier
+_N_BITS = 6  # bits of n in a scale word, below the multiplier
 Items = Mapping[Sort, tuple[int, ...]]
 
 
 def op_of(operator: Operator, dense: bool) -> str:
-    """The name of a record's op; dense : its kernel is as large as its map."""
+    """Return the name of a record's op; dense : the kernel has the size of the feature map"""
     match operator:
         case Conv():
             return "FC" if dense else "CONV"
@@ -65,7 +65,7 @@ def window_fields(window: Window) -> dict[str, int]:
 
 
 def window_of(values: Mapping[str, int]) -> Window:
-    """Undoes `window_fields`."""
+    """Return the window of record fields; the inverse of `window_fields`."""
     pair = {
         name: (values[f"{name}_height"], values[f"{name}_width"])
         for name in ("kernel", "stride", "dilation")
@@ -75,7 +75,7 @@ def window_of(values: Mapping[str, int]) -> Window:
 
 
 def items_of(operator: Operator) -> list[Item]:
-    """What an operator that has no window is told."""
+    """Return the items with the parameters of an operator."""
     match operator:
         case Requantise():
             return _requantise_items(operator.how)
@@ -92,7 +92,7 @@ def items_of(operator: Operator) -> list[Item]:
 
 
 def operator_of(op: str, values: Mapping[str, int], items: Items) -> Operator:
-    """Undoes `op_of`, `window_fields` and `items_of`; raises `KeyError` or `ValueError`."""
+    """Return the operator of a record; raises `KeyError` or `ValueError` if it is invalid."""
     match op:
         case "CONV" | "FC":
             return Conv(window_of(values), items.get(Sort.GROUPS, (1,))[0])
@@ -118,11 +118,14 @@ def operator_of(op: str, values: Mapping[str, int], items: Items) -> Operator:
         return Threshold(np.array(least, np.int64), np.array(flip, np.int64))
     if Sort.SIGN in items:
         return Sign()
-    raise ValueError("a remap of nothing")
+    raise ValueError("remap without an operator")
 
 
 def add_item(operator: Add, first: int) -> Item:
-    """first : which input comes first: 0 that of `input`, 1 the second one, 2 both are one map"""
+    """Return the item of an addition.
+
+    first : first input: 0 for `input`, 1 for the second input, 2 if both are the same
+    """
     assert operator.factors is not None
     a, b, shift, constant = operator.factors
     rounding = ROUNDINGS.index(operator.rounding)
@@ -163,6 +166,6 @@ def _multiplier(words: tuple[int, ...]) -> Multiplier:
     axes = words[0]
     sizes, scales = words[1 : 1 + axes], np.array(words[1 + axes :], np.int64)
     if scales.size != prod(sizes):
-        raise ValueError("scale words that are missing")
+        raise ValueError("missing scale words")
     whole = scales.reshape(sizes)
     return Multiplier(whole >> _N_BITS, whole & (1 << _N_BITS) - 1)

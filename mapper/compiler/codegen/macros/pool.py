@@ -1,7 +1,7 @@
-"""Words of the pool: what a macro record says of its operator beyond its 64 bytes.
+"""Pool words: parameters of a macro record's operator that do not fit in its 64 bytes.
 
-A record's words are items, each a word with its sort and its length and then so many words of 32
-bits. They begin at a parameter word of 16 lanes, and so does the bias behind them.
+The words of a record are items: a word with sort and length, followed by that number of 32-bit
+words. They start at a parameter word of 16 lanes, as does the bias that follows them.
 """
 
 from __future__ import annotations
@@ -17,35 +17,36 @@ from mapper.compiler.codegen.tables import LANES
 from mapper.errors import MapperError
 
 Int64 = NDArray[np.int64]
-_LENGTH = 8  # bits below the length of an item
+_LENGTH = 8  # bit position of an item's length
 _MOST = 1 << 31
 
 
 class Sort(IntEnum):
-    """What an item holds.
+    """The contents of an item.
 
-    NAME number of the name of its ONNX node
-    LONG fields without room: number, low half, high half, one behind the other
-    RESULT rows and columns, type, number of the name
-    SOURCE type and number of the name of the map it takes, and how it lies
-    BESIDE pixel stride, zero point, type, name of the second map of an addition, and how it lies
-    TARGET how its result lies
-    COPY address, pixel stride and name of a copy of the result, and how it lies
-    GROUPS of a convolution
-    SHIFT last zeros that the bias is stored without
+    NAME index of the name of its ONNX node
+    LONG fields that are too large: field index, low half, high half
+    RESULT rows and columns, type, index of the name
+    SOURCE type and name index of the input feature map, and its storage
+    BESIDE pixel stride, zero point, type, name of an addition's second input, and its storage
+    TARGET storage of the result
+    COPY address, pixel stride and name of a copy of the result, and its storage
+    GROUPS groups of a convolution
+    SHIFT number of trailing zeros removed from the bias
     CUT rows, columns, output blocks, input blocks, rows and columns of the kernel, and edges of a
         tile
-    WORDS weight words of the host that a tile may take
-    REQUANTISE low, high, zero point, shift, number of the rounding
-    FACTOR, NEGATIVE scale words as parameters have them: number of axes, their sizes, words
-    OFFSET one of all channels, or one of each, in halves
+    WORDS maximum weight words of the host per tile
+    REQUANTISE low, high, zero point, shift, index of the rounding
+    FACTOR, NEGATIVE scale words as in parameters: number of axes, their sizes, words
+    OFFSET one for all channels or one per channel, in halves
     CLAMP low, high
-    ADD factors a, b, shift, constant in halves, low, high, rounding, and which input is the first
+    ADD factors a, b, shift, constant in halves, low, high, rounding, and index of the first input
     THRESHOLD thresholds of the channels in halves, then their flips
-    SIGN nothing: of the zero point
-    SIDE nothing: made of the result, and stored beside it
-    SEND where a part of a result goes: 0 of it, 1 and more of its copies; kind, address, pixel
-        stride, rows and blocks (first and behind), core, stream, credits, and how all would lie
+    SIGN empty: the threshold is the zero point
+    SIDE empty: computed from the result and stored in addition to it
+    SEND destination of a part of a result: 0 for the result, 1 and above for its copies; kind,
+        address, pixel stride, rows and blocks (first and end), core, stream, credits, and storage
+        of the whole
     """
 
     NAME = 1
@@ -77,36 +78,36 @@ class Item(NamedTuple):
 
 
 def halves(values: Iterable[int]) -> tuple[int, ...]:
-    """Numbers of 64 bits as words: low half, then high half."""
+    """Return 64-bit numbers as words: low half, then high half."""
     data = np.array([int(value) for value in values], "<i8")
     return tuple(np.frombuffer(data.tobytes(), "<i4").tolist())
 
 
 def wholes(words: Sequence[int]) -> list[int]:
-    """Undoes `halves`."""
+    """Return 64-bit numbers from words; the inverse of `halves`."""
     if len(words) % 2:
-        raise ValueError("half a number")
+        raise ValueError("odd number of words")
     return [int(one) for one in np.frombuffer(np.array(words, "<i4").tobytes(), "<i8")]
 
 
 def encode_items(items: Sequence[Item], label: str) -> list[int]:
-    """Items as words, filled up to whole parameter words; label : of the layer, for errors."""
+    """Return items as words, padded to whole parameter words; label : layer name for errors"""
     words = [len(items)]
     for sort, values in items:
         words += [sort | len(values) << _LENGTH, *map(int, values)]
     for value in words:
         if not -_MOST <= value < _MOST:
-            raise MapperError(f"{label}: {value:,} has no room in 32 bits of its macro record")
+            raise MapperError(f"{label}: {value:,} does not fit in 32 bits of its macro record")
     return filled(words)
 
 
 def filled(words: list[int]) -> list[int]:
-    """With zeros up to whole parameter words."""
+    """Pad words with zeros to whole parameter words."""
     return words + [0] * (-len(words) % LANES)
 
 
 def decode_items(pool: NDArray[np.int32], first: int, where: str) -> tuple[list[Item], int]:
-    """The items from a lane of the pool on, and the lane behind them.
+    """Return the items that start at a lane of the pool, and the lane after them.
 
     Raises `MapperError` that names the record.
     """
@@ -122,5 +123,5 @@ def decode_items(pool: NDArray[np.int32], first: int, where: str) -> tuple[list[
             found.append(Item(Sort(head & (1 << _LENGTH) - 1), tuple(words.tolist())))
             at += 1 + length
     except (IndexError, ValueError) as error:
-        raise MapperError(f"{where}: its words in the pool are none; compile again") from error
+        raise MapperError(f"{where}: invalid words in the pool; compile again") from error
     return found, at + (first - at) % LANES

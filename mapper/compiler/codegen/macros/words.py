@@ -18,10 +18,10 @@ Int64 = NDArray[np.int64]
 
 
 def weights_of(words: NDArray[np.int8], conv: Node, shape: NpuShape) -> Int64:
-    """Weights, shape (outputs, kernel rows, kernel columns, inputs / groups).
+    """Return the weights, shape (outputs, kernel rows, kernel columns, inputs / groups).
 
-    words : of all output blocks, shape (words, rows, columns)
-    conv : with its map and its result; raises `ValueError` if the words are of another layer
+    words : words of all output blocks, shape (words, rows, columns)
+    conv : convolution with input and output; raises `ValueError` if the words do not match it
     """
     operator = conv.operator
     assert isinstance(operator, Conv)
@@ -51,7 +51,7 @@ def weights_of(words: NDArray[np.int8], conv: Node, shape: NpuShape) -> Int64:
             begin = channel // (channels // groups) * lanes - span.first * shape.columns
             found[channel] = made[row, :, :, begin : begin + lanes]
     if at != len(words):
-        raise ValueError("weight words of another layer")
+        raise ValueError("weight words do not match the layer")
     if bits:
         vectors = found.astype(np.int8).reshape(channels, *size, -1, shape.columns)
         return unpacked(vectors, taken)

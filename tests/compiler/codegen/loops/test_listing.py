@@ -148,10 +148,10 @@ def test_nests_repeat_their_rows(seed: int) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ([Word(Code.START, immediate=1)], "1 words without an END"),
-        ([Word(Code.START), Word(Code.LOOP, 2), Word(Code.END)], "belongs to no part"),
+        ([Word(Code.START, immediate=1)], "1 words has no END"),
+        ([Word(Code.START), Word(Code.LOOP, 2), Word(Code.END)], "is not inside a part"),
         ([Word(Code.START, immediate=2), Word(Code.ALU), Word(Code.END)], "has 1 parts"),
-        ([Word(Code.ALU), Word(Code.END)], "is no START"),
+        ([Word(Code.ALU), Word(Code.END)], "is not a START"),
     ],
 )
 def test_invalid_listings(words: list[Word], said: str) -> None:
@@ -160,13 +160,13 @@ def test_invalid_listings(words: list[Word], said: str) -> None:
 
 
 def test_words_that_do_not_fit_and_damaged_text() -> None:
-    with pytest.raises(MapperError, match="LOOP of a listing: immediate is 65,536"):
+    with pytest.raises(MapperError, match="listing: LOOP: immediate is 65,536"):
         encode_word(Word(Code.LOOP, immediate=1 << 16))
-    with pytest.raises(MapperError, match="here: no word of a listing begins with 1000"):
+    with pytest.raises(MapperError, match="here: unknown listing code 1000"):
         decode_word(0x80000000, "here")
-    with pytest.raises(MapperError, match="line 2: says 'LOOP inner 3', and its number"):
+    with pytest.raises(MapperError, match="line 2: text 'LOOP inner 3' contradicts its number"):
         words_of_text(["# layer", "70800001  LOOP inner 3"], "here")
-    with pytest.raises(MapperError, match="line 1: 'x' is no word"):
+    with pytest.raises(MapperError, match="line 1: 'x' is not a hex word"):
         words_of_text(["x  END"], "here")
 
 
@@ -190,8 +190,8 @@ def test_verify_compares_a_listing_with_its_program(tmp_path: Path) -> None:
     wrong = int(lines[at].split()[0], 16) + 1
     (lines[at],) = text_of([decode_word(wrong, "here")])
     path.write_text("\n".join(lines))
-    with pytest.raises(CheckFailedError, match=r"visits address .* \(output\)"):
+    with pytest.raises(CheckFailedError, match=r"address .* visited \(output\)"):
         verify_compiled(folder)
     path.write_text("\n".join(text.splitlines()[-1:]))
-    with pytest.raises(CheckFailedError, match="visits 0 addresses"):
+    with pytest.raises(CheckFailedError, match="0 addresses visited"):
         verify_compiled(folder)
