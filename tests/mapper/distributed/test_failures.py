@@ -370,7 +370,7 @@ def test_a_killed_scheduler_leaves_a_run_to_resume(
     assert ended.returncode == 1, ended.stderr
     (line,) = ended.stderr.splitlines()
     assert line.startswith("mapper run: --workers: the scheduler at tcp://127.0.0.1:")
-    assert line.endswith("is gone; start another and go on with --resume")
+    assert line.endswith("is gone; start another and continue with --resume")
     resumed = run(tmp_path, "-o", "out", "--resume")
     assert resumed.returncode == 0, resumed.stderr
     assert mapping_in(tmp_path / "out") == mapping_in(tmp_path / "whole")
