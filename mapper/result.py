@@ -128,9 +128,9 @@ class NetworkMapping:
             ("chip", f"{self.chip.name}, {self.chip.width}x{self.chip.height} cores"),
             ("cores used", number(metrics["cores_used"])),
             ("traffic", describe(traffic_in(self._report))),
-            ("mean hops", number(metrics["hops_mean"])),
+            ("hops, mean", number(metrics["hops_mean"])),
             ("cut fraction", number(metrics["cut_fraction"])),
-            ("max link load", number(metrics["link_load_max"])),
+            ("link load, max", number(metrics["link_load_max"])),
             ("NoC energy", number(metrics["energy"])),
             ("preset", self.settings.preset),
             ("seconds", number(self._report["resources"]["seconds"])),
@@ -140,7 +140,7 @@ class NetworkMapping:
         facts = dict(self._facts())
         return (
             f"<NetworkMapping: {facts['neurons']} neurons on {facts['cores used']} cores of chip "
-            f"{self.chip.name}, {facts['mean hops']} hops on average>"
+            f"{self.chip.name}, {facts['hops, mean']} hops on average>"
         )
 
     def _repr_html_(self) -> str:

@@ -94,7 +94,7 @@ def test_pages_name_the_traffic(folder: Path, traffic: dict[str, str] | None, wo
     if traffic is RATES:
         assert "unit of the chip's constants, pj or relative" in html.unescape(told)
     else:
-        assert "spikes" not in told.replace("no numbers of spikes", "")
+        assert "spikes" not in told.replace("not numbers of spikes", "")
         assert "pj" not in told.split()
 
 
