@@ -149,7 +149,7 @@ class Settings:
         "all", "what to minimize: hops of the packets that the chip sends (hops), cycles of a tick "
         "on the chip (time), hops of one packet per synapse (unicast), of one packet per core "
         "reached (core), of one packet that branches (multicast), or "
-        "the cut, without refinement by hops; classic has unicast and cut",
+        "the cut, without hop refinement; classic has unicast and cut",
         "hops", OBJECTIVES,
     )
     cores: int = _whole(

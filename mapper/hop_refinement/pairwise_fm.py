@@ -48,7 +48,7 @@ class Batch(NamedTuple):
 def _pair_graph(a, b, by_core, batch, sizes, core, grid):
     """Build the graph inside two cores, with the bias of each vertex towards the first core.
 
-    Vertices of a come first, then those of b.
+    Vertices of a come first, then vertices of b.
     """
     members, start, rank = by_core
     _, offset, degree, ids, weights = batch

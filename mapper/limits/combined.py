@@ -22,7 +22,7 @@ from storage.graph import Block, Csr, Graph
 
 FINEST = 1 << 30  # units per core, when several limits are combined into one
 ENOUGH = 0.97  # share of the chip that combined sizes may fill
-SHARP = 8.0  # exponent of the weights of limits in the mean: tighter limits dominate
+SHARP = 8.0  # exponent of the weights of limits when averaging: tighter limits dominate
 
 
 @dataclass(frozen=True, slots=True)

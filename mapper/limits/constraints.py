@@ -258,7 +258,7 @@ def read_constraints(
 ) -> Constraints:
     """Return the constraints of a file for a network; raises `MapperError` for invalid ones.
 
-    relays : number of relay vertices after those of the network; a file cannot constrain them
+    relays : number of relay vertices, which follow the network's; a file cannot constrain them
     """
     constraints = constraints_in(file, chip, network.vertices, population_of(network))
     return combine(constraints, network.vertices + relays)

@@ -133,7 +133,7 @@ class PortfolioFile:
         run.kept = True
 
     def choose(self) -> None:
-        """Mark the best run of each group, by the common objective or else by hops.
+        """Mark the best run of each group, using the common objective, or else hops.
 
         Ties go to the first run of the list, so the order of completion does not matter.
         """

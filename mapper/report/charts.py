@@ -78,7 +78,7 @@ class Chart(NamedTuple):
 
 
 def distance_chart(views: list[View]) -> Chart | None:
-    """Return a chart of the share of traffic by hops, with grouped bars for two mappings."""
+    """Return a chart of traffic shares per number of hops, with grouped bars for two mappings."""
     if not any(view.distances.any() for view in views):
         return None
     farthest = max(int(np.flatnonzero(v.distances).max(initial=0)) for v in views)
