@@ -36,7 +36,7 @@ CLUSTER_ROUNDS = 3
 COARSEST = 60  # vertices per core on the coarsest level: fewer cannot be balanced
 LARGEST = 6  # clusters that fit a core, at least
 STALLED = 0.95  # coarsening ends if a level keeps more than this share of the vertices
-STARTS_ENTRIES = 800_000  # entries of the coarsest level times starts, at most
+STARTS_ENTRIES = 800_000  # maximum of entries of the coarsest level times starts
 LIGHT_ENTRIES = 300_000  # the same with low effort
 HEAVIEST, HUBS = 100, 0.1  # hubs: one in HEAVIEST vertices has this share of the connections
 BISECTION = BisectionEffort(tries=16, passes=3, smoothing=0)
@@ -90,7 +90,7 @@ class Effort:
 
     gathered : bytes for rows of tiles that are not held in memory
     coarse : bytes for rows of a coarse level
-    rounds : exchanges on each level, at most
+    rounds : maximum exchanges on each level
     cooling : annealing on every level held in memory, before the exchanges
     chains : parallel annealing runs, of which the best is kept
     bisection : bisections of the coarsest level; half as many tries if bisected with the mesh

@@ -23,7 +23,7 @@ from mapper.partitioning.two_way_fm import PATIENT, new_queues, two_way_fm
 from mapper.runtime.threads import ThreadTeam
 
 LARGEST = np.int64(2**31 - 1)
-BUNCHES = 8  # groups of pairs per thread, at most
+BUNCHES = 8  # maximum groups of pairs per thread
 WORTH_A_CALL = 2048  # vertices per group, approximately: less work does not pay a call
 
 Int64 = NDArray[np.int64]

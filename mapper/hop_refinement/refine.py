@@ -57,7 +57,7 @@ def level_effort(settings: Settings, plan: Plan, entries: int, proposals: int) -
     """Return the work that multilevel refinement may do in a run.
 
     entries : of the finest level
-    proposals : annealing proposals per neuron, at most
+    proposals : maximum annealing proposals per neuron
     """
     proposals = min(proposals, max(LEAST_PROPOSALS, settings.anneal_budget // max(1, entries)))
     cooling = Cooling(proposals) if proposals else None

@@ -28,7 +28,7 @@ from mapper.runtime.stopping import Stop
 COARSEST = 120  # vertices on the coarsest level
 HEAVIEST = 3.0  # maximum size of a cluster, in mean vertices of the coarsest level
 SHRINKS = 0.95  # coarsening ends if a level keeps more than this share of the vertices
-REPEATED = 1_000_000  # pins in all runs of one bisection, at most, if there are several runs
+REPEATED = 1_000_000  # maximum pins in all runs of one bisection, if there are several
 
 
 @dataclass(frozen=True, slots=True)

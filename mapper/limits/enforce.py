@@ -34,7 +34,7 @@ ROW_BYTES = 4
 STALL = 0.99  # a pass that leaves more than this share of the excess counts as stalled
 FEW = 6  # stalled passes in a row that end a repair
 CHAINS, MORE_CHAINS = 48, 1 << 14  # chains tried per part; total over the last few parts
-WORK = 100  # visits per gathered source in a pass, at most
+WORK = 100  # maximum visits per gathered source in a pass
 LEAST_WORK = 50_000_000  # source visits that are always allowed
 IN_ALL = 2  # such passes, over all synapses, in all repairs that share an `Effort`
 

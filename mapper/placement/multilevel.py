@@ -34,7 +34,7 @@ COARSEST = 8192  # groups placed by their spectrum, approximately
 SHRINK = 3.5  # ratio of groups between levels, at least
 FIRST = 0.02  # stiffness of the springs when uncoarsening; a tenth of it is no better
 ROUNDS = 4
-BYTES = 60  # bytes per connection, at most
+BYTES = 60  # maximum bytes per connection
 
 
 class Mesh(NamedTuple):

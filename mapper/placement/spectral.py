@@ -36,14 +36,14 @@ Levels = list[tuple[Any, NDArray[np.int64]]]
 SKETCH, COARSE_SKETCH = 8192, 1024  # vertices on which rotations are compared
 PLANE = 16  # rotations in the plane of the first two vectors
 LARGE = 1 << 17  # groups above which only the plane is searched, and vectors are less exact
-BYTES = 40  # bytes per connection, at most
+BYTES = 40  # maximum bytes per connection
 COARSEST = 64  # groups; small enough for a dense solver of any library to use one thread
 VECTORS = 4  # vectors that span the rotations
 SINGLE = 1024  # groups up to which threads would wait for the interpreter lock
 SEARCHED = 512  # groups from which more than a plane is searched
 GUARD = 3  # additional vectors that speed up convergence
 DEGREE = 16  # degree of the Chebyshev filter
-CYCLES = 6  # filters per level, at most
+CYCLES = 6  # maximum filters per level
 RESIDUAL = 0.05  # tolerance, relative to the distance of the eigenvalue from 1
 
 

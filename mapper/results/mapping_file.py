@@ -181,8 +181,8 @@ def _of_another_network(path: Path, found: int, neurons: int) -> MapperError:
 def _require_chip(path: Path, size: tuple[int, ...], chip: Chip) -> None:
     if size and size != (chip.width, chip.height):
         raise MapperError(
-            f"{path}: is for a {size[0]}x{size[1]} chip, not for {chip.width}x{chip.height}; "
-            "give the chip that was mapped onto"
+            f"{path}: made for a {size[0]}x{size[1]} chip, not for {chip.width}x{chip.height}; "
+            "give the chip that it was made for"
         )
 
 

@@ -7,7 +7,8 @@ A running command keeps its files in DIR.partial::
     finished.json   written last: result/ is complete; holds its inode number
     old/            only if folders cannot be exchanged: the earlier DIR while it is renamed
 
-A killed command leaves DIR.partial. The next command can always recover: result/ is complete if its inode number is in finished.json; if DIR has this number already, the rest is removed. A lock
+A killed command leaves DIR.partial. The next command can always recover: result/ is complete if
+its inode number is in finished.json; if DIR has this number already, the rest is removed. A lock
 (`storage.locks`) keeps two commands from the same folder.
 """
 

@@ -126,7 +126,7 @@ def test_traffic_of_another_mapping_is_refused(
 ) -> None:
     other = random_folder(out.with_name("other"), Chip("c", 4, 3, neurons=16), seed=9)
     (out / "traffic.npz").write_bytes((other / "traffic.npz").read_bytes())
-    assert "report.json says" in fails("report", out)
+    assert "in report.json" in fails("report", out)
     (out / "traffic.npz").unlink()
     save_mapping(out / "mapping.npz", np.zeros(60, np.int32), Chip("c", 4, 3))
     found = run("report", out)  # the mapping was exchanged: its report is not of it
