@@ -12,8 +12,12 @@ from mapper.hypergraph.hypergraph import Int32, Int64
 
 
 class Members(NamedTuple):
-    """Vertices of each core (rows with free places at the end), their number, and the position
-    of each vertex in its row."""
+    """Lists of the vertices on each core.
+
+    members : a row of vertices per core, with free places at the end
+    held : number of vertices of each core
+    place : position of each vertex in its row
+    """
 
     members: Int32
     held: Int64

@@ -74,8 +74,7 @@ class Trees(NamedTuple):
 
 @njit(cache=True, nogil=True)
 def _cost(t, e, source, without, extra):
-    """Return the price of the packets of a net from a core, without one target core and with
-    another (-1: none)."""
+    """Return the price of a net's packets, less a target and plus another (-1: none)."""
     if t.branches[0]:
         return _tree(t, e, source, without, extra)
     cost = _packet(t, source, extra) if extra >= 0 else np.int64(0)
