@@ -195,7 +195,7 @@ class Settings:
         "streamed", "rounds of label propagation that form clusters", 3, (1, 100), "rounds", fast=2
     )
     coarse_degree: int = _whole(
-        "streamed", "mean connections per cluster that the first cut sees",
+        "streamed", "mean connections per cluster for the initial partition",
         50, (1, 1 << 20), "connections", fast=32, strong=100,
     )
     block_vertices: int = _whole(

@@ -179,7 +179,7 @@ def _machine(metrics: Mapping[str, Any]) -> list[Table]:
         for part in ("tiles", "chips", "boards")
         if f"cut_{part}" in found
     ]
-    return [columns("costs and crossings of the machine", ("", *ways), rows)]
+    return [columns("machine costs and boundary crossings", ("", *ways), rows)]
 
 
 def _energy(metrics: Mapping[str, Any], traffic: Mapping[str, Any] | None) -> list[Table]:
@@ -298,7 +298,7 @@ def planned(plan: Plan, seconds: Mapping[str, float] | None = None) -> Table:
     )
     if plan.sample is not None:
         more = f" on {plan.sample.levels + 1} levels" if plan.sample.levels else ""
-        title += f",\nclusters{more} with {plan.sample.shown} connections each for the first cut"
+        title += f",\nclusters{more} with {plan.sample.shown} connections each for the initial cut"
     heads = ["stage", "peak memory", "share of budget"]
     if seconds:
         title += f",\nabout {number(math.ceil(sum(seconds.values())))} s of processor time"

@@ -126,7 +126,7 @@ def test_checks_say_how_long_a_run_takes(
     assert kept[0] == {stage: value / 4 for stage, value in told.items()}, "moves the bar"
     shown = run("check", *command).out
     assert "s of processor time" in shown
-    assert "connections each for the first cut" in shown
+    assert "connections each for the initial cut" in shown
     classic = run("check", *command[:-1], "classic", "--json")
     assert classic.json()["run"]["processor_seconds"] == {}
 
