@@ -220,7 +220,9 @@ def test_cores_and_fill_say_how_many_cores(folder: Path, objective: str, preset:
 
 def test_a_chip_without_times_is_refused(folder: Path) -> None:
     path = random_network(folder / "net.bin", 30, 100)
-    with pytest.raises(UsageError, match=r"chip c has no cycles .* give a chip file with a table"):
+    with pytest.raises(
+        UsageError, match=r"needs cycles, but chip c has none; give a chip file with a table"
+    ):
         map_network(path, Chip("c", 4, 4), objective="time")
 
 

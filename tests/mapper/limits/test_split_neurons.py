@@ -254,4 +254,6 @@ def test_what_cannot_be_split(folder: Path, run: Run) -> None:
     write_network(folder / "net.bin", [(v, 0) for _, v in star], 30)
     found = run("run", "net.bin", *chip, "5", "--split-neurons")
     assert found.code == 3
-    assert "vertex 0 has 29 synapses, a core holds 5: relay neurons can take 25" in found.err
+    assert (
+        "vertex 0 has 29 synapses, a core holds 5: relay neurons can take at most 25" in found.err
+    )

@@ -131,5 +131,5 @@ def test_traffic_of_another_mapping_is_refused(
     save_mapping(out / "mapping.npz", np.zeros(60, np.int32), Chip("c", 4, 3))
     found = run("report", out)  # the mapping was exchanged: its report is not of it
     assert (found.code, found.out) == (1, "")
-    assert "report.json says" in found.err
+    assert "in report.json" in found.err
     assert not (out / "traffic.npz").exists()
