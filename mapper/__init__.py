@@ -1,4 +1,4 @@
-"""Maps neural networks onto many-core neuromorphic chips.
+"""Map neural networks onto many-core neuromorphic chips.
 
 ::
 
@@ -7,8 +7,7 @@
     mapping = mapper.map_network("net.bin", "16x16", seed=1)
     mapping.core, mapping.x, mapping.y, mapping.metrics["hops_mean"]
 
-See docs/reference/python.md. Names are loaded when they are used: importing this package takes no
-time.
+See docs/reference/python.md. Names are loaded on first use: importing this package is fast.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Mapping from Python: `map_network` takes what people have in memory, or a file.
+"""Python interface: `map_network` maps a network in memory or a file.
 
-Nothing is printed, and every error is one of `mapper.errors`. Compiled kernels, SciPy and the
-like are imported by the call, not before.
+Nothing is printed, and every error is one of `mapper.errors`. Compiled kernels and packages such as
+SciPy are imported by the call, not with this module.
 """
 
 from __future__ import annotations
@@ -60,55 +60,55 @@ def map_network(
 
     Parameters
     ----------
-    network : the path of a network file or of any file that `mapper import` reads; an open
+    network : path of a network file or of any file that `mapper import` reads; an open
         `storage.store.network.NetworkFile`; a square scipy.sparse matrix (entry (i, j) is a synapse
         from i to j); a tuple (source, target) or (source, target, weight) of arrays of shape
-        (synapses,); a networkx graph (edge attribute `weight`, else 1); a nir.NIRGraph
+        (synapses,); a networkx graph (edge attribute `weight`, default 1); a nir.NIRGraph
     chip : "16x16", the name of a preset, the path of a TOML file, or a `Chip`
     preset : "fast", "default", "strong" or "classic"
-    objective : "unicast", "cut" or "multicast"; None leaves it to the preset
+    objective : "unicast", "cut" or "multicast"; default: set by the preset
     seed : the same seed gives the same mapping for any number of threads
-    threads : None takes all cores of the processor
-    memory : bytes, or a text as "1GiB"; None takes three quarters of what is free
+    threads : number of threads; default: all cores of the processor
+    memory : bytes, or a text such as "1GiB"; default: three quarters of the free memory
     neurons_per_core, synapses_per_core, axons_per_core, axons_out_per_core : replace the limits
         of the chip
     constraints : path of a TOML file of neurons that are pinned or kept together
-    split_neurons : spread synapses that are more than a core holds over relay neurons
-    neurons : of a tuple of arrays: number of neurons; None takes the largest id + 1
-    sizes : of a network without a file: capacity that each neuron uses, whole numbers, shape
-        (neurons,)
+    split_neurons : spread synapses over relay neurons where they exceed the capacity of a core
+    neurons : number of neurons, for a tuple of arrays; default: the largest id + 1
+    sizes : capacity that each neuron uses, whole numbers, shape (neurons,); for a network without a
+        file
     rates : spikes of each neuron per unit of time, shape (neurons,), in the order of the network;
-        or "uniform", every neuron fires at rate 1, as it is by default for NIR, ONNX and SONATA,
-        which know no rates; or "weights", synapses carry the magnitude of their weights
-    columns : of a table in a file, the names of those to use: `source`, `target`, `weight`,
+        "uniform": every neuron fires at rate 1 (the default for NIR, ONNX and SONATA, which have no
+        rates); "weights": the traffic of a synapse is the magnitude of its weight
+    columns : names of the columns to use of a table in a file: `source`, `target`, `weight`,
         `source-population`, `target-population`, as in `mapper run --columns`
-    weights_are : what the number of a synapse is where the network is from: "rate", its traffic,
-        or "synapse", its weight, while the traffic follows from the rates; None for "synapse" of
-        NIR, ONNX and SONATA, else "rate"
-    progress : is called with the name of a stage and a fraction 0 .. 1 of its present pass; by
-        any thread, but never twice at a time. What it raises ends the run and comes out here; but
-        for `KeyboardInterrupt`, which is taken as Ctrl-C
-    workdir : folder for temporary files; None takes the system's. A network that had no file takes
-        space there, without a name, as long as its mapping is in use
-    workers : processes that look at a network which is streamed: how many to start here, the
+    weights_are : meaning of the number of a synapse in the input: "rate", its traffic, or
+        "synapse", its weight, while the traffic follows from the rates; default: "synapse" for
+        NIR, ONNX and SONATA, otherwise "rate"
+    progress : called with the name of a stage and the fraction 0 .. 1 of its present pass, from
+        any thread, one call at a time. An exception that it raises ends the run and is raised here,
+        except `KeyboardInterrupt`, which counts as Ctrl-C
+    workdir : folder for temporary files; default: the system's. A network without a file uses
+        space there, in an unnamed file, as long as its mapping is in use
+    workers : processes that scan a streamed network: the number to start on this machine, the
         address of a Dask scheduler, its file, or a `distributed.Client`, which stays open. The
-        mapping is the same as without
-    shared : with workers, a folder that they and this process see, for rows on their way from one
-        to another; None takes a temporary one in `workdir`
-    method : numbers that the preset would choose, by the names of `mapper.settings.Settings`
+        mapping is the same as without workers
+    shared : with workers, a folder that they and this process can access, for data exchanged
+        between workers; default: a temporary folder in `workdir`
+    method : values that override the preset, by the names of `mapper.settings.Settings`
 
-    Ctrl-C ends the run as soon as the kernel at work has ended. Once all neurons have cores within
-    the limits, the best mapping so far is returned, and its `interrupted` is True; before,
-    `KeyboardInterrupt` is raised and nothing is left behind.
+    Ctrl-C ends the run as soon as the running kernel has ended. Once all neurons have cores within
+    the limits, the best mapping so far is returned with `interrupted` True; before that,
+    `KeyboardInterrupt` is raised and no files remain.
 
     Raises
     ------
     DoesNotFitError
-        If a limit of the chip cannot be kept.
-    UsageError
-        If an argument makes no sense.
-    MapperError
-        Base of both, for all other input that is wrong. A message is one line.
+            If a limit of the chip cannot be met.
+        UsageError
+            If an argument is invalid.
+        MapperError
+            Base of both, for all other invalid input. A message is one line.
     """
     from mapper.distributed.start import ask_workers
     from mapper.limits.constraints import ConstraintFile
@@ -147,7 +147,7 @@ def map_network(
 
 
 def _map(request: MapRequest, folder: Path, progress: Progress | None) -> NetworkMapping:
-    """Do what is asked for; `folder` is for what lies on disk meanwhile."""
+    """Run a request; `folder` holds its temporary files."""
     from mapper.inputs.objects import names_of
     from mapper.result import NetworkMapping
     from mapper.results.loads import Loads
@@ -190,7 +190,7 @@ def _source(
     columns: Mapping[str, str] | None,
     weights_are: str | None,
 ) -> Source:
-    """The network as it was given; raises `UsageError` for arguments that are of other networks."""
+    """Return the network as a `Source`; raise `UsageError` for misplaced arguments."""
     from mapper.inputs.source import RATES_WORDS, Source
     from storage.address import path_of
     from storage.formats.columns import name_columns
@@ -199,7 +199,7 @@ def _source(
     if neurons is not None and not isinstance(network, tuple | list):
         raise UsageError("neurons is for a network of edge arrays only; leave it out")
     if columns is not None and not isinstance(network, str | os.PathLike):
-        raise UsageError("columns are those of a table in a file; leave them out")
+        raise UsageError("columns are for a table in a file; leave them out")
     if isinstance(rates, str) and rates not in RATES_WORDS:
         raise UsageError(f'rates is {rates!r}; give an array of rates, "uniform" or "weights"')
     if weights_are not in (None, "rate", "synapse"):
@@ -208,7 +208,7 @@ def _source(
     if isinstance(network, str | os.PathLike):
         network = path_of(network)
         if columns is not None and is_network_name(network):
-            raise UsageError(f"{network}: is a network file; columns are those of a table")
+            raise UsageError(f"{network}: is a network file, not a table; leave out columns")
         try:
             chosen = None if columns is None else name_columns(columns)
         except ValueError as error:
@@ -216,7 +216,7 @@ def _source(
     source = Source(network, chosen, rates, neurons=neurons, sizes=sizes, weights_are=weights_are)
     if weights_are is not None and source.is_network_file:
         raise UsageError(
-            "weights_are is for what is imported, not for a network file; leave it out"
+            "weights_are is for imported networks, not for a network file; leave it out"
         )
     if sizes is not None and not source.is_object:
         raise UsageError("sizes are for a network without a file; leave them out")
@@ -224,7 +224,7 @@ def _source(
 
 
 def _listener(on_progress: Progress) -> Listener:
-    """A listener that reports progress."""
+    """Return a listener that reports progress."""
     from mapper import warmup
     from mapper.inputs.listener import Listener
 
@@ -249,7 +249,7 @@ def _chip(chip: Any) -> Chip:
     if isinstance(chip, Chip):
         return chip
     if isinstance(chip, str | os.PathLike):
-        return replace(parse_chip(os.fspath(chip)), npu=None, host=None)  # neurons need none
+        return replace(parse_chip(os.fspath(chip)), npu=None, host=None)  # unused by neurons
     raise UsageError(f'chip is {chip!r}; give "16x16", a preset, the path of a .toml, or a Chip')
 
 

@@ -1,4 +1,4 @@
-"""Errors of the command line and the pipeline, with the exit codes of the contract."""
+"""Errors of the command line and the pipeline, with their exit codes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ BAD_INPUT, USAGE, DOES_NOT_FIT, BEYOND_LIMITS, INTERRUPTED, CLOSED_PIPE = 1, 2, 
 
 
 class MapperError(Exception):
-    """One line: what, where, what to try. Ends a command with `exit_code`."""
+    """An error described in one line: subject, problem, remedy. Ends a command with `exit_code`."""
 
     exit_code = BAD_INPUT
 
@@ -21,7 +21,7 @@ class CheckFailedError(MapperError):
 
 
 class UsageError(MapperError):
-    """The command line asks for something that makes no sense."""
+    """The arguments of a command or call are invalid."""
 
     exit_code = USAGE
 
@@ -33,28 +33,28 @@ class DoesNotFitError(MapperError):
 
 
 class CannotResumeError(MapperError):
-    """What was left of an earlier run belongs to another network or other settings."""
+    """The files of an earlier run are for another network or other settings."""
 
 
-RESUME = "go on with --resume"  # what a `ResumableError` advises
+RESUME = "continue with --resume"  # the advice of a `ResumableError`
 
 
 class ResumableError(MapperError):
-    """What works for the run is gone; the steps that it has finished stay for --resume."""
+    """The workers of a run were lost; its finished steps remain for --resume."""
 
 
 @contextmanager
 def nothing_kept() -> Iterator[None]:
-    """Of what keeps nothing to go on from, the advice to resume is that to begin again."""
+    """Replace the advice to resume by the advice to start again, where nothing can be resumed."""
     try:
         yield
     except ResumableError as error:
-        raise MapperError(str(error).replace(RESUME, "begin again")) from error
+        raise MapperError(str(error).replace(RESUME, "start again")) from error
 
 
 @contextmanager
 def as_mapper_errors() -> Iterator[None]:
-    """Errors of files, networks and chips become a `MapperError` with the same line."""
+    """Convert errors of files, networks and chips to a `MapperError` with the same line."""
     from chipsim.errors import ChipError
     from storage.errors import MissingExtraError, StorageError
 
@@ -70,7 +70,7 @@ def as_mapper_errors() -> Iterator[None]:
 
 
 def known_error(error: Exception) -> tuple[str, int] | None:
-    """Message and exit code of an error that a user can do something about."""
+    """Return message and exit code of an error that the user can fix, None for other errors."""
     from chipsim.errors import ChipError
     from hw.errors import HwError, NotBuiltError
     from storage.errors import MemoryShortError, MissingExtraError, StorageError
@@ -88,7 +88,7 @@ def known_error(error: Exception) -> tuple[str, int] | None:
         return f"{where}{error.strerror or error}", BAD_INPUT
     if isinstance(error, ModuleNotFoundError):
         package = str(error.name).partition(".")[0]
-        if package not in OWN:  # those of extras are asked for where they are needed
+        if package not in OWN:  # packages of extras raise MissingExtraError
             return f"the package {package} is missing; install mapper again with pip", BAD_INPUT
     if isinstance(error, MemoryError):
         return "out of memory; lower --memory or use a larger machine", BAD_INPUT
@@ -96,7 +96,7 @@ def known_error(error: Exception) -> tuple[str, int] | None:
 
 
 def shown(value: Any) -> str:
-    """A value in a message: a short one as it is, the start of a long text, of others the type."""
+    """Format a value for a message: in full if short, the start of a long text, else the type."""
     text = repr(value)
     if len(text) <= 40 and "\n" not in text and not text.startswith("<"):
         return text

@@ -1,19 +1,19 @@
-"""The job, top to bottom: from a network on disk to a scored placement in nine steps.
+"""The mapping pipeline: from a network on disk to a scored placement in nine steps.
 
 step                 classic (published)    default, fast, strong        core, multicast
 1 store              blocks on disk         the same                     the same
 2 coarsen            heavy-edge pairs       label propagation            neurons of the same nets
 3 initial partition  bisection, min-queue   deep multilevel bisection    recursive bisection of nets
-4 refine             moves by the cut       moves, exchanges, annealing  k-way FM by connectivity
+4 refine             cut                    cut; exchanges, annealing    k-way FM by connectivity
 5 groups             traffic between parts  the same                     once per core reached
 6 region             compact rectangle      the same                     the same
 7 initial placement  region bisection       curves, spectral, springs    as default
 8 refine placement   force-directed swaps   annealing                    as default
-  move neurons       -                      by hops                      by links of their packets
+  move neurons       -                      fewer hops                   fewer links of packets
 9 result             core of every neuron   the same                     the same
 
-Steps 2 to 5, and the moves of neurons after step 8, are those of a `Method`: `Classic`, `Streamed`
-and `Nets` of `mapper.methods`; docs/method.md explains them.
+A `Method` implements steps 2 to 5 and the moves of neurons after step 8: `Classic`, `Streamed` or
+`Nets` in `mapper.methods`; docs/method.md explains them.
 """
 
 from __future__ import annotations
@@ -78,19 +78,19 @@ def map_network(
     """Map a stored network (step 1) onto a chip.
 
     constraints : neurons that are pinned to a core or kept together
-    plan : of the memory, if it has been made already
-    workers : look at the rows of the network, if the plan streams them (`looked_at_here`), and at
-        its synapses in the end
-    Raises `DoesNotFitError` if a limit of the chip cannot be kept. Ctrl-C, once all neurons have
-    cores within the limits, ends it with the best mapping so far; before, it is raised.
+    plan : memory plan, if it exists already
+    workers : scan the rows of the network if the plan streams them (see `looked_at_here`), and
+        score its synapses at the end
+    Raises `DoesNotFitError` if a limit of the chip cannot be met. Once all neurons have cores
+    within the limits, Ctrl-C ends the run with the best mapping so far; before, it is raised.
     """
     settings = settings.resolved(chip.delivery)
     if settings.objective == "time":
         require_time(chip)
     if settings.cores > chip.usable_count:
         raise UsageError(
-            f"cores is {settings.cores:,}, chip {chip.name} has {chip.usable_count:,} to use; "
-            "give fewer"
+            f"cores is {settings.cores:,}, but chip {chip.name} has {chip.usable_count:,} usable "
+            "cores; give fewer"
         )
     whole, chip = chip, chip.with_limits(neurons=max(1, int(settings.fill * chip.neurons)))
     monitor.connections = network.connections
@@ -101,7 +101,7 @@ def map_network(
     for name, need in plan.stages.items():
         monitor.write(f"planned for {name}: {megabytes(need)} of {megabytes(plan.budget)}")
     here = plan if workers is None else plan.on_workers()
-    here.require(None if scratch.names() else scratch.path)  # scratch of before counts as used
+    here.require(None if scratch.names() else scratch.path)  # earlier scratch counts as used
     costs: list[StageCosts] = []
     measurements = Measurements(network, chip, plan.threads)
 
@@ -124,7 +124,7 @@ def map_network(
                 network, graph, chip, constraints, job, combined, settings, plan,
                 Checkpoint(scratch), scratch, monitor, team, measurements, workers,
             )  # fmt: skip
-            if not run.plan.nets_held:  # these move neurons by hops, between cores as full as now
+            if not run.plan.nets_held:  # moves of neurons need spare capacity
                 run = replace(run, combined=run.spread(combined))
             method = _method(run)
             costs.append(method.costs)
@@ -160,7 +160,7 @@ def map_network(
             more = f" and {len(broken) - 1} more" if len(broken) > 1 else ""
             raise DoesNotFitError(
                 f"no mapping met all limits of chip {chip.name}: {broken[0]}{more}; "
-                "lower --neurons-per-core or take a larger chip"
+                "lower --neurons-per-core or use a larger chip"
             )
         return found, traffic
 
@@ -171,18 +171,18 @@ def map_network(
 
 
 def looked_at_here(settings: Settings, plan: Plan, constrained: bool) -> str:
-    """Why no workers look at the rows of a network; nothing if they may."""
+    """Return why workers cannot scan the rows of a network; an empty text if they can."""
     if settings.method == "classic":
-        return "the preset classic has one process"
+        return "the preset classic runs in one process"
     if plan.nets_held:
-        return f"with {settings.objective} its nets are held in memory"
+        return f"objective {settings.objective} holds the nets in memory"
     if plan.levels or plan.held:
         return "the network is held in memory"
-    return "what is pinned or kept together is looked at here" if constrained else ""
+    return "networks with pinned or grouped neurons run in one process" if constrained else ""
 
 
 def _map_items(run: Run, method: Method) -> NDArray[np.int32]:
-    """Steps 2 to 8: the core of every item."""
+    """Run steps 2 to 8; return the core of every item."""
     chip, monitor = run.chip, run.monitor
     part, groups = method.partition()  # steps 2 to 5
 
@@ -212,8 +212,10 @@ def _map_items(run: Run, method: Method) -> NDArray[np.int32]:
 
 
 def _kept(stop: Stop, threads: int) -> NDArray[np.int32]:
-    """The core of every neuron, as it was kept last; raises `StoppedError` if it is above a limit
-    and cannot be put right."""
+    """Return the core of every neuron of the best mapping kept.
+
+    Raises `StoppedError` if the mapping exceeds a limit and cannot be repaired.
+    """
     assert stop.kept is not None
     try:
         with ThreadTeam(threads) as team:
@@ -239,11 +241,11 @@ def place_groups(
     on_stage: OnPlacement = ignore,
     on_better: OnPlacement = ignore,
 ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-    """Steps 6 to 8: one core for each group.
+    """Run steps 6 to 8: one core for each group.
 
-    time_limit : seconds after which the best so far is taken; not of the classic method
-    on_stage : gets columns and rows after each stage that changes them
-    on_better : gets columns and rows that are better than those before
+    time_limit : seconds after which the best placement so far is returned; not for classic
+    on_stage : called with columns and rows after each stage that changes them
+    on_better : called with columns and rows that are better than the previous ones
 
     Returns column and row of every group, each shape (groups,). Raises `DoesNotFitError` if there
     are more groups than usable cores.
@@ -288,5 +290,5 @@ def place_groups(
 
 
 def _random(settings: Settings, step: int) -> np.random.Generator:
-    """Every step draws from a stream of its own: a change in one leaves the others alone."""
+    """Return the random generator of a step: steps use independent streams."""
     return np.random.default_rng([settings.seed, step])

@@ -1,4 +1,4 @@
-"""What a mapping made from Python ends with: arrays, numbers, and the folder that holds them."""
+"""The result of a mapping in Python: arrays, metrics, and the folder that `save` writes."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class NetworkMapping:
-    """A network on a chip; made by `mapper.map_network`.
+    """A network mapped onto a chip, returned by `mapper.map_network`.
 
     Attributes
     ----------
     core : ndarray[int32], shape (neurons,), core id (y * width + x) of every neuron
-    chip : the chip, with the limits that were kept
-    settings : every number that steered the method
+    chip : the chip, with the limits of the run
+    settings : all settings of the method
     metrics : numbers by name as in report.json: hops, link loads, energy, ...
-    nodes : what each neuron was called where it came from, shape (neurons,): the nodes of a
-        networkx graph, the ids of a file whose ids have gaps; None where that is 0 .. neurons-1
-    interrupted : Ctrl-C ended the run early; the mapping is valid, and the best so far
+    nodes : the name of each neuron in the input, shape (neurons,): the nodes of a networkx graph,
+        the ids of a file whose ids have gaps; None if the names are 0 .. neurons-1
+    interrupted : Ctrl-C ended the run early; the mapping is valid, the best found so far
     """
 
     core: NDArray[np.int32]
@@ -47,11 +47,11 @@ class NetworkMapping:
     interrupted: bool
     _report: dict[str, Any]
     _log: str
-    _loads: Loads  # what the report page shows of cores and links
-    _placed: NDArray[np.int32] = field()  # of the neurons, then of relays
+    _loads: Loads  # loads of cores and links for the report page
+    _placed: NDArray[np.int32] = field()  # cores of neurons, then of relays
     _relays: RelayNeurons | None = None
     _constraints: bytes | None = None
-    _network: NamelessFile | None = None  # of a network that has no file of the user's
+    _network: NamelessFile | None = None  # for a network that the user has no file of
 
     @property
     def x(self) -> NDArray[np.int32]:
@@ -64,17 +64,17 @@ class NetworkMapping:
         return self.core // np.int32(self.chip.width)
 
     def to_json(self) -> dict[str, Any]:
-        """What `report.json` holds (a copy); the path of a network without a file is None."""
+        """Return a copy of the content of `report.json`; a network without a file has path None."""
         return copy.deepcopy(self._report)
 
     def save(self, folder: str | os.PathLike[str], *, force: bool = False) -> Path:
-        """Write the folder that `mapper run` writes, so that `mapper verify` and others read it.
+        """Write the output folder of `mapper run`, which `mapper verify` and other commands read.
 
-        It holds mapping.npz (of more than 2^28 neurons mapping.json and core/), report.json,
-        report.html, traffic.npz and run.log, constraints.toml if there were any, and network.bin if
-        the network had no file. It appears when it is complete.
+        It holds mapping.npz (for more than 2^28 neurons mapping.json and core/), report.json,
+        report.html, traffic.npz and run.log, constraints.toml if constraints were given, and
+        network.bin if the network had no file. The folder appears when it is complete.
 
-        force : replace a folder that a mapping was saved to before
+        force : replace the folder of an earlier mapping
 
         Raises `MapperError` if the folder exists, or cannot be written.
         """
@@ -103,7 +103,7 @@ class NetworkMapping:
         return path
 
     def report(self, path: str | os.PathLike[str] = "report.html") -> Path:
-        """Write the report page, one file that opens offline in any browser; returns its path.
+        """Write the report page, one file that opens offline in any browser; return its path.
 
         Raises `MapperError` if the file cannot be written.
         """
@@ -116,7 +116,7 @@ class NetworkMapping:
         return path
 
     def _facts(self) -> list[tuple[str, str]]:
-        """The key figures."""
+        """Return the key figures as pairs of name and text."""
         from mapper.results.activity import traffic_in
         from mapper.results.tables import number
         from storage.store.traffic import describe

@@ -1,6 +1,6 @@
-"""One job: from a typed request to a mapping and its report. The only caller of the pipeline.
+"""Run one job, from a `MapRequest` to a mapping and its report. The only caller of the pipeline.
 
-The command line and the Python API make a `MapRequest`; so may benchmarks and tests.
+The command line, the Python API, benchmarks and tests build a `MapRequest`.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ from storage.store.network import NetworkFile
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MapRequest:
-    """What is to be mapped onto what, and how.
+    """A network, the chip to map it onto, and the settings.
 
     constraints : neurons that are pinned or kept together
-    split_neurons : spread synapses that are more than a core holds over relay neurons
+    split_neurons : spread synapses over relay neurons where they exceed the capacity of a core
     command : words of the command line, for the report
-    workers : look at a network that is streamed; None for the threads of this process
+    workers : processes that scan a streamed network; None for the threads of this process
     """
 
     source: Source
@@ -54,17 +54,17 @@ class MapRequest:
 
     @property
     def effort(self) -> Effort:
-        """What the work on the input may take."""
+        """Return the threads and memory for reading the input."""
         return Effort(self.settings.threads, self.settings.memory_bytes)
 
 
 class Workspace(NamedTuple):
-    """Where a run works.
+    """The working folder of a run.
 
     folder : for the imported network, scratch, and the network with relays
-    output : what the folder will be called in the end; None if it is temporary
-    lasting : what is written outlives a crash of the machine, so that the run can be resumed
-    resumed : it holds finished steps of an earlier run
+    output : final path of the folder; None if it is temporary
+    lasting : written files survive a crash of the machine, so the run can be resumed
+    resumed : the folder holds finished steps of an earlier run
     """
 
     folder: Path
@@ -75,10 +75,11 @@ class Workspace(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Session:
-    """A finished job, with its network still open.
+    """A finished job with its network still open.
 
-    network : as it was given, without relays; imported : it is a file of the workspace
-    relays : of split neurons, if that was asked for
+    network : the input network, without relays
+    imported : the network is a file of the workspace
+    relays : relays of split neurons; None if neurons were not split
     """
 
     mapping: Mapping
@@ -94,8 +95,8 @@ def mapped(
 ) -> Iterator[Session]:
     """Open or import, split, map, report.
 
-    Raises `DoesNotFitError` if a limit of the chip cannot be kept. Ctrl-C, once all neurons have
-    cores within the limits, ends it with the best mapping so far; before, it is raised.
+    Raises `DoesNotFitError` if a limit of the chip cannot be met. Once all neurons have cores
+    within the limits, Ctrl-C ends the run with the best mapping so far; before, it is raised.
     """
     chip, effort = request.chip, request.effort
     settings = request.settings.resolved(chip.delivery)
@@ -110,8 +111,8 @@ def mapped(
             )
         if request.settings.objective == "hops" and settings.objective != HOPS[chip.delivery]:
             listener.note(
-                "note: the preset classic, as published, minimizes hops of a packet for each "
-                f"synapse, not of what the chip sends (delivery = {chip.delivery!r})"
+                "note: the preset classic minimizes hops of one packet per synapse, as published, "
+                f"not hops of the packets that this chip sends (delivery = {chip.delivery!r})"
             )
         scratch = held.enter_context(_scratch(place))
         plan = with_disk(make_plan(network, chip, settings), network, chip, settings)
@@ -162,7 +163,7 @@ def mapped(
 
 
 def _scratch(place: Workspace) -> AbstractContextManager[Scratch]:
-    """A context with the scratch of a run."""
+    """Return a context manager for the scratch of a run."""
     if place.lasting:
         return scratch_in(place.folder / SCRATCH)
     return Scratch(place.folder / SCRATCH, lasting=False)

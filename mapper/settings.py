@@ -1,7 +1,7 @@
-"""The settings of a run, in one table: `Settings` and what `SETTINGS` says of each.
+"""The settings of a run in one table: `Settings` and their descriptions, `SETTINGS`.
 
-Everything that is said of a setting is said here once. From this table come its checks, the
-presets, `--set` and the other options of the command line, and the tables of the documentation.
+Each setting is described here only. The checks, the presets, `--set` and other options of the
+command line, and the tables of the documentation all derive from this table.
 """
 
 from __future__ import annotations
@@ -18,33 +18,35 @@ from mapper.errors import UsageError, shown
 
 OBJECTIVES = ("hops", "time", "unicast", "core", "multicast", "cut")
 BY_NETS = ("time", "core", "multicast")
-"""Objectives that see a neuron and all that it reaches as one net."""
+"""Objectives that treat a neuron and all its targets as one net."""
 HOPS = {"synapse": "unicast", "core": "core", "tree": "multicast"}
-"""Which hops a chip has, by what it sends for a spike."""
+"""The objective that counts the packets of a chip, by its delivery of spikes."""
 EFFORTS = ("fast", "default", "strong")
 METHODS = ("classic", "streamed")
 
 MOST_MEMORY = 1 << 60
-LEAST_SHARE = 0.001  # with next to none coarsening would go on without removing a vertex
-UNLIMITED = 1 << 50  # as a default of budgets: more than any network has
+LEAST_SHARE = 0.001  # at 0, coarsening would continue without removing a vertex
+UNLIMITED = 1 << 50  # default of budgets without a limit: more than any network has
 
 GROUPS = {
     "run": "The run",
     "all": "All presets",
     "classic": "The preset classic",
     "streamed": "The presets fast, default and strong",
-    "multicast": "Nets, by cycles of a tick (time) or hops of packets to cores or of trees",
+    "multicast": "Objectives on nets: cycles per tick, or hops of packets to cores or of trees",
 }
-"""Which runs read a setting; those of "run" have options and arguments of their own."""
+"""Runs that read a setting; settings of "run" have their own options and arguments."""
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
     """A row of the table.
 
-    kind : int, float or str; default : of the preset classic, and of others but those in `presets`
-    low, high : both included, of numbers; choices : of texts
-    unit : what a number counts, in the plural; empty if it has none
+    kind : int, float or str
+    default : default of the preset classic and of all presets that are not in `presets`
+    low, high : range of numbers, both included
+    choices : allowed texts
+    unit : unit of a number, in the plural; empty if it has none
     """
 
     name: str
@@ -60,12 +62,12 @@ class Setting:
 
     @property
     def option(self) -> str:
-        """The name as a command line spells it."""
+        """Return the name as written on the command line."""
         return self.name.replace("_", "-")
 
     @property
     def range(self) -> str:
-        """The values that there are, for people."""
+        """Return the allowed values as text."""
         if self.choices:
             return f"{', '.join(self.choices[:-1])} or {self.choices[-1]}"
         return f"{amount(self.low)} to {amount(self.high)}"
@@ -74,33 +76,33 @@ class Setting:
         return self.presets.get(preset, self.default)
 
     def check(self, value: Any) -> Any:
-        """The value as a number or text of Python's own; raises `UsageError` if it is not one."""
+        """Return the value as a Python number or text; raise `UsageError` if it is not allowed."""
         if self.kind is str:
             if isinstance(value, str) and value in self.choices:
                 return str(value)
         elif isinstance(value, Integral if self.kind is int else Real):
             number: Any = value
-            if not isinstance(value, bool) and self.low <= number <= self.high:  # NaN is nowhere
-                return self.kind(number)  # NumPy's are no numbers to JSON
+            if not isinstance(value, bool) and self.low <= number <= self.high:  # False for NaN
+                return self.kind(number)  # JSON cannot store NumPy numbers
         words = {int: "a whole number, ", float: "a number, ", str: ""}[self.kind]
         raise UsageError(f"{self.name} is {shown(value)}; give {words}{self.range}")
 
     def parse(self, text: str) -> Any:
-        """The value that a command line gives; raises `UsageError`."""
+        """Parse the text of a command line; raises `UsageError`."""
         value: Any = text
         if self.kind is int and text.isdecimal():
             digits = text.lstrip("0") or "0"
-            value = int(digits) if len(digits) < 40 else text  # Python refuses thousands of them
+            value = int(digits) if len(digits) < 40 else text  # Python limits the digits of int
         elif self.kind is float:
             with suppress(ValueError):
                 value = float(text)
             if value in (inf, -inf):
-                value = text  # as it was typed: 1e999
+                value = text  # quote the text as typed, e.g. 1e999
         return self.check(value)
 
 
 def amount(number: float) -> str:
-    """A number for people, large powers of two as such."""
+    """Format a number, large powers of two as 2^n."""
     if isinstance(number, float):
         return f"{number:g}"
     for near, text in ((number, ""), (number + 1, " - 1")):
@@ -112,27 +114,27 @@ def amount(number: float) -> str:
 def _whole(
     group: str, text: str, usual: int, within: tuple[int, int], unit: str = "", /, **presets: int
 ) -> Any:
-    """A field for a whole number; `presets` gives the defaults of presets that differ."""
+    """Return a field for a whole number; `presets` has the defaults of presets that differ."""
     low, high = within
     row = {"kind": int, "low": low, "high": high, "unit": unit, "presets": presets}
     return field(default=usual, metadata={"group": group, "help": text, **row})
 
 
 def _share(group: str, text: str, usual: float) -> Any:
-    """A field for a share."""
+    """Return a field for a share."""
     row: dict[str, Any] = {"kind": float, "low": LEAST_SHARE, "high": 1.0, "presets": {}}
     return field(default=usual, metadata={"group": group, "help": text, **row})
 
 
 def _choice(group: str, text: str, usual: str, choices: tuple[str, ...], /, **presets: str) -> Any:
-    """A field for one of several names."""
+    """Return a field for one of several names."""
     row = {"kind": str, "choices": choices, "presets": presets}
     return field(default=usual, metadata={"group": group, "help": text, **row})
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Every number that steers the method; `SETTINGS` describes each."""
+    """All parameters of the method; `SETTINGS` describes each."""
 
     # fmt: off
     preset: str = _choice(
@@ -145,9 +147,9 @@ class Settings:
     )
     objective: Literal["hops", "time", "unicast", "core", "multicast", "cut"] = _choice(
         "all", "what to minimize: hops of the packets that the chip sends (hops), cycles of a tick "
-        "on the chip (time), hops of one packet per "
-        "synapse (unicast), of one per core reached (core), of one that branches (multicast), or "
-        "the cut, without refinement by hops; classic has unicast and cut",
+        "on the chip (time), hops of one packet per synapse (unicast), of one packet per core "
+        "reached (core), of one packet that branches (multicast), or "
+        "the cut, without hop refinement; classic has unicast and cut",
         "hops", OBJECTIVES,
     )
     cores: int = _whole(
@@ -158,7 +160,7 @@ class Settings:
     seed: int = _whole(
         "run", "the same seed gives the same bytes for any number of threads", 0, (0, 2**63 - 1)
     )
-    threads: int = _whole("run", "threads that work at a time", 1, (1, 1024), "threads")
+    threads: int = _whole("run", "number of threads", 1, (1, 1024), "threads")
     memory_bytes: int = _whole(
         "run", "memory budget of the run", 1 << 30, (1 << 28, MOST_MEMORY), "bytes"
     )
@@ -193,7 +195,7 @@ class Settings:
         "streamed", "rounds of label propagation that form clusters", 3, (1, 100), "rounds", fast=2
     )
     coarse_degree: int = _whole(
-        "streamed", "mean connections per cluster that the first cut sees",
+        "streamed", "mean connections per cluster for the initial partition",
         50, (1, 1 << 20), "connections", fast=32, strong=100,
     )
     block_vertices: int = _whole(
@@ -222,11 +224,12 @@ class Settings:
         2, (1, 1000), "partitions", strong=16,
     )
     level_tries: int = _whole(
-        "streamed", "random starts of each bisection of the coarsest level; half as many where it "
-        "is bisected with the mesh", 16, (1, 64), "starts", fast=4,
+        "streamed", "random starts of each bisection of the coarsest level; half as many where the "
+        "mesh is bisected with it", 16, (1, 64), "starts", fast=4,
     )
     level_fm_passes: int = _whole(
-        "streamed", "FM passes in each of them", 3, (0, 100), "passes", fast=2,
+        "streamed", "FM passes in each bisection of the coarsest level", 3, (0, 100), "passes",
+        fast=2,
     )
     hop_passes: int = _whole(
         "streamed", "passes that move single neurons to cores with fewer hops",
@@ -271,19 +274,19 @@ class Settings:
     )
     net_time: int = _whole(
         "multicast", "max estimated time of a run, as a multiple of the time for unicast; networks "
-        "of up to 100,000 synapses take any time", 2, (0, UNLIMITED), "times", strong=UNLIMITED,
+        "of up to 100,000 synapses have no limit", 2, (0, UNLIMITED), "times", strong=UNLIMITED,
     )
     packet_cycles: int = _whole(
-        "multicast", "max V-cycles over the mapping by hops of packets to cores", 3, (0, 1000),
-        "V-cycles", fast=1, strong=6,
+        "multicast", "max V-cycles over the mapping that minimize hops of packets to cores",
+        3, (0, 1000), "V-cycles", fast=1, strong=6,
     )
     tick_proposals: int = _whole(
-        "multicast", "max annealing moves per neuron by the cycles of a tick (time)", 30,
+        "multicast", "max annealing moves per neuron that minimize cycles per tick", 30,
         (0, 1 << 20), "moves", fast=8, strong=200,
     )
     tree_cycles: int = _whole(
-        "multicast", "max V-cycles over the mapping by tree hops", 1, (0, 1000), "V-cycles",
-        strong=2,
+        "multicast", "max V-cycles over the mapping that minimize tree hops", 1, (0, 1000),
+        "V-cycles", strong=2,
     )
     tree_proposals: int = _whole(
         "multicast", "max annealing moves per neuron and level in these V-cycles",
@@ -297,12 +300,12 @@ class Settings:
         if self.objective in BY_NETS and self.method == "classic":
             raise UsageError(
                 f"the preset classic has no objective {self.objective}: it is the published "
-                "method, for unicast; take the preset fast, default or strong"
+                "method for unicast; use the preset fast, default or strong"
             )
 
     def seed_of(self, step: int) -> int:
-        """A seed of its own for each step, below 2^31: neighbouring seeds share none."""
-        from numpy.random import SeedSequence  # not for --help, which reads this table, too
+        """Return a seed for a step, below 2^31; steps of neighbouring seeds get different ones."""
+        from numpy.random import SeedSequence  # --help reads this table and needs no NumPy
 
         return int(SeedSequence([self.seed, step]).generate_state(1)[0] >> 1)
 
@@ -310,9 +313,9 @@ class Settings:
         return asdict(self)
 
     def resolved(self, delivery: str) -> Settings:
-        """The same for a chip with this delivery: `hops` becomes the hops that it has.
+        """Replace the objective `hops` by the hops that a chip with this delivery has.
 
-        The published method (classic) knows one packet per synapse only.
+        The published method (classic) supports only one packet per synapse.
         """
         if self.objective != "hops":
             return self
@@ -321,11 +324,11 @@ class Settings:
 
     @property
     def net_cycles(self) -> int:
-        """V-cycles over the mapping where nets are held."""
+        """Return the number of V-cycles over the mapping where nets are held in memory."""
         return {"core": self.packet_cycles, "time": 1}.get(self.objective, self.tree_cycles)
 
     def reads(self, name: str) -> bool:
-        """Whether a run with these settings reads one of them."""
+        """Return whether a run with these settings reads a setting."""
         group = SETTINGS[name].group
         if group == "multicast":
             return self.objective in BY_NETS
@@ -345,7 +348,7 @@ PRESETS: dict[str, Settings] = {
 
 
 def setting_of(name: str, known: Collection[str]) -> Setting:
-    """A row of the table; raises `UsageError` if it is not known, with the nearest name."""
+    """Return a row of the table; raise `UsageError` with the nearest name if it does not exist."""
     if name not in known:
         near = get_close_matches(name, known, n=1)
         hint = f"; did you mean {near[0]}?" if near else ""
@@ -354,7 +357,7 @@ def setting_of(name: str, known: Collection[str]) -> Setting:
 
 
 def preset(name: str, **changes: Any) -> Settings:
-    """The settings of a preset with some of them changed."""
+    """Return the settings of a preset with some of them changed."""
     if name not in PRESETS:
         raise UsageError(f"preset {shown(name)} is not known; choose from {', '.join(PRESETS)}")
     for change in changes:

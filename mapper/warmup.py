@@ -1,9 +1,9 @@
-"""Compiling the kernels once per installation, before they are used, and saying so.
+"""Compile the kernels once per installation, before their first use.
 
-`warmup.json` beside this file lists the kernels that Python calls, with the types of their
-arguments, and which of them each kind of work needs; `scripts/kernels.py` records it. So just these
-are compiled, by processes side by side, into numba's cache. A kernel that is missing from the list
-is compiled when it is used, as without all of this.
+`warmup.json` next to this file lists the kernels that Python calls, the types of their arguments,
+and which kernels each kind of task needs; `scripts/kernels.py` records it. These kernels are
+compiled into numba's cache by parallel processes. A kernel that is missing from the list is
+compiled at its first call.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ TABLE = Path(__file__).with_name("warmup.json")
 LOG = logging.getLogger("mapper")
 
 
-# What work needs
+# Kernels that a task needs
 
 
 def read_table() -> KernelTable:
@@ -41,7 +41,7 @@ def read_table() -> KernelTable:
 
 
 def works_of_run(settings: Settings, plan: Plan, chip: Chip, constrained: bool) -> list[str]:
-    """The kinds of work that a run with this plan is made of."""
+    """Return the kinds of task in a run with this plan."""
     found = ["run/classic"]
     if settings.method != "classic":
         how = "nets" if plan.nets_held else "levels" if plan.levels else "streamed"
@@ -52,28 +52,28 @@ def works_of_run(settings: Settings, plan: Plan, chip: Chip, constrained: bool) 
 
 
 def works_of_compilation(settings: Settings | None, cores: int) -> list[str]:
-    """The kinds of work of a model that is compiled for several cores.
+    """Return the kinds of task in compiling a model for several cores.
 
-    settings : that the mapper places its parts with; None if it does not
+    settings : settings of the mapper that places the parts; None if parts are not placed
     """
-    found = ["compile", "generate"]  # networks of parts are made and written
+    found = ["compile", "generate"]  # networks of parts are built and written
     if settings is not None:
         found += [*_multilevel(settings, "levels", cores), "limits"]
     return found
 
 
 def _multilevel(settings: Settings, how: str, cores: int) -> list[str]:
-    """The kinds of work of a run by levels, for so many cores."""
+    """Return the kinds of task in a multilevel run for this number of cores."""
     from mapper.placement.annealing.dense import SPARSE
 
     found = [f"run/{settings.preset}/{settings.objective}/{how}"]
-    if cores > SPARSE + 1:  # groups may be dense, which shows when they are made
+    if cores > SPARSE + 1:  # groups may turn out dense
         found.append(f"place/{settings.placement}")
     return found
 
 
 def works_of_presets(presets: Collection[str]) -> list[str]:
-    """All kinds of work of these presets, and all that have nothing to do with presets."""
+    """Return all kinds of task of these presets, and all that do not depend on a preset."""
     return [
         work
         for work in read_table().works
@@ -81,13 +81,13 @@ def works_of_presets(presets: Collection[str]) -> list[str]:
     ]
 
 
-# What has been compiled
+# Compiled kernels
 
 
 def _marker() -> Path:
-    """A file that names what of this very code has been compiled for this interpreter.
+    """Return the file that lists the kernels compiled for this code and interpreter.
 
-    Its name begins with a hash of where the code is, so that installations do not share it.
+    Its name begins with a hash of the code's path, so that installations do not share it.
     """
     import llvmlite
     import numba
@@ -109,10 +109,10 @@ def _marker() -> Path:
 
 
 def forget_kernels() -> None:
-    """Remove what numba has compiled of these packages.
+    """Remove numba's compiled kernels of these packages.
 
-    It notices when the file of a kernel changes, but not when a kernel that is called from there
-    does, in a file of its own.
+    numba notices a change in the file of a kernel, but not a change in another file that defines a
+    kernel called from there.
     """
     import pkgutil
 
@@ -125,7 +125,7 @@ def forget_kernels() -> None:
             name = found.name.rsplit(".", 1)[-1]
             source = Path(getattr(found.module_finder, "path", "")) / f"{name}.py"
             if not source.is_file() or b"njit" not in source.read_bytes():
-                continue  # what has no kernels may need packages that are not there
+                continue  # may import packages that are missing
             module = import_module(found.name)
             stats = [getattr(value, "stats", None) for value in vars(module).values()]
             folders = {getattr(stat, "cache_path", None) for stat in stats}
@@ -135,7 +135,7 @@ def forget_kernels() -> None:
 
 
 def _begin(marker: Path) -> None:
-    """Say that no older kernels are left, and that nothing has been compiled yet."""
+    """Delete markers of older code and create an empty one."""
     marker.parent.mkdir(parents=True, exist_ok=True)
     for old in marker.parent.glob(f"{marker.name.rpartition('-')[0]}-*"):
         old.unlink(missing_ok=True)
@@ -143,15 +143,15 @@ def _begin(marker: Path) -> None:
 
 
 def trust_kernels() -> None:
-    """Say that all compiled kernels are of this very code: the first use of it forgets none."""
-    with suppress(OSError, RuntimeError):  # as without: they are compiled again
+    """Mark all compiled kernels as current: the first use of this code removes none of them."""
+    with suppress(OSError, RuntimeError):  # no marker: they are compiled again
         marker = _marker()
         if not marker.exists():
             _begin(marker)
 
 
 def missing_kernels(works: Iterable[str]) -> list[str]:
-    """Kernels of some kinds of work that this installation has not compiled yet."""
+    """Return the kernels of these kinds of task that this installation has not compiled yet."""
     table = read_table()
     wanted = dict.fromkeys(kernel for work in works for kernel in table.works.get(work, ()))
     try:
@@ -167,7 +167,7 @@ def numba_lock() -> Path:
 
 
 def _line(kernel: str) -> str:
-    """Of a marker: a kernel, and the processor that it is for; nodes may share a home."""
+    """Return the marker line of a kernel: its name and the processor; nodes may share a home."""
     import numba
     from llvmlite import binding
 
@@ -179,10 +179,11 @@ def _line(kernel: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """What `compile_kernels` did.
+    """The result of `compile_kernels`.
 
-    kernels : compiled, or found in numba's cache; failed : left to be compiled when they are used
-    processes : side by side
+    kernels : number of kernels compiled or found in numba's cache
+    failed : kernels left to be compiled at their first call
+    processes : number of parallel processes
     """
 
     kernels: int
@@ -198,11 +199,12 @@ def compile_kernels(
     on_progress: Callable[[float], None] = ignore,
     on_wait: Callable[[], None] = ignore,
 ) -> Compiled:
-    """Fill numba's cache with all that some kinds of work need.
+    """Fill numba's cache with all kernels that these kinds of task need.
 
-    threads : processes side by side, at most
-    on_start : gets the number of kernels to compile, if there are any
-    on_progress : gets the share that is done; on_wait : is called if another process compiles
+    threads : maximum number of parallel processes
+    on_start : called with the number of kernels to compile, if there are any
+    on_progress : called with the share that is done
+    on_wait : called if another process is compiling
     """
     import numba
 
@@ -214,11 +216,11 @@ def compile_kernels(
         marker = _marker()
         marker.parent.mkdir(parents=True, exist_ok=True)
         with alone(marker.with_name(f"lock-{marker.name.split('-')[1]}"), on_wait):
-            if not marker.exists():  # else what has been compiled since is good
+            if not marker.exists():  # otherwise the kernels compiled since are valid
                 forget_kernels()
                 _begin(marker)
             kernels = missing_kernels(works)
-            if not kernels:  # another process was at it
+            if not kernels:  # another process compiled them
                 return Compiled(0, [], 0, 0.0)
             on_start(len(kernels))
             LOG.info("compiling %d kernels, once after installation", len(kernels))
@@ -229,7 +231,7 @@ def compile_kernels(
 
             team = KernelTeam(TABLE, kernels, numba_lock(), note, on_progress)
             team.run(threads)
-    except (OSError, RuntimeError):  # no home, no room, no processes: compiled when they are used
+    except (OSError, RuntimeError):  # no home, disk full, no processes: compiled at first use
         return Compiled(0, [], 0, 0.0)
     found = Compiled(team.done, team.failed, team.size, time.monotonic() - started)
     LOG.info("compiled %d kernels in %.0f s", found.kernels, found.seconds)
@@ -237,10 +239,10 @@ def compile_kernels(
 
 
 def load_kernels(works: Iterable[str]) -> None:
-    """Read the kernels of some kinds of work from numba's cache, as far as they have been compiled.
+    """Read the compiled kernels of these kinds of task from numba's cache.
 
-    Else the first call of each would, in the midst of a stage: 49 kernels and what numba prepares
-    for the first of them take a third of a second, as long as a small network takes to be mapped.
+    Otherwise the first call of each kernel reads it in the middle of a stage: 49 kernels and the
+    initialisation of numba take a third of a second, as long as the mapping of a small network.
     """
     import numba
 
@@ -250,5 +252,5 @@ def load_kernels(works: Iterable[str]) -> None:
     missing = set(missing_kernels(works))
     for name in dict.fromkeys(kernel for work in works for kernel in table.works.get(work, ())):
         if name not in missing:
-            with suppress(Exception):  # as without: its first call says what is wrong
+            with suppress(Exception):  # its first call reports the error
                 load_kernel(name, table.kernels[name])

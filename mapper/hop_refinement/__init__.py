@@ -1,1 +1,1 @@
-"""Refinement of a mapping: single neurons move between cores by the hops of their spikes."""
+"""Refinement of a mapping: single neurons move between cores to save hops."""

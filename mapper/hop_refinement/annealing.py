@@ -1,11 +1,11 @@
-"""Annealing of a mapping: single vertices move, or change places, within the capacity of the cores.
+"""Annealing of a mapping: single vertices move or swap, within the capacity of the cores.
 
-Simulated annealing (Kirkpatrick, Gelatt and Vecchi, Science 220, 1983) from a good start, so at a
-low temperature. A vertex tries the core of one of its neighbours or a core next to its own; where
-that is full it offers to change places with a random vertex there. Costs are sums over connections,
-which beats tables of them for graphs of few connections. On the coarse levels of a V-cycle this
-moves whole clusters, and finds what exchanges between pairs of cores cannot: on twelve pairs of
-graph and mesh three cycles save 4.5 % of the hops.
+Simulated annealing (Kirkpatrick, Gelatt and Vecchi, Science 220, 1983) from a good start, hence at
+a low temperature. A vertex proposes the core of one of its neighbours or a core adjacent to its
+present one; if that core is full, it proposes a swap with a random vertex there. Costs are sums
+over connections, which is faster than cost tables for sparse graphs. On the coarse levels of a
+V-cycle this moves whole clusters and finds improvements that exchanges between pairs of cores
+cannot: on twelve pairs of graph and mesh, three cycles save 4.5 % of the hops.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from mapper.hop_refinement.mesh import CUT, Mesh, _apart
 from mapper.runtime.random import accepted, next_random
 from mapper.runtime.stopping import Stop, slices
 
-NEAR = 600  # of 1024 proposals: the core of a neighbour; the others: a core next to the own
-MANY = 300  # proposals for a vertex, enough where there are few
-SPARE = 16  # vertices more than the fullest core, for which a core has places
+NEAR = 600  # of 1024 proposals: to the core of a neighbour; the others: to an adjacent core
+MANY = 300  # proposals per vertex, at most, for the minimum of small graphs
+SPARE = 16  # slots per core beyond the vertices of the fullest core
 
 
 @njit(cache=True, nogil=True)
 def _change(ids, weights, a, b, core, grid):
-    """Hops more if the vertex with these connections is on core b instead of a."""
+    """Return the increase in hops if the vertex with these connections moves from core a to b."""
     change = np.int64(0)
     for e in range(ids.size):
         c = core[ids[e]]
@@ -43,8 +43,9 @@ def _change(ids, weights, a, b, core, grid):
 class Lists(NamedTuple):
     """The vertices of each core.
 
-    members : shape (cores, places), rows that may have free places behind them
-    used : vertices of each core; place : where each vertex is in its row, -1 if it is not to move
+    members : shape (cores, places), rows of vertices with free slots at the end
+    used : number of vertices of each core
+    place : position of each vertex in its row, -1 if it must not move
     """
 
     members: NDArray[np.int32]
@@ -54,11 +55,11 @@ class Lists(NamedTuple):
 
 @njit(cache=True, nogil=True)
 def _anneal_vertices(rows, sizes, core, grid, block_weights, lists, proposals, temperature, state):
-    """Propose moves at one temperature; returns how many were made, and the change of the hops.
+    """Propose moves at one temperature; return the number accepted, and the change of the hops.
 
     rows : of all vertices
-    core, block_weights, lists : cores of the vertices, what the cores hold, and their vertices;
-    changed
+    core, block_weights, lists : cores of the vertices, sizes and vertices on the cores; changed in
+        place
     temperature : in hops; 0 accepts no loss
     """
     _, indptr, ids, weights = rows
@@ -77,7 +78,7 @@ def _anneal_vertices(rows, sizes, core, grid, block_weights, lists, proposals, t
             b = core[ids[indptr[v] + next_random(state) % links]]
         else:
             turn = next_random(state) % 8
-            turn += turn >= 4  # of the nine cells around, all but the middle
+            turn += turn >= 4  # eight neighbours: skip the middle of 3x3
             x, y = a % width + turn % 3 - 1, a // width + turn // 3 - 1
             if x < 0 or x >= width:
                 if axes.round_x == STRAIGHT:
@@ -112,7 +113,7 @@ def _anneal_vertices(rows, sizes, core, grid, block_weights, lists, proposals, t
             more = sizes[v] - sizes[u]
             if block_weights[b] + more > capacities[b] or block_weights[a] - more > capacities[a]:
                 continue
-            core[v] = b  # so that a connection between the two is counted right
+            core[v] = b  # counts a connection between the two correctly
             low, high = indptr[u], indptr[u + 1]
             change += _change(ids[low:high], weights[low:high], b, a, core, grid)
             if not accepted(change, temperature, state):
@@ -131,11 +132,12 @@ def _anneal_vertices(rows, sizes, core, grid, block_weights, lists, proposals, t
 
 @dataclass(frozen=True, slots=True)
 class Cooling:
-    """How long and how hot.
+    """Length and temperatures of annealing.
 
-    proposals : for each vertex; least : in all, where that is up to 300 for each vertex
-    start, end : first and last temperature, in mean strengths of a vertex (its weight, per hop)
-    steps : temperatures
+    proposals : proposals per vertex
+    least : minimum number of proposals, up to 300 per vertex
+    start, end : first and last temperature, in units of the mean weight of a vertex per hop
+    steps : number of temperatures
     """
 
     proposals: float
@@ -145,7 +147,7 @@ class Cooling:
     steps: int = 30
 
     def count(self, vertices: int) -> int:
-        """Proposals at each temperature."""
+        """Return the number of proposals at each temperature."""
         least = min(self.least, MANY * vertices)
         return int(max(self.proposals * vertices, least) / self.steps)
 
@@ -159,11 +161,11 @@ def anneal_mapping(
     fixed: NDArray[np.bool_] | None = None,
     stop: Stop | None = None,
 ) -> NDArray[np.int32]:
-    """The best state at the end of a temperature: the core of every vertex.
+    """Return the core of every vertex, in the best state at the end of a temperature.
 
-    fixed : ndarray[bool], shape (vertices,), those that stay where they are, of size 0
-    stop : is looked at now and then
-
+    fixed : ndarray[bool], shape (vertices,), vertices that must not move, of size 0
+    stop : checked between slices of work
+    No core that is within its capacity is filled beyond it.
     No core that is within its capacity is filled beyond it.
     """
     n, cores = rows.vertices, mesh.capacities.size

@@ -1,10 +1,10 @@
 """Recursive bisection of network and mesh together, with terminal propagation.
 
-A region of the mesh and the vertices on it are cut in two at a time. A connection that stays inside
-costs the distance of the halves where it is cut; one that leaves pulls its vertex to the half that
-is nearer to where its other end is by then (dual recursive bipartitioning: Pellegrini and Roman,
-HPCN 1996; terminal propagation: Dunlop and Kernighan, IEEE Trans. CAD 4, 1985). All regions of a
-depth are cut before any of the next, so that the other ends are known equally well.
+A region of the mesh and its vertices are bisected together. A cut connection inside the region
+costs the distance of the halves; an external connection biases its vertex towards the half that is
+nearer to the present position of the other end (dual recursive bipartitioning: Pellegrini and
+Roman, HPCN 1996; terminal propagation: Dunlop and Kernighan, IEEE Trans. CAD 4, 1985). All regions
+of a depth are bisected before any of the next, so that external positions are equally precise.
 """
 
 from __future__ import annotations
@@ -29,12 +29,13 @@ Int64 = NDArray[np.int64]
 
 @njit(cache=True, nogil=True)
 def _region_graph(rows, sizes, members, local, region, x, y, halves, rounds):
-    """The graph inside a region, and the bias of each of its vertices towards the first half.
+    """Build the graph inside a region, with the bias of each vertex towards the first half.
 
-    members, local : vertices of the region, and the place of each vertex among them
-    region : of every vertex
-    x, y : where every vertex is, in half steps; halves : (x, y) of both
-    rounds : length of the way round on both axes, in half steps
+    members, local : vertices of the region, and the index of each vertex among them
+    region : region of every vertex
+    x, y : position of every vertex, in half steps
+    halves : positions (x, y) of both halves, in half steps
+    rounds : circumference on both axes, in half steps
     """
     first, second = halves
     round_x, round_y = rounds
@@ -74,7 +75,7 @@ def _region_graph(rows, sizes, members, local, region, x, y, halves, rounds):
 
 @dataclass(frozen=True, slots=True)
 class _Region:
-    """Cores in a rectangle of the mesh that may be used."""
+    """Usable cores in a rectangle of the mesh."""
 
     cores: Int64
     column: Int64
@@ -88,18 +89,18 @@ class _Region:
 
     @property
     def middle(self) -> Int64:
-        """Coordinates of the middle of its rectangle, in half steps."""
+        """Return the middle of the rectangle, in half steps."""
         found: Int64 = self.places.min(axis=0) + self.places.max(axis=0)
         return found
 
     def halves(self, mesh: Mesh) -> tuple[_Region, _Region]:
-        """Cut across the longer side, with cores as equal in number as can be."""
+        """Cut across the longer side, into halves of nearly equal numbers of cores."""
         span = np.ptp(self.places, axis=0)
-        # Cores of a tile are in one place.
+        # Cores of a tile have the same position.
         wide = (span[0], np.ptp(self.column)) >= (span[1], np.ptp(self.row))
         across, along = (self.row, self.column) if wide else (self.column, self.row)
         order = np.lexsort((across, along))
-        # whole columns or rows where one ends near the middle, so that halves are rectangles
+        # Cut between columns or rows near the middle, if possible, so that halves are rectangles.
         ends = np.flatnonzero(np.diff(along[order])) + 1
         middle = (self.cores.size + 1) // 2
         cut = int(ends[np.abs(ends - middle).argmin()]) if ends.size else middle
@@ -112,9 +113,9 @@ class _Region:
 def place_by_dual_recursive_bipartitioning(
     rows: HeldRows, mesh: Mesh, effort: BisectionEffort, seed: int
 ) -> NDArray[np.int32]:
-    """The core of every vertex; cores may be filled a little beyond their capacity.
+    """Return the core of every vertex; cores may slightly exceed their capacity.
 
-    mesh : cores that may be used all have the same capacity
+    mesh : all usable cores must have the same capacity
     """
     capacity = int(mesh.capacities.max())
     usable = np.flatnonzero(mesh.capacities)

@@ -1,10 +1,10 @@
-"""Moves of single vertices by hops: where on the mesh a vertex is best off.
+"""Moves of single vertices that save hops: find the best core for a vertex.
 
-A connection costs its weight times the distance of the cores of its ends, by coordinates. The cost
-of a vertex is a sum of one function of its column and one of its row, both convex, with their
-minima at the weighted medians of its neighbours' columns and rows (Goto, IEEE Trans. Circuits Syst.
-28, 1981). So only cores between where a vertex is and the medians can be better. On a torus they
-are not convex, and those on the way to the minima are looked at.
+A connection costs its weight times the distance between the cores of its ends. The cost of a vertex
+is a sum of a function of its column and a function of its row, both convex, with minima at the
+weighted medians of its neighbours' columns and rows (Goto, IEEE Trans. Circuits Syst. 28, 1981). So
+only cores between the present position and the medians can be better. On a torus the functions are
+not convex; there the cores on the way to the minima are candidates.
 """
 
 from __future__ import annotations
@@ -23,17 +23,18 @@ from mapper.hop_refinement.mesh import Mesh, _apart
 from mapper.partitioning.kway_refinement import Moves, Seeker
 from mapper.runtime.threads import WorkspacePool
 
-MUCH_BETTER = 2  # times the gain for which a vertex waits at a core that is full
+MUCH_BETTER = 2  # gain ratio above which a full core is preferred to one with slack
 LARGEST = np.int64(2**31 - 1)
 
 
 @njit(cache=True, nogil=True)
 def _walk(weight, at, before, after, place, gain):
-    """Gains of moving along one axis towards the median; returns the first position, and how many.
+    """Compute gains of moves along one axis to the median; return first position and count.
 
-    weight : of the neighbours on every position; before, after : sums of it below and above `at`
+    weight : weight of the neighbours at every position
+    before, after : sums of `weight` below and above `at`
     place : coordinate of every position
-    gain : gets the gain at each position from `at` to the median
+    gain : receives the gain at each position from `at` to the median
     """
     here = weight[at]
     gain[at] = 0
@@ -53,7 +54,7 @@ def _walk(weight, at, before, after, place, gain):
         stop += weight[p]
     if total == 0:
         return at, 1
-    # Cores of a tile are alike: one of them may have slack.
+    # Cores of a tile have equal gains: one of them may have slack.
     while 0 <= p + step < place.size and place[p + step] == place[p]:
         p += step
         gain[p] = total
@@ -62,10 +63,10 @@ def _walk(weight, at, before, after, place, gain):
 
 @njit(cache=True, nogil=True)
 def _walk_round(weight, at, place, around, gain):
-    """The same on a torus, where there may be several minima: the way to the lowest of all.
+    """Compute gains on a torus, with possibly several minima: the way to the global minimum.
 
-    It goes where there are fewer steps, and of ways alike up; of minima alike it leads to that of
-    the lowest position.
+    It takes the shorter way; on ties it goes up. Among equal minima, the one at the lowest position
+    is used.
     """
     best = at
     gain[at] = 0
@@ -83,7 +84,7 @@ def _walk_round(weight, at, place, around, gain):
 
 
 class Sums(NamedTuple):
-    """Scratch, one number per column or row; zero on entry and exit, but for the gains."""
+    """Scratch, one number per column or row; zero on entry and exit, except the gains."""
 
     in_column: NDArray[np.int64]
     in_row: NDArray[np.int64]
@@ -93,12 +94,11 @@ class Sums(NamedTuple):
 
 @njit(cache=True, nogil=True)
 def _best_hops(chunk, core, sizes, grid, block_weights, sums, table):
-    """Vertices of a chunk that have a better core; see `mapper.partitioning.kway_refinement.Moves`.
+    """Find vertices of a chunk with a better core; see `mapper.partitioning.kway_refinement.Moves`.
 
     table : filled, as in `Moves`
-
-    The best core with slack is taken, or the best of all if it is much better. Returns how many
-    there are, the hops that all vertices pay now, and what they would if all were a hop away.
+    Uses the best core with slack, or the best of all if it is much better. Returns the number of
+    proposals, the present hops of all vertices, and their hops if all distances were 1.
     """
     first, indptr, ids, weights = chunk
     column, row, capacities = grid.column, grid.row, grid.capacities
@@ -179,15 +179,15 @@ def _best_hops(chunk, core, sizes, grid, block_weights, sums, table):
 
 
 def _sums(width: int, height: int) -> Sums:
-    """Work space for a mesh."""
+    """Return scratch for a mesh."""
     return Sums(*(np.zeros(length, np.int64) for length in (width, height, width, height)))
 
 
 class SeekHops(Seeker):
-    """The core from which a vertex has the fewest hops to its neighbours; parts are core ids."""
+    """Seeks the core with the fewest hops to a vertex's neighbours; parts are core ids."""
 
     def __init__(self, mesh: Mesh, fixed: NDArray[np.bool_] | None = None) -> None:
-        """fixed : ndarray[bool], shape (vertices,), those that stay where they are"""
+        """fixed : ndarray[bool], shape (vertices,), vertices that must not move"""
         self._fixed, self._grid = fixed, mesh.grid
         self._workspaces = WorkspacePool(partial(_sums, mesh.width, mesh.height))
 

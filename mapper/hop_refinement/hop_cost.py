@@ -1,4 +1,4 @@
-"""What a mapping costs, exactly."""
+"""Exact hops of a mapping."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mapper.runtime.threads import ThreadTeam
 
 @njit(cache=True, nogil=True)
 def _hop_cost(chunk, core, grid):
-    """Hops of the connections of a chunk, as every vertex sees them."""
+    """Sum the hops of the connections of a chunk, from the side of its vertices."""
     first, indptr, ids, weights = chunk
     total = np.int64(0)
     for i in range(indptr.size - 1):
@@ -25,10 +25,10 @@ def _hop_cost(chunk, core, grid):
 
 
 def hop_cost(rows: Rows, core: NDArray[np.int32], mesh: Mesh, team: ThreadTeam) -> int:
-    """Hops of all connections, each counted at both of its ends.
+    """Return the hops of all connections, each counted at both of its ends.
 
-    core : ndarray[int32], shape (vertices,); on a flat mesh the hops are the cut, on a machine they
-        are what distances cost
+    core : ndarray[int32], shape (vertices,); on a flat mesh hops are the cut weight, on a machine
+        the costs of distances
     """
     grid = mesh.grid
 

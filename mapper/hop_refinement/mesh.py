@@ -1,4 +1,4 @@
-"""Where cores are and how far apart: by coordinates, or only whether they are the same one."""
+"""Positions of cores and distances between them: by coordinates, or 0 and 1 only."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from chipsim.chip.machine import STRAIGHT, Axes, flat_axes
 from chipsim.chip.model import Chip
 from mapper.graph.distance import along
 
-NEAR = ((1, 0), (0, 1))  # steps from a core to the one that it exchanges with: its neighbours,
-DIAGONAL = ((1, 1), (-1, 1))  # and those across a corner
-HOPS = 2**31 - 1  # no distance is too far to count
-CUT = 1  # all other cores are one hop away, so that hops are the weight of the cut
+NEAR = ((1, 0), (0, 1))  # steps from a core to its exchange partner: adjacent cores
+DIAGONAL = ((1, 1), (-1, 1))  # and cores across a corner
+HOPS = 2**31 - 1  # distances are not capped
+CUT = 1  # distances are capped at one hop, so that hops are the cut weight
 
 Int64 = NDArray[np.int64]
 Int32 = NDArray[np.int32]
 
 
 class Grid(NamedTuple):
-    """A mesh as kernels take it: column and row of every core, and the rest as in `Mesh`.
+    """A mesh as kernels use it: column and row of every core, the other fields as in `Mesh`.
 
     x, y : coordinates of every core, shape (cores,)
     """
@@ -42,7 +42,7 @@ class Grid(NamedTuple):
 
 @njit(cache=True, nogil=True)
 def _apart(a, b, grid):
-    """Distance of two cores, up to `most`."""
+    """Return the distance of two cores, at most `most`."""
     x, y, axes = grid.x, grid.y, grid.axes
     far = along(x[a], x[b], axes.round_x) + along(y[a], y[b], axes.round_y)
     return min(far, grid.most)
@@ -50,10 +50,10 @@ def _apart(a, b, grid):
 
 @dataclass(frozen=True, slots=True)
 class Mesh:
-    """Columns and rows of the cores, and what each may hold (0: not to be used).
+    """Columns and rows of the cores, and their capacities (0: not usable).
 
-    most : the distance at which distances stop to grow, `HOPS` or `CUT`
-    coordinates : of columns and rows; None for steps that all cost 1
+    most : the cap on distances, `HOPS` or `CUT`
+    coordinates : coordinates of columns and rows; None if all steps cost 1
     """
 
     width: int
@@ -64,12 +64,12 @@ class Mesh:
 
     @classmethod
     def of(cls, chip: Chip, capacities: Int64) -> Mesh:
-        """The cores of a chip; capacities : what each may hold, shape (cores,)"""
+        """Return the mesh of a chip; capacities : capacity of each core, shape (cores,)"""
         return cls(chip.width, chip.height, capacities, HOPS, chip.axes)
 
     @classmethod
     def flat(cls, capacities: Int64) -> Mesh:
-        """Cores without places, or parts, whose hops are the cut."""
+        """Return cores, or parts, without positions; their hops are the cut weight."""
         return cls(capacities.size, 1, capacities, CUT)
 
     @property
@@ -82,7 +82,7 @@ class Mesh:
 
     @property
     def axes(self) -> Axes:
-        """Coordinates of columns and rows."""
+        """Return the coordinates of columns and rows."""
         return self.coordinates or flat_axes(self.width, self.height)
 
     @property
@@ -94,9 +94,9 @@ class Mesh:
         )  # fmt: skip
 
     def pairs(self, steps: tuple[tuple[int, int], ...]) -> Iterator[Int64]:
-        """Sets of pairs of cores, each of shape (pairs, 2); those of a set share none.
+        """Yield sets of disjoint pairs of cores, each of shape (pairs, 2).
 
-        steps : columns and rows from a core to its partner, on a torus round the end too
+        steps : columns and rows from a core to its partner; on a torus they wrap around
         """
         cores = np.arange(self.width * self.height)
         column, row = cores % self.width, cores // self.width
@@ -105,7 +105,7 @@ class Mesh:
             there = (x >= 0) & (x < self.width) & (y < self.height)
             there[there] &= self.capacities[(y * self.width + x)[there]] > 0
             there &= self.capacities > 0
-            turn = column // dx if dy == 0 else row // dy  # every second one begins a pair
+            turn = column // dx if dy == 0 else row // dy  # every second core starts a pair
             for odd in (0, 1):
                 first = cores[there & (turn % 2 == odd)]
                 if first.size:
@@ -113,9 +113,7 @@ class Mesh:
             yield from self._round(dx, dy)
 
     def _round(self, dx: int, dy: int) -> Iterator[Int64]:
-        """Pairs over the end of an axis that is a torus; in a short ring these are beside each
-        other anyway.
-        """
+        """Yield pairs that wrap around a torus axis; in a short ring they are adjacent anyway."""
         x, y = self.column + dx, self.row + dy
         over_x, over_y = (x < 0) | (x >= self.width), (y < 0) | (y >= self.height)
         turns_x = self.axes.round_x != STRAIGHT and self.width > 2 * abs(dx)

@@ -1,9 +1,10 @@
-"""The whole mapping on levels: cut and place the coarsest one, refine by hops on the way back.
+"""Multilevel mapping: partition and place the coarsest level, then refine hops while uncoarsening.
 
-Where a cluster of many neurons belongs on the mesh is decided while it can still move as one. That
-is what mapping by multilevel methods gains over cutting first and placing then (Walshaw and Cross,
+A cluster of many neurons gets its position on the mesh while it can still move as one. This is the
+advantage of multilevel mapping over partitioning first and placing afterwards (Walshaw and Cross,
 Future Generation Computer Systems 17, 2001; the Steiner tree objective of Mt-KaHyPar): on twelve
-pairs of graph and mesh 3 % of the hops, over refinement of a finished placement with V-cycles.
+pairs of graph and mesh it saves 3 % of the hops, compared with refinement of a finished placement
+by V-cycles.
 """
 
 from __future__ import annotations
@@ -30,33 +31,33 @@ from mapper.partitioning.recursive_splitting import Splitting, split_parts
 from mapper.runtime.callbacks import ignore
 from mapper.runtime.threads import ThreadTeam
 
-SHRINK = 2.5  # a cluster is at most this times the mean vertex; more makes worse levels
+SHRINK = 2.5  # maximum size of a cluster, in mean vertices; larger values give worse levels
 CLUSTER_ROUNDS = 3
-COARSEST = 60  # vertices of a core on the coarsest level: fewer cannot be balanced
-LARGEST = 6  # clusters that a core has room for at least
-STALLED = 0.95  # share of the vertices that a level keeps at most
-STARTS_ENTRIES = 800_000  # entries of the coarsest level times starts
-LIGHT_ENTRIES = 300_000  # the same with little effort
-HEAVIEST, HUBS = 100, 0.1  # one in so many vertices has this share of the connections: hubs
+COARSEST = 60  # vertices per core on the coarsest level: fewer cannot be balanced
+LARGEST = 6  # clusters that fit a core, at least
+STALLED = 0.95  # coarsening ends if a level keeps more than this share of the vertices
+STARTS_ENTRIES = 800_000  # maximum of entries of the coarsest level times starts
+LIGHT_ENTRIES = 300_000  # the same with low effort
+HEAVIEST, HUBS = 100, 0.1  # hubs: one in HEAVIEST vertices has this share of the connections
 BISECTION = BisectionEffort(tries=16, passes=3, smoothing=0)
-PASSES = 2  # in which single vertices move, on each level
-UNANNEALED = 3  # the same where nothing else but exchanges follows
-FM_PASSES = 2  # of each exchange
-SETTLED = 20  # exchanges end when one saves less than one in so many hops that the first saved
+PASSES = 2  # passes of moves of single vertices, on each level
+UNANNEALED = 3  # the same without annealing
+FM_PASSES = 2  # FM passes per exchange
+SETTLED = 20  # exchanges end when one saves less than 1/SETTLED of the first
 
 Int32 = NDArray[np.int32]
 OnLevel = Callable[[Rows, Int32], None]
-"""Gets a level, and the core of every vertex of it."""
+"""Called with a level and the core of each of its vertices."""
 
 
 @dataclass(frozen=True, slots=True)
 class Levels:
-    """A network and coarser and coarser graphs of clusters of it.
+    """A network and its coarsening levels.
 
-    graphs : from fine to coarse; clusters : of the vertices of each but the last,
-    ndarray[int32], shape (vertices,)
-    fixed : ndarray[bool], shape (vertices of the finest,), those that stay where they are, of
-        size 0, each alone in its clusters; None if all may move
+    graphs : from fine to coarse
+    clusters : cluster of each vertex of all levels but the last, ndarray[int32], shape (vertices,)
+    fixed : ndarray[bool], shape (vertices of the finest level,), vertices that must not move, of
+        size 0, each in a cluster of one vertex; None if all may move
     """
 
     graphs: list[Rows]
@@ -72,7 +73,7 @@ class Levels:
         return self.graphs[-1]
 
     def fixed_at(self, depth: int) -> NDArray[np.bool_] | None:
-        """`fixed` of the vertices of a coarser level."""
+        """Return `fixed` for the vertices of a coarser level."""
         if self.fixed is None:
             return None
         fixed = self.fixed
@@ -85,14 +86,15 @@ class Levels:
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """What refinement on levels may use.
+    """Work that multilevel refinement may do.
 
-    gathered : bytes for rows of tiles that are not held; coarse : for those of a coarse level
-    rounds : of exchanges on each level, at most
-    cooling : of annealing on every level that is held, before the exchanges
-    chains : annealings side by side, of which the best stays
-    bisection : of the coarsest level; with half as many tries where it is bisected with the mesh
-    light : leave out starts that seldom win
+    gathered : bytes for rows of tiles that are not held in memory
+    coarse : bytes for rows of a coarse level
+    rounds : maximum exchanges on each level
+    cooling : annealing on every level held in memory, before the exchanges
+    chains : parallel annealing runs, of which the best is kept
+    bisection : bisections of the coarsest level; half as many tries if bisected with the mesh
+    light : skip starts that are rarely the best
     """
 
     gathered: int
@@ -105,7 +107,7 @@ class Effort:
 
 
 def coarsen(rows: Rows, cores: int, capacity: int, seed: int, team: ThreadTeam) -> Levels:
-    """Levels until there are few vertices for each core."""
+    """Coarsen until there are few vertices per core."""
     levels = Levels([rows], [])
     while levels.coarsest.vertices > COARSEST * cores:
         graph, depth = levels.coarsest, len(levels.graphs)
@@ -128,7 +130,7 @@ def first_parts(
     seed: int,
     team: ThreadTeam,
 ) -> Int32:
-    """The best of several partitions by cut; parts may still be over the capacity."""
+    """Return the partition with the smallest cut of several; parts may exceed the capacity."""
     mesh = Mesh.flat(np.full(parts, capacity, np.int64))
 
     def start(index: int) -> tuple[int, int, Int32]:
@@ -147,7 +149,7 @@ def first_parts(
 
 
 def objective_key(rows: Rows, core: Int32, mesh: Mesh, team: ThreadTeam) -> tuple[int, int]:
-    """What cores hold beyond their capacity, and the hops: the smaller the better."""
+    """Return the excess over core capacities, and the hops, as a key: smaller is better."""
     block_weights = np.bincount(core, weights=rows.sizes, minlength=mesh.capacities.size).astype(
         np.int64
     )
@@ -166,9 +168,9 @@ def pairwise_fm(
     team: ThreadTeam,
     fixed: NDArray[np.bool_] | None = None,
 ) -> int:
-    """Exchanges between cores until they hardly pay; `core` changes in place, hops are returned.
+    """Exchange vertices between cores until gains are small; changes `core`, returns hops saved.
 
-    memory : bytes for rows of tiles that are not held
+    memory : bytes for rows of tiles that are not held in memory
     """
     saved = first = 0
     for index in range(rounds):
@@ -184,7 +186,7 @@ def pairwise_fm(
 
 
 def _seeker(mesh: Mesh, fixed: NDArray[np.bool_] | None) -> Seeker:
-    if mesh.most == CUT:  # parts without places: nothing is fixed yet
+    if mesh.most == CUT:  # parts without positions: nothing is pinned yet
         return SeekCut(mesh.capacities.size)
     return SeekHops(mesh, fixed)
 
@@ -198,9 +200,10 @@ def uncoarsen(
     team: ThreadTeam,
     on_level: OnLevel = ignore,
 ) -> Int32:
-    """Refine on every level, from the coarsest on; returns the core of every vertex of the finest.
+    """Refine from the coarsest to the finest level; return the core of every vertex.
 
-    core : of the vertices of the coarsest level; on_level : gets each level with what it ends with
+    core : of the vertices of the coarsest level
+    on_level : called with each level and its final cores
     """
     for depth in range(len(levels.graphs) - 1, -1, -1):
         team.stop.begin(f"refinement of {levels.graphs[depth].vertices:,} vertices")
@@ -214,9 +217,9 @@ def uncoarsen(
 def _refined(
     levels: Levels, depth: int, core: Int32, mesh: Mesh, effort: Effort, seed: int, team: ThreadTeam
 ) -> Int32:
-    """Moves on one level, after annealing if that is better there than without; then exchanges.
+    """Refine one level: anneal and keep the result if it is better, then exchange.
 
-    It is on meshes and sheets; where few vertices have most of the connections it may not be.
+    Annealing helps on meshes and sheets; with hubs it may not.
     """
     rows, fixed = levels.graphs[depth], levels.fixed_at(depth)
     starts = [core.copy()]
@@ -236,7 +239,7 @@ def _refined(
 
 
 def has_hubs(rows: Rows) -> bool:
-    """Whether few vertices have many of the connections."""
+    """Return whether few vertices have many of the connections."""
     degrees = np.sort(rows.degrees())[::-1].astype(np.int64)
     return bool(degrees[: -(-degrees.size // HEAVIEST)].sum() >= HUBS * max(1, degrees.sum()))
 
@@ -250,13 +253,15 @@ def refine_levels(
     team: ThreadTeam,
     on_level: OnLevel = ignore,
 ) -> Int32:
-    """Refine a placement of the coarsest level, or one made by bisection with the mesh, whichever
-    is better there; then all finer levels. Returns the core of every vertex of the finest.
+    """Refine the coarsest level from the better of two starts, then all finer levels.
 
-    With little effort the bisection is left out unless the network has hubs: of twelve pairs of
-    graph and mesh it saved 1.7 % of the hops on the two with hubs, and 0.2 % cost on the others.
+    The starts are the given placement and recursive bisection together with the mesh. With low
+    effort the bisection is skipped unless the network has hubs: of twelve pairs of graph and mesh
+    it saved 1.7 % of the hops on the two with hubs, and cost 0.2 % on the others. Returns the core
+    of every vertex of the finest level.
 
-    core : of the vertices of the coarsest level; on_level : gets each level with what it ends with
+    core : of the vertices of the coarsest level
+    on_level : called with each level and its final cores
     """
     top = Levels([levels.coarsest], [])
     rows = levels.coarsest

@@ -1,11 +1,10 @@
-"""Exchanges between two cores: FM by hops, all pairs of cores that are near each other in turn.
+"""Exchanges between pairs of nearby cores by FM on hops.
 
-Between two cores a and b the hops of their vertices are a cut with a bias: a connection inside the
-pair costs its weight times the distance of a and b where it is cut, and the vertices elsewhere make
+Between two cores a and b the hops of their vertices are a cut with a bias: a cut connection inside
+the pair costs its weight times the distance of a and b, and connections to vertices elsewhere make
 each vertex prefer one of the two. So two-way FM finds exchanges of whole clusters of vertices, also
 where both cores are full (the pairwise refinement of Sanders and Schulz, ESA 2011, with distances
-for costs). Pairs that share no core are worked on side by side, against the same frozen places of
-all others.
+as costs). Disjoint pairs are processed in parallel, with all other positions frozen.
 """
 
 from __future__ import annotations
@@ -24,8 +23,8 @@ from mapper.partitioning.two_way_fm import PATIENT, new_queues, two_way_fm
 from mapper.runtime.threads import ThreadTeam
 
 LARGEST = np.int64(2**31 - 1)
-BUNCHES = 8  # of pairs, for each thread, at most
-WORTH_A_CALL = 2048  # vertices of a bunch, about: fewer are done before the next call begins
+BUNCHES = 8  # maximum groups of pairs per thread
+WORTH_A_CALL = 2048  # vertices per group, approximately: less work does not pay a call
 
 Int64 = NDArray[np.int64]
 Int32 = NDArray[np.int32]
@@ -35,7 +34,7 @@ class Batch(NamedTuple):
     """Cores whose vertices have their rows in memory.
 
     cores : ndarray[bool], shape (cores of the chip,)
-    offset, degree : shape (vertices,), of the rows in `ids` and `weights`
+    offset, degree : shape (vertices,), start and length of each row in `ids` and `weights`
     """
 
     cores: NDArray[np.bool_]
@@ -47,9 +46,9 @@ class Batch(NamedTuple):
 
 @njit(cache=True, nogil=True)
 def _pair_graph(a, b, by_core, batch, sizes, core, grid):
-    """The graph inside two cores, and the bias of each vertex towards the first.
+    """Build the graph inside two cores, with the bias of each vertex towards the first core.
 
-    Vertices of a come first, then those of b.
+    Vertices of a come first, then vertices of b.
     """
     members, start, rank = by_core
     _, offset, degree, ids, weights = batch
@@ -90,10 +89,10 @@ def _pair_graph(a, b, by_core, batch, sizes, core, grid):
 
 @njit(cache=True, nogil=True)
 def _exchange(pairs, by_core, batch, sizes, core, grid, passes, side, side_start):
-    """FM between the cores of each pair; returns the hops that it thinks are saved.
+    """Run FM between the cores of each pair; return the hops saved, by frozen positions.
 
-    pairs : ndarray[int64], shape (pairs, 2); side : gets 1 for vertices that belong into the second
-    core, those of pair p from side_start[p]
+    pairs : ndarray[int64], shape (pairs, 2)
+    side : receives 1 for vertices that belong on the second core; pair p starts at side_start[p]
     """
     won = np.int64(0)
     for p in range(pairs.shape[0]):
@@ -112,7 +111,7 @@ def _exchange(pairs, by_core, batch, sizes, core, grid, passes, side, side_start
 
 @njit(cache=True, nogil=True)
 def _settle(pairs, by_core, core, side, side_start):
-    """Give the vertices of all pairs the core of their side; returns how many moved."""
+    """Assign the vertices of all pairs to the core of their side; return the number of moves."""
     members, start, _ = by_core
     moved = 0
     for p in range(pairs.shape[0]):
@@ -130,10 +129,10 @@ class Batches(Protocol):
 
     @property
     def cores(self) -> NDArray[np.bool_]:
-        """Which cores, shape (cores of the chip,)."""
+        """Mask of the cores, shape (cores of the chip,)."""
 
     def batches(self, pairs: Int64, core: Int32) -> Iterator[tuple[slice, Batch]]:
-        """Places in a list of pairs, in order, and a batch with the cores of these."""
+        """Yield slices of a list of pairs, in order, each with a batch that has their cores."""
 
 
 def pairwise_fm_round(
@@ -147,14 +146,15 @@ def pairwise_fm_round(
     team: ThreadTeam,
     fixed: NDArray[np.bool_] | None = None,
 ) -> tuple[int, int]:
-    """All pairs of some cores once; `core` changes in place.
+    """Process all pairs of some cores once; `core` is changed in place.
 
-    core : ndarray[int32], shape (vertices,), core id; sizes : of the vertices
-    sets : of pairs of cores, those of a set share none
-    fixed : ndarray[bool], shape (vertices,), those that stay where they are; what they take of
-        their cores is no part of the capacity
+    core : ndarray[int32], shape (vertices,), core id
+    sizes : of the vertices
+    sets : sets of disjoint pairs of cores
+    fixed : ndarray[bool], shape (vertices,), vertices that must not move; their size is not part of
+        the capacity of their cores
 
-    Returns the moves, and the hops that they saved (about: pairs do not see each other's moves).
+    Returns the number of moves, and the hops saved (approximate: pairs ignore each other's moves).
     """
     moved = won = 0
     grid = mesh.grid

@@ -1,7 +1,7 @@
-"""Which pairs of parts exchange vertices when only the cut counts: those that are drawn together.
+"""Pairs of parts that exchange vertices if only the cut counts: the most strongly connected pairs.
 
-On a mesh the cores next to each other are the ones; without places, the pairs between which most of
-the cut lies (the quotient graph of Sanders and Schulz, ESA 2011), in an order of matchings.
+On a mesh these are adjacent cores; without positions, the pairs with most of the cut between them
+(the quotient graph of Sanders and Schulz, ESA 2011), ordered into matchings.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from mapper.graph.rows import Rows
 from mapper.hop_refinement.mesh import CUT, DIAGONAL, NEAR, Mesh
 from mapper.runtime.threads import ThreadTeam, WorkspacePool
 
-PARTNERS = 10  # of a part at most, but for those that are among the first of others
+PARTNERS = 10  # partners of a part, at most, unless it is a top partner of another
 
 
 def pairs_of(
     rows: Rows, core: NDArray[np.int32], mesh: Mesh, corners: bool, team: ThreadTeam
 ) -> list[NDArray[np.int64]]:
-    """The sets of pairs of cores that are to exchange vertices; see `partners`.
+    """Return the sets of pairs of cores for exchanges; see `partners`.
 
-    corners : on a mesh, those across a corner too
+    corners : on a mesh, include pairs across a corner
     """
     if mesh.most == CUT:
         return partners(rows, core, mesh.capacities.size, team)
@@ -33,9 +33,9 @@ def pairs_of(
 def partners(
     rows: Rows, part: NDArray[np.int32], parts: int, team: ThreadTeam
 ) -> list[NDArray[np.int64]]:
-    """Sets of pairs of parts, each of shape (pairs, 2), the most drawn together first.
+    """Return sets of pairs of parts, each of shape (pairs, 2), most strongly connected first.
 
-    The parts of a set are all different.
+    The pairs of a set are disjoint.
     """
     workspaces = WorkspacePool(lambda: (np.zeros(parts, np.int64), np.empty(parts, np.int64)))
 
@@ -61,7 +61,7 @@ def partners(
 def _added(
     keys: NDArray[np.int64], sums: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Equal keys once, with their sums."""
+    """Merge equal keys; return the keys and their sums."""
     once, place = np.unique(keys, return_inverse=True)
     total = np.zeros(once.size, np.int64)
     np.add.at(total, place, sums)
@@ -70,9 +70,10 @@ def _added(
 
 @njit(cache=True, nogil=True)
 def _colour(first, second, count, most, colour):
-    """Greedy colours of pairs, in their order, so that pairs of a colour share no part.
+    """Colour pairs greedily, in their order; pairs of a colour share no part.
 
-    count : scratch per part, zero on entry; most : pairs of a part, unless the other part has fewer
+    count : scratch per part, zero on entry
+    most : pairs per part, unless the other part has fewer
     colour : filled, -1 for pairs left out: no part is in more than 4 * most
     """
     taken = np.zeros((count.size, 4 * most), np.bool_)

@@ -1,9 +1,9 @@
-"""Refinement of a mapping: single vertices move and change places between cores, to save hops.
+"""Refinement of a mapping: single vertices move and swap between cores, to save hops.
 
-First every vertex may move to the core where it is best off, streamed, a few passes; then pairs of
-cores exchange vertices, tile by tile; then V-cycles. Where there are levels, they come before the
-V-cycles instead. The same for a partition whose parts have no places yet, where hops are the weight
-of the cut.
+First, in a few streamed passes, every vertex may move to its best core; then pairs of cores
+exchange vertices, tile by tile; then V-cycles. With coarsening levels, refinement on the levels
+replaces the passes and exchanges. The same steps refine a partition whose parts have no positions
+yet: there hops are the cut weight.
 """
 
 from __future__ import annotations
@@ -32,18 +32,19 @@ from mapper.runtime.plan import Plan
 from mapper.scoring.stage_costs import estimate
 from mapper.settings import Settings
 
-WORTH_ANOTHER = 0.003  # share of the hops that a V-cycle saves at least, if another is to follow
-LEAST_PROPOSALS = 30  # of annealing, for each neuron, if any
-FOR_A_LEVEL = 2  # exchanges of a finished mapping for one on each level
-WORTH_A_CORNER = 3  # exchanges from which those across corners take part
+WORTH_ANOTHER = 0.003  # share of the hops that a V-cycle must save for another to follow
+LEAST_PROPOSALS = 30  # annealing proposals per neuron, at least, if any
+FOR_A_LEVEL = 2  # ratio of exchanges of a finished mapping to exchanges on each level
+WORTH_A_CORNER = 3  # number of exchanges from which pairs across corners take part
 
 
 @dataclass(frozen=True, slots=True)
 class Mapped:
-    """A network whose vertices have cores, or those of the coarsest of its levels.
+    """A network with a core for every vertex of its finest or of its coarsest level.
 
-    core : ndarray[int32], shape (vertices of that,), core id; mesh : with what each core may hold
-    on_levels : the mapping is made on these levels, again if that is better than to refine it
+    core : ndarray[int32], shape (vertices of that level,), core id
+    mesh : the cores and their capacities
+    on_levels : `core` is of the coarsest level; map on these levels
     """
 
     levels: Levels
@@ -53,9 +54,10 @@ class Mapped:
 
 
 def level_effort(settings: Settings, plan: Plan, entries: int, proposals: int) -> Effort:
-    """What refinement on levels may use in a run.
+    """Return the work that multilevel refinement may do in a run.
 
-    entries : of the finest level; proposals : of annealing, for each neuron, at most
+    entries : of the finest level
+    proposals : maximum annealing proposals per neuron
     """
     proposals = min(proposals, max(LEAST_PROPOSALS, settings.anneal_budget // max(1, entries)))
     cooling = Cooling(proposals) if proposals else None
@@ -70,10 +72,10 @@ def level_effort(settings: Settings, plan: Plan, entries: int, proposals: int) -
 def refine_mapping(
     mapped: Mapped, context: Context, on_better: OnMapping = ignore
 ) -> NDArray[np.int32]:
-    """The core of every vertex, with fewer hops; no core holds more than it may.
+    """Return the core of every vertex, with fewer hops; no core exceeds its capacity.
 
-    on_better : gets the core of every vertex after each step, and on each level; on coarse ones
-        cores may hold more than they may in the end
+    on_better : called with the core of every vertex after each step and on each level; on coarse
+        levels cores may exceed their final capacity
     """
     settings, plan, steps, monitor, team = context
     rows, mesh = mapped.levels.finest, mapped.mesh
@@ -81,7 +83,7 @@ def refine_mapping(
     core = mapped.core.copy()
 
     def step(name: str, work: Callable[[NDArray[np.int32]], tuple[NDArray[np.int32], int]]) -> int:
-        """Do what changes `core` and returns it with a number, once."""
+        """Run a step that changes `core` and returns it with a number, once."""
         nonlocal core
 
         def once() -> Arrays:
@@ -98,15 +100,15 @@ def refine_mapping(
     most = settings.hop_budget // max(1, rows.entries)
     passes, rounds = min(settings.hop_passes, most), min(settings.exchanges, most)
     if mesh.most == CUT:
-        passes = 0  # they were part of partitioning
+        passes = 0  # partitioning included them
     v_cycles = plan.cycles
     if mapped.on_levels:
         passes = rounds = 0
-        # without annealing they would do the same again
+        # without annealing, V-cycles would repeat the same work
         v_cycles = plan.cycles if settings.cycle_proposals else 0
 
         def uncoarsen(core: NDArray[np.int32] = core) -> Arrays:
-            seen: list[tuple[int, int]] = []  # the coarsest level first
+            seen: list[tuple[int, int]] = []  # coarsest level first
 
             def on_level(graph: Rows, core: NDArray[np.int32]) -> None:
                 found = estimate(graph, core, team, (mesh.column, mesh.row))

@@ -1,8 +1,8 @@
-"""Refinement by hops between all limits of a core, with pinned items where they belong.
+"""Refinement of hops within all limits of a core, with pinned items on their cores.
 
-The moves keep to the one capacity that stands for all limits, which is exact for limits that
-add up. Axons are counted after them: exchanges repair what came above a limit, and if they
-cannot, or cost what was gained, the mapping stays as it was placed.
+Moves respect the combined capacity, which is exact for additive limits. Axons are counted
+afterwards: exchanges repair cores above a limit. If they cannot, or if the repair costs more hops
+than refinement saved, the mapping stays as placed.
 """
 
 from __future__ import annotations
@@ -33,15 +33,16 @@ def refine_and_repair(
     constraints: Constraints | None,
     context: Context,
 ) -> NDArray[np.int32]:
-    """Core of every item, with fewer hops if that is possible within the limits.
+    """Return the core of every item, with fewer hops if that is possible within the limits.
 
-    place : ndarray[int32], shape (items,), core of every item, within all limits, those that are
-        pinned where they belong
-    combined : what parts were made with; rows : of the items
+    place : ndarray[int32], shape (items,), core of every item, within all limits, with pinned items
+        on their cores
+    combined : sizes and capacity used for partitioning
+    rows : of the items
     """
     settings, plan, _, monitor, team = context
     pinned = np.zeros(place.size, np.bool_) if constraints is None else constraints.core >= 0
-    # What never moves is not counted: neither its size, nor the capacity that it takes.
+    # Pinned items count neither as size nor as capacity.
     rows = rows.with_sizes(np.where(pinned, 0, combined.sizes))
     capacities = capacities_beside_pins(job.chip.cores, place, combined, pinned)
     mesh = Mesh.of(job.chip, capacities)
@@ -55,7 +56,7 @@ def refine_and_repair(
             if exact:
                 return found[item]
             use = job.load.count(found[item], job.chip.cores, team)
-            # to put cores right may take longer than one who pressed Ctrl-C waits
+            # a repair may take too long after Ctrl-C
             return place[item] if excess(use.table, limits, weight).any() else found[item]
 
         monitor.stop.keep(kept)
@@ -67,39 +68,39 @@ def refine_and_repair(
     over = excess(use.table, limits, weight)
     if not over.any():
         return found
-    found = found.copy()  # what was kept for an interrupt stays as it is
-    monitor.note(f"{np.count_nonzero(over):,} cores above a limit after refinement by hops")
+    found = found.copy()  # the mapping kept for Ctrl-C must not change
+    monitor.note(f"{np.count_nonzero(over):,} cores above a limit after hop refinement")
     memory = plan.grouped or settings.memory_bytes // 4
     use = repair(
         job.load, Items(job.items.item, pinned), found, job.chip.cores, job.chip.usable, memory,
         settings.seed_of(9), team,
     )  # fmt: skip
     if excess(use.table, limits, weight).any():
-        monitor.note("they cannot be put right: no refinement by hops")
+        monitor.note("the excess cannot be repaired: hop refinement is discarded")
         return place
     before, after = (hop_cost(rows, core, mesh, team) for core in (place, found))
-    monitor.note(f"{before:,} hops before, {after:,} within the limits")
+    monitor.note(f"{before:,} hops before refinement, {after:,} after repair")
     return found if after < before else place
 
 
 def unless_over_limits(
     job: Job, found: NDArray[np.int32], place: NDArray[np.int32], monitor: Monitor, team: ThreadTeam
 ) -> NDArray[np.int32]:
-    """The core of every item that was found, or as it was placed if a core is above a limit now."""
+    """Return the refined core of every item, or the placed one if a core is above a limit."""
     limits = job.load.limits
     use = job.load.count(found[job.items.item], job.chip.cores, team)
     over = np.count_nonzero(excess(use.table, limits, weight_of_excess(limits)))
     if over:
-        monitor.note(f"{over:,} cores above a limit after refinement: left as placed")
+        monitor.note(f"{over:,} cores above a limit after refinement: refinement is discarded")
     return place if over else found
 
 
 def capacities_beside_pins(
     cores: int, place: NDArray[np.int32], combined: CombinedCapacity, pinned: NDArray[np.bool_]
 ) -> NDArray[np.int64]:
-    """What each core may hold beside its pinned items, 0 for those that are not in use.
+    """Return the capacity of each core without its pinned items, 0 for unused cores.
 
-    A core that was brought within its limits by exchanges may hold more than the combined capacity.
+    A core that exchanges brought within its limits may hold more than the combined capacity.
     """
     block_weights = np.zeros((2, cores), np.int64)
     np.add.at(block_weights, (pinned.astype(np.int64), place), combined.sizes)

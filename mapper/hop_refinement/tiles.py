@@ -1,9 +1,9 @@
-"""Exchanges between cores in tiles, whose vertices have their rows in memory as far as that allows.
+"""Exchanges between cores in tiles whose rows are in memory, as far as it suffices.
 
-Tiles are rectangles of cores with at most 2^24 entries. Those of one colour of four, none beside
-another, see the same mapping, so that they may be worked on anywhere; what the next colour sees has
-their moves. Memory decides only how often rows are read: those of as many tiles as fit are gathered
-at a time; where those of one tile do not fit, those of as many pairs of a set as do.
+Tiles are rectangles of cores with at most 2^24 entries, in four colours. Tiles of one colour are
+not adjacent and start from the same mapping, so their order does not matter; the next colour starts
+from the result. Memory only decides how often rows are read: the rows of as many tiles as fit are
+gathered at a time; if one tile does not fit, the rows of as many of its pairs as fit.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from mapper.hop_refinement.pairwise_fm import Batch, pairwise_fm_round
 from mapper.runtime.callbacks import Advance, ignore
 from mapper.runtime.threads import ThreadTeam
 
-ROW_BYTES = 8  # of an entry: id and weight
-TILE_ENTRIES = 1 << 24  # of the rows of a tile at most, 128 MiB, unless it is one core
+ROW_BYTES = 8  # bytes per entry: id and weight
+TILE_ENTRIES = 1 << 24  # entries per tile, at most, 128 MiB, unless it is one core
 COLOURS = 4
 
 Int32 = NDArray[np.int32]
@@ -32,7 +32,7 @@ Int64 = NDArray[np.int64]
 
 @njit(cache=True, nogil=True)
 def _gather_rows(chunk, core, wanted, offset, out_ids, out_weights):
-    """Copy the rows of the vertices on wanted cores to their places."""
+    """Copy the rows of the vertices on selected cores to their positions."""
     first, indptr, ids, weights = chunk
     for i in range(indptr.size - 1):
         v = first + i
@@ -44,9 +44,9 @@ def _gather_rows(chunk, core, wanted, offset, out_ids, out_weights):
 
 
 class Gatherer:
-    """Gathers rows of the vertices on some cores; what it gave before is overwritten.
+    """Gathers the rows of the vertices on selected cores; the next call overwrites them.
 
-    most : entries of rows that fit the memory
+    most : entries that fit in memory
     """
 
     def __init__(self, rows: Rows, most: int, team: ThreadTeam, advance: Advance) -> None:
@@ -54,10 +54,10 @@ class Gatherer:
         self.most = most
         self._degree = rows.degrees()
         self._ids, self._weights = np.empty(0, np.int32), np.empty(0, np.int32)
-        self._offset = np.empty(0, np.int64)  # one for all: groups of tiles keep their batch
+        self._offset = np.empty(0, np.int64)  # shared by calls: groups keep their batch
 
     def gather(self, wanted: NDArray[np.bool_], core: Int32) -> Batch:
-        """The rows of the vertices on the cores that are wanted."""
+        """Return the rows of the vertices on the selected cores."""
         rows, degree = self._rows, self._degree
         if isinstance(rows, HeldRows):
             self._advance(rows.entries)
@@ -69,7 +69,7 @@ class Gatherer:
         offset -= lengths
         total = int(lengths.sum(dtype=np.int64))
         del lengths
-        if self._ids.size < total:  # at once what is needed at most: not used, it takes no memory
+        if self._ids.size < total:  # allocate the maximum: unused pages need no memory
             size = max(total, min(self.most, rows.entries))
             self._ids, self._weights = np.empty(size, np.int32), np.empty(size, np.int32)
         ids, weights = self._ids, self._weights
@@ -84,15 +84,16 @@ class Gatherer:
         return Batch(wanted, offset, degree, ids, weights)
 
     def needs(self, core: Int32, cores: int) -> Int64:
-        """Entries of the rows of the vertices on each core."""
+        """Return the number of entries of each core's rows."""
         return sums_by_label(core, self._degree, cores)
 
 
 @dataclass
 class Group:
-    """Tiles that follow each other, whose rows are in memory together.
+    """Consecutive tiles whose rows are in memory together.
 
-    cores : of all of them; batch : their rows, once one of them has asked
+    cores : mask of their cores
+    batch : their rows, once gathered
     """
 
     cores: NDArray[np.bool_]
@@ -104,8 +105,8 @@ class Tile:
     """Cores that exchange vertices among themselves.
 
     cores : ndarray[bool], shape (cores of the chip,)
-    group : None if the rows of the tile do not fit the memory; a pair of cores whose rows do not
-        is alone
+    group : None if the rows of the tile do not fit in memory; then pairs are gathered in batches of
+        at least one pair
     """
 
     cores: NDArray[np.bool_]
@@ -113,9 +114,9 @@ class Tile:
     group: Group | None
 
     def batches(self, pairs: Int64, core: Int32) -> Iterator[tuple[slice, Batch]]:
-        """Places in a list of pairs of cores of the tile, and rows of the vertices on these.
+        """Yield slices of a list of pairs of the tile's cores, and the rows of their vertices.
 
-        core : of every vertex; since the last call vertices may have moved within tiles
+        core : of every vertex; vertices may have moved within tiles since the last call
         """
         if self.group is not None:
             if self.group.batch is None:
@@ -142,10 +143,10 @@ def tiles_of(
     team: ThreadTeam,
     advance: Advance = ignore,
 ) -> list[list[Tile]]:
-    """The tiles of each colour; a single one with all cores where rows are held.
+    """Return the tiles of each colour; a single tile with all cores if rows are in memory.
 
-    memory : bytes for rows that are not held
-    turned : tiles begin in the middle of others, so that other cores come together
+    memory : bytes for rows that are not held in memory
+    turned : shift tiles by half a tile, so that other cores come together
     """
     cores, most = mesh.width * mesh.height, memory // ROW_BYTES
     gatherer = Gatherer(rows, most, team, advance)
@@ -172,12 +173,11 @@ def tiles_of(
 
 
 def tile_of_cores(needs: Int64, width: int, turned: bool, most: int) -> tuple[Int64, Int64]:
-    """The tile of each core, and the colour of each tile.
+    """Return the tile of each core, and the colour of each tile.
 
-    needs : entries of the rows of each core, by rows of the mesh of some width
-    most : that the cores of a tile may need, unless it is one core
-
-    The sides of the mesh are cut into as many parts as it takes, the longer parts first.
+    needs : entries of the rows of each core, by rows of a mesh of this width
+    most : entries per tile, at most, unless it is one core
+    The sides of the mesh are cut into as few parts as suffice, the side with longer parts first.
     """
     height = needs.size // width
     y, x = np.divmod(np.arange(needs.size), width)
@@ -198,7 +198,7 @@ def tile_of_cores(needs: Int64, width: int, turned: bool, most: int) -> tuple[In
 
 
 def _part(x: Int64, length: int, parts: int, turned: bool) -> Int64:
-    """Which part of a length something is in; turned : parts begin half of one earlier."""
+    """Return the part of a length that x is in; turned : parts start half a part earlier."""
     half = length if turned and 1 < parts < length else 0
     return (2 * x * parts + half) // (2 * length)
 
@@ -214,11 +214,12 @@ def exchange_in_tiles(
     team: ThreadTeam,
     fixed: NDArray[np.bool_] | None = None,
 ) -> tuple[int, int]:
-    """All pairs of cores once, as far as both are in one tile; `core` changes in place.
+    """Process all pairs of cores that are in one tile once; `core` is changed in place.
 
-    colours : see `tiles_of`; the others : see `pairwise_fm_round`
+    colours : see `tiles_of`
+    other parameters : see `pairwise_fm_round`
 
-    Returns the moves, and about the hops that they saved.
+    Returns the number of moves, and approximately the hops saved.
     """
     moved = saved = 0
     alone = sum(map(len, colours)) == 1

@@ -1,8 +1,8 @@
-"""V-cycles: a mapping is coarsened without mixing cores, and refined on the way back.
+"""V-cycles: coarsen a mapping without mixing cores, and refine it while uncoarsening.
 
-Vertices that belong together and sit on one core move together on the coarse levels, which a
-refinement by single vertices cannot do (Walshaw, Annals of Operations Research 131, 2004, calls it
-iterated multilevel refinement; KaHIP and Mt-KaHyPar have it as V-cycles).
+Connected vertices on the same core move together on coarse levels, which refinement of single
+vertices cannot do (Walshaw, Annals of Operations Research 131, 2004, calls it iterated multilevel
+refinement; KaHIP and Mt-KaHyPar call it V-cycles).
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from mapper.hop_refinement.multilevel import Effort, Levels, uncoarsen
 from mapper.partitioning.label_propagation import cluster_vertices
 from mapper.runtime.threads import ThreadTeam
 
-SHRINK = 4.0  # a cluster is at most this times the mean vertex
+SHRINK = 4.0  # maximum size of a cluster, in mean vertices
 CLUSTER_ROUNDS = 3
-COARSEST = 6  # vertices of a core below which there is nothing left to move
-WORTHWHILE = 0.7  # a level keeps at most this share of the connections
+COARSEST = 6  # vertices per core at which coarsening ends
+WORTHWHILE = 0.7  # maximum share of the connections that a level keeps
 ENTRY_BYTES = 8
 
 
 @njit(cache=True, nogil=True)
 def _within(chunk, core, out_indptr, out_ids, out_weights):
-    """The rows of a chunk without what leads to other cores; returns the entries left."""
+    """Copy the rows of a chunk without connections to other cores; return the entries left."""
     first, indptr, ids, weights = chunk
     at = 0
     out_indptr[0] = 0
@@ -45,13 +45,13 @@ def _within(chunk, core, out_indptr, out_ids, out_weights):
 
 
 class InnerRows(Rows):
-    """Rows without what leads to other cores, made as they are read."""
+    """Rows without connections to other cores, filtered when read."""
 
     def __init__(self, rows: Rows, core: NDArray[np.int32]) -> None:
         """core : of every vertex."""
         self._rows, self._core = rows, core
         self._sizes = rows.sizes
-        self.entries = rows.entries  # at most
+        self.entries = rows.entries  # upper bound
         self.at_hand = rows.at_hand
 
     @property
@@ -83,13 +83,13 @@ def _coarsen(
     team: ThreadTeam,
     fixed: NDArray[np.bool_] | None,
 ) -> tuple[HeldRows, NDArray[np.int32]]:
-    """Clusters of vertices of one core, and the graph between them; (graph, cluster).
+    """Cluster vertices of the same core; return (graph of the clusters, cluster of each vertex).
 
-    fixed : vertices that stay alone
+    fixed : vertices that stay single
     """
     limit = max(1, int(SHRINK * rows.sizes.sum() / rows.vertices))
     cluster, count = cluster_vertices(InnerRows(rows, core), limit, CLUSTER_ROUNDS, seed, team)
-    # vertices without neighbours on their core may have been put together over cores
+    # Vertices without neighbours on their core may be in clusters across cores: split these.
     key = core.astype(np.int64) * count + cluster
     if fixed is not None:
         key[fixed] = key.max() + 1 + np.flatnonzero(fixed)
@@ -108,9 +108,9 @@ def refine_by_v_cycle(
     team: ThreadTeam,
     fixed: NDArray[np.bool_] | None = None,
 ) -> NDArray[np.int32]:
-    """One V-cycle; returns the new core of every vertex.
+    """Run one V-cycle; return the new core of every vertex.
 
-    fixed : ndarray[bool], shape (vertices,), those that stay where they are, of size 0
+    fixed : ndarray[bool], shape (vertices,), vertices that must not move, of size 0
     """
     levels = Levels([rows], [], fixed)
     used = np.count_nonzero(mesh.capacities)
@@ -137,7 +137,7 @@ def refine_by_chains(
     team: ThreadTeam,
     fixed: NDArray[np.bool_] | None = None,
 ) -> NDArray[np.int32]:
-    """The best of several V-cycles side by side; never worse than before."""
+    """Run parallel V-cycles and return the best mapping; it is never worse than before."""
 
     def run(chain: int) -> NDArray[np.int32]:
         with ThreadTeam(1, team.stop) as alone:
@@ -145,7 +145,7 @@ def refine_by_chains(
 
     if effort.chains > 1 and rows.executor is None:
         found = team.map(run, range(effort.chains))
-    elif effort.chains > 1:  # workers look at one state at a time
+    elif effort.chains > 1:  # workers hold one state at a time
         found = [run(chain) for chain in range(effort.chains)]
     else:
         found = [refine_by_v_cycle(rows, core, mesh, effort, seed, team, fixed)]

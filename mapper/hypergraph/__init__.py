@@ -1,6 +1,6 @@
-"""Mapping for chips with spike fan-out inside the core: a spike goes once to each core.
+"""Mapping for chips with spike fan-out inside the core: a spike is sent once to each core.
 
-The neurons that one axon joins, its own and its targets, are a net of a hypergraph. Partitioning
-goes by connectivity, the sum over nets of rate * (cores of its pins - 1), and placement and
-refinement by the links of the trees that spikes travel along.
+A neuron and its targets, which share an axon, are a net of a hypergraph. Partitioning minimises
+connectivity, the sum over nets of rate * (parts of its pins - 1); placement and refinement minimise
+the links of the trees of spikes.
 """

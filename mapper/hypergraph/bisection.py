@@ -1,8 +1,7 @@
-"""Parts by recursive bisection of a hypergraph, each bisection multilevel.
+"""Partitioning by recursive bisection of a hypergraph, each bisection multilevel.
 
-Two sides of which every net that is cut costs its weight; the nets that are cut go on to both
-sides with the pins that they have there, so that the costs of all bisections add up to the
-connectivity of the parts (Catalyurek and Aykanat 1999).
+A cut net costs its weight and is split: each side keeps the pins there, so that the costs of all
+bisections add up to the connectivity of the parts (Catalyurek and Aykanat 1999).
 """
 
 from __future__ import annotations
@@ -26,19 +25,20 @@ from mapper.hypergraph.gains import new_queue, new_state
 from mapper.hypergraph.hypergraph import Hypergraph, Int32, Int64, connectivity, contract
 from mapper.runtime.stopping import Stop
 
-COARSEST = 120  # vertices at which growing starts
-HEAVIEST = 3.0  # a cluster is at most this times the mean vertex of the coarsest level
-SHRINKS = 0.95  # a level that leaves more than this share of the vertices is the last
-REPEATED = 1_000_000  # pins of all runs of one bisection together, if there is more than one
+COARSEST = 120  # vertices on the coarsest level
+HEAVIEST = 3.0  # maximum size of a cluster, in mean vertices of the coarsest level
+SHRINKS = 0.95  # coarsening ends if a level keeps more than this share of the vertices
+REPEATED = 1_000_000  # maximum pins in all runs of one bisection, if there are several
 
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """How hard bisections try.
+    """Parameters of bisections.
 
-    tries : starts on the coarsest level; passes : of FM on each level
-    patience : moves without improvement that end a search of FM
-    repeats : runs of a whole bisection, of which the best is taken
+    tries : starts on the coarsest level
+    passes : FM passes on each level
+    patience : moves without improvement that end an FM search
+    repeats : runs of a whole bisection, of which the best is used
     late : see `new_queue`
     """
 
@@ -52,9 +52,9 @@ class Effort:
 def bisect(
     graph: Hypergraph, wanted: int, capacities: Int64, effort: Effort, rng: np.random.Generator
 ) -> Int32:
-    """Side of every vertex, 0 or 1; side 0 gets about `wanted`, each side at most its capacity.
+    """Return the side of every vertex, 0 or 1; side 0 gets about `wanted`, within `capacities`.
 
-    The best of some runs: of two starts with the same chances the better one is often much better.
+    The best of several runs: results of equal runs often differ much.
     """
     best, best_cost = np.zeros(graph.vertices, np.int32), (1 << 62, 0)
     for _ in range(max(1, min(effort.repeats, REPEATED // max(1, graph.pins.size)))):
@@ -69,7 +69,7 @@ def bisect(
 def _bisect(
     graph: Hypergraph, wanted: int, capacities: Int64, effort: Effort, rng: np.random.Generator
 ) -> Int32:
-    """One run: coarsened, cut and refined on the way back."""
+    """Run one bisection: coarsen, bisect, refine while uncoarsening."""
     levels: list[tuple[Hypergraph, Int32]] = []
     coarse = graph
     limit = max(1, int(HEAVIEST * graph.sizes.sum() / COARSEST))
@@ -93,7 +93,7 @@ def _bisect(
 def _start(
     graph: Hypergraph, wanted: int, capacities: Int64, effort: Effort, rng: np.random.Generator
 ) -> Int32:
-    """The best of several sides that grew from a random vertex and went through FM."""
+    """Grow several sides from random vertices, refine them by FM, and return the best."""
     best, best_cost = np.zeros(graph.vertices, np.int32), (1 << 62, 0)
     if graph.vertices == 0:
         return best
@@ -129,10 +129,11 @@ def partition_by_bisection(
     rng: np.random.Generator,
     stop: Stop | None = None,
 ) -> Int32:
-    """Part of every vertex, 0 .. parts-1; parts may hold a little too much where sizes are lumpy.
+    """Return the part of every vertex, 0 .. parts-1; parts may exceed the capacity a little.
 
-    capacity : of a part. The slack is shared out so that each level of bisections has as much of
-    it (as in KaHyPar, Schlag et al., ALENEX 2016). stop : is looked at before each cut
+    capacity : of a part. The slack is distributed evenly over the levels of bisection (as in
+        KaHyPar, Schlag et al., ALENEX 2016)
+    stop : checked before each bisection
     """
     part = np.zeros(graph.vertices, np.int32)
     todo: list[tuple[Hypergraph, NDArray[np.int64], int, int]] = [

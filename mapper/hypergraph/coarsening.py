@@ -1,9 +1,9 @@
-"""Clusters of vertices that many small, heavy nets join.
+"""Clusters of vertices that share many small, heavy nets.
 
 Heavy-edge clustering (Catalyurek and Aykanat 1999, as in Mt-KaHyPar, Gottesbueren, Heuer, Sanders
-and Schlag, ALENEX 2021): visited in random order, a vertex joins the cluster to which the sum of
-weight / (pins - 1) over the nets that they share, over the size of the cluster, is the highest,
-within a limit of size. Beyond a budget of pins a vertex looks at a part of its nets only.
+and Schlag, ALENEX 2021): in random order, each vertex joins the cluster with the highest sum of
+weight / (pins - 1) over shared nets, divided by the size of the cluster, within a size limit.
+Vertices with many pins consider only some of their nets.
 
 Without the division by size the mean cut of eight bisections of ibm01 is 354 instead of 288.
 """
@@ -15,19 +15,20 @@ from numba import njit
 
 from mapper.hypergraph.hypergraph import Hypergraph, Int32, contract
 
-LARGE_NET = 2000  # pins from which a net tells nothing about who belongs together
-BUDGET = 4000  # pins that a vertex looks at, about
-STEP = 0.4  # of the vertices that a level keeps at least
-TWINS = 0.5  # of the vertices that are left, at most, for a level of twins
+LARGE_NET = 2000  # nets with more pins are ignored: they carry no information on clusters
+BUDGET = 4000  # pins that a vertex considers, approximately
+STEP = 0.4  # share of the vertices that a level keeps, at least
+TWINS = 0.5  # share of the vertices that a level of identical vertices keeps, at most
 
 
 @njit(cache=True, nogil=True)
 def _cluster(graph, order, part, limit, budget, large, least, cluster):
-    """Vertices join clusters within their parts, in the given order, until few are left.
+    """Let vertices join clusters within their parts, in the given order, until few are left.
 
     part : ndarray[int32], only vertices of the same part join
-    limit : of the size of a cluster; least : clusters at which to stop
-    cluster : filled, the number of a vertex of the cluster
+    limit : maximum size of a cluster
+    least : number of clusters at which to stop
+    cluster : filled with the number of a vertex of the cluster
     Returns the number of clusters.
     """
     start, pins, weights, vertex_start, nets, sizes = graph
@@ -39,7 +40,7 @@ def _cluster(graph, order, part, limit, budget, large, least, cluster):
     for v in range(n):
         cluster[v] = v
         cluster_sizes[v] = sizes[v]
-    joined = np.zeros(n, np.uint8)  # those that are in a cluster with others
+    joined = np.zeros(n, np.uint8)  # 1 for vertices in clusters of several
     left = n
     stamp = 0
     for v in order:
@@ -62,7 +63,7 @@ def _cluster(graph, order, part, limit, budget, large, least, cluster):
             stamp += 1
             for p in range(start[e], start[e + 1]):
                 c = cluster[pins[p]]
-                if seen[c] == stamp:  # a net counts once for a cluster
+                if seen[c] == stamp:  # a net counts once per cluster
                     continue
                 seen[c] = stamp
                 if rating[c] == 0.0:
@@ -78,7 +79,7 @@ def _cluster(graph, order, part, limit, budget, large, least, cluster):
             if c == v or part[c] != part[v] or cluster_sizes[c] + cluster_sizes[v] > limit:
                 continue
             r /= max(cluster_sizes[c], 1)
-            # of two as good the smaller one, so that clusters grow alike
+            # ties: the smaller cluster, so that clusters grow evenly
             if r > best_rating or (r == best_rating and cluster_sizes[c] < cluster_sizes[best]):
                 best = c
                 best_rating = r
@@ -94,9 +95,9 @@ def _cluster(graph, order, part, limit, budget, large, least, cluster):
 
 @njit(cache=True, nogil=True)
 def _views(start, pins, salt, inward, outward):
-    """A number for the nets that reach each vertex, and one for the pins that its own nets reach.
+    """Compute a hash of the nets that reach each vertex, and of the pins of its own nets.
 
-    salt : ndarray[uint64], random numbers, at least one a net and a vertex
+    salt : ndarray[uint64], random numbers, at least one per net and vertex
     """
     for e in range(start.size - 1):
         total = np.uint64(0)
@@ -109,7 +110,7 @@ def _views(start, pins, salt, inward, outward):
 
 @njit(cache=True, nogil=True)
 def _pack_equal(order, keys, part, sizes, limit, cluster):
-    """Vertices of equal keys and parts, side by side in the order, share clusters up to a size."""
+    """Cluster consecutive vertices of equal keys and parts, up to a maximum size."""
     count = 0
     cluster_sizes = np.int64(0)
     for i in range(order.size):
@@ -130,10 +131,10 @@ def join_twins(
     rng: np.random.Generator,
     directed: bool = False,
 ) -> tuple[Hypergraph, Int32] | None:
-    """A level on which vertices that are in the same nets, but for their own, are clusters.
+    """Return a level whose clusters are vertices in the same nets, apart from their own nets.
 
-    The neurons of a layer that see the same window, in all feature maps, are such; their nets are
-    one after that, so that a level costs a fraction. None if that is not so for many.
+    Neurons of a layer with the same input window, in all feature maps, are such vertices; their
+    nets become equal, so that a level costs a fraction. None if few vertices are identical.
     """
     n = graph.vertices
     salt = rng.integers(0, 1 << 63, max(n, graph.net_count)).astype(np.uint64)
@@ -157,10 +158,11 @@ def coarsen(
     rng: np.random.Generator,
     directed: bool = False,
 ) -> tuple[Hypergraph, Int32]:
-    """One level: the hypergraph of clusters, and the cluster of every vertex.
+    """Coarsen by one level; return the hypergraph of clusters, and the cluster of every vertex.
 
-    part : ndarray[int32], shape (vertices,); no cluster is of two parts
-    limit : size of a cluster at most; least : clusters that there are at least, as is `STEP`
+    part : ndarray[int32], shape (vertices,); clusters stay within parts
+    limit : maximum size of a cluster
+    least : minimum number of clusters; `STEP` is another minimum
     directed : see `contract`
     """
     n = graph.vertices

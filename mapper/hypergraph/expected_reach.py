@@ -1,16 +1,15 @@
-"""K-way refinement by expected reach, which stands in for the connectivity of large nets.
+"""K-way refinement by expected reach, a smooth substitute for the connectivity of large nets.
 
-Where a net has pins in nearly every part, hardly any single move changes the connectivity, so that
-refinement by it stops at once. The expected reach of a net is the mean number of parts that it
-reaches if each of its pins is kept with probability q: a part with c pins counts 1 - (1 - q)^c, and
-one pin more costs q (1 - q)^c. Vertices move to the part where they cost least. q rises from pass
-to pass, and with it the objective approaches the connectivity, as in deterministic annealing (Rose,
-"Deterministic annealing for clustering, compression, classification, regression, and related
+If a net has pins in nearly every part, hardly any single move changes the connectivity, so
+refinement of connectivity stops at once. The expected reach of a net is the mean number of parts
+that it reaches if each of its pins is kept with probability q: a part with c pins counts
+1 - (1 - q)^c, and one more pin costs q (1 - q)^c. Vertices move to the part of least cost. q rises
+from pass to pass, and the objective approaches the connectivity, as in deterministic annealing
+(Rose, "Deterministic annealing for clustering, compression, classification, regression, and related
 optimization problems", Proc. IEEE 86, 1998).
 
-Parts that are in one place, as the cores of a tile, count once more together.
-
-A sample of the nets is enough. Nets that refinement does not see decide which pass was best.
+Parts at the same position, such as the cores of a tile, also count together as one place.
+A sample of the nets is enough. Nets outside the sample decide which pass was best.
 """
 
 from __future__ import annotations
@@ -26,10 +25,10 @@ from mapper.runtime.stopping import Stop
 
 PINS = (0.5, 0.5, 0.5, 0.5, 1.0, 1.0, 2.0, 2.0, 4.0, 4.0)
 """Expected pins that a net keeps in a part that it reaches, in each pass."""
-MOST_KEPT = 0.5  # probability above which refinement fits the sample and no other net
-BITS = 16  # of the fraction in tables of (1 - q)^c
-STRENGTH = 1 << 29  # weight of all nets of a vertex, at most, so that sums fit 32 bits
-PER_PLACE = 16  # parts that a net reaches count as much as one place
+MOST_KEPT = 0.5  # maximum of q: above, refinement overfits the sample
+BITS = 16  # fractional bits in tables of (1 - q)^c
+STRENGTH = 1 << 29  # maximum weight of all nets of a vertex, so that sums fit 32 bits
+PER_PLACE = 16  # cost of reaching a place, relative to reaching a part
 
 
 class Reach(NamedTuple):
@@ -40,11 +39,11 @@ class Reach(NamedTuple):
     weights : ndarray[int64], shape (2, nets), scaled: for parts, and for places
     kept : ndarray[int64], shape (2, pins + 1), fixed-point values of (1 - q)^c, for both
     pin_count, price : ndarray[int32], shape (nets, parts + places), pins of a net, and the cost of
-        one more
+        one more pin
     column : ndarray[int32], shape (parts,), column of the place of each part
     loads, capacities : ndarray[int64], shape (parts,)
     waiting : ndarray[int32], shape (parts, parts), a vertex of the first part that would move to
-        the second, which was full; -1 for none
+        the second part, which was full; -1 for none
     score : scratch, one number per column
     """
 
@@ -65,7 +64,7 @@ class Reach(NamedTuple):
 
 @njit(cache=True, nogil=True)
 def _count_pins(start, pins, part, column, count):
-    """Add the pins of each net to the parts and places where they are; count : zero on entry."""
+    """Count the pins of each net per part and place; count : zero on entry."""
     for e in range(start.size - 1):
         for p in range(start[e], start[e + 1]):
             k = part[pins[p]]
@@ -75,7 +74,7 @@ def _count_pins(start, pins, part, column, count):
 
 @njit(cache=True, nogil=True)
 def _price_pins(r):
-    """Fill the costs of one pin more."""
+    """Fill the costs of one more pin."""
     parts = r.column.size
     for e in range(r.pin_count.shape[0]):
         for k in range(r.pin_count.shape[1]):
@@ -85,14 +84,14 @@ def _price_pins(r):
 
 @njit(cache=True, nogil=True)
 def _add(r, e, k, j, pins):
-    """Add pins to a column of a net, with the cost of the next; j : 1 for places."""
+    """Add pins to a column of a net, and update the cost of the next one; j : 1 for places."""
     r.pin_count[e, k] += pins
     r.price[e, k] = (r.weights[j, e] * r.kept[j, r.pin_count[e, k]]) >> BITS
 
 
 @njit(cache=True, nogil=True)
 def _put(r, v, to):
-    """Move a vertex to a part, with counts, costs and loads."""
+    """Move a vertex to a part; update counts, costs and loads."""
     own = r.part[v]
     r.part[v] = to
     r.loads[own] -= r.sizes[v]
@@ -109,11 +108,11 @@ def _put(r, v, to):
 
 @njit(cache=True, nogil=True)
 def _score(r, v):
-    """Fill the cost of a vertex in each part, and return that in its own."""
+    """Fill the cost of a vertex in each part; return the cost in its present part."""
     own = r.part[v]
     parts = r.column.size
     r.score[:] = 0
-    place = np.int64(0)  # cost in its own place; below, cost in its own part
+    place = np.int64(0)  # cost in its place; `part`: cost in its part
     part = np.int64(0)
     for i in range(r.vertex_start[v], r.vertex_start[v + 1]):
         e = r.nets[i]
@@ -130,10 +129,10 @@ def _score(r, v):
 
 @njit(cache=True, nogil=True)
 def _refine(r, order):
-    """Move each vertex once, to the part with room where it costs least; returns how many moved.
+    """Move each vertex once, to the part of least cost with room; return the number of moves.
 
-    If the best part of all is full, a vertex changes places with one that waits there for its part,
-    or waits itself and takes the best part that has room.
+    If the best part is full, a vertex swaps with a vertex waiting there for its part, or waits
+    itself and moves to the best part with room.
     """
     moved = 0
     for v in order:
@@ -141,7 +140,7 @@ def _refine(r, order):
         size = r.sizes[v]
         least = _score(r, v)
         best = full = own
-        lower = least  # the same of parts that are full
+        lower = least  # least cost of full parts
         for k in range(r.column.size):
             if k == own or r.score[k] >= least:
                 continue
@@ -173,7 +172,7 @@ def _refine(r, order):
 
 
 class NetSample(NamedTuple):
-    """Nets to refine by, and others of the same vertices to choose the best pass by."""
+    """Nets to refine with, and other nets of the same vertices to select the best pass."""
 
     nets: Hypergraph
     checks: Hypergraph
@@ -189,13 +188,13 @@ def refine_by_reach(
 ) -> tuple[Int32, int, int]:
     """Return the part of every vertex, and the cost of the checks before and after.
 
-    part : ndarray[int32], shape (vertices,); capacities : ndarray[int64], shape (parts,)
-    stop : checked before each pass, and told which
-    place : ndarray[int32], shape (parts,), number of the place of each part: the cost is
-        `PER_PLACE` times the connectivity of places plus the connectivity of parts; None for the
-        latter alone
+    part : ndarray[int32], shape (vertices,)
+    capacities : ndarray[int64], shape (parts,)
+    stop : checked before each pass; receives its number
+    place : ndarray[int32], shape (parts,), place of each part: the cost is `PER_PLACE` times the
+        connectivity of places plus the connectivity of parts; None for the connectivity of parts
 
-    No part that is within its capacity is filled beyond it. Never worse by the checks.
+    No part that is within its capacity is filled beyond it. The checks never get worse.
     """
     graph, checks = sample
     parts = capacities.size
@@ -227,7 +226,7 @@ def refine_by_reach(
 
 
 def _new_reach(graph: Hypergraph, part: Int32, capacities: Int64, place: Int32 | None) -> Reach:
-    """The tables of a partition, without costs yet."""
+    """Return the tables of a partition, without costs."""
     parts = capacities.size
     column = np.full(parts, parts, np.int32) if place is None else (parts + place).astype(np.int32)
     count = np.zeros((graph.net_count, int(column.max()) + 1), np.int32)
@@ -252,7 +251,7 @@ def _new_reach(graph: Hypergraph, part: Int32, capacities: Int64, place: Int32 |
 def _powers(base: float, count: int) -> NDArray[np.int64]:
     """Return powers 0 .. count-1 of a number below 1, in units of 2^-BITS.
 
-    Multiplied one by one, which rounds in the same way on every processor; `pow` does not.
+    Repeated multiplication rounds equally on every processor; `pow` does not.
     """
     factors = np.full(count, base)
     factors[0] = 1 << BITS

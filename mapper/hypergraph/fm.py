@@ -1,11 +1,11 @@
-"""K-way refinement by connectivity: localised FM with a table of gains.
+"""K-way refinement of connectivity: localised FM with a gain table.
 
-A vertex v that leaves part s for part t gains the weight of its nets that have no other pin in s,
-and pays that of its nets that have none in t. Pin counts of the parts of each net, and for every
-vertex and part the weight of its nets that reach the part, are kept up to date, so that a gain is
-looked up (the gain table of Gottesbueren, Heuer, Sanders and Schlag, ALENEX 2021). Searches start
-from a few vertices at the border, take the best move over and over, losses too, and go back to the
-best state that they saw (Sanders and Schulz, ESA 2011; Akhremtsev, Sanders and Schulz,
+A vertex v that moves from part s to part t gains the weight of its nets without another pin in s,
+and loses the weight of its nets without a pin in t. The pin counts of each net per part, and for
+every vertex and part the weight of its nets that reach the part, are kept up to date, so that gains
+are table lookups (the gain table of Gottesbueren, Heuer, Sanders and Schlag, ALENEX 2021). Searches
+start from a few boundary vertices, repeatedly apply the best move, even at a loss, and roll back to
+the best state (Sanders and Schulz, ESA 2011; Akhremtsev, Sanders and Schulz,
 "High-quality shared-memory graph partitioning", 2017).
 """
 
@@ -20,17 +20,17 @@ from mapper.graph.heap import remove, sift_down, sift_up
 from mapper.hypergraph.gains import new_queue, new_state
 from mapper.hypergraph.hypergraph import Hypergraph, Int32, Int64
 
-SETTLED = 1000  # passes end when less than one in so much of the connectivity is gained
-GAIN_BYTES = 8  # of a vertex and part in the table of gains
-EVERYWHERE = 1 << 40  # seeds of a search: the whole border
+SETTLED = 1000  # passes end when one gains less than 1/SETTLED of the connectivity
+GAIN_BYTES = 8  # bytes per vertex and part in the gain table
+EVERYWHERE = 1 << 40  # seeds of a search: the whole boundary
 LONG = 300  # patience of such a search
 ENOUGH = 1 << 60  # a budget without limit
-WIDE = 512  # pins of a net that does not bring its vertices into a search
+WIDE = 512  # nets with more pins do not add their vertices to a search
 
 
 @njit(cache=True, nogil=True)
 def _best_target(s, v):
-    """The part with slack that a vertex would best move to, -1 if none, and what that costs."""
+    """Return a vertex's best part with slack, -1 if there is none, and the cost of the move."""
     best = -1
     most = np.int64(-1)
     own = s.part[v]
@@ -49,9 +49,9 @@ def _best_target(s, v):
 
 @njit(cache=True, nogil=True)
 def _queue(q, u, target, cost, length):
-    """Put a vertex into the queue, or to its right place there, or out of it if it has no target.
+    """Insert or update a vertex in the queue, or remove it if it has no target.
 
-    Returns the length.
+    Returns the length of the queue.
     """
     if target < 0:
         if q.place[u] >= 0:
@@ -72,17 +72,17 @@ def _queue(q, u, target, cost, length):
 
 @njit(cache=True, nogil=True)
 def _update(s, q, u, length):
-    """Queue a vertex with its best move to a part that its nets reach; returns the length."""
+    """Queue a vertex with its best move to a part that its nets reach; return the length."""
     target, cost = _best_target(s, u)
     return _queue(q, u, target, cost, length)
 
 
 @njit(cache=True, nogil=True)
 def _update_touched(s, q, own, to, count, length):
-    """Queue the vertices that a move from part `own` to `to` has touched; returns the length.
+    """Queue the vertices whose gains a move from part `own` to `to` changed; return the length.
 
-    For others than those whose best part was `own`, only `to`, or `own` with new slack, can have
-    become better; parts that are full by the time of a move are found then.
+    Unless a vertex's best part was `own`, only `to`, or `own` with new slack, can have become
+    better; whether a part is full is checked again at the time of a move.
     """
     for i in range(count):
         u = q.touched[i]
@@ -104,9 +104,9 @@ def _update_touched(s, q, own, to, count, length):
 
 @njit(cache=True, nogil=True)
 def _move(s, q, v, to, length, follow):
-    """Move a vertex, with all gains and the queue; returns the length of the queue.
+    """Move a vertex; update all gains and the queue; return the length of the queue.
 
-    follow : vertices whose gains change come into the queue
+    follow : add vertices whose gains change to the queue
     """
     own = s.part[v]
     late = q.work[1] > 0
@@ -174,14 +174,14 @@ def _move(s, q, v, to, length, follow):
 
 @njit(cache=True, nogil=True)
 def _search(s, q, order, seeds, patience, budget):
-    """One pass of searches, each from some vertices of the border; returns what was gained.
+    """Run one pass of searches, each from some boundary vertices; return the gain.
 
-    order : vertices to begin from; seeds : how many a search begins from
+    order : start vertices
+    seeds : number of start vertices per search
     patience : moves without a new best state that end a search
-    budget : pins to look at, after which no search begins
-
-    Vertices that moved rest for the pass, those that went back to where they were do not: of
-    ibm01 in 64 parts the connectivity is 6 % higher if they do.
+    budget : pins to visit, after which no search starts
+    Moved vertices are locked for the pass, except those that were rolled back: locking these as
+    well makes the connectivity of ibm01 in 64 parts 6 % higher.
     """
     won = np.int64(0)
     q.work[0] = 0
@@ -236,7 +236,7 @@ def _search(s, q, order, seeds, patience, budget):
 
 @njit(cache=True, nogil=True)
 def _unload(s, q, order):
-    """Vertices leave parts that hold more than they may, at the least cost; returns how many."""
+    """Move vertices out of overfull parts, at least cost; return the number of moves."""
     moved = 0
     for v in range(s.sizes.size):
         q.locked[v] = 0
@@ -264,7 +264,7 @@ def _unload(s, q, order):
 
 @njit(cache=True, nogil=True)
 def _update_any(s, q, v, length):
-    """Like `_update`, but parts that no net of the vertex reaches will do as well."""
+    """Queue a vertex with its best move, also to parts that none of its nets reaches."""
     best = -1
     most = np.int64(-1)
     for k in range(s.reach.shape[1]):
@@ -280,9 +280,9 @@ def _update_any(s, q, v, length):
 
 @njit(cache=True, nogil=True)
 def _grow(s, q, first, wanted):
-    """Part 0 grows from a vertex, all others being in part 1, by the best move each time.
+    """Grow part 0 from a vertex by best moves, with all other vertices in part 1.
 
-    wanted : what part 0 is to hold. Ends when that is reached or nothing connected fits.
+    wanted : target size of part 0. Ends when it is reached or no connected vertex fits.
     """
     for v in range(s.sizes.size):
         q.locked[v] = 0
@@ -301,12 +301,13 @@ def _grow(s, q, first, wanted):
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """How hard refinement tries; the first pass is one search from the whole border.
+    """Parameters of refinement; the first pass is one search from the whole boundary.
 
-    passes : over all vertices; seeds : vertices that a search begins from
+    passes : passes over all vertices
+    seeds : number of start vertices per search
     patience : moves without improvement that end a search
-    budget : pins that all passes may look at
-    memory : bytes of the table of gains, without which there is no refinement
+    budget : pins that all passes may visit
+    memory : bytes for the gain table; without enough memory there is no refinement
     late : see `new_queue`
     """
 
@@ -321,9 +322,9 @@ class Search:
 def refine(
     graph: Hypergraph, part: Int32, capacities: Int64, effort: Search, rng: np.random.Generator
 ) -> int:
-    """Parts are unloaded if need be, then refined; `part` changes in place.
+    """Unload overfull parts, then refine; `part` is changed in place.
 
-    Returns by how much the connectivity fell in the searches. Passes end when one gains less than
+    Returns the decrease of the connectivity in the searches. Passes end when one gains less than
     a thousandth of it.
     """
     if GAIN_BYTES * graph.vertices * capacities.size > effort.memory:
@@ -337,7 +338,7 @@ def refine(
         if budget <= 0:
             break
         seeds, patience = effort.seeds, effort.patience
-        if index == 0:  # one search for all comes far in little time
+        if index == 0:  # one search from everywhere gains most per time
             seeds, patience = EVERYWHERE, max(patience, LONG)
         order = rng.permutation(graph.vertices)
         gained = int(_search(state, queue, order, seeds, patience, budget))

@@ -1,4 +1,4 @@
-"""A partition of nets with all gains, kept up to date: pins by part, and the reach of vertices.
+"""A partition of a hypergraph with an up-to-date gain table: pins by part, reach of vertices.
 
 The gain table of Gottesbueren, Heuer, Sanders and Schlag, ALENEX 2021.
 """
@@ -15,12 +15,12 @@ from mapper.hypergraph.hypergraph import Hypergraph, Int32, Int64
 
 
 class State(NamedTuple):
-    """A partition and all that makes its gains quick to tell.
+    """A partition and its gain table.
 
-    part : shape (vertices,); block_weights, capacities : shape (parts,), what parts
-    hold and may hold
-    slot_start : where the slots of each net begin, one for each part that it can reach
-    slot_part, slot_count, used : parts that it reaches, its pins there, and how many they are
+    part : shape (vertices,)
+    block_weights, capacities : shape (parts,), size and capacity of parts
+    slot_start : first slot of each net; one slot per part that it can reach
+    slot_part, slot_count, used : parts that it reaches, its pins there, and their number
     reach : shape (vertices, parts), weight of the nets of a vertex that have a pin in a part
     alone : shape (vertices,), weight of its nets that have no other pin in its part
     strength : shape (vertices,), weight of all its nets
@@ -45,13 +45,14 @@ class State(NamedTuple):
 
 
 class Queue(NamedTuple):
-    """Scratch of a search: a heap of vertices by what their best moves cost.
+    """Scratch of a search: a heap of vertices by the cost of their best moves.
 
-    heap, place, cost : see `mapper.graph.heap`; target : part of the best move
+    heap, place, cost : see `mapper.graph.heap`
+    target : part of the best move
     locked : 1 for vertices that have moved in this pass
-    moves, origin : moves of a search in their order, and where the vertices came from
+    moves, origin : moves of a search in order, and previous parts of the vertices
     touched, marked : vertices whose gains a move has changed, and 1 for each of them
-    work : shape (2,), pins that were looked at, and 1 if vertices are updated late
+    work : shape (2,), pins visited, and 1 if vertices are updated late
     """
 
     heap: Int64
@@ -100,7 +101,7 @@ def _count_pins(s):
 
 
 def new_state(graph: Hypergraph, part: Int32, capacities: Int64) -> State:
-    """The state of a partition, whose array of parts it shares; capacities : shape (parts,)."""
+    """Return the state of a partition, which shares its array; capacities : shape (parts,)."""
     parts = capacities.size
     degrees = np.minimum(np.diff(graph.start), parts)
     slot_start = np.append(0, np.cumsum(degrees))
@@ -116,10 +117,10 @@ def new_state(graph: Hypergraph, part: Int32, capacities: Int64) -> State:
 
 
 def new_queue(vertices: int, late: bool = False) -> Queue:
-    """Scratch for a hypergraph of so many vertices.
+    """Return scratch for a hypergraph of this many vertices.
 
-    late : a move updates each vertex once, after all its nets, and looks at the two parts of the
-        move only: several times faster where vertices share many nets
+    late : a move updates each vertex once, after all its nets, and considers the two parts of the
+        move only: several times faster if vertices share many nets
     """
     n = vertices
     return Queue(

@@ -14,7 +14,7 @@ Int32 = NDArray[np.int32]
 
 @njit(cache=True, nogil=True)
 def _transpose(start, pins, count, vertex_start, nets):
-    """The nets of each vertex, in increasing order; fills both arrays."""
+    """Fill the nets of each vertex, in increasing order."""
     for v in range(vertex_start.size):
         vertex_start[v] = 0
     for p in range(pins.size):
@@ -30,12 +30,12 @@ def _transpose(start, pins, count, vertex_start, nets):
 
 
 class Hypergraph(NamedTuple):
-    """Nets and vertices, each with lists of the other.
+    """Nets and vertices, with incidence lists in both directions.
 
-    start : ndarray[int64], shape (nets + 1,), where the pins of each net begin
-    pins : ndarray[int32], each once in a net; the first one is the source of its spikes
+    start : ndarray[int64], shape (nets + 1,), first pin of each net
+    pins : ndarray[int32], each once per net; the first one is the source of its spikes
     weights : ndarray[int64], shape (nets,), rate of the source
-    vertex_start, nets : the same by vertex, nets increasing
+    vertex_start, nets : nets of each vertex, increasing
     sizes : ndarray[int64], shape (vertices,), capacity that each vertex uses
     """
 
@@ -56,7 +56,7 @@ class Hypergraph(NamedTuple):
 
 
 def make_hypergraph(start: Int64, pins: Int32, weights: Int64, sizes: Int64) -> Hypergraph:
-    """A hypergraph from its nets."""
+    """Build a hypergraph from its nets."""
     vertex_start = np.empty(sizes.size + 1, np.int64)
     nets = np.empty(pins.size, np.int32)
     _transpose(start, pins, sizes.size, vertex_start, nets)
@@ -65,11 +65,11 @@ def make_hypergraph(start: Int64, pins: Int32, weights: Int64, sizes: Int64) -> 
 
 @njit(cache=True, nogil=True)
 def _map_pins(start, pins, cluster, marks, out_start, out_pins):
-    """Nets of clusters: each cluster once in a net, where it comes first; none of one cluster.
+    """Map nets to clusters: each cluster once per net, in order; drop nets of one cluster.
 
-    cluster : of every vertex, below 0 for those that are left out
+    cluster : of every vertex, negative for vertices to remove
     marks : scratch per cluster, -1 on entry
-    out_start : shape (nets + 1,), filled; nets that are left out are empty. Returns the pins.
+    out_start : shape (nets + 1,), filled; removed nets are empty. Returns the number of pins.
     """
     at = 0
     out_start[0] = 0
@@ -89,9 +89,9 @@ def _map_pins(start, pins, cluster, marks, out_start, out_pins):
 
 @njit(cache=True, nogil=True)
 def _fingerprints(start, pins, directed, prints):
-    """A number for each net that is the same for nets of the same pins, and seldom for others.
+    """Compute a hash of the pins of each net.
 
-    directed : nets of the same pins and different sources are different, too
+    directed : the source is part of the hash
     """
     for e in range(start.size - 1):
         total = np.uint64(start[e + 1] - start[e])
@@ -108,10 +108,11 @@ def _fingerprints(start, pins, directed, prints):
 
 @njit(cache=True, nogil=True)
 def _merge_equal(order, prints, start, pins, weights, directed, marks, kept):
-    """Add up the weights of nets with the same pins at the first of them.
+    """Merge nets with equal pins into the first of them, adding their weights.
 
-    order : nets by fingerprint, then number; marks : scratch per vertex, -1 on entry
-    kept : shape (nets,), gets 1 for those that are left; `weights` changes
+    order : nets by fingerprint, then number
+    marks : scratch per vertex, -1 on entry
+    kept : shape (nets,), receives 1 for nets that remain; `weights` is changed
     """
     low = 0
     while low < order.size:
@@ -148,7 +149,7 @@ def _merge_equal(order, prints, start, pins, weights, directed, marks, kept):
 
 @njit(cache=True, nogil=True)
 def _select(start, pins, weights, kept, out_start, out_pins, out_weights):
-    """The nets that are kept, side by side."""
+    """Copy the nets that are kept, contiguously."""
     at = 0
     found = 0
     out_start[0] = 0
@@ -164,12 +165,11 @@ def _select(start, pins, weights, kept, out_start, out_pins, out_weights):
 
 
 def contract(graph: Hypergraph, cluster: Int32, count: int, directed: bool = False) -> Hypergraph:
-    """The hypergraph of clusters; nets of the same clusters become one, with the sum of weights.
+    """Contract clusters; nets of the same clusters are merged, with the sum of weights.
 
-    directed : only those with the same source
-
-    cluster : ndarray[int32], shape (vertices,), 0 .. count-1; vertices below 0 are left out, and
-        nets keep what is left of them: the connectivity inside a part does not change (the net
+    directed : merge only nets with the same source
+    cluster : ndarray[int32], shape (vertices,), 0 .. count-1; negative vertices are removed, and
+        nets keep their other pins: the connectivity inside a part does not change (the net
         splitting of Catalyurek and Aykanat, IEEE Trans. Parallel Distrib. Syst. 10, 1999)
     """
     start, pins = np.empty_like(graph.start), np.empty_like(graph.pins)
@@ -208,6 +208,6 @@ def _connectivity(start, pins, weights, part, marks):
 
 
 def connectivity(graph: Hypergraph, part: Int32, parts: int) -> int:
-    """What a partition costs: the objective km1."""
+    """Return the cost of a partition: the objective km1."""
     marks = np.full(parts, -1, np.int64)
     return int(_connectivity(graph.start, graph.pins, graph.weights, part, marks))

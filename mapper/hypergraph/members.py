@@ -1,4 +1,4 @@
-"""Which vertices are on which core, kept up to date while annealing moves them."""
+"""Lists of the vertices on each core, kept up to date during annealing."""
 
 from __future__ import annotations
 
@@ -12,8 +12,12 @@ from mapper.hypergraph.hypergraph import Int32, Int64
 
 
 class Members(NamedTuple):
-    """Vertices of each core (in rows that may have free places behind them), their number, and
-    where each vertex is in its row."""
+    """Lists of the vertices on each core.
+
+    members : a row of vertices per core, with free places at the end
+    held : number of vertices of each core
+    place : position of each vertex in its row
+    """
 
     members: Int32
     held: Int64
@@ -21,7 +25,7 @@ class Members(NamedTuple):
 
 
 def members_of(core: Int32, cores: int, spare: int) -> Members:
-    """Those of a mapping; a core has places for so many vertices more than the fullest has."""
+    """Return the members of a mapping; each core has `spare` places beyond the fullest core."""
     by_core = by_label(core, cores)
     count, place = np.diff(by_core.start), by_core.place.astype(np.int64)
     members = np.full((cores, int(count.max()) + spare), -1, np.int32)
@@ -31,7 +35,7 @@ def members_of(core: Int32, cores: int, spare: int) -> Members:
 
 @njit(cache=True, nogil=True)
 def relocate(members, count, place, v, a, b):
-    """Vertex v leaves core a for a free place of b."""
+    """Move vertex v from core a to a free place of core b."""
     last = members[a, count[a] - 1]
     members[a, place[v]] = last
     place[last] = place[v]
@@ -43,7 +47,7 @@ def relocate(members, count, place, v, a, b):
 
 @njit(cache=True, nogil=True)
 def swap(members, place, v, a, u, b):
-    """Vertex v of core a and u of core b change places."""
+    """Swap vertex v of core a and vertex u of core b."""
     members[a, place[v]] = u
     members[b, place[u]] = v
     place[v], place[u] = place[u], place[v]

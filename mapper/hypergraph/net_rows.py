@@ -1,4 +1,4 @@
-"""The hypergraph of a network: a net for each neuron that fires and reaches others."""
+"""The hypergraph of a network: one net for each neuron that fires and has targets."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from storage.store.network import RATE, NetworkFile
 
 @njit(cache=True, nogil=True)
 def _nets_of_block(first, indptr, ids, weights, rates, rated, out_lengths, out_pins, out_weights):
-    """Nets of consecutive neurons: the neuron, then its targets; returns (nets, pins).
+    """Write nets of consecutive neurons: the neuron, then its targets; return (nets, pins).
 
-    rates : of all neurons, if `rated`; else the rate is the largest weight of a neuron's synapses
+    rates : of all neurons, if `rated`; otherwise the rate is the largest weight of its synapses
     """
     found = 0
     at = 0
@@ -50,7 +50,7 @@ Lists = tuple[Int64, Int32, Int64]
 class NetReader:
     """Reads the nets of a network block by block.
 
-    Neurons that are silent or reach no other have none.
+    Neurons that are silent or have no targets have no net.
     """
 
     def __init__(self, network: NetworkFile) -> None:
@@ -59,7 +59,7 @@ class NetReader:
         self._rates = network.attribute(RATE).stored if self._rated else np.zeros(0, np.int64)
 
     def read(self, index: int) -> Lists:
-        """The nets of a block: where the pins of each begin, pins, and weights."""
+        """Read the nets of a block: start of each net's pins, pins, and weights."""
         first, last = self._network.block_bounds(index)
         indptr, ids, weights = self._network.read_outgoing(index)
         lengths, rates = np.empty((2, last - first), np.int64)
@@ -70,7 +70,7 @@ class NetReader:
         return np.append(0, np.cumsum(lengths[:found])), pins[:used].copy(), rates[:found]
 
     def stream(self, team: ThreadTeam) -> Iterator[Lists]:
-        """All blocks in their order, read ahead by the threads."""
+        """Yield all blocks in order, read ahead by the threads."""
         return team.stream(self.read, range(self._network.block_count))
 
 
@@ -80,7 +80,7 @@ def read_nets(
     team: ThreadTeam,
     advance: Advance = ignore,
 ) -> Hypergraph:
-    """All nets of a network, in memory.
+    """Read all nets of a network into memory.
 
     sizes : ndarray[int64], shape (neurons,), capacity that each uses
     """
@@ -95,9 +95,9 @@ def read_sample(
     team: ThreadTeam,
     advance: Advance = ignore,
 ) -> tuple[Hypergraph, Hypergraph]:
-    """Nets of a random share of the neurons, in memory: one in `CHECKED` apart from the others.
+    """Read the nets of a random share of the neurons; one in `CHECKED` is kept separate.
 
-    Returns (nets, nets to check by). advance : receives the synapses that were read, all of them
+    Returns (nets, nets to check with). advance : called with the number of synapses read
     """
     chosen = np.random.default_rng([seed, network.vertices]).random(network.vertices)
     reader = NetReader(network)
@@ -119,7 +119,7 @@ def read_sample(
 
 
 def _select(lists: Lists, picked: NDArray[np.bool_]) -> Lists:
-    """Some of the nets."""
+    """Return the selected nets."""
     start, pins, weights = lists
     lengths = np.diff(start)[picked]
     first = np.append(0, np.cumsum(lengths))
@@ -128,7 +128,7 @@ def _select(lists: Lists, picked: NDArray[np.bool_]) -> Lists:
 
 
 def _joined(lists: Iterable[Lists], sizes: Int64, advance: Advance = ignore) -> Hypergraph:
-    """The hypergraph of nets in pieces."""
+    """Build the hypergraph of nets in several lists."""
     lengths, pins, weights = [np.zeros(1, np.int64)], [], []
     for some_start, some_pins, some_weights in lists:
         lengths.append(np.diff(some_start))
@@ -141,9 +141,10 @@ def _joined(lists: Iterable[Lists], sizes: Int64, advance: Advance = ignore) -> 
 
 @njit(cache=True, nogil=True)
 def _add_nets(start, pins, weights, part, marks, matrix):
-    """Add the rate of each net for every part that it reaches from the part of its source.
+    """Add the rate of each net between its source part and every other part that it reaches.
 
-    marks : scratch per part, -1 on entry; matrix : ndarray[int64], shape (parts, parts)
+    marks : scratch per part, -1 on entry
+    matrix : ndarray[int64], shape (parts, parts)
     """
     for e in range(start.size - 1):
         own = part[pins[start[e]]]
@@ -157,7 +158,7 @@ def _add_nets(start, pins, weights, part, marks, matrix):
 
 
 def net_traffic(graph: Hypergraph, part: NDArray[np.int32], parts: int) -> Subgraph:
-    """The graph of groups, a neuron counted once for each group that it reaches."""
+    """Return the traffic between groups, each neuron counted once per group that it reaches."""
     matrix = np.zeros((parts, parts), np.int64)
     marks = np.full(parts, -1, np.int64)
     _add_nets(graph.start, graph.pins, graph.weights, part, marks, matrix)
@@ -165,7 +166,7 @@ def net_traffic(graph: Hypergraph, part: NDArray[np.int32], parts: int) -> Subgr
 
 
 def traffic_of(matrix: Int64, sizes: Int64) -> Subgraph:
-    """The graph of a matrix of traffic between groups; sizes : of the groups."""
+    """Return the graph of a matrix of traffic between groups; sizes : of the groups."""
     source, target = np.nonzero(matrix)
     indptr = np.append(0, np.cumsum(np.bincount(source, minlength=sizes.size)))
     members = np.arange(sizes.size, dtype=np.int64)

@@ -1,9 +1,9 @@
-"""Partition of a hypergraph in memory by connectivity: multilevel, V-cycles, pairs cut again.
+"""Partitioning of a hypergraph in memory by connectivity: multilevel, V-cycles, rebisection.
 
-Coarsening to some vertices for each part, recursive bisection there, and k-way FM on every level on
-the way back (Karypis and Kumar, "Multilevel k-way hypergraph partitioning", VLSI Design 11, 2000).
-A V-cycle coarsens again, inside parts only, and refines on the way back. At the end pairs of parts
-are bisected again, which gains what moves of single vertices do not find.
+Coarsening to some vertices per part, recursive bisection of the coarsest level, and k-way FM on
+every level while uncoarsening (Karypis and Kumar, "Multilevel k-way hypergraph partitioning", VLSI
+Design 11, 2000). A V-cycle coarsens again, within parts only, and refines while uncoarsening. At
+the end, pairs of parts are bisected again, which finds gains that moves of single vertices do not.
 """
 
 from __future__ import annotations
@@ -20,21 +20,22 @@ from mapper.hypergraph.rebisection import PairEffort, rebisect_pairs
 from mapper.runtime.stopping import Stop
 from mapper.runtime.threads import ThreadTeam
 
-COARSEST = 100  # vertices for each part at which bisections start
-HEAVIEST = 1.5  # a cluster is at most this times the mean vertex of the coarsest level
-TURN = 10  # rounds of pairs between two refinements
-LAST_PASS = 4  # looks at all pins, when those alike have been kept together before
-REBISECTION = 10  # looks at all pins of a round in which pairs are bisected again, about
+COARSEST = 100  # vertices per part on the coarsest level
+HEAVIEST = 1.5  # maximum size of a cluster, in mean vertices of the coarsest level
+TURN = 10  # rounds of rebisection between two refinements
+LAST_PASS = 4  # budget of the last pass, in visits per pin, after a level of identical vertices
+REBISECTION = 10  # visits per pin in a round of rebisection, approximately
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionEffort:
-    """How hard a partition is worked on.
+    """Parameters of a partition.
 
-    bisection : of the coarsest level; search : of k-way FM on every level
-    v_cycles : V-cycles after the first way down and up
-    rebisections : rounds in which pairs of parts are bisected again, fewer if the budget of the
-        search is not enough for as many
+    bisection : of the coarsest level
+    search : k-way FM on every level
+    v_cycles : V-cycles after the first uncoarsening
+    rebisections : rounds in which pairs of parts are bisected again, at most; limited by the budget
+        of the search
     """
 
     bisection: Effort
@@ -51,8 +52,7 @@ def partition_hypergraph(
     seed: int,
     team: ThreadTeam,
 ) -> Int32:
-    """Part of every vertex, 0 .. parts-1; no part holds more than its capacity if moves of single
-    vertices can see to that."""
+    """Return the part of every vertex, 0 .. parts-1, within the capacity if single moves allow."""
     rng = np.random.default_rng(seed)
     capacities = np.full(parts, capacity, np.int64)
     twins = join_twins(graph, np.zeros(graph.vertices, np.int32), _limit(graph, parts), rng)
@@ -66,7 +66,7 @@ def partition_hypergraph(
 
 
 def _limit(graph: Hypergraph, parts: int) -> int:
-    """Most that a cluster may hold on levels for so many parts."""
+    """Return the maximum size of a cluster for this number of parts."""
     return max(1, int(HEAVIEST * graph.sizes.sum() / (COARSEST * parts)))
 
 
@@ -113,7 +113,7 @@ def _partition(
 
 
 def _cost(graph: Hypergraph, part: Int32, capacities: Int64) -> tuple[int, int]:
-    """What is above the capacity of the parts, and the connectivity."""
+    """Return the excess over the capacities, and the connectivity."""
     block_weights = np.bincount(part, weights=graph.sizes, minlength=capacities.size).astype(
         np.int64
     )
@@ -123,7 +123,7 @@ def _cost(graph: Hypergraph, part: Int32, capacities: Int64) -> tuple[int, int]:
 
 
 def _carried(part: Int32, cluster: Int32) -> Int32:
-    """The parts of clusters that are inside parts."""
+    """Return the parts of clusters that lie within parts."""
     above = np.empty(int(cluster.max()) + 1, np.int32)
     above[cluster] = part
     return above
@@ -132,9 +132,9 @@ def _carried(part: Int32, cluster: Int32) -> Int32:
 def _levels(
     graph: Hypergraph, part: Int32, parts: int, rng: np.random.Generator
 ) -> list[tuple[Hypergraph, Int32]]:
-    """From fine to coarse: the hypergraph of each level, and the clusters of the one before.
+    """Coarsen; return the hypergraph of each level, and the clusters of the previous level.
 
-    part : ndarray[int32], shape (vertices,); clusters stay inside parts
+    part : ndarray[int32], shape (vertices,); clusters stay within parts
     """
     least, limit = COARSEST * parts, _limit(graph, parts)
     levels = [(graph, np.arange(graph.vertices, dtype=np.int32))]
@@ -156,8 +156,10 @@ def _refined_upwards(
     rng: np.random.Generator,
     stop: Stop,
 ) -> Int32:
-    """Refine on every level; on coarse ones parts may hold a vertex more, so that there are moves
-    at all where the slack is less than a vertex."""
+    """Refine while uncoarsening; on coarse levels, parts may exceed the capacity by one vertex.
+
+    Otherwise no moves exist where the slack is smaller than a vertex.
+    """
     while True:
         some, cluster = levels.pop()
         stop.begin(f"refinement of {some.vertices:,} vertices")

@@ -1,9 +1,9 @@
-"""Pairs of parts are put together and cut anew.
+"""Rebisection: merge pairs of parts and bisect them again.
 
-What a net costs in two parts, given all others, is its weight if it has pins in both, so that the
-best way to share out the vertices of a pair is a bisection of the hypergraph that they induce
-(pairwise refinement, as of Sanders and Schulz, ESA 2011, with a multilevel bisection in place of
-FM). Pairs that share no part do not see each other, and are worked on side by side.
+With all other parts fixed, a net costs its weight if it has pins in both parts of a pair, so the
+best distribution of the pair's vertices is a bisection of their induced hypergraph (pairwise
+refinement as in Sanders and Schulz, ESA 2011, with multilevel bisection instead of FM). Disjoint
+pairs do not affect each other and are processed in parallel.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from mapper.runtime.threads import ThreadTeam
 
 @njit(cache=True, nogil=True)
 def _induced(graph, members, number, out_start, out_pins, out_weights):
-    """The nets with two pins or more among some vertices, and these pins.
+    """Write the nets with at least two pins among some vertices, restricted to these pins.
 
-    number : of every vertex among the members, -1 for others. Returns how many nets there are.
+    number : index of every vertex among the members, -1 for others. Returns the number of nets.
     """
     start, pins, weights, vertex_start, nets, _ = graph
     seen = np.zeros(weights.size, np.uint8)
@@ -52,7 +52,7 @@ def _induced(graph, members, number, out_start, out_pins, out_weights):
 
 
 def induced(graph: Hypergraph, members: Int64) -> Hypergraph:
-    """The hypergraph of some vertices, with what nets have left there."""
+    """Return the hypergraph induced by some vertices."""
     number = np.full(graph.vertices, -1, np.int32)
     number[members] = np.arange(members.size)
     degrees = graph.vertex_start[members + 1] - graph.vertex_start[members]
@@ -68,9 +68,10 @@ def induced(graph: Hypergraph, members: Int64) -> Hypergraph:
 
 @njit(cache=True, nogil=True)
 def _shared(start, pins, weights, part, marks, reached, table):
-    """Add the weight of each net to all pairs of parts that it reaches; both ways.
+    """Add the weight of each net to all pairs of parts that it reaches; symmetric.
 
-    marks : scratch per part, -1 on entry; reached : scratch per part
+    marks : scratch per part, -1 on entry
+    reached : scratch per part
     """
     for e in range(start.size - 1):
         count = 0
@@ -88,7 +89,11 @@ def _shared(start, pins, weights, part, marks, reached, table):
 
 @dataclass(frozen=True, slots=True)
 class PairEffort:
-    """rounds : of pairs, each part in one at most; bisection : of each pair."""
+    """Parameters of rebisection.
+
+    rounds : number of rounds, with each part in at most one pair
+    bisection : bisection of each pair
+    """
 
     rounds: int
     bisection: Effort
@@ -102,12 +107,12 @@ def rebisect_pairs(
     seed: int,
     team: ThreadTeam,
 ) -> int:
-    """Pairs of parts that share nets are bisected anew; `part` changes in place.
+    """Bisect pairs of parts that share nets again; `part` is changed in place.
 
-    Returns by how much the connectivity fell. The result is the same for any number of threads.
+    Returns the decrease of the connectivity. The result is the same for any number of threads.
     """
     parts = capacities.size
-    tried = np.zeros((parts, parts), np.bool_)  # since one of the two has changed
+    tried = np.zeros((parts, parts), np.bool_)  # pairs tried since either part last changed
     won = 0
     for index in range(effort.rounds):
         shared = np.zeros((parts, parts), np.int64)
@@ -139,7 +144,7 @@ def rebisect_pairs(
 
 
 def _matching(shared: Int64, rng: np.random.Generator) -> list[tuple[int, int]]:
-    """Pairs of parts that share much, no part in two of them."""
+    """Return disjoint pairs of parts that share much weight."""
     low, high = np.nonzero(np.triu(shared, 1))
     score = shared[low, high] * rng.random(low.size)
     free = np.ones(shared.shape[0], np.bool_)
@@ -161,7 +166,7 @@ def _cut(
     effort: Effort,
     seed: list[int],
 ) -> tuple[int, Int64]:
-    """What a new cut of two parts gains, and the vertices that change sides for it."""
+    """Bisect two parts again; return the gain, and the vertices that change sides."""
     some = induced(graph, members)
     now = (part[members] == pair[1]).astype(np.int32)
     before = connectivity(some, now, 2)
@@ -176,5 +181,5 @@ def _cut(
         np.all(block_weights[::-1] <= limits)
         and 2 * int(some.sizes[side != now].sum()) > some.sizes.sum()
     ):
-        side = 1 - side  # the other way round fewer move
+        side = 1 - side  # swapped sides move fewer vertices
     return gained, members[side != now]

@@ -1,4 +1,4 @@
-"""The steps of a run by nets, with what is kept of each."""
+"""Steps of a run that use nets, with their checkpoints."""
 
 from __future__ import annotations
 
@@ -27,18 +27,20 @@ from mapper.runtime.context import Context
 from storage.graph import Graph
 from storage.store.network import NetworkFile
 
-LARGE = 200_000  # pins beyond which partitions update late, see `new_queue`, and bisect less often
+LARGE = 200_000  # pins above which partitions update late, see `new_queue`, and bisect less often
 BRIEF_TRIES = 2  # starts of each bisection of a brief partition
-BRIEF_BUDGET = 10_000_000  # pins that its refinement examines on a level
-WORTH_ANOTHER = 0.003  # share of the tree hops that two V-cycles save, if another is to follow
+BRIEF_BUDGET = 10_000_000  # pins that refinement of a brief partition visits per level
+WORTH_ANOTHER = 0.003  # share of the tree hops that two V-cycles must save for another to follow
 
 
 @dataclass(frozen=True, slots=True)
 class NetTask:
-    """Nets and what their vertices are to be cut into.
+    """Nets, and the parts to divide their vertices into.
 
-    graph : the same network; capacity : of a core; cores : that the chip has
-    strict : parts above the capacity are an error; else they are repaired elsewhere
+    graph : the same network as a graph
+    capacity : capacity of a core
+    cores : number of cores
+    strict : parts above the capacity are an error; otherwise they are repaired later
     """
 
     nets: Hypergraph
@@ -49,9 +51,9 @@ class NetTask:
 
 
 def partition_nets(task: NetTask, context: Context) -> tuple[NDArray[np.int32], int]:
-    """Parts within the capacity, of little connectivity; returns (part, count).
+    """Partition within the capacity, minimising connectivity; return (part, count).
 
-    Raises `DoesNotFitError` if no way was found to get all parts within the capacity.
+    Raises `DoesNotFitError` if the parts cannot be brought within the capacity.
     """
     settings, _, steps, monitor, team = context
     nets, capacity, cores = task.nets, task.capacity, task.cores
@@ -99,7 +101,7 @@ def refine_streamed_nets(
     scratch: Path,
     context: Context,
 ) -> tuple[NDArray[np.int32], Subgraph]:
-    """Where the nets do not fit the memory: parts refined by connectivity, and their traffic."""
+    """Refine parts by connectivity with nets on disk; return parts and their traffic."""
     settings, plan, steps, monitor, team = context
     nets = NetReader(network)
     capacities = np.full(parts, capacity, np.int64)
@@ -126,7 +128,7 @@ def refine_streamed_nets(
 
 
 def read_net_sample(network: NetworkFile, sizes: NDArray[np.int64], context: Context) -> NetSample:
-    """The sample of the nets that the plan has room for, read within the stage at work."""
+    """Read the sample of nets that the plan allows, within the current stage."""
     settings, plan, _, monitor, team = context
     monitor.expect(network.meta.synapses)
     return NetSample(
@@ -137,7 +139,7 @@ def read_net_sample(network: NetworkFile, sizes: NDArray[np.int64], context: Con
 def refine_parts(
     sample: NetSample, part: NDArray[np.int32], parts: int, capacity: int, context: Context
 ) -> tuple[NDArray[np.int32], Subgraph]:
-    """Parts refined by a sample of the nets, and their traffic by these nets."""
+    """Refine parts with a sample of the nets; return parts and their traffic by these nets."""
     settings, _, steps, monitor, _ = context
 
     def work() -> Arrays:
@@ -165,8 +167,8 @@ def refine_places(
 ) -> NDArray[np.int32]:
     """Return the core of every vertex, so that packets of the sample reach fewer places.
 
-    places : shape (cores,), number of the place of each core, as the tile that it is in
-    capacities : shape (cores,), 0 for cores that are not to be used
+    places : shape (cores,), place of each core, such as its tile
+    capacities : shape (cores,), 0 for cores that must not be used
 
     Vertices move between all cores of the places in use. Returns `core` if no two cores share a
     place.
@@ -196,11 +198,11 @@ def refine_trees(
     context: Context,
     on_better: OnMapping,
 ) -> NDArray[np.int32]:
-    """The core of every vertex, with fewer hops of packets; no core holds more than it may.
+    """Return the core of every vertex, with fewer packet hops; no core exceeds its capacity.
 
-    on_better : gets it after each V-cycle
+    on_better : called with the mapping after each V-cycle
 
-    It ends early when two V-cycles in a row save less than `WORTH_ANOTHER` together.
+    Ends early when two consecutive V-cycles together save less than `WORTH_ANOTHER`.
     """
     settings, plan, steps, monitor, _ = context
     effort = TreeEffort(settings.tree_proposals)
@@ -208,7 +210,7 @@ def refine_trees(
     if settings.objective == "core":
         effort, name = packet_effort(settings.tree_proposals), "hops"
     effort = effort.share(plan.net_work)
-    earlier = 0  # hops before the cycle before
+    earlier = 0  # hops before the previous cycle
     for index in range(settings.net_cycles):
 
         def work(core: NDArray[np.int32] = core, index: int = index) -> Arrays:
@@ -225,6 +227,6 @@ def refine_trees(
         if index == 0:
             monitor.observer.on_nets(hops_total=before)
         if index > 0 and 1 - after / max(1, earlier) < WORTH_ANOTHER:
-            break  # one alone may save little, and the next much
+            break  # a single cycle may save little, and the next much
         earlier = before
     return core

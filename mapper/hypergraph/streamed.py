@@ -1,10 +1,10 @@
-"""Refinement by connectivity for networks whose nets do not fit the memory: O(neurons) of it.
+"""Refinement of connectivity for networks whose nets do not fit in memory: O(neurons) memory.
 
-A neuron's candidate is the part, other than its own, that it is connected to most. What
-moving there gains in connectivity is exact, and adds up net by net: with the pins of one net
-counted by part, each pin that is alone in its part gains the weight, each whose candidate has no
+The candidate part of a neuron is the part, other than its own, to which it has most connections.
+The gain in connectivity of the move is exact and a sum over nets: with the pins of a net counted by
+part, each pin that is alone in its part gains the weight, and each pin whose candidate part has no
 pin of the net loses it. So one pass over the neighbour lists and one over the nets price all moves.
-Neurons take turns, a third of them at a time, so that few move against each other.
+A third of the neurons moves at a time, so that few moves interfere.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from mapper.partitioning.kway_refinement import move_in_order
 from mapper.runtime.callbacks import Advance, ignore
 from mapper.runtime.threads import ThreadTeam, WorkspacePool
 
-TURNS = 3  # in which neurons move
+TURNS = 3  # groups of neurons that move one group at a time
 LARGEST = 2**31 - 1
 
 
 @njit(cache=True, nogil=True)
 def _add_gains(start, pins, weights, part, target, count, gain):
-    """Add what each vertex gains from some nets if it goes to its target; below 0: none.
+    """Add the gain of each vertex from some nets if it moves to its target; negative target: none.
 
     count : scratch per part, zero on entry and exit. Returns the connectivity of these nets.
     """
@@ -66,8 +66,11 @@ def refine_streamed(
     team: ThreadTeam,
     advance: Advance = ignore,
 ) -> tuple[int, int]:
-    """One pass; `part` changes in place. Returns the moves, and the connectivity before the last
-    turn of them. No part that is within its capacity is filled beyond it."""
+    """Run one pass; `part` is changed in place.
+
+    Returns the number of moves, and the connectivity before the last group moved. No part that is
+    within its capacity is filled beyond it.
+    """
     workspaces = WorkspacePool(
         lambda: (np.zeros(capacities.size, np.int64), np.empty(capacities.size, np.int64))
     )
@@ -95,7 +98,7 @@ def refine_streamed(
             cost += int(_add_gains(start, pins, weights, part, now, count, gain))
         better = np.flatnonzero(gain > 0)
         gains = np.minimum(gain[better], LARGEST).astype(np.int32)
-        # what two have in common that would change places is not known, so none do
+        # the connection between two vertices that would swap is unknown, so none swap
         apart = np.full_like(gains, LARGEST)
         table = np.stack([better.astype(np.int32), now[better], gains, apart])
         order = np.argsort(-gains, kind="stable")
@@ -115,7 +118,7 @@ def streamed_traffic(
     scratch: Path,
     team: ThreadTeam,
 ) -> Subgraph:
-    """Traffic between groups with fan-out inside the core; by connections if no matrix fits."""
+    """Return the traffic between groups by nets, or by connections if the matrix does not fit."""
     if 8 * parts * parts > memory:
         return group_traffic(rows, part, parts, memory, scratch, team)
     matrix, marks = np.zeros((parts, parts), np.int64), np.empty(parts, np.int64)

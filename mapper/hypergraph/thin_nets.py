@@ -1,9 +1,9 @@
-"""What annealing by ticks sees of a network: all its nets, or some targets of each.
+"""Nets for annealing of ticks: all nets of a network, or some targets of each.
 
-A neuron of the cortex is in a thousand nets, each of which reaches a hundred cores; to price a move
-by all of them takes too long. Some targets of each net, evenly spread over its list from a random
-start, stand for all: the rate of the net is multiplied so that its packets stay as many. Synaptic
-events, which a neuron brings along wherever it goes, are those of all synapses.
+A cortical neuron is in a thousand nets, each of which reaches a hundred cores; pricing a move with
+all of them takes too long. Some targets of each net, evenly spaced in its list from a random start,
+represent all: the rate of the net is scaled to keep its number of packets. Synaptic events, which
+move with a neuron, are counted over all synapses.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from mapper.hypergraph.hypergraph import Hypergraph, Int32, Int64, make_hypergra
 from mapper.hypergraph.net_rows import Lists
 
 Float64 = NDArray[np.float64]
-SYNAPSE, CORE, TREE = 0, 1, 2  # what goes out for a spike
-SCALE = 64  # parts of a unit of rate in which thinned nets count
+SYNAPSE, CORE, TREE = 0, 1, 2  # packets per spike: to each synapse, to each core, or a tree
+SCALE = 64  # units of the rates of thinned nets per unit of rate
 
 
 class TickNets(NamedTuple):
-    """Nets, and what does not depend on where they go.
+    """Nets, and quantities that do not depend on the mapping.
 
     neurons : shape (vertices,), size of each vertex in neurons
     events : shape (vertices,), rate of the spikes that each receives
-    packets : shape (nets,), that the source sends for a spike unless one goes to each core
-    unit : rates and events that make one of the network
+    packets : shape (nets,), packets that the source sends per spike, unless it sends one per core
+    unit : rates and events per unit of the network
     """
 
     graph: Hypergraph
@@ -43,7 +43,8 @@ class TickNets(NamedTuple):
 def _receive(start, pins, weights, core, marks, events, reached):
     """Add the spikes that each vertex receives from some nets, and count the cores they reach.
 
-    marks : shape (cores,), -1 on entry; reached : shape (nets,)
+    marks : shape (cores,), -1 on entry
+    reached : shape (nets,)
     """
     for e in range(start.size - 1):
         reached[e] = 0
@@ -68,7 +69,7 @@ class Received(NamedTuple):
 
 
 def whole_nets(graph: Hypergraph, neurons: Int64, delivery: int) -> TickNets:
-    """All nets as they are."""
+    """Return all nets with all targets."""
     degree = np.diff(graph.start) - 1
     packets = degree.astype(np.float64) if delivery == SYNAPSE else np.ones(degree.size)
     lists = graph.start, graph.pins, graph.weights
@@ -80,10 +81,11 @@ def thin_nets(
     received: Iterable[Received], sizes: Int64, neurons: Int64, core: Int32, most: int,
     delivery: int, seed: int,
 ) -> TickNets:  # fmt: skip
-    """Up to so many targets of each net.
+    """Return nets with at most `most` targets each.
 
-    received : all nets, in pieces, under this mapping; sizes : capacity that each vertex uses
-    core : of each vertex, under which packets stay as many
+    received : all nets, in pieces, under this mapping
+    sizes : capacity that each vertex uses
+    core : of each vertex; the number of packets under this mapping is kept
     """
     rng = np.random.default_rng([seed, sizes.size])
     events = np.zeros(sizes.size)
@@ -97,7 +99,7 @@ def thin_nets(
 
 
 def receive(lists: Lists, core: Int32) -> Received:
-    """Nets with the spikes and cores that they reach under a mapping."""
+    """Return nets with the spikes and cores that they reach under a mapping."""
     events, reached = np.zeros(core.size), np.empty(lists[2].size, np.int64)
     marks = np.full(int(core.max(initial=0)) + 1, -1, np.int64)
     _receive(*lists, core, marks, events, reached)
@@ -107,7 +109,7 @@ def receive(lists: Lists, core: Int32) -> Received:
 def _thinned(
     received: Received, core: Int32, most: int, delivery: int, rng: np.random.Generator
 ) -> tuple[Int64, Int32, Int64, Float64]:
-    """Pins of each net, the pins, rates, and `packets`."""
+    """Return the number of pins of each net, the pins, the rates, and `packets`."""
     start, pins, weights = received.lists
     degree = np.diff(start) - 1
     kept = np.minimum(degree, most)
@@ -126,6 +128,6 @@ def _thinned(
 
 
 def _reached(net: Int64, core: Int32, nets: int) -> Int64:
-    """Cores that each net reaches."""
+    """Return the number of cores that each net reaches."""
     most = int(core.max(initial=0)) + 1
     return np.bincount(np.unique(net * most + core) // most, minlength=nets)

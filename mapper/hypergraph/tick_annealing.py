@@ -1,9 +1,9 @@
-"""Annealing of a mapping by the cycles of a tick: single vertices move, or change places.
+"""Annealing of the cycles of a tick: single vertices move or swap.
 
-A tick lasts as long as its slowest core or link (`chipsim.traffic.ticks`). The maximum says nothing
-of moves elsewhere, so that a high norm of all bounds stands for it, sum of (cycles / most) ** 16,
-whose gradient is that of the slowest ones. Once it falls no further, hops are saved, and only what
-would exceed the best maximum has a price.
+A tick lasts as long as its slowest core or link (`chipsim.traffic.ticks`). The maximum does not
+change with moves elsewhere, so a high norm of all bounds replaces it, sum of (cycles / most) ** 16,
+whose gradient is dominated by the slowest ones. Once the maximum falls no further, hops are saved,
+and only cycles above the best maximum have a price.
 
 Every bound is kept up to date: neurons, packets out and packets in of each core, flits of each
 link on the XY routes of packets to cores.
@@ -25,21 +25,23 @@ from mapper.hypergraph.trees import Trees, arrive, leave, new_trees, propose
 from mapper.runtime.random import accepted, next_random
 from mapper.runtime.stopping import Stop, slices
 
-OUT, IN, LINKS = 1, 2, 3  # parts of `TickLoads.cycles` behind that of the neurons
+OUT, IN, LINKS = 1, 2, 3  # rows of `TickLoads.cycles` after the row of neurons
 HOT = 512  # of 1024 proposals: a vertex of one of the slowest cores
 COOL = 400  # of 1024 proposals: to one of the fastest cores
-SHARE = 8  # of the cores are slowest, and as many fastest
-ABOVE = 1e6  # hops that exceeding the most by its own size costs
-DRIFT = 1e-9  # of sums of floats
-SPARE = 32  # vertices more than the fullest core, for which a core has places
+SHARE = 8  # one core in SHARE counts as slowest, and one as fastest
+ABOVE = 1e6  # price in hops of doubling the maximum
+DRIFT = 1e-9  # tolerance for accumulated rounding errors
+SPARE = 32  # slots per core beyond the vertices of the fullest core
 
 
 class TickCosts(NamedTuple):
     """Cycles of the parts of a tick, for a spike of rate 1.
 
-    neuron : per unit of size; packet_out, packet_in, event, link : as in `chipsim.chip.time`
+    neuron : per unit of size
+    packet_out, packet_in, event, link : as in `chipsim.chip.time`
     barrier, begin : offsets of the bounds of neurons, and of all others
-    delivery : `SYNAPSE`, `CORE` or `TREE`; links : whether links bound a tick
+    delivery : `SYNAPSE`, `CORE` or `TREE`
+    links : whether links bound a tick
     """
 
     neuron: float
@@ -58,10 +60,11 @@ class TickLoads(NamedTuple):
 
     cycles : shape (3 + 4, cores): neurons, packets out, packets in with their events; then flits
         of the links to the east, west, south and north
-    neurons : size of each vertex; events : rate of the spikes that each vertex receives
-    packets : that go out of each net, see `TickNets`
-    scale : shape (3,), one over the most cycles, what a hop of rate 1 costs, and what cycles above
-        the most cost; 0 where the norm is the price
+    neurons : size of each vertex
+    events : rate of the spikes that each vertex receives
+    packets : outgoing packets of each net, see `TickNets`
+    scale : shape (3,), 1 / maximum of cycles, price of a hop at rate 1, and price of cycles above
+        the maximum; 0 if the norm is the price
     """
 
     cycles: Float64
@@ -73,7 +76,7 @@ class TickLoads(NamedTuple):
 
 @njit(cache=True, nogil=True)
 def _add(loads, kind, core, cycles):
-    """Add to a bound; returns the change of the norm."""
+    """Add cycles to a bound; return the change of the price."""
     before = loads.cycles[kind, core]
     after = before + cycles
     loads.cycles[kind, core] = after
@@ -82,7 +85,7 @@ def _add(loads, kind, core, cycles):
 
 @njit(cache=True, nogil=True)
 def _price(loads, cycles):
-    """What a bound adds to the norm, or costs above the most."""
+    """Return the price of a bound: its term of the norm, or its excess over the maximum."""
     x = cycles * loads.scale[0]
     if loads.scale[2] > 0:
         return loads.scale[2] * max(0.0, x - 1.0)
@@ -94,7 +97,7 @@ def _price(loads, cycles):
 
 @njit(cache=True, nogil=True)
 def _route(t, costs, loads, source, target, rate):
-    """Add a packet on its way from core to core; returns the change of the price."""
+    """Add a packet from core to core along its route; return the change of the price."""
     far = along(t.x[source], t.x[target], t.round_x) + along(t.y[source], t.y[target], t.round_y)
     price = rate * loads.scale[1] * far
     if not costs.links:
@@ -118,7 +121,7 @@ def _route(t, costs, loads, source, target, rate):
 
 @njit(cache=True, nogil=True)
 def _source(t, costs, loads, e, core, sign):
-    """Add the packets of a net from the core of its source, or take them away (sign -1)."""
+    """Add the packets of a net from the core of its source, or remove them (sign -1)."""
     first, used = t.slot_start[e], t.used[e]
     rate = sign * float(t.weights[e])
     packets = float(used) if costs.delivery == CORE else loads.packets[e]
@@ -131,7 +134,7 @@ def _source(t, costs, loads, e, core, sign):
 
 @njit(cache=True, nogil=True)
 def _reach(t, costs, loads, home, core, rate):
-    """Add a core that a net reaches, or take it away (a rate below 0)."""
+    """Add a core that a net reaches, or remove it (negative rate)."""
     price = _route(t, costs, loads, home, core, rate)
     if costs.delivery == SYNAPSE:
         return price
@@ -143,7 +146,7 @@ def _reach(t, costs, loads, home, core, rate):
 
 @njit(cache=True, nogil=True)
 def move(t, costs, loads, v, b):
-    """Put v on core b, and keep everything up to date; returns the change of the price."""
+    """Move v to core b, and update all bounds; return the change of the price."""
     a = t.core[v]
     t.core[v] = b
     t.block_weights[a] -= t.sizes[v]
@@ -171,7 +174,7 @@ def move(t, costs, loads, v, b):
 
 @njit(cache=True, nogil=True)
 def _count(t, costs, loads):
-    """Fill all bounds from the mapping."""
+    """Compute all bounds of the mapping."""
     loads.cycles[0, :] = costs.barrier
     loads.cycles[1:, :] = costs.begin
     loads.scale[:] = 0.0
@@ -191,9 +194,9 @@ def _count(t, costs, loads):
 def _anneal(t, costs, loads, members, count, place, width, order, proposals, temperature, state):
     """Propose moves at one temperature.
 
-    members, count, place : vertices of each core (in rows that may have free places behind them),
-        their number, and where each vertex is in its row; changed
-    order : cores that may be used, the slowest first
+    members, count, place : vertices of each core (rows with free places at the end), their number,
+        and the position of each vertex in its row; changed in place
+    order : usable cores, slowest first
     """
     some = max(1, order.size // SHARE)
     height = t.capacities.size // width
@@ -236,7 +239,7 @@ def _anneal(t, costs, loads, members, count, place, width, order, proposals, tem
 def tick_state(
     nets: TickNets, core: Int32, mesh: Mesh, costs: TickCosts
 ) -> tuple[Trees, TickLoads]:
-    """The bounds of a mapping, whose array of cores they share."""
+    """Return the bounds of a mapping; they share its array of cores."""
     graph = nets.graph
     trees, _ = new_trees(graph, core, mesh.capacities, mesh.width, 0, False, mesh.axes)
     loads = TickLoads(
@@ -248,17 +251,18 @@ def tick_state(
 
 
 def most_cycles(loads: TickLoads, costs: TickCosts) -> float:
-    """Of the slowest core or link."""
+    """Return the cycles of the slowest core or link."""
     return float(loads.cycles[: 7 if costs.links else LINKS].max())
 
 
 class TickSchedule(NamedTuple):
-    """How long and how hot.
+    """Length and temperatures of annealing.
 
-    steps : temperatures of each phase; proposals : at each temperature
-    falling : first and last temperature while the maximum falls, in what the slowest bound adds to
-        the norm, with which all hops of the start cost `hops`
-    saving : the same while hops are saved, in hops of the mean spike
+    steps : temperatures of each phase
+    proposals : proposals at each temperature
+    falling : first and last temperature while the maximum falls, in units of the slowest bound's
+        term of the norm; all hops of the start together cost `hops` of these
+    saving : first and last temperature while hops are saved, in hops of the mean spike
     """
 
     proposals: int
@@ -277,7 +281,7 @@ def anneal_ticks(
     seed: int,
     stop: Stop | None = None,
 ) -> Int32:
-    """The best state at the end of a temperature: the core of every vertex.
+    """Return the core of every vertex, in the best state at the end of a temperature.
 
     No core that is within its capacity is filled beyond it.
     """
@@ -306,7 +310,7 @@ def anneal_ticks(
         now = step(index, float(temperature))
         if now < best:
             best, best_core = now, trees.core.copy()
-    # The sums of floats have drifted; a hop of the mean spike costs 1 from here on.
+    # Recompute the sums, which have accumulated errors; from here a hop of the mean spike costs 1.
     trees, loads = tick_state(nets, best_core.copy(), mesh, costs)
     cores = members_of(best_core, mesh.capacities.size, SPARE)
     mean = max(1.0, float(graph.weights.mean()))
@@ -322,13 +326,13 @@ def anneal_ticks(
 
 
 def _saved(graph: Hypergraph, core: Int32, mesh: Mesh) -> int:
-    """Hops of the packets of a mapping."""
+    """Return the hops of the packets of a mapping."""
     return new_trees(graph, core.copy(), mesh.capacities, mesh.width, 0, False, mesh.axes)[1]
 
 
 @njit(cache=True, nogil=True)
 def _hops(t):
-    """Hops of a packet to each core, at first."""
+    """Return the initial hops, with a packet to each core."""
     total = 0
     for e in range(t.weights.size):
         total += t.weights[e] * t.tree_cost[e]

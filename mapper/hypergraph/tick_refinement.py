@@ -1,4 +1,4 @@
-"""After placement: neurons move and change places between cores, to shorten the tick of a chip."""
+"""Refinement after placement: neurons move and swap between cores, to shorten a tick."""
 
 from __future__ import annotations
 
@@ -26,27 +26,27 @@ from mapper.hypergraph.trees import new_trees
 from mapper.runtime.checkpoint import Arrays
 from mapper.runtime.context import Context
 
-LEAST = 200_000  # proposals in all
-MOST = 600_000_000  # slots that all proposals look at, about
-SLOTS = 4  # looks at each slot that a proposal takes
-FEWEST = 4  # targets of a net that stand for all of them
+LEAST = 200_000  # proposals in total, at least
+MOST = 600_000_000  # slots that all proposals visit, approximately
+SLOTS = 4  # visits per slot and proposal
+FEWEST = 4  # targets that represent a net, at least
 DELIVERIES = {"synapse": SYNAPSE, "core": CORE, "tree": TREE}
 
 
 def require_time(chip: Chip) -> None:
-    """Raise `UsageError` if the chip does not say how long anything takes."""
+    """Raise `UsageError` if the chip has no timing."""
     if chip.time is None:
         raise UsageError(
-            f"chip {chip.name} has no cycles of its parts, which the objective time needs; "
-            "give a chip file with a table [time], or take the objective hops"
+            f"the objective time needs cycles, but chip {chip.name} has none; "
+            "give a chip file with a table [time], or use the objective hops"
         )
 
 
 def tick_costs(chip: Chip, rate_unit: float) -> TickCosts:
-    """What a tick is made of on this chip, as `chipsim.traffic.ticks` measures it.
+    """Return the cycles of the parts of a tick, as `chipsim.traffic.ticks` measures it.
 
-    rate_unit : what a rate of 1 stands for
-    Links of machines, whose cores share routers, are left to the measure.
+    rate_unit : value of a stored rate of 1
+    Links are ignored for machines, whose cores share routers.
     """
     require_time(chip)
     assert chip.time is not None
@@ -59,30 +59,30 @@ def tick_costs(chip: Chip, rate_unit: float) -> TickCosts:
 
 
 def per_unit(costs: TickCosts, unit: int) -> TickCosts:
-    """The same for rates that count so many times as much."""
+    """Scale the costs for rates that are multiplied by `unit`."""
     rated = ("packet_out", "packet_in", "event", "link")
     return costs._replace(**{name: getattr(costs, name) / unit for name in rated})
 
 
 def targets_seen(vertices: int, context: Context) -> int:
-    """Targets of each net that there is time for."""
+    """Return the number of targets per net that the time allows."""
     return max(FEWEST, isqrt(_most(context) // (SLOTS * _wanted(vertices, context))))
 
 
 def _most(context: Context) -> int:
-    """Slots that all proposals may examine, about."""
+    """Return the number of slots that all proposals may visit, approximately."""
     return max(1, int(MOST * context.plan.net_work))
 
 
 def _wanted(vertices: int, context: Context) -> int:
-    """Proposals in all, if there is time for them."""
+    """Return the total number of proposals, if time allows."""
     return max(context.settings.tick_proposals * vertices, LEAST)
 
 
 def thinned_if_many(
     nets: Hypergraph, core: Int32, mesh: Mesh, neurons: Int64, costs: TickCosts, context: Context
 ) -> TickNets:
-    """All nets, or as many of their targets as there is time for.
+    """Return all nets, or thinned nets if time is short.
 
     neurons : ndarray[int64], shape (vertices,), size of each vertex in neurons
     """
@@ -96,10 +96,10 @@ def thinned_if_many(
 
 
 def _work(nets: TickNets, core: Int32, mesh: Mesh, context: Context) -> float:
-    """Slots that a proposal examines: of all nets of a vertex, mostly again to take it back.
+    """Return the slots that a proposal visits: all nets of a vertex, usually twice, to undo it.
 
-    Half of the proposals are of vertices on the slowest cores, which may be in far more nets than
-    others. That counts where time is short, that is with less than the usual work.
+    Half of the proposals move vertices of the slowest cores, which may be in far more nets than
+    others. This is considered if time is short, that is with less than the usual work.
     """
     graph = nets.graph
     trees, _ = new_trees(graph, core.copy(), mesh.capacities, mesh.width)
@@ -121,9 +121,9 @@ def refine_by_ticks(
     context: Context,
     cycles_of: Callable[[Int32], float],
 ) -> Int32:
-    """The core of every vertex, with a shorter tick; no core holds more than it may.
+    """Return the core of every vertex, with a shorter tick; no core exceeds its capacity.
 
-    cycles_of : the cycles of a tick with all nets, which are never more than before
+    cycles_of : function that returns the cycles of a tick with all nets; they never increase
     """
     settings, _, steps, monitor, team = context
     wanted = _wanted(nets.graph.vertices, context) if settings.tick_proposals else 0
@@ -133,7 +133,7 @@ def refine_by_ticks(
 
     def anneal() -> Arrays:
         seed = settings.seed_of(40)
-        works: list[Callable[[], Any]] = [  # annealing has one thread
+        works: list[Callable[[], Any]] = [  # annealing uses one thread
             lambda: cycles_of(core),
             lambda: anneal_ticks(nets, core, mesh, scaled, schedule, seed, monitor.stop),
         ]

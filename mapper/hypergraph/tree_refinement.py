@@ -1,7 +1,7 @@
-"""After placement: neurons move and change places between cores, to save hops of their packets.
+"""Refinement after placement: neurons move and swap between cores, to save packet hops.
 
-V-cycles, as in `mapper.hop_refinement.v_cycle`: vertices that see the same, and those that share
-many nets, move together first, then each alone. Every level is annealed from a low temperature.
+V-cycles, as in `mapper.hop_refinement.v_cycle`: identical vertices, and vertices that share many
+nets, move together first, then singly. Every level is annealed from a low temperature.
 """
 
 from __future__ import annotations
@@ -16,21 +16,22 @@ from mapper.hypergraph.hypergraph import Hypergraph, Int32
 from mapper.hypergraph.trees import TreePrices, anneal_trees, new_trees
 from mapper.runtime.stopping import Stop
 
-SHRINKS = 0.9  # a level that leaves more than this share of the vertices is the last
-HEAVIEST = 4.0  # a cluster is at most this times the mean vertex of the level below
-COARSEST = 6  # vertices of a core below which there is nothing left to move
+SHRINKS = 0.9  # coarsening ends if a level keeps more than this share of the vertices
+HEAVIEST = 4.0  # maximum size of a cluster, in mean vertices of the finer level
+COARSEST = 6  # vertices per core at which coarsening ends
 
 
 @dataclass(frozen=True, slots=True)
 class TreeEffort:
-    """How long and how hot.
+    """Length and temperatures of annealing.
 
-    proposals : for each vertex of a level; least, most : in all, on a level; `most` in slots that
-        are looked at, about
-    start, end : first and last temperature, in hops of the mean spike; steps : temperatures
-    per_core_penalty : hops that count for each core that a neuron reaches, so that fewer hops do
-        not come at the price of more cores (a spike passes a router there, and is looked up)
-    branches : packets branch on their way (trees); else each core gets one of its own
+    proposals : proposals per vertex of a level
+    least, most : limits of the proposals on a level; `most` in visited slots, approximately
+    start, end : first and last temperature, in hops of the mean spike
+    steps : number of temperatures
+    per_core_penalty : hops that count for each core that a neuron reaches, so that saved hops do
+        not cost additional cores (each needs a router passage and a lookup per spike)
+    branches : packets branch on their way (trees); otherwise each core gets its own packet
     """
 
     proposals: float
@@ -43,7 +44,7 @@ class TreeEffort:
     branches: bool = True
 
     def share(self, share: float) -> TreeEffort:
-        """The effort with so much of the work."""
+        """Return the effort with a share of the work."""
         return replace(
             self, proposals=share * self.proposals, least=int(share * self.least),
             most=int(share * self.most),
@@ -51,8 +52,10 @@ class TreeEffort:
 
 
 def packet_effort(proposals: float) -> TreeEffort:
-    """That for packets to cores: hops alone count, and a move is priced in a step per net, so that
-    more proposals take no longer."""
+    """Return the effort for packets to cores.
+
+    Only hops count, and a move is priced in one step per net, so that more proposals take no
+    longer."""
     return TreeEffort(4 * proposals, most=100_000_000, per_core_penalty=0, branches=False)
 
 
@@ -64,10 +67,10 @@ def refine_by_trees(
     seed: int,
     stop: Stop | None = None,
 ) -> tuple[Int32, int, int]:
-    """One V-cycle; returns the core of every vertex, and hops before and after.
+    """Run one V-cycle; return the core of every vertex, and hops before and after.
 
-    core : ndarray[int32], shape (vertices,), core id. Never worse than before.
-    stop : is looked at now and then
+    core : ndarray[int32], shape (vertices,), core id. Hops never increase.
+    stop : checked between slices of work
     """
     before = new_trees(
         graph, core.copy(), mesh.capacities, mesh.width, 0, effort.branches, mesh.axes
@@ -110,7 +113,7 @@ def refine_by_trees(
 
 
 def _proposals(graph: Hypergraph, core: Int32, mesh: Mesh, effort: TreeEffort) -> int:
-    """Proposals on a level, within what they may look at: the slots of a vertex's nets, twice."""
+    """Return the proposals on a level, limited by visited slots: all nets of a vertex, twice."""
     trees, _ = new_trees(graph, core.copy(), mesh.capacities, mesh.width)
     reached = np.repeat(trees.used.astype(np.int64), np.diff(graph.start)).sum()
     work = 2 * max(1.0, float(reached) / graph.vertices)

@@ -1,10 +1,10 @@
-"""Annealing of a mapping by tree hops: single vertices move, or change places, between cores.
+"""Annealing of tree hops: single vertices move or swap between cores.
 
-A spike goes along the union of the XY routes to the cores that it is for: along the row of its
-source as far as the farthest columns, and in each column with a target from that row to the
-farthest rows. Hops are distances by the coordinates of the chip. A move is priced exactly, from the
-cores that each net reaches: those of the nets whose set of cores it does not change cost nothing to
-price. Simulated annealing from a good start, as in `mapper.hop_refinement.annealing`.
+A spike follows the union of the XY routes to its target cores: along the row of its source to the
+farthest columns, and in each column with a target from that row to the farthest rows. Hops are
+distances by the coordinates of the chip. A move is priced exactly, from the cores that each net
+reaches; nets whose set of cores does not change need no pricing. Simulated annealing from a good
+start, as in `mapper.hop_refinement.annealing`.
 """
 
 from __future__ import annotations
@@ -23,24 +23,25 @@ from mapper.hypergraph.members import members_of, relocate, swap
 from mapper.runtime.random import accepted, next_random
 from mapper.runtime.stopping import Stop, slices
 
-NEAR = 600  # of 1024 proposals: a core that a net of the vertex reaches; else one next to its own
-SPARE = 16  # vertices more than the fullest core, for which a core has places
+NEAR = 600  # of 1024 proposals: to a core that a net of the vertex reaches; else an adjacent core
+SPARE = 16  # slots per core beyond the vertices of the fullest core
 
 
 class Trees(NamedTuple):
     """A mapping and the trees of its nets.
 
-    core, block_weights, capacities : core of every vertex; what cores hold and may hold, 0 for
-    not at all
-    column, row : of every core; columns in one place are one
-    slot_start, slot_part, slot_count, used : cores of the targets of each net, the source not
-        counted, with the number of targets there
+    core, block_weights, capacities : core of every vertex; size on each core; capacity of each
+        core, 0 if it must not be used
+    column, row : of every core; columns at the same position count as one
+    slot_start, slot_part, slot_count, used : cores of the targets of each net, without the source,
+        with the number of targets there
     tree_cost : shape (nets,), of each tree
-    low, high, mark : scratch per column, the way up and down from the source; stamp : shape (1,),
-        the last value in `mark`
-    per_core_penalty : shape (1,), what each core that a net reaches costs besides the links
-    branches : shape (1,), 1 if packets branch on their way, 0 if each core gets one of its own
-    x, y : coordinates of every core; round_x, round_y : length of the way round on a torus
+    low, high, mark : scratch per column, extent up and down from the source
+    stamp : shape (1,), the last value in `mark`
+    per_core_penalty : shape (1,), cost of each core that a net reaches, in addition to the links
+    branches : shape (1,), 1 if packets branch on their way, 0 if each core gets its own packet
+    x, y : coordinates of every core
+    round_x, round_y : circumference of a torus
     """
 
     start: Int64
@@ -73,8 +74,7 @@ class Trees(NamedTuple):
 
 @njit(cache=True, nogil=True)
 def _cost(t, e, source, without, extra):
-    """Price of the packets of a net from a core, less one target core, and with another (-1:
-    none)."""
+    """Return the price of a net's packets, less a target and plus another (-1: none)."""
     if t.branches[0]:
         return _tree(t, e, source, without, extra)
     cost = _packet(t, source, extra) if extra >= 0 else np.int64(0)
@@ -87,7 +87,7 @@ def _cost(t, e, source, without, extra):
 
 @njit(cache=True, nogil=True, inline="always")
 def _packet(t, source, c):
-    """Price of a packet from a core to another; none within a core."""
+    """Return the price of a packet from a core to another; 0 within a core."""
     if c == source:
         return np.int64(0)
     far = along(t.x[c], t.x[source], t.round_x) + along(t.y[c], t.y[source], t.round_y)
@@ -96,7 +96,7 @@ def _packet(t, source, c):
 
 @njit(cache=True, nogil=True)
 def _tree(t, e, source, without, extra):
-    """Price of the tree of a net from a core, less one target core, and with another (-1: none)."""
+    """Return the price of a net's tree from a core, less a target and plus another (-1: none)."""
     t.stamp[0] += 1
     stamp = t.stamp[0]
     x0, y0 = np.int64(t.x[source]), np.int64(t.y[source])
@@ -128,7 +128,7 @@ def _tree(t, e, source, without, extra):
 
 @njit(cache=True, nogil=True)
 def _count_targets(t):
-    """Fill slots and costs of trees from the cores; returns the sum of weight * cost."""
+    """Fill slots and costs of trees from the cores; return the sum of weight * cost."""
     t.block_weights[:] = 0
     for v in range(t.sizes.size):
         t.block_weights[t.core[v]] += t.sizes[v]
@@ -153,7 +153,7 @@ def _count_targets(t):
 
 @njit(cache=True, nogil=True)
 def _find(t, e, c):
-    """The slot of a core in a net, -1 if it is not reached."""
+    """Return the slot of a core in a net, -1 if it is not reached."""
     for at in range(t.slot_start[e], t.slot_start[e] + t.used[e]):
         if t.slot_part[at] == c:
             return at
@@ -162,7 +162,7 @@ def _find(t, e, c):
 
 @njit(cache=True, nogil=True)
 def _change(t, v, b):
-    """What it costs more if v is on core b."""
+    """Return the increase in cost if v moves to core b."""
     a = t.core[v]
     change = np.int64(0)
     for i in range(t.vertex_start[v], t.vertex_start[v + 1]):
@@ -186,7 +186,7 @@ def _change(t, v, b):
 
 @njit(cache=True, nogil=True)
 def leave(t, e, a):
-    """Take a target of a net from a core; whether the core is reached no more."""
+    """Remove a target of a net from a core; return whether the core is no longer reached."""
     at = _find(t, e, a)
     t.slot_count[at] -= 1
     if t.slot_count[at] > 0:
@@ -200,7 +200,7 @@ def leave(t, e, a):
 
 @njit(cache=True, nogil=True)
 def arrive(t, e, b):
-    """Add a target of a net to a core; whether it was not reached before."""
+    """Add a target of a net to a core; return whether the core was not reached before."""
     at = _find(t, e, b)
     if at >= 0:
         t.slot_count[at] += 1
@@ -214,7 +214,7 @@ def arrive(t, e, b):
 
 @njit(cache=True, nogil=True)
 def _put(t, v, b):
-    """Put v on core b, and keep everything up to date."""
+    """Move v to core b, and update slots and costs."""
     a = t.core[v]
     t.core[v] = b
     t.block_weights[a] -= t.sizes[v]
@@ -232,7 +232,7 @@ def _put(t, v, b):
 
 @njit(cache=True, nogil=True)
 def propose(t, v, width, height, state):
-    """A core for v to go to, perhaps its own or one that is not to be used; -1 for none."""
+    """Return a proposed core for v, possibly its own or an unusable one; -1 for none."""
     a = t.core[v]
     if next_random(state) % 1024 < NEAR:
         degree = t.vertex_start[v + 1] - t.vertex_start[v]
@@ -242,7 +242,7 @@ def propose(t, v, width, height, state):
             return t.core[t.pins[t.start[e]]]
         return t.slot_part[t.slot_start[e] + pick]
     turn = next_random(state) % 8
-    turn += turn >= 4  # of the nine cells around, all but the middle
+    turn += turn >= 4  # eight neighbours: skip the middle of 3x3
     x, y = a % width + turn % 3 - 1, a // width + turn // 3 - 1
     if x < 0 or y < 0 or x >= width or y >= height:
         return -1
@@ -251,10 +251,10 @@ def propose(t, v, width, height, state):
 
 @njit(cache=True, nogil=True)
 def _anneal(t, members, count, place, width, height, proposals, temperature, state):
-    """Propose moves at one temperature; returns the change of the tree hops.
+    """Propose moves at one temperature; return the change of the tree hops.
 
-    members, count, place : vertices of each core (in rows that may have free places behind them),
-        their number, and where each vertex is in its row; changed
+    members, count, place : vertices of each core (rows with free places at the end), their number,
+        and the position of each vertex in its row; changed in place
     """
     total = np.int64(0)
     for _ in range(proposals):
@@ -281,7 +281,7 @@ def _anneal(t, members, count, place, width, height, proposals, temperature, sta
                 or t.block_weights[a] - more > t.capacities[a]
             ):
                 continue
-            _put(t, v, b)  # so that nets of both are priced right
+            _put(t, v, b)  # prices nets of both correctly
             change += _change(t, u, a)
             if not accepted(change, temperature, state):
                 _put(t, v, a)
@@ -301,9 +301,9 @@ def new_trees(
     branches: bool = True,
     axes: Axes | None = None,
 ) -> tuple[Trees, int]:
-    """The trees of a mapping, whose array of cores they share, and what they cost in all.
+    """Return the trees of a mapping, which share its array of cores, and their total cost.
 
-    axes : coordinates of columns and rows; None for steps that all cost 1
+    axes : coordinates of columns and rows; None if all steps cost 1
     """
     cores = np.arange(capacities.size, dtype=np.int32)
     axes = flat_axes(width, capacities.size // width) if axes is None else axes
@@ -325,10 +325,10 @@ def new_trees(
 
 
 class TreePrices(NamedTuple):
-    """What packets cost.
+    """Prices of packets.
 
     per_core_penalty : hops that count for each core that a net reaches
-    branches : packets branch on their way (trees); else each core gets one of its own
+    branches : packets branch on their way (trees); otherwise each core gets its own packet
     """
 
     per_core_penalty: int = 0
@@ -345,10 +345,11 @@ def anneal_trees(
     seed: int,
     stop: Stop | None = None,
 ) -> Int32:
-    """The best state at the end of a temperature: the core of every vertex.
+    """Return the core of every vertex, in the best state at the end of a temperature.
 
-    temperatures : in hops per spike; proposals : at each of them
-    stop : is looked at now and then
+    temperatures : in hops per spike
+    proposals : proposals at each temperature
+    stop : checked between slices of work
     No core that is within its capacity is filled beyond it.
     """
     if graph.net_count == 0 or proposals == 0:

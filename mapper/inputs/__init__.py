@@ -1,1 +1,1 @@
-"""What is to be mapped: network files opened, other files and objects imported, neurons split."""
+"""Inputs of a run: open network files, import other files and objects, split neurons."""

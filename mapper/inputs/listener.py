@@ -1,4 +1,4 @@
-"""Who hears what happens to an input before it is mapped: notes, progress, compilation."""
+"""Callbacks for events before the mapping of an input: notes, progress, compilation."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ LOG = logging.getLogger("mapper")
 
 
 class Listener:
-    """Hears of everything, and shows nothing: notes go to the log `mapper`."""
+    """Default listener without output: notes go to the log `mapper`."""
 
     def note(self, line: str) -> None:
-        """Something was dropped, merged, ignored or assumed."""
+        """Report that something was dropped, merged, ignored or assumed."""
         LOG.info(line)
 
     def task(self, text: str) -> AbstractContextManager[Callable[[float], None]]:
-        """Something begins that takes time; gives a function that takes fractions 0 .. 1."""
+        """Report the start of a long task; yields a function that receives fractions 0 .. 1."""
         return nullcontext(lambda fraction: None)
 
     def compile(self, works: list[str], threads: int) -> None:
-        """Compile what kinds of work need, see `mapper.warmup`, if this is their first use."""
+        """Compile the kernels of these kinds of task if necessary, see `mapper.warmup`."""
         from mapper.warmup import compile_kernels
 
         compile_kernels(works, threads)
 
     def planned(self, plan: Plan) -> None:
-        """The run that follows has this plan."""
+        """Report the plan of the run that follows."""

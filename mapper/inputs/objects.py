@@ -1,4 +1,4 @@
-"""Networks from what is in memory, and what their neurons were called there."""
+"""Networks from Python objects in memory, and the original names of their neurons."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 def write_object(source: Source, path: Path, effort: Effort) -> None:
     """Write edge arrays, a sparse matrix or a networkx graph as a network file.
 
-    Raises `UsageError` for what is none of these, or makes no network.
+    Raises `UsageError` for other objects, or if the object is not a valid network.
     """
     from storage.errors import BadInputError
     from storage.formats.base import kept_weights
     from storage.formats.objects import Neurons, write_edges, write_matrix, write_networkx
 
     network = source.network
-    rates: Any = None if source.word is not None else source.rates  # a path is read elsewhere
+    rates: Any = None if source.word is not None else source.rates  # files of rates are read later
     weights, _ = kept_weights(source.weights_are or "rate", True, source.word)
     given: dict[str, Any] = {
         "neurons": Neurons(source.sizes, rates, weights=weights),
@@ -57,10 +57,10 @@ def _is_networkx(network: Any) -> bool:
 
 
 def names_of(network: Any, opened: NetworkFile) -> Any:
-    """What the neurons were called where the network is from, shape (neurons,); None if nothing.
+    """Return the names of the neurons in the input, shape (neurons,); None without names.
 
-    The nodes of a networkx graph; the ids of a file that has gaps in them. Ids that are not unique
-    come with their populations, as pairs (population, id).
+    Names are the nodes of a networkx graph, or the ids of a file whose ids have gaps. Ids that are
+    not unique come with their populations, as pairs (population, id).
     """
     import numpy as np
 

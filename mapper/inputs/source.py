@@ -1,7 +1,7 @@
-"""Networks as they are given, opened as network files: imported first, or given rates, if need be.
+"""Open inputs as network files: import them and assign firing rates if necessary.
 
-A network is a file, or an object of Python: arrays of edges, a sparse matrix, a graph of networkx
-or NIR. What an import drops, merges or assumes is told to a `Listener`.
+An input is a file or a Python object: arrays of edges, a sparse matrix, a graph of networkx or NIR.
+A `Listener` receives notes on values that an import drops, merges or assumes.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ if TYPE_CHECKING:
     from storage.formats.columns import ColumnNames
     from storage.store.meta import NetworkMeta
 
-UNRATED = "unrated.bin"  # before it has rates
+UNRATED = "unrated.bin"  # the network before rates are assigned
 RATES_WORDS = (UNIFORM, WEIGHTS)
 
 
 class Effort(NamedTuple):
-    """What work on an input may take; memory in bytes."""
+    """Threads, and memory in bytes, for reading an input."""
 
     threads: int
     memory: int
@@ -53,18 +53,19 @@ class Effort(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Source:
-    """A network as it is given.
+    """An input of a run.
 
     network : path of a network file, or of a file to import; an open `NetworkFile`; arrays
         (source, target[, weight]), a sparse matrix, a networkx or NIR graph
-    columns : of a table in a file, those to use
-    rates : firing rates that it is to have: "uniform" or "weights" (`RATES_WORDS`), the path of a
-        file of rates, or an array of shape (neurons,); None takes what is known of it
-    duration : seconds, of a file of spikes
-    weights_are : "rate" or "synapse", what the number of a synapse is where the network is from;
-        None for what it is in that format (traffic, of an object of Python but a NIR graph)
-    neurons : of arrays, their number; sizes : of an object, of each neuron, shape (neurons,)
-    made : the network file that `import_once` has made of all this: it is not imported again
+    columns : columns to use of a table in a file
+    rates : firing rates to assign: "uniform" or "weights" (`RATES_WORDS`), the path of a file of
+        rates, or an array of shape (neurons,); None uses the rates of the input, if any
+    duration : length of a file of spikes in seconds
+    weights_are : "rate" or "synapse", the meaning of the number of a synapse in the input; None
+        for the default of the format (traffic for Python objects, except NIR graphs)
+    neurons : number of neurons, for arrays
+    sizes : size of each neuron, shape (neurons,), for an object
+    made : network file that `import_once` has written; it is not imported again
     """
 
     network: Any
@@ -78,32 +79,32 @@ class Source:
 
     @property
     def word(self) -> str | None:
-        """What importers are told of traffic; None leaves them their default."""
+        """Return the kind of traffic for importers; None for their default."""
         return self.rates if isinstance(self.rates, str) else None
 
     @property
     def is_object(self) -> bool:
-        """Whether the network is arrays, a matrix or a networkx graph, which bring rates along."""
+        """Return whether the network is an object with rates: arrays, matrix or networkx graph."""
         return not isinstance(self.network, NetworkFile | Path) and not is_nir(self.network)
 
     @property
     def is_network_file(self) -> bool:
-        """Whether nothing has to be imported."""
+        """Return whether the network is a network file already."""
         if isinstance(self.network, Path):
             return is_network_name(self.network)
         return isinstance(self.network, NetworkFile)
 
     @property
     def wants_rates(self) -> bool:
-        """Whether a copy of the network is to be made that has the rates."""
+        """Return whether a copy of the network with rates must be written."""
         if self.word is not None:
             return self.word == UNIFORM
         return self.rates is not None and not self.is_object
 
 
 def is_nir(network: Any) -> bool:
-    """Whether an object is a NIR graph."""
-    nir = sys.modules.get("nir")  # whoever made such a graph has imported the package
+    """Return whether an object is a NIR graph."""
+    nir = sys.modules.get("nir")  # imported already if the object is a NIR graph
     return nir is not None and isinstance(network, nir.NIRGraph)
 
 
@@ -115,11 +116,11 @@ def open_source(
     keep_in: Path | None = None,
     resume: bool = False,
 ) -> Iterator[NetworkFile]:
-    """The network file that is given, or is made of what is given.
+    """Open the input as a network file, importing it first if necessary.
 
-    If rates are given that it has not, the network is a copy that has them.
-    keep_in : folder for what is made; a temporary one, removed afterwards, if None
-    resume : take what is in that folder from an earlier run
+    If rates must be assigned, the network file is a copy that has them.
+    keep_in : folder for files that are written; None uses a temporary folder
+    resume : use files of an earlier run in that folder
     """
     from mapper.runtime.resume import is_whole
 
@@ -138,14 +139,16 @@ def open_source(
         if not (resume and is_whole(rated, effort.threads)):
             with _open_plain(source, effort, listener, folder, UNRATED) as network:
                 give_rates(source, network, rated, effort)
-        (folder / UNRATED).unlink(missing_ok=True)  # a run that was killed may have left it
+        (folder / UNRATED).unlink(missing_ok=True)  # may remain from a killed run
         with NetworkFile(rated) as network:
             yield network
 
 
 def import_once(source: Source, effort: Effort, listener: Listener, folder: Path) -> Source:
-    """The same source for many runs: what has to be imported is, into the folder, unless it is
-    there from an earlier time; else the source itself."""
+    """Import an input for many runs, into the folder, and return it as a source.
+
+    Uses an earlier import in the folder. Returns the source itself if it needs no import.
+    """
     if source.is_network_file and not source.wants_rates:
         return source
     with open_source(source, effort, listener, folder, resume=True) as network:
@@ -153,7 +156,7 @@ def import_once(source: Source, effort: Effort, listener: Listener, folder: Path
 
 
 def _link(file: Path, name: Path) -> None:
-    """Another name for a file, or a copy where the file system knows no links."""
+    """Hard-link a file, or copy it if the file system has no links."""
     name.unlink(missing_ok=True)
     try:
         os.link(file, name)
@@ -171,7 +174,7 @@ def _open_plain(
     name: str,
     resume: bool = False,
 ) -> Iterator[NetworkFile]:
-    """The same without rates; name : of what is made."""
+    """Open the input without assigning rates; name : of the file that is written."""
     from mapper.runtime.resume import is_whole
 
     network = source.network
@@ -199,7 +202,7 @@ def _open_plain(
 
 @contextmanager
 def folder_for(keep_in: Path | None) -> Iterator[Path]:
-    """That folder, or else a temporary one."""
+    """Yield the folder, or a temporary one if it is None."""
     with nullcontext(keep_in) if keep_in else tempfile.TemporaryDirectory() as folder:
         yield Path(folder)
 
@@ -212,10 +215,10 @@ def import_source(
     format: str | None = None,
     extra: dict[str, Any] | None = None,
 ) -> NetworkMeta:
-    """Convert a file or a NIR graph to a network file; tells what was lost.
+    """Convert a file or a NIR graph to a network file; report losses to the listener.
 
-    format : of the file, if neither its name nor its content tells
-    extra : what single formats take beside columns
+    format : of the file, if neither its name nor its content identifies it
+    extra : options of single formats, in addition to columns
     """
     memory, traffic = effort.memory // 2, source.word
     if not isinstance(source.network, Path):
@@ -265,7 +268,7 @@ def _write_object(source: Source, path: Path, effort: Effort, listener: Listener
 def give_rates(
     source: Source, network: NetworkFile, destination: Path, effort: Effort
 ) -> NetworkMeta:
-    """Write the network with the rates of the source; returns what was written."""
+    """Write the network with the rates of the source; return the metadata of the copy."""
     import numpy as np
 
     from storage.formats.rates import read_rates
@@ -281,19 +284,19 @@ def give_rates(
 
 
 def require_weights(wanted: str | None, network: NetworkFile) -> None:
-    """Raise `MapperError` if weights are wanted as traffic of a network that has lost them."""
+    """Raise `MapperError` if weights are requested as traffic but were not stored."""
     traffic = traffic_of(network.meta)
     if wanted == WEIGHTS and traffic["source"] != WEIGHTS:
         raise MapperError(
-            f"{network.path}: its traffic is {describe(traffic)}, and traffic by weights is not "
-            "kept beside it; import its source again with rates `weights`, or leave them out"
+            f"{network.path}: its traffic is {describe(traffic)}, without traffic by weights; "
+            "import its source again with rates `weights`, or leave them out"
         )
 
 
 def losses_of(meta: NetworkMeta, asked: bool) -> Iterator[str]:
-    """Lines on what a table was taken for, and what was dropped, merged or changed.
+    """Yield notes on the interpretation of a table, and on values dropped, merged or changed.
 
-    asked : the user said what the rates are
+    asked : the user specified the rates
     """
     from storage.formats.columns import said as said_of_columns
 
@@ -322,7 +325,7 @@ def losses_of(meta: NetworkMeta, asked: bool) -> Iterator[str]:
             ),
             (layers("delays_left_out", 0), "delays left out"),
             (negative, "negative weights: absolute value used"),
-            (len(left_out), f"nodes at the end left out ({', '.join(left_out)})"),
+            (len(left_out), f"nodes at the end ignored ({', '.join(left_out)})"),
         )
         if count
     ]
@@ -343,8 +346,8 @@ def losses_of(meta: NetworkMeta, asked: bool) -> Iterator[str]:
             f"at most {layers(RATES_ERROR, 0.0):.2g}"
         )
     if uniform and not asked:
-        kept = "weights are not kept" if synaptic is None else "weights are kept beside that"
+        kept = "weights are discarded" if synaptic is None else "weights are stored separately"
         yield (
             f"note: no firing rates: every neuron fires at rate 1, and {kept}; "
-            "--rates FILE gives rates, --rates weights takes the weights as traffic"
+            "--rates FILE sets rates, --rates weights uses the weights as traffic"
         )

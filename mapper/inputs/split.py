@@ -1,4 +1,4 @@
-"""Neurons with more synapses than a core holds, split before the network is mapped."""
+"""Split neurons with more synapses than a core holds, before the network is mapped."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ def split_network(
     keep_in: Path | None = None,
     resume: bool = False,
 ) -> Iterator[tuple[NetworkFile, RelayNeurons]]:
-    """The network with the synapses of such neurons spread over relays, and says so.
+    """Yield the network with the synapses of such neurons spread over relays; report their number.
 
-    keep_in : folder for the network with relays; a temporary one, removed afterwards, if None
-    resume : take what is in that folder from an earlier run
+    keep_in : folder for the network with relays; None uses a temporary folder
+    resume : use the file of an earlier run in that folder
     """
     relays = plan_relays(network, chip, effort.threads)
     if not relays.count:

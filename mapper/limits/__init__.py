@@ -1,1 +1,1 @@
-"""Every limit of a core, kept together: what parts use, repair of parts that use too much."""
+"""Core limits: resource use of parts, and repair of parts that exceed a limit."""

@@ -1,10 +1,10 @@
-"""Partitions within every limit of a core: how many synapses fit a core's axons, found by trial.
+"""Partitioning within all core limits; the number of synapses per core is found by iteration.
 
-The first partition looks at the limits that add up. If it leaves cores above a limit on axons,
-their axons and synapses tell how much vertices share sources, and the next partition has parts
-so much smaller. How axons grow with the vertices of a part is read off a model: m vertices that
-draw f sources each from the same n have n (1 - (1 - f/n)^m) of them; n is what explains the part as
-it is. Once little is left to be repaired, exchanges of vertices do so.
+The first partition considers the additive limits. If it leaves cores above a limit on axons, their
+axons and synapses show how much vertices share sources, and the next partition has smaller parts.
+The growth of axons with the vertices of a part follows a model: m vertices that each draw f sources
+from the same n have n (1 - (1 - f/n)^m) distinct sources; n is fitted to the present part. Once
+little excess is left, exchanges of vertices repair it.
 """
 
 from __future__ import annotations
@@ -39,19 +39,20 @@ from mapper.runtime.threads import ThreadTeam
 from storage.graph import Graph
 
 ATTEMPTS = 7
-WORTH = 0.08  # of a core that parts may be above their limits, on average, for a repair to begin
-LEAST_STEP = 1.06  # from one sharing to the next
-HOPE = 0.96  # of the sharing that the model asks for: exchanges do the rest
-TYPICAL = 0.7  # quantile, over the parts above a limit, of the sharing that they ask for
+WORTH = 0.08  # mean excess per part, as a share of a core, below which a repair starts
+LEAST_STEP = 1.06  # factor between consecutive values of sharing, at least
+HOPE = 0.96  # share of the sharing of the model that is applied: exchanges do the rest
+TYPICAL = 0.7  # quantile of the sharing over the parts above a limit
 
 Attempt = Callable[[CombinedCapacity, int], tuple[NDArray[np.int32], int]]
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What is to be kept within the limits of which chip.
+    """A network, its items, and the chip whose limits apply.
 
-    load, fans : of the single neurons; items : what moves as one
+    load, fans : of the single neurons
+    items : groups of neurons that move as one
     """
 
     chip: Chip
@@ -64,13 +65,13 @@ class Job:
         return self.chip.usable_count
 
     def demands(self) -> tuple[NDArray[np.int64], ...]:
-        """What each item needs of each limit."""
+        """Return the demand of each item for each limit."""
         into = self.items.total(self.fans.into)
         return self.items.total(self.load.sizes), into, into, self.items.total(self.fans.out)
 
     @property
     def axon_limited(self) -> bool:
-        """Whether a core could be above a limit on axons, whatever it holds."""
+        """Return whether a core could exceed a limit on axons at all."""
         if (self.load.limits[[AXONS_IN, AXONS_OUT]] == NO_LIMIT).all():
             return False
         most_in = np.count_nonzero(self.fans.out)
@@ -82,7 +83,7 @@ class Job:
 
 
 def make_job(graph: Graph, chip: Chip, threads: int, constraints: Constraints | None = None) -> Job:
-    """The job for a network; looks at its connections only if the chip has limits on them."""
+    """Return the job of a network; scans its connections only if the chip limits them."""
     limits = limits_of(chip)
     if (limits[SYNAPSES:] < NO_LIMIT).any():
         fans = count_fans(graph, threads)
@@ -102,14 +103,15 @@ def partition_within_limits(
     team: ThreadTeam,
     monitor: Monitor,
 ) -> tuple[NDArray[np.int32], int, CombinedCapacity]:
-    """Parts within all limits.
+    """Partition within all limits.
 
-    attempt : partitions for the sizes and the capacity that it is given, and a number
-    attempts : most partitions to make; memory : bytes for repairs
+    attempt : function that partitions, given sizes and capacity, and the number of the attempt
+    attempts : maximum number of partitions
+    memory : bytes for repairs
 
-    Returns (part, count, combined): part : ndarray[int32], shape (items,), the number of parts, and
-    the sizes that they were made with.
-    Raises `DoesNotFitError` if no way was found; it says which limit lacks how much.
+    Returns (part, count, combined): part : ndarray[int32], shape (items,); the number of parts; and
+    the sizes that the partition used.
+    Raises `DoesNotFitError` with the exceeded limits if no partition was found.
     """
     limits, weight = job.load.limits, weight_of_excess(job.load.limits)
     demands = job.demands()
@@ -141,14 +143,14 @@ def partition_within_limits(
             if last or effort.left <= 0:
                 break
         sharing = following
-    ended = "; the search ended at its bound of work" if effort.stopped else ""
+    ended = "; the search reached its work limit" if effort.stopped else ""
     raise DoesNotFitError(
-        f"{lacking(job.chip, use, over)}{ended}; take a larger chip or larger cores"
+        f"{lacking(job.chip, use, over)}{ended}; use a larger chip or larger cores"
     )
 
 
 def lacking(chip: Chip, use: Use, over: NDArray[np.int64]) -> str:
-    """Which core is above which limit by how much after all that was tried."""
+    """Return a message with the core that exceeds its limits most after the search."""
     limits = limits_of(chip)
     worst = int(over.argmax())
     above = use.table[:, worst] - limits
@@ -166,7 +168,7 @@ def lacking(chip: Chip, use: Use, over: NDArray[np.int64]) -> str:
 def _most_sharing(
     demands: tuple[NDArray[np.int64], ...], limits: NDArray[np.int64], cores: int
 ) -> NDArray[np.float64]:
-    """The sharing that would fill the chip; 1 needs no sharing of sources at all."""
+    """Return the sharing that would fill the chip; 1 means that no sources are shared."""
     sums = np.array([demands[r].sum() for r in (AXONS_IN, AXONS_OUT)], np.float64)
     return np.minimum(1.0, ENOUGH * cores * limits[AXONS_IN:] / np.maximum(sums, 1))
 
@@ -174,7 +176,7 @@ def _most_sharing(
 def _next_sharing(
     job: Job, part: NDArray[np.int32], use: Use, sharing: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """What the parts above a limit ask for; as before where no part is."""
+    """Return the sharing that the parts above a limit need; unchanged where no part is above."""
     following = sharing.copy()
     neurons = np.bincount(part[job.items.item], minlength=job.cores)
     outgoing = np.zeros(job.cores, np.int64)
@@ -197,12 +199,13 @@ def _fitting(
     axons: NDArray[np.int64],
     limit: int,
 ) -> NDArray[np.float64]:
-    """Vertices with which parts would be just within a limit that they are above now.
+    """Return the number of vertices with which each part would just meet an exceeded limit.
 
-    fan : synapses of a vertex of each part, below the limit; vertices, axons : of each part
+    fan : mean synapses per vertex of each part, below the limit
+    vertices, axons : present numbers of each part
     """
     low, high = fan * 1.0, fan * np.maximum(vertices, 1.0) * 1e3
-    for _ in range(80):  # the axons of the model grow with the sources to draw from
+    for _ in range(80):  # axons of the model increase with the number of sources
         middle = (low + high) / 2
         few = middle * -np.expm1(vertices * np.log1p(-fan / middle * (1 - 1e-12))) < axons
         low, high = np.where(few, middle, low), np.where(few, high, middle)

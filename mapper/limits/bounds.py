@@ -1,13 +1,13 @@
-"""Lower bounds of what any mapping uses of the limits on axons: proofs that a network cannot fit.
+"""Lower bounds on the axons that any mapping uses: proofs that a network cannot fit.
 
 A core that holds a neuron has an axon from each of its sources, so the fan-in of a neuron bounds
-axons_in. The targets of a neuron s fill at least k(s) cores, as their sizes and their synapses
-add up: each of these cores has an axon from s, and all but one of them are other cores for s.
-So any mapping has at least sum k(s) axons_in, and sum (k(s) - 1) axons_out; where a neuron has a
-single target, it takes k(s) places, with its copies.
+axons_in. The targets of a neuron s fill at least k(s) cores, by the sum of their sizes and of their
+synapses: each of these cores has an axon from s, and at most one of them is the core of s.
+So any mapping has at least sum k(s) axons_in, and sum (k(s) - 1) axons_out. Where a neuron has a
+single target, it occupies k(s) places, including its copies.
 
-A core with A axons has no more synapses than the A neurons with most outgoing ones have together;
-that is a limit on synapses too, and k(s) uses it.
+A core with A axons has at most as many synapses as the A neurons of largest fan-out together;
+this also bounds synapses, and k(s) uses it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from storage.graph import Graph
 
 @njit(cache=True, nogil=True)
 def _add_targets(first, indptr, targets, sizes, fan_in, size_sum, synapse_sum):
-    """Sizes and incoming synapses of the targets of each neuron of a block, added up."""
+    """Sum the sizes and incoming synapses of the targets of each neuron of a block."""
     for i in range(indptr.size - 1):
         size = np.int64(0)
         synapses = np.int64(0)
@@ -39,10 +39,10 @@ def _add_targets(first, indptr, targets, sizes, fan_in, size_sum, synapse_sum):
 
 @dataclass(frozen=True, slots=True)
 class AxonBounds:
-    """What any mapping uses at least.
+    """Lower bounds for any mapping.
 
     spread : ndarray[int64], shape (neurons,), cores that the targets of each neuron fill
-    cores : cores that the synapses fill, given the axons that a core may have
+    cores : cores that the synapses fill, given the limit on axons per core
     """
 
     spread: NDArray[np.int64]
@@ -56,9 +56,9 @@ class AxonBounds:
 def axon_bounds(
     graph: Graph, chip: Chip, sizes: NDArray[np.int64], fans: Fans, threads: int = 1
 ) -> AxonBounds:
-    """Bounds on axons, in one pass.
+    """Compute bounds on axons, in one pass.
 
-    sizes : ndarray[int64], shape (neurons,)
+    sizes : size of each neuron, ndarray[int64], shape (neurons,)
     """
     most = most_synapses(chip, fans)
     size_sum, synapse_sum = np.zeros((2, graph.vertices), np.int64)
@@ -66,12 +66,12 @@ def axon_bounds(
         indptr, targets, _ = block.outgoing()
         _add_targets(block.first, indptr, targets, sizes, fans.into, size_sum, synapse_sum)
     spread = np.maximum(-(-size_sum // chip.neurons), -(-synapse_sum // most))
-    np.maximum(spread, fans.out > 0, out=spread)  # targets without a size still are somewhere
+    np.maximum(spread, fans.out > 0, out=spread)  # targets of size 0 still occupy a core
     return AxonBounds(spread, -(-int(fans.into.sum()) // most))
 
 
 def most_synapses(chip: Chip, fans: Fans) -> int:
-    """Synapses that a core can have within its limits on synapses and on axons_in, at least 1."""
+    """Return the most synapses a core can have within its limits on synapses and axons_in, >= 1."""
     most = int(fans.into.sum())
     if chip.synapse_limit is not None:
         most = min(most, chip.synapse_limit)

@@ -1,4 +1,4 @@
-"""Whether a network can fit a chip at all: what any mapping needs, limit by limit."""
+"""Check whether a network can fit a chip at all: the minimum demand for each limit."""
 
 from __future__ import annotations
 
@@ -17,12 +17,14 @@ from storage.store.network import ID, NetworkFile
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """What one limit needs at least, against what the chip has.
+    """The minimum demand for one limit, compared with the capacity of the chip.
 
-    limit : name of the limit; needed, available : over all usable cores
-    vertex : a vertex that no core can hold alone, or None; largest : what the largest one needs
-    too_large : how many vertices no core can hold
-    original_id : what the file that the network came from calls that vertex, if it is kept
+    limit : name of the limit
+    needed, available : totals over all usable cores
+    vertex : a vertex that no core can hold alone, or None
+    largest : demand of the largest vertex
+    too_large : number of vertices that no core can hold
+    original_id : id of that vertex in the imported file, if it is stored
     """
 
     limit: str
@@ -47,7 +49,7 @@ class Demand:
                 f"{self.per_core:,} ({self.largest - self.per_core:,} short)"
             )
             if self.too_large > 1:
-                faults[0] += f", and so do {self.too_large - 1:,} more vertices"
+                faults[0] += f"; {self.too_large - 1:,} more vertices do not fit either"
             if self.limit in ("synapses", "axons_in"):
                 faults[0] += "; --split-neurons spreads its synapses over relay neurons"
         if self.fits or self.needed > self.available:
@@ -59,9 +61,9 @@ class Demand:
 
 
 def demands(graph: Graph, chip: Chip, threads: int = 1, fans: Fans | None = None) -> list[Demand]:
-    """Lower bounds for every limit of the chip: what any mapping needs.
+    """Return lower bounds on the demand of any mapping for every limit of the chip.
 
-    fans : of the vertices, if they are known already
+    fans : synapses of the vertices, if known
 
     neurons and synapses add up over cores; for axons see `mapper.limits.bounds`.
     """
@@ -115,10 +117,10 @@ def _with_origin(demand: Demand, graph: Graph) -> Demand:
 
 
 def require_fit(graph: Graph, chip: Chip, threads: int = 1, fans: Fans | None = None) -> None:
-    """Raise `DoesNotFitError` that says which limit lacks how much."""
+    """Raise `DoesNotFitError` with the exceeded limits if a network cannot fit the chip."""
     short = [str(demand) for demand in demands(graph, chip, threads, fans) if not demand.fits]
     if short:
         raise DoesNotFitError(
             f"chip {chip.name} with {chip.usable_count} usable cores is too small: "
-            f"{'; '.join(short)}; take a larger chip or larger cores"
+            f"{'; '.join(short)}; use a larger chip or larger cores"
         )

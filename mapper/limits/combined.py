@@ -1,12 +1,12 @@
-"""Several limits as one: vertex sizes that partitioning adds up, and the capacity of a core.
+"""Combine several limits into one: additive vertex sizes and a core capacity.
 
-A vertex uses a share of a core of each limit. Sizes and synapses add up. Axons do not: vertices
-share sources. The axons of a core are at most its synapses, and a fraction of them, the sharing,
-that is found by trial (`mapper.limits.axons`): a share of axons is fan-in times that fraction
-over the limit. The size of a vertex is the largest of its shares, so that parts within the
-capacity are within all limits that add up. Where that asks for more than the chip has, since
-some vertices are large in one limit and others in another, it gives way to a mean of the shares,
-and what is then above a limit is repaired by exchanges (`mapper.limits.enforce`).
+A vertex uses a share of each limit of a core. Neuron sizes and synapses add up. Axons do not:
+vertices share sources. The axons of a core are a fraction of its synapses, the sharing, which is
+found by iteration (`mapper.limits.axons`): a share of axons is fan-in times sharing over the limit.
+The size of a vertex is its largest share, so that parts within the capacity are within all additive
+limits. If these sizes exceed the chip, because some vertices are large in one limit and others in
+another, a mean of the shares replaces part of them, and exchanges repair what then exceeds a limit
+(`mapper.limits.enforce`).
 """
 
 from __future__ import annotations
@@ -20,17 +20,18 @@ from numpy.typing import NDArray
 from mapper.limits.use import AXONS_IN, AXONS_OUT, NEURONS, NO_LIMIT, SYNAPSES
 from storage.graph import Block, Csr, Graph
 
-FINEST = 1 << 30  # units of a core, when several limits are combined into one
-ENOUGH = 0.97  # of the chip that combined sizes may fill
-SHARP = 8.0  # the tighter of two limits has this power of its weight on average
+FINEST = 1 << 30  # units per core, when several limits are combined into one
+ENOUGH = 0.97  # share of the chip that combined sizes may fill
+SHARP = 8.0  # exponent of the weights of limits when averaging: tighter limits dominate
 
 
 @dataclass(frozen=True, slots=True)
 class CombinedCapacity:
-    """What partitioning works with.
+    """Sizes and capacity for partitioning.
 
-    sizes : ndarray[int64], shape (vertices,); capacity : of a core, in the same unit
-    exact : parts within the capacity are within all limits that add up
+    sizes : ndarray[int64], shape (vertices,)
+    capacity : capacity of a core, in the same unit
+    exact : parts within the capacity are within all additive limits
     """
 
     sizes: NDArray[np.int64]
@@ -44,12 +45,12 @@ def combine_capacity(
     sharing: NDArray[np.float64],
     cores: int,
 ) -> CombinedCapacity:
-    """Sizes that stand for all limits.
+    """Return sizes that represent all limits.
 
-    demands : what each vertex needs of each limit, fan-in and fan-out for the axons
+    demands : demand of each vertex for each limit; for the axons, fan-in and fan-out
     limits : ndarray[int64], shape (4,), `NO_LIMIT` for none
     sharing : ndarray[float64], shape (2,), axons of a core over its synapses, incoming and
-        outgoing; 0 leaves that limit out
+        outgoing; 0 ignores that limit
     """
     on = [NEURONS]
     on += [SYNAPSES] if limits[SYNAPSES] < NO_LIMIT else []
@@ -57,7 +58,7 @@ def combine_capacity(
     if on == [NEURONS]:
         return CombinedCapacity(demands[NEURONS], int(limits[NEURONS]))
     capacity = FINEST
-    if on == [NEURONS, SYNAPSES]:  # so that shares are exact, if that is small
+    if on == [NEURONS, SYNAPSES]:  # makes shares exact, if it is small
         capacity = min(FINEST, math.lcm(int(limits[NEURONS]), int(limits[SYNAPSES])))
     largest = np.zeros(demands[0].size, np.int64)
     totals = []
@@ -68,7 +69,7 @@ def combine_capacity(
     available = int(ENOUGH * cores * capacity)
     if largest.sum() <= available or max(totals) == 0:
         return CombinedCapacity(largest, capacity)
-    # As much of the largest share as the chip has capacity for, and of the mean as must be.
+    # Use as much of the largest share as the chip has capacity for; the mean for the rest.
     tight = (np.array(totals) / max(totals)) ** SHARP
     tight /= tight.sum()
     mean = np.zeros(largest.size)
@@ -88,7 +89,7 @@ def _share(
     r: int,
     capacity: int,
 ) -> NDArray[np.int64]:
-    """Units of a core that each vertex needs of one limit, rounded up."""
+    """Return the units of a core that each vertex needs for one limit, rounded up."""
     if r in (NEURONS, SYNAPSES):
         return np.asarray(-(-demands[r] * capacity // limits[r]), np.int64)
     units = np.ceil(demands[r] * (float(sharing[r - AXONS_IN]) * capacity / float(limits[r])))

@@ -1,4 +1,4 @@
-"""Constraints of a user on single neurons: pinned to a core, or kept together on one.
+"""User constraints on neurons: pinned to a core, or kept together on one.
 
 A TOML file with any number of::
 
@@ -7,11 +7,10 @@ A TOML file with any number of::
     core = 12                    # or [x, y], or "x,y"
 
     [[together]]
-    population = "L5I"           # all neurons of that name
+    population = "L5I"           # all neurons of that population
 
-Neurons are numbered as in the network file, from 0. Neurons that a chain of constraints holds
-together are one item, which is partitioned, moved and counted as one; so are all neurons pinned to
-a core.
+Neurons are numbered from 0, as in the network file. Neurons linked by a chain of constraints form
+one item, which is partitioned and moved as one; so do all neurons pinned to the same core.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ Population = Callable[[str], NDArray[np.int64] | None]
 
 
 class Together(msgspec.Struct, forbid_unknown_fields=True):
-    """Neurons to keep on one core; one of the three keys names them."""
+    """Neurons to keep on one core, given by one of the three keys."""
 
     neurons: Annotated[list[Whole], Meta(min_length=1)] | UnsetType = UNSET
     range: (
@@ -51,18 +50,23 @@ class Together(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Pin(Together, forbid_unknown_fields=True, kw_only=True):
-    """Neurons to put on a core: its id, or its column and row."""
+    """Neurons to put on a core, given by its id or its column and row."""
 
     core: int | str | tuple[int, int]
 
 
 TABLES: dict[str, type[Together]] = {"pin": Pin, "together": Together}
-"""What a file holds lists of, by their key."""
+"""The tables that a file may contain, by key."""
 
 
 @dataclass(frozen=True, slots=True)
 class Constraint:
-    """where : how errors name it; neurons : ndarray[int64], sorted ids; core : or None"""
+    """One constraint of a file.
+
+    where : its name in errors
+    neurons : ndarray[int64], sorted ids
+    core : core id, or None
+    """
 
     where: str
     neurons: NDArray[np.int64]
@@ -71,11 +75,11 @@ class Constraint:
 
 @dataclass(frozen=True, slots=True)
 class Constraints:
-    """What a file of constraints amounts to.
+    """The combined constraints of a file.
 
     item : ndarray[int32], shape (neurons,), item of every neuron
     core : ndarray[int32], shape (items,), core that an item is pinned to, or -1
-    name : how errors name the items of several neurons or with a core
+    name : names in errors, of items with several neurons or a core
     """
 
     item: NDArray[np.int32]
@@ -83,12 +87,12 @@ class Constraints:
     name: dict[int, str]
 
     def items(self, fixed: bool = False) -> Items:
-        """The items, those that are pinned not to be moved if `fixed`."""
+        """Return the items; pinned ones do not move if `fixed`."""
         pinned = self.core >= 0 if fixed else np.zeros(self.core.size, np.bool_)
         return Items(self.item, pinned)
 
     def require_fit(self, chip: Chip, sizes: NDArray[np.int64], fans: Fans) -> None:
-        """Raise `DoesNotFitError` if a core cannot hold an item."""
+        """Raise `DoesNotFitError` if an item exceeds a core."""
         items = self.items()
         limits = {LIMITS[0]: sizes, LIMITS[1]: fans.into}
         for name, values in limits.items():
@@ -105,9 +109,10 @@ class Constraints:
 
 @dataclass(frozen=True, slots=True)
 class ConstraintFile:
-    """A file of constraints, read once: what is kept of it is what counted.
+    """A file of constraints, read once; the run stores this copy.
 
-    path : where it was; raw : its bytes
+    path : its path
+    raw : its bytes
     """
 
     path: Path
@@ -115,7 +120,7 @@ class ConstraintFile:
 
     @classmethod
     def read(cls, path: Path) -> ConstraintFile:
-        """Raises `MapperError` with one line if it cannot be read."""
+        """Read the file; raises `MapperError` if it cannot be read."""
         try:
             return cls(path, read_toml_bytes(path))
         except OSError as error:
@@ -127,9 +132,10 @@ class ConstraintFile:
 def constraints_in(
     file: ConstraintFile, chip: Chip, neurons: int, population: Population
 ) -> list[Constraint]:
-    """The constraints of a file. Raises `MapperError` with one line for what is wrong with it.
+    """Parse the constraints of a file; raises `MapperError` for invalid ones.
 
-    neurons : of the network; population : ids of a population, or None if there is none
+    neurons : number of neurons of the network
+    population : function from the name of a population to its ids, or None if it does not exist
     """
     path = file.path
     try:
@@ -167,7 +173,7 @@ def _neurons(given: Together, count: int, population: Population, where: str) ->
         return ids
     listed = list(given.neurons or given.range or ())
     if (most := max(listed)) >= count:
-        raise MapperError(f"{where}: neuron {most} is none of 0 .. {count - 1}")
+        raise MapperError(f"{where}: neuron {most} is outside 0 .. {count - 1}")
     if given.neurons:
         return np.unique(np.array(listed, np.int64))
     first, last = listed
@@ -197,7 +203,7 @@ def _core(core: int | str | tuple[int, int], chip: Chip, where: str) -> int:
 
 
 def combine(constraints: list[Constraint], neurons: int) -> Constraints:
-    """Items from constraints. Raises `MapperError` if one neuron would have to be on two cores."""
+    """Combine constraints into items; raises `MapperError` if a neuron is pinned to two cores."""
     parent = np.arange(neurons)
 
     def root(v: int) -> int:
@@ -226,15 +232,15 @@ def combine(constraints: list[Constraint], neurons: int) -> Constraints:
             continue
         if core[mine] not in (-1, one.core):
             raise MapperError(
-                f"{one.where}: neuron {one.neurons[0]} is to be on core {one.core}, but other "
-                f"constraints put it on core {core[mine]}; remove one of them"
+                f"{one.where}: neuron {one.neurons[0]} is pinned to core {one.core}, but other "
+                f"constraints pin it to core {core[mine]}; remove one of them"
             )
         core[mine] = one.core
     return Constraints(item, core, name)
 
 
 def population_of(network: NetworkFile) -> Population:
-    """Ids of a population by name, from the network's attribute of that name."""
+    """Return a function from the name of a population to its ids in a network."""
 
     def ids(name: str) -> NDArray[np.int64] | None:
         if "population" not in network.meta.attributes:
@@ -250,16 +256,16 @@ def population_of(network: NetworkFile) -> Population:
 def read_constraints(
     file: ConstraintFile, chip: Chip, network: NetworkFile, relays: int = 0
 ) -> Constraints:
-    """The constraints of a file for a network. Raises `MapperError` if there is a fault in it.
+    """Return the constraints of a file for a network; raises `MapperError` for invalid ones.
 
-    relays : vertices behind those of the network, of which a file cannot say anything
+    relays : number of relay vertices, which follow the network's; a file cannot constrain them
     """
     constraints = constraints_in(file, chip, network.vertices, population_of(network))
     return combine(constraints, network.vertices + relays)
 
 
 def broken(constraints: list[Constraint], core: NDArray[np.integer]) -> str:
-    """The first constraint that a mapping does not keep, as a sentence; empty if it keeps all.
+    """Return the first constraint that a mapping violates, as a sentence; empty if there is none.
 
     core : shape (neurons,), core of every neuron
     """

@@ -1,7 +1,7 @@
-"""Repair of a partition with parts above a limit, within a bounded memory.
+"""Repair of a partition with parts above a limit, in bounded memory.
 
-Every pass gathers the incoming synapses of the parts above a limit and of as many others as the
-memory holds, and lets `mapper.limits.exchange` move vertices among them.
+Each pass gathers the incoming synapses of the parts above a limit and of as many other parts as fit
+in memory, and lets `mapper.limits.exchange` move vertices between them.
 """
 
 from __future__ import annotations
@@ -28,22 +28,22 @@ from mapper.runtime.threads import ThreadTeam
 from storage.graph import Graph
 
 PASSES = 40
-ROUNDS = 12  # visits to the parts above a limit in a pass
-PAIR_BYTES = 24  # of a (source, part) pair: key and count, with as much slack
+ROUNDS = 12  # visits to the parts above a limit per pass
+PAIR_BYTES = 24  # bytes per (source, part) pair: key, count and as much slack
 ROW_BYTES = 4
-STALL = 0.99  # a pass that leaves more than this of the excess is one of few
-FEW = 6
-CHAINS, MORE_CHAINS = 48, 1 << 14  # that are tried for a part, and for the last few together
-WORK = 100  # times in a pass that the sources gathered may be looked at
-LEAST_WORK = 50_000_000  # sources that may be looked at in any case
-IN_ALL = 2  # so many such passes, of all synapses, in all repairs that share an `Effort`
+STALL = 0.99  # a pass that leaves more than this share of the excess counts as stalled
+FEW = 6  # stalled passes in a row that end a repair
+CHAINS, MORE_CHAINS = 48, 1 << 14  # chains tried per part; total over the last few parts
+WORK = 100  # maximum visits per gathered source in a pass
+LEAST_WORK = 50_000_000  # source visits that are always allowed
+IN_ALL = 2  # such passes, over all synapses, in all repairs that share an `Effort`
 
 
 @njit(cache=True, nogil=True)
 def _collect(first, indptr, ids, incoming, undirected, item, cursor, rows):
     """Append the sources of the neurons of a block to the rows of their items.
 
-    cursor : where the next source of each item goes, -1 for items that are not wanted
+    cursor : position for the next source of each item, -1 for items that are not gathered
     """
     for i in range(indptr.size - 1):
         v = item[first + i]
@@ -59,7 +59,7 @@ def _collect(first, indptr, ids, incoming, undirected, item, cursor, rows):
 
 @njit(cache=True, nogil=True)
 def _link(items, part, lists):
-    """Items of each part as lists, the first item in front."""
+    """Link the items of each part into a list, in order."""
     head, next_item, previous_item = lists
     for j in range(items.size - 1, -1, -1):
         v = items[j]
@@ -73,10 +73,10 @@ def _link(items, part, lists):
 
 @dataclass(frozen=True, slots=True)
 class Items:
-    """What moves as one: single neurons, or neurons that are to be kept together.
+    """Units of movement: single neurons, or neurons that are kept together.
 
     item : ndarray[int32], shape (neurons,), item of every neuron, 0 .. count-1
-    fixed : ndarray[bool], shape (count,), items that stay where they are
+    fixed : ndarray[bool], shape (count,), items that do not move
     """
 
     item: NDArray[np.int32]
@@ -84,7 +84,7 @@ class Items:
 
     @classmethod
     def single(cls, neurons: int) -> Items:
-        """Every neuron on its own, all free to move."""
+        """Return items of one neuron each, all free to move."""
         return cls(np.arange(neurons, dtype=np.int32), np.zeros(neurons, np.bool_))
 
     @property
@@ -92,25 +92,26 @@ class Items:
         return self.fixed.size
 
     def total(self, values: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Sums over the neurons of each item, shape (count,)."""
-        if self.count == self.item.size:  # they are numbered alike
+        """Return sums over the neurons of each item, shape (count,)."""
+        if self.count == self.item.size:  # items are the neurons
             return values
         sums = np.zeros(self.count, np.int64)
         np.add.at(sums, self.item, values)
         return sums
 
     def members(self) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-        """Where the neurons of each item start, and the neurons."""
+        """Return the start of each item in the list of neurons, and that list."""
         members, start, _ = by_label(self.item, self.count)
         return start, members
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """A network and what each core may hold of it.
+    """A network and the limits of a core.
 
-    sizes, fan_in : ndarray[int64], shape (neurons,); limits : ndarray[int64], shape (4,)
-    copies : whether neurons have a single target, and copies for more
+    sizes, fan_in : ndarray[int64], shape (neurons,)
+    limits : ndarray[int64], shape (4,)
+    copies : neurons have a single target core, and copies for further ones
     """
 
     graph: Graph
@@ -125,9 +126,9 @@ class Load:
 
 @dataclass(slots=True)
 class Effort:
-    """Sources that repairs may still look at: a bound on work, the same on every machine.
+    """Remaining work budget of repairs, in visited sources; the same on every machine.
 
-    stopped : a repair ended for want of work, or because what was left could not be done any more
+    stopped : a repair ended because the budget was used up or the rest was out of reach
     """
 
     left: int
@@ -149,14 +150,14 @@ def repair(
     team: ThreadTeam,
     effort: Effort | None = None,
 ) -> Use:
-    """Move items until no part is above a limit, no move found helps, or the work is used up.
+    """Move items until no part is above a limit, no move helps, or the work budget is used up.
 
-    place : ndarray[int32], shape (items,), part of every item; changes in place
-    allowed : ndarray[bool], shape (parts,), parts that may be given items
-    memory : bytes for the synapses and sources of the parts at work
-    effort : shared with other repairs; of its own if None
+    place : ndarray[int32], shape (items,), part of every item; changed in place
+    allowed : ndarray[bool], shape (parts,), parts that may receive items
+    memory : bytes for the synapses and sources of the active parts
+    effort : budget shared with other repairs; None: a new one
 
-    Returns the use of all parts, counted anew. The result does not depend on the threads.
+    Returns the recounted use of all parts. The result does not depend on the number of threads.
     """
     limits, weight = load.limits, weight_of_excess(load.limits)
     rng = np.random.default_rng([seed, 31])
@@ -182,9 +183,9 @@ def repair(
 
 
 def _hopeless(before: int, left: int, number: int) -> bool:
-    """Whether the passes behind pass `number` could not do what is left, each as much as it did.
+    """Return whether the remaining passes, at the present rate, cannot remove the excess.
 
-    Later passes do less than earlier ones, as a rule.
+    Later passes usually remove less than earlier ones.
     """
     return left > (before - left) * (PASSES - 1 - number)
 
@@ -197,7 +198,7 @@ def _choose(
     memory: int,
     rng: np.random.Generator,
 ) -> NDArray[np.bool_]:
-    """Parts to work on: those above a limit in half of the memory, those with slack in the rest."""
+    """Choose active parts: above a limit in half of the memory, with slack in the rest."""
     over = excess(use.table, limits, weight)
     cost = PAIR_BYTES * use.table[AXONS_IN] + ROW_BYTES * use.table[SYNAPSES]
     filled = (use.table / limits[:, None]).max(axis=0) + 0.1 * rng.random(cost.size)
@@ -224,7 +225,7 @@ def _exchange(
     team: ThreadTeam,
     effort: Effort,
 ) -> None:
-    """One pass: gather, move; `place` changes in place, `use` becomes stale."""
+    """Run one pass: gather and move; `place` changes in place, `use` becomes stale."""
     graph, limits, weight = load.graph, load.limits, weight_of_excess(load.limits)
     parts = active.size
     inside = np.flatnonzero(active[place]).astype(np.int64)
@@ -240,7 +241,7 @@ def _exchange(
         )  # fmt: skip
     end = cursor
     first_member, members = items.members()
-    for v in np.flatnonzero(np.diff(first_member) > 1):  # sources of several neurons, in order
+    for v in np.flatnonzero(np.diff(first_member) > 1):  # sort sources of several neurons
         rows[start[v] : end[v]].sort()
 
     pairs = int(use.table[AXONS_IN, active].sum())
@@ -276,6 +277,6 @@ def _exchange(
 
 
 def most_used(use: Use) -> dict[str, int]:
-    """The largest use of each limit, for notes in the log."""
+    """Return the largest use of each limit, for notes in the log."""
     names = {"neurons": NEURONS, "synapses": SYNAPSES, "axons_in": AXONS_IN, "axons_out": AXONS_OUT}
     return {name: int(use.table[row].max(initial=0)) for name, row in names.items()}

@@ -1,11 +1,11 @@
-"""Moves that bring parts within all of their limits at once, counted exactly.
+"""Moves that bring parts within all of their limits, with exact counts.
 
 A local search on the total excess over all limits, after the feasibility phases of local search
-for bin packing with shared items: a part above a limit gives vertices to parts that have most of
-their sources already, or exchanges them through a chain of two moves. What a move changes is
-counted from a table of (source, part) pairs, for the parts in it exactly: axons of the two parts,
-and the axons that leave every part with a source of the vertex. A move that raises the excess is
-taken back.
+for bin packing with shared items: a part above a limit gives vertices to parts that already have
+most of their sources, or exchanges them through a chain of two moves. The effect of a move is
+counted in a table of (source, part) pairs, exactly for the parts in it: axons of the two parts, and
+outgoing axons of every part that holds a source of the vertex. A move that raises the excess is
+undone.
 """
 
 from __future__ import annotations
@@ -18,16 +18,18 @@ from numpy.typing import NDArray
 
 from mapper.runtime.random import draw_star
 
-NEAR, SPREAD, ROOMY = 6, 12, 6  # candidates: parts of sources, parts at random, parts with slack
-SAMPLE = 64  # sources of a vertex that are asked for their part
-LINKS = 12  # second moves that are tried behind each
+NEAR, SPREAD, ROOMY = 6, 12, 6  # candidates: parts of sources, random parts, parts with slack
+SAMPLE = 64  # sources of a vertex whose parts are looked up
+LINKS = 12  # second moves tried after each first move of a chain
 
 
 class Net(NamedTuple):
     """Items and their synapses.
 
-    item : of every neuron; first_member, members : the neurons of each item
-    sizes, fan_in : of the items; start, end : where the sources of each are in `rows`, in order
+    item : item of every neuron
+    first_member, members : the neurons of each item
+    sizes, fan_in : of the items
+    start, end : range of the sources of each item in `rows`, sorted
     fixed : items that never move
     """
 
@@ -43,12 +45,15 @@ class Net(NamedTuple):
 
 
 class Search(NamedTuple):
-    """The parts of all items, and what they use; all but limits and weights changes.
+    """The parts of all items and their use; everything but limits and weights changes.
 
-    part : of every item; reach : parts that each neuron's axons lead to
-    use : shape (4, parts); limits, weight : of an excess, shape (4,)
-    keys, counts : table of (source, part) pairs; used : [places of it in use, most allowed]
-    copies : whether axons_out are neurons and their copies, see `Chip.single_target`
+    part : part of every item
+    reach : number of parts that each neuron has axons to
+    use : shape (4, parts)
+    limits, weight : limits, and weights of an excess, shape (4,)
+    keys, counts : hash table of (source, part) pairs
+    used : [slots in use, most allowed]
+    copies : axons_out counts neurons and their copies, see `Chip.single_target`
     """
 
     part: NDArray[np.int32]
@@ -63,7 +68,7 @@ class Search(NamedTuple):
 
 
 class Lists(NamedTuple):
-    """Items of each active part as lists, -1 at the ends."""
+    """Linked lists of the items of each active part, -1 at the ends."""
 
     head: NDArray[np.int64]
     next_item: NDArray[np.int64]
@@ -71,10 +76,11 @@ class Lists(NamedTuple):
 
 
 class Targets(NamedTuple):
-    """Where items may go.
+    """Parts that items may move to.
 
-    active, listed : parts whose pairs are in the table; roomy : those with slack, most first
-    empty : those without items
+    active, listed : parts whose pairs are in the table, as a mask and a list
+    roomy : parts with slack, most first
+    empty : parts without items
     """
 
     active: NDArray[np.bool_]
@@ -85,7 +91,7 @@ class Targets(NamedTuple):
 
 @njit(cache=True, nogil=True)
 def _slot(keys, key):
-    """Where a key is in the table, or the empty place where it belongs."""
+    """Return the slot of a key in the hash table, or the empty slot where it belongs."""
     h = np.uint64(key) * np.uint64(0x9E3779B97F4A7C15)
     h ^= h >> np.uint64(32)
     h *= np.uint64(0xD6E8FEB86659FD93)
@@ -99,14 +105,14 @@ def _slot(keys, key):
 
 @njit(cache=True, nogil=True)
 def _count(keys, counts, key):
-    """Synapses of a (source, part) pair."""
+    """Return the number of synapses of a (source, part) pair."""
     at = _slot(keys, key)
     return np.int64(counts[at]) if keys[at] == key else np.int64(0)
 
 
 @njit(cache=True, nogil=True)
 def _fill_table(items, start, end, rows, part, parts, keys, counts):
-    """Put the pairs of all rows into an empty table; returns how many places it uses."""
+    """Insert the pairs of all rows into an empty table; return the number of slots used."""
     used = 0
     for v in items:
         for e in range(start[v], end[v]):
@@ -121,7 +127,7 @@ def _fill_table(items, start, end, rows, part, parts, keys, counts):
 
 @njit(cache=True, nogil=True)
 def _over(use, limits, weight, k):
-    """Weighted excess of a part."""
+    """Return the weighted excess of a part."""
     total = np.int64(0)
     for r in range(4):
         total += weight[r] * max(0, use[r, k] - limits[r])
@@ -130,7 +136,7 @@ def _over(use, limits, weight, k):
 
 @njit(cache=True, nogil=True)
 def _bump(use, limits, weight, r, k, change):
-    """Change what a part uses of a limit; returns the change of its excess."""
+    """Change a part's use of a limit; return the change of its excess."""
     before = max(0, use[r, k] - limits[r])
     use[r, k] += change
     return weight[r] * (max(0, use[r, k] - limits[r]) - before)
@@ -138,7 +144,7 @@ def _bump(use, limits, weight, r, k, change):
 
 @njit(cache=True, nogil=True)
 def _axons(u, k, reach, keys, counts, parts, copies):
-    """Axons of a neuron in part k: other parts that it reaches, or its copies and itself."""
+    """Return the axons of a neuron in part k: other parts that it reaches, or all its copies."""
     if copies:
         return np.int64(max(1, reach[u]))
     return np.int64(reach[u]) - (1 if _count(keys, counts, u * parts + k) > 0 else 0)
@@ -146,7 +152,7 @@ def _axons(u, k, reach, keys, counts, parts, copies):
 
 @njit(cache=True, nogil=True)
 def _move(v, to, net, search):
-    """Move an item, all sums with it. Returns the change of the total excess."""
+    """Move an item and update all sums; return the change of the total excess."""
     item, first_member, members, sizes, fan_in, start, end, rows, _ = net
     part, reach, use, limits, weight, keys, counts, used, copies = search
     parts = use.shape[1]
@@ -192,9 +198,9 @@ def _move(v, to, net, search):
 
 @njit(cache=True, nogil=True)
 def _judge(v, to, leaving, net, search):
-    """About how a move changes the excess of the part it leads to, and how many sources are new.
+    """Estimate the change of excess in the target part of a move, and count new sources.
 
-    leaving : axons of the item itself that leave its part now; `_move` counts exactly
+    leaving : axons of the item that leave its part now; `_move` counts exactly
     """
     item, _, _, sizes, fan_in, start, end, rows, _ = net
     part, _, use, limits, weight, keys, counts, _, copies = search
@@ -224,7 +230,7 @@ def _judge(v, to, leaving, net, search):
 
 @njit(cache=True, nogil=True)
 def _leaving(v, own, net, search):
-    """Axons of an item that leave its part."""
+    """Return the number of axons of an item that leave its part."""
     first_member, members, reach = net.first_member, net.members, search.reach
     keys, counts, parts = search.keys, search.counts, search.use.shape[1]
     total = np.int64(0)
@@ -236,7 +242,7 @@ def _leaving(v, own, net, search):
 
 @njit(cache=True, nogil=True)
 def _relief(v, own, leaving, net, search):
-    """By about how much the excess of a part falls when an item leaves it."""
+    """Estimate the decrease of the excess of a part when an item leaves it."""
     _, _, _, sizes, fan_in, start, end, rows, _ = net
     _, _, use, limits, weight, keys, counts, _, _ = search
     parts = use.shape[1]
@@ -257,7 +263,7 @@ def _relief(v, own, leaving, net, search):
 
 @njit(cache=True, nogil=True)
 def _candidates(v, part, net, targets, turn, state, out):
-    """Parts that an item might move to, the likely ones; returns how many."""
+    """Write likely target parts of an item to `out`; return their number."""
     item, _, _, _, _, start, end, rows, _ = net
     active, active_list, roomy = targets.active, targets.listed, targets.roomy
     count = 0
@@ -289,10 +295,11 @@ def _candidates(v, part, net, targets, turn, state, out):
 
 @njit(cache=True, nogil=True)
 def _relieve(queue, targets, lists, net, search, work, chains, state):
-    """Visit parts above their limits once; returns moves kept, and the change of the excess.
+    """Visit parts above their limits once; return moves kept, and the change of the excess.
 
-    queue : parts to visit; work : [sources that may still be looked at]
-    chains : first moves of a chain that are tried for a part
+    queue : parts to visit
+    work : [sources that may still be visited]
+    chains : first moves of a chain tried per part
     """
     active, active_list, empty = targets.active, targets.listed, targets.empty
     head, next_item, _ = lists
@@ -315,7 +322,7 @@ def _relieve(queue, targets, lists, net, search, work, chains, state):
                 inside[n] = v
                 leaving = _leaving(v, c, net, search)
                 relief = _relief(v, c, leaving, net, search)
-                # most relief first, light ones among equals
+                # largest relief first; ties: fewest sources first
                 value[n] = 1e-3 * float(end[v] - start[v]) - float(relief)
                 work[0] -= end[v] - start[v]
                 n += 1
@@ -355,14 +362,14 @@ def _relieve(queue, targets, lists, net, search, work, chains, state):
             _relink(v, c, best, lists)
         if _over(use, limits, weight, c) == 0 or active_list.size < 2:
             continue
-        # A chain: one leaves for a part, another one of that part goes on, or comes back.
+        # A chain: an item moves to another part, and an item of that part moves on or back.
         for _ in range(chains):
             if _over(use, limits, weight, c) == 0 or work[0] < 0 or n == 0:
                 break
             v = inside[draw_star(state, n)]
             to = active_list[draw_star(state, active_list.size)]
             length = end[v] - start[v]
-            if length > 0 and draw_star(state, 4) > 0:  # mostly where a source is: fewer new ones
+            if length > 0 and draw_star(state, 4) > 0:  # mostly to a source's part
                 near = part[item[rows[start[v] + draw_star(state, length)]]]
                 to = near if active[near] else to
             if part[v] != c or to == c or used[0] + 2 * length >= used[1]:
@@ -376,7 +383,7 @@ def _relieve(queue, targets, lists, net, search, work, chains, state):
                 _relink(v, c, to, lists)
                 continue
             u = head[to]
-            for _ in range(draw_star(state, 2 * LINKS)):  # not always the same ones
+            for _ in range(draw_star(state, 2 * LINKS)):  # random start in the list
                 if u >= 0 and next_item[u] >= 0:
                     u = next_item[u]
             for tried in range(LINKS):
@@ -390,7 +397,7 @@ def _relieve(queue, targets, lists, net, search, work, chains, state):
                     continue
                 further = _move(u, onward, net, search)
                 work[0] -= 2 * length
-                # A step aside now and then leads out of a dead end.
+                # Sometimes accept a neutral chain, to leave local minima.
                 if change + further < 0 or (change + further == 0 and draw_star(state, 4) == 0):
                     total += change + further
                     moved += 2
@@ -407,7 +414,7 @@ def _relieve(queue, targets, lists, net, search, work, chains, state):
 
 @njit(cache=True, nogil=True)
 def _relink(v, own, to, lists):
-    """Take an item out of the list of one part and put it in front of that of another."""
+    """Move an item from the list of one part to the front of another."""
     head, next_item, previous_item = lists.head, lists.next_item, lists.previous_item
     before, after = previous_item[v], next_item[v]
     if before >= 0:

@@ -1,4 +1,4 @@
-"""Pinned items on their cores, after placement: their part's cell first, then the items alone."""
+"""Put pinned items on their cores after placement: first move whole parts, then single items."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from mapper.runtime.threads import ThreadTeam
 def pinned_cells(
     cell: NDArray[np.int32], part: NDArray[np.int32], pinned: NDArray[np.int32]
 ) -> NDArray[np.int32]:
-    """Cells of parts such that pinned items are on their cores where one part has one of them.
+    """Move parts so that pinned items are on their cores, as far as one part per core allows.
 
     cell : ndarray[int32], shape (parts,), core of every part
-    part, pinned : ndarray[int32], shape (items,), part and wanted core (-1: any) of every item
+    part, pinned : ndarray[int32], shape (items,), part and required core (-1: any) of every item
 
-    A part that is in the way gets the cell that becomes free.
+    The part that occupied the core moves to the cell that becomes free.
     """
     cell = cell.copy()
     on = {int(core): k for k, core in enumerate(cell)}
@@ -30,7 +30,7 @@ def pinned_cells(
         k, wanted = int(part[item]), int(pinned[item])
         other = on.get(wanted)
         if k in settled or other in settled:
-            continue  # two items in one part: the second one moves alone
+            continue  # a part has two pins: the second item moves alone
         settled.add(k)
         if other == k:
             continue
@@ -51,10 +51,11 @@ def core_of_items(
     seed: int,
     team: ThreadTeam,
 ) -> NDArray[np.int32]:
-    """Core of every item, those that are pinned where they belong.
+    """Return the core of every item, with pinned items on their cores.
 
-    cell : ndarray[int32], shape (parts,), core of every part; part : shape (items,)
-    memory : bytes for the moves that make room for pinned items
+    cell : ndarray[int32], shape (parts,), core of every part
+    part : ndarray[int32], shape (items,)
+    memory : bytes for the moves that free capacity for pinned items
     """
     if constraints is None or not (constraints.core >= 0).any():
         return cell[part]
@@ -70,11 +71,11 @@ def keep_pins(
     seed: int,
     team: ThreadTeam,
 ) -> NDArray[np.int32]:
-    """Core of every item with all pinned ones where they belong and all limits kept.
+    """Return the core of every item, with pinned items on their cores and all limits met.
 
-    place, pinned : ndarray[int32], shape (items,), core of every item, and the wanted one or -1
+    place, pinned : ndarray[int32], shape (items,), core of every item; required core or -1
 
-    Raises `DoesNotFitError` if what is on their cores cannot be moved elsewhere.
+    Raises `DoesNotFitError` if other items cannot be moved off the cores of pinned ones.
     """
     place = np.where(pinned >= 0, pinned, place).astype(np.int32)
     items = Items(job.items.item, pinned >= 0)
@@ -83,6 +84,6 @@ def keep_pins(
     over = excess(use.table, job.load.limits, weight_of_excess(job.load.limits))
     if over.any():
         raise DoesNotFitError(
-            f"{lacking(job.chip, use, over)}; pin fewer neurons or take larger cores"
+            f"{lacking(job.chip, use, over)}; pin fewer neurons or use larger cores"
         )
     return place

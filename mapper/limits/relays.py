@@ -1,10 +1,10 @@
-"""Neurons with more synapses than a core can hold: their fan-in spread over relays.
+"""Neurons with more synapses than a core can hold: their fan-in is spread over relay neurons.
 
-A relay is one more neuron, as large as the one that it serves. It takes the synapses from a range
-of sources, as many as a core can hold, and passes every spike on through one synapse of its own, as
-dendritic compartments and relays do on chips whose neurons have few inputs. So its traffic is the
-sum of what it takes. The network with relays is written to a file, and mapped like any other: the
-limits of a core hold for relays as for neurons.
+A relay is an additional neuron of the same size as the neuron it serves. It receives the synapses
+from a range of sources, at most as many as a core can hold, and forwards every spike through one
+synapse, like dendritic compartments and relays on chips whose neurons have few inputs. So its
+traffic is the sum of its inputs. The network with relays is written to a file and mapped like any
+other: core limits apply to relays as to neurons.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ Int64 = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class RelayNeurons:
-    """Who helps whom, ordered by neuron and then by source.
+    """Relay neurons, ordered by the neuron they serve and then by source.
 
     neuron : ndarray[int64], shape (relays,), id of the neuron that a relay serves
-    first, last : ndarray[int64], shape (relays,), the least and the largest id of its sources
+    first, last : ndarray[int64], shape (relays,), smallest and largest id of its sources
     """
 
     neuron: Int64
@@ -41,7 +41,7 @@ class RelayNeurons:
         return self.neuron.size
 
     def facts(self) -> dict[str, int]:
-        """What the report says of them."""
+        """Return the entries of the report."""
         each = np.unique(self.neuron, return_counts=True)[1]
         return {
             "neurons": int(each.size),
@@ -51,12 +51,12 @@ class RelayNeurons:
 
 
 def plan_relays(network: NetworkFile, chip: Chip, threads: int = 1) -> RelayNeurons:
-    """Relay neurons for the neurons that a core cannot hold with all of their synapses.
+    """Return relay neurons for the neurons whose synapses do not fit a core.
 
-    Full ones first: what is left over for the last relay of a neuron leaves room for others.
+    Relays are full except the last one of a neuron, which leaves capacity for others.
 
-    Raises `DoesNotFitError` for a neuron that has more shares than a core can hold synapses, and
-    `MapperError` if a neuron would have to be split in an undirected network.
+    Raises `DoesNotFitError` for a neuron that needs more relays than a core can hold synapses, and
+    `MapperError` if a neuron of an undirected network would have to be split.
     """
     limits = [limit for limit in (chip.synapse_limit, chip.axons_in) if limit is not None]
     none = RelayNeurons(*np.zeros((3, 0), np.int64))
@@ -69,14 +69,14 @@ def plan_relays(network: NetworkFile, chip: Chip, threads: int = 1) -> RelayNeur
         return none
     if network.undirected:
         raise MapperError(
-            f"{network.path}: is undirected, its neurons cannot be split; import it with each "
-            "edge as two synapses, or leave out --split-neurons"
+            f"{network.path}: neurons of an undirected network cannot be split; import it with "
+            "each edge as two synapses, or leave out --split-neurons"
         )
     worst = int(into.argmax())
     if into[worst] > most * most:
         raise DoesNotFitError(
             f"vertex {worst} has {into[worst]} synapses, a core holds {most}: relay neurons "
-            f"can take {most * most} for one neuron; take larger cores"
+            f"can take at most {most * most} for one neuron; use larger cores"
         )
     neuron: list[Int64] = []
     first: list[Int64] = []
@@ -93,9 +93,10 @@ def plan_relays(network: NetworkFile, chip: Chip, threads: int = 1) -> RelayNeur
 
 
 def share_of(relays: RelayNeurons, source: Int64, target: Int64, neurons: int) -> Int64:
-    """The relay that each synapse goes to, -1 for those of neurons without relays.
+    """Return the relay that receives each synapse, -1 for neurons without relays.
 
-    source, target : shape (synapses,); neurons : of the network
+    source, target : shape (synapses,)
+    neurons : number of neurons of the network
     """
     keys = relays.neuron * neurons + relays.first
     at = np.searchsorted(keys, target * neurons + source, side="right") - 1
@@ -106,9 +107,9 @@ def share_of(relays: RelayNeurons, source: Int64, target: Int64, neurons: int) -
 def write_split(
     network: NetworkFile, relays: RelayNeurons, path: Path, memory: int, threads: int = 1
 ) -> None:
-    """Write the network with relays: they are its last vertices, in their order.
+    """Write the network with relays, which are its last vertices, in their order.
 
-    memory : bytes for sorting. A relay has the attributes of its neuron, but for the rate.
+    memory : bytes for sorting. A relay has the attributes of its neuron, except the rate.
     """
     n = network.vertices
     rate = network.attribute(RATE).stored if RATE in network.meta.attributes else np.zeros(n, int)

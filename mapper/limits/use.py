@@ -1,8 +1,7 @@
-"""What parts use of each limit of a core, counted exactly in one pass over a network.
+"""Resource use of parts, counted exactly in one pass over a network.
 
-None of the limits depends on where a part lies on the mesh: axons_out counts distinct (neuron,
-other core) pairs, whatever their distance. So parts can be checked and put right before they are
-placed, and cores after.
+No limit depends on the position of a part on the mesh: axons_out counts distinct (neuron, other
+core) pairs at any distance. So parts can be checked and repaired before placement, and cores after.
 """
 
 from __future__ import annotations
@@ -19,17 +18,17 @@ from storage.graph import Graph
 
 NEURONS, SYNAPSES, AXONS_IN, AXONS_OUT = range(4)  # rows of `Use.table`, in the order of LIMITS
 NO_LIMIT = 1 << 62
-ONE_CORE = 1 << 30  # what an excess as large as a whole core weighs
+ONE_CORE = 1 << 30  # weight of an excess of one whole core
 
 
 @njit(cache=True, nogil=True)
 def _count_axons(first, indptr, targets, part, stamp, axons_in, axons_out, reach, copies):
-    """Add what the outgoing synapses of a block use.
+    """Add the use of the outgoing synapses of a block.
 
-    copies : axons_out are the neurons, with a copy for each further part that one reaches
+    copies : axons_out counts the neurons, with a copy for each further part that they reach
 
-    stamp : scratch per part, no number of a vertex of the block on entry
-    reach : gets the parts that each neuron has synapses in, its own included
+    stamp : scratch per part, without ids of vertices of the block on entry
+    reach : receives the number of parts that each neuron has synapses in, its own included
     """
     for i in range(indptr.size - 1):
         s = first + i
@@ -47,7 +46,7 @@ def _count_axons(first, indptr, targets, part, stamp, axons_in, axons_out, reach
 
 @njit(cache=True, nogil=True)
 def _count_ends(first, indptr, incoming, undirected, fan_in, fan_out):
-    """Synapses that end and that begin in each vertex of a block."""
+    """Count the incoming and outgoing synapses of each vertex of a block."""
     for i in range(indptr.size - 1):
         into = np.int64(0)
         for e in range(indptr[i], indptr[i + 1]):
@@ -59,9 +58,10 @@ def _count_ends(first, indptr, incoming, undirected, fan_in, fan_out):
 
 @dataclass(frozen=True, slots=True)
 class Fans:
-    """Synapses at each vertex, each ndarray[int64] of shape (vertices,).
+    """Synapses per vertex, each ndarray[int64] of shape (vertices,).
 
-    into : that end in it, from as many other sources; out : that begin in it
+    into : incoming synapses, each from another source
+    out : outgoing synapses
     """
 
     into: NDArray[np.int64]
@@ -70,10 +70,10 @@ class Fans:
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """What every part uses.
+    """The resource use of all parts.
 
     table : ndarray[int64], shape (4, parts), rows in the order of `chipsim.chip.limits.LIMITS`
-    reach : ndarray[int32], shape (neurons,), parts that each neuron has synapses in
+    reach : ndarray[int32], shape (neurons,), number of parts that each neuron has synapses in
     """
 
     table: NDArray[np.int64]
@@ -81,29 +81,29 @@ class Use:
 
 
 def limits_of(chip: Chip) -> NDArray[np.int64]:
-    """The four limits of a core in the order of LIMITS, `NO_LIMIT` where the chip has none.
+    """Return the four limits of a core in the order of LIMITS, `NO_LIMIT` where the chip has none.
 
-    That of synapses is what the bits of the memory have room for, if these are counted.
+    The limit on synapses follows from the memory size, if the chip has one.
     """
     given = (chip.neurons, chip.synapse_limit, chip.axons_in, chip.out_limit)
     return np.array([NO_LIMIT if limit is None else limit for limit in given], np.int64)
 
 
 def weight_of_excess(limits: NDArray[np.int64]) -> NDArray[np.int64]:
-    """What one unit above each limit weighs: limits of any size become comparable."""
+    """Return the weight of one unit above each limit, which makes limits comparable."""
     return np.maximum(1, ONE_CORE // limits)
 
 
 def excess(
     table: NDArray[np.int64], limits: NDArray[np.int64], weight: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """By how much each part is above its limits, weighted and added up, shape (parts,)."""
+    """Return the weighted sum of the excesses of each part, shape (parts,)."""
     over = np.maximum(table - limits[:, None], 0)
     return np.asarray((over * weight[:, None]).sum(axis=0), np.int64)
 
 
 def count_fans(graph: Graph, threads: int = 1) -> Fans:
-    """Synapses at each vertex, in one pass."""
+    """Count the synapses at each vertex, in one pass."""
     fans = Fans(np.zeros(graph.vertices, np.int64), np.zeros(graph.vertices, np.int64))
     for block in graph.blocks(threads=threads):
         _count_ends(
@@ -121,11 +121,11 @@ def count_use(
     team: ThreadTeam,
     copies: bool = False,
 ) -> Use:
-    """What parts use, in one pass.
+    """Count the use of all parts, in one pass.
 
     part : ndarray[int32], shape (vertices,), 0 .. parts-1
     sizes, fan_in : ndarray[int64], shape (vertices,)
-    copies : of chips on which a neuron has a single target, see `Chip.single_target`
+    copies : the chip allows a neuron a single target core, see `Chip.single_target`
     """
     use = Use(np.zeros((4, parts), np.int64), np.zeros(graph.vertices, np.int32))
     np.add.at(use.table[NEURONS], part, sizes)
@@ -147,6 +147,6 @@ def count_use(
 
     for _ in team.stream(count, range(graph.block_count)):
         pass
-    for axons in tallies:  # whole numbers: the order of the sums does not matter
+    for axons in tallies:  # integer sums: the order does not matter
         use.table[AXONS_IN:] += axons
     return use

@@ -1,4 +1,4 @@
-"""The ways from a network to parts and, once these have cores, to fewer hops: one module each.
+"""Mapping methods, one module each: from a network to parts, and refinement after placement.
 
-`classic` is the published method, `streamed` works on rows of connections, `nets` on hyperedges.
+`classic` is the published method, `streamed` uses rows of connections, `nets` hyperedges.
 """

@@ -1,4 +1,4 @@
-"""The multilevel method as published: parts, then places; no vertex moves afterwards."""
+"""The multilevel method as published: partition, then place; vertices do not move afterwards."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mapper.scoring.stage_costs import StageCosts
 
 
 class Classic(Method):
-    """Pairs, bisection and refinement; every level is on disk."""
+    """Pairwise coarsening, bisection and refinement; every level is on disk."""
 
     def __init__(self, run: Run) -> None:
         self._run = run

@@ -1,6 +1,6 @@
-"""Nets held in memory: parts by connectivity, then neurons moved by the hops of their packets.
+"""Nets in memory: partitioning by connectivity, then refinement of packet hops.
 
-A packet goes to each core that a neuron reaches, or branches on its way to them.
+A neuron sends a packet to each core that it reaches, or one packet that branches on its way.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ from storage.store.network import RATE
 
 
 def costs_of(objective: str) -> str:
-    """Of which objective stages tell what nets cost; empty for none."""
+    """Return the objective whose net costs stages report; empty for none."""
     return {"core": "core", "time": "core", "multicast": "multicast"}.get(objective, "")
 
 
 class Nets(Method):
-    """A neuron and all that it reaches is one net."""
+    """Partitioning and refinement with one net per neuron: the neuron and all its targets."""
 
     def __init__(self, run: Run) -> None:
         self._run = run
@@ -96,13 +96,14 @@ def refine_by_time(
     seen: Callable[[Mesh, TickCosts], TickNets],
     cycles_of: Callable[[Int32, Mesh, TickCosts], float],
 ) -> Int32:
-    """On all cores that may be used, whether a part is there or not.
+    """Refine the cycles of a tick, over all usable cores, including cores without a part.
 
-    seen : nets that annealing sees; cycles_of : a tick of a mapping, by all nets
+    seen : returns the nets that annealing uses
+    cycles_of : returns the cycles of a tick of a mapping, with all nets
     """
     with run.monitor.stage(REFINED_BY["time"]):
         if run.pinned:
-            run.monitor.note("left as placed: some neurons are pinned")
+            run.monitor.note("no refinement: some neurons are pinned")
             return core
         mesh = run.mesh(core, capacity)
         capacities = np.where(run.usable(core), capacity, 0).astype(np.int64)
@@ -117,7 +118,7 @@ def refine_by_time(
 
 
 def refine_by_time_streamed(run: Run, core: Int32) -> Int32:
-    """The same with some targets of each neuron in memory, and ticks measured in passes."""
+    """Refine the cycles of a tick, with some targets per neuron in memory; ticks take a pass."""
     network, settings = run.network, run.settings
     neurons = network.vertex_sizes()
 
@@ -127,7 +128,7 @@ def refine_by_time_streamed(run: Run, core: Int32) -> Int32:
         found = run.team.stream(
             lambda index: receive(reader.read(index), core), range(network.block_count)
         )
-        run.monitor.note(f"up to {most} targets of each neuron stand for all")
+        run.monitor.note(f"up to {most} targets per neuron represent all targets")
         return thin_nets(found, run.combined.sizes, neurons, core, most, costs.delivery, seed)
 
     def cycles_of(found: Int32, *_: object) -> float:
@@ -137,7 +138,7 @@ def refine_by_time_streamed(run: Run, core: Int32) -> Int32:
 
 
 def nets_of(run: Run) -> Hypergraph:
-    """The nets of the network, or of what stays together in it, read within the stage at work."""
+    """Read the nets of the network, or of its items, within the current stage."""
     network, monitor = run.network, run.monitor
     monitor.expect(network.meta.synapses)
     nets = read_nets(network, network.vertex_sizes(), run.team, monitor.advance)
@@ -148,13 +149,13 @@ def nets_of(run: Run) -> Hypergraph:
 
 
 def refine_by_nets(run: Run, nets: Hypergraph | None, core: Int32, capacity: int) -> Int32:
-    """Move vertices by the hops of their packets: to each core, or of trees that branch.
+    """Move vertices to save hops of their packets: packets to each core, or multicast trees.
 
     nets : None to read them first, with the sizes of the items
     """
     with run.monitor.stage(REFINED_BY[run.settings.objective]):
         if run.pinned:
-            run.monitor.note("left as placed: some neurons are pinned")
+            run.monitor.note("no refinement: some neurons are pinned")
             return core
         if nets is None:
             nets = nets_of(run)._replace(sizes=run.combined.sizes)
@@ -168,7 +169,7 @@ def refine_by_nets(run: Run, nets: Hypergraph | None, core: Int32, capacity: int
 
 
 def checked(run: Run, found: Int32, placed: Int32, team: ThreadTeam) -> Int32:
-    """What was found, or what was placed if a core is above a limit now."""
+    """Return the refined mapping, or the placed one if a core is above a limit."""
     if run.single_capacity:
         return found
     return unless_over_limits(run.job, found, placed, run.monitor, team)

@@ -1,4 +1,4 @@
-"""What the steps of a run work with, and the interface of the methods that do them."""
+"""The context of the steps of a run, and the interface of the methods that implement them."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ Attempt = Callable[[CombinedCapacity, Checkpoint], tuple[Int32, int]]
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A network on its way onto a chip.
+    """The state of a run.
 
-    graph : the network, with what is to stay together as one vertex: the items
-    combined : sizes of the items and the capacity of a core, for the limits that add up
-    workers : look at the rows of the network where the plan streams them; None for the team
+    graph : the network with each item (neurons kept together) as one vertex
+    combined : sizes of the items and capacity of a core, for the additive limits
+    workers : scan the rows of the network if the plan streams them; None for the team
     """
 
     network: NetworkFile
@@ -62,39 +62,39 @@ class Run:
 
     @property
     def context(self) -> Context:
-        """What every step works with."""
+        """Return the context of a step."""
         return Context(self.settings, self.plan, self.steps, self.monitor, self.team)
 
     @property
     def cores(self) -> int:
-        """Cores that may be used."""
+        """Return the number of cores to use, at most."""
         return self.settings.cores or self.chip.usable_count
 
     @property
     def pinned(self) -> bool:
-        """Whether any neuron has its place before all are placed."""
+        """Return whether any neuron is pinned to a core."""
         return self.constraints is not None and bool((self.constraints.core >= 0).any())
 
     @property
     def single_capacity(self) -> bool:
-        """Whether one capacity stands for all limits, and nothing is pinned."""
+        """Return whether one capacity represents all limits, and no neuron is pinned."""
         return self.combined.exact and not self.job.axon_limited and not self.pinned
 
     @property
     def sorting(self) -> int:
-        """Bytes for sorts."""
+        """Return the bytes for sorts."""
         return self.settings.memory_bytes // 4
 
     @property
     def spare(self) -> int:
-        """Bytes for repairs."""
+        """Return the bytes for repairs."""
         return self.plan.grouped or self.sorting
 
     def partition_within_limits(self, attempt: Attempt) -> tuple[Int32, int, CombinedCapacity]:
-        """Parts within all limits, see `mapper.limits.axons`; attempts keep steps of their own."""
+        """Partition within all limits, see `mapper.limits.axons`; attempts have separate steps."""
 
         def tried(combined: CombinedCapacity, number: int) -> tuple[Int32, int]:
-            self.monitor.levels.clear()  # of the attempt before
+            self.monitor.levels.clear()  # levels of the previous attempt
             combined = self.spread(combined)
             return attempt(
                 combined, self.steps.nested(f"attempt {number}") if number else self.steps
@@ -106,7 +106,7 @@ class Run:
         )  # fmt: skip
 
     def spread(self, combined: CombinedCapacity) -> CombinedCapacity:
-        """With so little capacity that parts are as many as the cores to use, if it matters."""
+        """Reduce the capacity to get a part for each core, if the number of cores is a goal."""
         if not self.settings.cores and self.settings.objective != "time":
             return combined
         most = int(combined.sizes.max(initial=1))
@@ -114,14 +114,14 @@ class Run:
         return replace(combined, capacity=min(combined.capacity, capacity))
 
     def keep(self, make: Keep) -> None:
-        """Keep a mapping for an interrupt; make : gives the core of every item, see `Stop.keep`."""
+        """Keep a mapping for Ctrl-C; make : returns the core of every item, see `Stop.keep`."""
         item = self.job.items.item
         self.monitor.stop.keep(lambda team: make(team)[item])
 
     def place_items(self, cell: Int32, part: Int32, team: ThreadTeam | None = None) -> Int32:
-        """The core of everything that has a part; `cell` is the core of every part.
+        """Return the core of every item; `cell` is the core of every part.
 
-        team : instead of that of the run
+        team : replaces the team of the run
         """
         if self.single_capacity:
             return cell[part]
@@ -131,48 +131,48 @@ class Run:
         )  # fmt: skip
 
     def usable(self, core: Int32) -> NDArray[np.bool_]:
-        """Cores of the chip that may be used once parts have theirs: if only so many, these."""
+        """Return the usable cores after placement: with a number of cores given, the used ones."""
         if not self.settings.cores:
             return self.chip.usable.ravel()
         return np.bincount(core, minlength=self.chip.cores) > 0
 
     def mesh(self, core: Int32, capacity: int) -> Mesh:
-        """The chip, with capacity on the cores that are in use."""
+        """Return the mesh of the chip, with capacity on the cores in use only."""
         used = np.bincount(core, minlength=self.chip.cores) > 0
         capacities = np.where(used, capacity, 0).astype(np.int64)
         return Mesh.of(self.chip, capacities)
 
 
 class Method(ABC):
-    """Steps 2 to 5, and what follows once all parts have cores.
+    """Steps 2 to 5, and refinement after placement.
 
-    costs : the observer of the monitor, which takes down what each stage ends with
+    costs : the observer of the monitor, which records the cost after each stage
     """
 
     costs: StageCosts
 
     @abstractmethod
     def partition(self) -> tuple[Int32, Subgraph]:
-        """The part of every vertex, and the traffic between the parts (the groups).
+        """Return the part of every vertex, and the traffic between the parts (the groups).
 
-        Vertices are the items of the run, or clusters of them that `refine` takes apart.
-        Raises `DoesNotFitError` if a limit of the chip cannot be kept.
+        Vertices are the items of the run, or clusters of them that `refine` splits.
+        Raises `DoesNotFitError` if a limit of the chip cannot be met.
         """
 
     def placed(self, part: Int32, groups: Subgraph, x: Int32, y: Int32) -> None:
-        """Take down what the parts cost where they are now: columns and rows `x` and `y`."""
+        """Record the cost of the placed parts; `x` and `y` are their columns and rows."""
         self.costs.on_placement(part, x, y)
 
     @abstractmethod
     def refine(self, core: Int32) -> Int32:
-        """The core of every item, from the core of every vertex.
+        """Return the core of every item, given the core of every vertex.
 
-        The best so far is kept for an interrupt now and then: `Run.keep`.
+        Keeps the best mapping so far for Ctrl-C: `Run.keep`.
         """
 
     def unrefined(self, core: Int32) -> Int32:
-        """The core of every item, from the core of every vertex, without any refinement.
+        """Return the core of every item, given the core of every vertex, without refinement.
 
-        Raises `DoesNotFitError` if a limit of the chip cannot be kept.
+        Raises `DoesNotFitError` if a limit of the chip cannot be met.
         """
         return core

@@ -1,7 +1,7 @@
-"""Rows of connections, in memory or streamed: parts, then moves and exchanges by hops.
+"""Rows of connections, in memory or streamed: partitioning, then moves and exchanges.
 
-Where there is memory for levels and one capacity stands for all limits, the coarsest level is cut
-and placed, and all else is refinement by hops.
+If memory suffices for levels and one capacity represents all limits, the coarsest level is
+partitioned and placed, and the rest is refinement of hops while uncoarsening.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from storage.graph import Graph
 
 
 class Streamed(Method):
-    """All presets but `classic`, unless nets are held."""
+    """The method of all presets except `classic`, unless nets are held in memory."""
 
     def __init__(self, run: Run) -> None:
         self._run = run
@@ -48,28 +48,28 @@ class Streamed(Method):
             seen = thin(run.graph, run.settings.degree, shift, run.team)
             rows = self._open(seen, shift)
         self._combined = run.combined
-        self._sample: NetSample | None = None  # of nets that parts were refined by
+        self._sample: NetSample | None = None  # nets used to refine parts
         self._take(rows.with_sizes(run.combined.sizes))
         faithful = shift == 0 and seen is run.graph
         nets = costs_of(run.settings.objective)
         self.costs = StageCosts(run.monitor, run.team, self._rows, faithful=faithful, nets=nets)
 
     def _open(self, seen: Graph, shift: int) -> Rows:
-        """The rows of a graph, those of workers if there are any."""
+        """Return the rows of a graph, held by workers if there are any."""
         run = self._run
         if run.workers is not None:
             run.monitor.expect(seen.connections)
-            run.monitor.note(f"{seen.connections:,} connections to look at")
+            run.monitor.note(f"{seen.connections:,} connections to scan")
             return WorkedRows(seen, shift, run.workers, run.scratch, run.monitor)
         return open_rows(seen, shift, run.plan.held, run.scratch, run.monitor, run.team)
 
     def _take(self, rows: Rows) -> None:
-        """Work with these rows, on no levels yet."""
+        """Set the rows, without coarsening levels."""
         self._rows, self._levels = rows, Levels([rows], [])
 
     @property
     def _by_nets(self) -> bool:
-        """Parts within limits that do not add up stay as they are, and so do those with pins."""
+        """Return whether nets refine parts: not with axon limits or constraints."""
         run = self._run
         return (
             run.settings.objective == "multicast"
@@ -125,13 +125,13 @@ class Streamed(Method):
             return refine_by_nets(run, None, core, self._combined.capacity)
         if run.settings.objective == "core":
             run.monitor.note(
-                "refined by hops of one packet per synapse: the network has more synapses than a "
-                "quarter of hop_budget, or than --memory or net_time has room for as nets"
+                "hop refinement uses one packet per synapse: the network has more synapses than a "
+                "quarter of hop_budget, or its nets exceed --memory or net_time"
             )
         if run.settings.objective == "time":
             run.monitor.note(
-                "neurons spread over the cores, refined by hops of one packet per synapse: some "
-                "stay together, or --memory or net_time has no room for a few targets of each"
+                "neurons are spread over the cores, hop refinement uses one packet per synapse: "
+                "neurons are kept together, or a few targets of each exceed --memory or net_time"
             )
         return core
 
@@ -172,7 +172,7 @@ class Streamed(Method):
         return partition_streamed(task, run.context._replace(steps=steps))
 
     def _first_parts(self) -> tuple[Int32, int]:
-        """Steps 2 and 3 on levels: the part of every vertex of the coarsest, and how many."""
+        """Run steps 2 and 3 on levels; return the part of every coarsest vertex, and the number."""
         run, task = self._run, self._task(self._run.combined)
         settings, monitor, team = run.settings, run.monitor, run.team
         with monitor.stage("coarsen"):
@@ -198,9 +198,10 @@ class Streamed(Method):
     def _refined(
         self, core: Int32, mesh: Mesh, usable: NDArray[np.bool_], on_better: OnMapping = ignore
     ) -> Int32:
-        """The core of every item, within the capacity.
+        """Return the core of every item, within the capacity.
 
-        usable : of every core of the mesh; on_better : see `refine_mapping`
+        usable : mask of the cores of the mesh
+        on_better : see `refine_mapping`
         """
         run = self._run
         mapped = Mapped(self._levels, core, mesh, run.plan.levels)
@@ -209,7 +210,7 @@ class Streamed(Method):
 
 
 def _places(chip: Chip) -> NDArray[np.int64]:
-    """Number of the place of every core: cores between which a step costs nothing share one."""
+    """Return the position index of every core: cores at distance 0 share one."""
     row, column = np.divmod(np.arange(chip.cores), chip.width)
     x, y = chip.axes.x.astype(np.int64), chip.axes.y.astype(np.int64)
     return y[row] * (int(x.max()) + 1) + x[column]

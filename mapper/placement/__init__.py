@@ -1,1 +1,1 @@
-"""Steps 6 to 8: a region of the chip, an initial placement, force-directed refinement."""
+"""Steps 6 to 8: choice of a region, initial placement, refinement of the placement."""

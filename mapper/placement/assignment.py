@@ -1,10 +1,10 @@
-"""Exact exchange of the places of groups that do not talk to each other.
+"""Optimal reassignment of the cells of groups that are not connected to each other.
 
-While the rest stands still, such groups do not see each other: who takes which of their cells is a
-linear assignment problem (the independent sets of Doll, Johannes and Antreich, IEEE TCAD 13, 1994).
-It is solved by Jonker and Volgenant's method (Computing 38, 1987): column reduction, augmenting row
+With the rest fixed, such groups do not affect each other: the assignment of their cells is a linear
+assignment problem (the independent sets of Doll, Johannes and Antreich, IEEE TCAD 13, 1994). It is
+solved by Jonker and Volgenant's method (Computing 38, 1987): column reduction, augmenting row
 reduction, then shortest augmenting paths. The members of a class of a dense layer are such a set.
-Costs are integers, so that the result is exact and the same everywhere.
+Costs are integers, so that the result is exact and equal on every machine.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ LARGEST = np.int64(1) << np.int64(62)
 
 @njit(cache=True, nogil=True)
 def _reduce(cost, row_of, column_of, price, free):
-    """Columns to their cheapest rows where that is possible, and rows bid for columns, twice.
+    """Column reduction, then augmenting row reduction, twice.
 
-    Returns the number of rows that are left, which are the first in `free`.
+    Returns the number of unassigned rows, which are the first in `free`.
     """
     n = cost.shape[0]
     for i in range(column_of.size):
@@ -71,7 +71,7 @@ def _reduce(cost, row_of, column_of, price, free):
             row_of[j1] = i
             if holder >= 0:
                 column_of[holder] = -1
-                if outbid and bids < 4 * n:  # a long war of bids costs more than a path
+                if outbid and bids < 4 * n:  # limits bids: a path is cheaper than many
                     k -= 1
                     free[k] = holder
                 else:
@@ -82,7 +82,7 @@ def _reduce(cost, row_of, column_of, price, free):
 
 @njit(cache=True, nogil=True)
 def _assign(cost, row_of, column_of):
-    """Assignment of least cost: column_of[i] and row_of[j], both shape (n,), are filled.
+    """Solve the assignment problem: column_of[i] and row_of[j], both shape (n,), are filled.
 
     cost : ndarray[int64], shape (n, n)
     """
@@ -135,7 +135,7 @@ def _assign(cost, row_of, column_of):
 
 @njit(cache=True, nogil=True)
 def _price_round(csr, members, spot, axis, at, around, cost):
-    """Add what each member costs on the cells of the others, on one axis that is a torus."""
+    """Add the cost of each member on the cells of all members, on one axis of a torus."""
     indptr, ids, weights = csr
     for i in range(members.size):
         u = members[i]
@@ -147,9 +147,9 @@ def _price_round(csr, members, spot, axis, at, around, cost):
 
 @njit(cache=True, nogil=True)
 def exchange_members(indptr, ids, weights, members, spot, axes):
-    """Give the cells of `members`, no two of them connected, to the same at the least cost.
+    """Reassign the cells of `members`, which are not connected to each other, at least cost.
 
-    spot : ndarray[int32], shape (groups, 2), column and row; those of the members change
+    spot : ndarray[int32], shape (groups, 2), column and row; changed for the members
     axes : coordinates of columns and rows
     """
     n = members.size

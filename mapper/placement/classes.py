@@ -1,7 +1,7 @@
-"""Classes: groups with the same neighbours, as the members of a dense layer are.
+"""Classes: groups with the same neighbours, such as the members of a dense layer.
 
-They are found by hashes of the neighbour sets, so that the work is one pass over the connections.
-No two members of a class are connected: else one would be a neighbour of its own.
+They are found by hashes of the neighbour sets, in one pass over the connections. No two members of
+a class are connected: otherwise a group would be its own neighbour.
 """
 
 from __future__ import annotations
@@ -15,16 +15,17 @@ from numpy.typing import NDArray
 from mapper.graph.csr import Subgraph
 from storage.hashing import scrambled
 
-MEMBERS = 6  # of a class in the mean, at least: with fewer there is little to gain
+MEMBERS = 6  # mean members per class, at least: fewer gain little
 
 
 @dataclass(frozen=True, slots=True)
 class Classes:
-    """Which group is in which class, and the mean weights between two members.
+    """The class of each group, and the mean weights between members.
 
-    label : ndarray[int64], shape (groups,); count : number of classes
-    indptr, ids, weights : symmetric lists of classes; ndarray[float64] weight of a connection of
-        two members, in strengths (the traffic of a mean group)
+    label : ndarray[int64], shape (groups,)
+    count : number of classes
+    indptr, ids, weights : symmetric lists of classes; ndarray[float64] weight of a connection
+        between two members, in strengths (the traffic of a mean group)
     """
 
     label: NDArray[np.int64]
@@ -39,7 +40,7 @@ class Classes:
         return np.split(order, ends[:-1])
 
     def coloured(self) -> list[list[int]]:
-        """Classes in sets without connections between the members of a set."""
+        """Return sets of classes without connections within a set."""
         colour = np.full(self.count, -1)
         for a in range(self.count):
             taken = set(colour[self.ids[self.indptr[a] : self.indptr[a + 1]]].tolist())
@@ -49,7 +50,7 @@ class Classes:
 
 @njit(cache=True, nogil=True)
 def _hash_sets(indptr, ids, hashes):
-    """Sum of each group's neighbour ids, scrambled by splitmix64 (Steele et al., 2014)."""
+    """Sum hashes of each group's neighbour ids, by splitmix64 (Steele et al., 2014)."""
     for u in range(indptr.size - 1):
         total = np.uint64(0)
         for e in range(indptr[u], indptr[u + 1]):
@@ -59,10 +60,11 @@ def _hash_sets(indptr, ids, hashes):
 
 @njit(cache=True, nogil=True)
 def _join(indptr, ids, weights, label, order, begin, class_indptr, class_ids, sums):
-    """Lists of the classes: which are connected, and the weight between all their members.
+    """Build the lists of the classes, with the total weight between their members.
 
-    order : groups by class; begin : where each class begins in it, shape (classes + 1,)
-    class_indptr, class_ids, sums : filled; returns the entries used
+    order : groups by class
+    begin : start of each class in `order`, shape (classes + 1,)
+    class_indptr, class_ids, sums : filled; returns the number of entries
     """
     count = begin.size - 1
     slot = np.full(count, -1, np.int64)
@@ -85,7 +87,7 @@ def _join(indptr, ids, weights, label, order, begin, class_indptr, class_ids, su
 
 
 def find_classes(groups: Subgraph) -> Classes | None:
-    """The classes of a graph, or None if its groups differ too much for classes to be of use."""
+    """Return the classes of a graph, or None if its groups differ too much for classes to help."""
     n = groups.members.size
     if groups.ids.size < MEMBERS * n:
         return None
@@ -96,7 +98,7 @@ def find_classes(groups: Subgraph) -> Classes | None:
         hashes, return_index=True, return_inverse=True, return_counts=True
     )
     count = size.size
-    degree = np.diff(groups.indptr)  # idle groups are no layer
+    degree = np.diff(groups.indptr)  # idle groups do not count as a layer
     if np.count_nonzero(degree[first]) * MEMBERS > np.count_nonzero(degree):
         return None
     label = label.astype(np.int64)

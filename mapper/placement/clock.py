@@ -1,4 +1,4 @@
-"""Whether a placement is to end: asked between the pieces of every long step."""
+"""Time limit of a placement, checked between the slices of every long step."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ from mapper.runtime.stopping import Stop
 
 
 class TimeUpError(Exception):
-    """The time is up, or Ctrl-C was pressed; what was found before stays."""
+    """The time is up, or Ctrl-C was pressed; the results so far remain."""
 
 
 class Clock:
-    """A limit of seconds from now on; without one nothing depends on the time.
+    """A time limit from now on; without a limit, results do not depend on time.
 
-    limit : seconds, or None; stop : what says that everything is to end at once
+    limit : seconds, or None
+    stop : flag that ends everything at once
     """
 
     def __init__(self, limit: float | None = None, stop: Stop | None = None) -> None:
@@ -29,7 +30,7 @@ class Clock:
         return self._stop.asked or (self._end is not None and time.monotonic() >= self._end)
 
     def begin(self, phase: str) -> None:
-        """Name the phase at work, for progress."""
+        """Set the name of the current phase, for progress."""
         self._stop.phase = phase
 
     def check(self) -> None:

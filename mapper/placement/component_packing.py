@@ -1,4 +1,4 @@
-"""Cells for each connected component, and the rim for groups without traffic."""
+"""Assign an area of cells to each connected component, and the rim to groups without traffic."""
 
 from __future__ import annotations
 
@@ -12,17 +12,18 @@ from mapper.graph.search import components
 from mapper.placement.region import Region
 from mapper.placement.traffic import Traffic
 
-SMALL = 16  # groups of a component that is not worth an area of its own
-MOST = 128  # areas, about; in larger graphs, larger components are small
+SMALL = 16  # components with fewer groups share an area
+MOST = 128  # number of areas, approximately; larger graphs have a larger minimum size
 
 
 @dataclass(frozen=True, slots=True)
 class Area:
-    """One connected component, or all the small ones, and as many cells.
+    """One connected component, or all small ones, and an equal number of cells.
 
-    members : ndarray[int64], shape (n,), groups; traffic : theirs, numbered in this order
+    members : ndarray[int64], shape (n,), groups
+    traffic : traffic of the members, numbered in this order
     cells : ndarray[int64], shape (n, 2), columns and rows, sorted
-    connected : it is one component
+    connected : the area is one component
     """
 
     members: NDArray[np.int64]
@@ -32,9 +33,9 @@ class Area:
 
 
 def split_areas(traffic: Traffic, region: Region) -> list[Area]:
-    """An area for each component, the largest first, one for small ones, and one for idle groups.
+    """Return an area per component, largest first, one for small components, one for idle groups.
 
-    Groups without connections get the cells that are farthest from the centre.
+    Groups without connections get the cells farthest from the centre.
     """
     n = traffic.size
     kind, size, label = _kinds(traffic)
@@ -60,10 +61,10 @@ def split_areas(traffic: Traffic, region: Region) -> list[Area]:
 
 
 def _kinds(traffic: Traffic) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int32]]:
-    """Number of the area of every group, the areas' sizes, and the component of every group.
+    """Return the area of every group, the sizes of the areas, and the component of every group.
 
-    The size of the area of all small components is negative, and idle groups get the number after
-    the last.
+    The size of the area of all small components is negative, and idle groups have the number after
+    the last area.
     """
     n = traffic.size
     count, label = components(traffic.indptr, traffic.ids)
@@ -83,12 +84,12 @@ def _kinds(traffic: Traffic) -> tuple[NDArray[np.int64], NDArray[np.int64], NDAr
 
 
 def _deal(cells: NDArray[np.int64], ends: NDArray[np.int64], axes: Axes) -> list[NDArray[np.int64]]:
-    """Cut the cells into pieces of given sizes, as compact as their order allows.
+    """Divide the cells into pieces of given sizes, as compact as their order allows.
 
-    ends : the piece i takes ends[i+1] - ends[i] cells
+    ends : piece i gets ends[i+1] - ends[i] cells
 
-    The sequence of pieces is cut where the halves are most equal, and the cells are dealt out
-    along their longer side accordingly.
+    The sequence of pieces is split into the most equal halves, recursively, and the cells are split
+    accordingly along their longer side.
     """
     pieces: dict[int, NDArray[np.int64]] = {}
     stack = [(0, ends.size - 1, cells)] if ends.size > 1 else []
@@ -109,7 +110,7 @@ def _deal(cells: NDArray[np.int64], ends: NDArray[np.int64], axes: Axes) -> list
 
 
 def _part(traffic: Traffic, members: NDArray[np.int64], number: NDArray[np.int64]) -> Traffic:
-    """Traffic of one component, its groups numbered anew."""
+    """Return the traffic of one component, with its groups renumbered."""
     if members.size == traffic.size and np.array_equal(members, number):
         return traffic
     begin, end = traffic.indptr[members], traffic.indptr[members + 1]

@@ -1,8 +1,8 @@
-"""Placements by walking the mesh along a curve with the groups in some order.
+"""Placement along curves: the groups, in some order, along a walk of the mesh.
 
-In bands of width b a stretch of m consecutive groups covers about b columns and m/b rows: for
-layers of m fully connected groups the cost of a connection is about b/3 + m/b, least at
-b = sqrt(3m). The best width is not known in general, so several are tried, in both directions.
+In bands of width b, m consecutive groups cover about b columns and m/b rows: for layers of m fully
+connected groups the cost of a connection is about b/3 + m/b, least at b = sqrt(3m). The best width
+is not known in general, so several are tried, in both directions.
 """
 
 from __future__ import annotations
@@ -20,16 +20,15 @@ from mapper.placement.placer import Placed, Placer, Problem
 from mapper.placement.traffic import Traffic, sampled
 from storage.parallel import map_ordered
 
-SAMPLE = 1_000_000  # connections that tell which walk is the best
+SAMPLE = 1_000_000  # connections used to select the best walk
 WIDTHS = (1, 2, 3, 4, 6, 8, 11, 16, 23, 32, 45, 64, 91, 128, 181, 256, 512, 1024)
 
 
 def band_walk(cells: NDArray[np.int64], width: int, along: int) -> NDArray[np.int64]:
-    """Order of cells in bands of `width` columns (`along` 0) or rows (1).
+    """Return the order of cells in bands of `width` columns (`along` 0) or rows (1).
 
     cells : shape (n, 2), columns and rows
-
-    Bands are walked there and back; each band row by row, the rows there and back as well.
+    Bands are traversed alternately forwards and backwards, and so are the rows of each band.
     """
     across, forth = cells[:, along], cells[:, 1 - along]
     band = (across - across.min()) // width
@@ -39,20 +38,20 @@ def band_walk(cells: NDArray[np.int64], width: int, along: int) -> NDArray[np.in
 
 
 def walks(cells: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
-    """Orders of the cells: bands of several widths, of columns and of rows."""
+    """Yield orders of the cells: bands of several widths, of columns and of rows."""
     spans = np.ptp(cells, axis=0) + 1
     for along in (0, 1):
         widths = [w for w in WIDTHS if w < spans[along]]
         for width in [*widths, int(spans[along])]:
             if width == 1 and spans[along] > 1 and spans[1 - along] == 1:
-                continue  # the same walk as the other direction's
+                continue  # same walk as in the other direction
             yield band_walk(cells, width, along)
 
 
 def breadth_first(traffic: Traffic) -> NDArray[np.int64]:
-    """Connected groups by distance from one that is far from others.
+    """Return connected groups by distance from a peripheral group.
 
-    It is found by three searches, each from the last group of the one before.
+    It is found by three searches, each from the last group of the previous one.
     """
     n = traffic.size
     order = np.array([int(np.argmin(np.diff(traffic.indptr)))])
@@ -70,7 +69,7 @@ def walk_best(
     axes: Axes,
     threads: int = 1,
 ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-    """Columns and rows of the groups, in the given order along the cheapest walk of the cells.
+    """Return columns and rows of the groups, in the given order along the cheapest walk of cells.
 
     axes : coordinates of columns and rows
     """
@@ -92,7 +91,7 @@ def walk_best(
 
 @dataclass(frozen=True, slots=True)
 class CurvePlacer(Placer):
-    """Walks each area with its groups in an order: by rank, or by distance from one of them."""
+    """Walks each area with its groups in order of rank, or of distance from one of them."""
 
     by_distance: bool
 

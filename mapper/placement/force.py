@@ -1,8 +1,8 @@
 """Step 8: force-directed refinement by swaps of groups.
 
 A connection of weight w pulls each of its ends towards the other with the force w * (distance
-vector). The groups that are pulled hardest are visited first; each may swap places with the
-group, among those that lie in the direction of its force, where the total cost falls most.
+vector). Groups with the strongest forces are visited first; each may swap with the group, among
+those in the direction of its force, that lowers the total cost most.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ REACH = 64  # columns and rows searched along the force: all of a 64x64 chip
 
 
 class Layout(NamedTuple):
-    """Where groups are.
+    """Positions of groups.
 
-    x, y : column and row of each, shape (groups,)
-    at : group on each cell of the chip, shape (height, width), -1 where there is none
+    x, y : column and row of each group, shape (groups,)
+    at : group on each cell of the chip, shape (height, width), -1 for none
     axes : coordinates of columns and rows
     """
 
@@ -38,7 +38,7 @@ class Layout(NamedTuple):
 
 
 class Tables(NamedTuple):
-    """Cost of every group in every column and row; empty if they would not fit."""
+    """Cost of every group in every column and row; empty if memory does not suffice."""
 
     columns: NDArray[np.int64]
     rows: NDArray[np.int64]
@@ -59,9 +59,9 @@ def _forces(indptr, ids, weights, x, y, axes, force_x, force_y):
 
 @njit(cache=True, nogil=True)
 def _axis_costs(begin, end, ids, weights, position, axis, cost, low, high):
-    """cost[c] for low <= c <= high: weight times distance, on one axis, of a group put there.
+    """Compute cost[c] for low <= c <= high: weight times distance, on one axis, of a group at c.
 
-    axis : coordinates, and the length of the way round
+    axis : coordinates, and circumference
     """
     at, around = axis
     for c in range(low, high + 1):
@@ -74,7 +74,7 @@ def _axis_costs(begin, end, ids, weights, position, axis, cost, low, high):
 
 @njit(cache=True, nogil=True)
 def _cost_of_move(begin, end, ids, weights, layout, v, to):
-    """Change of the cost of v's connections when v alone moves to a column and row."""
+    """Return the change of the cost of v's connections when only v moves to a column and row."""
     x, y, axes = layout.x, layout.y, layout.axes
     change = np.int64(0)
     to_x, to_y = np.int64(axes.x[to[0]]), np.int64(axes.y[to[1]])
@@ -93,7 +93,7 @@ def _cost_of_move(begin, end, ids, weights, layout, v, to):
 
 @njit(cache=True, nogil=True)
 def _shift_costs(begin, end, ids, weights, table, axis, old, new):
-    """Bring the cost tables of a group's neighbours up to date when it moves on one axis."""
+    """Update the cost tables of a group's neighbours when it moves on one axis."""
     at, around = axis
     before, after = np.int64(at[old]), np.int64(at[new])
     for e in range(begin, end):
@@ -104,7 +104,7 @@ def _shift_costs(begin, end, ids, weights, table, axis, old, new):
 
 @njit(cache=True, nogil=True)
 def _swap_pulled(indptr, ids, weights, strength, layout, tables, tie, order, reach):
-    """Let each group of `order` do its best swap; returns (swaps, change of the total cost).
+    """Make the best swap of each group of `order`; return (swaps, change of the total cost).
 
     strength : sum of each group's weights
     layout, tables : `Layout` and `Tables`, kept up to date
@@ -128,12 +128,12 @@ def _swap_pulled(indptr, ids, weights, strength, layout, tables, tie, order, rea
             fx += weights[e] * towards(np.int64(axes.x[ux]), axes.x[x[ids[e]]], axes.round_x)
             fy += weights[e] * towards(np.int64(axes.y[uy]), axes.y[y[ids[e]]], axes.round_y)
             tie[ids[e]] = weights[e]
-        # the quadrant (half-row, half-column) that the force points into
+        # the quadrant (half-row, half-column) of the force
         x_low = max(0, ux - reach) if fx < 0 else ux
         x_high = min(width - 1, ux + reach) if fx > 0 else ux
         y_low = max(0, uy - reach) if fy < 0 else uy
         y_high = min(height - 1, uy + reach) if fy > 0 else uy
-        if axes.round_x != STRAIGHT:  # it may be nearer over the end
+        if axes.round_x != STRAIGHT:  # wrapping around may be shorter
             x_low, x_high = 0, width - 1
         if axes.round_y != STRAIGHT:
             y_low, y_high = 0, height - 1
@@ -157,8 +157,8 @@ def _swap_pulled(indptr, ids, weights, strength, layout, tables, tie, order, rea
                 distance += along(np.int64(axes.y[row]), axes.y[uy], axes.round_y)
                 change = by_column[column] + by_row[row] - here
                 if change - strength[v] * distance >= best:
-                    continue  # not even if all of v's connections became shorter by the distance
-                # each of the two is charged as if the other stayed: they keep their distance
+                    continue  # not even if v's connections all became shorter by the distance
+                # the distance of u and v does not change: undo its price
                 change += 2 * tie[v] * distance
                 if tabled:
                     change += columns[v, ux] + rows[v, uy] - columns[v, column] - rows[v, row]
@@ -200,7 +200,7 @@ def _fill_tables(indptr, ids, weights, layout, columns, rows):
 
 @njit(cache=True, nogil=True)
 def sum_hops(indptr, ids, weights, x, y, round_x, round_y):
-    """Weight times distance of all connections; x, y : coordinates of the groups."""
+    """Return weight times distance over all connections; x, y : coordinates of the groups."""
     total = np.int64(0)
     for u in range(indptr.size - 1):
         for e in range(indptr[u], indptr[u + 1]):
@@ -211,12 +211,12 @@ def sum_hops(indptr, ids, weights, x, y, round_x, round_y):
 
 
 def hops_of(csr: Lists, x: NDArray[np.int32], y: NDArray[np.int32], axes: Axes) -> int:
-    """Sum over the entries of lists of weight times distance; x, y : columns and rows."""
+    """Return the sum over list entries of weight times distance; x, y : columns and rows."""
     return int(sum_hops(*csr, axes.x[x], axes.y[y], axes.round_x, axes.round_y))
 
 
 def hop_cost(groups: Subgraph, x: NDArray[np.int32], y: NDArray[np.int32], axes: Axes) -> int:
-    """Sum over connections, each once, of weight times distance; x, y : columns and rows."""
+    """Return weight times distance over connections, each once; x, y : columns and rows."""
     return hops_of((groups.indptr, groups.ids, groups.weights), x, y, axes) // 2
 
 
@@ -231,14 +231,14 @@ def refine_by_forces(
     reach: int = REACH,
     clock: Clock = ENDLESS,
 ) -> int:
-    """Swap groups until no swap of the hardest pulled helps; x and y change in place.
+    """Swap groups until no swap of the groups with the strongest forces helps; changes x and y.
 
-    x, y : ndarray[int32], shape (groups,), column and row on a chip of these coordinates
-    share : part of the groups that is visited in an iteration
-    memory : bytes that tables of costs may take; without them the same is computed, more slowly
-    clock : says when to end early, with what is reached by then
+    x, y : ndarray[int32], shape (groups,), column and row on a chip with these coordinates
+    share : share of the groups that is visited in an iteration
+    memory : bytes for tables of costs; without tables the result is the same, but slower
+    clock : ends refinement early, with the result so far
 
-    Returns the iterations done.
+    Returns the number of iterations.
     """
     shape = axes.shape
     at = np.full(shape, -1, np.int32)
@@ -262,7 +262,7 @@ def refine_by_forces(
         _forces(*csr, x, y, axes, force_x, force_y)
         magnitude = np.hypot(force_x, force_y)
         order = np.argsort(-magnitude, kind="stable")
-        for begin in range(0, order.size, top):  # the next 5 % only when these are settled
+        for begin in range(0, order.size, top):  # the next share only if no swap helps
             swaps, _ = _swap_pulled(
                 *csr, strength, layout, tables, tie, order[begin : begin + top], reach
             )

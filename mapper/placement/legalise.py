@@ -1,10 +1,10 @@
-"""From coordinates to cells of their own: recursive splits of cells and groups at the same rank.
+"""Legalisation: assign a cell to each group by its coordinates, by recursive splits.
 
-The cells are cut across their longer side near the middle, and each side takes as many groups,
-those with the smaller coordinates on that axis; both go on alone (as in Quinn and Breuer's and
-other top-down placers). Densities even out on every scale, so that a crowd spreads towards where
-room is. Cuts run between columns or rows: exact halves of an odd side end within one, and a grid of
-groups on its own mesh of 11x11 came out 50 % longer.
+The cells are cut across their longer side near the middle, and each side gets as many groups, in
+order of their coordinates on that axis; both sides are split further (as in Quinn and Breuer's and
+other top-down placers). Densities even out on every scale, so that dense areas spread towards free
+cells. Cuts run between columns or rows: exact halves of an odd side would end within one, and made
+a grid of groups on its own mesh of 11x11 50 % longer.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from chipsim.chip.machine import Axes
 class Splits:
     """The cuts of a set of cells.
 
-    cells : ndarray[int64], shape (n, 2), columns and rows, so ordered that every piece is a slice
+    cells : ndarray[int64], shape (n, 2), columns and rows, ordered so that every piece is a slice
     cuts : ndarray[int64], shape (n - 1, 4): begin, middle and end of a piece, and the axis whose
-        coordinates decide (0: columns); pieces come before their halves
+        coordinates decide (0: columns); pieces precede their halves
     axes : coordinates of all columns and rows
     """
 
@@ -34,9 +34,9 @@ class Splits:
 
 
 def split_cells(cells: NDArray[np.int64], axes: Axes) -> Splits:
-    """Cut cells, shape (n, 2), between columns or rows down to single ones.
+    """Cut cells, shape (n, 2), between columns or rows down to single cells.
 
-    axes : coordinates of columns and rows, by which a side is the longer one
+    axes : coordinates of columns and rows, which determine the longer side
     """
     n = len(cells)
     ends = np.array([0, n]) if n else np.zeros(1, np.int64)
@@ -46,7 +46,7 @@ def split_cells(cells: NDArray[np.int64], axes: Axes) -> Splits:
         first = ends[:-1]
         low, high = np.minimum.reduceat(cells, first), np.maximum.reduceat(cells, first)
         count, span = high - low, axes.places(high) - axes.places(low)
-        # Cores of a tile are in one place: of two sides without length the one with more cells.
+        # Cores of a tile have the same position: if both lengths are 0, the side with more cells.
         longer, more = (each[:, 0] - each[:, 1] for each in (span, count))
         axis = np.where((longer > 0) | ((longer == 0) & (more >= 0)), 0, 1)
         piece = np.repeat(np.arange(size.size), size)
@@ -55,7 +55,7 @@ def split_cells(cells: NDArray[np.int64], axes: Axes) -> Splits:
         minor = np.where(by_row, cells[:, 0], cells[:, 1])
         order = np.lexsort((minor, major, piece))
         cells, major = cells[order], major[order]
-        # the end of a column (or row) that is nearest to the middle of the piece
+        # the boundary of a column (or row) nearest to the middle of the piece
         start = np.append(True, (np.diff(major) != 0) | (np.diff(piece) != 0))
         starts = np.append(np.flatnonzero(start), n)
         after = np.searchsorted(starts, first + size // 2, side="right")
@@ -72,7 +72,7 @@ def split_cells(cells: NDArray[np.int64], axes: Axes) -> Splits:
 def _split_ranks(cuts, position, order):
     """Sort groups into the cells: order[i] becomes the group on cell i.
 
-    position : ndarray[float64], shape (n, 2); equal ones go by number
+    position : ndarray[float64], shape (n, 2); ties by number
     order : ndarray[int64], shape (n,), all groups, changed (by Hoare's selection at every cut)
     """
     for k in range(cuts.shape[0]):
@@ -105,7 +105,7 @@ def _split_ranks(cuts, position, order):
 
 
 def ranked(splits: Splits, position: NDArray[np.float64]) -> NDArray[np.int64]:
-    """The group on each cell of `splits`, near its place among the others' positions."""
+    """Return the group on each cell of `splits`, by the relative order of their positions."""
     order = np.arange(len(position), dtype=np.int64)
     _split_ranks(splits.cuts, position, order)
     return order
@@ -114,7 +114,7 @@ def ranked(splits: Splits, position: NDArray[np.float64]) -> NDArray[np.int64]:
 def legalise(
     splits: Splits, position: NDArray[np.float64]
 ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-    """Column and row of each group, near its place among the others' positions, shape (n, 2)."""
+    """Return column and row of each group, by the relative order of positions, shape (n, 2)."""
     order = ranked(splits, position)
     x, y = np.empty(order.size, np.int32), np.empty(order.size, np.int32)
     x[order], y[order] = splits.cells[:, 0], splits.cells[:, 1]

@@ -1,13 +1,13 @@
-"""Places from coarse to fine: few merged groups on a coarse mesh, interpolated level by level.
+"""Multilevel placement: few merged groups on a coarse mesh, interpolated level by level.
 
 As in multilevel placers of circuits (Chan, Cong and Sze, ISPD 2005) and drawings of large graphs
 (Walshaw, J. Graph Algorithms Appl. 7, 2003): groups are paired along heavy connections until few
-are left, these are placed by their spectrum on a mesh of as many cells, and on the way back every
-group starts where its pair was. The springs of `mapper.placement.quadratic` then have to mend only
-what is as small as a pair, so that few stiff rounds are enough; on a million groups slack ones from
-the eigenvectors alone had reached 1.5 times the cost in twice the time. Departures: each level has
-a mesh of its own, made of the cells that are usable; and its groups are renumbered by their places,
-so that the sums over neighbours find them in the cache.
+are left, these are placed by their spectrum on a mesh of as many cells, and when uncoarsening,
+every group starts at the position of its pair. The springs of `mapper.placement.quadratic` then
+correct errors of the size of a pair only, so that few stiff rounds suffice; on a million groups,
+slack springs from the eigenvectors alone had reached 1.5 times the cost in twice the time.
+Departures: each level has its own mesh of usable cells; and its groups are renumbered by position,
+so that sums over neighbours find them in the cache.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ from mapper.placement.quadratic import pull_together
 from mapper.placement.spectral import Search, hierarchy, place_areas, place_by_spectrum
 from mapper.placement.traffic import Traffic
 
-COARSEST = 8192  # groups that are placed by their spectrum, about
-SHRINK = 3.5  # times fewer groups on the next level, at least
-FIRST = 0.02  # stiffness of the springs on the way back; a tenth of it is no better
+COARSEST = 8192  # groups placed by their spectrum, approximately
+SHRINK = 3.5  # ratio of groups between levels, at least
+FIRST = 0.02  # stiffness of the springs when uncoarsening; a tenth of it is no better
 ROUNDS = 4
-BYTES = 60  # for each connection, at most
+BYTES = 60  # maximum bytes per connection
 
 
 class Mesh(NamedTuple):
-    """The cells of a level. Its columns c are low + (c + 1/2) * scale - 1/2 of the finest; so rows.
+    """The cells of a level. Its column c is low + (c + 0.5) * scale - 0.5 of the finest; so rows.
 
-    axes : coordinates of its columns and rows, in steps of its own
+    axes : coordinates of its columns and rows, in its own steps
     """
 
     cells: NDArray[np.int64]
@@ -50,7 +50,7 @@ class Mesh(NamedTuple):
 
 
 def coarse_mesh(cells: NDArray[np.int64], count: int, axes: Axes) -> Mesh:
-    """`count` cells of a coarser mesh, those that cover most of the given, shape (n, 2).
+    """Return the `count` cells of a coarser mesh that cover most of the given cells, shape (n, 2).
 
     axes : coordinates of the columns and rows of the given cells
     """
@@ -80,7 +80,7 @@ def coarse_mesh(cells: NDArray[np.int64], count: int, axes: Axes) -> Mesh:
 
 
 def _interpolated(at: NDArray[np.int32], place: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Coordinates of places between columns, at or near the ends too."""
+    """Interpolate the coordinates of positions between columns; extrapolates near the ends."""
     if at.size == 1:
         return place
     left = np.clip(np.floor(place), 0, at.size - 2).astype(np.int64)
@@ -91,7 +91,7 @@ def _interpolated(at: NDArray[np.int32], place: NDArray[np.float64]) -> NDArray[
 def _coarsened(
     traffic: Traffic, rng: np.random.Generator, clock: Clock
 ) -> tuple[list[Traffic], list[NDArray[np.int64]]]:
-    """Traffic of every level from fine to coarse, and the maps from each onto the next."""
+    """Return traffic of every level from fine to coarse, and the maps from each to the next."""
     found = hierarchy(traffic, rng, COARSEST, clock)
     levels, maps = [traffic], []
     onto = np.arange(traffic.size)
@@ -116,7 +116,7 @@ def _without_loops(matrix: Any) -> Traffic:
 
 
 def renumbered(traffic: Traffic, order: NDArray[np.int64]) -> Traffic:
-    """The same with group order[i] as number i."""
+    """Return the traffic with group order[i] as number i."""
     n = traffic.size
     matrix = csr_array((traffic.weights, traffic.ids, traffic.indptr), (n, n))
     matrix = matrix[order][:, order]
@@ -132,7 +132,7 @@ def place_by_levels(
     threads: int = 1,
     clock: Clock = ENDLESS,
 ) -> Places:
-    """Columns and rows of connected groups, one of the cells of the splits for each."""
+    """Return columns and rows of connected groups, each a different cell of the splits."""
     levels, maps = _coarsened(traffic, rng, clock)
     cells, axes = splits.cells, splits.axes
     meshes = [coarse_mesh(cells, level.size, axes) for level in levels[1:]]
@@ -162,9 +162,9 @@ def place_by_levels(
 
 @dataclass(frozen=True, slots=True)
 class MultilevelPlacer(Placer):
-    """Levels for every area that is connected and large; others go by their spectrum alone.
+    """Places large connected areas by levels, and others by their spectrum only.
 
-    effort : of the search where few groups are left: what it finds decides the shape of the whole
+    effort : of the search on the coarsest level, which determines the overall shape
     """
 
     effort: Search

@@ -1,4 +1,4 @@
-"""What every placer is: from a problem, and perhaps a placement to start from, to placements."""
+"""Placer interface: from a problem, and possibly a start placement, to placements."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Places = tuple[NDArray[np.int32], NDArray[np.int32]]
 
 
 class Placed(NamedTuple):
-    """A placement and what it costs; columns and rows within the region, each shape (groups,)."""
+    """A placement and its cost; columns and rows within the region, each shape (groups,)."""
 
     cost: int
     x: NDArray[np.int32]
@@ -32,11 +32,11 @@ class Placed(NamedTuple):
 
 @dataclass(frozen=True)
 class Problem:
-    """What is to be placed where, and by which means.
+    """The groups to place, the region, and the resources.
 
-    rank : ndarray[int64], shape (groups,), of each group in an order in which groups that talk to
-        each other are near
-    memory : bytes that may be used beside the groups, about
+    rank : ndarray[int64], shape (groups,), of each group in an order in which connected groups
+        are near
+    memory : bytes that may be used in addition to the groups, approximately
     """
 
     groups: Subgraph
@@ -67,16 +67,16 @@ class Problem:
 
 
 class Placer(ABC):
-    """One method. Its settings are the fields of a frozen dataclass.
+    """A placement method. Its settings are the fields of a frozen dataclass.
 
-    An implementation yields any number of placements, each of which gives every group a usable
-    core of the region for itself; without a time limit they depend on its arguments alone and not
-    on the number of threads. It never changes its arguments. When the clock says that it is over it
-    stops soon: it returns, or raises `TimeUpError`.
+    An implementation yields any number of placements, each with a different usable core of the
+    region for every group; without a time limit they depend on its arguments only, not on the
+    number of threads. It never changes its arguments. When the clock is over it stops soon: it
+    returns, or raises `TimeUpError`.
     """
 
     @abstractmethod
     def place(
         self, problem: Problem, start: Placed | None, rng: np.random.Generator
     ) -> Iterator[Placed]:
-        """Placements, made from nothing or, by annealing, from `start`."""
+        """Yield placements, from scratch or, for annealing, from `start`."""

@@ -1,10 +1,10 @@
 """Placement for the presets `fast`, `default` and `strong`: several starts, the best annealed.
 
-Dense group graphs are split into outstanding connections and a background first. Starts are the
-order of the groups and a breadth-first order along curves; then, where whole classes of groups have
-the same neighbours, the annealed classes; else rotations of the eigenvectors, each pulled together,
-of the groups or, if there are many, of merged ones; and for `strong`, of few groups, recursive
-bisection. The cheapest of them are annealed a little, the best of these for long.
+Dense group graphs are first split into outstanding connections and a background. Starts are the
+order of the groups and a breadth-first order along curves; then, if whole classes of groups have
+the same neighbours, the annealed classes; otherwise rotations of the eigenvectors, each refined by
+quadratic placement, of the groups or, if there are many, of merged ones; and for `strong`, with few
+groups, recursive bisection. The cheapest are annealed briefly, the best of these longer.
 """
 
 from __future__ import annotations
@@ -32,26 +32,27 @@ from mapper.runtime.callbacks import OnPlacement, ignore
 from mapper.runtime.time_plan import GROWTH, STANDARD
 from storage.parallel import map_ordered
 
-FEW = 2048  # groups below which the work of the annealing shrinks with them
-LONG = 20e6  # nanoseconds of an annealing from which several are done side by side
-SMALL = 1100  # groups up to which several annealings are run
-MOST = 1000.0  # proposals per group and temperature, then
-MANY = 16384  # groups above which coarse ones are placed first
-HOPELESS = 2  # times the cost of the cheapest start: not worth a try
+FEW = 2048  # groups below which the work of annealing is proportional to their number
+LONG = 20e6  # nanoseconds of an annealing run from which several run in parallel
+SMALL = 1100  # groups up to which several annealing runs are made
+MOST = 1000.0  # proposals per group and temperature in these runs
+MANY = 16384  # groups above which coarse groups are placed first
+HOPELESS = 2  # starts above this ratio to the cheapest start are not tried
 
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """What a preset spends on a placement.
+    """The work that a preset spends on a placement.
 
-    work : of the annealing, nanoseconds of one core, for `FEW` to `STANDARD` groups
+    work : annealing, nanoseconds of one core, for `FEW` to `STANDARD` groups
     least : the same for the smallest graphs
     search : of rotations of the eigenvectors
-    tried : starts that get a short annealing before one is chosen
-    repeats : annealings of a small graph, in waves from these start temperatures; rounds : of each
+    tried : starts that are annealed briefly before one is chosen
+    repeats : annealing runs of a small graph, in waves with these start temperatures
+    rounds : temperatures of each run
     start : first temperature of the long annealing, in strengths
-    sweeps : exchanges of places within classes
-    cut : groups up to which bisection with terminal propagation makes a start, too
+    sweeps : exact assignments within classes
+    cut : groups up to which bisection with terminal propagation is another start
     """
 
     work: float
@@ -67,8 +68,8 @@ class Effort:
 
 
 EFFORTS = {
-    # Of 64 and 256 groups, eight annealings of 40 rounds cost three times as much, most of it in
-    # Python between them, and end no lower.
+    # On 64 and 256 groups, eight annealing runs of 40 rounds take three times as long, mostly in
+    # Python code between them, and do not end lower.
     "fast": Effort(
         0.4e9,
         0.02e9,
@@ -98,14 +99,14 @@ def place(
     clock: Clock = ENDLESS,
     on_better: OnPlacement = ignore,
 ) -> Places:
-    """Give every group a core of the region.
+    """Place every group on a core of the region.
 
-    memory : bytes that may be used beside the groups, about
-    hint : ndarray[int64], shape (groups,), rank of each group in an order in which groups that
-        talk to each other are near; without it, their numbers
-    clock : says when the best so far is to be returned; what that is then depends on the machine.
-        A first placement along a curve is always made.
-    on_better : gets columns and rows of the first placement, and of each that is the best by then
+    memory : bytes that may be used in addition to the groups, approximately
+    hint : ndarray[int64], shape (groups,), rank of each group in an order in which connected
+        groups are near; default: their numbers
+    clock : time limit after which the best placement so far is returned; the result then depends
+        on the machine. A first placement along a curve is always made.
+    on_better : called with columns and rows of the first placement, and of each new best one
 
     Returns columns and rows on the chip, each shape (groups,).
     """
@@ -137,7 +138,7 @@ def place(
 def _starts(
     problem: Problem, spend: Effort, _: list[Placed], rng: np.random.Generator
 ) -> Iterator[Placed]:
-    """Placements to begin with."""
+    """Yield start placements."""
     found = []
     for by_distance in (False, True):
         for placed in CurvePlacer(by_distance).place(problem, None, rng):
@@ -147,7 +148,7 @@ def _starts(
     if problem.classes is None:
         searches = [spend.search]
         if problem.clock.limited and spend.search != EFFORTS["fast"].search:
-            searches.insert(0, EFFORTS["fast"].search)  # something to keep, soon
+            searches.insert(0, EFFORTS["fast"].search)  # a first result early
         for search in searches:
             yield from _spectral(problem, search).place(problem, None, rng)
         if problem.size <= spend.cut:
@@ -160,16 +161,16 @@ def _starts(
 def _spectral(problem: Problem, search: Search) -> Placer:
     if problem.size <= MANY:
         return SpectralPlacer(search)
-    # there is time to look twice at the few that are placed first
+    # the few coarse groups allow twice the effort
     return MultilevelPlacer(Search(search.searched, 2 * search.kept, 2 * search.rounds))
 
 
 def _tries(
     problem: Problem, spend: Effort, found: list[Placed], rng: np.random.Generator
 ) -> Iterator[Placed]:
-    """The cheapest starts, annealed a little."""
+    """Yield the cheapest starts, annealed briefly."""
     if problem.classes is not None:
-        return  # the annealed classes are far ahead of other starts
+        return  # the annealed classes are far better than other starts
     work = 0.2 * _work(problem, spend) / spend.tried
     placer = AnnealingPlacer(Schedule(work, rounds=8, start=0.1, end=0.03))
     near = [start for start in found[: spend.tried] if start.cost <= HOPELESS * found[0].cost]
@@ -179,7 +180,7 @@ def _tries(
 def _annealings(
     problem: Problem, spend: Effort, found: list[Placed], rng: np.random.Generator
 ) -> Iterator[Placed]:
-    """The best so far, annealed for long; of a small graph several of the best, several times."""
+    """Yield the best placement after long annealing; for small graphs, several runs of several."""
     repeats = spend.repeats if problem.size <= SMALL else 1
     schedule = Schedule(0.7 * _work(problem, spend) / repeats, start=spend.start)
     if repeats == 1:
@@ -187,11 +188,11 @@ def _annealings(
             schedule = replace(schedule, rounds=10, start=0.05, near=0.1)
         yield from _annealed(problem, [(found[0], AnnealingPlacer(schedule))], rng)
         return
-    # threads of shorter ones wait for each other's Python longer than they save
+    # threads of shorter runs wait for the interpreter lock longer than they save
     threads = problem.threads if schedule.work > LONG else 1
     waves = max(2, repeats // len(spend.temperatures))
     schedule = replace(schedule, rounds=spend.rounds, most=MOST)
-    for wave in range(waves):  # the best three in turn, then the best of all that
+    for wave in range(waves):  # start from the best three, then from the best
         ranked = sorted(found, key=lambda one: one.cost)[: 3 if wave < waves - 1 else 1]
         tasks: list[tuple[Placed, Placer]] = [
             (
@@ -208,14 +209,14 @@ def _annealings(
 def _finish(
     problem: Problem, spend: Effort, found: list[Placed], rng: np.random.Generator
 ) -> Iterator[Placed]:
-    """If a background was split off: the best so far, improved by what all connections say."""
+    """If a background was split off, refine the best placement with all connections."""
     if problem.traffic.mass.any():
         schedule = Schedule(0.1 * _work(problem, spend), rounds=3, start=0.0)
         yield from _annealed(problem, [(found[0], AnnealingPlacer(schedule, whole=True))], rng)
 
 
 def _work(problem: Problem, spend: Effort) -> float:
-    """Nanoseconds of annealing: by the size up to FEW groups, by a power above STANDARD."""
+    """Return nanoseconds of annealing: linear in size up to FEW groups, a power above STANDARD."""
     work = max(spend.least, spend.work * min(1.0, problem.size / FEW))
     return work * max(1.0, problem.size / STANDARD) ** GROWTH
 
@@ -226,7 +227,7 @@ def _annealed(
     rng: np.random.Generator,
     threads: int = 1,
 ) -> Iterator[Placed]:
-    """Placers, so many side by side."""
+    """Run placers, `threads` at a time."""
     rngs = rng.spawn(len(tasks))
 
     def run(number: int) -> list[Placed]:

@@ -1,10 +1,10 @@
-"""Quadratic placement with anchors: positions that pull connected groups together, made legal.
+"""Quadratic placement with anchors: pull connected groups together, then legalise.
 
-As in SimPL (Kim, Lee and Markov, IEEE TCAD 31, 2012): in turn, the quadratic cost plus springs to
-the last legal places is minimised, and the result made legal; the springs stiffen from round to
-round. The quadratic costs of the axes are those of the weights themselves: linearised ones were
-measured to give no better places here. Positions come from conjugate gradients with Jacobi's
-preconditioner, a fixed number of steps.
+As in SimPL (Kim, Lee and Markov, IEEE TCAD 31, 2012): alternately, the quadratic cost plus springs
+to the last legal positions is minimised, and the result legalised; the springs stiffen from round
+to round. Quadratic costs use the weights themselves: linearised weights gave no better placements
+here. Positions come from conjugate gradients with Jacobi's preconditioner, with a fixed number of
+steps.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from mapper.placement.legalise import Splits, legalise
 from mapper.placement.traffic import Traffic
 
 FIRST, LAST = 0.002, 1.0  # stiffness of the springs, in strengths of the group
-STEPS = 30  # of conjugate gradients
+STEPS = 30  # steps of conjugate gradients
 
 
 def _solve(
     matrix: Any, strength: NDArray[np.float64], stiffness: float, position: NDArray[np.float64],
     anchor: NDArray[np.float64],
 ) -> NDArray[np.float64]:  # fmt: skip
-    """Positions of least quadratic cost with springs to `anchor`, both shape (groups, 2)."""
+    """Return positions of least quadratic cost with springs to `anchor`, both (groups, 2)."""
     diagonal = (strength * (1 + stiffness))[:, None]
     rest = (strength * stiffness)[:, None] * anchor - (diagonal * position - matrix @ position)
     step = rest / diagonal
@@ -57,12 +57,11 @@ def pull_together(
     first: float = FIRST,
     start: NDArray[np.float64] | None = None,
 ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-    """The cheapest legal placement on the way from the given one, columns and rows of `splits`.
+    """Return the cheapest legal placement found from the given one, columns and rows of `splits`.
 
     first : stiffness of the springs in the first round
-    start : where these lead then, coordinates of shape (groups, 2); without it, to the given
-        places
-
+    start : anchors of the springs in the first round, coordinates of shape (groups, 2); default:
+        the given positions
     All groups must have traffic.
     """
     n = traffic.size

@@ -1,4 +1,4 @@
-"""Step 6: the rectangle of the chip that the groups will live in."""
+"""Step 6: choose the rectangle of the chip for the groups."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mapper.errors import DoesNotFitError
 class Region:
     """A rectangle of cores, columns x .. x+width-1 and rows y .. y+height-1.
 
-    usable : ndarray[bool], shape (height, width), cores that groups may use: as many as groups
+    usable : ndarray[bool], shape (height, width), cores for groups: as many as there are groups
     axes : coordinates of its columns and rows
     """
 
@@ -28,7 +28,7 @@ class Region:
 
 
 def _window_counts(usable: NDArray[np.bool_], width: int, height: int) -> NDArray[np.int64]:
-    """Usable cores in every window of this size, by its upper left corner (prefix sums)."""
+    """Count the usable cores in every window of this size, by its upper left corner."""
     total = np.zeros((usable.shape[0] + 1, usable.shape[1] + 1), np.int64)
     total[1:, 1:] = usable.cumsum(0).cumsum(1)
     return (
@@ -38,16 +38,16 @@ def _window_counts(usable: NDArray[np.bool_], width: int, height: int) -> NDArra
 
 
 def choose_region(usable: NDArray[np.bool_], groups: int, axes: Axes | None = None) -> Region:
-    """The most compact rectangle with at least `groups` usable cores.
+    """Return the most compact rectangle with at least `groups` usable cores.
 
     usable : ndarray[bool], shape (height, width) of the chip, False for unavailable cores
-    axes : coordinates of columns and rows; None for steps that all cost 1
+    axes : coordinates of columns and rows; None if all steps cost 1
 
     The mean distance of two random cores of a w x h rectangle is about (w + h)/3: rectangles are
-    tried by growing half-perimeter, the squarest first; of several places, the one with the
-    fewest spare cores, then the nearest to the middle of the chip. Spare cores are given up from
-    the rim: those farthest from the rectangle's centre. Where steps cost different amounts, it is
-    the rectangle of the least mean distance, and then as above.
+    tried by increasing half-perimeter, the most square first; ties go to the position with the
+    fewest spare cores, then to the one nearest to the centre of the chip. Spare cores farthest from
+    the rectangle's centre are not used. If steps have different costs, the rectangle has the least
+    mean distance, with the same rules for ties and spare cores.
 
     Raises `DoesNotFitError` if the chip has fewer usable cores than groups.
     """
@@ -55,8 +55,8 @@ def choose_region(usable: NDArray[np.bool_], groups: int, axes: Axes | None = No
     short = groups - int(usable.sum())
     if short > 0:
         raise DoesNotFitError(
-            f"needs {groups} cores; the chip has {groups - short} usable ones ({short} short); "
-            "take a larger chip"
+            f"needs {groups} cores; the chip has {groups - short} usable cores ({short} short); "
+            "use a larger chip"
         )
     axes = flat_axes(columns, rows) if axes is None else axes
     if not axes.flat:
@@ -66,7 +66,7 @@ def choose_region(usable: NDArray[np.bool_], groups: int, axes: Axes | None = No
         for width in sorted(widths, key=lambda w: (abs(2 * w - half), w)):
             height = half - width
             if width * height < groups:
-                break  # the others of this half-perimeter are flatter, so smaller
+                break  # the others of this half-perimeter are smaller
             counts = _window_counts(usable, width, height)
             fits = np.argwhere(counts >= groups)
             if fits.size:
@@ -79,9 +79,9 @@ def choose_region(usable: NDArray[np.bool_], groups: int, axes: Axes | None = No
 
 
 def _nearest(usable: NDArray[np.bool_], groups: int, axes: Axes) -> Region:
-    """The rectangle whose columns and rows are nearest to each other: of each width the lowest.
+    """Return the rectangle of least mean distance: for each width the lowest that fits.
 
-    Of several the one with the fewest spare cores, then the uppermost and leftmost.
+    Ties go to the fewest spare cores, then to the uppermost and leftmost.
     """
     rows, columns = usable.shape
     across = _spreads(axes.x, axes.round_x)
@@ -106,10 +106,10 @@ def _nearest(usable: NDArray[np.bool_], groups: int, axes: Axes) -> Region:
 
 
 def _spreads(at: NDArray[np.int32], around: int) -> list[NDArray[np.float64]]:
-    """Mean distance of two of so many positions side by side, by their number less 1 and the first.
+    """Return mean distances in windows of consecutive positions, by length - 1 and first position.
 
-    The sums of a window are those of the one that is shorter by its last position, and the
-    distances of that position.
+    The sum of a window is the sum of the window without its last position, plus the distances of
+    that position.
     """
     place = at.astype(np.int64)
     sums = np.zeros(at.size, np.int64)
@@ -133,7 +133,7 @@ def _spreads(at: NDArray[np.int32], around: int) -> list[NDArray[np.float64]]:
 def _region(
     usable: NDArray[np.bool_], axes: Axes, window: tuple[int, int, int, int], spare: int
 ) -> Region:
-    """The window (x, y, width, height), without some usable cores of its rim."""
+    """Return the window (x, y, width, height), without some usable cores of its rim."""
     x, y, width, height = window
     inside = usable[y : y + height, x : x + width].copy()
     own = axes.window(*window)
@@ -142,7 +142,7 @@ def _region(
 
 
 def _give_up(inside: NDArray[np.bool_], spare: int, axes: Axes) -> None:
-    """Mark the usable cores that are farthest from the centre as not to be used."""
+    """Mark the usable cores farthest from the centre as unused."""
     cells = np.argwhere(inside)
     centre = np.array([axes.y[-1], axes.x[-1]]) / 2
     apart = np.abs(axes.places(cells[:, ::-1])[:, ::-1] - centre)

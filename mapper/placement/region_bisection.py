@@ -1,4 +1,4 @@
-"""Step 7: initial placement by cutting region and groups together."""
+"""Step 7: initial placement by bisecting region and groups together."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ def place_by_bisection(
     threads: int = 1,
     stop: Stop | None = None,
 ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-    """Give every group a core of the region: columns and rows on the chip, each shape (groups,).
+    """Place every group on a core of the region: columns and rows on the chip, shape (groups,).
 
-    A region with one usable core takes its one group. Any other is cut across its longer side at
-    the middle, and the groups are split by greedy growing so that each half of them exactly fills
-    the usable cores of one half of the region. stop : is looked at before each cut
+    A region with one usable core gets one group. Any other is cut across its longer side in the
+    middle, and greedy growing splits the groups so that each half exactly fills the usable cores of
+    one half of the region. stop : checked before each cut
     """
     x = np.empty(groups.members.size, np.int32)
     y = np.empty(groups.members.size, np.int32)

@@ -1,12 +1,12 @@
-"""Places from the eigenvectors of the normalised Laplacian, with a search over rotations.
+"""Placement by eigenvectors of the normalised Laplacian, with a search over rotations.
 
 Hall's quadratic placement (Management Science 17, 1970): coordinates that minimise the weighted
 sum of squared distances are eigenvectors. They come from a multilevel solver (Barnard and Simon,
-Concurrency 6, 1994): groups are paired until few are left, and on the way back each level starts
-from the vectors of the coarser one, sharpened by Chebyshev filtered subspace iteration (Zhou,
-Saad, Tiago and Chelikowsky, J. Comput. Phys. 219, 2006). Where eigenvalues nearly coincide, as on
-square grids (two) and tori (four), the vectors are an arbitrary rotation of the useful ones: many
-rotations are tried and those with the smallest cost are kept.
+Concurrency 6, 1994): groups are paired until few are left, and when uncoarsening, each level starts
+from the vectors of the coarser one, refined by Chebyshev filtered subspace iteration (Zhou, Saad,
+Tiago and Chelikowsky, J. Comput. Phys. 219, 2006). If eigenvalues nearly coincide, as on square
+grids (two) and tori (four), the vectors are an arbitrary rotation of the useful ones: many
+rotations are tried and the cheapest are kept.
 """
 
 from __future__ import annotations
@@ -35,24 +35,25 @@ Levels = list[tuple[Any, NDArray[np.int64]]]
 
 SKETCH, COARSE_SKETCH = 8192, 1024  # vertices on which rotations are compared
 PLANE = 16  # rotations in the plane of the first two vectors
-LARGE = 1 << 17  # groups above which the plane is enough, and vectors are less exact
-BYTES = 40  # for each connection, at most
-COARSEST = 64  # groups; small enough for a dense solver in any library to stay on one thread
-VECTORS = 4  # that span the rotations
-SINGLE = 1024  # groups up to which threads would wait for each other's Python
+LARGE = 1 << 17  # groups above which only the plane is searched, and vectors are less exact
+BYTES = 40  # maximum bytes per connection
+COARSEST = 64  # groups; small enough for a dense solver of any library to use one thread
+VECTORS = 4  # vectors that span the rotations
+SINGLE = 1024  # groups up to which threads would wait for the interpreter lock
 SEARCHED = 512  # groups from which more than a plane is searched
-GUARD = 3  # vectors more, so that the wanted ones converge fast
-DEGREE = 16  # of the Chebyshev filter
-CYCLES = 6  # filters on a level at most
-RESIDUAL = 0.05  # of the distance of the eigenvalue from 1
+GUARD = 3  # additional vectors that speed up convergence
+DEGREE = 16  # degree of the Chebyshev filter
+CYCLES = 6  # maximum filters per level
+RESIDUAL = 0.05  # tolerance, relative to the distance of the eigenvalue from 1
 
 
 @njit(cache=True, nogil=True)
 def _pair(indptr, ids, weights, size, order, coarse):
-    """Pair each group with the neighbour of largest weight for its size; returns the pairs' number.
+    """Pair each group with the neighbour of largest weight over size; return the number of pairs.
 
-    size : groups in each vertex; order : in which vertices choose
-    coarse : number of the vertex that each becomes a part of, changed
+    size : groups in each vertex
+    order : order in which vertices choose
+    coarse : coarse vertex of each vertex, changed
     """
     coarse[:] = -1
     count = 0
@@ -78,7 +79,7 @@ def _pair(indptr, ids, weights, size, order, coarse):
 def hierarchy(
     traffic: Traffic, rng: np.random.Generator, coarsest: int = COARSEST, clock: Clock = ENDLESS
 ) -> Levels:
-    """Matrices from fine to coarse, down to `coarsest` groups, each with the map onto the next."""
+    """Return matrices from fine to coarse, down to `coarsest` groups, each with its map onwards."""
     n = traffic.size
     matrix = csr_array((traffic.weights.astype(np.float64), traffic.ids, traffic.indptr), (n, n))
     levels = []
@@ -99,7 +100,7 @@ def hierarchy(
 
 
 def _ritz(matrix: Any, block: NDArray[np.float64]) -> tuple[NDArray[np.float64], ...]:
-    """Best eigenvalues, vectors and residuals within the span of a block (Rayleigh and Ritz)."""
+    """Return eigenvalues, vectors and residuals in the span of a block (Rayleigh and Ritz)."""
     block = block / np.sqrt(np.einsum("ij,ij->j", block, block))
     gram = np.einsum("ij,ik->jk", block, block)
     values, vectors = np.linalg.eigh(gram)
@@ -116,7 +117,7 @@ def _ritz(matrix: Any, block: NDArray[np.float64]) -> tuple[NDArray[np.float64],
 def _filtered(
     matrix: Any, block: NDArray[np.float64], cut: float, degree: int
 ) -> NDArray[np.float64]:
-    """Chebyshev polynomial that is small on [-1, cut] and large above, of the matrix."""
+    """Apply a Chebyshev polynomial of the matrix, small on [-1, cut] and large above."""
     centre, half = (cut - 1) / 2, (cut + 1) / 2
     last = block
     block = (matrix @ block - centre * block) / half
@@ -128,10 +129,10 @@ def _filtered(
 def eigenvectors(
     traffic: Traffic, count: int, rng: np.random.Generator, clock: Clock = ENDLESS
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], Levels]:
-    """The first non-trivial eigenvectors of the random walk on a connected graph.
+    """Return the first non-trivial eigenvectors of the random walk on a connected graph.
 
     Returns eigenvalues, shape (count,), vectors, shape (groups, count), and the hierarchy: matrices
-    from fine to coarse, each with the map onto the next.
+    from fine to coarse, each with the map to the next.
     """
     levels = hierarchy(traffic, rng, COARSEST, clock)
     wanted = count + 1
@@ -139,7 +140,7 @@ def eigenvectors(
     block = np.zeros((0, 0))
     for level in range(len(levels) - 1, -1, -1):
         matrix, coarse = levels[level]
-        # weights within a coarse vertex stay on the diagonal: they count as strength
+        # weights within a coarse vertex remain on the diagonal: they count as strength
         strength = np.sqrt(matrix.sum(axis=1))
         strength = np.maximum(strength, 1e-9)
         scale = diags_array(1 / strength)
@@ -169,7 +170,7 @@ def eigenvectors(
 def _sketch(
     levels: Levels, vectors: NDArray[np.float64], limit: int
 ) -> tuple[Traffic, NDArray[np.float64]]:
-    """A coarse level of at most `limit` vertices, and the mean of the vectors in each of them."""
+    """Return a coarse level of at most `limit` vertices, and the mean vectors of its vertices."""
     matrix, size = levels[0][0], np.ones(len(vectors))
     for (_, coarse), (after, _) in pairwise(levels):
         if matrix.shape[0] <= limit:
@@ -186,9 +187,9 @@ def _sketch(
 def rotations(
     vectors: int, rng: np.random.Generator, plane: int = PLANE
 ) -> Iterator[NDArray[np.float64]]:
-    """Matrices that turn the vectors into two coordinates, each shape (vectors, 2).
+    """Yield matrices that rotate the vectors into two coordinates, each shape (vectors, 2).
 
-    plane : of these, the first so many turn the first two vectors only
+    plane : number of matrices, the first ones, that rotate the first two vectors only
     """
     for angle in np.arange(plane) * np.pi / plane:
         turn = np.zeros((vectors, 2))
@@ -211,10 +212,10 @@ def place_by_spectrum(
     threads: int = 1,
     clock: Clock = ENDLESS,
 ) -> list[tuple[NDArray[np.int32], NDArray[np.int32]]]:
-    """The cheapest placements of connected groups, `effort.kept` at most.
+    """Return the cheapest placements of connected groups, at most `effort.kept`.
 
-    Rotations are ranked on a sketch by what they cost once they are pulled together, since the
-    cheapest before is often not the cheapest after: on sheared grids it ended 7 % above.
+    Rotations are ranked on a sketch by their cost after quadratic placement, because the cheapest
+    before is often not the cheapest after: on sheared grids that choice ended 7 % higher.
     """
     count = VECTORS if SEARCHED <= traffic.size <= LARGE else 2
     _, vectors, levels = eigenvectors(traffic, min(count, traffic.size - 1), rng, clock)
@@ -254,10 +255,11 @@ def place_by_spectrum(
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """How many rotations are looked at closely.
+    """Number of rotations that are examined closely.
 
-    searched : pulled together on the finer sketch; kept : on the graph itself, in `rounds` rounds
-    plane : in the plane of the first two vectors; half as many may come from elsewhere
+    searched : refined on the finer sketch
+    kept : refined on the graph itself, in `rounds` rounds
+    plane : in the plane of the first two vectors; half as many may be added from outside it
     """
 
     searched: int
@@ -268,7 +270,7 @@ class Search:
 
 @dataclass(frozen=True, slots=True)
 class SpectralPlacer(Placer):
-    """Eigenvectors for every area that is connected."""
+    """Places every connected area by eigenvectors."""
 
     effort: Search
 
@@ -290,7 +292,7 @@ class SpectralPlacer(Placer):
 def place_areas(
     problem: Problem, connected: Callable[[Area], list[Places]], rng: np.random.Generator
 ) -> Iterator[Placed]:
-    """Placements of the whole: connected areas by the given method, others along curves."""
+    """Yield placements of all areas: connected ones by the given method, others along curves."""
     made = []
     for area in problem.areas:
         if area.connected and area.members.size >= 4:

@@ -1,11 +1,11 @@
-"""Places by recursive bisection with terminal propagation.
+"""Placement by recursive bisection with terminal propagation.
 
-The cells are cut in two, and so are the groups on them, so that as little traffic as possible goes
-between the sides. A group outside pulls at those inside: it counts as if it sat in the middle of
-the piece of the mesh that it is known to be on (Dunlop and Kernighan, IEEE Trans. CAD 4, 1985).
-Departures: the pull is in proportion to what the distance changes from one side to the other,
-instead of to one side or none; the cuts of a size are made in several rounds, since the first of
-them knows less than the last; and each cut is made over levels with FM (`mapper.partitioning`).
+The cells and the groups on them are bisected together, so that little traffic crosses between the
+sides. Groups outside attract groups inside: they count at the middle of the piece of the mesh that
+they are assigned to (Dunlop and Kernighan, IEEE Trans. CAD 4, 1985). Departures: the attraction is
+proportional to the change of distance between the sides, instead of to one side or none; the
+bisections of a size are repeated in several rounds, because the first ones have less information
+than the last; and each bisection is multilevel with FM (`mapper.partitioning`).
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from mapper.placement.legalise import split_cells
 from mapper.placement.placer import Placed, Placer, Places, Problem
 from mapper.placement.traffic import Traffic
 
-LARGEST = 1 << 20  # weights are scaled down to this: sums of sides stay far from overflow
-PIECES = 64  # cut between two looks at the clock
-SMALL = 64  # groups of a piece up to which cuts are made without smoothing
+LARGEST = 1 << 20  # weights are scaled down to this, to avoid overflow of sums
+PIECES = 64  # pieces cut between two checks of the clock
+SMALL = 64  # pieces of up to this many groups are cut without smoothing
 
 
 @dataclass(frozen=True, slots=True)
 class CutEffort:
-    """How hard each cut is tried.
+    """Effort per cut.
 
-    rounds : over all cuts of a stage
-    tries, passes, smoothing : of each, as in `mapper.partitioning`
+    rounds : rounds over all cuts of a stage
+    tries, passes, smoothing : of each cut, as in `mapper.partitioning`
     """
 
     rounds: int = 2
@@ -46,15 +46,15 @@ class CutEffort:
 
 @njit(cache=True, nogil=True)
 def _piece(traffic, members, near, far, axis, centre, local, piece):
-    """Lists of a piece's groups among themselves, and what those outside want.
+    """Fill the lists of a piece's groups, and the bias from groups outside.
 
     near, far : middles of the two sides on `axis`
-    centre : ndarray[float64], shape (groups, 2), the middle of the piece that each group is on
+    centre : ndarray[float64], shape (groups, 2), the middle of the piece of each group
     local : ndarray[int64], shape (groups,), -1 for all, on entry and exit
-    piece : `Csr`; its lists are filled, groups numbered as in `members`, and its bias, what each
-        group's connections to the outside cost more on the far side, in distances of the sides
+    piece : `Csr`; its lists are filled, groups numbered as in `members`, and its bias: the extra
+        cost of each group's external connections on the far side, in distances of the sides
 
-    Returns the entries used.
+    Returns the number of entries.
     """
     indptr, ids, weights = traffic.indptr, traffic.ids, traffic.weights
     sub_indptr, sub_ids, sub_weights = piece.indptr, piece.ids, piece.weights
@@ -74,7 +74,7 @@ def _piece(traffic, members, near, far, axis, centre, local, piece):
             else:
                 c = centre[t, axis]
                 outside += weights[e] * (abs(far - c) - abs(near - c))
-        if far != near:  # within a tile there is no distance
+        if far != near:  # within a tile the distance is 0
             piece.bias[i] = np.int64(np.rint(outside / (far - near)))
         else:
             piece.bias[i] = 0
@@ -86,11 +86,12 @@ def _piece(traffic, members, near, far, axis, centre, local, piece):
 
 @njit(cache=True, nogil=True)
 def _cut(traffic, cuts, middles, order, centre, local, effort, state):
-    """Cut pieces one after the other; the middles of groups' pieces are kept up to date.
+    """Cut pieces sequentially, and update the middles of groups' pieces.
 
-    cuts : begin, middle, end and axis of each; middles : shape (cuts, 4), column and row of the
-        middle of each side
-    order : groups by piece, changed within each; centre : as by `_piece`, changed
+    cuts : begin, middle, end and axis of each
+    middles : shape (cuts, 4), column and row of the middle of each side
+    order : groups by piece, changed within each
+    centre : as in `_piece`, changed
     effort : `BisectionEffort` of each; small pieces are not smoothed
     """
     indptr = traffic.indptr
@@ -121,7 +122,7 @@ def _cut(traffic, cuts, middles, order, centre, local, effort, state):
         first, second = begin, middle
         for i in range(n):
             at = 0
-            # a cut that is not exact would leave a cell without a group
+            # an inexact cut would leave a cell without a group
             if (side[i] == 0 and first < middle) or second == end:
                 order[first] = members[i]
                 first += 1
@@ -134,7 +135,7 @@ def _cut(traffic, cuts, middles, order, centre, local, effort, state):
 
 
 def _middles(places: NDArray[np.int64], cuts: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Mean coordinates of the cells of both sides of each cut, shape (cuts, 4)."""
+    """Return mean coordinates of the cells of both sides of each cut, shape (cuts, 4)."""
     sums = np.concatenate([np.zeros((1, 2)), np.cumsum(places, axis=0)])
     found = []
     for low, high in ((cuts[:, 0], cuts[:, 1]), (cuts[:, 1], cuts[:, 2])):
@@ -143,8 +144,8 @@ def _middles(places: NDArray[np.int64], cuts: NDArray[np.int64]) -> NDArray[np.f
 
 
 def _stages(cuts: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
-    """The cuts that can be made side by side: the whole, its sides, theirs and so on."""
-    # pieces of a stage follow each other; the next begins within one of them
+    """Yield sets of independent cuts: the whole, its sides, their sides and so on."""
+    # pieces of a stage are in order; the next stage begins within one of them
     yield from np.split(cuts, 1 + np.flatnonzero(cuts[1:, 0] < cuts[:-1, 2]))
 
 
@@ -156,7 +157,7 @@ def place_by_cuts(
     rng: np.random.Generator,
     clock: Clock = ENDLESS,
 ) -> Places:
-    """Columns and rows, one of the cells, shape (groups, 2), for each group.
+    """Return columns and rows, one of the cells, shape (groups, 2), for each group.
 
     axes : coordinates of columns and rows
     """
@@ -184,7 +185,7 @@ def place_by_cuts(
 
 @dataclass(frozen=True, slots=True)
 class BisectionPlacer(Placer):
-    """Cuts the whole region, connected or not: groups apart do not pull at each other."""
+    """Cuts the whole region, connected or not: unconnected groups do not attract each other."""
 
     effort: CutEffort
 

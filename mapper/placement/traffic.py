@@ -1,16 +1,16 @@
 """Split the traffic of groups into a sparse part and a background of rank one.
 
-When a share of a network's connections goes anywhere, every group talks a little to every other,
-and the group graph is dense though its structure is sparse. The background between groups u and v
-is modelled as b_u*b_v / sum(b) with b_u the traffic of u that is in no outstanding connection: the
-expectation when the ends of those connections are paired at random (the null model of Newman and
-Girvan's modularity, Phys. Rev. E 69, 2004). A connection stands out if it is several times as heavy
-as that. The cost of a background of rank one is known for every column and row from one histogram.
+If a share of a network's connections is random, every group is weakly connected to every other, and
+the group graph is dense though its structure is sparse. The background between groups u and v is
+modelled as b_u*b_v / sum(b), where b_u is the traffic of u in connections that do not stand out:
+the expectation when their ends are paired at random (the null model of Newman and Girvan's
+modularity, Phys. Rev. E 69, 2004). A connection stands out if it is several times as heavy as that.
+The cost of a background of rank one follows for every column and row from one histogram.
 
-Of large networks the traffic is that of a sample. Then connections anywhere show up as pairs with a
-single sampled connection, far above the background though they are nothing else: on a cortex of 32
-million neurons three of four pairs. With these as if they stood out the eigenvectors ended in a
-tangle, 41 hops for a spike between cores in 54 s; without them it is 34 in 4 s.
+For large networks the traffic is a sample. Random connections then appear as pairs with a single
+sampled connection, far above the background without being outstanding: on a cortex of 32 million
+neurons, three of four pairs. If these count as outstanding, the eigenvectors give a poor placement,
+41 hops per spike between cores in 54 s; without them it is 34 in 4 s.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from numpy.typing import NDArray
 from chipsim.chip.machine import STRAIGHT, Axes
 from mapper.graph.csr import Subgraph
 
-DENSE = 192  # mean number of connections of a group from which a background is looked for
-OUTSTANDING = 12.0  # times the background; of exponential weights one in 160,000 gets there
-SPARSER = 4  # the split must leave at most one in so many connections
-WORTH = 0.2  # and at least this share of the weight: else it is the background that matters
-SEVERAL = 2  # sampled connections that may meet in a pair by chance
-WORTH_SAMPLED = 0.5  # of the weight that pairs of more must have: else the sample is too thin
+DENSE = 192  # mean connections per group above which a background is considered
+OUTSTANDING = 12.0  # ratio to the background; 1 in 160,000 exponential weights exceeds it
+SPARSER = 4  # the split must keep at most one in SPARSER connections
+WORTH = 0.2  # and at least this share of the weight; otherwise the background matters more
+SEVERAL = 2  # sampled connections of a pair that may be coincidence
+WORTH_SAMPLED = 0.5  # share of the weight in pairs with more; otherwise the sample is too thin
 
 
 class Traffic(NamedTuple):
-    """Connections that stand out, and the background that the others make.
+    """Outstanding connections, and the background of all others.
 
     indptr, ids, weights : symmetric lists of the outstanding connections, weights ndarray[int64]
     mass : ndarray[float64], shape (groups,), b_u / sqrt(sum(b)); zero if nothing was split off
@@ -54,7 +54,7 @@ class Traffic(NamedTuple):
 
 
 class Background(NamedTuple):
-    """What the background costs.
+    """The cost of the background.
 
     mass : ndarray[float64], of each group
     columns, rows : ndarray[float64], cost of a unit of mass in every column and row
@@ -68,9 +68,9 @@ class Background(NamedTuple):
 def background_cost(
     mass: NDArray[np.float64], position: NDArray[np.int32], at: NDArray[np.int32], around: int
 ) -> NDArray[np.float64]:
-    """Cost of a unit of mass in each column (or row) of the background, shape (columns,).
+    """Return the cost of a unit of mass in each column (or row), shape (columns,).
 
-    at, around : coordinates of the columns, and the length of the way round
+    at, around : coordinates of the columns, and the circumference
     """
     weight = np.bincount(position, weights=mass, minlength=at.size)
     if around != STRAIGHT:
@@ -78,15 +78,15 @@ def background_cost(
         found: NDArray[np.float64] = np.minimum(straight, around - straight) @ weight
         return found
     before = np.append(0, weight.cumsum()[:-1])
-    # away from those before, towards the others
+    # away from the mass before, closer to the rest
     step = (2 * before[1:] - weight.sum()) * np.diff(at)
     cost: NDArray[np.float64] = np.append(0.0, step.cumsum())
     return cost + (weight * (at - at[0])).sum()
 
 
 def background_of(mass: NDArray[np.float64], spot: NDArray[np.int32], axes: Axes) -> Background:
-    """The background of groups at these columns and rows, shape (groups, 2)."""
-    if not mass.any():  # in most graphs, whose annealing asks hundreds of times
+    """Return the background of groups at these columns and rows, shape (groups, 2)."""
+    if not mass.any():  # fast path: most graphs, called hundreds of times
         return Background(mass, np.zeros(axes.x.size), np.zeros(axes.y.size))
     columns = background_cost(mass, spot[:, 0], axes.x, axes.round_x)
     return Background(mass, columns, background_cost(mass, spot[:, 1], axes.y, axes.round_y))
@@ -94,9 +94,10 @@ def background_of(mass: NDArray[np.float64], spot: NDArray[np.int32], axes: Axes
 
 @njit(cache=True, nogil=True)
 def _rest(indptr, ids, weights, mass, scale, least, rest, count):
-    """Traffic of each group in connections of at most `scale` times the background, or of `least`.
+    """Sum each group's traffic in connections up to `scale` times the background, or `least`.
 
-    rest : that traffic, changed; count : the connections of each group above it, changed
+    rest : that traffic, changed
+    count : number of connections of each group above it, changed
     """
     for u in range(indptr.size - 1):
         rest[u] = 0.0
@@ -110,7 +111,7 @@ def _rest(indptr, ids, weights, mass, scale, least, rest, count):
 
 @njit(cache=True, nogil=True)
 def _outstanding(indptr, ids, weights, mass, scale, least, kept_indptr, kept_ids, kept_weights):
-    """The connections above `scale` times the background and `least`, less the background."""
+    """Copy the connections above `scale` times the background and `least`, less the background."""
     for u in range(indptr.size - 1):
         at = kept_indptr[u]
         for e in range(indptr[u], indptr[u + 1]):
@@ -122,10 +123,10 @@ def _outstanding(indptr, ids, weights, mass, scale, least, kept_indptr, kept_ids
 
 
 def split_traffic(groups: Subgraph) -> Traffic:
-    """The outstanding connections of a dense or sampled group graph; all connections of any other.
+    """Split off the background of a dense or sampled group graph; keep other graphs whole.
 
-    A dense graph stays whole, too, if it has too many outstanding connections or they carry little;
-    so does a sampled one of which nearly all pairs have few sampled connections.
+    A dense graph is also kept whole if it has too many outstanding connections or they carry
+    little, and a sampled one if nearly all pairs have few sampled connections.
     """
     n = groups.indptr.size - 1
     nothing = np.zeros(n)
@@ -135,7 +136,7 @@ def split_traffic(groups: Subgraph) -> Traffic:
     csr = (groups.indptr, groups.ids, groups.weights)
     rest, count = np.empty(n), np.empty(n, np.int64)
     least = float(SEVERAL * groups.grain if is_sample else 0)
-    _rest(*csr, np.ones(n), np.inf, least, rest, count)  # at first all of it
+    _rest(*csr, np.ones(n), np.inf, least, rest, count)  # first: all traffic
     for _ in range(4):
         mass = rest / np.sqrt(max(1.0, rest.sum()))
         _rest(*csr, mass, OUTSTANDING, least, rest, count)
@@ -154,7 +155,7 @@ def split_traffic(groups: Subgraph) -> Traffic:
 
 
 def sampled(traffic: Traffic, limit: int, rng: np.random.Generator) -> Traffic:
-    """The connections of some of the groups, about `limit` of them, to compare placements by.
+    """Return the connections of some groups, about `limit` connections, to compare placements.
 
     Lists of the other groups are empty, so that the graph is no longer symmetric.
     """

@@ -1,1 +1,1 @@
-"""Whole runs: one into its folder, or many with a table of what each gave."""
+"""Whole runs: one run into its folder, or many runs with a table of their results."""

@@ -1,7 +1,7 @@
-"""Where runs are done: what an executor takes and gives, and the one that works in this process.
+"""Executor interface: how many runs are executed, and the executor in this process.
 
-An executor gets all runs and gives their outcomes as they come. It knows nothing of folders,
-tables and what is best: that is for `mapper.portfolio.runner`.
+An executor receives all runs and yields their outcomes as they complete. Folders, tables and the
+choice of the best run belong to `mapper.portfolio.runner`.
 """
 
 from __future__ import annotations
@@ -21,14 +21,15 @@ from mapper.runtime.stopping import GRACE, Keep, Stop
 from storage.closing import Closing
 
 OnNote = Callable[[str, str], None]
-"""Gets the name of a run, and what it has to say."""
+"""Called with the name of a run and a note about it."""
 
 
 class Outcome(NamedTuple):
-    """What became of a run.
+    """The outcome of a run.
 
-    name : of its folder; figures : None if it failed, and then the rest says why
-    trace : of an error that nobody has foreseen
+    name : name of the run's folder
+    figures : None if the run failed; the other fields then give the reason
+    trace : traceback of an unexpected error
     """
 
     name: str
@@ -39,28 +40,28 @@ class Outcome(NamedTuple):
 
 
 class Executor(Closing):
-    """Does runs, as many at a time as it has places.
+    """Executes runs, as many at a time as it has slots.
 
-    `close` ends those at work, as a killed process ends: they can be resumed.
+    `close` kills running tasks, which can be resumed later.
     """
 
     @abstractmethod
     def outcomes(self, tasks: Sequence[RunTask]) -> Iterator[Outcome]:
-        """What becomes of each task, in order of completion; a failed run is an outcome, too."""
+        """Yield the outcome of each task in order of completion; failed runs also have one."""
 
 
 class UnkeptStop(Stop):
-    """Of a run among many: a mapping that was cut short would be compared with whole ones."""
+    """A stop flag that keeps no partial mapping: it would be compared with complete ones."""
 
     def keep(self, make: Keep) -> None:
         self.check()
 
 
 class LocalExecutor(Executor):
-    """One run after the other, in this process.
+    """Executes one run at a time, in this process.
 
-    make_monitor : gets the path of a log and the flag that ends the run
-    listener_of : gets the name of a run
+    make_monitor : called with the path of a log and the flag that ends the run
+    listener_of : called with the name of a run
     """
 
     def __init__(
@@ -79,7 +80,7 @@ class LocalExecutor(Executor):
 
             outcome = perform(task, make_monitor, self._listener_of(task.output.name))
             yield outcome
-            if stop.asked:  # while it wrote its results: it is complete, and the last one
+            if stop.asked:  # Ctrl-C while results were written: this run is complete
                 raise KeyboardInterrupt
 
     def close(self) -> None:
@@ -87,7 +88,7 @@ class LocalExecutor(Executor):
 
 
 def perform(task: RunTask, make_monitor: Callable[[Path], Monitor], listener: Listener) -> Outcome:
-    """Do a run; only Ctrl-C is raised. `task.output.name` names it."""
+    """Execute a run, named `task.output.name`; only Ctrl-C is raised."""
     name = task.output.name
     try:
         finished = run_into_folder(task, make_monitor, listener)

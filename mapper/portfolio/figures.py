@@ -1,4 +1,4 @@
-"""The few numbers of a run that a table of many shows, and by which the best is chosen."""
+"""The key figures of a run: shown in the table of many runs, and used to choose the best."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ Number = Whole | Amount
 
 
 class Figures(Struct):
-    """What a run gave.
+    """The key figures of a run.
 
-    cost : of the mapping, by what it minimised
-    hops : of what the chip sends
+    cost : cost of the mapping by the objective of the run
+    hops : total hops of the packets that the chip sends
     """
 
     cost: Number
@@ -36,7 +36,7 @@ class Figures(Struct):
 
 
 def figures_of(report: Mapping[str, Any]) -> Figures:
-    """The figures in a report.json."""
+    """Return the figures of a report.json."""
     metrics, resources = report["metrics"], report["resources"]
     delivery = report["chip"]["delivery"]
     objective = report["settings"]["objective"]
@@ -59,7 +59,7 @@ def figures_of(report: Mapping[str, Any]) -> Figures:
 
 
 def _cast(metrics: Mapping[str, Any], delivery: str) -> Mapping[str, Any]:
-    """The metrics of one way to send a spike."""
+    """Return the metrics of one kind of delivery."""
     way: Mapping[str, Any] = {
         "synapse": metrics, "core": metrics.get("core"), "tree": metrics["multicast"],
     }[delivery]  # fmt: skip

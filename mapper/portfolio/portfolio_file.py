@@ -1,4 +1,4 @@
-"""portfolio.json: what is to be run, what became of it, and which run is the best."""
+"""portfolio.json: the runs of a portfolio, their outcomes, and the best run."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LARGEST = 256 << 20  # bytes: 100,000 runs with their figures
 
 
 class Tool(Struct):
-    """What has written the file."""
+    """The program that wrote the file."""
 
     name: str
     version: str
@@ -35,11 +35,13 @@ class Tool(Struct):
 class Run(Struct):
     """One of the runs.
 
-    folder : its output folder, beside portfolio.json
-    given : its seed, or its values of what a sweep varies, by name
-    digest : of all that decides its result; objective : what it minimises
-    state : waiting until it is done, or has failed; kept : its folder is there
-    best : of all that are done, or of those with its network and chip
+    folder : its output folder, next to portfolio.json
+    given : its seed, or its values of the varied keys of a sweep, by name
+    digest : hash of all inputs that determine its result
+    objective : the objective that it minimises
+    state : waiting, done or failed
+    kept : its folder has not been dropped
+    best : best of all completed runs, or of all with the same network and chip
     """
 
     folder: str
@@ -55,9 +57,9 @@ class Run(Struct):
 
 
 class Portfolio(Struct):
-    """Many runs: of a portfolio of seeds, or of a sweep.
+    """The runs of a portfolio of seeds or of a sweep.
 
-    request : what all runs have in common, or what is varied; it is compared to resume
+    request : the inputs that all runs share, or the varied keys; compared when runs are resumed
     """
 
     schema: Literal[1]
@@ -67,7 +69,7 @@ class Portfolio(Struct):
 
 
 class PortfolioFile:
-    """The portfolio.json of a folder; every change is written at once."""
+    """The portfolio.json of a folder; `add` and `write` store changes."""
 
     def __init__(self, folder: Path, content: Portfolio) -> None:
         self.folder, self.content = folder, content
@@ -75,7 +77,7 @@ class PortfolioFile:
 
     @classmethod
     def begin(cls, folder: Path, request: dict[str, Any], runs: list[Run]) -> PortfolioFile:
-        """A new one, in which all runs are waiting."""
+        """Create a portfolio in which all runs are waiting, and write it."""
         tool = {"name": "mapper", "version": version()}
         content = {"schema": SCHEMA, "tool": tool, "request": request, "runs": []}
         portfolio = cls(folder, convert(json.loads(json.dumps(content)), Portfolio))
@@ -83,7 +85,7 @@ class PortfolioFile:
         return portfolio
 
     def add(self, runs: Iterable[Run]) -> None:
-        """Take in runs that are new, and write the file."""
+        """Add runs that are new, and write the file."""
         for run in runs:
             if run.folder not in self._runs:
                 self._runs[run.folder] = run
@@ -91,7 +93,7 @@ class PortfolioFile:
         self.write()
 
     def require_same(self, request: dict[str, Any], runs: list[Run]) -> None:
-        """Raise `CannotResumeError` if it was begun with another request."""
+        """Raise `CannotResumeError` if the portfolio was started with another request."""
         earlier, now = self.content.request, json.loads(json.dumps(request))
         for name in {**now, **earlier}:
             if earlier.get(name) != now.get(name):
@@ -112,15 +114,15 @@ class PortfolioFile:
         return iter(self.content.runs)
 
     def run(self, name: str) -> Run:
-        """The run of that folder."""
+        """Return the run of this folder."""
         return self._runs[name]
 
     def forget(self, run: Run) -> None:
-        """The folder of a run is gone: it is to be done again."""
+        """Reset a run whose folder is missing: it is executed again."""
         run.state, run.figures = "waiting", UNSET
 
     def take(self, outcome: Outcome) -> None:
-        """Take down what became of a run; `write` keeps it."""
+        """Record the outcome of a run in memory; `write` stores it."""
         run = self._runs[outcome.name]
         if outcome.figures is None:
             run.state, run.error, run.exit_code = "failed", outcome.error, outcome.exit_code
@@ -131,9 +133,9 @@ class PortfolioFile:
         run.kept = True
 
     def choose(self) -> None:
-        """Mark the best of each group: by what all of them minimise, else by hops.
+        """Mark the best run of each group, using the common objective, or else hops.
 
-        Of equal ones it is the first, so that it does not matter which was done first.
+        Ties go to the first run of the list, so the order of completion does not matter.
         """
         for group in self.groups():
             done = [run for run in group if run.figures is not UNSET]
@@ -143,7 +145,7 @@ class PortfolioFile:
                 min(done, key=cost_in(group)).best = True
 
     def groups(self) -> list[list[Run]]:
-        """Runs that are compared with each other: those that differ by settings alone."""
+        """Return groups of comparable runs: runs of a group differ in settings only."""
         found: dict[str, list[Run]] = {}
         for run in self:
             key = {name: value for name, value in run.given.items() if name not in SETTINGS}
@@ -151,7 +153,7 @@ class PortfolioFile:
         return list(found.values())
 
     def write(self) -> None:
-        """Write the file, which is never half written."""
+        """Write the file atomically."""
         text = json.dumps(self.to_json(), indent=1) + "\n"
         write_file(self.folder / PORTFOLIO_FILE, text.encode())
 
@@ -161,7 +163,7 @@ class PortfolioFile:
 
 
 def cost_in(group: Iterable[Run]) -> Callable[[Run], float]:
-    """What a run that is done is judged by among the others of its group."""
+    """Return the function that ranks completed runs of a group: their cost or their hops."""
     same = len({run.objective for run in group}) == 1
 
     def cost(run: Run) -> float:
@@ -172,14 +174,14 @@ def cost_in(group: Iterable[Run]) -> Callable[[Run], float]:
 
 
 def read_portfolio(folder: Path) -> PortfolioFile:
-    """The portfolio.json of a folder; raises `MapperError` if it is damaged."""
+    """Read the portfolio.json of a folder; raises `MapperError` if it is damaged."""
     path = folder / PORTFOLIO_FILE
     try:
         return PortfolioFile(folder, convert(parse_json(read_input(path, LARGEST)), Portfolio))
     except BadInputError as error:
         raise MapperError(str(error)) from error
     except ValueError as error:
-        raise MapperError(f"{path}: {error}; start anew with --force") from error
+        raise MapperError(f"{path}: {error}; start again with --force") from error
 
 
 def _short(value: Any) -> str:

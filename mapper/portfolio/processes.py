@@ -1,7 +1,7 @@
-"""Runs side by side on this machine: one process for each place, which does run after run.
+"""Parallel runs on this machine: one process per slot, each executing one run at a time.
 
-A process loads the compiled kernels once. It is told of runs by its standard input and answers by
-its standard output, in pickles. Where there is nobody to tell it anything any more, it ends.
+A process loads the compiled kernels once. It receives runs on its standard input and answers on its
+standard output, as pickles. It ends when its standard input is closed.
 """
 
 from __future__ import annotations
@@ -29,15 +29,16 @@ from mapper.runtime.monitor import Monitor
 from mapper.runtime.resources import all_cores
 from storage.errors import StorageWarning
 
-ATTEMPTS = 3  # of a run whose process has died
-WAKE = 0.1  # seconds that the main thread sleeps: not every system wakes it for a signal
+ATTEMPTS = 3  # attempts at a run whose process dies
+WAKE = 0.1  # seconds between wake-ups of the main thread: signals do not wake it on every system
 
 
 class ProcessExecutor(Executor):
-    """So many processes, each with one run at a time. A run whose process dies is done again, from
-    its last step on.
+    """A fixed number of processes, each with one run at a time.
 
-    on_note : what runs have to say; it is called by the thread that takes the outcomes
+    A run whose process dies is resumed from its last step in another process.
+
+    on_note : called with notes of runs, in the thread that iterates over the outcomes
     """
 
     def __init__(self, places: int, on_note: OnNote = ignore) -> None:
@@ -59,7 +60,7 @@ class ProcessExecutor(Executor):
         while left:
             try:
                 found = self._news.get(timeout=WAKE)
-            except Empty:  # so that this thread hears of Ctrl-C
+            except Empty:  # lets this thread handle Ctrl-C
                 continue
             if isinstance(found, Outcome):
                 left -= 1
@@ -68,7 +69,7 @@ class ProcessExecutor(Executor):
                 self._on_note(*found)
 
     def close(self) -> None:
-        """End the processes, at work or not."""
+        """Kill all processes, also busy ones."""
         with self._lock:
             self._closed = True
             for process in self._processes.values():
@@ -77,8 +78,8 @@ class ProcessExecutor(Executor):
             thread.join()
 
     def _serve(self, place: int) -> None:
-        """Have a process do run after run; another takes the place of one that dies."""
-        if hasattr(signal, "pthread_sigmask"):  # processes hear of Ctrl-C by being ended
+        """Send runs to a process until none are left; replace a process that dies."""
+        if hasattr(signal, "pthread_sigmask"):  # on Ctrl-C the main thread kills the processes
             signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         while True:
             with self._lock:
@@ -105,7 +106,7 @@ class ProcessExecutor(Executor):
             return process
 
     def _ask(self, process: subprocess.Popen[bytes], task: RunTask) -> Outcome:
-        """The outcome of a task; what its process says before goes to the news."""
+        """Send a task to a process; queue its notes and return its outcome."""
         assert process.stdin is not None
         assert process.stdout is not None
         pickle.dump(task, process.stdin)
@@ -115,7 +116,7 @@ class ProcessExecutor(Executor):
         return found
 
     def _lost(self, place: int, task: RunTask, attempt: int, error: Exception) -> Outcome | None:
-        """The process of a run has died: the run waits again, or has failed."""
+        """Handle the death of a process: queue its run again, or return a failed outcome."""
         with self._lock:
             process = self._processes.pop(place, None)
             if self._closed:
@@ -125,11 +126,11 @@ class ProcessExecutor(Executor):
         how = f"could not be started ({error})" if process is None else _end(process)
         name = task.output.name
         if attempt < ATTEMPTS:
-            self._news.put((name, f"note: {name}: its process {how}; the run is done again"))
+            self._news.put((name, f"note: {name}: its process {how}; the run is repeated"))
             with self._lock:
                 self._waiting.appendleft((task, attempt + 1))
             return None
-        text = f"its process {how}, {ATTEMPTS} times; give fewer --workers, or less --memory"
+        text = f"its process {how}, {ATTEMPTS} times; use fewer --workers or less --memory"
         return Outcome(name, None, text, BAD_INPUT)
 
 
@@ -142,28 +143,28 @@ def _start() -> subprocess.Popen[bytes]:
 
 
 def _end(process: subprocess.Popen[bytes]) -> str:
-    """Let go of a process that has nothing to do or has died; returns how it ended."""
+    """Close the pipes of an idle or dead process and wait for it; return how it ended."""
     for pipe in (process.stdin, process.stdout):
         assert pipe is not None
         with suppress(OSError):
             pipe.close()
     code = process.wait()
     if code >= 0:
-        return f"has ended with code {code}"
+        return f"ended with code {code}"
     try:
         return f"was killed ({signal.Signals(-code).name})"
     except ValueError:
         return f"was killed (signal {-code})"
 
 
-# What the process does
+# Code of the process
 
 
 def work() -> None:
-    """Do the runs that standard input tells of, until it ends."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever has started it ends it
+    """Execute the runs that arrive on standard input, until it is closed."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent process ends this one
     answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what anything prints is no answer
+    os.dup2(2, 1)  # printed text must not mix with answers
     tasks: SimpleQueue[RunTask] = SimpleQueue()
     threading.Thread(target=_read, args=(sys.stdin.buffer, tasks), daemon=True).start()
     while True:
@@ -178,7 +179,7 @@ def work() -> None:
 
 
 def _read(pipe: BinaryIO, tasks: SimpleQueue[RunTask]) -> None:
-    """Take tasks; at the end of the pipe the process ends, whatever it is at."""
+    """Queue tasks from the pipe; when it is closed, end the process at once."""
     try:
         while True:
             tasks.put(pickle.load(pipe))
@@ -192,7 +193,7 @@ def _send(answers: BinaryIO, answer: Outcome | tuple[str, str]) -> None:
 
 
 class _Told(Listener):
-    """What a run has to say goes to whoever has started the process."""
+    """Sends the notes of a run to the parent process."""
 
     def __init__(self, name: str, answers: BinaryIO) -> None:
         self._name, self._answers = name, answers
@@ -201,7 +202,7 @@ class _Told(Listener):
         _send(self._answers, (self._name, line))
 
     def compile(self, works: list[str], threads: int) -> None:
-        """One process compiles, with all cores; the others wait for it."""
+        """Compile kernels in one process with all cores, while the others wait for it."""
         from mapper.warmup import compile_kernels
 
         def on_start(count: int) -> None:

@@ -1,4 +1,4 @@
-"""One whole run, from a request to its folder: what `mapper run` does, once or many times."""
+"""One whole run, from a request to its output folder, as `mapper run` executes it."""
 
 from __future__ import annotations
 
@@ -23,10 +23,12 @@ from storage.files import digest, real_path, write_file
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RunTask:
-    """What is to be mapped, and the folder that it ends in.
+    """A request and its output folder.
 
-    request : its network is a path; keep_scratch : coarse levels stay in the folder
-    force : replace an output that is there; resume : go on with an earlier run of the same kind
+    request : the network must be a path
+    keep_scratch : keep the coarse levels in the folder
+    force : replace an existing output
+    resume : continue an earlier run of the same request
     """
 
     request: MapRequest
@@ -37,8 +39,11 @@ class RunTask:
 
 
 class Finished(NamedTuple):
-    """report : report.json; stage : during which it was interrupted, or empty
-    asked : it was asked to end, perhaps when the mapping was complete already
+    """A finished run.
+
+    report : report.json
+    stage : stage during which the run was interrupted, or empty
+    asked : Ctrl-C was received, possibly when the mapping was already complete
     """
 
     report: dict[str, Any]
@@ -47,7 +52,7 @@ class Finished(NamedTuple):
 
 
 def describe_request(request: MapRequest) -> dict[str, Any]:
-    """What decides the result of a run, and is compared when it is resumed."""
+    """Return the inputs that determine the result of a run; compared when it is resumed."""
     source, constraints = request.source, request.constraints
     run = describe_run(source.network, request.chip, request.settings)
     run["constraints"] = None if constraints is None else constraints.raw.hex()
@@ -69,11 +74,10 @@ def run_into_folder(
 ) -> Finished:
     """Map, and write the output folder, which appears when it is complete.
 
-    make_monitor : gets the path of the log; its `Stop` hears of Ctrl-C
-
-    Raises `DoesNotFitError` if a limit of the chip cannot be kept, and what `output_folder` does.
-    Ctrl-C, once all neurons have cores within the limits, ends it with the best mapping so far;
-    before, it is raised.
+    make_monitor : called with the path of the log; the `Stop` of the monitor receives Ctrl-C
+    Raises `DoesNotFitError` if a limit of the chip cannot be met, and the errors of
+    `output_folder`. Once all neurons have cores within the limits, Ctrl-C ends the run with the
+    best mapping so far; before, it is raised.
     """
     request, output = task.request, task.output
     about = describe_request(request)
@@ -93,7 +97,7 @@ def run_into_folder(
             make.write_page(folder / make.PAGE, views)
             if request.constraints is not None:
                 write_file(folder / CONSTRAINTS, request.constraints.raw)
-            if not task.keep_scratch:  # last: who is killed before goes on behind all steps
+            if not task.keep_scratch:  # last: a run killed before resumes after all steps
                 shutil.rmtree(folder / SCRATCH, ignore_errors=True)
                 (folder / SPLIT).unlink(missing_ok=True)
 

@@ -1,4 +1,4 @@
-"""Many runs in one folder: begun or resumed, done by an executor, compared, and kept or dropped."""
+"""Many runs in one folder: start or resume them, compare them, and keep or drop their folders."""
 
 from __future__ import annotations
 
@@ -28,14 +28,15 @@ from storage.files import real_path, write_error, writing
 from storage.locks import ENDING, OutputLock
 from storage.typed import Plain
 
-BEST = "best"  # a link to the folder of the best run
-IMPORTED = "imported"  # folders with networks that runs share, while there are runs to do
+BEST = "best"  # symbolic link to the folder of the best run
+IMPORTED = "imported"  # folder of shared imported networks, until all runs are done
 
 
 class Job(NamedTuple):
-    """One of many runs, before it is done.
+    """One of many runs, before it is executed.
 
-    name : of its folder; given : what it has that others have not, by name
+    name : name of its folder
+    given : the values in which it differs from the other runs, by name
     """
 
     name: str
@@ -44,10 +45,10 @@ class Job(NamedTuple):
 
 
 class Many(NamedTuple):
-    """Runs to do.
+    """Runs to execute.
 
-    request : what they have in common, or what is varied, by name; compared when they are resumed
-    on_change : gets the table whenever it has changed
+    request : the shared inputs, or the varied keys, by name; compared when runs are resumed
+    on_change : called with the table after each change
     """
 
     request: dict[str, Any]
@@ -56,8 +57,12 @@ class Many(NamedTuple):
 
 
 class Rules(NamedTuple):
-    """force : replace what is there; resume : go on with it
-    keep_best : drop the folders of runs that have lost; keep_scratch : as of a single run
+    """Options for the folder of a portfolio.
+
+    force : replace an existing portfolio
+    resume : continue an existing portfolio
+    keep_best : drop the folders of all runs but the best
+    keep_scratch : as for a single run
     """
 
     force: bool = False
@@ -74,12 +79,12 @@ def run_all(
     listener: Listener,
     on_outcome: Callable[[PortfolioFile, Outcome], None],
 ) -> PortfolioFile:
-    """Do runs into the folder `path`; a run that fails leaves the others alone.
+    """Execute runs into the folder `path`; a run that fails does not affect the others.
 
-    on_outcome : gets the table so far, and what became of a run
+    on_outcome : called with the table so far and the outcome of a run
 
-    Raises `MapperError` if `path` holds something else, `CannotResumeError` if what is to be
-    resumed was begun differently, and what goes wrong with an import that all runs need.
+    Raises `MapperError` if `path` holds other files, `CannotResumeError` if the portfolio to resume
+    was started with another request, and the error of an import that all runs need.
     """
     with _folder(path, rules) as earlier:
         runs = [_run_of(job) for job in many.jobs]
@@ -112,7 +117,7 @@ def run_all(
 
 
 def planned_memory(path: Path) -> int | None:
-    """The memory of each run of the portfolio in a folder, or None if there is none."""
+    """Return the memory per run of the portfolio in a folder, or None if there is no portfolio."""
     if not (path / PORTFOLIO_FILE).is_file():
         return None
     found = read_portfolio(path).content.request.get("memory_bytes")
@@ -128,22 +133,22 @@ def _run_of(job: Job) -> Run:
 
 @contextmanager
 def _folder(path: Path, rules: Rules) -> Iterator[PortfolioFile | None]:
-    """Lock and make the folder; gives the table that is to be resumed.
+    """Lock and create the folder; yield the table to resume.
 
-    Without one an error before the table is begun leaves nothing behind.
+    After an error before a new table is written, no files remain.
     """
     if path.name in ("", "..", "-"):
-        raise MapperError(f"{path}: is no folder of its own; name one with -o")
+        raise MapperError(f"{path}: is not the name of a new folder; name one with -o")
     target = real_path(path)
     with OutputLock(target):
         there = (target / PORTFOLIO_FILE).is_file()
         if target.exists() and not there and not (target.is_dir() and not any(target.iterdir())):
             raise MapperError(
-                f"{path}: holds something else than runs of a portfolio; choose another with -o"
+                f"{path}: contains files other than a portfolio; choose another folder with -o"
             )
         if there and not (rules.force or rules.resume):
             raise MapperError(
-                f"{path}: exists; --resume goes on with it, --force replaces it, "
+                f"{path}: exists; --resume continues it, --force replaces it, "
                 "or choose another folder with -o"
             )
         earlier = read_portfolio(path) if there and rules.resume else None
@@ -166,7 +171,7 @@ def _folder(path: Path, rules: Rules) -> Iterator[PortfolioFile | None]:
 
 
 def _clear(path: Path) -> None:
-    """Remove an earlier portfolio, the table last; what it does not know of stays."""
+    """Remove an earlier portfolio, its table last; files that it does not list remain."""
     names: list[str] = []
     with suppress(MapperError):
         names = [run.folder for run in read_portfolio(path)]
@@ -179,7 +184,7 @@ def _clear(path: Path) -> None:
 
 
 def _remove(folder: Path) -> None:
-    """Remove the output folder of a run, and what it left at work."""
+    """Remove the output folder of a run and its partial folder."""
     for one in (folder, partial_folder(folder)):
         if one.is_dir() and not one.is_symlink():
             with writing(one):
@@ -190,9 +195,9 @@ def _remove(folder: Path) -> None:
 def _imported(
     folder: Path, jobs: Sequence[Job], listener: Listener
 ) -> tuple[dict[str, MapRequest], list[Outcome]]:
-    """The requests by name, with networks that are imported once; and runs that this has failed.
+    """Import each network once; return the requests by name, and outcomes of runs that failed here.
 
-    Raises what goes wrong if nothing is left to run.
+    Raises the first error if no runs are left.
     """
     sources: dict[int, Source] = {}
     errors: dict[int, tuple[str, int]] = {}
@@ -229,7 +234,7 @@ def _import(request: MapRequest, listener: Listener, place: Path) -> Source:
 
 
 def _adopt(portfolio: PortfolioFile) -> None:
-    """Hold the table against the folders: a killed command may have ended between the two."""
+    """Update the table from the folders: a killed command may have stopped between the two."""
     for run in portfolio:
         folder = portfolio.folder / run.folder
         if run.state == "done" and not run.kept:
@@ -243,7 +248,7 @@ def _adopt(portfolio: PortfolioFile) -> None:
 def _settle(
     portfolio: PortfolioFile, keep_best: bool, on_change: Callable[[PortfolioFile], None]
 ) -> None:
-    """Choose the best, tell the table, link it, and drop what is not kept."""
+    """Choose the best run, write the table, update the link, and drop folders that are not kept."""
     portfolio.choose()
     for run in portfolio:
         if keep_best and run.state == "done" and not run.best:
@@ -258,7 +263,7 @@ def _settle(
 
 
 def _link_best(portfolio: PortfolioFile) -> None:
-    """`best` leads to the best run, at every moment to a whole one."""
+    """Point `best` to the best run; the link is replaced atomically."""
     best = next((run.folder for run in portfolio if run.best), None)
     link = portfolio.folder / BEST
     if best is None or (link.is_symlink() and str(link.readlink()) == best):
@@ -269,5 +274,5 @@ def _link_best(portfolio: PortfolioFile) -> None:
         new.symlink_to(best, target_is_directory=True)
         new.replace(link)
     except OSError as error:
-        text = f"{link}: cannot link {best}, which is the best: {error.strerror or error}"
+        text = f"{link}: cannot link to the best run, {best}: {error.strerror or error}"
         warnings.warn(text, StorageWarning, stacklevel=2)

@@ -1,4 +1,4 @@
-"""Seeds of many runs, as people write them: `1..8`, `1,4,9`, `1..3,7`."""
+"""Lists of seeds as text: `1..8`, `1,4,9`, `1..3,7`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ FORMS = "give a range as 1..8 or a list as 1,4,9"
 
 
 def parse_seeds(text: str) -> list[int]:
-    """The seeds, in the order given; raises `UsageError` for what is none, or given twice."""
+    """Parse seeds in the order given; raises `UsageError` for invalid or repeated seeds."""
     found: list[int] = []
     for part in text.split(","):
         first, dots, last = (word.strip() for word in part.partition(".."))
@@ -26,14 +26,14 @@ def parse_seeds(text: str) -> list[int]:
         if high < low:
             raise UsageError(f"seeds {shown(text)}: {low}..{high} is empty; give {high}..{low}")
         if high - low >= MOST_RUNS:
-            raise UsageError(f"seeds {shown(text)}: are more than {MOST_RUNS:,} runs; give fewer")
+            raise UsageError(f"seeds {shown(text)}: more than {MOST_RUNS:,} runs; give fewer")
         found += range(low, high + 1)
     require_once(found)
     return found
 
 
 def seed_jobs(request: MapRequest, seeds: list[int]) -> Many:
-    """The same run with each seed; raises `MapperError` if the network cannot be read."""
+    """Return the same run for each seed; raises `MapperError` if the network cannot be read."""
     try:
         common = describe_request(request)
     except OSError as error:
@@ -51,15 +51,15 @@ def seed_jobs(request: MapRequest, seeds: list[int]) -> Many:
 
 
 def require_once(seeds: list[int]) -> None:
-    """Raise `UsageError` if a seed is there twice, or there is none."""
+    """Raise `UsageError` if a seed is repeated or the list is empty."""
     if not seeds:
-        raise UsageError(f"there are no seeds; {FORMS}")
+        raise UsageError(f"no seeds given; {FORMS}")
     if len(seeds) > MOST_RUNS:
-        raise UsageError(f"there are more than {MOST_RUNS:,} seeds; give fewer")
+        raise UsageError(f"more than {MOST_RUNS:,} seeds; give fewer")
     known: set[int] = set()
     for seed in seeds:
         if seed in known:
-            raise UsageError(f"seed {seed} is given twice; give it once")
+            raise UsageError(f"seed {seed} is repeated; give it once")
         known.add(seed)
 
 
@@ -67,5 +67,5 @@ def _seed(word: str, text: str) -> int:
     if not (word.isascii() and word.isdecimal()):
         raise UsageError(f"seeds {shown(text)}: {shown(word)} is not a whole number; {FORMS}")
     if len(word.lstrip("0")) > 19:
-        raise UsageError(f"seeds {shown(text)}: {shown(word)} is too much; give less than 2^63")
+        raise UsageError(f"seeds {shown(text)}: {shown(word)} is too large; give less than 2^63")
     return int(SETTINGS["seed"].check(int(word)))

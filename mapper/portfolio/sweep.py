@@ -1,4 +1,4 @@
-"""A sweep: the runs of all combinations in a file, and sweep.csv with a row for each."""
+"""Sweeps: run all combinations of the values in a file, and write sweep.csv with a row per run."""
 
 from __future__ import annotations
 
@@ -30,24 +30,24 @@ TABLE = "sweep.csv"
 
 
 class Share(NamedTuple):
-    """What a run may take where the file says nothing; memory in bytes."""
+    """Default threads and memory (bytes) of a run, where the file sets none."""
 
     threads: int
     memory: int
 
 
 def sweep_jobs(sweep: Sweep, share: Share, command: tuple[str, ...] = ()) -> Many:
-    """The runs of a sweep.
+    """Return the runs of a sweep.
 
-    Raises `MapperError` with the key for a file that is not there, and the values for settings that
-    do not go together.
+    Raises `MapperError` that names the key of a missing file, or the values of incompatible
+    settings.
     """
 
     @cache
     def source_of(network: str, rates: str | None, weights_are: str | None) -> Source:
         path = sweep.place_of(network)
         if not path.is_file() and not (path.is_dir() and is_network_name(path)):
-            raise MapperError(f"{sweep.path}: network: {path} is no file; name a network file")
+            raise MapperError(f"{sweep.path}: network: {path} is not a file; name a network file")
         given: Any = rates if rates in (None, *RATES_WORDS) else sweep.place_of(rates)
         return Source(path, rates=given, weights_are=weights_are)
 
@@ -93,7 +93,7 @@ def _settings(sweep: Sweep, given: dict[str, Any], share: Share) -> Any:
 
 
 def _table_of(jobs: list[Job]) -> Callable[[PortfolioFile], None]:
-    """What writes sweep.csv beside the table of runs."""
+    """Return the function that writes sweep.csv next to portfolio.json."""
 
     def write(portfolio: PortfolioFile) -> None:
         write_file(portfolio.folder / TABLE, csv_text(jobs, portfolio).encode())
@@ -102,7 +102,7 @@ def _table_of(jobs: list[Job]) -> Callable[[PortfolioFile], None]:
 
 
 def csv_text(jobs: list[Job], portfolio: PortfolioFile) -> str:
-    """A row for each run: what it was given, all settings, its figures, and how it ended."""
+    """Return sweep.csv: per run its given values, all settings, its figures and its end state."""
     beside = dict.fromkeys(key for job in jobs for key in job.given if key not in SETTINGS)
     figures = [each.name for each in msgspec.structs.fields(Figures)]
     ends = ("state", "exit_code", "error", "best", "kept")

@@ -1,8 +1,8 @@
-"""The file of a sweep: lists of values by key, all combinations of which are runs.
+"""Sweep files: lists of values by key; each combination of values is a run.
 
 ::
 
-    network = "net.bin"          # or a list; relative to the folder of this file
+    network = "net.bin"          # or a list of paths, relative to the folder of this file
     chip = ["16x16", "loihi"]
     seed = "1..4"
     preset = ["fast", "default"]
@@ -31,29 +31,33 @@ LIMITS = {
     "axons_per_core": "axons_in",
     "axons_out_per_core": "axons_out",
 }
-"""Limits of a core that a sweep may vary, and what `Chip.with_limits` calls them."""
+"""Core limits that a sweep may vary, and their names in `Chip.with_limits`."""
 
 
 class Sweep(NamedTuple):
-    """path : of the file; lists : the values of each key, in its order"""
+    """A sweep.
+
+    path : path of the file
+    lists : values of each key, in the order of the file
+    """
 
     path: Path
     lists: dict[str, list[Any]]
 
     def combinations(self) -> list[dict[str, Any]]:
-        """The values of each run by key; the last key varies fastest."""
+        """Return the values of each run by key; the last key varies fastest."""
         return [
             dict(zip(self.lists, values, strict=True)) for values in product(*self.lists.values())
         ]
 
     def place_of(self, name: str) -> Path:
-        """A file that the sweep names: relative to the sweep's own folder, or an address."""
+        """Return the path of a file that the sweep names, relative to the sweep file, or a URL."""
         path = path_of(name)
         return path if isinstance(path, RemotePath) else self.path.parent / path
 
 
 def read_sweep(path: Path) -> Sweep:
-    """Read a file; raises `MapperError` with one line that names the key and what is allowed."""
+    """Read a sweep; raises `MapperError` that names the key and its allowed values."""
     try:
         content = parse_toml(read_toml_bytes(path))
     except OSError as error:
@@ -66,18 +70,18 @@ def read_sweep(path: Path) -> Sweep:
         if name not in KEYS:
             near = get_close_matches(name, KEYS, n=1)
             hint = f"did you mean {near[0]}?" if near else "`mapper docs portfolio` lists the keys"
-            raise MapperError(f"{path}: there is no key {shown(key)}; {hint}")
+            raise MapperError(f"{path}: unknown key {shown(key)}; {hint}")
         if name in lists:
-            raise MapperError(f"{path}: {name} is there twice; give it once")
+            raise MapperError(f"{path}: key {name} is repeated; give it once")
         try:
             lists[name] = _values(name, value)
         except (UsageError, ValueError) as error:
             raise MapperError(f"{path}: {key}: {error}") from error
     for name in ("network", "chip"):
         if name not in lists:
-            raise MapperError(f'{path}: has no {name}; give one as {name} = "{EXAMPLES[name]}"')
+            raise MapperError(f'{path}: {name} is missing; give one as {name} = "{EXAMPLES[name]}"')
     if (count := prod(map(len, lists.values()))) > MOST_RUNS:
-        raise MapperError(f"{path}: is {count:,} runs; give at most {MOST_RUNS:,}")
+        raise MapperError(f"{path}: has {count:,} runs; give at most {MOST_RUNS:,}")
     return Sweep(path, lists)
 
 
@@ -86,12 +90,12 @@ def _values(name: str, given: Any) -> list[Any]:
         return list(parse_seeds(given))
     every = given if isinstance(given, list) else [given]
     if not every:
-        raise UsageError("is an empty list; give a value, or leave the key out")
+        raise UsageError("the list is empty; give a value, or leave the key out")
     found: list[Any] = []
     for one in every:
         value = KEYS[name](one)
         if value in found:
-            raise UsageError(f"{shown(value)} is given twice; give it once")
+            raise UsageError(f"{shown(value)} is repeated; give it once")
         found.append(value)
     return found
 
@@ -113,7 +117,7 @@ def _flag(value: Any) -> bool:
 
 def _limit(value: Any) -> int:
     if type(value) is not int or not 1 <= value < 1 << 63:
-        raise UsageError(f"{shown(value)} is not a whole number of 1 or more")
+        raise UsageError(f"{shown(value)} is not a whole number greater than 0")
     return value
 
 
@@ -141,4 +145,4 @@ KEYS: dict[str, Callable[[Any], Any]] = {
     "memory": _memory,
     **{name: setting.check for name, setting in SETTINGS.items() if name != "memory_bytes"},
 }
-"""What a file may vary, and what reads a value; raises `UsageError` or `ValueError`."""
+"""Keys of a file and the functions that read a value; raise `UsageError` or `ValueError`."""

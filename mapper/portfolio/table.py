@@ -1,4 +1,4 @@
-"""The runs of a portfolio as a table for the terminal."""
+"""Table of the runs of a portfolio, for the terminal."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from rich.table import Table
 from mapper.portfolio.portfolio_file import PortfolioFile, Run
 from mapper.results.tables import columns
 
-COSTS = {  # what runs minimise, by objective
+COSTS = {  # cost of a run, by objective
     "unicast": "hops of packets to synapses",
     "core": "hops of packets to cores",
-    "multicast": "hops of trees",
+    "multicast": "hops of multicast trees",
     "cut": "cut weight",
     "time": "cycles per tick",
 }
 
 
 def table_of(portfolio: PortfolioFile, title: str) -> Table:
-    """What differs between the runs, what each gave, and which is the best."""
+    """Return a table of the varied values, the figures and the state of each run."""
     varied = _varied(list(portfolio))
     timed = any(
         run.figures is not UNSET and run.figures.tick_cycles is not UNSET for run in portfolio
@@ -42,7 +42,7 @@ def table_of(portfolio: PortfolioFile, title: str) -> Table:
 
 
 def _varied(runs: list[Run]) -> list[str]:
-    """Names of values that are not the same in all runs."""
+    """Return the names of values that differ between runs."""
     names = dict.fromkeys(name for run in runs for name in run.given)
     if len(runs) == 1:
         return list(names)

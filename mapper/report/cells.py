@@ -1,4 +1,4 @@
-"""Tables and figures as plain data; templates/macros.html.j2 says how they look."""
+"""Tables and figures as plain data; templates/macros.html.j2 defines their appearance."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 
 class Cell(NamedTuple):
-    """A value: written as `shown` or as people read it, behind a bar that is a share of 1.
+    """A value, formatted or shown as the text `shown`; with a bar if `bar` (a share of 1) is set.
 
     metric : its name in report.json, kept in the markup
     """
@@ -19,7 +19,7 @@ class Cell(NamedTuple):
 
 
 class Series(NamedTuple):
-    """One of two mappings, by its colour."""
+    """One of two mappings, with its colour."""
 
     colour: int
     label: str
@@ -36,7 +36,7 @@ class Head(NamedTuple):
 
 
 class Table(NamedTuple):
-    """hidden : the caption is for screen readers only"""
+    """A table; hidden : the caption is for screen readers only."""
 
     caption: str
     heads: Sequence[str]
@@ -45,7 +45,7 @@ class Table(NamedTuple):
 
 
 class Fact(NamedTuple):
-    """A value among words."""
+    """A value with words before and after it."""
 
     cell: Cell
     before: str = ""
@@ -55,7 +55,7 @@ class Fact(NamedTuple):
 def table(
     caption: str, heads: Sequence[str], rows: Iterable[Sequence[Any]], *, hidden: bool = False
 ) -> Table:
-    """A table of numbers; the first column names the rows. Cells may be plain values."""
+    """Return a table of numbers; the first column names the rows. Cells may be plain values."""
     made = [
         (
             first if isinstance(first, Head) else Head(first),
@@ -67,13 +67,13 @@ def table(
 
 
 def series_of(labels: Sequence[str]) -> list[Series | None]:
-    """The colours of mappings; None where one stands alone."""
+    """Return the series of each mapping; None for a single mapping."""
     several = len(labels) > 1
     return [Series(index, label) if several else None for index, label in enumerate(labels)]
 
 
 def number(value: float) -> str:
-    """A number as people read it: whole ones in full, others with four digits or more."""
+    """Format a number: whole numbers in full, others with at least four digits."""
     if isinstance(value, int) or (value.is_integer() and abs(value) < 1e15):
         return f"{int(value):,}"
     if abs(value) < 1000:
@@ -82,10 +82,10 @@ def number(value: float) -> str:
 
 
 def counted(count: int, one: str, several: str = "") -> str:
-    """A number with its noun, whose plural ends with an s unless `several` is given."""
+    """Format a number with its noun; the plural is `several`, by default `one` with an s."""
     return f"{count:,} {one if count == 1 else several or one + 's'}"
 
 
 def percent(value: float) -> str:
-    """A share of 1 for people."""
+    """Format a share of 1 in percent."""
     return "100 %" if value == 1 else f"{100 * value:.1f} %"

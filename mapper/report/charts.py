@@ -1,4 +1,4 @@
-"""Curves and bars as inline SVG: how far traffic travels, how evenly the links are loaded."""
+"""Curves and bars as inline SVG: distances of traffic, and balance of link loads."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from mapper.results.activity import (
 WIDTH, HEIGHT = 480, 240
 LEFT, RIGHT, TOP, BOTTOM = 66, 12, 14, 42
 LETTER = 9.5
-"""Width of a letter of the axes where they are largest, on a phone."""
+"""Width of a letter of the axes at its largest, on a phone."""
 BARS = 40
-"""Bars of a histogram at most; wider ones hold several distances."""
+"""Maximum number of bars of a histogram; wider bars cover several distances."""
 POINTS = 160
-"""Points of a curve at most."""
+"""Maximum number of points of a curve."""
 PERCENTILES = (100, 99, 90, 75, 50, 25, 0)
 
 
 class Mark(NamedTuple):
-    """A word at an axis."""
+    """A label at an axis."""
 
     x: str
     y: str
@@ -40,7 +40,7 @@ class Mark(NamedTuple):
 
 
 class Line(NamedTuple):
-    """A line across, and the value it stands for."""
+    """A grid line, and the label of its value."""
 
     path: str
     mark: Mark
@@ -61,7 +61,7 @@ class Curve(NamedTuple):
 
 
 class Chart(NamedTuple):
-    """names : of the series; numbers : the same as a table"""
+    """A chart; names : of the series; numbers : its values as a table."""
 
     title: str
     below: str
@@ -78,7 +78,7 @@ class Chart(NamedTuple):
 
 
 def distance_chart(views: list[View]) -> Chart | None:
-    """Share of the traffic by hops, bars side by side for two mappings."""
+    """Return a chart of traffic shares per number of hops, with grouped bars for two mappings."""
     if not any(view.distances.any() for view in views):
         return None
     farthest = max(int(np.flatnonzero(v.distances).max(initial=0)) for v in views)
@@ -104,7 +104,7 @@ def distance_chart(views: list[View]) -> Chart | None:
         _tick_x(*_beside_edge(LEFT + slot * (i + 0.5), _bin_name(i, wide, farthest)))
         for i in range(0, count, every)
     ]
-    # More bins would name the same distances again; the numbers are per distance.
+    # The table has one row per distance, not per bin.
     rows = [
         [f"{d}", *(value for v in views for value in (_at(v, d), percent(_at_share(v, d))))]
         for d in range(farthest + 1)
@@ -117,9 +117,9 @@ def distance_chart(views: list[View]) -> Chart | None:
 
 
 def link_charts(views: list[View]) -> list[Chart]:
-    """Loads of all links, strongest first; of one mapping for every kind of `LINKS`.
+    """Return charts of all link loads, strongest first; for one mapping, by kind of `LINKS`.
 
-    These are in one chart if all are of the same activity; else unicast stands apart.
+    The curves share a chart if all describe the same activity; otherwise unicast is separate.
     """
     if not any(loads.any() for view in views for loads in view.loads.values()):
         return []
@@ -165,12 +165,12 @@ def _link_chart(curves: list[tuple[str, Grid]], note: str = "") -> Chart:
 
 
 def _curve(series: int, loads: Grid, top: float) -> Curve:
-    """A step for each sampled link, as wide as the links that it stands for."""
+    """Return a curve with a step per sampled link, as wide as the links that it represents."""
     picks = np.unique(np.linspace(0, loads.size - 1, min(POINTS, loads.size)).astype(int))
     x = LEFT + (WIDTH - LEFT - RIGHT) * np.append(picks, loads.size) / loads.size
     y = HEIGHT - BOTTOM - loads[picks] / top * (HEIGHT - TOP - BOTTOM)
     path = [f"M{x[0]:.1f} {y[0]:.1f}"]
-    if picks.size < 60:  # few links: steps, so that each is seen
+    if picks.size < 60:  # few links: draw steps, to show each
         for (left, right), height in zip(pairwise(x.tolist()), y.tolist(), strict=True):
             path.append(f"L{left:.1f} {height:.1f}H{right:.1f}")
     else:
@@ -208,14 +208,14 @@ def _bin_name(index: int, wide: int, farthest: int) -> str:
 
 
 def _beside_edge(x: float, name: str) -> tuple[float, str, str]:
-    """Place, text and anchor of a mark under a bar; the last one must not go beyond the edge."""
+    """Return position, text and anchor of a bar's label; the last label ends at the edge."""
     if x + len(name) * LETTER / 2 > WIDTH:
         return WIDTH, name, "end"
     return x, name, "middle"
 
 
 def _grid(top: float, written: Callable[[float], str]) -> list[Line]:
-    """Three lines at 0, half and all of the largest value."""
+    """Return grid lines at 0, half and all of the largest value."""
     lines = []
     for value in (0.0, top / 2, top):
         y = HEIGHT - BOTTOM - value / top * (HEIGHT - TOP - BOTTOM)
@@ -233,7 +233,7 @@ def _percent_tick(value: float) -> str:
 
 
 def _tick(value: float) -> str:
-    """Large numbers in thousands and millions: the axis has little room."""
+    """Format large numbers in thousands and millions, to save space at the axis."""
     for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if value >= 10 * size or (value >= size and size > 1e3):
             return f"{value / size:.3g} {letter}"

@@ -1,8 +1,8 @@
 """The chip as a picture: cores as squares, links as strokes in the gaps between them.
 
-A core is 10 units wide, its square 7. A link keeps to the right as seen by the traffic on it, as
-on a road: eastward below, southward on the left. Squares and links of a colour are one path each,
-so that 4,096 cores are a hundred elements. page.js draws other layers in the same places.
+A core is 10 units wide, its square 7. Traffic keeps to the right, as on a road: eastward below,
+southward on the left. All squares, or links, of a colour are one path, so that 4,096 cores need a
+hundred elements. page.js draws other layers in the same places.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from mapper.report.view import EMPTY, LAYERS, LINKS, UNAVAILABLE, USED, Grid, Vi
 
 PITCH = 10
 FIRST = "fill"
-"""The layer that is there without JavaScript."""
+"""The layer shown without JavaScript."""
 
 
 class Path(NamedTuple):
@@ -37,10 +37,11 @@ class Picture(NamedTuple):
 
 
 class Map(NamedTuple):
-    """The map of one mapping, with the layer `FIRST` and the links that the chip sends drawn.
+    """The map of one mapping, showing the layer `FIRST` and the links of the chip's delivery.
 
-    mapping : its index in the page's data; picture : instead of shapes, where they are too many
-    ends : of tiles, chips and boards
+    mapping : its index in the page's data
+    picture : replaces shapes if there are too many
+    ends : boundaries of tiles, chips and boards
     """
 
     mapping: int
@@ -60,12 +61,12 @@ class Map(NamedTuple):
 
 
 def chip_map(view: View, scale: dict[str, float], mapping: int, sent: str) -> Map:
-    """scale : of `mapper.report.view.scales`; sent : which of `LINKS` is drawn"""
+    """Return the map; scale : of `mapper.report.view.scales`; sent : the links to draw."""
     links, cells, idle = ([], [], []) if view.is_canvas else _shapes(view, scale, sent)
     return Map(
         mapping, view.label, LAYERS[FIRST][0], view.chip.width, view.chip.height,
         PITCH * view.columns, PITCH * view.rows, view.columns / view.rows,
-        # Wide enough to see, no higher than the window, cores no larger than a thumb.
+        # Large enough to see, no higher than the window, cores no larger than a thumb.
         96 * view.columns, _picture(view, scale[FIRST]) if view.is_canvas else None,
         links, cells, idle, [Path(*one) for one in end_lines(view.chip, view.tile).items()],
     )  # fmt: skip
@@ -74,7 +75,7 @@ def chip_map(view: View, scale: dict[str, float], mapping: int, sent: str) -> Ma
 def _shapes(
     view: View, scale: dict[str, float], sent: str
 ) -> tuple[list[Path], list[Path], list[Path]]:
-    """Links, cells in use, other cells."""
+    """Return paths of links, used cells and other cells."""
     layer = steps(view.layers[FIRST], scale[FIRST], STEPS)
     in_use = view.state == USED
     cells = [squares(f"c{step}", in_use & (layer == step)) for step in range(STEPS)]
@@ -85,14 +86,14 @@ def _shapes(
 
 
 def squares(name: str, where: Grid) -> Path:
-    """where : bool, shape (rows, columns)."""
+    """Return squares; where : bool, shape (rows, columns)."""
     ys, xs = np.nonzero(where)
     squares = (f"M{10 * x} {10 * y}h7v7h-7z" for x, y in zip(xs, ys, strict=True))
     return Path(name, "".join(squares))
 
 
 def crosses(where: Grid) -> Path:
-    """where : bool, shape (rows, columns)."""
+    """Return crosses; where : bool, shape (rows, columns)."""
     ys, xs = np.nonzero(where)
     lines = (f"M{10 * x + 1.5} {10 * y + 1.5}l4 4m0-4l-4 4" for x, y in zip(xs, ys, strict=True))
     return Path("off", "".join(lines))
@@ -102,7 +103,7 @@ _STARTS = ((7, 5.1, "h3"), (0, 1.9, "h-3"), (1.9, 7, "v3"), (5.1, 0, "v-3"))
 
 
 def strokes(name: str, where: Grid) -> Path:
-    """where : bool, shape (4, rows, columns)."""
+    """Return strokes of links; where : bool, shape (4, rows, columns)."""
     strokes = (
         f"M{10 * x + _STARTS[d][0]:g} {10 * y + _STARTS[d][1]:g}{_STARTS[d][2]}"
         for d, y, x in zip(*(axis.tolist() for axis in np.nonzero(where)), strict=True)
@@ -111,7 +112,7 @@ def strokes(name: str, where: Grid) -> Path:
 
 
 def _picture(view: View, scale: float) -> Picture:
-    """A pixel a cell, in both themes; page.js draws a canvas in its place."""
+    """Return images with a pixel per cell, in both themes; page.js replaces them by a canvas."""
     layer = steps(view.layers[FIRST], scale, STEPS)
     pixels = np.where(view.state == USED, layer + 2, np.where(view.state == EMPTY, 0, 1))
     light, dark = (_png(pixels.astype(np.uint8), _palette(theme)) for theme in ("light", "dark"))
@@ -119,20 +120,20 @@ def _picture(view: View, scale: float) -> Picture:
 
 
 def _palette(theme: str) -> list[tuple[int, int, int]]:
-    """Empty cores, unavailable ones, the ramp."""
+    """Return the colours of empty cores, unavailable cores, and the ramp."""
     plain = ["#ffffff", "#8b8f98"] if theme == "light" else ["#16191f", "#6b7280"]
     return [rgb(colour) for colour in (*plain, *ramp("c", theme))]
 
 
 def _png(pixels: Grid, palette: list[tuple[int, int, int]]) -> str:
-    """An image of indexed colours as a data URI. pixels : uint8, shape (rows, columns)."""
+    """Return an indexed-colour image as a data URI. pixels : uint8, shape (rows, columns)."""
     rows, columns = pixels.shape
 
     def chunk(kind: bytes, data: bytes) -> bytes:
         check = zlib.crc32(kind + data)
         return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", check)
 
-    lines = np.zeros((rows, columns + 1), np.uint8)  # each starts with its filter: none
+    lines = np.zeros((rows, columns + 1), np.uint8)  # each row starts with its filter type: none
     lines[:, 1:] = pixels
     parts = [
         b"\x89PNG\r\n\x1a\n",
@@ -145,7 +146,7 @@ def _png(pixels: Grid, palette: list[tuple[int, int, int]]) -> str:
 
 
 class Ramp(NamedTuple):
-    """What the colours of a family stand for."""
+    """The legend of a colour ramp."""
 
     kind: str
     family: str
@@ -155,7 +156,7 @@ class Ramp(NamedTuple):
 
 
 def ramps(scale: dict[str, float], sent: str) -> list[Ramp]:
-    """Those of the first layer and of the links that the chip sends."""
+    """Return the legends of the first layer and of the links."""
     fills = [Cell(value, f"{value:.0%}") for value in _ticks(scale[FIRST])]
     loads = [Cell(value, number(float(value))) for value in _ticks(scale[f"links {sent}"])]
     return [
@@ -170,7 +171,7 @@ def _ticks(top: float) -> tuple[float, float, float]:
 
 
 class Switch(NamedTuple):
-    """Radio buttons, so that keys work as everywhere."""
+    """A group of radio buttons, for standard keyboard control."""
 
     name: str
     title: str
@@ -179,7 +180,7 @@ class Switch(NamedTuple):
 
 
 def switches(views: list[View], sent: str) -> list[Switch]:
-    """Which layers to show; sent : which of `LINKS` at first."""
+    """Return the controls that select layers; sent : the links shown first."""
     cores = {name: LAYERS[name][0] for name in shown(LAYERS, views)}
     strokes = {name: name.capitalize() for name in shown(LINKS, views)} | {"none": "None"}
     return [Switch("layer", "Cores", cores, FIRST), Switch("links", "Links", strokes, sent)]

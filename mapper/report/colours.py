@@ -1,9 +1,9 @@
-"""Sequential colours that grow steadily in lightness, so that anyone can order them.
+"""Sequential colours of steadily changing lightness, so that all readers can order them.
 
-Made in OKLCH (Ottosson, 2020: lightness, chroma, hue) and written as sRGB. Nothing lies near the
-background of the page and much stands out from it, so the dark theme has ramps of its own. Cores
-go from pale yellow over teal to deep blue, links from sand to red: no pair that colour-blind
-readers mix up differs in hue alone.
+Defined in OKLCH (Ottosson, 2020: lightness, chroma, hue) and written as sRGB. Low values are close
+to the background of the page and high ones stand out, so the dark theme has separate ramps. Cores
+go from pale yellow over teal to deep blue, links from sand to red: no two colours that colour-blind
+readers confuse differ in hue alone.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from __future__ import annotations
 from math import cos, radians, sin
 
 STEPS = 32
-"""Colours of cores."""
+"""Number of colours of cores."""
 LINK_STEPS = 16
-"""Colours, and widths, of links."""
+"""Number of colours and widths of links."""
 
 Anchor = tuple[float, float, float]
 RAMPS: dict[tuple[str, str], tuple[Anchor, ...]] = {  # lightness, chroma, hue in degrees
@@ -22,18 +22,18 @@ RAMPS: dict[tuple[str, str], tuple[Anchor, ...]] = {  # lightness, chroma, hue i
     ("l", "light"): ((0.86, 0.04, 75), (0.66, 0.15, 50), (0.42, 0.16, 25)),
     ("l", "dark"): ((0.35, 0.03, 30), (0.56, 0.15, 33), (0.78, 0.16, 48)),
 }
-"""By family (`c` cores, `l` links) and theme: colours at the start, the middle and the end."""
+"""Colours at the start, middle and end, by family (`c` cores, `l` links) and theme."""
 
 
 def ramp(family: str, theme: str) -> list[str]:
-    """The colours of a family in a theme, weakest first, as #rrggbb."""
+    """Return the colours of a family in a theme, weakest first, as #rrggbb."""
     anchors = RAMPS[family, theme]
     steps = STEPS if family == "c" else LINK_STEPS
     return [_hex(*_between(anchors, step / (steps - 1))) for step in range(steps)]
 
 
 def variables(theme: str) -> str:
-    """CSS custom properties --c0 .. and --l0 .. of a theme."""
+    """Return the CSS custom properties --c0 .. and --l0 .. of a theme."""
     return "".join(
         f"--{family}{step}:{colour};"
         for family in ("c", "l")
@@ -42,7 +42,7 @@ def variables(theme: str) -> str:
 
 
 def rgb(colour: str) -> tuple[int, int, int]:
-    """The three bytes of #rrggbb."""
+    """Return the three bytes of #rrggbb."""
     red, green, blue = bytes.fromhex(colour[1:])
     return red, green, blue
 
@@ -56,7 +56,7 @@ def _between(anchors: tuple[Anchor, ...], at: float) -> Anchor:
 
 
 def _hex(lightness: float, chroma: float, hue: float) -> str:
-    """sRGB of an OKLCH colour; one that no screen shows loses chroma until it does."""
+    """Convert OKLCH to sRGB; reduce the chroma of colours outside sRGB."""
     linear = _linear(lightness, chroma, hue)
     while chroma > 0 and not all(-1e-6 <= value <= 1 + 1e-6 for value in linear):
         chroma -= 0.005
@@ -77,6 +77,6 @@ def _linear(lightness: float, chroma: float, hue: float) -> tuple[float, float, 
 
 
 def _gamma(value: float) -> float:
-    """The transfer function of sRGB."""
+    """Apply the transfer function of sRGB."""
     low = 12.92 * value
     return low if value <= 0.0031308 else 1.055 * float(value ** (1 / 2.4)) - 0.055

@@ -1,7 +1,7 @@
-"""The numbers of a report: key figures with what they mean, and tables of everything else.
+"""The numbers of a report: key figures with explanations, and tables of all other values.
 
-Every figure is that of report.json; the markup keeps its exact value. With two mappings each
-number stands beside the other's, and the change from the first to the second in per cent.
+All figures are from report.json; the markup keeps exact values. With two mappings, each row has
+both values and the change from the first to the second in percent.
 """
 
 from __future__ import annotations
@@ -27,106 +27,103 @@ from mapper.settings import PRESETS, SETTINGS
 CAST, MANY, TICK, MACHINE, WAY = "core.", "multicast.", "tick_", "machine.", "noc_latency."
 ENERGY = "energy_parts."
 METRICS: dict[str, tuple[str, str]] = {
-    "hops_mean": ("Hops, mean", "links that traffic crosses, averaged over all of it"),
-    "hops_max": ("Hops, max", "links between the two farthest cores that talk"),
+    "hops_mean": ("Hops, mean", "links crossed by traffic, averaged over all traffic"),
+    "hops_max": ("Hops, max", "links between the two farthest communicating cores"),
     "hops_total": ("Hops", "traffic times hops, over all synapses"),
     "cut_fraction": ("Cut fraction", "share of the traffic that leaves its core"),
     "cut_weight": ("Cut", "traffic between different cores"),
     "link_load_max": ("Link load, max", "traffic on the busiest link, per unit of time"),
-    "link_load_p99": ("Link load, 99th percentile", "one link in a hundred carries more"),
-    "link_load_mean": ("Link load, mean", "over all links of the chip, idle ones too"),
+    "link_load_p99": ("Link load, p99", "one link in a hundred carries more"),
+    "link_load_mean": ("Link load, mean", "over all links of the chip, including idle ones"),
     "router_load_max": ("Router load, max", "traffic through the busiest router"),
     "router_load_mean": ("Router load, mean", "over all routers"),
-    "congestion_max": ("Router congestion, max", "the same if any shortest path is taken"),
-    "congestion_mean": ("Router congestion, mean", "over all routers, any shortest path taken"),
-    "congestion_share": ("Router congestion, sample", "share of the core pairs it is measured of"),
-    "congestion_pairs": ("Router congestion, core pairs", "that the sample holds"),
+    "congestion_max": ("Router congestion, max", "the same, averaged over all shortest paths"),
+    "congestion_mean": ("Router congestion, mean", "over all routers and all shortest paths"),
+    "congestion_share": ("Router congestion, sample", "share of the core pairs in the sample"),
+    "congestion_pairs": ("Router congestion, core pairs", "number of core pairs in the sample"),
     "energy": ("NoC energy", "of traffic between cores, one packet per synapse; cores excluded"),
     "latency_mean": ("Latency, mean", "of a packet between cores, on an idle mesh"),
-    "latency_max": ("Latency, max", "between the two farthest cores that talk"),
+    "latency_max": ("Latency, max", "between the two farthest communicating cores"),
     "cores_used": ("Cores used", "cores that hold a neuron"),
-    "core_fill_mean": ("Core fill, mean", "size of the neurons over capacity, of the cores used"),
+    "core_fill_mean": ("Core fill, mean", "neuron size over capacity, of the cores used"),
     "core_fill_max": ("Core fill, max", "of the fullest core"),
-    ENERGY + "network": ("Network", "routers and links, for what the chip sends"),
+    ENERGY + "network": ("Network", "routers and links, for the packets of the chip's delivery"),
     ENERGY + "events": ("Synaptic events", "spikes times the synapses that they reach"),
     ENERGY + "neurons": ("Neuron updates", "of every neuron in every tick"),
-    ENERGY + "sum": ("Sum", "of the parts that are known"),
-    "copies": ("Copies of neurons", "of those that reach more cores than one"),
-    "memory_fill_mean": ("Memory fill, mean", "bits for synapses over those of a core"),
+    ENERGY + "sum": ("Sum", "of the known parts"),
+    "copies": ("Copies of neurons", "of neurons that reach several cores"),
+    "memory_fill_mean": ("Memory fill, mean", "bits for synapses over the memory of a core"),
     "memory_fill_max": ("Memory fill, max", "of the core with the fullest memory"),
-    MACHINE + "cost_total": ("Cost", "traffic times what the distances of the machine cost"),
+    MACHINE + "cost_total": ("Cost", "traffic times cost of distance in the machine"),
     MACHINE + "cost_mean": ("Cost, mean", "averaged over all traffic"),
-    MACHINE + "cost_max": ("Cost, max", "between the two farthest cores that talk"),
-    MACHINE + "crossings_chips": ("Over ends of chips", "traffic times ends of chips on its way"),
-    MACHINE + "crossings_boards": ("Over ends of boards", "the same of boards"),
-    MACHINE + "crossing_load_max": ("Busiest end", "largest load of such a link over bandwidth"),
+    MACHINE + "cost_max": ("Cost, max", "between the two farthest communicating cores"),
+    MACHINE + "crossings_chips": ("Chip crossings", "traffic times chip boundaries crossed"),
+    MACHINE + "crossings_boards": ("Board crossings", "traffic times board boundaries crossed"),
+    MACHINE + "crossing_load_max": ("Busiest crossing", "largest load of such a link / bandwidth"),
     CAST + "cost_total": ("Core-cast cost", "packets to cores times cost"),
-    CAST + "crossings_chips": ("Core-cast, over ends of chips", "of packets to cores"),
-    CAST + "crossings_boards": ("Core-cast, over ends of boards", "of packets to cores"),
-    CAST + "crossing_load_max": ("Core-cast, busiest end", "over bandwidth"),
+    CAST + "crossings_chips": ("Core-cast chip crossings", "of packets to cores"),
+    CAST + "crossings_boards": ("Core-cast board crossings", "of packets to cores"),
+    CAST + "crossing_load_max": ("Core-cast, busiest crossing", "load / bandwidth"),
     MANY + "cost_total": ("Tree cost", "links of the trees times cost"),
-    MANY + "crossings_chips": ("Trees, over ends of chips", "of the trees"),
-    MANY + "crossings_boards": ("Trees, over ends of boards", "of the trees"),
-    MANY + "crossing_load_max": ("Trees, busiest end", "over bandwidth"),
+    MANY + "crossings_chips": ("Tree chip crossings", "of multicast trees"),
+    MANY + "crossings_boards": ("Tree board crossings", "of multicast trees"),
+    MANY + "crossing_load_max": ("Trees, busiest crossing", "load / bandwidth"),
     MACHINE + "cut_tiles": ("Between tiles", "traffic between different tiles"),
     MACHINE + "cut_chips": ("Between chips", "traffic between different chips"),
     MACHINE + "cut_boards": ("Between boards", "traffic between different boards"),
-    TICK + "cycles": ("Cycles per tick", "of the slowest core or link, with the mean activity"),
-    TICK + "bounds.neurons": ("Neurons", "cycles of the core that updates neurons for longest"),
-    TICK + "bounds.packets_out": ("Packets out", "of the core that sends for longest"),
+    TICK + "cycles": ("Cycles per tick", "of the slowest core or link, at mean activity"),
+    TICK + "bounds.neurons": ("Neurons", "cycles of neuron updates on the slowest core"),
+    TICK + "bounds.packets_out": ("Packets out", "cycles of sending on the slowest core"),
     TICK + "bounds.events": (
         "Synaptic events",
-        "of the core that takes packets and adds events for longest",
+        "cycles of receiving packets and adding events on the slowest core",
     ),
-    TICK + "bounds.links": ("Links", "of the link that passes flits for longest"),
-    WAY + "mean": ("NoC latency, mean", "cycles of a packet, waiting included; on even traffic"),
-    WAY + "unloaded": ("NoC latency, unloaded", "cycles of a packet without waiting"),
-    WAY + "load_max": ("Busy link, max", "share of cycles of the busiest link or port"),
+    TICK + "bounds.links": ("Links", "cycles of flits on the busiest link"),
+    WAY + "mean": ("NoC latency, mean", "cycles per packet with queueing, for even traffic"),
+    WAY + "unloaded": ("NoC latency, unloaded", "cycles per packet without queueing"),
+    WAY + "load_max": ("Link utilisation, max", "busy share of the busiest link or port"),
     CAST + "packets": ("Packets to cores", "other cores that a neuron reaches, times its rate"),
-    CAST + "hops_total": ("Core-cast hops", "links of these packets"),
-    CAST + "link_load_max": ("Core-cast load of a link, max", "of the busiest link"),
-    CAST + "link_load_p99": (
-        "Core-cast load, 99th percentile",
-        "one link in a hundred carries more",
-    ),
-    CAST + "link_load_mean": ("Core-cast load, mean", "over all links of the chip"),
-    CAST + "router_load_max": ("Core-cast load of a router, max", "of the busiest router"),
-    CAST + "router_load_mean": ("Core-cast load of routers, mean", "over all routers"),
+    CAST + "hops_total": ("Core-cast hops", "links crossed by these packets"),
+    CAST + "link_load_max": ("Core-cast link load, max", "of the busiest link"),
+    CAST + "link_load_p99": ("Core-cast link load, p99", "one link in a hundred carries more"),
+    CAST + "link_load_mean": ("Core-cast link load, mean", "over all links of the chip"),
+    CAST + "router_load_max": ("Core-cast router load, max", "of the busiest router"),
+    CAST + "router_load_mean": ("Core-cast router load, mean", "over all routers"),
     MANY + "connectivity": ("Connectivity", "other cores that a neuron reaches, times its rate"),
-    MANY + "hops_total": ("Tree-hops", "links of the tree of a neuron, times its rate"),
+    MANY + "hops_total": ("Tree hops", "links of the tree of a neuron, times its rate"),
     MANY + "unicast_hops_total": (
         "Hops as unicast",
-        "the same rates with one packet per synapse: what the trees save",
+        "the same rates with one packet per synapse, for comparison",
     ),
-    MANY + "link_load_max": ("Tree load of a link, max", "of the busiest link"),
-    MANY + "link_load_p99": ("Tree load, 99th percentile", "one link in a hundred carries more"),
-    MANY + "link_load_mean": ("Tree load, mean", "over all links of the chip"),
-    MANY + "router_load_max": ("Tree load of a router, max", "of the busiest router"),
-    MANY + "router_load_mean": ("Tree load of routers, mean", "over all routers"),
+    MANY + "link_load_max": ("Tree link load, max", "of the busiest link"),
+    MANY + "link_load_p99": ("Tree link load, p99", "one link in a hundred carries more"),
+    MANY + "link_load_mean": ("Tree link load, mean", "over all links of the chip"),
+    MANY + "router_load_max": ("Tree router load, max", "of the busiest router"),
+    MANY + "router_load_mean": ("Tree router load, mean", "over all routers"),
 }
 """Title and meaning of every metric, by its name in report.json."""
 
-MEMORY = ("memory_fill_mean", "memory_fill_max")  # of chips that count its bits
-SOME = ("copies", *MEMORY)  # of some chips
-SAMPLED = ("congestion_share", "congestion_pairs")  # of large chips
+MEMORY = ("memory_fill_mean", "memory_fill_max")  # chips with a memory size only
+SOME = ("copies", *MEMORY)  # some chips only
+SAMPLED = ("congestion_share", "congestion_pairs")  # large chips only
 FILLS = ("core_fill_mean", "core_fill_max")
 SHARES = ("cut_fraction", "congestion_share", *FILLS, WAY + "load_max", *MEMORY)
 CORES = ("cores_used", *FILLS)
-TRAFFIC = "traffic"  # stands for the word for what traffic is counted in, see `_words`
+TRAFFIC = "traffic"  # replaced by the unit of traffic, see `_words`
 KEY: dict[str, tuple[str, tuple[tuple[str, str], ...]]] = {
-    "hops_mean": ("Hops on average", (("hops_max", "at most"),)),
+    "hops_mean": ("Mean hops", (("hops_max", "max"),)),
     "cut_fraction": ("Cut", (("cut_weight", TRAFFIC),)),
     "link_load_max": ("Busiest link", (("link_load_mean", "mean"),)),
     "router_load_max": ("Busiest router", (("router_load_mean", "mean"),)),
-    "cores_used": ("Cores used", (("core_fill_mean", "full on average"),)),
+    "cores_used": ("Cores used", (("core_fill_mean", "mean fill"),)),
     "energy": ("NoC energy", ()),
-    "latency_mean": ("Latency", (("latency_max", "at most"),)),
+    "latency_mean": ("Latency", (("latency_max", "max"),)),
     MACHINE + "cost_mean": (
-        "Cost on average",
+        "Mean cost",
         (
-            (MACHINE + "cost_max", "at most"),
-            (MACHINE + "crossings_chips", "over ends of chips"),
-            (MACHINE + "crossing_load_max", "busiest of them"),
+            (MACHINE + "cost_max", "max"),
+            (MACHINE + "crossings_chips", "chip crossings"),
+            (MACHINE + "crossing_load_max", "busiest crossing"),
         ),
     ),
     TICK + "cycles": (
@@ -140,7 +137,7 @@ KEY: dict[str, tuple[str, tuple[tuple[str, str], ...]]] = {
     ),
     WAY + "mean": (
         "NoC latency",
-        ((WAY + "unloaded", "without waiting"), (WAY + "load_max", "busiest link busy")),
+        ((WAY + "unloaded", "without queueing"), (WAY + "load_max", "link utilisation")),
     ),
     CAST + "hops_total": (
         "Core-cast hops",
@@ -151,50 +148,49 @@ KEY: dict[str, tuple[str, tuple[tuple[str, str], ...]]] = {
         ((MANY + "unicast_hops_total", "as unicast"), (MANY + "link_load_max", "busiest link")),
     ),
 }
-"""Figures shown large: their title, and smaller ones beside them."""
+"""Large figures: their title, and the smaller figures shown with them."""
 MEANING = {
-    "hops_mean": "How many links {a_packet} crosses on its way, averaged over all traffic; traffic "
+    "hops_mean": "Links that {a_packet} crosses, averaged over all traffic; traffic "
     "within a core counts as 0.",
     "cut_fraction": "The share of the traffic that leaves its core and loads the mesh.",
-    "link_load_max": "{Traffic} per unit of time on the most loaded link when all goes first along "
-    "x, then along y. The mesh cannot be faster than this link.",
-    "router_load_max": "{Traffic} per unit of time through the most visited router when all goes "
-    "first along x, then along y.",
-    "cores_used": "Cores that hold at least one neuron, and how full these are.",
-    "energy": "Of the network-on-chip alone, routers and links, per unit of time: what {traffic} "
-    "between cores takes if each synapse is a packet of its own. Cores are not counted. "
+    "link_load_max": "{Traffic} per unit of time on the busiest link with XY routing. It limits "
+    "the speed of the mesh.",
+    "router_load_max": "{Traffic} per unit of time through the busiest router with XY routing.",
+    "cores_used": "Cores that hold at least one neuron, and their mean fill.",
+    "energy": "Energy of the network-on-chip, routers and links, per unit of time, for {traffic} "
+    "between cores with one packet per synapse. Cores are not included. "
     "{energy_unit}.",
     "latency_mean": "Time of a packet from core to core on an idle mesh, in the unit of the "
-    "chip's constants: ns on chips of Loihi's cores.",
-    MACHINE + "cost_mean": "What the distance of two cores costs by the coordinates of the "
+    "chip's constants: ns for chips with Loihi cores.",
+    MACHINE + "cost_mean": "Cost of the distance between two cores by the coordinates of the "
     "machine, averaged over all traffic. Placement and refinement minimise it.",
-    TICK + "cycles": "What a time step takes until its last packet has arrived, at the mean rates: "
-    "the largest of the bounds beside it, of the cores and links that are at work for longest.",
-    WAY + "mean": "Mean cycles of a packet from core to core if the packets of a tick come evenly "
-    "over it: a cycle, its hops, and waiting for others. Where the busiest link is busy for more "
-    "than 60 % there is no figure: mapper simulate has it.",
+    TICK + "cycles": "Duration of a time step until its last packet has arrived, at mean rates: "
+    "the largest of these bounds, each for the slowest core or link.",
+    WAY + "mean": "Mean cycles of a packet from core to core if the packets of a tick are spread "
+    "evenly over it: one cycle, its hops, and queueing. Not estimated if the busiest link is "
+    "more than 60 % busy; run mapper simulate.",
     CAST + "hops_total": "Links crossed when a neuron sends a packet to each core that it reaches, "
     "times the rates of the neurons ({rate}).",
-    MANY + "hops_total": "Links crossed when a neuron sends one packet to all cores that it "
-    "reaches, which branches on its way, times the rates of the neurons ({rate}). Beside it: the "
+    MANY + "hops_total": "Links crossed when a neuron sends one packet that branches on its way to "
+    "all cores that it reaches, times the rates of the neurons ({rate}). For comparison: the "
     "same rates with one packet per synapse.",
 }
 
 
 def _words(traffic: Traffic) -> dict[str, str]:
-    """What traffic is counted in, to be filled into `MEANING`."""
+    """Return the words for units of traffic that are filled into `MEANING`."""
     rate = rate_line(traffic)
     if are_spikes(traffic):
         energy = "In the unit of the chip's constants, pJ or relative"
         return {"traffic": "spikes", "Traffic": "Spikes", "a_packet": "a spike",
                 "energy_unit": energy, "rate": rate}  # fmt: skip
-    energy = "Relative: weights times the chip's constants, as weights are no numbers of spikes"
+    energy = "Relative: weights, not numbers of spikes, times the chip's constants"
     return {"traffic": "weight", "Traffic": "Weight", "a_packet": "a unit of weight",
             "energy_unit": energy, "rate": rate}  # fmt: skip
 
 
 def metric(report: dict[str, Any], name: str) -> float | None:
-    """A metric by its name in `METRICS`, or None if the report lacks it."""
+    """Return a metric by its name in `METRICS`, or None if the report lacks it."""
     part: Any = report["metrics"]
     for step in name.split("."):
         part = part.get(step) if isinstance(part, dict) else None
@@ -202,7 +198,7 @@ def metric(report: dict[str, Any], name: str) -> float | None:
 
 
 def shown(view: View, name: str) -> Cell:
-    """A metric as the page writes it."""
+    """Return a metric as a cell."""
     value = metric(view.report, name)
     if value is None and name == WAY + "mean" and _ways([view]):
         return Cell(view.report["metrics"]["noc_latency"].get("advice"))
@@ -224,14 +220,14 @@ class Card(NamedTuple):
 
 
 def key_figures(views: list[View]) -> list[Card]:
-    """Cards with the figures that matter most."""
+    """Return the cards of the key figures."""
     words = _words(traffic_in(views[0].report))
     names = series_of([view.label for view in views])
     cards = []
     first = {"core": CAST, "tree": MANY}.get(views[0].chip.delivery, "") + "hops_"
     for name, (title, more) in sorted(KEY.items(), key=lambda one: not one[0].startswith(first)):
         if all(shown(view, name).value is None for view in views):
-            continue  # of a machine, or of chips whose cycles are known, or newer than the report
+            continue  # machines only, chips with timing only, or newer than the report
         figures = [
             Figure(series, shown(view, name), _beside(view, name, more))
             for series, view in zip(names, views, strict=True)
@@ -242,28 +238,28 @@ def key_figures(views: list[View]) -> list[Card]:
 
 
 def _stated(name: str, views: list[View]) -> bool:
-    """Whether any of the reports has a metric."""
+    """Return whether any of the reports has a metric."""
     return any(metric(view.report, name) is not None for view in views)
 
 
 def _timed(views: list[View]) -> bool:
-    """Whether the cycles of any of the chips are known."""
+    """Return whether any of the chips has timing."""
     return _stated(TICK + "cycles", views)
 
 
 def _ways(views: list[View]) -> bool:
-    """Whether any of the reports has the latency of the mesh."""
+    """Return whether any of the reports has the latency of the mesh."""
     return any(metric(view.report, WAY + "unloaded") is not None for view in views)
 
 
 def of_machines(name: str) -> bool:
-    """Whether a metric is in reports of machines alone."""
+    """Return whether a metric is only in reports of machines."""
     last = name.rpartition(".")[2]
     return name.startswith(MACHINE) or last.startswith(("cost_", "crossing"))
 
 
 def _machines(views: list[View]) -> bool:
-    """Whether any of the chips is a machine."""
+    """Return whether any of the chips is a machine."""
     return _stated(MACHINE + "cost_mean", views)
 
 
@@ -271,11 +267,11 @@ def _beside(view: View, name: str, more: tuple[tuple[str, str], ...]) -> list[Fa
     facts = [Fact(Cell(view.chip.usable_count), "of")] if name == "cores_used" else []
     for other, word in more:
         if other.startswith(MACHINE) and metric(view.report, other) is None:
-            continue  # a machine of one chip
+            continue  # a single chip
         cell = shown(view, other)._replace(metric=other)
         if word == TRAFFIC:
             facts.append(Fact(cell, after=_words(traffic_in(view.report))["traffic"]))
-        elif word == "full on average":
+        elif word == "mean fill":
             facts.append(Fact(cell, after=word))
         else:
             facts.append(Fact(cell, word))
@@ -289,12 +285,12 @@ def _change(name: str, views: list[View]) -> Cell:
     if before == after:
         return Cell("equal")
     if not before:
-        return Cell("from none")
+        return Cell("from 0")
     return Cell(f"{100 * (after / before - 1):+.1f} %".replace("-", "\u2212"))
 
 
 def all_metrics(views: list[View]) -> list[Table]:
-    """Every metric with its name in report.json; those of each way to send apart."""
+    """Return tables of all metrics with their names in report.json, one per kind of delivery."""
     traffic = traffic_in(views[0].report)
     machine = [name for name in METRICS if of_machines(name)]
     others = [name for name in METRICS if name not in machine]
@@ -313,26 +309,26 @@ def all_metrics(views: list[View]) -> list[Table]:
     ]
     if _machines(views):
         known = [name for name in machine if _stated(name, views)]
-        parts.append(("costs and crossings of the machine", known))
+        parts.append(("machine costs and boundary crossings", known))
     spent = [name for name in METRICS if name.startswith(ENERGY) and _stated(name, views)]
     if spent:
         parts.append((_energy_title(views), spent))
     if _timed(views):
-        parts.append(("cycles of a tick, with the mean activity", time))
+        parts.append(("cycles per tick, at mean activity", time))
     if _ways(views):
-        parts.append(("latency on the mesh, without a simulation", way))
+        parts.append(("estimated latency on the mesh", way))
     return [_metrics(views, _capital(title), names) for title, names in parts]
 
 
 def _energy_title(views: list[View]) -> str:
-    """What the numbers are in, and what the sums lack."""
+    """Return the heading with the units, and the parts that the sums lack."""
     parts = [(view.report["metrics"].get("energy_parts") or {}, view.report) for view in views]
     found = [one for one, _ in parts]
     lines = dict.fromkeys(
         energy_line(traffic_in(report), str(one["unit"])) for one, report in parts if one
     )
     lacks = dict.fromkeys(str(one["lacks"]) for one in found if one.get("lacks"))
-    without = f"; not known, so not in the sum: {' | '.join(lacks)}" if lacks else ""
+    without = f"; unknown, not in the sum: {' | '.join(lacks)}" if lacks else ""
     return f"{' | '.join(lines)}{without}"
 
 
@@ -355,13 +351,13 @@ def _metrics(views: list[View], title: str, names: list[str]) -> Table:
 
 
 def limits(views: list[View]) -> Table:
-    """How near the cores are to each limit of theirs."""
+    """Return the use of each core limit."""
     meanings = {
         "neurons": "sum of their sizes",
         "synapses": "incoming, stored in the core",
         "axons_in": "distinct sources of its synapses",
         "axons_out": "distinct pairs of a neuron and another core",
-        "memory_bits": "bits of the synapses, and of the lists of their sources",
+        "memory_bits": "bits of the synapses and of the lists of their sources",
     }
     rows = []
     for name in meanings:
@@ -380,8 +376,7 @@ def limits(views: list[View]) -> Table:
 
 
 def command_line(report: dict[str, Any]) -> str:
-    """What to type to get this mapping again: as it was typed, or for older reports put together
-    from the settings."""
+    """Return the command line of a mapping: as typed, or from the settings in older reports."""
     typed = report.get("command")
     if isinstance(typed, list) and all(isinstance(word, str) for word in typed):
         return shlex.join(typed)
@@ -409,7 +404,7 @@ class Command(NamedTuple):
 
 
 def commands(views: list[View]) -> list[Command]:
-    """The command line of each mapping."""
+    """Return the command line of each mapping."""
     names = series_of([view.label for view in views])
     return [
         Command(series, command_line(view.report))
@@ -418,7 +413,7 @@ def commands(views: list[View]) -> list[Command]:
 
 
 def settings(views: list[View]) -> Table:
-    """Every setting; those that differ are marked."""
+    """Return all settings; different ones are marked."""
     known = [_known(view) for view in views]
     rows = []
     for name in {name: None for found in known for name in found}:
@@ -429,7 +424,7 @@ def settings(views: list[View]) -> Table:
 
 
 def _known(view: View) -> dict[str, Any]:
-    """Chip and settings, flat."""
+    """Return chip and settings as a flat dictionary."""
     report = view.report
     chip = {f"chip {name}": value for name, value in report["chip"].items()}
     faulty = chip.get("chip unavailable") or []

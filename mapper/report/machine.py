@@ -1,4 +1,4 @@
-"""Ends of tiles, chips and boards on the map of a machine, and what goes over them."""
+"""Boundaries of tiles, chips and boards on the map of a machine, and the traffic across them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from chipsim.traffic.machines import link_tables
 class End(NamedTuple):
     """The links that leave a chip (or, without chips, a board) in one direction.
 
-    name : column and row of the chip, and the direction; load : sum of their loads
+    name : column and row of the chip, and the direction
+    load : sum of the loads
     busiest : the largest load over the bandwidth of the link
     """
 
@@ -26,9 +27,9 @@ class End(NamedTuple):
 
 
 def end_lines(chip: Chip, tile: int) -> dict[str, str]:
-    """SVG paths along the ends of each kind of part, the last of a machine left out.
+    """Return SVG paths along the boundaries of each kind of part, without the machine's edge.
 
-    tile : cores in a row of a cell, which is 10 units wide
+    tile : cores per row of a cell, which is 10 units wide
     """
     machine = chip.machine
     if machine is None:
@@ -48,7 +49,7 @@ def end_lines(chip: Chip, tile: int) -> dict[str, str]:
 
 
 def ends(chip: Chip, links: NDArray[Any]) -> list[End]:
-    """What leaves each chip in each direction, the most first; nothing where there is one chip.
+    """Return the traffic leaving each chip in each direction, largest first; empty for one chip.
 
     links : loads of links, shape (4, rows, columns of routers)
     """

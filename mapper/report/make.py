@@ -1,4 +1,4 @@
-"""From an output folder to its page."""
+"""Make the page of an output folder."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from storage.store.traffic import describe
 PAGE = "report.html"
 
 Measure = Callable[[dict[str, Any], Chip], Loads]
-"""Measures a mapping again, given its report and chip."""
+"""Function that measures a mapping again, given its report and chip."""
 
 
 def view_folder(folder: Path, measure: Measure, label: str | None = None) -> View:
-    """The view of an output folder; where traffic.npz is missing it is measured and kept.
+    """Return the view of an output folder; if traffic.npz is missing, measure and store it.
 
-    Raises `MapperError` if the folder is not of a run, or its files do not belong together.
+    Raises `MapperError` if the folder is not the output of a run, or its files do not match.
     """
     report = read_report(folder)
     chip = from_fields(report["chip"], f"{folder}: chip of the report")
@@ -37,9 +37,7 @@ def view_folder(folder: Path, measure: Measure, label: str | None = None) -> Vie
     else:
         loads = measure(report, chip)
         if difference := differs(loads, report["metrics"]):
-            raise MapperError(
-                f"{folder}: {difference}: its mapping was exchanged; score it instead"
-            )
+            raise MapperError(f"{folder}: {difference}: the mapping was replaced; score it instead")
         save_loads(path, loads)
     name = label or folder.resolve().name
     try:
@@ -54,14 +52,14 @@ COMPARED = {
     "undirected": "undirected",
     "weight_total": "total weight",
 }
-"""What two mappings must have in common to be compared, by name in `network` of report.json."""
+"""Properties that compared mappings must share, by name in `network` of report.json."""
 
 
 def require_same_network(views: list[View]) -> None:
-    """Raise `MapperError` unless two mappings are of the same network and the same traffic.
+    """Raise `MapperError` unless two mappings have the same network and the same traffic.
 
-    Networks are told apart by their numbers and by the source of their traffic, where both reports
-    note it; chips may differ.
+    Networks are compared by their numbers, and by the source of their traffic if both reports
+    record it; chips may differ.
     """
     first, other = views
     one, two = first.report["network"], other.report["network"]
@@ -76,14 +74,14 @@ def require_same_network(views: list[View]) -> None:
     if found:
         raise MapperError(
             f"{first.label} and {other.label}: not mappings of the same network and traffic "
-            f"({'; '.join(found)}): per cent would mean nothing; make a page of each"
+            f"({'; '.join(found)}); make a separate page for each"
         )
 
 
 def write_page(path: Path, views: list[View]) -> int:
-    """Write the page of one or two views, whole or not at all; returns its size in bytes.
+    """Write the page of one or two views atomically; return its size in bytes.
 
-    Raises `MapperError` if a report is damaged, `WriteError` if the file can't be written.
+    Raises `MapperError` if a report is damaged, `WriteError` if the file cannot be written.
     """
     try:
         page = render(views)

@@ -1,5 +1,5 @@
-// Layers, values under the pointer and chosen cores. Draws from the numbers in #data, in the same
-// places and colours as the still picture that the page comes with.
+// Layers, values under the pointer and selected cores. Draws the numbers in #data at the same
+// positions and in the same colours as the static picture of the page.
 (() => {
   "use strict";
   const data = JSON.parse(document.getElementById("data").textContent);
@@ -9,7 +9,7 @@
   const says = document.getElementById("says");
   const SVG = "http://www.w3.org/2000/svg";
   const USED = 1, UNAVAILABLE = 2;
-  // Of the links of a core, east, west, south, north: where a stroke starts, and where it goes.
+  // Links of a core (east, west, south, north): start of a stroke, and its length.
   const STARTS = [[7, 5.1, 3, 0], [0, 1.9, -3, 0], [1.9, 7, 0, 3], [5.1, 0, 0, -3]];
   const NAMES = ["east", "west", "south", "north"];
   const LIMITS = { neurons: "neurons", synapses: "synapses", axons_in: "axons in",
@@ -59,7 +59,7 @@
     return map;
   }
 
-  // What the cells show: the values, and what the strongest colour stands for.
+  // Values of the cells, and the value of the strongest colour.
   function shown(map) {
     if (map.chosen === null) {
       return { values: map.mapping.layers[state.layer], scale: data.scales[state.layer] };
@@ -129,7 +129,7 @@
     pen.setTransform(1, 0, 0, 1, 0, 0);
     pen.clearRect(0, 0, map.base.width, map.base.height);
     pen.setTransform(pitch / 10, 0, 0, pitch / 10, 0, 0);
-    // Where a cell is a few pixels, gaps would only dim it.
+    // With a few pixels per cell, gaps would only dim it.
     const [inset, size] = pitch < 6 ? [0, 10] : [1.5, 7];
     const place = core => [10 * (core % columns) + inset, 10 * Math.floor(core / columns) + inset];
     if (pitch >= 6) {
@@ -172,7 +172,7 @@
     shape.setAttribute("y", 10 * Math.floor(core / map.mapping.columns) + 0.7);
   }
 
-  function rays(map) { // from the chosen core, wider where more goes
+  function rays(map) { // from the selected core, wider for more traffic
     map.raysMark.replaceChildren();
     if (map.chosen === null) return;
     const { columns } = map.mapping, centre = core =>
@@ -206,7 +206,7 @@
       if (!brief) rows.push(["within the core", number(mapping.within[core])]);
     }
     rows.push(["router load", number(mapping.layers.router[core])]);
-    if (mapping.layers.cycles) rows.push(["cycles of a tick", number(mapping.layers.cycles[core])]);
+    if (mapping.layers.cycles) rows.push(["cycles per tick", number(mapping.layers.cycles[core])]);
     if (state.links !== "none") {
       mapping.links[state.links].forEach((loads, d) => {
         if (loads[core] > 0) rows.push([`link ${NAMES[d]}`, number(loads[core])]);
@@ -220,7 +220,7 @@
     if (map.chosen !== null && map.chosen !== core) {
       const found = destinations(map, map.chosen).find(([target]) => target === core);
       parts.push(list([[`from core ${map.chosen}`, found ? number(found[1])
-        : destinations(map, map.chosen).length < map.mapping.kept ? "0" : "not kept"]]));
+        : destinations(map, map.chosen).length < map.mapping.kept ? "0" : "not stored"]]));
     }
     tip.replaceChildren(...parts);
     tip.hidden = false;
@@ -244,13 +244,13 @@
     legends();
   }
 
-  function describe(map) { // the panel beside the map
+  function describe(map) { // the panel next to the map
     const core = map.chosen, { mapping } = map;
     if (core === null) { map.panel.replaceChildren(...map.idle); return; }
     const found = destinations(map, core), total = mapping.layers.outgoing[core];
     const told = found.reduce((sum, [, share]) => sum + share, 0);
     const few = found.length < mapping.kept || told >= total;
-    const back = element("button", "Show all cores again");
+    const back = element("button", "Show all cores");
     back.type = "button";
     back.addEventListener("click", () => { choose(map, null); map.board.focus(); });
     const table = element("table"), head = element("thead"), body = element("tbody");
@@ -270,10 +270,10 @@
     }
     table.append(element("caption", "Where its traffic goes", "unseen"), head, body);
     const count = found.length;
-    const note = !count ? "Nothing leaves this core." : few && count <= 16
+    const note = !count ? "No traffic leaves this core." : few && count <= 16
       ? `Its traffic goes to ${count} other ${count === 1 ? "core" : "cores"}.`
       : few ? `Its traffic goes to ${count} other cores; the 16 strongest are listed.`
-        : `Its ${count} strongest destinations are coloured; they take ${percent(told / total)} of`
+        : `Its ${count} strongest destinations are coloured; they receive ${percent(told / total)} of`
           + " its outgoing traffic.";
     map.panel.replaceChildren(element("h3", title(map, core)), list(values(map, core, false)),
       element("p", note, "hint"), ...(count ? [table] : []), back);
@@ -293,7 +293,7 @@
       tick.textContent = written(top * i / 2);
     });
     document.getElementById("hollow").textContent = chosen.length
-      ? "no neurons, or none of its strongest destinations" : "no neurons";
+      ? "no neurons, or not one of its strongest destinations" : "no neurons";
     links.style.display = state.links === "none" ? "none" : "";
     if (state.links !== "none") {
       links.querySelector("figcaption").textContent = `Link load, ${state.links}`;
@@ -303,7 +303,7 @@
     }
     const route = state.links === "none" ? "" : ` Links, ${state.links}: ${data.routes[state.links]}.`;
     const own = chosen.length && maps.length > 1
-      ? " The strongest destination of a chosen core has the strongest colour." : "";
+      ? " The strongest destination of a selected core has the strongest colour." : "";
     says.textContent = (one ? "" : `${data.titles[state.layer]}: ${data.meanings[state.layer]}.`)
       + route + own;
   }
@@ -352,7 +352,7 @@
     maps.forEach(paint);
     legends();
   });
-  // A canvas takes its colours once; the rest of the page follows the theme by itself.
+  // A canvas does not follow the theme; repaint it when the theme changes.
   for (const query of ["(prefers-color-scheme: dark)", "print"])
     matchMedia(query).addEventListener("change", () =>
       maps.filter(map => map.pitch).forEach(paint));

@@ -1,8 +1,8 @@
-"""The page: one HTML file with its style, its script and its data inside.
+"""The page: one HTML file that contains its style, script and data.
 
-It asks for nothing outside: its policy forbids it, and lets no script run but its own, named by
-hash. The same inputs give the same bytes. Here are its numbers; templates/ says how they look, and
-escapes them.
+Its content security policy forbids external requests and all scripts but its own, identified by
+hash. The same inputs give the same bytes. This module supplies the numbers; templates/ defines
+their appearance and escapes them.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ if TYPE_CHECKING:
     from jinja2 import Environment
 
 BUSIEST = 6
-"""Cores, and links, that are named in a table."""
+"""Number of cores, and of links, in a table."""
 
 
 def render(views: list[View]) -> bytes:
-    """The page of one mapping, or of two side by side, as UTF-8."""
+    """Return the page of one mapping, or of two side by side, as UTF-8."""
     if not 1 <= len(views) <= 2:
         raise ValueError(f"{len(views)} mappings; a page shows one or two")
     style, script = asset("page.css"), asset("page.js")
@@ -81,12 +81,12 @@ def render(views: list[View]) -> bytes:
 
 @cache
 def templates() -> Environment:
-    """jinja2 is imported here, so that commands that make no page do not wait for it."""
+    """Return the templates; jinja2 is imported here to keep other commands fast."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
     from jinja2.ext import Extension
 
     class Joined(Extension):
-        """Line breaks and indentation of a template are no part of the page."""
+        """Removes line breaks and indentation of templates from the page."""
 
         def preprocess(self, source: str, name: str | None, filename: str | None = None) -> str:
             return re.sub(r"\n *", "", source)
@@ -107,7 +107,7 @@ def asset(name: str) -> str:
 
 
 def _names() -> dict[str, object]:
-    """Words and counts that the script shares with the still page."""
+    """Return texts and counts that the script shares with the static page."""
     titles = {name: title for name, (title, _) in LAYERS.items()}
     meanings = {name: meaning for name, (_, meaning) in LAYERS.items()}
     return {
@@ -117,7 +117,7 @@ def _names() -> dict[str, object]:
 
 
 def colour_style() -> str:
-    """Ramps of both themes, and what is filled with which; dark on screens only, not on paper."""
+    """Return the ramps of both themes and their fills; dark on screens only, not in print."""
     cells = "".join(f".c{i}{{fill:var(--c{i})}}" for i in range(STEPS))
     links = "".join(
         f".l{i}{{fill:var(--l{i});stroke:var(--l{i});stroke-width:{link_width(i):.2f}}}"
@@ -128,7 +128,7 @@ def colour_style() -> str:
 
 
 def link_width(step: int) -> float:
-    """Of a link's stroke, where a core is 10 wide; page.js does the same."""
+    """Return the stroke width of a link, where a core is 10 wide; page.js has the same formula."""
     return 0.5 + 1.7 * (step + 0.5) / LINK_STEPS
 
 
@@ -139,7 +139,7 @@ class Mapping(NamedTuple):
 
 
 def _mappings(views: list[View]) -> list[Mapping]:
-    """What was mapped, and how, in a line each."""
+    """Return the network, chip and settings of each mapping."""
     lines = []
     for series, view in zip(series_of([view.label for view in views]), views, strict=True):
         network, settings = view.report["network"], view.report["settings"]
@@ -154,7 +154,7 @@ def _mappings(views: list[View]) -> list[Mapping]:
 
 
 class Board(NamedTuple):
-    """A chip, and what stands beside it until a core is chosen: the busiest cores and links."""
+    """A chip, with the tables shown until a core is chosen: the busiest cores and links."""
 
     series: Series | None
     map: Map
@@ -184,18 +184,18 @@ def _tiles(views: list[View]) -> str:
 
 
 def _ends_note(views: list[View]) -> str:
-    """What lines on the map are, if there are any."""
+    """Return the note on boundary lines, if there are any."""
     parts = [name for name in PARTS if any(name in end_lines(v.chip, v.tile) for v in views)]
     if not parts:
         return ""
     names = " and ".join(f"{name}s" for name in parts)
-    return f"Lines are the ends of {names}, the wider the larger the part."
+    return f"Lines are boundaries of {names}; wider lines are boundaries of larger parts."
 
 
 def _panel(view: View) -> tuple[str, Table, Table, Table]:
     hint = "Choose a core to see where its traffic goes."
     if view.destination is None:
-        hint = "Point at the chip to see its numbers."
+        hint = "Point at a core to see its numbers."
     outgoing = view.layers["outgoing"].ravel()
     cores = [
         [_place(view, *divmod(cell, view.columns)), *(_cell(view, n, cell) for n in _ENDS)]
@@ -211,7 +211,7 @@ def _panel(view: View) -> tuple[str, Table, Table, Table]:
             links.append([name, loads.flat[at].item()])
     return (
         hint,
-        table("Cores that send most", ("x, y", "Sends", "Receives"), cores, hidden=True),
+        table("Largest senders", ("x, y", "Sends", "Receives"), cores, hidden=True),
         table("Busiest links", ("Leaves x, y", "Load"), links, hidden=True),
         table(
             "Traffic that leaves chips",
@@ -226,7 +226,7 @@ _ENDS = ("outgoing", "incoming")
 
 
 def _place(view: View, row: int, column: int) -> str:
-    """Column and row of a cell's first core."""
+    """Return column and row of a cell's first core."""
     return f"{column * view.tile}, {row * view.tile}"
 
 

@@ -1,4 +1,4 @@
-"""What simulators found: of ticks their cycles; of the mesh latency, load, saturation, links."""
+"""Results of simulators: cycles of ticks; latency, load, saturation and links of the mesh."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from mapper.results.ticks import tick_rows
 
 NOTE = (
     "The mesh alone, flit by flit: routers, links, and packets between different cores, sent at "
-    "random at constant mean rates. Cores are not simulated, nor are packets within a core. Cycles "
-    "are those of the mesh; a chip needs at least as many for a time step, and those of its cores."
+    "random at constant mean rates. Cores and packets within a core are not simulated. Cycles "
+    "are cycles of the mesh; a time step of the chip takes at least as many, plus core cycles."
 )
 TICKS_NOTE = (
     "Cores, mesh and barrier of the chip, cycle by cycle: a tick begins when the last spike of the "
-    "one before is in its sum. Expected is what the metrics say at the mean rates."
+    "previous tick has been added. Expected is the value of the metrics at mean rates."
 )
 PACKETS = {
     "synapse": "one packet per synapse",
@@ -31,7 +31,7 @@ class Simulation(NamedTuple):
 
 
 def simulations(views: list[View]) -> list[Simulation]:
-    """All mappings that were simulated."""
+    """Return the simulations of all simulated mappings."""
     parts = []
     for series, view in zip(series_of([view.label for view in views]), views, strict=True):
         found = view.report.get("simulation")
@@ -48,33 +48,33 @@ class Ticks(NamedTuple):
 
 
 def simulated_ticks(views: list[View]) -> list[Ticks]:
-    """All mappings whose ticks were simulated."""
+    """Return the tick simulations of all mappings that have one."""
     parts = []
     for series, view in zip(series_of([view.label for view in views]), views, strict=True):
         found = view.report.get("ticks")
         if isinstance(found, dict) and _number(found.get("ticks")):
             rows = tick_rows(found, view.report["metrics"].get("tick_cycles"))
-            said = f"Spikes: {found.get('model', {}).get('sources', 'not said')}."
+            said = f"Spikes: {found.get('model', {}).get('sources', 'not recorded')}."
             parts.append(Ticks(series, said, table("Ticks", ("", "Value"), rows, hidden=True)))
     return parts
 
 
 def _said(found: dict[str, Any]) -> str:
-    """The load in words."""
+    """Describe the load of a simulation."""
     cycles, warmup, packets = (found.get(name) for name in ("cycles", "warmup", "packets_per"))
     said = [f"{_plain(cycles)} cycles after a warm-up of {_plain(warmup)}"]
     said.append(PACKETS.get(str(packets), "packets as requested"))
     said.append(f"buffers of {_plain(found.get('depth'))} flits")
     words = ", ".join(said) + "."
     if found.get("packets") == 0:
-        words += " There was no packet to send."
+        words += " No packets were sent."
     if found.get("saturated") is True:
         words += (
             " This load is above saturation: queues and latency grew throughout the simulation."
         )
     if _number(found.get("undelivered")):
         words += f" Of {_plain(found.get('packets'))} packets {_plain(found['undelivered'])} had"
-        words += " not arrived by the end; latency is that of the others."
+        words += " not arrived by the end; latency excludes them."
     return words
 
 
@@ -97,7 +97,7 @@ def _numbers(found: dict[str, Any]) -> list[list[Any]]:
         ["Load scale", found.get("load_scale")],
         ["Mesh cycles per unit of time", found.get("tick_cycles")],
         ["Flits per unit of time", found.get("flits_per_tick")],
-        ["Left out: flits within a core", found.get("flits_per_tick_own_core")],
+        ["Flits within a core (not simulated)", found.get("flits_per_tick_own_core")],
         ["Offered, flits per core per cycle", found.get("offered")],
         ["Delivered, flits per core per cycle", found.get("delivered")],
         ["Link load, mean, flits per cycle", found.get("link_load_mean")],
@@ -105,8 +105,8 @@ def _numbers(found: dict[str, Any]) -> list[list[Any]]:
     knee = found.get("saturation")
     if isinstance(knee, dict):
         rows += [
-            ["Saturation of the mesh: largest load scale carried", knee.get("load_scale")],
-            ["fewest mesh cycles per unit of time", knee.get("tick_cycles")],
+            ["Saturation: largest sustained load scale", knee.get("load_scale")],
+            ["Minimum mesh cycles per unit of time", knee.get("tick_cycles")],
         ]
     else:
         rows.append(["Saturation", "not measured"])
@@ -114,7 +114,7 @@ def _numbers(found: dict[str, Any]) -> list[list[Any]]:
 
 
 def _links(links: Any) -> Table:
-    """The busiest links; a link carries at most one flit per cycle."""
+    """Return the busiest links; a link carries at most one flit per cycle."""
     rows = []
     for link in links if isinstance(links, list) else []:
         load, expected = link["flits_per_cycle"], link["expected"]

@@ -1,4 +1,4 @@
-"""The run stage by stage: what each took, and what the mapping cost when it ended."""
+"""The stages of a run: time, memory, and cost of the mapping after each."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ COSTS = {
     "core.connectivity": "Packets",
     "core.hops_total": "Core-cast hops",
     "multicast.connectivity": "Connectivity",
-    "multicast.hops_total": "Tree-hops",
+    "multicast.hops_total": "Tree hops",
 }
 """Costs of a stage or level, by name in report.json."""
 BY_HOPS = ("refine by hops",)
 BY_CUT = ("refine by cut", "uncoarsen and refine")
-"""Stages that climb the levels, from the coarsest to the finest."""
+"""Stages that refine the levels, from the coarsest to the finest."""
 BLOCKS = "refine blocks"
 
 
@@ -34,7 +34,7 @@ class Run(NamedTuple):
 
 
 def runs(views: list[View]) -> list[Run]:
-    """Stages, levels and resources of each mapping."""
+    """Return stages, levels and resources of each mapping."""
     names = series_of([view.label for view in views])
     return [
         Run(series, times(view), *costs(view), levels(view), resources([view]))
@@ -43,7 +43,7 @@ def runs(views: list[View]) -> list[Run]:
 
 
 def times(view: View) -> Table:
-    """Time and memory of every stage."""
+    """Return time and memory of every stage."""
     entries = view.report["stages"]
     longest = max((entry["seconds"] for entry in entries), default=0) or 1
     most = max((entry["peak_anon_bytes"] for entry in entries), default=0) or 1
@@ -57,11 +57,11 @@ def times(view: View) -> Table:
 
 
 def costs(view: View) -> tuple[Table, str]:
-    """What the mapping cost after each stage, and on the levels that a stage climbs; a note."""
+    """Return the cost after each stage and after refinement of each level, and a note."""
     rows = steps(view.report)
     told = [name for name in COSTS if any(cost(entry, name) is not None for _, entry in rows)]
     tops = {name: max(cost(entry, name) or 0 for _, entry in rows) or 1 for name in told}
-    barred = told[-2:]  # with the objectives core and multicast, what they are about
+    barred = told[-2:]  # with the objectives core and multicast, their own costs
     lines = [
         [name, *(_cost(entry, kind, tops[kind], kind in barred) for kind in told)]
         for name, entry in rows
@@ -69,16 +69,16 @@ def costs(view: View) -> tuple[Table, str]:
     heads = ("After", *(COSTS[name] for name in told))
     said = "Bars begin at 0."
     if not rows:
-        said = "The report was made by a version that did not measure it."
+        said = "The version that wrote the report did not measure it."
     if any(name == BLOCKS for name, _ in rows):
-        said += " Until blocks are split into cores, the cut is that between blocks."
+        said += " Until blocks are split into cores, the cut is between blocks."
     if any(entry.get("estimated") for _, entry in rows):
-        said += " \u2248 is an estimate from a part of the connections, or from rounded weights."
+        said += " \u2248 is an estimate from sampled connections or rounded weights."
     return table("Cost after each stage", heads, lines, hidden=True), said
 
 
 def steps(report: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
-    """Names and costs of whatever a whole partition or mapping was left by, in order of time."""
+    """Return name and cost of stages and levels that ended with a whole mapping, in order."""
     stages = [(str(s["name"]), s) for s in report["stages"] if any(_told(s))]
     levels = [
         (f"level {depth}", level) for depth, level in enumerate(report["levels"]) if depth
@@ -96,7 +96,7 @@ def _told(entry: dict[str, Any]) -> list[bool]:
 
 
 def cost(entry: dict[str, Any], name: str) -> float | None:
-    """A cost of a stage or level by its name in `COSTS`, or None if it was not measured."""
+    """Return a cost of a stage or level by its name in `COSTS`, or None if it was not measured."""
     found: Any = entry
     for step in name.split("."):
         found = found.get(step) if isinstance(found, dict) else None
@@ -113,7 +113,7 @@ def _cost(entry: dict[str, Any], name: str, top: float, barred: bool) -> Cell:
 
 
 def levels(view: View) -> Table:
-    """The graphs that the network was coarsened to."""
+    """Return the coarsening levels of the network."""
     entries = view.report["levels"]
     names = ("vertices", "connections", "cut_weight")
     rows = [[str(i), *(level.get(name) for name in names)] for i, level in enumerate(entries)]
@@ -121,11 +121,11 @@ def levels(view: View) -> Table:
 
 
 def resources(views: list[View]) -> Table:
-    """What the whole run took."""
+    """Return the resources of the whole run."""
     names: dict[str, tuple[str, Callable[[float], str]]] = {
         "seconds": ("Time", lambda value: f"{value:,.2f} s"),
         "peak_rss_bytes": ("Peak memory", size),
-        "peak_anon_bytes": ("without pages of files", size),
+        "peak_anon_bytes": ("without file pages", size),
         "bytes_read": ("Read", size),
         "bytes_written": ("Written", size),
         "passes": ("Passes over the network", number),

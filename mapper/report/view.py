@@ -1,7 +1,7 @@
-"""One mapping as the page shows it: real units, and no more cells than a page can hold.
+"""One mapping as the page shows it: in real units, with a bounded number of cells.
 
 A chip of more than `CELLS` cores is shown in tiles of t x t cores; a tile shows the highest value
-of its cores, so that a hot spot is never averaged away.
+of its cores, so that hot spots remain visible.
 """
 
 from __future__ import annotations
@@ -23,38 +23,38 @@ from mapper.report.machine import End, ends
 from mapper.results.loads import Loads
 
 CELLS = 1 << 14
-"""Cells of a chip on the page, at most."""
+"""Maximum number of cells of a chip on the page."""
 SVG_CELLS = 64 * 64
-"""Chips of more cells are drawn on a canvas: so many shapes would be slow to lay out."""
+"""Chips of more cells are drawn on a canvas: the layout of more shapes would be slow."""
 DESTINATIONS = 1 << 14
-"""Destinations of all cores together that the page holds, beyond 16 a core."""
+"""Maximum number of destinations on the page, over all cores, beyond 16 per core."""
 
 CYCLES = "cycles"
-"""Layer of cores and of links, of chips whose cycles are known."""
+"""Layer of cores and links for chips with timing."""
 LAYERS = {
-    "fill": ("Core fill", "size of the neurons in a core, over what it holds"),
-    "outgoing": ("Outgoing traffic", "what a core sends to other cores, per unit of time"),
-    "incoming": ("Incoming traffic", "what a core receives from other cores, per unit of time"),
+    "fill": ("Core fill", "size of the neurons in a core, over its capacity"),
+    "outgoing": ("Outgoing traffic", "traffic from a core to other cores, per unit of time"),
+    "incoming": ("Incoming traffic", "traffic to a core from other cores, per unit of time"),
     "router": (
         "Router load",
         "traffic through a router, one packet per synapse, per unit of time",
     ),
     CYCLES: (
-        "Cycles of a tick",
-        "what a core needs for its neurons, its packets or its synaptic events, whichever takes "
-        "longest, at the mean rates; Links, cycles are on the same scale",
+        "Cycles per tick",
+        "cycles of a core for its neurons, its packets or its synaptic events, whichever is "
+        "largest, at mean rates; link cycles are on the same scale",
     ),
 }
-"""What the cells of the chip can show: title and meaning."""
+"""Layers of the cells of the chip: title and meaning."""
 LINKS = {
-    "unicast": "one packet per synapse, first along x, then along y",
-    "core-cast": "one packet per neuron and core that it reaches, first along x, then along y",
+    "unicast": "one packet per synapse, XY routing",
+    "core-cast": "one packet per neuron and core that it reaches, XY routing",
     "multicast": "one packet per neuron, which branches on its way to the cores that it reaches",
-    CYCLES: "what a link needs for the flits of a tick, on the scale of the cores",
+    CYCLES: "cycles of a link for the flits of a tick, on the scale of the cores",
 }
-"""What the links can show."""
+"""Layers of the links, with their meaning."""
 SENT = {"synapse": "unicast", "core": "core-cast", "tree": "multicast"}
-"""Which of `LINKS` a chip sends, by its delivery."""
+"""The layer of `LINKS` that a chip sends, by its delivery."""
 EMPTY, USED, UNAVAILABLE = 0, 1, 2
 
 Grid = NDArray[Any]
@@ -64,19 +64,19 @@ Grid = NDArray[Any]
 class View:
     """Numbers of one mapping, ready to draw.
 
-    label : what the page calls it
+    label : name of the mapping on the page
     report : report.json
-    chip, tile : the chip, and how many cores wide a cell is
+    chip, tile : the chip, and the width of a cell in cores
     layers : by name of `LAYERS`, shape (rows, columns)
     links : by name of `LINKS`, shape (4, rows, columns), in the form of `chipsim.traffic.links`
     state : shape (rows, columns), `EMPTY`, `USED` or `UNAVAILABLE`
-    usage : by limit of a core, shape (rows, columns)
-    within : traffic that stays in the core, shape (rows, columns)
-    distances : traffic by hops, shape (columns + rows of routers - 1,)
+    usage : by core limit, shape (rows, columns)
+    within : traffic within the core, shape (rows, columns)
+    distances : traffic per number of hops, shape (columns + rows of routers - 1,)
     loads : every existing link, strongest first, by name of `LINKS`
     peaks : largest and mean use of each limit, over the cores in use
-    ends : what leaves each chip of a machine, as the chip sends it
-    destination, share : of a `chipsim.traffic.profile.Profile`, in real units; None with tiles
+    ends : traffic that leaves each chip of a machine, by the chip's delivery
+    destination, share : as in `chipsim.traffic.profile.Profile`, in real units; None with tiles
     """
 
     label: str
@@ -105,7 +105,7 @@ class View:
 
     @property
     def sent(self) -> str:
-        """Which of `LINKS` the chip sends."""
+        """Return the layer of `LINKS` that the chip sends."""
         return SENT[self.chip.delivery]
 
     @property
@@ -114,16 +114,16 @@ class View:
 
     @property
     def network(self) -> str:
-        """The file name of the network, or of what it was imported from."""
+        """Return the file name of the network, or of its import source."""
         facts = self.report["network"]
         path = facts.get("imported_from") or facts["path"]
-        if path is None:  # made from Python, of a network that has no file
+        if path is None:  # mapped from Python, network without a file
             return "network"
         return str(path).replace("\\", "/").rsplit("/", 1)[-1]
 
 
 def make_view(label: str, report: dict[str, Any], loads: Loads) -> View:
-    """The view of a mapping; raises `ChipError` if the report's chip is damaged."""
+    """Return the view of a mapping; raises `ChipError` if the report's chip is damaged."""
     chip = from_fields(report["chip"], f"{label}: chip of the report")
     tile = 1
     while -(-chip.width // tile) * -(-chip.height // tile) > CELLS:
@@ -185,17 +185,17 @@ def make_view(label: str, report: dict[str, Any], loads: Loads) -> View:
 
 
 def shown(names: Iterable[str], views: list[View]) -> list[str]:
-    """Those of `LAYERS` or `LINKS` that any of the mappings has."""
+    """Return the names of `LAYERS` or `LINKS` that any of the mappings has."""
     timed = any(view.chip.time is not None for view in views)
     return [name for name in names if timed or name != CYCLES]
 
 
 def scales(views: list[View]) -> dict[str, float]:
-    """What the strongest colour stands for in each layer: the same for all mappings of a page."""
+    """Return the value of the strongest colour per layer, the same for all mappings of a page."""
     found = {}
     for name in LAYERS:
         found[name] = max(float(view.layers[name].max(initial=0)) for view in views)
-    found["fill"] = max(found["fill"], 1.0)  # a full core; more only where limits are broken
+    found["fill"] = max(found["fill"], 1.0)  # a full core; more only above limits
     for name in LINKS:
         found[f"links {name}"] = max(float(view.links[name].max(initial=0)) for view in views)
     found[CYCLES] = found[f"links {CYCLES}"] = max(found[CYCLES], found[f"links {CYCLES}"])
@@ -203,14 +203,14 @@ def scales(views: list[View]) -> dict[str, float]:
 
 
 def steps(values: Grid, scale: float, count: int) -> Grid:
-    """The colour, 0 to count - 1, of every value under a scale; page.js does the same."""
+    """Return the colour, 0 to count - 1, of every value; page.js has the same formula."""
     if scale <= 0:
         return np.zeros(values.shape, np.int64)
     return np.minimum((values / scale * count).astype(np.int64), count - 1)
 
 
 def page_data(views: list[View]) -> dict[str, Any]:
-    """What page.js draws from: plain lists, cell by cell in the order of core ids."""
+    """Return the data of page.js: plain lists, cell by cell in the order of core ids."""
     layers, links = shown(LAYERS, views), shown(LINKS, views)
     mappings = [_plain(view, layers, links) for view in views]
     return {"scales": _plain_scales(views), "mappings": mappings}
@@ -244,19 +244,19 @@ def _plain(view: View, layers: list[str], links: list[str]) -> dict[str, Any]:
 
 
 def _passing(loads: Loads, chip: Chip) -> Grid:
-    """Unicast traffic through each router, shape (rows, columns of routers)."""
+    """Return unicast traffic through each router, shape (rows, columns of routers)."""
     passing: Grid = entering(loads.unicast_links).sum(axis=0)
     return passing + of_routers(chip, loads.profile.outgoing)
 
 
 def _of_routers(array: Grid, chip: Chip) -> Grid:
-    """Values of routers, shape (rows, columns of them), at all cores of theirs."""
+    """Expand values of routers, shape (rows, columns of routers), to all cores of each."""
     columns, rows = chip.routers
     return array.repeat(chip.height // rows, axis=0).repeat(chip.width // columns, axis=1)
 
 
 def _at_ends(links: Grid, chip: Chip) -> Grid:
-    """Links of routers, shape (4, rows, columns of them), at a core of each where they leave it."""
+    """Assign links of routers, shape (4, rows, columns), to the core at the side they leave."""
     columns, rows = chip.routers
     wide, tall = chip.width // columns, chip.height // rows
     found = np.zeros((4, chip.height, chip.width), links.dtype)
@@ -273,7 +273,7 @@ def _real(stored: Grid, unit: float) -> Grid:
 
 
 def _tiled(array: Grid, tile: int) -> Grid:
-    """The highest value of each tile in the last two axes."""
+    """Return the highest value of each tile in the last two axes."""
     if tile == 1:
         return array
     *front, height, width = array.shape
@@ -284,7 +284,7 @@ def _tiled(array: Grid, tile: int) -> Grid:
 
 
 def _list(array: Grid) -> list[float]:
-    """Whole numbers exactly, others with seven digits, which is more than the page shows."""
+    """Convert to a list: integers exactly, others with seven digits, more than the page shows."""
     if np.issubdtype(array.dtype, np.integer):
         return array.ravel().tolist()
     return [_short(value) for value in array.ravel().tolist()]

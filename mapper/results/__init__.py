@@ -1,1 +1,1 @@
-"""What a run leaves: the output folder, the mapping, the report and the loads of the chip."""
+"""The results of a run: output folder, mapping, report, and loads of cores and links."""

@@ -1,8 +1,8 @@
-"""What the traffic of a report is, and whether its unicast and multicast metrics can be compared.
+"""The traffic of a report: its source, and whether unicast and multicast metrics are comparable.
 
-Unicast metrics sum the weights of the synapses, multicast metrics the rates of the neurons. Where
-synapses carry the rate of their source both describe the same activity. Where weights are taken as
-traffic, the rate of a neuron is the largest of its weights, and they do not: then they stand apart.
+Unicast metrics sum the weights of the synapses, multicast metrics the rates of the neurons. If
+synapses carry the rate of their source, both describe the same activity. If weights serve as
+traffic, the rate of a neuron is the largest of its weights; the two differ and are shown apart.
 """
 
 from __future__ import annotations
@@ -14,29 +14,29 @@ from storage.store.traffic import LARGEST, RATES, UNIFORM, WEIGHTS, describe
 
 Metrics = Mapping[str, Any]
 Traffic = Mapping[str, Any] | None
-"""`network.traffic` of report.json; None in reports of versions that did not note it."""
+"""`network.traffic` of report.json; None in reports of versions that did not record it."""
 
 
 def traffic_in(report: Mapping[str, Any]) -> Traffic:
-    """The traffic that a report notes."""
+    """Return the traffic recorded in a report."""
     found = report["network"].get("traffic")
     return found if isinstance(found, dict) else None
 
 
 def are_spikes(traffic: Traffic) -> bool:
-    """Whether the numbers of the traffic count spikes; weights of synapses do not."""
+    """Return whether the traffic counts spikes, rather than weights of synapses."""
     return traffic is not None and traffic.get("source") in (RATES, UNIFORM)
 
 
 def energy_line(traffic: Traffic, unit: str) -> str:
-    """What the parts of the energy are in; of weights no number is called pJ."""
+    """Return the heading of the energy table; the unit pJ applies only if traffic counts spikes."""
     if not are_spikes(traffic):
         return "energy x weight, parts"
     return "energy per unit of time" + ("" if unit == "relative" else f", {unit}")
 
 
 def same_activity(metrics: Metrics, traffic: Traffic) -> bool:
-    """Whether unicast and multicast metrics describe the same activity."""
+    """Return whether unicast and multicast metrics describe the same activity."""
     if are_spikes(traffic):
         return True
     packets = metrics["multicast"].get("unicast_hops_total")
@@ -44,7 +44,7 @@ def same_activity(metrics: Metrics, traffic: Traffic) -> bool:
 
 
 def traffic_line(traffic: Traffic) -> str:
-    """What the traffic is."""
+    """Return a description of the traffic."""
     return f"traffic: {describe(traffic)}"
 
 
@@ -53,16 +53,16 @@ PACKETS = {
     "core": "one packet per neuron and core",
     "tree": "one packet per neuron, which branches",
 }
-"""What a chip sends for a spike, by its delivery."""
+"""The packets that a chip sends per spike, by its delivery."""
 
 
 def unicast_line(traffic: Traffic, between: str = ", ") -> str:
-    """What the unicast metrics count."""
+    """Return a description of the unicast metrics."""
     return f"unicast: {PACKETS['synapse']}{between}{traffic_line(traffic)}"
 
 
 def rate_line(traffic: Traffic) -> str:
-    """What the rate of a neuron is in multicast metrics."""
+    """Return a description of the rate of a neuron in multicast metrics."""
     rate = {WEIGHTS: "firing rates", UNIFORM: "1", RATES: "firing rates"}.get(
         str((traffic or {}).get("source")), "not recorded"
     )
@@ -72,12 +72,12 @@ def rate_line(traffic: Traffic) -> str:
 
 
 def multicast_line(traffic: Traffic, between: str = ", ") -> str:
-    """What the multicast metrics count."""
+    """Return a description of the multicast metrics."""
     return f"multicast: {PACKETS['tree']}{between}{rate_line(traffic)}"
 
 
 def core_cast_line(traffic: Traffic, between: str = ", ") -> str:
-    """What the core-cast metrics count."""
+    """Return a description of the core-cast metrics."""
     return f"core-cast: {PACKETS['core']}{between}{rate_line(traffic)}"
 
 

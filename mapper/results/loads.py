@@ -1,8 +1,8 @@
-"""traffic.npz: what a run measured of every core and link, kept for the report page.
+"""traffic.npz: loads of every core and link, for the report page.
 
 A NumPy archive of plain arrays, named as the attributes of `chipsim.traffic.arrays.Traffic` and its
-parts; whole numbers are in weight units (links of core-cast and multicast, and the activity, in
-rate units), which it holds too.
+parts. Integers are in weight units, except links of core-cast and multicast and the activity, which
+are in rate units; the archive stores both units.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ SCHEMA = 2
 
 @dataclass(frozen=True, slots=True)
 class Loads:
-    """Loads of one mapping; the attributes are those of `chipsim.traffic.arrays.Traffic`."""
+    """Loads of one mapping; attributes as in `chipsim.traffic.arrays.Traffic`."""
 
     weight_unit: float
     rate_unit: float
@@ -46,7 +46,7 @@ class Loads:
 
     @classmethod
     def of(cls, traffic: Traffic) -> Loads:
-        """Without the sums per core pair."""
+        """Return the loads of a traffic, without its sums per core pair."""
         return cls(*(getattr(traffic, field.name) for field in fields(cls)))
 
 
@@ -58,17 +58,17 @@ def save_loads(path: Path, loads: Loads) -> None:
 
 
 def load_loads(path: Path, chip: Chip, metrics: dict[str, Any]) -> Loads:
-    """The loads in ``path``, checked against the chip and the metrics of report.json.
+    """Read loads from ``path`` and check them against the chip and the metrics of report.json.
 
-    Raises `MapperError` if the file is damaged or was measured of another mapping.
+    Raises `MapperError` if the file is damaged or belongs to another mapping.
     """
-    advice = "remove it, and `mapper report` measures the mapping again"
+    advice = "remove it; `mapper report` then measures the mapping again"
     try:
         most = chip.cores * max(4, destinations_kept(chip)) + chip.width + chip.height
         with open_arrays(path, most) as file:
             found = {name: file[name] for name in file.files}
         if int(found.pop("schema")) != SCHEMA:
-            raise ValueError(f"not of schema {SCHEMA}")
+            raise ValueError(f"schema is not {SCHEMA}")
         loads = _loads(found, chip)
     except Exception as error:  # numpy raises many kinds for a damaged archive
         raise MapperError(f"{path}: cannot be read: {error}; {advice}") from error
@@ -78,7 +78,7 @@ def load_loads(path: Path, chip: Chip, metrics: dict[str, Any]) -> Loads:
 
 
 def differs(loads: Loads, metrics: dict[str, Any]) -> str:
-    """In what way the loads are not those of the metrics in report.json; empty if they are."""
+    """Return how the loads differ from the metrics in report.json; empty if they agree."""
     distances = loads.profile.distances
     unit = 1 if loads.weight_unit == 1 else loads.weight_unit
     hops = int(distances @ np.arange(distances.size)) * unit
@@ -86,7 +86,7 @@ def differs(loads: Loads, metrics: dict[str, Any]) -> str:
     for name, value in (("hops_total", hops), ("cut_weight", cut)):
         stated = metrics.get(name)
         if not isinstance(stated, int | float) or not math.isclose(stated, value, rel_tol=1e-9):
-            return f"{name} is {value}, report.json says {stated}"
+            return f"{name} is {value}, but {stated} in report.json"
     return ""
 
 
@@ -111,7 +111,7 @@ def _loads(found: dict[str, NDArray[Any]], chip: Chip) -> Loads:
         expected = shapes.get(name, (chip.cores,))
         kept = name in ("destination", "share")
         if (array.shape[:1] if kept else array.shape) != expected or (kept and array.ndim != 2):
-            raise ValueError(f"{name} has shape {array.shape}, not of a {chip.name} chip")
+            raise ValueError(f"{name} has shape {array.shape}, which is wrong for chip {chip.name}")
         if array.dtype.kind not in "iuf":
             raise ValueError(f"{name} holds {array.dtype}, not numbers")
         if not (np.isfinite(array).all() and (array >= (-1 if kept else 0)).all()):
@@ -119,7 +119,7 @@ def _loads(found: dict[str, NDArray[Any]], chip: Chip) -> Loads:
     if found["destination"].shape != found["share"].shape or (
         found["destination"].max(initial=-1) >= chip.cores
     ):
-        raise ValueError("destinations do not belong to this chip")
+        raise ValueError("destinations are outside the chip")
     return Loads(
         weight_unit=float(found["weight_unit"]),
         rate_unit=float(found["rate_unit"]),

@@ -1,4 +1,4 @@
-"""What the pipeline ends with."""
+"""The result of the pipeline."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ from chipsim.traffic.arrays import Traffic
 
 @dataclass(frozen=True, slots=True)
 class Mapping:
-    """What a run ends with.
+    """The result of a run.
 
     core : ndarray[int32], shape (neurons,), core id of every neuron
-    metrics : the numbers of the report; traffic : the arrays behind them
+    metrics : the numbers of the report
+    traffic : the arrays that the metrics summarise
     interrupted : the stage that Ctrl-C ended early, empty if none
     """
 

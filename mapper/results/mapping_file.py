@@ -1,5 +1,7 @@
-"""Mappings on disk: one core id per neuron, as npz (our own form), in ranges where there are very
-many neurons (`mapper.results.mapping_ranges`), or as csv (anyone's)."""
+"""Mapping files: one core id per neuron, as npz, as csv, or in ranges for very many neurons.
+
+`mapper.results.mapping_ranges` has the format in ranges.
+"""
 
 from __future__ import annotations
 
@@ -29,9 +31,9 @@ from storage.formats.text.table import table_rows
 from storage.npz import open_arrays
 
 MAPPING = "mapping.npz"
-MANY = 1 << 16  # core ids that are read even if they are more than there are neurons
+MANY = 1 << 16  # core ids that are read even if the network has fewer neurons
 CSV = "csv"
-NAME_IT = ", or name another --format"  # what readers of networks advise; mappings have none
+NAME_IT = ", or name another --format"  # advice of network readers; mappings have no --format
 
 
 def save_mapping(
@@ -39,9 +41,9 @@ def save_mapping(
 ) -> None:
     """Write `mapping.npz`: `core`, `width`, `height`. Equal mappings give equal bytes.
 
-    core : of the neurons, then of the relays. If there are any, four more arrays of shape
-        (relays,) say of each its `helper_core`, the `helper_neuron` that it serves, and
-        `helper_first` and `helper_last`, between which the ids of its sources are.
+    core : cores of the neurons, then of the relays. With relays, four more arrays of shape
+        (relays,) are written: `helper_core`; `helper_neuron`, the neuron that the relay serves;
+        `helper_first` and `helper_last`, the range of its source ids.
     """
     of_neurons, helpers = _parts(core, relays)
     buffer = io.BytesIO()
@@ -59,8 +61,11 @@ def save_mapping(
 def save_mapping_in(
     folder: Path, core: NDArray[np.int32], chip: Chip, relays: RelayNeurons | None = None
 ) -> None:
-    """Write the mapping of an output folder, arguments as of `save_mapping`: mapping.npz, or in
-    ranges where it is of more neurons than `MOST_IN_ONE` of `mapper.results.mapping_ranges`."""
+    """Write the mapping of an output folder; arguments as for `save_mapping`.
+
+    Writes mapping.npz, or ranges if there are more neurons than `MOST_IN_ONE` of
+    `mapper.results.mapping_ranges`.
+    """
     of_neurons, helpers = _parts(core, relays)
     if of_neurons.size > mapping_ranges.MOST_IN_ONE:
         save_ranges(folder, of_neurons, (chip.width, chip.height), helpers)
@@ -71,14 +76,14 @@ def save_mapping_in(
 
 
 def mapping_in(folder: Path) -> Path:
-    """The mapping of an output folder: mapping.json of one in ranges, else mapping.npz."""
+    """Return the mapping file of an output folder: mapping.json if it exists, else mapping.npz."""
     return folder / RANGED if (folder / RANGED).exists() else folder / MAPPING
 
 
 def _parts(
     core: NDArray[np.int32], relays: RelayNeurons | None
 ) -> tuple[NDArray[np.int32], dict[str, NDArray[Any]]]:
-    """Core ids of the neurons, and the table of relays; empty if there are none."""
+    """Return the core ids of the neurons, and the table of relays, empty if there are none."""
     if relays is None or not relays.count:
         return core, {}
     neurons = core.size - relays.count
@@ -93,9 +98,9 @@ def _parts(
 def load_relays(
     path: Path, chip: Chip, neurons: int, synapses: int
 ) -> tuple[RelayNeurons, NDArray[np.int32]] | None:
-    """Relay neurons of a mapping and their cores, shape (relays,); None if it has none.
+    """Return the relay neurons of a mapping and their cores, shape (relays,); None without relays.
 
-    synapses : of the network; each relay has one at least
+    synapses : number of synapses of the network; each relay has at least one
     """
     form = _form(path)
     if form == CSV:
@@ -112,18 +117,18 @@ def load_relays(
             table = np.stack([file[f"helper_{name}"].astype(np.int64) for name in names])
     except Exception as error:  # numpy raises many kinds for a damaged archive
         raise MapperError(
-            f"{path}: its table of relay neurons is damaged: {_reason(error)}"
+            f"{path}: the table of relay neurons is damaged: {_reason(error)}"
         ) from error
     bounds = np.array([neurons, neurons, neurons, chip.cores])
     if table.ndim != 2 or (table < 0).any() or (table >= bounds[:, None]).any():
         raise MapperError(
-            f"{path}: its table of relay neurons does not belong to this network and chip"
+            f"{path}: the table of relay neurons does not match this network and chip"
         )
     return RelayNeurons(*table[:3]), table[3].astype(np.int32)
 
 
 def save_csv(path: Path, core: NDArray[np.int32]) -> None:
-    """Write one line `neuron,core` for each neuron, under a header."""
+    """Write a header line and one line `neuron,core` per neuron."""
     buffer = io.BytesIO()
     table = np.column_stack([np.arange(core.size), core])
     np.savetxt(buffer, table, fmt="%d", delimiter=",", header="neuron,core", comments="")
@@ -131,11 +136,11 @@ def save_csv(path: Path, core: NDArray[np.int32]) -> None:
 
 
 def load_mapping(path: Path, neurons: int, chip: Chip) -> NDArray[np.int32]:
-    """Core ids, shape (neurons,), from npz, mapping.json or csv.
+    """Read core ids, shape (neurons,), from npz, mapping.json or csv.
 
-    Raises `MapperError` if they do not belong to the network and the chip.
+    Raises `MapperError` if they do not match the network and the chip.
 
-    A csv file has one core id a line, in the order of the network, or lines `neuron,core` in any
+    A csv file has one core id per line, in the order of the network, or lines `neuron,core` in any
     order; a header line is skipped.
     """
     form = _form(path)
@@ -156,7 +161,7 @@ def load_mapping(path: Path, neurons: int, chip: Chip) -> NDArray[np.int32]:
 
 
 def _form(path: Path) -> str:
-    """The name of the form that a file starts like, be it cut off or not."""
+    """Return the format of a file by its first bytes; the file may be truncated."""
     try:
         with open_input(path) as file:
             start = file.read(2)
@@ -177,7 +182,7 @@ def _require_chip(path: Path, size: tuple[int, ...], chip: Chip) -> None:
     if size and size != (chip.width, chip.height):
         raise MapperError(
             f"{path}: made for a {size[0]}x{size[1]} chip, not for {chip.width}x{chip.height}; "
-            "give the chip it was made for"
+            "give the chip that it was made for"
         )
 
 
@@ -190,13 +195,13 @@ def _load_ranged(path: Path, chip: Chip, neurons: int) -> NDArray[np.int32]:
 
 
 def _reason(error: Exception) -> str:
-    """What numpy complains about, on one line and not at length."""
+    """Return a numpy error as one short line."""
     return plain(" ".join(str(error).split())[:120])
 
 
 def _load_npz(path: Path, chip: Chip, neurons: int) -> NDArray[np.integer]:
     try:
-        # larger ones are read: only then can be told how many neurons another network has
+        # Read larger arrays as well, to report the number of neurons of another network.
         with open_arrays(path, max(MANY, 2 * neurons)) as file:
             core = file["core"]
             size = tuple(int(file[side]) for side in ("width", "height") if side in file)
@@ -205,7 +210,7 @@ def _load_npz(path: Path, chip: Chip, neurons: int) -> NDArray[np.integer]:
     if not np.issubdtype(core.dtype, np.integer):
         raise MapperError(f"{path}: core ids are {core.dtype}; they must be whole numbers")
     if len(size) == 1:
-        raise MapperError(f"{path}: holds one of width and height; give both, or neither")
+        raise MapperError(f"{path}: has only one of width and height; give both, or neither")
     _require_chip(path, size, chip)
     return core
 
@@ -217,21 +222,21 @@ def _load_csv(path: Path, neurons: int) -> NDArray[np.integer]:
         reason = plain(str(error).removeprefix(f"{path}: ").removesuffix(NAME_IT))
         raise MapperError(f"{path}: not a csv of whole numbers: {reason}") from error
     if not table.size:
-        raise MapperError(f"{path}: holds no core ids; give one a line, or lines neuron,core")
+        raise MapperError(f"{path}: contains no core ids; give one per line, or lines neuron,core")
     if table.shape[1] == 1:
         return table[:, 0]
     neuron, core = table[:, 0], table[:, 1]
     if neuron.size != neurons or not np.array_equal(np.sort(neuron), np.arange(neurons)):
-        raise MapperError(f"{path}: does not name each of the neurons 0..{neurons - 1} once")
+        raise MapperError(f"{path}: does not list each of the neurons 0..{neurons - 1} once")
     ordered = np.empty(neurons, np.int64)
     ordered[neuron] = core
     return ordered
 
 
 def _read_csv(path: Path, most: int) -> NDArray[np.int64]:
-    """The first two columns of whole numbers, or the only one, shape (lines, 1 or 2).
+    """Read the first one or two columns of whole numbers, shape (lines, 1 or 2).
 
-    Raises `BadInputError` for what is something else, or has more than `most` lines.
+    Raises `BadInputError` for other content, or more than `most` lines.
     """
     with TextReader(path, commas=b",", comments=b"#") as reader:
         line = reader.peek()

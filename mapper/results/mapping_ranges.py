@@ -1,12 +1,12 @@
 """Mappings of very many neurons, as a folder of ranges::
 
-    mapping.json      what there is; it is written last
+    mapping.json      the index; it is written last
     core/00000.npy    core ids of the first `RANGE` neurons, int32 of shape (neurons,)
     core/00001.npy    ...
     core/helpers.npz  the table of relay neurons, if there are any
 
-One array of all neurons would have to be packed and unpacked in one piece: more memory than the
-rest of a run has left, and one thread for many minutes.
+A single array would have to be compressed and decompressed as a whole: this needs more memory than
+the rest of a run leaves, and many minutes of one thread.
 """
 
 from __future__ import annotations
@@ -32,28 +32,34 @@ RANGED = "mapping.json"
 FOLDER = "core"
 HELPERS = "helpers.npz"
 MOST_IN_ONE = 1 << 28
-"""Neurons of a mapping in one file, at most."""
+"""Maximum number of neurons of a mapping in one file."""
 RANGE = 1 << 26
-"""Neurons of a range: 256 MiB."""
+"""Neurons per range: 256 MiB."""
 LARGEST = 1 << 24  # bytes of mapping.json
-PIECE = 1 << 22  # neurons that are written at a time
+PIECE = 1 << 22  # neurons per write
 
 
 Positive = Annotated[int, Meta(ge=1, le=2**31 - 1)]
 
 
 class RangeFile(Struct, frozen=True, forbid_unknown_fields=True):
-    """A file of core ids. bytes : of the file; crc32 : of the ids, little-endian"""
+    """A file of core ids.
+
+    bytes : size of the file
+    crc32 : checksum of the ids, little-endian
+    """
 
     bytes: Whole
     crc32: Whole
 
 
 class RangedMapping(Struct, frozen=True):
-    """What mapping.json says of the files in `core/`.
+    """The content of mapping.json: an index of the files in `core/`.
 
-    width, height : of the chip; neurons : without relay neurons, of which there are `helpers`
-    range : neurons of each file but the last
+    width, height : size of the chip
+    neurons : number of neurons without relay neurons
+    helpers : number of relay neurons
+    range : neurons per file, except the last
     """
 
     schema: Literal[1]
@@ -71,11 +77,12 @@ def save_ranges(
 ) -> None:  # fmt: skip
     """Write the ranges, and then mapping.json, into the folder. Equal mappings give equal bytes.
 
-    core : of the neurons alone; size : width and height of the chip
+    core : cores of the neurons, without relays
+    size : width and height of the chip
     helpers : arrays of the table of relay neurons, each shape (helpers,); empty if there are none
     """
     ranges = folder / FOLDER
-    (folder / RANGED).unlink(missing_ok=True)  # what is there is no longer what it says
+    (folder / RANGED).unlink(missing_ok=True)  # the index is now invalid
     with writing(ranges):
         ranges.mkdir(exist_ok=True)
     step = RANGE
@@ -94,12 +101,12 @@ def save_ranges(
 
 
 def range_path(folder: Path, index: int) -> Path:
-    """The file of a range."""
+    """Return the path of a range."""
     return folder / FOLDER / f"{index:05d}.npy"
 
 
 def helpers_path(path: Path) -> Path:
-    """The table of relay neurons beside a mapping.json."""
+    """Return the path of the table of relay neurons that belongs to a mapping.json."""
     return path.parent / FOLDER / HELPERS
 
 
@@ -120,13 +127,13 @@ def _save_range(path: Path, core: NDArray[np.int32]) -> RangeFile:
 
 
 def read_index(path: Path) -> RangedMapping:
-    """What mapping.json says; raises `MapperError`."""
+    """Read mapping.json; raises `MapperError`."""
     try:
         index = convert(parse_json(read_input(path, LARGEST)), RangedMapping)
         count = -(-index.neurons // index.range)
         if len(index.files) != count:
             raise ValueError(
-                f"lists {len(index.files)} files, {index.neurons} neurons have {count}"
+                f"lists {len(index.files)} files, but {index.neurons} neurons need {count}"
             )
     except BadInputError as error:
         raise MapperError(f"{error}; name a mapping (npz, {RANGED} or csv)") from error
@@ -136,15 +143,15 @@ def read_index(path: Path) -> RangedMapping:
 
 
 def load_ranges(path: Path, index: RangedMapping) -> NDArray[np.int32]:
-    """Core ids of all neurons, shape (neurons,).
+    """Read the core ids of all neurons, shape (neurons,).
 
-    Raises `MapperError` for a range that is missing, or is not what mapping.json says of it.
+    Raises `MapperError` for a range that is missing or differs from its entry in mapping.json.
     """
     paths = [range_path(path.parent, number) for number in range(len(index.files))]
     for one, file in zip(paths, index.files, strict=True):
         _require_size(one, file)
-    if sum(file.bytes for file in index.files) < 4 * index.neurons:  # before there is room for all
-        raise MapperError(f"{path}: not a mapping: its files are too short for its neurons")
+    if sum(file.bytes for file in index.files) < 4 * index.neurons:  # before allocating the array
+        raise MapperError(f"{path}: not a mapping: its files are too short for all neurons")
     core = np.empty(index.neurons, "<i4")
     for number, (one, file) in enumerate(zip(paths, index.files, strict=True)):
         _load_range(one, file, core[number * index.range : (number + 1) * index.range])
@@ -155,22 +162,22 @@ def _require_size(path: Path, listed: RangeFile) -> None:
     try:
         size = require_file(path)
     except BadInputError as error:
-        raise MapperError(f"{error}; {RANGED} lists it: copy the whole folder") from error
+        raise MapperError(f"{error}; it is listed in {RANGED}: copy the whole folder") from error
     if size != listed.bytes:
-        raise _damaged(path, f"has {size} bytes, {RANGED} says {listed.bytes}")
+        raise _damaged(path, f"has {size} bytes, but {listed.bytes} in {RANGED}")
 
 
 def _load_range(path: Path, listed: RangeFile, core: NDArray[np.int32]) -> None:
-    """Fill ``core`` from a file."""
+    """Fill ``core`` from a file, checking its shape, type and checksum."""
     crc = 0
     try:
         with open_input(path) as file:
             if np.lib.format.read_magic(file) != (1, 0):
-                raise ValueError("it is not of version 1.0")
+                raise ValueError("the npy version is not 1.0")
             shape, _, dtype = np.lib.format.read_array_header_1_0(file)
             if shape != core.shape or dtype != core.dtype:
                 raise ValueError(
-                    f"it is {dtype} of shape {shape}, not {core.dtype} of {core.shape}"
+                    f"the array is {dtype} of shape {shape}, not {core.dtype} of {core.shape}"
                 )
             for first in range(0, core.size, PIECE):
                 piece = core[first : first + PIECE]
@@ -184,7 +191,7 @@ def _load_range(path: Path, listed: RangeFile, core: NDArray[np.int32]) -> None:
     except ValueError as error:
         raise _damaged(path, plain(" ".join(str(error).split())[:120])) from error
     if crc != listed.crc32:
-        raise _damaged(path, f"its checksum is not that of {RANGED}")
+        raise _damaged(path, f"its checksum differs from {RANGED}")
 
 
 def _damaged(path: Path, reason: str) -> MapperError:

@@ -1,4 +1,4 @@
-"""What is in the output folder of a run."""
+"""The files in the output folder of a run."""
 
 from __future__ import annotations
 
@@ -42,33 +42,33 @@ from storage.store.traffic import (
 from storage.typed import convert
 
 LOG, SCRATCH = "run.log", "scratch"
-CONSTRAINTS = "constraints.toml"  # as the run was given them
+CONSTRAINTS = "constraints.toml"  # copy of the constraints of the run
 
 
 @contextmanager
 def scratch_in(folder: Path) -> Iterator[Scratch]:
-    """Scratch for one run; a note says what the earlier run has left damaged in it."""
+    """Open the scratch of a run; warn if the scratch of an earlier run is damaged."""
     scratch = Scratch(folder)
     if scratch.dropped:
         text = f"{folder}: {scratch.dropped:,} bytes of the earlier run are damaged or incomplete"
-        warnings.warn(f"{text}: what they held is made again", StorageWarning, stacklevel=3)
+        warnings.warn(f"{text}; they are computed again", StorageWarning, stacklevel=3)
     with scratch:
         yield scratch
 
 
 def network_of(folder: Path, moved: Path | None, report: dict[str, Any]) -> Path:
-    """The network of an output folder: the one given, else where it was, else in the folder."""
+    """Return the network of an output folder: the one given, its original path, or the copy."""
     network = moved or path_of(report["network"]["path"])
-    beside = folder / IMPORTED  # a folder that was moved takes its network along
+    beside = folder / IMPORTED  # the copy remains when the folder is moved
     return beside if not network.exists() and beside.exists() else network
 
 
 NOTED = ("columns", "columns_ignored", *ROUNDED)
-"""Facts of a network's provenance that its report repeats."""
+"""Entries of a network's provenance that its report includes."""
 
 
 def network_facts(network: NetworkFile, path: Path) -> dict[str, Any]:
-    """The `network` of report.json."""
+    """Return the `network` entry of report.json."""
     meta = network.meta
     return {
         "path": str(real_path(path)),
@@ -91,12 +91,12 @@ def network_facts(network: NetworkFile, path: Path) -> dict[str, Any]:
 
 
 def real(stored: int, unit: float) -> int | float:
-    """A sum in its real unit; whole numbers stay whole."""
+    """Convert a stored sum to its real unit; whole numbers stay whole."""
     return stored if unit == 1.0 else stored * unit
 
 
 def _in_units(entry: dict[str, Any], unit: float, rate_unit: float) -> dict[str, Any]:
-    """A stage or a level whose sums are stored ones."""
+    """Convert the sums of a stage or level from stored to real units."""
     entry = dict(entry)
     for name in ("cut_weight", "hops_total"):
         if entry.get(name) is not None:
@@ -117,12 +117,12 @@ def make_report(
     relays: RelayNeurons | None = None,
     command: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """report.json as an object (schema 1).
+    """Return report.json as an object (schema 1).
 
-    relays : of neurons that were split, if that was asked for; then it has a `split`
-    command : the words of the command line, if there was one; then it has a `command`
+    relays : relays of split neurons, for the entry `split`; None if neurons were not split
+    command : words of the command line, for the entry `command`; empty without a command line
 
-    If the run was interrupted, it has an `interrupted`: the stage that was at work.
+    An interrupted run gets the entry `interrupted`: the stage that was running.
     """
     units = network.meta.weight_unit, mapping.traffic.rate_unit
     report = {
@@ -163,7 +163,7 @@ def write_results(
 
 
 def read_report(folder: Path) -> dict[str, Any]:
-    """report.json of an output folder; raises `MapperError` if there is none or it is damaged."""
+    """Read report.json of an output folder; raises `MapperError` if it is missing or damaged."""
     path = folder / REPORT
     if not path.exists():
         raise MapperError(f"{folder}: has no {REPORT}; name the output folder of a run")
@@ -172,10 +172,10 @@ def read_report(folder: Path) -> dict[str, Any]:
     except BadInputError as error:
         raise MapperError(str(error)) from error
     except ValueError as error:
-        raise MapperError(f"{path}: is not sound JSON ({error}); run again") from error
+        raise MapperError(f"{path}: is not valid JSON ({error}); run again") from error
     schema = report.get("schema") if isinstance(report, dict) else None
     if type(schema) is not int or schema != SCHEMA:
-        raise MapperError(f"{path}: not a report of schema {SCHEMA}")
+        raise MapperError(f"{path}: schema is not {SCHEMA}; run again")
     try:
         convert(report, Report)
         from_fields(report["chip"])

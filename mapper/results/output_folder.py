@@ -1,15 +1,15 @@
-"""The output folder of a run: at every moment it is what it was before, or the whole new result.
+"""The output folder of a run: at any time it holds either the old or the complete new result.
 
-While a run is at work, all that it makes is in DIR.partial::
+A running command keeps its files in DIR.partial::
 
-    run.json        what the run was started with
-    result/         what will be DIR
-    finished.json   only at the end: result/ is complete; the number that the system knows it by
-    old/            only where folders can't be exchanged: the earlier DIR, while it has no name
+    run.json        inputs of the run
+    result/         becomes DIR
+    finished.json   written last: result/ is complete; holds its inode number
+    old/            only if folders cannot be exchanged: the earlier DIR while it is renamed
 
-A command that was killed leaves this behind. Whatever the moment, the next one can tell what is
-there: result/ is complete if it is the folder that finished.json speaks of, and if that one is
-DIR already, the rest is waste. A lock (`storage.locks`) keeps two commands from one folder.
+A killed command leaves DIR.partial. The next command can always recover: result/ is complete if
+its inode number is in finished.json; if DIR has this number already, the rest is removed. A lock
+(`storage.locks`) keeps two commands from the same folder.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ from storage.files import real_path, write_error, write_file
 from storage.locks import OutputLock
 
 REPORT = "report.json"
-IMPORTED = "network.bin"  # the network of the run, if that is no file of the user's
+IMPORTED = "network.bin"  # the network of the run, if it was imported
 RESULT, FINISHED, OLD = "result", "finished.json", "old"
-MOST_READS = 10  # of a folder that is replaced again and again
-PATIENCE = 2.0  # seconds for another command to put a folder in its place
+MOST_READS = 10  # attempts to read a folder that is replaced repeatedly
+PATIENCE = 2.0  # seconds to wait for another command to rename a folder
 
 T = TypeVar("T")
 
@@ -46,8 +46,8 @@ T = TypeVar("T")
 class Work:
     """A folder to fill.
 
-    folder : where to write; it gets its name at the end
-    resumed : what an earlier run of the same kind has left is still in it
+    folder : path to write to; it is renamed at the end
+    resumed : it still holds the files of an earlier run of the same kind
     """
 
     folder: Path
@@ -55,7 +55,7 @@ class Work:
 
 
 def partial_folder(path: Path) -> Path:
-    """Where a run at work keeps what will be the folder `path`."""
+    """Return the folder that holds the files of `path` while a run is active."""
     path = real_path(path)
     return path.with_name(path.name + ".partial")
 
@@ -64,21 +64,22 @@ def partial_folder(path: Path) -> Path:
 def output_folder(
     path: Path, force: bool, resume: bool = False, run: dict[str, Any] | None = None
 ) -> Iterator[Work]:
-    """A folder to fill, which becomes `path` when the block ends without an error.
+    """Yield a folder to fill, which becomes `path` when the block ends without an error.
 
-    Ctrl-C leaves PATH.partial as it is, and so does a killed process, or a `ResumableError`; with
-    `resume` it is taken up again, else removed. Any other error removes it.
+    Ctrl-C, a killed process and a `ResumableError` leave PATH.partial: `resume` continues it,
+    otherwise the next run removes it. Any other error removes it.
 
-    force : replace an output that is there
-    run : what decides the result; it is kept, and compared when a run is resumed
+    force : replace an existing output
+    run : inputs that determine the result; stored, and compared when a run is resumed
 
-    Raises `MapperError` if `path` exists and `force` is not set, `WriteError` if it can't be made,
-    `LockedError` if another command is writing it, `CannotResumeError` if that was another run.
+    Raises `MapperError` if `path` exists and `force` is not set, `WriteError` if it cannot be
+    created, `LockedError` if another command is writing it, `CannotResumeError` if the inputs of
+    the earlier run differ.
     """
     if not path.name or path.name == "..":
-        raise MapperError(f"{path}: cannot be replaced; name a folder of its own with -o")
+        raise MapperError(f"{path}: cannot be replaced; name a new folder with -o")
     if path.name == "-":
-        raise MapperError("-: is not standard output here; name a folder with -o")
+        raise MapperError("-: standard output is not supported here; name a folder with -o")
     target, partial = real_path(path), partial_folder(path)
     with OutputLock(target):
         try:
@@ -115,13 +116,13 @@ def _require_free(path: Path, force: bool) -> None:
     if not force:
         raise MapperError(f"{path}: exists; choose another folder with -o, or give --force")
     if not path.is_dir() or (any(path.iterdir()) and not (path / REPORT).is_file()):
-        raise MapperError(f"{path}: is not the output of a run; choose another with -o")
+        raise MapperError(f"{path}: is not the output of a run; choose another folder with -o")
 
 
 def is_complete(path: Path) -> bool:
-    """Whether there is nothing left to resume, as the output is there.
+    """Return whether the output is complete, so that nothing is left to resume.
 
-    Raises `LockedError` if a command is at work on it.
+    Raises `LockedError` if a command is writing it.
     """
     if not path.name or path.name == ".." or not real_path(path).parent.is_dir():
         return False
@@ -135,7 +136,7 @@ def is_complete(path: Path) -> bool:
 
 
 def _finish(target: Path, partial: Path) -> None:
-    """Give what is complete its name, and remove what was there before."""
+    """Rename the complete result to its final path, and remove the previous one."""
     sync_folder(partial / RESULT)
     mark = {"folder": (partial / RESULT).stat().st_ino}
     write_file(partial / FINISHED, json.dumps(mark).encode())
@@ -159,10 +160,10 @@ def _publish(target: Path, partial: Path) -> None:
 
 
 def _settle(target: Path, partial: Path, finish: bool) -> None:
-    """Put right what a killed command has left half done: the lock is ours.
+    """Repair the state that a killed command left; the caller holds the lock.
 
-    finish : a result that is complete gets its name; else that is done only where the one before
-        has lost it already
+    finish : publish a complete result; otherwise it is published only if the previous one has
+        been renamed already
     """
     finished = _number_in(partial / FINISHED)
     nameless = not target.exists() and (partial / OLD).is_dir()
@@ -173,14 +174,14 @@ def _settle(target: Path, partial: Path, finish: bool) -> None:
             _remove(partial)
     if not target.exists() and (partial / OLD).is_dir():
         (partial / OLD).rename(target)
-    # a mark that is damaged, or copied: nothing there can be relied on; or no run, or what is
-    # left of one that was being removed
+    # A damaged or copied mark: the folder cannot be trusted. No run.json: not a run, or a folder
+    # whose removal was cut short.
     if partial.exists() and ((partial / FINISHED).exists() or not (partial / RUN).exists()):
         _remove(partial)
 
 
 def _number(folder: Path) -> int | None:
-    """What the system knows a folder by, whatever its name; None if there is none."""
+    """Return the inode number of a folder; None if it does not exist."""
     try:
         return folder.stat().st_ino
     except OSError:
@@ -197,10 +198,10 @@ def _number_in(mark: Path) -> int | None:
 
 
 def _remove(partial: Path) -> None:
-    """Remove what a run leaves behind; a warning names what can't be removed.
+    """Remove the partial folder; a warning names files that cannot be removed.
 
-    If that is cut short it goes on next time, as the marks go in this order: a run without
-    run.json is not resumed, and finished.json stays until nothing else is there.
+    If removal is cut short, the next call continues it, because of the order of removal: a run
+    without run.json is not resumed, and finished.json is removed last.
     """
     failed: list[str] = []
 
@@ -228,7 +229,7 @@ def _remove(partial: Path) -> None:
     if failed:
         more = f" and {len(failed) - 1} more" if len(failed) > 1 else ""
         warnings.warn(
-            f"left behind, as it cannot be removed: {failed[0]}{more}; remove {partial} by hand",
+            f"cannot remove {failed[0]}{more}; remove {partial} by hand",
             StorageWarning,
             stacklevel=3,
         )
@@ -243,10 +244,10 @@ def _unlink(path: Path, failed: list[str]) -> None:
 
 @contextmanager
 def writing_into(folder: Path) -> Iterator[None]:
-    """Keeps other commands from an output folder, and from its report, until the block ends.
+    """Lock an output folder and its report until the block ends.
 
-    Where the folder that it lies in can't be written to, nobody replaces it either: then the
-    report alone is locked.
+    If the parent folder is not writable, no command can replace the folder either: only the
+    report is locked.
     """
     with ExitStack() as stack:
         target = real_path(folder)
@@ -257,9 +258,9 @@ def writing_into(folder: Path) -> Iterator[None]:
 
 
 def read_folder(folder: Path, read: Callable[[], T]) -> T:
-    """What `read` finds in an output folder: all of it old or all of it new.
+    """Return the result of `read` on an output folder: entirely old or entirely new content.
 
-    A run may replace the folder meanwhile; then it is read once more.
+    If a run replaces the folder meanwhile, it is read again.
     """
     for _ in range(MOST_READS - 1):
         before = _number(find_folder(folder))
@@ -275,13 +276,13 @@ def read_folder(folder: Path, read: Callable[[], T]) -> T:
 
 
 def find_folder(path: Path) -> Path:
-    """`path`, after what was left without a name when a command was killed has got its name."""
+    """Return `path`, after publishing a result that a killed command left unnamed."""
     deadline = time.monotonic() + PATIENCE
     while path.name and not path.exists() and (partial_folder(path) / OLD).is_dir():
         try:
             with OutputLock(real_path(path)):
                 _settle(real_path(path), partial_folder(path), finish=False)
-        except LockedError:  # its owner does it, and now
+        except LockedError:  # another command is doing it
             if time.monotonic() > deadline:
                 raise
             time.sleep(0.01)

@@ -1,4 +1,4 @@
-"""What report.json must hold for all who read it: checked once, where it is read."""
+"""The schema of report.json: checked once, when it is read."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ Measured = Amount | None
 
 
 class Amounts(Open):
-    """Numbers from 0."""
+    """Numbers of at least 0, by name."""
 
     REST: ClassVar[Any] = Amount
 
 
 class TrafficSource(Open):
-    """Where the traffic is from."""
+    """The source of the traffic."""
 
     source: str
     multicast: str
@@ -30,7 +30,7 @@ class TrafficSource(Open):
 
 
 class Network(Open):
-    """What was mapped."""
+    """The network that was mapped."""
 
     path: Path
     neurons: Whole
@@ -44,7 +44,7 @@ class Network(Open):
 
 
 class RunSettings(Open):
-    """Every setting of the run."""
+    """All settings of the run."""
 
     preset: str
     objective: str
@@ -52,7 +52,7 @@ class RunSettings(Open):
 
 
 class LinkLoads(Amounts):
-    """How much the links carry."""
+    """Loads of the links."""
 
     hops_total: Amount
     link_load_max: Amount
@@ -61,19 +61,19 @@ class LinkLoads(Amounts):
 
 
 class CoreCast(LinkLoads):
-    """The metrics of one packet per spike and core."""
+    """Metrics of core-cast: one packet per spike and core."""
 
     packets: Amount
 
 
 class Multicast(LinkLoads):
-    """The metrics of multicast."""
+    """Metrics of multicast."""
 
     connectivity: Amount
 
 
 class TickBounds(Amounts):
-    """The most cycles of a tick that each part needs."""
+    """Lower bounds on the cycles of a tick, by resource."""
 
     neurons: Amount
     packets_out: Amount
@@ -82,7 +82,7 @@ class TickBounds(Amounts):
 
 
 class NocLatency(Open):
-    """Mean cycles of a packet on the mesh, without a simulation."""
+    """Estimated latency of a packet on the mesh, cycles, without a simulation."""
 
     load_max: Amount
     unloaded: Amount
@@ -91,7 +91,7 @@ class NocLatency(Open):
 
 
 class Costs(Amounts):
-    """What distances of a machine cost, and what crosses the ends of its parts."""
+    """Costs of distances in a machine, and traffic across the boundaries of its parts."""
 
     cost_total: Amount
     cost_mean: Amount
@@ -99,7 +99,7 @@ class Costs(Amounts):
 
 
 class EnergyParts(Open, kw_only=True):
-    """What a mapping spends per unit of time, of what is known."""
+    """Energy of the mapping per unit of time, by known part."""
 
     network: Amount | UnsetType = UNSET
     events: Amount | UnsetType = UNSET
@@ -110,7 +110,7 @@ class EnergyParts(Open, kw_only=True):
 
 
 class Metrics(LinkLoads):
-    """The metrics of the mapping."""
+    """Metrics of the mapping."""
 
     cut_weight: Amount
     cut_fraction: Amount
@@ -158,7 +158,7 @@ class Level(_Costs, kw_only=True):
 
 
 class Stage(_Costs, kw_only=True):
-    """A step of the run."""
+    """A stage of the run."""
 
     name: str
     seconds: Amount
@@ -166,14 +166,14 @@ class Stage(_Costs, kw_only=True):
 
 
 class Resources(Open):
-    """Of the whole run."""
+    """Resources of the whole run."""
 
     seconds: Amount
     peak_rss_bytes: Whole
 
 
 class Split(Open):
-    """Neurons that were split, and the relay neurons that this takes."""
+    """Numbers of split neurons and of their relay neurons."""
 
     REST: ClassVar[Any] = Whole
     neurons: Whole
@@ -181,7 +181,7 @@ class Split(Open):
 
 
 class SimulatedLink(Open):
-    """A link that carries much."""
+    """A heavily loaded link."""
 
     x: Whole
     y: Whole
@@ -203,7 +203,7 @@ class Texts(Open):
 
 
 class Simulation(Open):
-    """What `mapper simulate` found."""
+    """Results of `mapper simulate`."""
 
     latency: Latencies | UnsetType | None = UNSET
     saturation: Open | UnsetType | None = UNSET
@@ -218,7 +218,7 @@ class TickCycles(Open):
 
 
 class Ticks(Open):
-    """What `mapper simulate` found of ticks of the whole chip."""
+    """Results of `mapper simulate` for ticks of the whole chip."""
 
     ticks: Whole
     spikes: Whole
@@ -227,7 +227,7 @@ class Ticks(Open):
 
 
 class Sample(Open):
-    """What the memory had room for, of a network that is cut into blocks."""
+    """The sample of connections that fits in memory, for a network that is split into blocks."""
 
     clusters: Whole
     connections: Whole
@@ -237,7 +237,7 @@ class Sample(Open):
 
 
 class WorkedStage(Open, kw_only=True):
-    """What workers did in a stage: seconds that the driver waited, and bytes sent, or shared."""
+    """The use of workers in a stage: seconds that the driver waited, and bytes sent or shared."""
 
     name: str
     calls: Whole | UnsetType = UNSET
@@ -249,7 +249,7 @@ class WorkedStage(Open, kw_only=True):
 
 
 class WorkersUsed(Open):
-    """Processes that looked at the network for the run."""
+    """The workers of the run."""
 
     count: Whole
     hosts: list[str]
@@ -261,11 +261,11 @@ class WorkersUsed(Open):
 
 
 class Report(Struct):
-    """The report of a run; it may hold more keys."""
+    """The report of a run; it may have more keys."""
 
     schema: Literal[1]
     network: Network
-    chip: dict[str, Any]  # which `chipsim.chip.presets.from_fields` checks
+    chip: dict[str, Any]  # checked by `chipsim.chip.presets.from_fields`
     settings: RunSettings
     metrics: Metrics
     levels: list[Level]

@@ -1,4 +1,4 @@
-"""Results as tables for a terminal of 80 columns."""
+"""Result tables for a terminal of 80 columns."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def number(value: Any) -> str:
-    """A number as people read it: whole ones with separators, others with four digits."""
+    """Format a value: whole numbers with separators, other numbers with four digits."""
     if value is None:
         return "-"
     if isinstance(value, bool):
@@ -38,7 +38,7 @@ def number(value: Any) -> str:
 
 
 def size(count: float) -> str:
-    """Bytes in the largest unit that leaves at least one."""
+    """Format bytes in the largest unit that gives at least 1."""
     for unit in _UNITS:
         if count < 1024 or unit == _UNITS[-1]:
             break
@@ -47,8 +47,8 @@ def size(count: float) -> str:
 
 
 def facts(title: str, rows: Mapping[str, Any] | Sequence[tuple[str, Any]]) -> Table:
-    """Two columns: what, and how much."""
-    # As wide as its title, which would be folded.
+    """Return a table of two columns: name and value."""
+    # At least as wide as the title, which would otherwise be wrapped.
     least = max(map(len, title.splitlines()), default=0)
     table = Table(
         title=title, box=box.SIMPLE, show_header=False, title_justify="left", min_width=least
@@ -61,7 +61,7 @@ def facts(title: str, rows: Mapping[str, Any] | Sequence[tuple[str, Any]]) -> Ta
 
 
 def columns(title: str, heads: Sequence[str], rows: Sequence[Sequence[Any]]) -> Table:
-    """A table of numbers with a head; the first column is text."""
+    """Return a table of numbers with a heading; the first column is text."""
     table = Table(title=title, box=box.SIMPLE, title_justify="left")
     for index, head in enumerate(heads):
         table.add_column(head, justify="right" if index else "left", overflow="fold")
@@ -73,13 +73,13 @@ def columns(title: str, heads: Sequence[str], rows: Sequence[Sequence[Any]]) -> 
 def quality(
     metrics: Mapping[str, Any], traffic: Mapping[str, Any] | None, delivery: str = "synapse"
 ) -> list[Table]:
-    """The quality of a mapping: what each number is, in the words of the field.
+    """Return the quality metrics of a mapping.
 
-    One table, or several where unicast metrics do not describe the same activity as the others.
-    What the chip sends stands first.
+    One table, or several if unicast metrics do not describe the same activity as the others. The
+    delivery of the chip comes first.
 
-    traffic : `network.traffic` of the report, None if it has none
-    delivery : what the chip sends
+    traffic : `network.traffic` of the report, None if the report has none
+    delivery : the packets that the chip sends
     """
     from mapper.results.activity import (
         PACKETS,
@@ -130,7 +130,7 @@ def quality(
 
 
 def _memory(metrics: Mapping[str, Any]) -> list[tuple[str, Any]]:
-    """Empty for chips that neither count the bits of their memories nor copy neurons."""
+    """Return memory use; empty for chips without memory sizes and copies of neurons."""
     names = {
         "copies of neurons": "copies",
         "memory fill, mean": "memory_fill_mean",
@@ -140,12 +140,12 @@ def _memory(metrics: Mapping[str, Any]) -> list[tuple[str, Any]]:
 
 
 def _ordered(ways: Iterable[str], delivery: str) -> list[str]:
-    """What the chip sends, and then the others."""
+    """Sort kinds of delivery, the delivery of the chip first."""
     return sorted(ways, key=lambda way: way != delivery)
 
 
 def _core_cast(metrics: Mapping[str, Any]) -> list[tuple[str, Any]]:
-    """Empty in reports of older versions."""
+    """Return the core-cast metrics; empty for reports of older versions."""
     found = metrics.get("core")
     if found is None:
         return []
@@ -157,16 +157,16 @@ def _core_cast(metrics: Mapping[str, Any]) -> list[tuple[str, Any]]:
 
 
 def _machine(metrics: Mapping[str, Any]) -> list[Table]:
-    """What distances cost, and what crosses chips and boards; nothing of a chip that is alone."""
+    """Return costs of distances and crossings of chips and boards; empty for a single chip."""
     found = metrics.get("machine")
     if found is None:
         return []
     ways = {"unicast": found, "core-cast": metrics["core"], "multicast": metrics["multicast"]}
     names = {
         "cost_total": "weight x cost",
-        "crossings_chips": "over ends of chips",
-        "crossings_boards": "over ends of boards",
-        "crossing_load_max": "busiest end, load / bandwidth",
+        "crossings_chips": "chip boundary crossings",
+        "crossings_boards": "board boundary crossings",
+        "crossing_load_max": "busiest boundary, load / bandwidth",
     }
     rows = [
         (text, *(way.get(name, "") for way in ways.values()))
@@ -179,46 +179,46 @@ def _machine(metrics: Mapping[str, Any]) -> list[Table]:
         for part in ("tiles", "chips", "boards")
         if f"cut_{part}" in found
     ]
-    return [columns("costs and crossings of the machine", ("", *ways), rows)]
+    return [columns("machine costs and boundary crossings", ("", *ways), rows)]
 
 
 def _energy(metrics: Mapping[str, Any], traffic: Mapping[str, Any] | None) -> list[Table]:
-    """What a mapping spends, part by part; nothing of chips that know no energies."""
+    """Return the energy by part; empty for chips without energy figures."""
     from mapper.results.activity import energy_line
 
     found = metrics.get("energy_parts")
     if found is None:
         return []
     rows = [
-        (text, found.get(name, "not known"))
+        (text, found.get(name, "unknown"))
         for name, text in {
             "network": "network", "events": "synaptic events", "neurons": "neuron updates",
-            "sum": "sum of these" if not found["lacks"] else f"sum, without {found['lacks']}",
+            "sum": "sum" if not found["lacks"] else f"sum, without {found['lacks']}",
         }.items()
     ]  # fmt: skip
     return [columns(energy_line(traffic, found["unit"]), ("", "energy"), rows)]
 
 
 def _ticks(metrics: Mapping[str, Any], traffic: Mapping[str, Any] | None) -> list[tuple[str, Any]]:
-    """Empty for chips whose cycles are not known."""
+    """Return the cycles per tick; empty for chips without timing."""
     from mapper.results.activity import are_spikes
 
     if "tick_cycles" not in metrics:
         return []
     bound = str(metrics["tick_bound"]).replace("_", " ")
-    told = "cycles per tick" if are_spikes(traffic) else "cycles per tick, of weights, not rates"
-    return [(told, metrics["tick_cycles"]), ("bounded by", bound)]
+    told = "cycles per tick" if are_spikes(traffic) else "cycles per tick, weights as rates"
+    return [(told, metrics["tick_cycles"]), ("bottleneck", bound)]
 
 
 def _noc_latency(metrics: Mapping[str, Any]) -> list[tuple[str, Any]]:
-    """Empty for chips whose cycles are not known."""
+    """Return the estimated latency of packets; empty for chips without timing."""
     if (found := metrics.get("noc_latency")) is None:
         return []
-    mean = found.get("mean", "simulate, as queues are long")
+    mean = found.get("mean", "not estimated: high load")
     return [
-        ("NoC latency in cycles, without waiting", found["unloaded"]),
-        ("NoC latency in cycles, mean", mean),
-        ("busiest link or port, busy", found["load_max"]),
+        ("NoC latency without queueing, cycles", found["unloaded"]),
+        ("NoC latency, mean, cycles", mean),
+        ("utilisation of busiest link or port", found["load_max"]),
     ]
 
 
@@ -245,7 +245,7 @@ def _unicast(
 
 
 def _sampled(metrics: Mapping[str, Any]) -> list[tuple[str, Any]]:
-    """Empty where congestion was measured of all traffic."""
+    """Return the share of sampled core pairs; empty if congestion covers all traffic."""
     if "congestion_share" not in metrics:
         return []
     return [("core pairs sampled", f"{metrics['congestion_share']:.1%}")]
@@ -286,7 +286,7 @@ def levels(entries: Sequence[Mapping[str, Any]]) -> Table:
 
 
 def planned(plan: Plan, seconds: Mapping[str, float] | None = None) -> Table:
-    """What each stage of a run will need at most; seconds : processor time, if that is known."""
+    """Return the memory plan, with processor seconds by stage if they are known."""
     from mapper.runtime.plan import STAGES
 
     rows: list[tuple[Any, ...]] = [
@@ -298,7 +298,7 @@ def planned(plan: Plan, seconds: Mapping[str, float] | None = None) -> Table:
     )
     if plan.sample is not None:
         more = f" on {plan.sample.levels + 1} levels" if plan.sample.levels else ""
-        title += f",\nclusters{more} with {plan.sample.shown} connections each for the first cut"
+        title += f",\nclusters{more} with {plan.sample.shown} connections each for the initial cut"
     heads = ["stage", "peak memory", "share of budget"]
     if seconds:
         title += f",\nabout {number(math.ceil(sum(seconds.values())))} s of processor time"
@@ -310,7 +310,7 @@ def planned(plan: Plan, seconds: Mapping[str, float] | None = None) -> Table:
 
 
 def worker_plan(plan: WorkerPlan, given: int | None) -> Table:
-    """What workers need, and what they send; given : bytes of memory of each, if that is known."""
+    """Return the memory, disk and traffic of workers; given : bytes of memory per worker."""
     of_given = "" if given is None else f" of {size(given)}"
     threads = f"{plan.threads} thread{'s' if plan.threads > 1 else ''}"
     title = (
@@ -324,7 +324,7 @@ def worker_plan(plan: WorkerPlan, given: int | None) -> Table:
 
 
 def stages(entries: Sequence[Mapping[str, Any]]) -> Table:
-    """Time, memory, and what the mapping cost after each stage where that is known."""
+    """Return time, memory and, if known, the cost of the mapping after each stage."""
     costs = {"cut_weight": "cut weight", "hops_total": "hops"}
     told = [name for name in costs if any(name in stage for stage in entries)]
     rows = [
@@ -341,7 +341,7 @@ def stages(entries: Sequence[Mapping[str, Any]]) -> Table:
 
 
 def _cost(stage: Mapping[str, Any], name: str) -> str:
-    """Eleven characters, so that all columns fit; estimates have a tilde."""
+    """Format a cost in 11 characters, so that all columns fit; estimates have a tilde."""
     value = stage.get(name)
     if value is None:
         return ""

@@ -1,4 +1,4 @@
-"""Ticks that `mapper simulate` ran, for people: the part `ticks` of report.json in rows."""
+"""Rows of a table for the ticks of `mapper simulate`: the part `ticks` of report.json."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ OTHERS = {
     "ended_by_neurons": "ticks that end with the last neuron",
     "ended_by_spikes": "ticks that end with a spike",
     "packets_per_tick": "packets per tick",
-    "packets_per_tick_max": "packets per tick, of the busiest core",
+    "packets_per_tick_max": "packets per tick, busiest core",
     "events_per_tick": "synaptic events per tick",
-    "events_per_tick_max": "events per tick, of the busiest core",
-    "link_flits_per_tick_max": "flits per tick, of the busiest link",
+    "events_per_tick_max": "events per tick, busiest core",
+    "link_flits_per_tick_max": "flits per tick, busiest link",
 }
 
 
 def tick_rows(found: dict[str, Any], expected: float | None) -> list[tuple[str, float]]:
-    """What was found, in words and numbers; expected : `tick_cycles` of the metrics.
+    """Return the results as pairs of text and number; expected : `tick_cycles` of the metrics.
 
-    Ticks of spikes alone, on chips whose cycles are not known, have no cycles.
+    Results without cycles (spikes only, on chips without timing) have no rows of cycles.
     """
     rows: list[tuple[str, float]] = [
         ("ticks", found["ticks"]),

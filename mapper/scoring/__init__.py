@@ -1,1 +1,1 @@
-"""What a mapping costs while it is made."""
+"""Cost of a mapping while it is computed."""

@@ -16,7 +16,7 @@ from mapper.runtime.callbacks import Advance, ignore
 from storage.graph import Csr
 from storage.store.network import RATE, NetworkFile
 
-REMEMBERED = 2  # mappings: before and after a refinement
+REMEMBERED = 2  # number of mappings: before and after a refinement
 
 
 def measure_network(
@@ -28,11 +28,11 @@ def measure_network(
     advance: Advance = ignore,
     swept: Iterable[Swept] | None = None,
 ) -> Traffic:
-    """Traffic of a stored network under a mapping, in one pass.
+    """Measure the traffic of a stored network under a mapping, in one pass.
 
-    scratch : folder for sums that outgrow the memory meant for them
-    advance : called with the connections of each block
-    swept : what others have gathered of all blocks, instead of the threads
+    scratch : folder for sums that exceed their memory
+    advance : called with the number of connections of each block
+    swept : sums over all blocks from workers, which replace the threads
     """
     rate = network.attribute(RATE) if RATE in network.meta.attributes else None
     return measure(
@@ -50,10 +50,9 @@ def measure_network(
 
 
 class Measurements:
-    """Measures mappings of a network, and remembers the last ones.
+    """Measures mappings of a network, and caches the last ones.
 
-    A refinement that has measured the mapping which it returns spares the last stage of a run its
-    pass over the network.
+    If a refinement has measured its result, the last stage of a run needs no pass over the network.
     """
 
     def __init__(self, network: NetworkFile, chip: Chip, threads: int) -> None:
@@ -67,7 +66,7 @@ class Measurements:
         advance: Advance = ignore,
         swept: Iterable[Swept] | None = None,
     ) -> Traffic:
-        """The traffic, see `measure_network`."""
+        """Return the traffic, see `measure_network`."""
         traffic = self.known(core)
         if traffic is None:
             traffic = measure_network(
@@ -77,7 +76,7 @@ class Measurements:
         return traffic
 
     def known(self, core: NDArray[np.int32]) -> Traffic | None:
-        """The traffic of a mapping that was measured lately."""
+        """Return the traffic of a mapping that was measured recently, or None."""
         for last, traffic in self._last:
             if np.array_equal(last, core):
                 return traffic
@@ -97,7 +96,7 @@ class Synapses:
 
 @dataclass(frozen=True, slots=True)
 class _Counted:
-    """The blocks of a network, each counted by `advance` when it is read."""
+    """The blocks of a network; `advance` is called with the connections of each block read."""
 
     network: NetworkFile
     advance: Advance

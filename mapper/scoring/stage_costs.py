@@ -1,10 +1,9 @@
-"""What the mapping costs after each stage: the cut and, once there are places, the hops.
+"""Cost of the mapping after each stage: the cut and, after placement, the hops.
 
-The report tells these numbers; the method has no need of them, so they must cost next to nothing.
-Rows in memory are looked at whole. Of rows on disk it is one chunk in `SPARED`, always the same
-ones, so that a difference is one of the mapping. Such estimates, and those from rows of rounded
-weights or of a sample of the connections, are multiplied by what the finished mapping costs over
-what the same look says of it.
+Only the report uses these numbers, so they must be cheap. Rows in memory are scanned completely; of
+rows on disk, one chunk in `SPARED`, always the same ones, so that differences come from the
+mapping. Such estimates, and estimates from rounded weights or a sample of the connections, are
+scaled by the exact cost of the finished mapping over its estimate.
 """
 
 from __future__ import annotations
@@ -23,8 +22,8 @@ from mapper.graph.rows import HeldRows, Rows
 from mapper.runtime.monitor import Monitor, Observer
 from mapper.runtime.threads import ThreadTeam
 
-SPARED = 16  # of so many chunks on disk one is looked at
-LEAST_CHUNKS = 16  # that are, if there are as many
+SPARED = 16  # one chunk on disk in SPARED is scanned
+LEAST_CHUNKS = 16  # chunks that are scanned, at least
 
 Int32 = NDArray[np.int32]
 Places = tuple[NDArray[Any], NDArray[Any]]
@@ -32,7 +31,7 @@ Places = tuple[NDArray[Any], NDArray[Any]]
 
 @njit(cache=True, nogil=True)
 def _cut(first, indptr, ids, weights, part):
-    """Weight to other parts of the rows of a chunk."""
+    """Sum the weights from the rows of a chunk to other parts."""
     cut = np.int64(0)
     for i in range(indptr.size - 1):
         row = ids[indptr[i] : indptr[i + 1]]
@@ -45,7 +44,7 @@ def _cut(first, indptr, ids, weights, part):
 
 @njit(cache=True, nogil=True)
 def _cut_and_hops(first, indptr, ids, weights, part, x, y):
-    """The same, and weight times distance; x, y : ndarray[int32], place of every part."""
+    """Sum weights, and weights times distance; x, y : ndarray[int32], position of every part."""
     cut = np.int64(0)
     hops = np.int64(0)
     for i in range(indptr.size - 1):
@@ -65,7 +64,8 @@ def _cut_and_hops(first, indptr, ids, weights, part, x, y):
 class CostEstimate:
     """Cut and hops of a partition, each connection counted once.
 
-    whole : all rows were looked at; certain : the numbers are not from rows, and exact
+    whole : all rows were scanned
+    certain : the numbers are exact and not from rows
     """
 
     cut: float
@@ -77,9 +77,10 @@ class CostEstimate:
 def estimate(
     rows: Rows, part: Int32, team: ThreadTeam, places: Places | None = None
 ) -> CostEstimate:
-    """Cut and hops of a partition.
+    """Return cut and hops of a partition.
 
-    part : ndarray[int32], shape (vertices,); places : column and row of every part
+    part : ndarray[int32], shape (vertices,)
+    places : column and row of every part
     """
     step = 1
     if not isinstance(rows, HeldRows):
@@ -106,9 +107,9 @@ def estimate(
 
 
 class StageCosts(Observer):
-    """Puts cut and hops beside the stages and levels of a monitor.
+    """Adds cut and hops to the stages and levels of a monitor.
 
-    What is taken down belongs to the stage at work, or else to the last one.
+    Costs belong to the current stage, or else to the last one.
     """
 
     def __init__(
@@ -121,10 +122,10 @@ class StageCosts(Observer):
         nets: str = "",
         axes: Axes | None = None,
     ) -> None:
-        """rows : of the network, or of what stays together in it
-        faithful : they hold every connection, its weight as it is
-        nets : the objective if what nets cost is it, "core" or "multicast"
-        axes : by which groups are so many hops apart; None for their columns and rows
+        """rows : rows of the network, or of its items
+        faithful : the rows have every connection with its exact weight
+        nets : "core" or "multicast" if the objective is the cost of nets
+        axes : coordinates for distances of groups; None for columns and rows
         """
         self._axes = axes
         self._objective = nets
@@ -133,21 +134,21 @@ class StageCosts(Observer):
         self._taken: list[tuple[dict[str, Any], CostEstimate, bool]] = []
         self._placed: dict[str, Any] | None = None
         self._nets: dict[str, int] = {}
-        self._looked = False  # at rows, which may be but a sample
+        self._looked = False  # whether rows, possibly a sample, were scanned
         self._finished: tuple[dict[str, Any] | None, CostEstimate | None] = None, None
 
     def on_partition(self, part: Int32, rows: Rows | None = None) -> None:
-        """Take down the cut of a partition; rows : whose vertices it is of."""
+        """Record the cut of a partition; rows : rows of its vertices."""
         self._take(self._monitor.at_work, self._look(part, rows), placed=False)
 
     def on_placement(
         self, part: Int32, x: NDArray[Any], y: NDArray[Any], rows: Rows | None = None
     ) -> None:
-        """Take down cut and hops of parts with places; x, y : column and row of every part."""
+        """Record cut and hops of placed parts; x, y : column and row of every part."""
         self._take(self._monitor.at_work, self._look(part, rows, (x, y)))
 
     def on_placed_groups(self, groups: Subgraph, x: NDArray[Any], y: NDArray[Any]) -> None:
-        """The same from the traffic between all groups."""
+        """Record cut and hops from the traffic between all groups."""
         own = np.repeat(np.arange(x.size), np.diff(groups.indptr))
         axes = self._axes or flat_axes(int(x.max(initial=0)) + 1, int(y.max(initial=0)) + 1)
         apart = np.zeros(own.size, np.int64)
@@ -162,26 +163,27 @@ class StageCosts(Observer):
         return estimate(rows or self._rows, part, self._team, places)
 
     def on_level(self, level: dict[str, Any], cut: int, hops: int, placed: bool) -> None:
-        """Take down cut and hops of a level."""
+        """Record cut and hops of a level."""
         self._take(level, CostEstimate(cut, hops, True), placed)
 
     def _take(self, entry: dict[str, Any], seen: CostEstimate, placed: bool = True) -> None:
-        """Take down what was seen after a stage or on a level."""
+        """Record an estimate for a stage or a level."""
         self._taken.append((entry, seen, placed))
         if placed and entry is self._monitor.at_work:
             self._placed = entry
 
     def on_nets(self, **costs: int) -> None:
-        """Take down what nets cost: `connectivity`, or `hops_total` of what was placed."""
+        """Record the cost of nets: `connectivity`, or `hops_total` of the last placement."""
         entry = self._monitor.at_work if "connectivity" in costs else self._placed
         self._nets |= costs
         if entry is not None:
             entry[self._objective] = dict(self._nets)
 
     def finish(self, core: Int32, width: int, stage: dict[str, Any] | None) -> None:
-        """Look at the finished mapping, by which estimates are corrected; lets go of the rows.
+        """Estimate the cost of the finished mapping, to correct estimates; release the rows.
 
-        core : of every vertex of the rows; stage : that ended with it, None if it did not run
+        core : of every vertex of the rows
+        stage : the stage that produced it, None if it did not run
         """
         seen = None
         if self._looked:
@@ -191,7 +193,7 @@ class StageCosts(Observer):
         del self._rows
 
     def settle(self, traffic: Traffic) -> None:
-        """Write the numbers, now that those of the finished mapping are known."""
+        """Write the costs, given the exact traffic of the finished mapping."""
         stage, seen = self._finished
         final: dict[str, Any] = {"cut_weight": traffic.totals.cut}
         final["hops_total"] = traffic.totals.hops
@@ -208,7 +210,7 @@ class StageCosts(Observer):
                 entry["hops_total"] = int(one.hops) if plain else round(one.hops * by_hops)
             if not plain:
                 entry["estimated"] = True
-        for entry in self._monitor.levels[:1]:  # the finest one is that of the finished mapping
+        for entry in self._monitor.levels[:1]:  # the finest level has the finished mapping
             entry.pop("estimated", None)
             entry |= final
         if stage is not None:

@@ -1,7 +1,7 @@
 """The traffic of a stored network under a mapping, gathered by workers.
 
-Each reads ranges of blocks from the network, whose synapses have their directions and weights
-there; the rows that it has kept for the passes do not. All sums are of whole numbers.
+Each worker reads ranges of blocks from the network file, which has directions and weights of
+synapses; the rows cached for refinement do not. All sums are integers.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ class SynapseSource(NamedTuple):
         return False
 
     def open(self, scratch: Scratch) -> SynapseRows:
-        """The rows; raises what `open_same` does."""
+        """Open the rows; raises the errors of `open_same`."""
         return SynapseRows(open_same(self.path, self.identity), scratch.path)
 
 
 class SynapseRows(StreamedRows):
-    """Outgoing synapses as they are stored, weights in 64 bits; a row for each neuron.
+    """Outgoing synapses as stored, weights in 64 bits; one row per neuron.
 
-    rates : of all neurons, None where they come from the weights
-    folder : for sums that outgrow the memory meant for them
+    rates : of all neurons, None if the weights determine them
+    folder : for sums that exceed their memory
     """
 
     def __init__(self, network: NetworkFile, folder: Path) -> None:
@@ -61,13 +61,13 @@ class SynapseRows(StreamedRows):
 
 
 class SweepHere:
-    """A sweep over some blocks, on a worker; see `Gathering`."""
+    """A sweep over some blocks on a worker; see `Gathering`."""
 
     def __init__(self, shard: Shard, chip: Chip) -> None:
-        """The state has the core of every neuron."""
+        """The part in the state is the core of every neuron."""
         rows = shard.rows
         assert isinstance(rows, SynapseRows), "opened by a SynapseSource"
-        sizes = np.zeros(rows.vertices, np.int64)  # neurons are counted where all is added up
+        sizes = np.zeros(rows.vertices, np.int64)  # neurons are counted in the final sum
         self._sweep = Sweep(
             chip, shard.state.part, sizes, rates=rows.rates, undirected=rows.undirected,
             scratch=rows.folder,
@@ -87,11 +87,11 @@ def sweep_on(
     core: NDArray[np.int32],
     monitor: Monitor,
 ) -> Iterator[Swept]:
-    """What the workers gather of all blocks; each gets the core of every neuron once.
+    """Yield the sums that workers gather over all blocks; each receives all cores once.
 
-    monitor : hears of the connections of each block, as of `measure_network`
+    monitor : receives the number of connections of each block, as in `measure_network`
     """
-    both = 1 if network.undirected else 2  # a synapse is a connection of its source and its target
+    both = 1 if network.undirected else 2  # a synapse counts at its source and its target
     source = SynapseSource(network.path.absolute(), network.identity)
     executor = workers.executor(source, network.block_count, network.connections, monitor)
     executor.begin(State(core))

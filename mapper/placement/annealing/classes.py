@@ -1,9 +1,9 @@
-"""Annealing of classes: which class holds which cell, priced by one table for all its members.
+"""Annealing of classes of equal groups, with one cost table per class.
 
-In dense layers every group of a layer talks to the same groups. With mean weights the members of
-such a class cost the same on a cell, so that a table of cost by column and row for each class
-(instead of each group) prices a swap, and a swap changes the tables of the neighbouring classes
-only: work for a few rows of a table, not for each connection. The schedule is that of
+In dense layers every group of a layer is connected to the same groups. With mean weights the
+members of such a class have equal costs on a cell, so a table of cost by column and row per class,
+instead of per group, prices a swap, and a swap changes only the tables of neighbouring classes:
+work for a few table rows instead of for each connection. The schedule is in
 `mapper.placement.annealing.schedule`.
 """
 
@@ -27,20 +27,20 @@ from mapper.placement.placer import Placed, Placer, Problem
 from mapper.runtime.random import draw
 from storage.parallel import map_ordered
 
-PROPOSAL, SWAP, ENTRY = 35.0, 100.0, 0.6  # nanoseconds, as measured
-PIECES = 16  # of a round, between which the time is looked at
-CHUNK = 512  # groups whose places are exchanged together at most: the work is cubic
+PROPOSAL, SWAP, ENTRY = 35.0, 100.0, 0.6  # nanoseconds, measured
+PIECES = 16  # slices of a round, between which the clock is checked
+CHUNK = 512  # maximum number of groups in one assignment problem, whose work is cubic
 
 
 @njit(cache=True, nogil=True)
 def _class_tables(indptr, ids, weights, columns, rows, axes, table):
-    """Cost of a member of each class in every column and row.
+    """Compute the cost of a member of each class in every column and row.
 
     indptr, ids, weights : symmetric lists of classes, the weight between two single members
-    columns, rows : members of each class in every column and row, shape (classes, width), height
+    columns, rows : members of each class in every column and row, shape (classes, width or height)
     axes : coordinates of columns and rows
     table : ndarray[float32], shape (classes, width + height), columns then rows; changed
-        (rounding does not add up: tables are made anew for each round)
+        (computed again for each round, so that rounding errors do not accumulate)
     """
     for axis in range(2):
         members = columns if axis == 0 else rows
@@ -74,12 +74,14 @@ def _class_tables(indptr, ids, weights, columns, rows, axes, table):
 
 @njit(cache=True, nogil=True)
 def _anneal_classes(graph, cells, number, at, axes, table, proposals, state):
-    """Propose swaps of the classes of two cells; returns those made and the change of cost.
+    """Propose swaps of the classes of two cells; return the swaps made and the change of cost.
 
-    graph : lists of the classes, as by `_class_tables`
-    cells : ndarray[int32], shape (n, 2), columns and rows; axes : coordinates of these
+    graph : lists of the classes, as in `_class_tables`
+    cells : ndarray[int32], shape (n, 2), columns and rows
+    axes : coordinates of columns and rows
     number : index into `cells` by row and column, -1 for others
-    at : class on each cell, shape (n,), changed; table : as by `_class_tables`, kept up to date
+    at : class on each cell, shape (n,), changed
+    table : as in `_class_tables`, kept up to date
     """
     indptr, ids, weights = graph
     window, temperature = proposals.window, proposals.temperature
@@ -110,7 +112,7 @@ def _anneal_classes(graph, cells, number, at, axes, table, proposals, state):
         if change >= allowed:
             continue
         for e in range(indptr[a], indptr[a + 1]):
-            if ids[e] == b:  # the two keep their distance; each was charged as if the other stayed
+            if ids[e] == b:  # their distance does not change; undo its price
                 apart = along(np.int64(axes.x[qx]), axes.x[px], axes.round_x)
                 apart += along(np.int64(axes.y[qy]), axes.y[py], axes.round_y)
                 change += 2.0 * weights[e] * apart
@@ -143,7 +145,7 @@ def _anneal_classes(graph, cells, number, at, axes, table, proposals, state):
 def class_tables(
     classes: Classes, cells: NDArray[np.int32], at: NDArray[np.int64], axes: Axes
 ) -> tuple[NDArray[np.float32], float]:
-    """Tables of the classes, and the cost of the placement in mean weights."""
+    """Return the tables of the classes, and the cost of the placement in mean weights."""
     shape = axes.shape
     columns = np.zeros((classes.count, shape[1]))
     rows = np.zeros((classes.count, shape[0]))
@@ -165,10 +167,11 @@ def anneal_classes(
     rng: np.random.Generator,
     clock: Clock = ENDLESS,
 ) -> None:
-    """Anneal which class is on which cell: `at`, shape (n,), changes.
+    """Anneal the assignment of classes to cells: `at`, shape (n,), is changed.
 
-    cells : ndarray[int32], shape (n, 2), columns and rows on a mesh of these coordinates
-    work : nanoseconds, about; temperatures : of each round, in strengths
+    cells : ndarray[int32], shape (n, 2), columns and rows on a mesh with these coordinates
+    work : nanoseconds, approximately
+    temperatures : temperature of each round, in strengths
     """
     shape, graph = axes.shape, (classes.indptr, classes.ids, classes.weights)
     number = np.full(shape, -1, np.int64)
@@ -194,11 +197,11 @@ def anneal_classes(
 
 @dataclass(frozen=True, slots=True)
 class ClassPlacer(Placer):
-    """Anneals classes from a given placement, then gives the cells of each to its members.
+    """Anneals classes from a given placement, then assigns the cells of each to its members.
 
-    work : nanoseconds of one core for the annealing, about
+    work : nanoseconds of one core for the annealing, approximately
     first, last : temperatures, in strengths
-    sweeps : rounds in which the members of each class exchange their places exactly
+    sweeps : rounds of exact assignment of the cells of each class to its members
     """
 
     work: float
@@ -231,9 +234,9 @@ class ClassPlacer(Placer):
 def exchange(
     problem: Problem, classes: Classes, spot: NDArray[np.int32], rng: np.random.Generator
 ) -> None:
-    """Let the members of each class exchange their places; `spot` changes.
+    """Reassign the cells of each class to its members optimally; `spot` is changed.
 
-    Classes of one colour do not see each other, so that they are dealt with side by side.
+    Classes of one colour are not connected, so they are processed in parallel.
     """
     csr = problem.groups.indptr, problem.groups.ids, problem.groups.weights
     busy = np.diff(problem.groups.indptr) > 0

@@ -1,15 +1,14 @@
 """Simulated annealing of a placement by swaps of two groups, in tiles of the mesh.
 
-The schedule is that of `mapper.placement.annealing.schedule`, after VPR (Betz and Rose, FPL 1997).
-Departures: some of the partners are taken next to the cell of a random neighbour, where a good
-place is likely, and the mesh is cut into tiles, the cuts shifting from round to round.
+The schedule is in `mapper.placement.annealing.schedule`, after VPR (Betz and Rose, FPL 1997).
+Departures: some partners are chosen next to the cell of a random neighbour, where a good position
+is likely, and the mesh is divided into tiles, with boundaries that shift from round to round.
 
-Within a tile every group has its cost in each column and each row in a table, so that a swap is
-priced in a few look-ups whatever the number of connections; only a swap that is made costs work
-for each of them. Where there are few connections `sparse` does without tables. Tiles
-anneal side by side against the places that groups of other tiles had at the start of the round.
-They depend on the mesh alone and each draws from a stream of its own, so that the result does not
-depend on the number of threads.
+Within a tile, a table holds the cost of every group in each column and each row, so that a swap is
+priced by a few lookups for any number of connections; only an accepted swap costs work per
+connection. For few connections `sparse` needs no tables. Tiles are annealed in parallel, with the
+groups of other tiles at their positions of the start of the round. Tiles depend on the mesh only
+and use independent random streams, so that the result does not depend on the number of threads.
 """
 
 from __future__ import annotations
@@ -42,15 +41,15 @@ from mapper.placement.traffic import Traffic, background_of
 from mapper.runtime.random import draw
 from storage.parallel import map_ordered
 
-PROPOSAL, SWAP, NEIGHBOUR, ENTRY = 60.0, 200.0, 20.0, 3.0  # nanoseconds, as measured
+PROPOSAL, SWAP, NEIGHBOUR, ENTRY = 60.0, 200.0, 20.0, 3.0  # nanoseconds, measured
 SPARSE_PROPOSAL, SPARSE_ENTRY = 45.0, 8.0  # the same without tables
-SIDE = 32  # of a tile; the tables of 1,024 groups fit a second-level cache
-SPARSE = 24  # mean connections of a group up to which no tables are made
+SIDE = 32  # cores along the side of a tile; tables of 1,024 groups fit a second-level cache
+SPARSE = 24  # mean connections per group up to which no tables are used
 
 
 @njit(cache=True, nogil=True)
 def _tabulate(traffic, spot, tile, table, weight):
-    """Cost of each member in every column and row of a tile, less that in the first of them.
+    """Compute the cost of each member in every column and row of a tile, relative to the first.
 
     spot : ndarray[int32], shape (groups, 2), column and row
     table : ndarray[float32], shape (groups, at least columns + rows of the tile), columns and then
@@ -86,13 +85,13 @@ def _tabulate(traffic, spot, tile, table, weight):
             for c in range(high - low):
                 table[u, first + c] = cost
                 passed += weight[c]
-                if c + 1 < high - low:  # a step away from `passed`, towards the others
+                if c + 1 < high - low:  # a step away from `passed`, closer to the rest
                     cost += (2 * passed - total) * (at[low + c + 1] - at[low + c])
 
 
 @njit(cache=True, nogil=True)
 def _shift(indptr, ids, weights, u, step, sign, spot, box, table):
-    """Bring the tables of a group's neighbours in the box up to date when it moves.
+    """Update the tables of a group's neighbours in the box when it moves.
 
     step : ndarray[float32], change of the distance of the group from each column and row
     sign : 1, or -1 for a group that moves the other way
@@ -102,7 +101,7 @@ def _shift(indptr, ids, weights, u, step, sign, spot, box, table):
         t = ids[e]
         px, py = spot[t, 0], spot[t, 1]
         if px < left or px >= right or py < top or py >= bottom:
-            continue  # of another tile: its place may be changing, but not to this one
+            continue  # in another tile
         w = sign * np.float32(weights[e])
         row = table[t]
         for c in range(step.size):
@@ -111,12 +110,12 @@ def _shift(indptr, ids, weights, u, step, sign, spot, box, table):
 
 @njit(cache=True, nogil=True)
 def _anneal(traffic, background, start, spot, at, table, tile, proposals):
-    """Propose swaps within a tile; returns those made and the change of cost.
+    """Propose swaps within a tile; return the swaps made and the change of cost.
 
     start, spot : ndarray[int32], shape (groups, 2), column and row at the start of the round, and
-        now; those of groups in the tile change
-    at : group on each cell, shape (height, width), -1 where there is none; changes in the tile
-    table : costs in the tile as by `_tabulate`, of all groups in it, kept up to date
+        now; changed for groups in the tile
+    at : group on each cell, shape (height, width), -1 for none; changed in the tile
+    table : costs of all groups in the tile, as in `_tabulate`, kept up to date
     """
     indptr, ids, weights = traffic.indptr, traffic.ids, traffic.weights
     mass, by_column, by_row = background.mass, background.columns, background.rows
@@ -155,7 +154,7 @@ def _anneal(traffic, background, start, spot, at, table, tile, proposals):
         if change >= allowed and (change > 0.0 or temperature == 0.0):
             continue
         for e in range(indptr[u], indptr[u + 1]):
-            if ids[e] == v:  # the two keep their distance; each was charged as if the other stayed
+            if ids[e] == v:  # their distance does not change; undo its price
                 apart = along(np.int64(axes.x[tx]), axes.x[ux], axes.round_x)
                 apart += along(np.int64(axes.y[ty]), axes.y[uy], axes.round_y)
                 change += 2.0 * weights[e] * apart
@@ -181,7 +180,7 @@ def _anneal(traffic, background, start, spot, at, table, tile, proposals):
 
 
 def _sides(shape: tuple[int, int], groups: int, memory: int) -> tuple[int, int]:
-    """Columns and rows of a tile: a square, or longer where the mesh is narrow."""
+    """Return columns and rows of a tile: a square, or longer if the mesh is narrow."""
     side = SIDE
     while side > 4 and 8 * side * groups > memory:
         side //= 2
@@ -191,7 +190,7 @@ def _sides(shape: tuple[int, int], groups: int, memory: int) -> tuple[int, int]:
 
 
 def _cuts(length: int, side: int, rng: np.random.Generator) -> list[int]:
-    """Ends of the tiles along one axis."""
+    """Return the boundaries of the tiles along one axis."""
     if length <= side:
         return [0, length]
     return sorted({0, *range(int(rng.integers(1, side + 1)), length, side), length})
@@ -204,7 +203,7 @@ def _tiles(
     axes: Axes,
     rng: np.random.Generator,
 ) -> list[Tile]:
-    """Tiles that cover the mesh, those with the most to do first."""
+    """Return tiles that cover the mesh, those with most work first."""
     height, width = at.shape
     columns, rows = _cuts(width, sides[0], rng), _cuts(height, sides[1], rng)
     tiles = []
@@ -233,8 +232,8 @@ def anneal(
 ) -> None:
     """Anneal a placement; x and y become the best state at the end of a round.
 
-    x, y : columns and rows on a mesh of these coordinates
-    memory : bytes that the tables may take
+    x, y : columns and rows on a mesh with these coordinates
+    memory : bytes for the tables
     """
     busy = np.diff(traffic.indptr) > 0
     movers = np.count_nonzero(busy)
@@ -293,10 +292,10 @@ def _round(
     threads: int,
     clock: Clock,
 ) -> tuple[int, int]:
-    """Anneal all tiles at one temperature; returns swaps made and proposed.
+    """Anneal all tiles at one temperature; return the numbers of swaps made and proposed.
 
-    table : for costs, as in `_tabulate`; empty where traffic is sparse
-    moves : to propose, for each group that looks for partners
+    table : for costs, as in `_tabulate`; empty if traffic is sparse
+    moves : proposals per group that seeks partners
     """
     sparse = table.size == 0
     start = spot.copy()
@@ -333,7 +332,7 @@ def _round(
 
 
 def total_cost(traffic: Traffic, spot: NDArray[np.int32], axes: Axes) -> float:
-    """Twice the cost of connections and background."""
+    """Return twice the cost of connections and background."""
     cost = float(hops_of(traffic.csr, spot[:, 0], spot[:, 1], axes))
     if not traffic.mass.any():
         return cost
@@ -345,10 +344,10 @@ def total_cost(traffic: Traffic, spot: NDArray[np.int32], axes: Axes) -> float:
 
 @dataclass(frozen=True, slots=True)
 class AnnealingPlacer(Placer):
-    """Anneals a given placement; the result is the better of the two.
+    """Anneals a given placement; returns the better of the two.
 
-    whole : prices all connections exactly, also where `Problem.traffic` has a background
-    threads : of its own; without, all that the problem allows
+    whole : price all connections exactly, even if `Problem.traffic` has a background
+    threads : number of threads; None uses all threads of the problem
     """
 
     schedule: Schedule

@@ -1,8 +1,7 @@
-"""The annealing schedule: what annealing of dense and sparse traffic and of classes have in common.
+"""The annealing schedule shared by annealing of dense traffic, sparse traffic and classes.
 
-The window that partners come from shrinks so that about 44 % of the moves are accepted, as in
-VPR (Betz and Rose, FPL 1997). The temperature falls by a fixed factor, so that the work is known
-beforehand.
+The window of partners shrinks so that about 44 % of the moves are accepted, as in VPR (Betz and
+Rose, FPL 1997). The temperature falls by a fixed factor, so that the work is known in advance.
 """
 
 from __future__ import annotations
@@ -17,20 +16,20 @@ from numpy.typing import NDArray
 
 from chipsim.chip.machine import Axes
 
-STEADY = 0.44  # share of accepted moves that the window aims at
-CHANCES = 1 << 30  # a random number below decides what is accepted
-HOPELESS = 16.0  # temperatures above which no change of cost is accepted
+STEADY = 0.44  # target share of accepted moves
+CHANCES = 1 << 30  # range of the random number that decides acceptance
+HOPELESS = 16.0  # changes of cost above this many temperatures are never accepted
 
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """How long and how hot.
+    """Length and temperatures of annealing.
 
-    work : nanoseconds of one core, about; what is done follows from counts, never from a clock
-    rounds : temperatures, fewer if the work does not allow so many
+    work : nanoseconds of one core, approximately; work is derived from counts, never from a clock
+    rounds : number of temperatures, fewer if the work does not suffice
     start, end : first and last temperature, in mean strengths of a group (its traffic, per hop)
-    near : share of the partners that are taken next to a neighbour
-    most : proposals per group in a round at most
+    near : share of the partners chosen next to a neighbour
+    most : maximum number of proposals per group in a round
     """
 
     work: float
@@ -42,12 +41,12 @@ class Schedule:
 
 
 class Proposals(NamedTuple):
-    """What a kernel is to propose.
+    """Parameters of a kernel call.
 
-    window : columns and rows between partners at most
-    near : of 1024 partners, those next to a neighbour
-    temperature : at 0 only swaps that lower the cost are made
-    moves : swaps to propose
+    window : maximum distance of partners in columns and rows
+    near : of 1024 partners, the number chosen next to a neighbour
+    temperature : 0 accepts only swaps that lower the cost
+    moves : number of swaps to propose
     """
 
     window: int
@@ -57,11 +56,12 @@ class Proposals(NamedTuple):
 
 
 class Tile(NamedTuple):
-    """A box of the mesh that is annealed on its own.
+    """A box of the mesh that is annealed separately.
 
     box : ndarray[int64], first and end column, row
-    members : groups in it; movers : those of them that look for partners
-    state : of its own random numbers, shape (1,), changes
+    members : groups in it
+    movers : members that seek partners
+    state : state of its random numbers, shape (1,), changed
     axes : coordinates of all columns and rows
     """
 
@@ -74,13 +74,13 @@ class Tile(NamedTuple):
 
 @njit(cache=True, nogil=True)
 def allowance(temperature, drawn):
-    """What a swap may cost: a cost is below it with probability exp(-cost / temperature).
+    """Return a random threshold, above a swap's cost with probability exp(-cost / temperature).
 
-    drawn : random number below `CHANCES`, by the caller: to hand on its state would take time
+    drawn : random number below `CHANCES`, drawn by the caller: passing its state is slower
     """
     return -temperature * math.log((1 + drawn) / CHANCES)
 
 
 def next_window(window: float, accepted: float, widest: float) -> float:
-    """The window of the next round, from the share of the moves accepted with this one."""
+    """Return the window of the next round, from the share of moves accepted with this one."""
     return min(widest, max(1.0, window * (1 - STEADY + accepted)))

@@ -1,10 +1,10 @@
-"""Annealing of one tile of the mesh where groups have few connections.
+"""Annealing of one tile of the mesh for groups with few connections.
 
-Without tables of costs a swap is priced from the connections of the two groups, which for a few of
-them costs as much as look-ups in a table, and a swap that is made costs nothing more. On 4,096
-groups of a sheared grid both ways end alike in the same time; this one needs no memory for tables.
-The groups of a tile and the cells of those that they talk to are copied into lists of their own,
-which fit the cache. The moves are those of `mapper.placement.annealing.dense`.
+Without cost tables a swap is priced from the connections of the two groups, which for few
+connections costs as much as table lookups, and an accepted swap costs nothing more. On 4,096 groups
+of a sheared grid both methods reach equal results in the same time; this one needs no memory for
+tables. The groups of a tile and the cells of their neighbours are copied into separate lists, which
+fit the cache. The moves are the same as in `mapper.placement.annealing.dense`.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from mapper.runtime.random import draw
 
 
 class Local(NamedTuple):
-    """The groups of a tile, numbered by their place in its members, and those around.
+    """The groups of a tile, numbered by their index in its members, and their external neighbours.
 
     indptr, ids, weights : connections of the members, weights ndarray[float64]; ends outside the
-        tile have numbers of their own behind the members
-    place : ndarray[int32], shape (count, 2), column and row of all numbered groups, changes
-    where : ndarray[int32], shape (count, 2), the coordinates of these, changes
+        tile have numbers after the members, one per connection
+    place : ndarray[int32], shape (count, 2), column and row of all numbered groups, changed
+    where : ndarray[int32], shape (count, 2), their coordinates, changed
     at : ndarray[int32], shape (rows, columns) of the box, number of the group on each cell or -1,
-        changes
+        changed
     """
 
     indptr: NDArray[np.int64]
@@ -42,14 +42,14 @@ class Local(NamedTuple):
 
 @njit(cache=True, nogil=True)
 def _gather(traffic, start, tile, at, local_indptr, local_ids, local_weights):
-    """Fill the arrays of `Local` for a tile; returns its `place` and `where`.
+    """Fill the arrays of `Local` for a tile; return its `place` and `where`.
 
     start : ndarray[int32], shape (groups, 2), column and row
     """
     indptr, ids, weights = traffic.indptr, traffic.ids, traffic.weights
     members, box = tile.members, tile.box
     left, right, top, bottom = box[0], box[1], box[2], box[3]
-    for y in range(at.shape[0]):  # not by slices: numba's would compile messages of errors
+    for y in range(at.shape[0]):  # loops: with slices numba compiles error messages
         for x in range(at.shape[1]):
             at[y, x] = -1
     for i in range(members.size):
@@ -82,7 +82,7 @@ def _gather(traffic, start, tile, at, local_indptr, local_ids, local_weights):
 
 @njit(cache=True, nogil=True)
 def _moved_round(local, axes, u, v, before, after):
-    """Change of the cost of u's connections, but for those to v, when it moves, on a torus.
+    """Return the change of the cost of u's connections, except to v, when it moves on a torus.
 
     before, after : coordinates of u
     """
@@ -99,9 +99,10 @@ def _moved_round(local, axes, u, v, before, after):
 
 @njit(cache=True, nogil=True)
 def _anneal_sparse(local, background, tile, proposals):
-    """Propose swaps within a tile; returns those made and the change of cost.
+    """Propose swaps within a tile; return the swaps made and the change of cost.
 
-    background : its masses are those of the members; tile : its movers are numbers, as in `Local`
+    background : masses of the members
+    tile : movers as numbers in `Local`
     """
     indptr, ids, weights = local.indptr, local.ids, local.weights
     place, where, at = local.place, local.where, local.at
@@ -134,7 +135,7 @@ def _anneal_sparse(local, background, tile, proposals):
             before, after = (from_x, from_y), (to_x, to_y)
             change = _moved_round(local, axes, u, v, before, after)
             change += _moved_round(local, axes, v, u, after, before)
-        else:  # as `_moved_round`, and half again as fast
+        else:  # as `_moved_round`, but 1.5 times as fast
             change = np.float64(0)
             for e in range(indptr[u], indptr[u + 1]):
                 t = ids[e]

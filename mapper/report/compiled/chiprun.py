@@ -1,4 +1,4 @@
-"""A run on several cores as pictures and tables: busy cores and links, and when units work."""
+"""Pictures and tables of a run on several cores: utilisation of cores and links, timeline."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from mapper.report.view import steps
 
 SIDES = ("east", "west", "south", "north")
 OUTSIDE = ("stream", "credit", "router", "weights")
-"""Causes that other cores, the host and the mesh have to do with."""
+"""Stall causes outside the core: other cores, the host, the mesh."""
 BUSIEST = 8
-"""Links that are named in a table."""
+"""Number of links in the table."""
 WIDTH, LEFT, TOP, ROW, GAP, AXIS = 960, 56, 20, 7, 7, 40
-"""Of the timeline, in pixels: a row is a unit, a gap lies between cores."""
+"""Sizes of the timeline in pixels: a row per unit, a gap between cores."""
 LABEL = 80
-"""What a text needs."""
+"""Minimum width of a label in pixels."""
 
 
 class Shape(NamedTuple):
-    """A core or a link; title : what is told of it."""
+    """A core or a link; title : its tooltip."""
 
     drawn: Path
     title: str
 
 
 class ChipMap(NamedTuple):
-    """As `mapper.report.chipmap.Map` draws chips."""
+    """A map, as `mapper.report.chipmap.Map`."""
 
     across: int
     down: int
@@ -44,7 +44,7 @@ class ChipMap(NamedTuple):
 
 
 class CoreRows(NamedTuple):
-    """The units of a core. paths : of even and odd frames"""
+    """The units of a core; paths : of even and odd frames."""
 
     name: str
     y: int
@@ -53,7 +53,7 @@ class CoreRows(NamedTuple):
 
 
 class RunPicture(NamedTuple):
-    """done : when frames are, from the left, with a text if there is space"""
+    """A timeline; done : ends of frames, from the left, with a label if there is space."""
 
     width: int
     height: int
@@ -63,7 +63,7 @@ class RunPicture(NamedTuple):
 
 
 class ChipRun(NamedTuple):
-    """timeline : None of a run before there were some"""
+    """A run; timeline : None for reports of versions without timelines."""
 
     map: ChipMap
     cores: Table
@@ -72,7 +72,7 @@ class ChipRun(NamedTuple):
 
 
 def chip_run(report: dict[str, Any]) -> ChipRun | None:
-    """The last run on several cores; None if there was none."""
+    """Return the last run on several cores; None if there is none."""
     run = report.get("simulation", {}).get("cycle_run", {})
     if "links" not in run:
         return None
@@ -84,7 +84,7 @@ def chip_run(report: dict[str, Any]) -> ChipRun | None:
 
 
 def longest_wait(core: dict[str, Any]) -> tuple[int, str] | None:
-    """What a unit of a core waits longest for that comes from outside: cycles, and its name."""
+    """Return the longest stall of a core with an external cause: cycles and name; None without."""
     outside = [
         (count, f"{cause} ({unit})")
         for unit, waits in core["waits"].items()
@@ -109,7 +109,7 @@ def _map(chip: dict[str, Any], run: dict[str, Any]) -> ChipMap:
         here[y, x] = True
         step = int(steps(np.array(top), 1.0, STEPS))
         said = ", ".join(f"{unit} {share:.0%}" for unit, share in shares.items())
-        title = f"core ({x}, {y}): {said}; {core['alone']:,} cycles of a frame alone"
+        title = f"core ({x}, {y}): {said}; {core['alone']:,} cycles per frame without stalls"
         cells.append(Shape(squares(f"c{step}", here), title))
     period = _period(run)
     most = max((one["flits"] for one in run["links"]), default=0.0) / period
@@ -120,12 +120,12 @@ def _map(chip: dict[str, Any], run: dict[str, Any]) -> ChipMap:
         here[SIDES.index(one["to"]), y, x] = True
         load = one["flits"] / period
         step = int(steps(np.array(load), most, LINK_STEPS))
-        title = f"({x}, {y}) to the {one['to']}: {one['flits']:,.0f} flits of a frame, {load:.0%}"
+        title = f"({x}, {y}) to the {one['to']}: {one['flits']:,.0f} flits per frame, {load:.0%}"
         links.append(Shape(strokes(f"l{step}", here), title))
     ramps = [
-        Ramp("cells", "c", STEPS, "Busiest unit of a core, of the run",
+        Ramp("cells", "c", STEPS, "Utilisation of a core's busiest unit",
              [Cell(share, f"{share:.0%}") for share in (0, 0.5, 1)]),
-        Ramp("links", "l", LINK_STEPS, "Flits on a link, of the cycles from frame to frame",
+        Ramp("links", "l", LINK_STEPS, "Link load, flits per cycle of the initiation interval",
              [Cell(share * most, f"{share * most:.0%}") for share in (0, 0.5, 1)]),
     ]  # fmt: skip
     idle = [squares("empty", empty & ~off), crosses(off)]
@@ -135,7 +135,7 @@ def _map(chip: dict[str, Any], run: dict[str, Any]) -> ChipMap:
 
 
 def _period(run: dict[str, Any]) -> float:
-    """Cycles from frame to frame; of a single frame until it is done."""
+    """Return the initiation interval in cycles; the latency for a single frame."""
     return float(run["period"] or max(1, run["latency"]))
 
 
@@ -154,7 +154,7 @@ def _cores(run: dict[str, Any]) -> Table:
                 Cell("\N{EN DASH}" if wait is None else f"{wait[1]}, {percent(wait[0] / cycles)}"),
             )
         )
-    return table("Cores", ("Core x, y", "Cycles alone", *units, "Waits longest for"), rows)
+    return table("Cores", ("Core x, y", "Cycles without stalls", *units, "Longest stall"), rows)
 
 
 def _links(run: dict[str, Any]) -> Table:
@@ -165,7 +165,7 @@ def _links(run: dict[str, Any]) -> Table:
         share = one["flits"] / period
         name = "{}, {} {}".format(*one["at"], one["to"])
         rows.append((name, Cell(one["flits"]), Cell(share, percent(share), share)))
-    return table("Busiest links", ("Leaves x, y", "Flits of a frame", "Of the period"), rows)
+    return table("Busiest links", ("Leaves x, y", "Flits per frame", "Share of interval"), rows)
 
 
 def _picture(timeline: dict[str, Any]) -> RunPicture:

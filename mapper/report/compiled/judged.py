@@ -1,4 +1,4 @@
-"""The comparison of a compiled model with the model in ONNX Runtime, as tables of the page."""
+"""Comparison of a compiled model with the model in ONNX Runtime, as tables of the page."""
 
 from __future__ import annotations
 
@@ -15,8 +15,10 @@ class Judged(NamedTuple):
 
 
 def judged(report: dict[str, Any]) -> Judged | None:
-    """Return the comparison of the last `simulate --check`, or else of the compilation; None of a
-    report without one."""
+    """Return the comparison of the last `simulate --check`, or else of the compilation.
+
+    None for a report without a comparison.
+    """
     found = report.get("simulation", {}).get("judge") or report.get("judge")
     if found is None:
         return None
@@ -61,7 +63,7 @@ def _is_exact(row: dict[str, Any]) -> bool:
 
 
 def _quality(row: dict[str, Any]) -> tuple[bool, float]:
-    """Order from worst to best: values that depart first, then by SQNR."""
+    """Return a key from worst to best: values that depart first, then by SQNR."""
     if row["wanted"] is None:
         return not row["departs"], -float(row["differences"] or 0)
     return not row["departs"], float(row["signal"])

@@ -1,4 +1,4 @@
-"""The feature memory of a core as a picture: maps over the layers that they live for."""
+"""Picture of a core's feature memory: addresses of feature maps over their live ranges."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Any, NamedTuple
 WIDTH, HEIGHT, MARGIN, TOP = 720, 330, 44, 10
 
 
-LETTER, LINE = 5.6, 15  # pixels of a letter, and of a line of text
+LETTER, LINE = 5.6, 15  # pixels: width of a letter, height of a line of text
 
 
 class Box(NamedTuple):
-    """A map, in pixels of the picture; name : as much of it as there is space for."""
+    """A feature map, in pixels of the picture; name : shortened to the space."""
 
     x: float
     y: float
@@ -30,8 +30,10 @@ class MemoryMap(NamedTuple):
 
 
 def memory_map(report: dict[str, Any]) -> MemoryMap:
-    """Addresses upwards, layers to the right; a map stands from the layer that writes it to the
-    last one that reads it."""
+    """Return the picture: addresses upwards, layers to the right.
+
+    A box spans the layers from the writer of a feature map to its last reader.
+    """
     layers = len(report["layers"])
     used = max(1, report["memories"]["feature"]["used"])
     across = (WIDTH - MARGIN) / (layers + 2)
@@ -46,7 +48,7 @@ def memory_map(report: dict[str, Any]) -> MemoryMap:
                 (last - first + 1) * across,
                 one["vectors"] * up,
                 _short(one["name"], (last - first + 1) * across, one["vectors"] * up),
-                f"{one['name']}: {one['vectors']:,} vectors from {one['first']:,}",
+                f"{one['name']}: {one['vectors']:,} vectors from address {one['first']:,}",
             )
         )
     ticks = [(MARGIN + 0.5 * across, "in"), (MARGIN + (layers + 1.5) * across, "out")]
@@ -58,7 +60,7 @@ def memory_map(report: dict[str, Any]) -> MemoryMap:
 
 
 def _short(name: str, width: float, height: float) -> str:
-    """The end of a name, which tells maps of a model apart."""
+    """Shorten a name to its end, which distinguishes the feature maps of a model."""
     letters = int(width / LETTER) - 1
     if height < LINE or letters < 4:
         return ""

@@ -1,4 +1,4 @@
-"""The page of a compiled model: one HTML file, of report.json alone."""
+"""The page of a compiled model: one HTML file made from report.json."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from mapper.results.tables import size
 from mapper.version import version
 
 SHOWN = 36
-"""Letters of a name."""
+"""Maximum number of letters of a name."""
 
 
 def render_compiled(report: dict[str, Any]) -> bytes:
-    """The page, as UTF-8."""
+    """Return the page as UTF-8."""
     return (
         templates()
         .get_template("compiled.html.j2")
@@ -55,19 +55,19 @@ def render_compiled(report: dict[str, Any]) -> bytes:
 
 
 def _cards(report: dict[str, Any]) -> list[tuple[str, Cell, str]]:
-    """Title, value and meaning of the key figures."""
+    """Return title, value and meaning of the key figures."""
     signal = report["signal_db"]
     shown = "no error" if signal is None else f"{signal:.1f} dB"
     cards = [
-        ("Signal over error", Cell(signal, shown), "of the results, over the calibration samples"),
+        ("SQNR", Cell(signal, shown), "of the outputs, over the calibration samples"),
         *_speed(report),
-        ("Layers", Cell(len(report["layers"])), "macro nodes, each of which stores one map"),
+        ("Layers", Cell(len(report["layers"])), "macro nodes, each storing one feature map"),
         (
             "Matrix calls",
             Cell(sum(layer["matrix_calls"] for layer in report["layers"])),
-            "of the matrix unit, for a frame",
+            "of the matrix unit, per frame",
         ),
-        ("On the host", Cell(len(report["host"])), "nodes that no core computes"),
+        ("On the host", Cell(len(report["host"])), "nodes computed by the host processor"),
     ]
     found = report.get("simulation")
     if found and found.get("accuracy") is not None:
@@ -79,19 +79,19 @@ def _cards(report: dict[str, Any]) -> list[tuple[str, Cell, str]]:
 
 
 def _speed(report: dict[str, Any]) -> list[tuple[str, Cell, str]]:
-    """Cycles of a frame, or of frames on several cores."""
+    """Return speed figures: cycles of a frame, or throughput and latency on several cores."""
     run = report.get("simulation", {}).get("cycle_run", {})
     spread = len(report["timelines"]) > 1
     where = "busiest core" if spread else "core"
     cycles = (
         "Cycles",
         Cell(report["cycles"]),
-        f"of a frame on the {where}, without the host's part",
+        f"per frame on the {where}, without the host",
     )
     if "frames" not in run:
         return [cycles]
     rate = Cell(run["frames_per_second"], f"{run['frames_per_second']:,.0f}")
-    period = [("Period", Cell(run["period"]), "cycles from frame to frame")]
+    period = [("Initiation interval", Cell(run["period"]), "cycles from frame to frame")]
     return [
         *(period if run["period"] else []),
         ("Latency", Cell(run["latency"]), "cycles until the first frame is done"),
@@ -101,12 +101,12 @@ def _speed(report: dict[str, Any]) -> list[tuple[str, Cell, str]]:
 
 
 def _busiest(report: dict[str, Any]) -> str:
-    """The core whose cycles and units are shown."""
+    """Return a label for the core whose cycles and units are shown."""
     return "busiest core" if len(report["timelines"]) > 1 else "core"
 
 
 def _short(name: str) -> str:
-    """A name that leaves space for numbers beside it; report.json has it whole."""
+    """Shorten a name to leave space for numbers; report.json has the full name."""
     return name if len(name) <= SHOWN else f"{name[: SHOWN - 1]}\N{HORIZONTAL ELLIPSIS}"
 
 
@@ -119,7 +119,7 @@ def _memories(report: dict[str, Any]) -> Table:
 
 
 def _losses(report: dict[str, Any]) -> Table:
-    heads = ("Layer", "Range", "Clipped", "Own signal", "Accumulated")
+    heads = ("Layer", "Range", "Clipped", "Layer SQNR", "Accumulated SQNR")
     rows = [
         (
             Head(_short(one["label"])),
@@ -130,11 +130,11 @@ def _losses(report: dict[str, Any]) -> Table:
         )
         for one in report["losses"]
     ]
-    return table("Signal over error of the layers", heads, rows)
+    return table("SQNR of the layers", heads, rows)
 
 
 def _attempts(report: dict[str, Any]) -> Table:
-    heads = ("Attempt", "Scales", "Points lost", "Signal", "Kept")
+    heads = ("Attempt", "Scales", "Points lost", "SQNR", "Kept")
     rows = [
         (
             Head(one["method"] + (f", {len(one['wide'])} in 16 bits" if one["wide"] else "")),
@@ -145,7 +145,7 @@ def _attempts(report: dict[str, Any]) -> Table:
         )
         for number, one in enumerate(report["attempts"])
     ]
-    return table("Attempts to quantise", heads, rows)
+    return table("Quantisation attempts", heads, rows)
 
 
 def _decibels(value: float | None) -> Cell:
@@ -161,16 +161,16 @@ def _units(report: dict[str, Any]) -> Table:
 
 
 def _packing(report: dict[str, Any]) -> list[Table]:
-    """What packing bits costs, on the core and by the host, if there are some."""
+    """Return the cost of bit packing on the core and on the host, if the model needs it."""
     cost = report["packing"]
     if not cost["transfers"]:
         return []
     rows = [
         ("on the core", Cell(cost["core"]), Cell(cost["frame"])),
-        ("by the host", Cell(cost["host"]), Cell(cost["by_host"])),
+        ("on the host", Cell(cost["host"]), Cell(cost["by_host"])),
     ]
-    heads = ("Where", "Cycles of packing", "Cycles of a frame")
-    return [table("Packing of bits", heads, rows)]
+    heads = ("Where", "Packing cycles", "Cycles per frame")
+    return [table("Bit packing", heads, rows)]
 
 
 def _share(used: int, capacity: int) -> Cell:
@@ -179,7 +179,7 @@ def _share(used: int, capacity: int) -> Cell:
 
 
 def _layers(report: dict[str, Any]) -> Table:
-    """Where each layer runs, how it is cut, and its cycles."""
+    """Return placement, tiling and cycles of each layer."""
     heads = (
         "Layer", "Operators", "Core", "Map", "Tiles", "Largest tile", "Order", "Products",
         "Matrix calls", "Cycles",
@@ -205,9 +205,9 @@ def _layers(report: dict[str, Any]) -> Table:
 
 
 def _work(report: dict[str, Any]) -> Table:
-    """What the units do in each layer, and what the matrix unit waits for."""
+    """Return the utilisation of units in each layer, and the stalls of the matrix unit."""
     units = list(report["busy"])
-    heads = ("Layer", *units, "GEMM waits for", "Loaded", "Stored", "Vectors", "Signal")
+    heads = ("Layer", *units, "GEMM stalls", "Loaded", "Stored", "Vectors", "SQNR")
     signal = _signals(report)
     rows = []
     for number, layer in enumerate(report["layers"]):
@@ -229,7 +229,7 @@ def _work(report: dict[str, Any]) -> Table:
                 _decibels(signal[number]) if number in signal else Cell(None),
             )
         )
-    return table("Units, waits and bytes", heads, rows)
+    return table("Units, stalls and bytes", heads, rows)
 
 
 def _layer_head(number: int, layer: dict[str, Any]) -> Head:
@@ -237,7 +237,7 @@ def _layer_head(number: int, layer: dict[str, Any]) -> Head:
 
 
 def _signals(report: dict[str, Any]) -> dict[int, float | None]:
-    """The accumulated signal of each layer whose nodes have one: that of its last node."""
+    """Return the accumulated SQNR of each layer that has one: the value of its last node."""
     found = {one["label"]: one["accumulated"] for one in report["losses"]}
     rows = {}
     for number, layer in enumerate(report["layers"]):
@@ -257,7 +257,7 @@ def _percent(share: float) -> Cell:
 
 
 def _simulated(report: dict[str, Any]) -> list[Table]:
-    """What the units of each core did in the cycle-true run, if one was made."""
+    """Return the utilisation and stalls of each core's units in the cycle-accurate run, if any."""
     run = report.get("simulation", {}).get("cycle_run")
     if not run:
         return []
@@ -269,8 +269,8 @@ def _simulated(report: dict[str, Any]) -> list[Table]:
         for cause in next(iter(core["waits"].values()), {}):
             waits = [core["waits"][unit].get(cause, 0) for unit in units]
             if any(waits):
-                rows.append([f"waits: {cause}", *(_share(one, cycles) for one in waits)])
-        caption = "Cycle-true run of core ({}, {}), {:,} cycles".format(
+                rows.append([f"stall: {cause}", *(_share(one, cycles) for one in waits)])
+        caption = "Cycle-accurate run of core ({}, {}), {:,} cycles".format(
             *core["core"], run["cycles"]
         )
         tables.append(table(caption, ("", *units), rows))
@@ -278,28 +278,28 @@ def _simulated(report: dict[str, Any]) -> list[Table]:
 
 
 def _frames(report: dict[str, Any]) -> Table | None:
-    """How fast frames follow each other on several cores, and what bounds it."""
+    """Return throughput, latency and bottleneck of frames on several cores."""
     run = report.get("simulation", {}).get("cycle_run", {})
     if "frames" not in run:
         return None
     period = run["period"]
     rows = [
-        ("Cycles that fill the memories before", f"{run['loading']:,}"),
-        ("Cycles until the first frame is done", f"{run['latency']:,}"),
-        ("Cycles from frame to frame", "" if period is None else f"{period:,.0f}"),
-        ("On average", "" if period is None else f"{run['mean_period']:,.0f}"),
-        ("At least", f"{run['bound']['cycles']:,.0f}: {run['bound']['where']}"),
+        ("Load cycles (once)", f"{run['loading']:,}"),
+        ("Latency, cycles", f"{run['latency']:,}"),
+        ("Initiation interval, cycles", "" if period is None else f"{period:,.0f}"),
+        ("Mean interval, cycles", "" if period is None else f"{run['mean_period']:,.0f}"),
+        ("Lower bound, cycles", f"{run['bound']['cycles']:,.0f}: {run['bound']['where']}"),
         ("Frames per second", f"{run['frames_per_second']:,.0f} at {run['clock_mhz']:g} MHz"),
-        ("Flits of a frame on the busiest link", f"{run['busiest_link']:,.0f}"),
-        ("Hops of all flits of a frame", f"{run['flit_hops']:,.0f}"),
+        ("Flits per frame on the busiest link", f"{run['busiest_link']:,.0f}"),
+        ("Flit hops per frame", f"{run['flit_hops']:,.0f}"),
     ]
-    return table(f"Cycle-true run of {run['frames']:,} frames", ("", ""), rows)
+    return table(f"Cycle-accurate run of {run['frames']:,} frames", ("", ""), rows)
 
 
 def _made(report: dict[str, Any]) -> list[Table]:
-    """Ablation and comparison, if they were made: their rows as they are."""
+    """Return the tables of ablation and comparison, if they were run."""
     found = []
-    for name, caption in (("ablation", "Without each pass"), ("compared", "Other settings")):
+    for name, caption in (("ablation", "Ablation of passes"), ("compared", "Other settings")):
         rows = report.get(name)
         if rows:
             heads = list(rows[0])
@@ -311,12 +311,12 @@ def _host(report: dict[str, Any]) -> Table | None:
     if not report["host"]:
         return None
     rows = [(", ".join(one["nodes"]), one["op"], one["why"]) for one in report["host"]]
-    return table("Nodes on the host", ("Node", "Operator", "Why"), rows, hidden=True)
+    return table("Nodes on the host", ("Node", "Operator", "Reason"), rows, hidden=True)
 
 
 def _stages(report: dict[str, Any]) -> Table:
     rows = [(name, Cell(spent, f"{spent:.2f} s")) for name, spent in report["seconds"].items()]
-    return table("Stages of the compiler", ("Stage", "Time"), rows, hidden=True)
+    return table("Compiler stages", ("Stage", "Time"), rows, hidden=True)
 
 
 def _settings(report: dict[str, Any]) -> Table:

@@ -1,4 +1,4 @@
-"""What report.json of a compiled model must hold for all who read it: checked where it is read."""
+"""The schema of report.json of a compiled model: checked when it is read."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Attempt(Struct):
 
 
 class Loss(Struct):
-    """The signal over error of a layer; None where it has no error."""
+    """SQNR of a layer in dB; None if it has no error."""
 
     label: str
     tensor: str
@@ -42,7 +42,7 @@ class Loss(Struct):
 
 
 class Tile(Struct):
-    """How the map of a layer is cut: the largest tile, and the slowest axis first."""
+    """Tiling of a layer: number of tiles, largest tile, and axes from slowest to fastest."""
 
     count: Whole
     rows: Whole
@@ -52,7 +52,7 @@ class Tile(Struct):
 
 
 class Layer(Struct):
-    """A macro node: what it is of, where it runs, and what it takes."""
+    """A macro node: its nodes, its core, and its cycles and traffic."""
 
     nodes: list[str]
     operators: list[str]
@@ -83,14 +83,14 @@ class HostNode(Struct):
 
 
 class Memory(Struct):
-    """How full a memory of the core is."""
+    """Use of a memory of the core."""
 
     used: Whole
     capacity: Whole
 
 
 class Map(Struct):
-    """A map in the feature memory, and the layers that it lives for."""
+    """A feature map in the feature memory, and its live range in layers."""
 
     name: str
     first: Whole
@@ -100,15 +100,17 @@ class Map(Struct):
 
 
 class Timeline(Struct):
-    """When the units of a core work: starts and ends."""
+    """Activity of the units of a core: starts and ends."""
 
     core: tuple[Whole, Whole]
     units: dict[str, list[tuple[Whole, Whole]]]
 
 
 class CoreCycles(Struct):
-    """A core in a cycle-true run: cycles that units work, and wait, by cause; of several cores
-    also those of a frame if it waited for nobody."""
+    """A core in a cycle-accurate run: busy and stall cycles of its units, by cause.
+
+    alone : on several cores, cycles per frame without stalls by other cores
+    """
 
     core: tuple[Whole, Whole]
     busy: dict[str, Whole]
@@ -117,14 +119,14 @@ class CoreCycles(Struct):
 
 
 class Bound(Struct):
-    """Cycles that a frame takes at least, and the core, link or port where it does."""
+    """The minimum cycles per frame, and the core, link or port that limits it."""
 
     cycles: Amount
     where: str
 
 
 class LinkFlits(Struct):
-    """Flits of a frame on a link: from a node to a side."""
+    """Flits per frame on a link: from a node to a side."""
 
     at: tuple[Whole, Whole]
     to: Literal["east", "west", "south", "north"]
@@ -132,15 +134,14 @@ class LinkFlits(Struct):
 
 
 class CoreTimeline(Struct):
-    """When the units of a core work: by unit and frame, starts and ends."""
+    """Activity of the units of a core: starts and ends, by unit and frame."""
 
     core: tuple[Whole, Whole]
     units: dict[str, list[list[tuple[Whole, Whole]]]]
 
 
 class RunTimeline(Struct):
-    """The first frames of a run on several cores: until the last of them has ended, and the cycle
-    in which each was done."""
+    """The first frames of a run on several cores: total cycles, and the end cycle of each frame."""
 
     cycles: Whole
     completed: list[Whole]
@@ -148,7 +149,7 @@ class RunTimeline(Struct):
 
 
 class CycleRun(Struct):
-    """A cycle-true run of a frame on one core, or of many frames on several."""
+    """A cycle-accurate run of one frame on one core, or of many frames on several cores."""
 
     cycles: Whole
     bytes_compared: Whole
@@ -168,7 +169,7 @@ class CycleRun(Struct):
 
 
 class Hardware(Struct):
-    """What was equal in Amaranth's simulator, counted; cycles until the last frame was done."""
+    """Numbers of equal items in Amaranth's simulator, and the cycles of all frames."""
 
     frames: Whole
     cycles: Whole
@@ -178,8 +179,10 @@ class Hardware(Struct):
 
 
 class Beside(Struct):
-    """A stored map, or an output, beside that of the model in ONNX Runtime: integers that differ
-    without ties, or the signal over error and the least that is expected; None without error."""
+    """A stored feature map or an output, compared with the model in ONNX Runtime.
+
+    Integers: differences without ties; reals: SQNR and the required SQNR in dB, None if equal.
+    """
 
     name: str
     nodes: list[str]
@@ -192,7 +195,7 @@ class Beside(Struct):
 
 
 class Judge(Struct):
-    """What was compared with the model, and maps that were left out; why : nothing was."""
+    """Comparison with the model, and feature maps left out; why : reason if none was possible."""
 
     frames: Whole
     why: str
@@ -201,7 +204,7 @@ class Judge(Struct):
 
 
 class Simulation(Struct):
-    """What `simulate` found."""
+    """Results of `simulate`."""
 
     frames: Whole | UnsetType = UNSET
     accuracy: Amount | UnsetType = UNSET
@@ -215,7 +218,7 @@ class Simulation(Struct):
 
 
 class Packing(Struct):
-    """Cycles of a frame with bits packed on the core or by the host, and what packing takes."""
+    """Cycles per frame with bits packed on the core or on the host, and the cycles of packing."""
 
     frame: Whole
     core: Whole
@@ -225,7 +228,7 @@ class Packing(Struct):
 
 
 class Chip(Struct):
-    """The chip, as its file has it."""
+    """The chip, as in its file."""
 
     name: str
     width: Whole
@@ -266,5 +269,5 @@ class CompiledReport(Struct):
 
 
 def require_report(value: Any) -> None:
-    """Raise `ValueError` with a few words that name the place where it is no such report."""
+    """Raise `ValueError` that names the invalid field if this is not such a report."""
     convert(value, CompiledReport)

@@ -1,4 +1,4 @@
-"""When the units of a core work, as a picture: a row for each unit, cycles to the right."""
+"""Timeline of the units of a core: a row per unit, cycles to the right."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ WIDTH, MARGIN, TOP, ROW, BAR, AXIS = 960, 64, 8, 34, 22, 40
 
 
 class Row(NamedTuple):
-    """A unit: where its name and its line stand, and the path of the bars when it works."""
+    """A unit: its name, the position of its row, and the path of its bars."""
 
     name: str
     y: float
@@ -16,7 +16,7 @@ class Row(NamedTuple):
 
 
 class Picture(NamedTuple):
-    """layers : where each of them ends, from the left, with its number if there is space"""
+    """A timeline; layers : ends of layers, from the left, with the number if there is space."""
 
     width: int
     height: int
@@ -27,7 +27,7 @@ class Picture(NamedTuple):
 
 
 def timelines(report: dict[str, Any]) -> list[Picture]:
-    """A picture for each core."""
+    """Return the timeline of each core."""
     return [_picture(one, report) for one in report["timelines"]]
 
 

@@ -45,8 +45,8 @@ def test_contents_of_the_page(out: Path, run: Run) -> None:
     assert run("simulate", "out", "--input", "samples.npz", "--cycles").code == 0
     page = (out / "report.html").read_text()
     for piece in (
-        "Tiles and cycles", "Units, waits and bytes", "Timeline of the units of Core (0, 0)",
-        "Cycle-true run of core (0, 0)", "Attempts to quantise", "Memories of the core",
+        "Tiles and cycles", "Units, stalls and bytes", "Timeline of the units of Core (0, 0)",
+        "Cycle-accurate run of core (0, 0)", "Quantisation attempts", "Memories of the core",
         "mapper compile good.onnx --method minmax", "To reproduce", "Accuracy",
         "compared with the model in ONNX Runtime; ", "Comparison with ONNX Runtime",
     ):  # fmt: skip
@@ -121,7 +121,13 @@ def test_a_run_on_several_cores(spread: Path, run: Run) -> None:
     assert errors("compiled-report", report) == []
     found = report["simulation"]["cycle_run"]
     page = (spread / "report.html").read_text()
-    for piece in ("Cycle-true run of 7 frames", "Period", "Latency", "at 400 MHz", "Busiest links"):
+    for piece in (
+        "Cycle-accurate run of 7 frames",
+        "Initiation interval",
+        "Latency",
+        "at 400 MHz",
+        "Busiest links",
+    ):
         assert piece in page, piece
     pictures = [ET.fromstring(one) for one in re.findall(r"<svg.*?</svg>", page)]
     (chip,) = [one for one in pictures if "load of every link" in one.get("aria-label", "")]
@@ -184,7 +190,7 @@ def test_bars_of_a_run_are_the_work_of_its_units(
 @pytest.mark.sample(0.25)
 def test_later_tables_are_kept(out: Path, run: Run) -> None:
     options = ("--chip", "1x1", "--calibrate", "samples.npz")
-    for option, caption in (("--compare", "Other settings"), ("--ablate", "Without each pass")):
+    for option, caption in (("--compare", "Other settings"), ("--ablate", "Ablation of passes")):
         assert caption not in (out / "report.html").read_text()
         found = run("compile", "good.onnx", *QUICK, *options, option)
         assert found.code == 0, found.err

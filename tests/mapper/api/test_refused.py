@@ -37,7 +37,7 @@ BAD: list[tuple[Any, dict[str, Any], type[Exception], str]] = [
         UsageError,
         r"target of entry 0 \(from 0\): -1 is negative; ids are 0 or more",
     ),
-    ((ONE, ONE + 1), {"columns": {"source": "a"}}, UsageError, "columns are those of a table"),
+    ((ONE, ONE + 1), {"columns": {"source": "a"}}, UsageError, "columns are for a table"),
     ("a.csv", {"columns": {"colour": "a"}}, UsageError, "columns: 'colour': 'a'; give names by"),
     ("a.csv", {"columns": "source=a"}, UsageError, "columns is 'source=a'; give names by role"),
     ((ONE, ONE + 5), {"neurons": 3}, MapperError, r"id 5 is outside 0\.\.2"),

@@ -21,7 +21,7 @@ from tests.mapper.report.made import random_folder, view_of
 
 WEIGHTS = {"source": "weights", "multicast": "largest weight"}
 RATES = {"source": "rates", "file": "r.csv", "multicast": "rates"}
-NOTE = "note: no firing rates: every neuron fires at rate 1, and weights are kept beside that; "
+NOTE = "note: no firing rates: every neuron fires at rate 1, and weights are stored separately; "
 LOADS = {"link_load_max": 3, "link_load_mean": 1.5, "link_load_p99": 2.5}
 METRICS: dict[str, Any] = {
     "cut_weight": 8, "cut_fraction": 0.5, "hops_total": 24, "hops_mean": 3.0, "hops_max": 3,
@@ -94,7 +94,7 @@ def test_pages_name_the_traffic(folder: Path, traffic: dict[str, str] | None, wo
     if traffic is RATES:
         assert "unit of the chip's constants, pj or relative" in html.unescape(told)
     else:
-        assert "spikes" not in told.replace("no numbers of spikes", "")
+        assert "spikes" not in told.replace("not numbers of spikes", "")
         assert "pj" not in told.split()
 
 
@@ -133,14 +133,11 @@ def test_missing_weights_are_not_invented(model: Path, run: Run) -> None:
     chip = ("--chip", "2x2", "--neurons-per-core", "2")
     found = run("check", "a.bin", *chip, "--rates", "weights")
     assert found.code == 1
-    assert (
-        "a.bin: its traffic is every neuron at rate 1, and traffic by weights is not kept"
-        in found.err
-    )
+    assert "a.bin: its traffic is every neuron at rate 1, without traffic by weights" in found.err
     assert run("check", model, *chip, "--rates", "weights").code == 0
     run("import", model, "w.bin", "--rates", "weights")
     assert run("check", "w.bin", *chip, "--rates", "weights").code == 0
-    with pytest.raises(MapperError, match="traffic by weights is not kept"):
+    with pytest.raises(MapperError, match="without traffic by weights"):
         mapper.map_network("a.bin", "2x2", rates="weights")
     with pytest.raises(UsageError, match='give an array of rates, "uniform" or "weights"'):
         mapper.map_network("w.bin", "2x2", rates="heavy")

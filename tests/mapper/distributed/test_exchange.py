@@ -166,7 +166,7 @@ def test_a_missing_folder(engine: StandIn, method: str) -> None:
     line = str(raised.value)
     assert line.startswith(f"--shared {engine.shared.place.folder.parent}")
     assert "No such file or directory" in line
-    assert line.endswith("make room there, and go on with --resume")
+    assert line.endswith("make room there, and continue with --resume")
 
 
 def test_a_full_folder(engine: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -369,7 +369,7 @@ def test_a_killed_scheduler_leaves_a_resumable_run(
     assert ended.returncode == 1, ended.stderr
     (line,) = ended.stderr.splitlines()
     assert line.startswith("mapper run: --workers: the scheduler at tcp://127.0.0.1:")
-    assert line.endswith("was lost; start another and go on with --resume")
+    assert line.endswith("was lost; start another and continue with --resume")
     resumed = run(tmp_path, "-o", "out", "--resume")
     assert resumed.returncode == 0, resumed.stderr
     assert mapping_in(tmp_path / "out") == mapping_in(tmp_path / "whole")

@@ -103,7 +103,7 @@ def test_the_page_is_rewritten(out: Path, run: Run) -> None:
     page = (out / "report.html").read_bytes()
     section = page.decode().partition("The mesh, simulated")[2]
     assert f'"{found["latency"]["p99"]}"' in section
-    for said in ("Cores are not simulated, nor are packets within a core", "flits within a core"):
+    for said in ("Cores and packets within a core are not simulated", "Flits within a core"):
         assert said in section
     assert run("report", out).code == 0
     assert (out / "report.html").read_bytes() == page

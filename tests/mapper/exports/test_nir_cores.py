@@ -133,7 +133,7 @@ def test_losses_of_an_import_are_noted(graph: Path, run: Run) -> None:
         losses = net.meta.provenance
     assert losses["weights_zero"] > 0 < losses["weights_negative"]
     assert f"{losses['weights_zero']:,} zero weights skipped" in found.err
-    assert "weights are kept beside" in found.err
+    assert "weights are stored separately" in found.err
     found = run("import", graph, "net.bin", "--rates", "weights")
     assert f"{losses['weights_negative']:,} negative weights: absolute value used" in found.err
 

@@ -296,7 +296,7 @@ def test_files_cannot_be_rewritten_without_the_rows_below(level: Level) -> None:
         for path in level.files():
             path.unlink()
         level.engine.lose("worker-0", True)
-        with pytest.raises(ResumableError, match=r"^--shared .* go on with --resume$"):
+        with pytest.raises(ResumableError, match=r"^--shared .* continue with --resume$"):
             links_of(found)
 
 

@@ -36,7 +36,7 @@ def network(folder: Path) -> Path:
         ("[[pin]]\nneurons = [1]\ncore = 16", "pin 1: core is 16; give an id of 0 .. 15"),
         ('[[pin]]\nneurons = [1]\ncore = "4,0"', "pin 1: core is '4,0'"),
         ("[[pin]]\ncore = 2", "pin 1: give one of neurons, range, population, not 0"),
-        ("[[together]]\nneurons = [60]", "together 1: neuron 60 is none of 0 .. 59"),
+        ("[[together]]\nneurons = [60]", "together 1: neuron 60 is outside 0 .. 59"),
         ("[[together]]\nneurons = []", "together 1: neurons is [], not a list of length 1 or more"),
         (
             "[[together]]\nneurons = [3, -1]",
@@ -48,7 +48,7 @@ def network(folder: Path) -> Path:
         ('[[together]]\npopulation = "L1"', "together 1: the network has no population 'L1'"),
         (
             "[[pin]]\nneurons = [1]\ncore = 2\n[[pin]]\nneurons = [1]\ncore = 3",
-            "pin 2: neuron 1 is to be on core 3, but other constraints put it on core 2",
+            "pin 2: neuron 1 is pinned to core 3, but other constraints pin it to core 2",
         ),
     ],
 )
@@ -95,7 +95,7 @@ def test_items_join_constraints_with_a_common_neuron_or_core() -> None:
     assert {int(found.core[item[v]]) for v in (5, 7, 8)} == {3}
     assert [int(found.core[item[v]]) for v in (6, 0, 9)] == [4, -1, -1]
     assert found.items(fixed=True).fixed.sum() == 2
-    with pytest.raises(MapperError, match="put it on core 3"):
+    with pytest.raises(MapperError, match="pin it to core 3"):
         combine([constraint([0, 1]), constraint([0], 3), constraint([1], 4)], 10)
     core = np.array([1, 1, 1, 0, 0, 3, 4, 3, 2, 0])
     assert broken([constraint([0, 1, 2]), constraint([5], 3)], core) == ""

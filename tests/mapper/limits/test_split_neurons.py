@@ -254,8 +254,10 @@ def test_networks_that_cannot_be_split(folder: Path, run: Run) -> None:
     chip = ("--chip", "8x8", "--neurons-per-core", "12", "--synapses-per-core")
     found = run("run", "net.bin", *chip, "20", "--split-neurons")
     assert found.code == 1
-    assert "is undirected, its neurons cannot be split" in found.err
+    assert "neurons of an undirected network cannot be split" in found.err
     write_network(folder / "net.bin", [(v, 0) for _, v in star], 30)
     found = run("run", "net.bin", *chip, "5", "--split-neurons")
     assert found.code == 3
-    assert "vertex 0 has 29 synapses, a core holds 5: relay neurons can take 25" in found.err
+    assert (
+        "vertex 0 has 29 synapses, a core holds 5: relay neurons can take at most 25" in found.err
+    )

@@ -90,7 +90,7 @@ def test_too_many_groups() -> None:
     usable = np.ones((3, 4), np.bool_)
     usable[0, 0] = False
     with pytest.raises(
-        DoesNotFitError, match=r"needs 14 cores; the chip has 11 usable ones \(3 short\)"
+        DoesNotFitError, match=r"needs 14 cores; the chip has 11 usable cores \(3 short\)"
     ) as error:
         choose_region(usable, 14)
     assert error.value.exit_code == DOES_NOT_FIT

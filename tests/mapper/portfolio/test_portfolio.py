@@ -222,13 +222,13 @@ def test_rejected_arguments(fails: Callable[..., str], run: Run, network: Path) 
     assert "bad.txt" in fails("run", "bad.txt", *FAST, "--seeds", "1,2")
     assert run(*line, "--seed", "1", "-o", "one").code == 0
     said = fails(*line, "--seeds", "1,2", "-o", "one", "--force")
-    assert said == ("one: holds something else than runs of a portfolio; choose another with -o")
+    assert said == ("one: contains files other than a portfolio; choose another folder with -o")
     assert run(*line, "--seeds", "1,2", "-o", "two").code == 0
-    assert "two: exists; --resume goes on with it" in fails(*line, "--seeds", "1,2", "-o", "two")
+    assert "two: exists; --resume continues it" in fails(*line, "--seeds", "1,2", "-o", "two")
     assert "two: is not the output of a run" in fails(*line, "-o", "two", "--force")
     Path("two/portfolio.json").write_text('{"schema": 1}')
     said = fails(*line, "--seeds", "1,2", "-o", "two", "--resume")
-    assert said == "two/portfolio.json: lacks tool; start anew with --force"
+    assert said == "two/portfolio.json: lacks tool; start again with --force"
     bad = run(*line, "--seeds", "1,2", "--workers", "0")
     assert bad.code == 2
     assert "'0' is not a valid choice of workers; give a number of processes" in bad.err
@@ -300,7 +300,7 @@ def test_a_killed_process_is_replaced(
     line = ("run", network, *FAST, "--json", "--workers", "2")
     found = run(*line, "--seeds", "1..3", "-o", "out")
     assert found.code == 0
-    told = "note: seed-2: its process was killed (SIGKILL); the run is done again"
+    told = "note: seed-2: its process was killed (SIGKILL); the run is repeated"
     assert found.err.count(told) == 1
     assert kills == 0
     kills = 3
@@ -308,7 +308,7 @@ def test_a_killed_process_is_replaced(
     assert found.code == 1
     assert found.err == (
         "seed-2: failed: its process was killed (SIGKILL), 3 times; "
-        "give fewer --workers, or less --memory\n"
+        "use fewer --workers or less --memory\n"
     )
     assert [one["state"] for one in found.json()["runs"]] == ["failed", "done"]
 

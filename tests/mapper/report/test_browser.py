@@ -144,9 +144,9 @@ def test_hover_and_select(made: tuple[Path, View], open_page: Open) -> None:
     ]
     coloured = sum(drawn(page))
     assert coloured == (view.share[core] > 0).sum()
-    page.get_by_role("button", name="Show all cores again").click()
+    page.get_by_role("button", name="Show all cores").click()
     assert sum(drawn(page)) == (view.state == 1).sum()
-    assert "Cores that send most" in str(page.locator(".panel").text_content())
+    assert "Largest senders" in str(page.locator(".panel").text_content())
 
 
 @pytest.mark.heavy

@@ -42,12 +42,12 @@ def test_unknown_parts_are_reported(name: str, folder: Path) -> None:
         ]
         (table,) = (table for table in tables if str(table.title).startswith(title))
         names, values = cells(table)
-        assert values.count("not known") == 3 - len(known)
-        assert names[-1] == (f"sum, without {lacks}" if lacks else "sum of these")
+        assert values.count("unknown") == 3 - len(known)
+        assert names[-1] == (f"sum, without {lacks}" if lacks else "sum")
     assert not are_spikes(traffic_in(report))
     text = page_of(out).source
     assert "Energy x weight, parts" in text
-    assert (f"not known, so not in the sum: {lacks}" in text) == bool(lacks)
+    assert (f"unknown, not in the sum: {lacks}" in text) == bool(lacks)
 
 
 def test_chips_without_energies_have_no_table(folder: Path) -> None:

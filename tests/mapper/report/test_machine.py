@@ -63,6 +63,6 @@ def test_the_page_draws_the_borders() -> None:
     group = re.search(r'<g class="ends">(.*?)</g>', page)
     assert group is not None
     assert re.findall(r'class="(\w+)"', group[1]) == ["tile", "chip", "board"]
-    assert "Lines are the ends of tiles and chips and boards" in page
+    assert "Lines are boundaries of tiles and chips and boards" in page
     assert "Traffic that leaves chips" in page
     assert "Costs and crossings of the machine" in page

@@ -182,13 +182,13 @@ def test_nets_have_bars_if_they_are_the_objective(folder: Path) -> None:
     stages = [stage("refine by trees", cut_weight=10, hops_total=20, multicast=nets)]
     page = with_stages(folder, stages)
     assert costs_of(page) == [
-        "AfterCutHopsConnectivityTree-hops", "refine by trees1020 40 70",
+        "AfterCutHopsConnectivityTree hops", "refine by trees1020 40 70",
     ]  # fmt: skip
 
 
 def test_reports_of_older_versions_have_no_costs(folder: Path) -> None:
     page = with_stages(folder, [stage("check"), stage("score")])
-    assert "made by a version that did not measure it" in page.source
+    assert "version that wrote the report did not measure it" in page.source
     assert "StageTimePeak memory" in [element.text for element in page.all("tr")]
 
 

@@ -34,8 +34,8 @@ def test_a_simulation(folder: Path) -> None:
     rows = [element.text for element in page.all("tr")]
     for row in ("Latency in cycles, mean6.5", "50th percentile5", "99th percentile31", "max47",
                 "Offered, flits per core per cycle0.125", "2, 1 east 75.0 %80.0 %",
-                "Saturation of the mesh: largest load scale carried1.9",
-                "fewest mesh cycles per unit of time1,579"):  # fmt: skip
+                "Saturation: largest sustained load scale1.9",
+                "Minimum mesh cycles per unit of time1,579"):  # fmt: skip
         assert row in rows
     said = page.one("section", id="simulation").text
     assert "10,000 cycles after a warm-up of 5,000, one packet per neuron and other core" in said
@@ -80,4 +80,4 @@ def test_a_simulation_above_saturation(folder: Path) -> None:
 def test_a_simulation_without_packets(folder: Path) -> None:
     nothing = dict.fromkeys(SIMULATION["latency"])
     said = simulated(folder, packets=0, latency=nothing, links=[]).one("section", id="simulation")
-    assert "There was no packet to send." in said.text
+    assert "No packets were sent." in said.text

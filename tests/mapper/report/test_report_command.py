@@ -126,10 +126,10 @@ def test_traffic_of_another_mapping_is_refused(
 ) -> None:
     other = random_folder(out.with_name("other"), Chip("c", 4, 3, neurons=16), seed=9)
     (out / "traffic.npz").write_bytes((other / "traffic.npz").read_bytes())
-    assert "report.json says" in fails("report", out)
+    assert "in report.json" in fails("report", out)
     (out / "traffic.npz").unlink()
     save_mapping(out / "mapping.npz", np.zeros(60, np.int32), Chip("c", 4, 3))
     found = run("report", out)  # the mapping was replaced; the report belongs to the old one
     assert (found.code, found.out) == (1, "")
-    assert "report.json says" in found.err
+    assert "in report.json" in found.err
     assert not (out / "traffic.npz").exists()

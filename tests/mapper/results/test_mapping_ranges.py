@@ -148,7 +148,7 @@ DAMAGES: dict[str, tuple[Callable[[Path], None], str]] = {
     "cut off": (cut, "bytes|size"),
     "another bit": (flip, "checksum"),
     "zeros": (garble, "damaged|cannot be read"),
-    "another type": (other_type, "damaged: it is int64|holds int64"),
+    "another type": (other_type, "damaged: the array is int64|holds int64"),
 }
 
 
@@ -168,7 +168,7 @@ def test_damaged_ranges(damage: str, folder: Path, fails: Callable[..., str]) ->
 INDEX_FAULTS: list[tuple[Change, str, str]] = [  # messages of `score` and `verify`
     (lambda about: about.pop("neurons"), "mapping.json: .*neurons", "mapping.json: .*neurons"),
     (lambda about: about.update(range=0), "mapping.json: .*range", "mapping.json: .*4 files"),
-    (lambda about: about["files"].pop(), "lists 3 files, 50 neurons have 4", "lists 3 files for"),
+    (lambda about: about["files"].pop(), "3 files, but 50 neurons need 4", "lists 3 files for"),
     (lambda about: about.update(neurons=2**60), "lists 4 files", "lists 4 files"),
     (
         lambda about: about.update(neurons=2**60, range=2**58),

@@ -338,12 +338,12 @@ def test_files_that_cannot_be_removed(folder: Path, monkeypatch: pytest.MonkeyPa
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "unlink", refuse)
-        with pytest.warns(StorageWarning, match=r"left behind.*Operation not permitted") as told:
+        with pytest.warns(StorageWarning, match=r"cannot remove.*Operation not permitted") as told:
             make(path, "new", force=True)
         assert f"remove {folder / 'out.partial'} by hand" in str(told[0].message)
         assert tree(path) == outcome("new")
         with (
-            pytest.warns(StorageWarning, match="left behind"),
+            pytest.warns(StorageWarning, match="cannot remove"),
             pytest.raises(WriteError, match="out: cannot write: File exists"),
         ):
             make(path, "newer", force=True)

@@ -128,7 +128,7 @@ def test_checks_report_the_time_of_a_run(
     )
     shown = run("check", *command).out
     assert "s of processor time" in shown
-    assert "connections each for the first cut" in shown
+    assert "connections each for the initial cut" in shown
     classic = run("check", *command[:-1], "classic", "--json")
     assert classic.json()["run"]["processor_seconds"] == {}
 
