@@ -199,7 +199,7 @@ def result_summary(options: argparse.Namespace, report: dict[str, Any]) -> Table
     names = f"{hosted} node{'s' * (hosted != 1)} on the host" if hosted else ""
     cores = len({tuple(one["core"]) for one in report["timelines"]})
     rows = [Row("layers", len(report["layers"]), names), Row("cores", cores)]
-    rows += [GAP, *_accuracy(report), *_compared(report["judge"])]
+    rows += [GAP, *_accuracy(report), *compared_rows(report["judge"])]
     whose = "per frame" if cores == 1 else "of the busiest core, per frame"
     rows.append(Row("cycles", report["cycles"], whose))
     unit, share = max(report["busy"].items(), key=lambda one: one[1])
@@ -239,7 +239,7 @@ def _accuracy(report: dict[str, Any]) -> list[Line]:
     return rows + [Row("beyond its limits", "", text) for text in report.get("limits_missed", ())]
 
 
-def _compared(judge: dict[str, Any]) -> list[Line]:
+def compared_rows(judge: dict[str, Any]) -> list[Line]:
     """What was compared with ONNX Runtime."""
     from mapper.results.summary import Row
 

@@ -14,6 +14,7 @@ from mapper.errors import BAD_INPUT, UsageError
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+    from rich.table import Table
 
     from mapper.compiler.manifest import CompiledFolder
     from mapper.compiler.simulate import Clipped, Compared, Maps
@@ -25,10 +26,11 @@ JUDGED_AT_ONCE = 8  # frames whose maps are kept until they are compared
 
 def run_compiled(options: argparse.Namespace) -> int:
     """Run the programs of a compiled model on samples."""
-    from mapper.cli.cycling import cycle_tables
+    from mapper.cli.cycling import cycle_lines, cycle_tables
     from mapper.compiler.manifest import read_folder
     from mapper.compiler.report import add_simulation
     from mapper.results.output_folder import writing_into
+    from mapper.results.summary import summary
     from storage.samples import SampleForm, open_samples, require_samples
 
     if options.input is None and options.cycles is None:
@@ -51,7 +53,11 @@ def run_compiled(options: argparse.Namespace) -> int:
         only = _cycles(options, folder, None)
         with writing_into(options.path):
             add_simulation(options.path, {"cycle_run": only})
-        terminal.emit(options, {"cycle_run": only}, cycle_tables(only, str(options.path)))
+        title = f"{options.path}, cycle by cycle"
+        terminal.emit(
+            options, {"cycle_run": only}, cycle_tables(only, str(options.path)),
+            summary(title, cycle_lines(only)),
+        )  # fmt: skip
         return 0
     given = folder.manifest["input"]
     form = SampleForm.from_json(folder.manifest["samples"])
@@ -161,13 +167,37 @@ def _run_samples(options: argparse.Namespace, folder: CompiledFolder, samples: S
         shown += cycle_tables(result["cycle_run"], str(options.path))
     if on_chip is not None:
         shown.append(facts("in Amaranth, equal to the simulators", on_chip))
-    terminal.emit(options, result, shown)
+    terminal.emit(options, result, shown, _summary(options, folder, result))
     if result.get("differences"):
         terminal.complain(f"{result['differences']:,} elements differ from the integer reference")
         return BAD_INPUT
     if judgement is not None:
         require_right(judgement, options.path)
     return 0
+
+
+def _summary(options: argparse.Namespace, folder: CompiledFolder, result: dict[str, Any]) -> Table:
+    """Return the summary of a run on samples."""
+    from mapper.cli.compile_tables import compared_rows
+    from mapper.cli.cycling import cycle_lines
+    from mapper.report.make import PAGE
+    from mapper.results.summary import GAP, Row, next_steps, summary
+
+    rows = [Row("samples", result["frames"])]
+    if "accuracy" in result:
+        rows.append(Row("accuracy", f"{result['accuracy']:.2%}"))
+    if "differences" in result:
+        differing = f"{result['differences']:,} differ from the reference"
+        rows.append(Row("elements compared", result["elements"], differing))
+    if "judge" in result:
+        rows += compared_rows(result["judge"])
+    if "cycle_run" in result:
+        rows += [GAP, *cycle_lines(result["cycle_run"])]
+    if "hardware" in result:
+        rows += [GAP, *(Row(name.replace("_", " "), n) for name, n in result["hardware"].items())]
+    rows += [GAP, Row("SHA-256", "", f"{result['sha256'][:16]}... of the results")]
+    rows += next_steps(str(options.path / PAGE), "--details")
+    return summary(f"{folder.manifest['model']['name']} on {options.path}", rows)
 
 
 def _to_all(takers: list[Callable[[int, Maps], None]]) -> Callable[[int, Maps], None] | None:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from mapper.results.summary import Row
+
 MOST_TABLES = 4
 """Cores that have a table of their own, at most; of more there is one of all."""
 
@@ -17,9 +19,9 @@ def cycle_tables(found: dict[str, Any], title: str) -> list[Table]:
     from mapper.results.tables import columns, facts
 
     cycles = max(1, found["cycles"])
-    tables = [facts(f"{title}, cycle by cycle", _summary(found))]
+    tables = [facts(f"{title}, cycle by cycle", cycle_facts(found))]
     if len(found["cores"]) > MOST_TABLES:
-        heads = ("core", "cycles", *found["cores"][0]["busy"], "waits longest for")
+        heads = ("core", "cycles", *found["cores"][0]["busy"], "longest stall")
         return [*tables, columns("cores", heads, [_row(one, cycles) for one in found["cores"]])]
     for core in found["cores"]:
         x, y = core["core"]
@@ -28,33 +30,47 @@ def cycle_tables(found: dict[str, Any], title: str) -> list[Table]:
         for cause in core["waits"][units[0]]:
             waits = [core["waits"][unit][cause] for unit in units]
             if any(waits):
-                body.append((f"waits: {cause}", *(_share(one, cycles) for one in waits)))
+                body.append((f"stall: {cause}", *(_share(one, cycles) for one in waits)))
         tables.append(columns(f"units of core ({x}, {y})", ("", *units), body))
     return tables
 
 
-def _summary(found: dict[str, Any]) -> dict[str, Any]:
-    """The first lines."""
+def cycle_lines(found: dict[str, Any]) -> list[Row]:
+    """Return the lines of the summary of a run cycle by cycle: times, and the longest stall."""
+    from mapper.report.compiled.chiprun import longest_wait
+    from mapper.results.summary import Row
+
+    rows = [Row(name, value) for name, value in cycle_facts(found).items()]
+    stalls = [(wait, core["core"]) for core in found["cores"] if (wait := longest_wait(core))]
+    if stalls:
+        (count, cause), (x, y) = max(stalls, key=lambda one: one[0][0])
+        share = _share(count, max(1, found["cycles"]))
+        rows.append(Row("longest stall", share, f"{cause}, core ({x}, {y})"))
+    return rows
+
+
+def cycle_facts(found: dict[str, Any]) -> dict[str, Any]:
+    """Return the times of a run cycle by cycle, by name."""
     rows: dict[str, Any] = {}
     if "frames" not in found:
         rows["cycles per frame"] = found["cycles"]
     else:
         bound = found["bound"]
         rows["frames"] = found["frames"]
-        rows["cycles that fill the memories before"] = found["loading"]
-        rows["cycles until the first is done"] = found["latency"]
+        rows["load cycles (once)"] = found["loading"]
+        rows["latency, cycles"] = found["latency"]
         if found["period"] is not None:
-            rows["cycles from frame to frame"] = found["period"]
+            rows["initiation interval, cycles"] = found["period"]
             if found["mean_period"] != found["period"]:
-                rows["on average"] = found["mean_period"]
-        rows["at least, by what takes longest"] = f"{bound['cycles']:,.0f}, {bound['where']}"
+                rows["initiation interval, on average"] = found["mean_period"]
+        rows["bottleneck, cycles per frame"] = f"{bound['cycles']:,.0f}, {bound['where']}"
         rows["frames per second"] = (
             f"{found['frames_per_second']:,.0f} at {found['clock_mhz']:g} MHz"
         )
-        rows["flits of a frame on the busiest link"] = found["busiest_link"]
-        rows["hops of all flits of a frame"] = found["flit_hops"]
+        rows["flits per frame, busiest link"] = found["busiest_link"]
+        rows["flit hops per frame"] = found["flit_hops"]
     if found["bytes_compared"]:
-        rows["bytes equal to the functional run"] = found["bytes_compared"]
+        rows["bytes compared, all equal"] = found["bytes_compared"]
     return rows
 
 

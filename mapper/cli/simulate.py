@@ -199,9 +199,10 @@ def _simulate(options: argparse.Namespace) -> int:
     from mapper.cli.report import measure_folder
     from mapper.cli.ticking import run_ticks
     from mapper.evaluation.offered_load import offered_load
-    from mapper.evaluation.simulate import SimulationRequest, simulate, tables
+    from mapper.evaluation.simulate import SimulationRequest, simulate, summary_rows, tables
     from mapper.report.make import PAGE, view_folder, write_page
     from mapper.results.output import REPORT, network_of, read_report
+    from mapper.results.summary import next_steps, summary
     from storage.files import write_file
     from storage.store.network import NetworkFile
 
@@ -230,7 +231,10 @@ def _simulate(options: argparse.Namespace) -> int:
     report["simulation"] = found
     write_file(options.path / REPORT, (json.dumps(report, indent=1) + "\n").encode())
     mesh = f"{offered.mesh.width}x{offered.mesh.height}, {offered.mesh.depth} flits an input"
-    terminal.emit(options, found, tables(found, f"{options.path} on {mesh}"))
+    title = f"{options.path} on {mesh}"
+    rows = summary_rows(found)
+    rows += next_steps(str(options.path / PAGE), f"mapper info {options.path}")
+    terminal.emit(options, found, tables(found, title), summary(title, rows))
     _tell_model(options, report, found)
     if found["saturated"]:
         terminal.say(

@@ -15,6 +15,8 @@ from mapper.evaluation.offered_load import Offered, busiest_links
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from mapper.results.summary import Row
+
 MODEL = {
     "simulated": "the mesh alone: routers, links and packets of one flit between different cores",
     "sources": "open loop: cores send at random, at constant mean rates, whatever the mesh does",
@@ -145,6 +147,30 @@ def _over(value: float | None, by: float | None) -> float | None:
 
 def _mean(values: Any) -> float:
     return float(values.mean()) if len(values) else 0.0
+
+
+def summary_rows(found: dict[str, Any]) -> list[Row]:
+    """Return the lines of the summary: throughput, latency, busiest link, saturation."""
+    from mapper.results.summary import GAP, Row
+    from mapper.results.tables import number
+
+    latency, links = found["latency"], found["links"]
+    rows = [Row("packets", found["packets"], f"in {found['cycles']:,} cycles of the mesh")]
+    if found["undelivered"]:
+        rows.append(Row("not delivered", found["undelivered"]))
+    if latency["mean"] is not None:
+        rest = f"cycles on average; 99 % within {number(latency['p99'])}"
+        rows.append(Row("latency", latency["mean"], f"{rest}, at most {number(latency['max'])}"))
+    rows.append(Row("throughput", found["delivered"], "flits per core and cycle"))
+    if links:
+        where = f"({links[0]['x']},{links[0]['y']}) {links[0]['direction']}"
+        rows += [
+            GAP, Row("bottleneck", links[0]["flits_per_cycle"], f"flits per cycle on link {where}"),
+        ]  # fmt: skip
+    if (saturation := found["saturation"]) is not None:
+        cycles = f"{number(saturation['tick_cycles'])} mesh cycles per unit of time"
+        rows.append(Row("saturates at load", f"{number(saturation['load_scale'])}x", cycles))
+    return rows
 
 
 def tables(found: dict[str, Any], title: str) -> list[Table]:
