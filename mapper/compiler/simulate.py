@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -154,7 +154,15 @@ class Machine:
     def covered(self, tensor: str) -> NDArray[np.bool_]:
         """Which elements of a map lie anywhere, shape (rows, columns, channels); what no layer
         takes goes nowhere, and what fills blocks between channels holds any number."""
-        parts = self.parts(tensor)
+        return self._covered(self.parts(tensor))
+
+    def is_whole(self, tensor: str) -> bool:
+        """Whether all elements of a map that any layer takes are where it is read from."""
+        cores = self.maps.get(tensor)
+        return cores is None or not (self._covered(cores) & ~self.covered(tensor)).any()
+
+    @staticmethod
+    def _covered(parts: Sequence[Mapping[str, Any]]) -> NDArray[np.bool_]:
         found = np.zeros(parts[0]["whole"][1:], bool)
         for one in parts:
             found[slice(*one["rows"]), :, slice(*one["channels"])] = True

@@ -49,6 +49,8 @@ class Judged:
         for name in dict.fromkeys([*taken, *layers]):
             if name not in machine.results and name not in machine.maps:
                 continue  # joined of parts, and taken with other parts
+            if not machine.is_whole(name):
+                continue  # the host has some elements, and cores others
             one = machine.parts(name)[0]
             channels = one.get("of_model") or list(range(one["whole"][3]))
             mask = machine.covered(name)[:, :, channels]
