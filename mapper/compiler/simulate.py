@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -165,7 +165,16 @@ class Machine:
 
         Elements that no layer reads are not stored, and padding channels have arbitrary values.
         """
-        parts = self.parts(tensor)
+        return self._covered(self.parts(tensor))
+
+    def is_whole(self, tensor: str) -> bool:
+        """Return whether the copy that is read has all elements of a map that a layer uses."""
+        cores = self.maps.get(tensor)
+        return cores is None or not (self._covered(cores) & ~self.covered(tensor)).any()
+
+    @staticmethod
+    def _covered(parts: Sequence[Mapping[str, Any]]) -> NDArray[np.bool_]:
+        """Return which elements of a map some parts contain."""
         found = np.zeros(parts[0]["whole"][1:], bool)
         for one in parts:
             found[slice(*one["rows"]), :, slice(*one["channels"])] = True

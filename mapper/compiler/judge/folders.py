@@ -50,6 +50,8 @@ class Judged:
         for name in dict.fromkeys([*taken, *layers]):
             if name not in machine.results and name not in machine.maps:
                 continue  # concatenated from parts, and read along with other parts
+            if not machine.is_whole(name):
+                continue  # some elements are only in the host's copy, others only in cores
             one = machine.parts(name)[0]
             channels = one.get("of_model") or list(range(one["whole"][3]))
             mask = machine.covered(name)[:, :, channels]
