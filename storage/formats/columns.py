@@ -151,7 +151,7 @@ def said(provenance: Mapping[str, Any]) -> str | None:
     if not isinstance(used, dict):
         return None
     parts = ", ".join(f"{listed([str(name)])} ({role})" for role, name in used.items())
-    weight = "" if "weight" in used else "; each row weighs 1"
+    weight = "" if "weight" in used else "; every row weighs 1"
     ignored = [str(name) or "one unnamed" for name in provenance.get("columns_ignored", [])]
     return f"columns used: {parts}{weight}" + (f"; ignored: {listed(ignored)}" if ignored else "")
 

@@ -97,7 +97,7 @@ def beyond_size(net: NetworkFile, written: Collection[str]) -> list[Loss]:
 
 def isolated(count: int) -> list[Loss]:
     """Return the loss of neurons without synapses, for formats that list only edges."""
-    text = f"neurons without synapses dropped: {count:,}"
+    text = f"no neurons without synapses: {count:,} dropped"
     return [Loss("isolated", count, text)] if count else []
 
 
@@ -124,43 +124,43 @@ def _rates(net: NetworkFile) -> Loss | None:
 
 
 def _of_neurons(kind: str, count: int) -> Loss | None:
-    text = f"{kind} of {count:,} neurons dropped"
+    text = f"no {kind}: dropped for {count:,} neurons"
     return Loss(kind, count, text) if count else None
 
 
 def _attributes(net: NetworkFile, written: Collection[str] = ()) -> Loss | None:
     names = [name for name in net.meta.attributes if name not in (ID, SIZE, RATE, *written)]
-    text = f"attributes dropped: {', '.join(names)}"
+    text = f"no other attributes: {', '.join(names)} dropped"
     return Loss(ATTRIBUTES, len(names), text) if names else None
 
 
 def _directions(net: NetworkFile) -> Loss | None:
     count = net.meta.synapses
-    text = f"directions of {count:,} synapses dropped: weights of opposite synapses are added"
+    text = f"no directions: dropped for {count:,} synapses, opposite weights added"
     return Loss(DIRECTIONS, count, text) if count and not net.undirected else None
 
 
 def _undirected(net: NetworkFile) -> Loss | None:
     count = net.meta.synapses
-    text = f"undirected edges written as directed synapses, once each: {count:,}"
+    text = f"no undirected edges: {count:,} written once, as synapses"
     return Loss(UNDIRECTED, count, text) if count and net.undirected else None
 
 
 def _fractions(net: NetworkFile) -> Loss | None:
     count, unit = net.meta.synapses, net.meta.weight_unit
-    text = f"fractions dropped: weights of {count:,} synapses are integers in units of {unit:g}"
+    text = f"no fractions: weights of {count:,} synapses are integers in units of {unit:g}"
     return Loss(FRACTIONS, count, text) if count and unit != 1 else None
 
 
 def _repeated(net: NetworkFile) -> Loss | None:
     count = net.meta.repeated
-    text = f"{count:,} repeated synapses merged: only their weights are added"
+    text = f"no repeated synapses: {count:,} merged, their weights added"
     return Loss(REPEATED, count, text) if count else None
 
 
 def _synaptic(net: NetworkFile) -> Loss | None:
     count = 0 if net.meta.synaptic is None else net.meta.synapses + net.meta.synaptic.self_loops
-    text = f"synaptic weights of {count:,} synapses dropped: only their traffic is written"
+    text = f"no synaptic weights: dropped for {count:,} synapses, only traffic is written"
     return Loss(SYNAPTIC, count, text) if count else None
 
 

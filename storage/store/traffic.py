@@ -101,7 +101,7 @@ def describe(traffic: Mapping[str, Any] | None) -> str:
     """Describe the source for tables and pages; `traffic` of `traffic_of`, None if unknown."""
     source = None if traffic is None else traffic.get("source")
     if source == UNIFORM:
-        return "each neuron at rate 1"
+        return "every neuron at rate 1"
     if source == RATES:
         file = traffic.get("file") if traffic else None
         return f"firing rates from {file}" if file else "firing rates"

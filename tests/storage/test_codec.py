@@ -49,7 +49,7 @@ def test_truncated_varint(value: int) -> None:
     [b"\x80" * 9 + b"\x01", b"\xff" * 9 + b"\x01", b"\x80" * 10 + b"\x00", b"\xff" * 20],
 )
 def test_overlong_varint(data: bytes) -> None:
-    with pytest.raises(CorruptError, match="longer than 10 bytes or beyond 2"):
+    with pytest.raises(CorruptError, match="longer than 10 bytes or exceeds 2"):
         decode_numbers(data, 1, "here")
 
 

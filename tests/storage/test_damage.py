@@ -65,7 +65,7 @@ def test_every_truncation(network: Path) -> None:
     good = network.read_bytes()
     for length in range(len(good)):
         network.write_bytes(good[:length])
-        with pytest.raises(StorageError, match="make the network again"):
+        with pytest.raises(StorageError, match="recreate the network"):
             everything(network)
 
 

@@ -45,7 +45,7 @@ def found(path: Path) -> dict[str, Member] | str:
             index = ArchiveIndex(blob, PREFIXES)
         except CorruptError as error:
             text = str(error)
-            start, end = f"{path}: not a complete zip archive (", "); make the network again"
+            start, end = f"{path}: not a complete zip archive (", "); recreate the network"
             assert text.startswith(start), text
             assert text.endswith(end), text
             return text[len(start) : -len(end)]

@@ -63,7 +63,7 @@ def test_another_process_is_told_who_writes(tmp_path: Path) -> None:
             with pytest.raises(LockedError) as caught:
                 write()
             said = str(caught.value)
-            assert said.startswith(f"{path}: process {process.pid} is writing it since 20")
+            assert said.startswith(f"{path}: process {process.pid} has been writing it since 20")
             assert f"(-c {path})" in said
             assert "\n" not in said
         assert names(tmp_path) == before
@@ -238,7 +238,7 @@ def test_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
     with monkeypatch.context() as patch:
         patch.setattr("fcntl.flock", fail)
-        with pytest.warns(StorageWarning, match="this file system has no locks"):
+        with pytest.warns(StorageWarning, match="this file system does not support locks"):
             lock = OutputLock(tmp_path / "a")
     lock.close()
 

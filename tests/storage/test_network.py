@@ -122,9 +122,13 @@ def test_attribute_of_several_chunks(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 def test_labels_that_run_out(tmp_path: Path) -> None:
     with NetworkWriter(tmp_path / "net.bin", 2) as writer:
-        with pytest.raises(BadInputError, match=r"attribute 'layer' counts beyond its 2 labels"):
+        with pytest.raises(
+            BadInputError, match=r"attribute 'layer' has values outside its 2 labels"
+        ):
             writer.set_attribute("layer", np.array([0, 2]), ["in", "out"])
-        with pytest.raises(BadInputError, match=r"attribute 'layer' counts beyond its 2 labels"):
+        with pytest.raises(
+            BadInputError, match=r"attribute 'layer' has values outside its 2 labels"
+        ):
             writer.set_attribute("layer", np.array([0, -1]), ["in", "out"])
         writer.finish()
 
@@ -145,12 +149,18 @@ def test_labels_that_run_out(tmp_path: Path) -> None:
         ({"block_size": 0}, "block_size is 0, not a whole number from 1"),
         ({"undirected": 0}, "meta.json: undirected is 0"),
         ({"weight_unit": 0}, "weight_unit is 0, not a number above 0"),
-        ({"weight_unit": float("nan")}, r"meta.json is not sound JSON \(NaN is no JSON\)"),
-        ({"weight_unit": float("inf")}, r"meta.json is not sound JSON \(Infinity is no JSON\)"),
-        ({"total_weight": 10, "weight_unit": 1e304}, "the weights add up beyond 1e\\+304"),
-        ({"connections": 2}, "2 connections, 0 synapses and 2 neurons do not go with each other"),
-        ({"connections": 8, "synapses": 4}, "8 connections, 4 synapses and 2 neurons do not go"),
-        ({"largest_block_bytes": 1}, "member blocks/00000000 has 2 bytes, it can have 2 to 1"),
+        ({"weight_unit": float("nan")}, r"meta.json is not valid JSON \(NaN is not valid JSON\)"),
+        (
+            {"weight_unit": float("inf")},
+            r"meta.json is not valid JSON \(Infinity is not valid JSON\)",
+        ),
+        ({"total_weight": 10, "weight_unit": 1e304}, "the sum of weights exceeds 1e\\+304"),
+        ({"connections": 2}, "2 connections, 0 synapses and 2 neurons cannot be broadcast other"),
+        (
+            {"connections": 8, "synapses": 4},
+            "8 connections, 4 synapses and 2 neurons are inconsistent",
+        ),
+        ({"largest_block_bytes": 1}, "member blocks/00000000 has 2 bytes, expected 2 to 1"),
         ({"total_weight": None}, "meta.json: total_weight is None, not a whole number"),
         ({"provenance": []}, r"provenance is \[\]"),
         ({"attributes": {"x": 5}}, "attribute 'x': it is 5, not an object"),
@@ -158,9 +168,9 @@ def test_labels_that_run_out(tmp_path: Path) -> None:
         ({"attributes": {"x": {"unit": "a"}}}, "attribute 'x': unit is 'a', not a number"),
         ({"attributes": {"x": {"unit": True}}}, "attribute 'x': unit is True, not a number"),
         ({"attributes": {"x": {"units": 1}}}, "attribute 'x': has an unknown key 'units'"),
-        ({"attributes": {"size": {"unit": 0.5}}}, "attribute 'size': {'unit': 0.5} does not go"),
-        ({"attributes": {"size": {"offset": -1}}}, "attribute 'size': {'offset': -1} does not go"),
-        ({"attributes": {"rate": {"offset": -1}}}, "attribute 'rate': {'offset': -1} does not go"),
+        ({"attributes": {"size": {"unit": 0.5}}}, "attribute 'size': {'unit': 0.5} is invalid"),
+        ({"attributes": {"size": {"offset": -1}}}, "attribute 'size': {'offset': -1} is invalid"),
+        ({"attributes": {"rate": {"offset": -1}}}, "attribute 'rate': {'offset': -1} is invalid"),
         ({"attributes": {"x": {"labels": ["a"], "offset": -1}}}, "attribute 'x': {'labels'"),
         ({"attributes": {"x": {"offset": -(2**70)}}}, "attribute 'x': offset is -118"),
         (

@@ -159,7 +159,7 @@ def test_errors_of_several_parts() -> None:
     [
         (float("nan"), "^rate nan is not finite; give finite values$"),
         (float("inf"), "^rate inf is not finite"),
-        (-1e-9, "^rate -1e-09 is negative; traffic cannot be, use its magnitude$"),
+        (-1e-9, "^rate -1e-09 is negative; traffic cannot be negative; use its magnitude$"),
         (-3, "^rate -3"),
     ],
 )

@@ -98,7 +98,7 @@ def test_the_same_bytes_with_any_threads(tmp_path: Path) -> None:
     [
         ([1, 2], "r: rates are 2; the network has 7 neurons"),
         (np.ones((N, 1)), "r: rates are 7 x 1; the network has 7 neurons"),
-        (3, "r: rates are a single one; the network has"),
+        (3, "r: rates have shape a single number; the network has"),
         (["x"] * N, "r: rates are <U1; give numbers"),
         ([1, 2, np.nan, 4, 5, 6, 7], "r: rate of neuron 2 (from 0): nan is not finite"),
         ([1, 2, 3, np.inf, 5, 6, 7], "r: rate of neuron 3 (from 0): inf is not finite"),
@@ -118,7 +118,7 @@ def test_traffic_beyond_the_format(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     with NetworkFile(tmp_path / "a.bin") as network:
         monkeypatch.setattr("storage.store.rates.MAX_TOTAL", 20.0)
         write_rated(network, tmp_path / "b.bin", np.full(N, 4))
-        with pytest.raises(BadInputError, match="rate: the traffic adds up beyond"):
+        with pytest.raises(BadInputError, match="rate: the total traffic exceeds"):
             write_rated(network, tmp_path / "c.bin", np.full(N, 5))
     assert not (tmp_path / "c.bin").exists()
 

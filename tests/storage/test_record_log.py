@@ -115,7 +115,7 @@ def test_a_file_that_gets_shorter_while_it_is_read(tmp_path: Path) -> None:
         with (tmp_path / "a").open("r+b") as file:
             file.truncate(log.size - 1)
         assert log.get("a") == b"1" * 100
-        with pytest.raises(CorruptError, match="a: b: the file was cut off; run again"):
+        with pytest.raises(CorruptError, match="a: b: the file was truncated; run again"):
             log.get("b")
 
 

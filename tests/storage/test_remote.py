@@ -133,13 +133,13 @@ def test_s3(network: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         put(f"{endpoint}/lab/some/net.bin", network.read_bytes())
         assert contents(path_of("s3://lab/some/net.bin"), 2) == expected
         for key in ("lab/none.bin", "other/net.bin"):
-            with pytest.raises(BadInputError, match=f"^s3://{key}: there is no such object; check"):
+            with pytest.raises(BadInputError, match=f"^s3://{key}: no such object; check"):
                 NetworkFile(path_of(f"s3://{key}"))
         put(f"{endpoint}/lab/text", b"just text")
         with pytest.raises(CorruptError, match=r"^s3://lab/text: not a complete zip archive"):
             NetworkFile(path_of("s3://lab/text"))
         # without the signature of a user the server lets nobody in
-        with pytest.raises(BadInputError, match="the store refuses to read it; check credentials"):
+        with pytest.raises(BadInputError, match="the store denies access; check credentials"):
             NetworkFile(path_of(f"{endpoint}/lab/some/net.bin"))
 
 
@@ -182,10 +182,10 @@ def test_ranges_that_keep_failing(network: Path, web: WebServer) -> None:
     assert "\n" not in str(told.value)
     assert 0 < len(web.failures) < 50
     web.failures = []
-    with pytest.raises(BadInputError, match="there is no such object"):
+    with pytest.raises(BadInputError, match="no such object"):
         NetworkFile(path_of(f"{web.url}/none"))
     web.failures = [403] * 9
-    with pytest.raises(BadInputError, match="the store refuses to read it"):
+    with pytest.raises(BadInputError, match="the store denies access"):
         NetworkFile(path)
 
 
@@ -216,7 +216,9 @@ def test_a_store_that_stalls(
 ) -> None:
     stalling.delay, stalling.drip, stalling.failures = delay, drip, failures
     began = time.monotonic()
-    match = r"net\.bin: the store stalls: fewer than 512 bytes in 0\.5 s; check endpoint .*, or set"
+    match = (
+        r"net\.bin: the store stalled: fewer than 512 bytes in 0\.5 s; check endpoint .*, or set"
+    )
     with pytest.raises(BadInputError, match=match):
         open_blob(path_of(f"{stalling.url}/net.bin"))
     assert 0.4 < time.monotonic() - began < 1.5
@@ -255,7 +257,7 @@ def test_pages_that_stall(web: WebServer, monkeypatch: pytest.MonkeyPatch) -> No
 @pytest.mark.parametrize("value", ["0", "-1", "nan", "inf", "1e9", "soon"])
 def test_bad_timeouts(value: str, web: WebServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(TIMEOUT, value)
-    with pytest.raises(BadInputError, match=f"^{TIMEOUT}={value}: is no timeout; give seconds"):
+    with pytest.raises(BadInputError, match=f"^{TIMEOUT}={value}: not a timeout; give seconds"):
         open_blob(path_of(f"{web.url}/net.bin"))
 
 

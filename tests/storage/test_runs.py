@@ -195,7 +195,7 @@ def test_runs_cut_off(tmp_path: Path) -> None:
         run, _, _ = store.make(Buffer(ids, ids + 1, np.ones(40, np.int64), [(0, 40, 2)]))
         assert file._file is not None
         file._file.truncate(5)
-        with pytest.raises(WriteError, match="the file of runs was cut off"):
+        with pytest.raises(WriteError, match="the file of runs was truncated"):
             run.read(0, 80)
 
 

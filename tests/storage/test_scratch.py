@@ -124,7 +124,7 @@ def test_levels(case: NetCase, commit_every: int) -> None:
 )
 def test_arrays_that_are_not_kept(array: Any, tmp_path: Path) -> None:
     with Scratch(tmp_path / "scratch") as scratch:
-        with pytest.raises(ValueError, match=r"^a: .* dimensions cannot be kept$"):
+        with pytest.raises(ValueError, match=r"^a: .* dimensions cannot be stored$"):
             scratch.put_array("a", array)
         assert scratch.names() == []
 
@@ -202,5 +202,5 @@ def test_what_a_killed_run_leaves_beside(tmp_path: Path) -> None:
         assert scratch.dropped == 0
     assert [path.name for path in folder.iterdir()] == ["records"]
     (folder / "records").rename(folder / "data.mdb")
-    with pytest.raises(CorruptError, match="is of another version; run with --keep-scratch"):
+    with pytest.raises(CorruptError, match="it has another version; run with --keep-scratch"):
         Scratch(folder, read_only=True)

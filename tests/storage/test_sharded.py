@@ -141,14 +141,17 @@ def files(edit: Callable[[list[Any]], None]) -> Callable[[Path], None]:
             "part-00001.bin: member blocks/00000007 is missing",
         ),
         (change(files=5), "network.json: files is 5, not a list"),
-        (change(files=[]), "its files have 0 blocks, the network has 23"),
-        (change(neurons=200), "its files have 23 blocks, the network has 50"),
+        (change(files=[]), "its files have 0 blocks, but the network has 23"),
+        (change(neurons=200), "its files have 23 blocks, but the network has 50"),
         (change(format="else"), "not a mapper-network"),
-        (files(lambda said: said.reverse()), "part-00002.bin begins with block 15, 0 is next"),
+        (files(lambda said: said.reverse()), "part-00002.bin starts with block 15, expected 0"),
         (files(lambda said: said[1].update(blocks=0)), r"files\[1\].blocks is 0"),
-        (files(lambda said: said[1].update(first=8)), "begins with block 8, 7 is next"),
-        (files(lambda said: said[1].update(file="../x")), "'../x' is no name of a file beside it"),
-        (files(lambda said: said[1].update(file="part-00000.bin")), "names a file twice"),
+        (files(lambda said: said[1].update(first=8)), "starts with block 8, expected 7"),
+        (
+            files(lambda said: said[1].update(file="../x")),
+            "'../x' is not a file name without a folder",
+        ),
+        (files(lambda said: said[1].update(file="part-00000.bin")), "lists a file twice"),
         (lambda folder: (folder / "network.json").write_text("{"), "network.json: "),
     ],
 )
@@ -224,5 +227,5 @@ def test_in_a_store(network: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         assert everything(address) == everything(network)
         assert verify_network(address) == verify_network(network)
         for none in ("s3://lab/some/other", "s3://lab/some/net.bin"):
-            with pytest.raises(BadInputError, match=f"^{none}: there is no such object"):
+            with pytest.raises(BadInputError, match=f"^{none}: no such object"):
                 NetworkFile(path_of(none))

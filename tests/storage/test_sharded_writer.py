@@ -56,7 +56,7 @@ def test_files_are_those_of_a_network_that_is_cut(
 def test_weights_of_synapses_are_for_one_file(tmp_path: Path) -> None:
     with (
         ShardedWriter(tmp_path / "net", 2) as files,
-        pytest.raises(ValueError, match="are written to one file only"),
+        pytest.raises(ValueError, match="can be written to only one file"),
     ):
         NetworkWriter(files, 90, weights="synapse")
     assert list(tmp_path.iterdir()) == []

@@ -184,7 +184,7 @@ def test_real_attributes(tmp_path: Path) -> None:
     [
         (np.array([np.nan]), "weight nan is not finite"),
         (np.array([-np.inf]), "weight -inf is not finite"),
-        (np.array([-(2**53)]), "is beyond 2^53"),
+        (np.array([-(2**53)]), "exceeds 2^53"),
     ],
 )
 def test_weights_that_cannot_be_kept(weight: Any, told: str, tmp_path: Path) -> None:
@@ -198,7 +198,7 @@ def test_weights_that_cannot_be_kept(weight: Any, told: str, tmp_path: Path) -> 
 
 
 def test_sums_beyond_float64(tmp_path: Path) -> None:
-    with pytest.raises(BadInputError, match="add up beyond 1e308"):
+    with pytest.raises(BadInputError, match="exceeds 1e308"):
         write(tmp_path / "net.bin", 2, [(0, 1, 1.2e308), (0, 1, 1.2e308)])
 
 

@@ -244,7 +244,12 @@ BAD_EDGES: list[tuple[list[int], list[int], Any, str]] = [
     ([0], [3], None, r"^id 3 is outside 0\.\.2$"),
     ([-1], [2], None, r"^id -1 is outside 0\.\.2$"),
     ([2**40, 0], [1, 1], None, r"^id 1099511627776 is outside 0\.\.2$"),
-    ([0, 0], [1, 2], [1, -2], "^weight -2 is negative; traffic cannot be, use its magnitude$"),
+    (
+        [0, 0],
+        [1, 2],
+        [1, -2],
+        "^weight -2 is negative; traffic cannot be negative; use its magnitude$",
+    ),
     ([0, 0], [1, 2], [1.0, -0.5], "^weight -0.5 is negative; traffic cannot be"),
     ([0, 0], [1, 2], [1.0, float("nan")], "^weight nan is not finite; give finite values$"),
     ([0, 0], [1, 2], [1.0, float("inf")], "^weight inf is not finite"),
@@ -275,9 +280,9 @@ def test_bad_edges(
         ("x", [[1], [2], [3]], "^attribute 'x' has 3 values for 3 neurons$"),
         ("x", [1.0, float("nan"), 0.0], "^attribute 'x' nan is not finite"),
         ("x", [1.0, float("-inf"), 0.0], "^attribute 'x' inf is not finite"),
-        ("size", [1.5, 2, 3], "^sizes are whole numbers; scale them up$"),
+        ("size", [1.5, 2, 3], "^sizes must be whole numbers; scale them up$"),
         ("size", [1, -2, 3], "^attribute 'size' is negative: -2$"),
-        ("size", [2**61, 2**61, 0], r"^the sum of all sizes is beyond 2\^62; scale them down$"),
+        ("size", [2**61, 2**61, 0], r"^the sum of all sizes exceeds 2\^62; scale them down$"),
         ("rate", [1, -2, 3], "^attribute 'rate' is negative: -2$"),
         ("rate", [0.5, -2.0, 3.0], "^attribute 'rate' -2.0 is negative"),
         ("x", [-1, 0, 2**63 - 1], "^attribute 'x' spans more than 63 bits; scale it down$"),
@@ -297,7 +302,7 @@ def test_bad_attributes(name: str, values: Any, message: str, destination: Path)
 
 @pytest.mark.parametrize("neurons", [0, -1, MAX_VERTICES + 1])
 def test_impossible_number_of_neurons(neurons: int, destination: Path) -> None:
-    message = f"^a network of {neurons} neurons cannot be stored; it needs 1 to {MAX_VERTICES}$"
+    message = f"^a network of {neurons} neurons cannot be stored; it must have 1 to {MAX_VERTICES}$"
     with pytest.raises(BadInputError, match=message):
         NetworkWriter(destination, neurons)
     with pytest.raises(BadInputError, match=f"at most {MAX_VERTICES} are supported"):
@@ -309,7 +314,7 @@ def test_sums_that_overflow(kind: type, destination: Path) -> None:
     """Each weight fits, their sum does not."""
     ids = np.zeros(1100, np.int64)
     weight: Any = np.full(1100, 2**52 - 1, kind)
-    message = r"^the sum of all weights, at both ends, is beyond 2\^62; scale them down$"
+    message = r"^the sum of all weights, at both ends, exceeds 2\^62; scale them down$"
     with pytest.raises(BadInputError, match=message), NetworkWriter(destination, 2) as writer:
         writer.add(ids, ids + 1, weight)
         writer.finish()

@@ -176,8 +176,8 @@ def numpy_type(name: str) -> np.dtype[Any]:
     tensor, or numpy has no such type."""
     if not name.startswith("tensor("):
         word = name.partition("(")[0]
-        word = {"seq": "sequence", "optional": "optional value"}.get(word, word)
-        raise BadInputError(f"has a {word} as input or output; only tensors are supported")
+        word = {"seq": "sequence", "optional": "optional"}.get(word, word)
+        raise BadInputError(f"has inputs or outputs of type {word}; only tensors are supported")
     kind = name.removeprefix("tensor(").removesuffix(")")
     other = {"float": "float32", "double": "float64", "string": "object"}
     try:

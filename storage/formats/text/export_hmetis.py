@@ -85,21 +85,19 @@ def _losses(
 ) -> Iterator[Loss]:
     """Yield the losses of sources, directions, weights and rates."""
     if count:
-        text = f"sources of {count:,} hyperedges dropped: a reader must choose them"
+        text = f"no sources: a reader must choose them for {count:,} hyperedges"
         yield Loss("sources", count, text)
     if net.undirected and net.meta.synapses:
-        text = f"undirected edges written as two synapses each: {net.meta.synapses:,}"
+        text = f"no undirected edges: {net.meta.synapses:,} written as two synapses each"
         yield Loss(UNDIRECTED, net.meta.synapses, text)
     if differing:
-        text = f"weights of {differing:,} synapses replaced by the weight of their axon"
+        text = f"no weights of single synapses: {differing:,} replaced by the weight of their axon"
         yield Loss("weights", differing, text)
     silent = net.vertices - count
     if rates is not None and silent:
-        text = f"rates of {silent:,} neurons without targets dropped"
+        text = f"no rates of neurons without targets: {silent:,} dropped"
         yield Loss(RATES, silent, text)
     unit = net.meta.weight_unit if rates is None else rates.unit
     if count and unit != 1:
-        text = (
-            f"fractions dropped: weights of {count:,} hyperedges are integers in units of {unit:g}"
-        )
+        text = f"no fractions: weights of {count:,} hyperedges are integers in units of {unit:g}"
         yield Loss(FRACTIONS, count, text)

@@ -190,7 +190,7 @@ def test_other_synapses_than_promised(
     with zipfile.ZipFile(path, "w") as archive:
         for member, raw in members.items():
             archive.writestr(member, raw)
-    assert f"meta.json says {synapses} synapses" in fails("export", path, name)
+    assert f"meta.json states {synapses} synapses" in fails("export", path, name)
 
 
 @pytest.mark.parametrize(

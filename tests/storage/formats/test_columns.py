@@ -83,11 +83,14 @@ def test_populations(names: str) -> None:
     ("names", "message"),
     [
         ("pop_a,id_a,pop_b,id_b,weight", "which are source and target? Name them: --columns"),
-        ("pre_pop,pre,post,weight", "pre_pop gives the population of one end only; name both"),
-        ("pre,post_population,post,weight", "post_population gives the population of one end"),
+        ("pre_pop,pre,post,weight", "pre_pop is the population of only one end; name both"),
+        ("pre,post_population,post,weight", "post_population is the population of only one end"),
         ("population,pre,post,weight", "population is the population of which end? Name both"),
-        ("pre_pop,pre_layer,pre,post_pop,post", "pre_pop, pre_layer may all be the population"),
-        ("source,target,delay,x,y", "5 columns and none is called weight"),
+        (
+            "pre_pop,pre_layer,pre,post_pop,post",
+            "pre_pop, pre_layer are candidates for the population",
+        ),
+        ("source,target,delay,x,y", "5 columns, none called weight"),
         ("pre_pop,post_pop,w", "a.csv: columns are pre_pop, post_pop, w; name source and"),
     ],
 )
@@ -110,7 +113,7 @@ def test_names_that_the_user_gives() -> None:
         "source": "pre", "target": "post",
         "source-population": "population", "target-population": "population",
     }  # fmt: skip
-    with pytest.raises(BadInputError, match="area gives the population of one end only"):
+    with pytest.raises(BadInputError, match="area is the population of only one end"):
         chosen(names, **wanted, source_population="area")
     with pytest.raises(BadInputError, match="name source and target"):
         chosen(names, **wanted, source_population="cell", target_population="area")
@@ -144,8 +147,7 @@ def test_what_the_command_line_says() -> None:
 def test_what_is_said() -> None:
     columns = choose_columns(["", "pre", "post", "delay", "w\x1b"], "", ColumnNames(weight="w\x1b"))
     assert said(columns.facts) == (
-        "columns used: pre (source), post (target), w\\x1b (weight); "
-        "ignored: one without a name, delay"
+        "columns used: pre (source), post (target), w\\x1b (weight); ignored: one unnamed, delay"
     )
     assert said(number_columns(2, "").facts) == (
         "columns used: 1 (source), 2 (target); every row weighs 1"
@@ -304,4 +306,4 @@ def test_faults_of_populations(refused: Refuse) -> None:
     assert "line 3: a value is missing" in refused("a.csv", table(rows=rows))
     assert "line 2: -3 is negative" in refused("a.csv", table(rows=[(-3, 0, 1, 1, 1)]))
     one = table(head="pre_pop, pre, post, weight", rows=[("exc", 0, 1, 2)])
-    assert "line 1: pre_pop gives the population of one end" in refused("a.csv", one)
+    assert "line 1: pre_pop is the population of only one end" in refused("a.csv", one)

@@ -100,7 +100,7 @@ def test_no_content(name: str, sample: Sample, tmp_path: Path, out: Path) -> Non
             if content or format is None:
                 assert outcome(source, content, out, format) == ""
     source.write_bytes(b"")
-    with pytest.raises(BadInputError, match="is empty; fetch or save it again"):
+    with pytest.raises(BadInputError, match="is empty; download or save it again"):
         import_network(source, out / "net.bin", name)
 
 

@@ -108,17 +108,17 @@ def weighing(text: str) -> str:
     [
         (BOMB, "line 1: declares an entity"),
         (OUTSIDE, "line 1: declares an entity"),
-        ("<graphml></graphml>", ": holds no graph"),
+        ("<graphml></graphml>", ": contains no graph"),
         ("", ": is empty"),
-        ("<?xml version='1.0' encoding='UF-8'?><graphml/>", "line 1: its encoding is not known"),
+        ("<?xml version='1.0' encoding='UF-8'?><graphml/>", "line 1: unknown encoding"),
         ("<svg></svg>", "line 1: the document is a <svg>, not <graphml>"),
-        (document(NODES + EDGES)[:-12], "not sound XML (no element found); is the file complete?"),
-        (document(NODES + EDGES)[:300], "not sound XML"),
+        (document(NODES + EDGES)[:-12], "not valid XML (no element found); is the file complete?"),
+        (document(NODES + EDGES)[:300], "not valid XML"),
         (document(PAIR, "both"), "line 6: edgedefault is 'both'"),
         (document(PAIR + "<node/>"), "line 8: a <node> has no id"),
         (document(PAIR + '<node id="a"/>'), "line 8: node 'a' is declared twice"),
         (document(PAIR + '<edge source="a"/>'), "line 8: a <edge> has no target"),
-        (document(PAIR + '<edge source="a" target="c"/>'), "line 8: an edge names node 'c'"),
+        (document(PAIR + '<edge source="a" target="c"/>'), "line 8: an edge refers to node 'c'"),
         (document(PAIR + "<hyperedge/>"), "line 8: hyperedges have no source"),
         (document(PAIR + '</graph><graph edgedefault="directed">'), "line 8: a second graph"),
         (
@@ -137,7 +137,7 @@ def test_faults(text: str, message: str, refused: Refuse) -> None:
 
 def test_faults_of_options(refused: Refuse) -> None:
     for names, message in (
-        (ColumnNames(weight="load"), "no key of edges is called 'load'"),
+        (ColumnNames(weight="load"), "no edge key is called 'load'"),
         (ColumnNames(source="a"), "has no columns for source and target"),
     ):
         assert message in refused("a.graphml", document(PAIR), extra={"columns": names})

@@ -145,7 +145,7 @@ def test_row_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
         (((3,), (0,), (1,), (1,), (0,), (0,)), "kernel 0"),
         (((3,), (2,), (1,), (0,), (0,), (0,)), "dilation 0"),
         (((3,), (2,), (1,), (1,), (-1,), (0,)), "padding -1 and 0"),
-        (((3,), (3,), (1,), (2,), (0,), (1,)), "a window of 5 does not fit into 4"),
+        (((3,), (3,), (1,), (2,), (0,), (1,)), "a window of 5 does not fit in 4"),
     ],
 )
 def test_windows_that_make_no_sense(numbers: Any, message: str) -> None:

@@ -96,7 +96,10 @@ BANNER = "%%MatrixMarket matrix coordinate real general\n"
         ("3 3 1\n", "line 1: the banner must be"),
         ("", ": is empty"),
         (BANNER.replace("real", "complex"), "line 1: complex entries cannot be weights"),
-        (BANNER.replace("general", "skew-symmetric"), "line 1: a skew-symmetric matrix lists half"),
+        (
+            BANNER.replace("general", "skew-symmetric"),
+            "line 1: a skew-symmetric matrix stores half",
+        ),
         (BANNER.replace("general", "hermitian"), "line 1: symmetry 'hermitian' is not supported"),
         (BANNER.replace("coordinate", "list"), "line 1: layout 'list' is unknown"),
         (BANNER + "3 3\n", "line 2: the size line is '3 3'"),
@@ -111,7 +114,7 @@ BANNER = "%%MatrixMarket matrix coordinate real general\n"
         (BANNER + "3 3 1\n1 2\n", "line 3: 2 columns instead of 3"),
         (
             BANNER.replace("general", "symmetric") + "3 3 1\n1 2 1\n",
-            "line 3: an entry above the diagonal",
+            "line 3: entry above the diagonal",
         ),
         (
             BANNER.replace("coordinate", "array").replace("real", "pattern"),
@@ -193,8 +196,8 @@ LIST = np.array([0, 1])
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (npz(source=LIST, target=LIST[:1]), "must be lists of one length"),
-        (npz(source=LIST, target=LIST * 0.5), "target is float64; ids are whole numbers"),
+        (npz(source=LIST, target=LIST[:1]), "must be lists of equal length"),
+        (npz(source=LIST, target=LIST * 0.5), "target is float64; ids must be whole numbers"),
         (npz(source=LIST, target=-LIST), "target of entry 1 (from 0): -1 is negative"),
         (npz(source=LIST, target=LIST, weight=np.array([1, np.nan])), "entry 1 (from 0): nan is"),
         (npz(source=LIST, target=LIST, weight=LIST * 1j), "weight is complex128"),
@@ -321,8 +324,8 @@ def test_qaplib(swap: bool, symmetric: bool, converted: Convert) -> None:
     ("text", "message"),
     [
         ("", ": is empty"),
-        ("0\n", "line 1: no neurons"),
-        ("2\n0 1\n1 0\n0 1\n", "6 numbers after the size 2; two matrices of 2 x 2 have 8"),
+        ("0\n", "line 1: no size"),
+        ("2\n0 1\n1 0\n0 1\n", "6 numbers after the size 2; two 2 x 2 matrices have 8"),
         ("2\n0 2\n2 0\n0 3\n3 0\n", "neither matrix holds the Manhattan distances"),
         ("2\n0 1\n1 0\n0 3\n-3 0\n", "line 5: -3 is negative"),
         ("2\n0 1\n1 0\n0 nan\n3 0\n", "line 4: nan is not a finite number"),

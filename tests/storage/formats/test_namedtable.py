@@ -102,8 +102,8 @@ HEAD = "source,target,weight,type\n"
         (HEAD + "a,b,1,x\na,b,heavy,x\n", "line 3: weight 'heavy' is not a number"),
         (HEAD + "a,b,1,x\na,b,,x\n", "line 3: weight '' is not a number"),
         (HEAD + "a,b,nan,x\n", "line 2: weight nan is not a finite number"),
-        (HEAD + 'a,b,1,"x\ny"\n', "line 2 or below: a quoted value goes on over a line's end"),
-        ("a,b,x\nb,c,y\n", "line 1: ids that are no numbers need a line before them that names"),
+        (HEAD + 'a,b,1,"x\ny"\n', "line 2 or after: a quoted value continues on the next line"),
+        ("a,b,x\nb,c,y\n", "line 1: text ids need a header line that names"),
         ("kind,name,class,group\nb,c,y,d\n", "columns are kind, name, class, group; which are"),
     ],
 )
@@ -123,11 +123,21 @@ def test_columns_that_the_user_names(text: str, converted: Convert) -> None:
     ("name", "text", "names", "message"),
     [
         ("a.csv", "a,b,c\n1,2,3\n", ColumnNames(source="x"), "columns are a, b, c; none is 'x'"),
-        ("a.csv", "a,b,c\n1,2,3\n", ColumnNames(source="c"), "name the other: --columns target="),
+        (
+            "a.csv",
+            "a,b,c\n1,2,3\n",
+            ColumnNames(source="c"),
+            "name the other one: --columns target=",
+        ),
         ("a.csv", "a,b,c\n1,2,3\n", ColumnNames("a", "a"), "name source and target"),
         ("a.csv", "a,b,c\n1,2,3\n", ColumnNames("a", "b", "b"), "name source and target"),
-        ("a.csv", "1,2,3\n", ColumnNames(weight="w"), "line 1: no line names the columns"),
-        ("a.graph", "2 1\n2\n1\n", ColumnNames("a"), "metis files have no option `columns`"),
+        ("a.csv", "1,2,3\n", ColumnNames(weight="w"), "line 1: columns have no names"),
+        (
+            "a.graph",
+            "2 1\n2\n1\n",
+            ColumnNames("a"),
+            "metis files do not take the option `columns`",
+        ),
     ],
 )
 def test_wrong_names(

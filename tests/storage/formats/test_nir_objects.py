@@ -161,18 +161,18 @@ def test_faults_name_the_node(tmp_path: Path) -> None:
         "NIR graph: node 'b' (Linear): weight holds object; it must hold numbers"
     )
     found.nodes["b"] = SimpleNamespace(weight=1)
-    assert "node 'b': is a SimpleNamespace, not a node of NIR" in refused(found, tmp_path)
+    assert "node 'b': is a SimpleNamespace, not a NIR node" in refused(found, tmp_path)
     found = made(tmp_path)
     found.nodes["b"].weight = [[1, 2], [3]]
     assert "NIR graph: node 'b' (Linear): weight is a list" in refused(found, tmp_path)
     found = made(tmp_path)
     found.edges = [("a", "b"), ("b", "missing")]
-    assert "there is no node 'missing'" in refused(found, tmp_path)
+    assert "no node is called 'missing'" in refused(found, tmp_path)
     found.edges = [7]
-    assert "edges must be pairs of names" in refused(found, tmp_path)
+    assert "edges must be pairs of node names" in refused(found, tmp_path)
 
 
 def test_a_graph_that_holds_itself(tmp_path: Path) -> None:
     found = made(tmp_path)
     found.nodes["b"] = found
-    assert "does one hold itself?" in refused(found, tmp_path)
+    assert "does one contain itself?" in refused(found, tmp_path)

@@ -137,11 +137,11 @@ def call(write: Callable[..., Any], *args: Any, **options: Any) -> Callable[[Pat
         ),
         (
             call(write_edges, [[0]], [[1]]),
-            "edges: source is int64 of shape (1, 1); give whole numbers, one",
+            "edges: source is int64 of shape (1, 1); give a list of whole numbers",
         ),
         (
             call(write_edges, [0.5], [1]),
-            "edges: source is float64 of shape (1,); give whole numbers",
+            "edges: source is float64 of shape (1,); give a list of whole numbers",
         ),
         (call(write_edges, [0, -2], [1, 1]), "edges: source of entry 1 (from 0): -2 is negative"),
         (call(write_edges, [0], [5], vertices=3), "edges: id 5 is outside 0..2"),
@@ -174,7 +174,7 @@ def call(write: Callable[..., Any], *args: Any, **options: Any) -> Callable[[Pat
         (call(write_matrix, np.array([[0, 1], [2, 0]]), undirected=True), "is not symmetric"),
         (call(write_networkx, _Graph([], [], True)), "graph: no neurons"),
         (call(write_networkx, _Graph([0, 1], [(0, 1, "heavy")], True)), "graph: weight is <U5"),
-        (call(write_networkx, _Graph([0, 1], [(0, 1, (1, 2))], True)), "must be one number each"),
+        (call(write_networkx, _Graph([0, 1], [(0, 1, (1, 2))], True)), "must be one number"),
     ],
 )
 def test_faults(write: Callable[[Path], Any], message: str, tmp_path: Path) -> None:

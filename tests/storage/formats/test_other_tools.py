@@ -87,20 +87,20 @@ def test_data_of_edges_between_names(converted: Convert) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("0 1 {}\n0 {}\n", "line 2: '0 {}' is no edge with data like the first one"),
-        ("0 1 {}\n0 1 2\n", "line 2: '0 1 2' is no edge with data"),
-        ("0 1 {}\n0 1 {'a': b}\n", "line 2: {'a': b} is no dictionary of numbers and text"),
-        ("0 1 {1, 2}\n", "line 1: {1, 2} is no dictionary"),
-        ("0 1 {'weight': 'x'}\n", "line 1: {'weight': 'x'} has no finite number as weight"),
-        ("0 1 {'weight': 1e999}\n", "has no finite number as weight"),
-        ("0 1 {'weight': None}\n", "has no finite number as weight"),
-        ("0 1 {'weight': " + "9" * 999 + "}\n", "has no finite number as weight"),
-        ("0 1 {'a': " + "(" * 9999 + "}\n", "is no dictionary of numbers and text"),
-        ("0 1 {'weight': " + "1" * 60_000 + "x}\n", "is no dictionary of numbers and text"),
-        ("0 1 {'a': " + "-" * 60_000 + "1}\n", "is no dictionary of numbers and text"),
-        ("0,1,{}\n" + " " * 60_000 + "{}\n", "is no edge with data like the first one"),
-        ("0 1 {" + "'a': 1, " * 10_000 + "}\n", "is no dictionary of numbers and text"),
-        ("0 1 {__import__('os').getcwd(): 1}\n", "is no dictionary of numbers and text"),
+        ("0 1 {}\n0 {}\n", "line 2: '0 {}' is not an edge with data like the first"),
+        ("0 1 {}\n0 1 2\n", "line 2: '0 1 2' is not an edge with data"),
+        ("0 1 {}\n0 1 {'a': b}\n", "line 2: {'a': b} is not a dictionary of numbers and text"),
+        ("0 1 {1, 2}\n", "line 1: {1, 2} is not a dictionary"),
+        ("0 1 {'weight': 'x'}\n", "line 1: {'weight': 'x'} has no finite number for weight"),
+        ("0 1 {'weight': 1e999}\n", "has no finite number for weight"),
+        ("0 1 {'weight': None}\n", "has no finite number for weight"),
+        ("0 1 {'weight': " + "9" * 999 + "}\n", "has no finite number for weight"),
+        ("0 1 {'a': " + "(" * 9999 + "}\n", "is not a dictionary of numbers and text"),
+        ("0 1 {'weight': " + "1" * 60_000 + "x}\n", "is not a dictionary of numbers and text"),
+        ("0 1 {'a': " + "-" * 60_000 + "1}\n", "is not a dictionary of numbers and text"),
+        ("0,1,{}\n" + " " * 60_000 + "{}\n", "is not an edge with data like the first"),
+        ("0 1 {" + "'a': 1, " * 10_000 + "}\n", "is not a dictionary of numbers and text"),
+        ("0 1 {__import__('os').getcwd(): 1}\n", "is not a dictionary of numbers and text"),
     ],
 )
 def test_faults_of_data(text: str, message: str, refused: Refuse) -> None:
@@ -214,7 +214,7 @@ def test_arrays_of_populations(converted: Convert, refused: Refuse, tmp_path: Pa
     stream = io.BytesIO()
     groups = {"pre_pop": np.zeros(3, int), "post_pop": np.ones(3, int)}
     np.savez(stream, pre=ENDS[0], post=ENDS[1], weight=WEIGHTS, **groups)
-    assert "arrays pre_pop, post_pop: ids of populations are read from tables" in refused(
+    assert "arrays pre_pop, post_pop: ids per population need a table" in refused(
         "a.npz", stream.getvalue()
     )
     (tmp_path / "a.npz").unlink()

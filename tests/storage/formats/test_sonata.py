@@ -213,7 +213,7 @@ AB = "edges/a_to_b"
     ("spoil", "message"),
     [
         (cut, "edges.h5: not a valid HDF5 file"),
-        (alter(set_version("version", [2, 0])), "edges.h5: SONATA version 2.0 is not known"),
+        (alter(set_version("version", [2, 0])), "edges.h5: SONATA version 2.0 is not supported"),
         (alter(set_version("magic", 7)), "edges.h5: attribute magic is 7"),
         (alter(drop("edges")), "edges.h5: no group /edges"),
         (alter(put("edges", [1])), "edges.h5: no group /edges"),
@@ -226,7 +226,7 @@ AB = "edges/a_to_b"
             "population 'a'",
         ),
         (alter(put(f"{AB}/target_node_id", [-1, 0])), "row 0 (from 0): -1 is outside 0..3"),
-        (alter(put(f"{AB}/edge_group_id", [0, 5])), "row 1 (from 0): there is no group 5"),
+        (alter(put(f"{AB}/edge_group_id", [0, 5])), "row 1 (from 0): no group 5 exists"),
         (alter(drop(f"{AB}/edge_group_id")), "no data set /edges/a_to_b/edge_group_id"),
         (alter(drop(f"{AB}/edge_group_index")), "no data set /edges/a_to_b/edge_group_index"),
         (alter(put(f"{AB}/edge_group_index", [1, 0])), "index, row 0 (from 0): 1 is outside 0..0"),
@@ -238,7 +238,7 @@ AB = "edges/a_to_b"
         ),
         (
             alter(lambda file: file[f"{AB}/source_node_id"].attrs.update(node_population="z")),
-            "counts through population 'z', which no nodes file has ('a', 'b')",
+            "refers to population 'z', which no nodes file has ('a', 'b')",
         ),
         (alter(drop("nodes"), nodes=True), "nodes.h5: no group /nodes"),
         (alter(drop("nodes/a/node_type_id"), nodes=True), "no data set /nodes/a/node_type_id"),
@@ -276,11 +276,11 @@ EMPTY: dict[str, Any] = {"nodes": [], "edges": []}
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("{", ": neither HDF5 nor sound JSON"),
+        ("{", ": neither HDF5 nor valid JSON"),
         ("[1]", ": the configuration must be a JSON object"),
         ("{}", ": no `networks`; give a SONATA circuit configuration"),
         ('{"network": "./none.json"}', "none.json does not exist"),
-        (json.dumps({"networks": EMPTY}), ": networks names no files"),
+        (json.dumps({"networks": EMPTY}), ": networks lists no files"),
         (json.dumps({"networks": {"nodes": 3}}), ": networks.nodes must be a list"),
         (json.dumps({"networks": {"nodes": [3]}}), ": networks.nodes[0] must be a JSON object"),
         (json.dumps({"networks": {"edges": [{"edges_file": 3}]}}), "edges_file is 3; it must be a"),
@@ -292,7 +292,7 @@ EMPTY: dict[str, Any] = {"nodes": [], "edges": []}
         (
             json.dumps({"manifest": {"$A": "$B", "$B": "$A"},
                         "networks": {"edges": [{"edges_file": "$A/x.h5"}]}}),
-            "name each other in a circle",
+            "refer to each other in a cycle",
         ),
     ],
 )  # fmt: skip

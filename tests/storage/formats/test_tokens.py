@@ -112,7 +112,7 @@ def test_beyond_float64(tmp_path: Path) -> None:
         ("1,2\n3,\n", "line 2: a value is missing"),
         (",2\n", "line 1: a value is missing"),
         ("1.2.3", "line 1: '1.2.3' is not a number"),
-        ("1\x00\x01", "line 1: a byte is 0, so this is no text"),
+        ("1\x00\x01", "line 1: contains a zero byte: not text"),
     ],
 )
 def test_faults_name_the_line(tmp_path: Path, text: str, message: str) -> None:

@@ -318,7 +318,7 @@ def test_grouped_edges() -> None:
     ("make", "message"),
     [
         (lambda: Cortex(side=1), "cortex: side is 1; it must be 2 or more"),
-        (lambda: Cortex(side=50_000), "cortex: 2500000000 neurons; 1 to"),
+        (lambda: Cortex(side=50_000), "cortex: has 2500000000 neurons; change"),
         (lambda: Cortex(side=9, fanout=0), "cortex: fanout is 0"),
         (lambda: Cortex(side=9, sigma=-1.0), "cortex: sigma is -1.0; it must be >= 0"),
         (lambda: Cortex(side=9, sigma=float("nan")), "cortex: sigma is nan"),

@@ -105,7 +105,7 @@ def test_what_is_done_again_counts_once(tmp_path: Path) -> None:
 
 
 def test_one_stream_is_for_one_process(tmp_path: Path) -> None:
-    with pytest.raises(BadInputError, match="draws is 1: one stream"):
+    with pytest.raises(BadInputError, match="draws is 1, which supports only one process"):
         generate(SMALL[0], tmp_path / "a", draws=1, helpers=Helpers(in_ranges(), LITTLE))
     assert list(tmp_path.iterdir()) == []
 
@@ -147,7 +147,7 @@ def test_a_piece_that_was_cut_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         return piece
 
     monkeypatch.setattr(pieces.PieceWriter, "leave", cut)
-    with pytest.raises(CorruptError, match=r"blocks-.*: was cut off; make the network again"):
+    with pytest.raises(CorruptError, match=r"blocks-.*: was truncated; recreate the network"):
         generate(SMALL[0], tmp_path / "a", helpers=Helpers(in_ranges(), LITTLE))
     assert list(tmp_path.iterdir()) == []
 
