@@ -41,7 +41,7 @@ class UnitFinder:
                 raise BadInputError(f"{what} {end} is not finite; give finite values")
         if lowest < 0:
             raise BadInputError(
-                f"{what} {lowest} is negative; traffic cannot be negative; use its magnitude"
+                f"{what} {lowest} is negative, but traffic cannot be; use its magnitude"
             )
         self._largest = max(self._largest, float(highest))
         if np.issubdtype(values.dtype, np.integer):

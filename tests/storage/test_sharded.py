@@ -1,4 +1,4 @@
-"""Networks in several files: what they hold is what one file holds; damage is noticed."""
+"""Networks in several files hold the same as one file; damage is detected."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.storage.strategies import NetCase, networks, random_edges
 
 
 def write(path: Path) -> None:
-    """Blocks, weights, whole and real attributes, chunks that do not go with blocks."""
+    """Write blocks, weights, integer and real attributes; chunks do not align with blocks."""
     with NetworkWriter(path, 90, block_size=4, weights="synapse") as writer:
         writer.add(*naive.columns(random_edges(90, 900, 5)))
         writer.set_attribute("size", np.arange(90) % 7)
@@ -93,7 +93,7 @@ def test_any_network(case: NetCase, count: int) -> None:
         assert back.read_bytes() == path.read_bytes()
 
 
-def test_more_files_than_may_be_open(network: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_files_than_the_open_limit(network: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sharded, "FILES_HELD", 5)
     folder = network.with_name("net.shards")
     with NetworkFile(network) as net:
@@ -189,7 +189,7 @@ def test_every_flipped_byte(network: Path) -> None:
                 assert "\n" not in str(error)
                 noticed += 1
             else:
-                # text of the description has no checksum
+                # the description has no checksum
                 assert found == expected or path.name == "network.json"
         path.write_bytes(good)
     assert noticed > 100
@@ -215,7 +215,7 @@ def test_not_written(network: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.heavy
-@pytest.mark.filterwarnings("default")  # of moto
+@pytest.mark.filterwarnings("default")  # warnings of moto
 def test_in_a_store(network: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = network.with_name("net.shards")
     with NetworkFile(network) as net:

@@ -55,8 +55,8 @@ def read(path: Path) -> Instance:
             if tokens.mantissa.size and (tokens.mantissa < 0).any():
                 token = int(np.flatnonzero(tokens.mantissa < 0)[0])
                 raise BadInputError(
-                    f"{reader.where(tokens.line_of(token))}: {tokens.mantissa[token]} is negative; "
-                    "traffic cannot be negative; use its magnitude"
+                    f"{reader.where(tokens.line_of(token))}: {tokens.mantissa[token]} is negative, "
+                    "but traffic cannot be; use its magnitude"
                 )
             parts.append(real_values(tokens.mantissa, tokens.exponent))
     values = np.concatenate([np.empty(0, np.int64), *parts])

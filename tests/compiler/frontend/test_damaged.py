@@ -85,7 +85,10 @@ def pads_of_type(kind: int) -> Damage:
         (changed("w", raw_data=b"abc"), BAD_DATA),
         (changed("w", data_type=99), BAD_DATA),
         (changed("w", data_location=1), ELSEWHERE),
-        (changed("w", data_type=6), "node 'conv' (Conv): its input 1 has type int32; accepted types"),
+        (
+            changed("w", data_type=6),
+            "node 'conv' (Conv): its input 1 has type int32; accepted types",
+        ),
         (changed("w", name="b"), "constant 'b' is a duplicate"),
         (
             lambda graph: graph.input.append(graph.input[0]),

@@ -69,7 +69,7 @@ CASES: list[tuple[str, list[Any], dict[str, Any], str]] = [
     ("shape", [RELU, node("Einsum", "a", equation="bchw->bhwq")], {},
      "ONNX Runtime cannot run Einsum (domain ai.onnx, opset 17): Equation output contains a"),
     ("sequence", [node("SequenceConstruct", "x x", "s"), node("SequenceAt", "s i")],
-     {"constants": {"i": np.array(0)}}, "'n_s' (SequenceConstruct): has inputs or outputs of type sequence; "),
+     {"constants": {"i": np.array(0)}}, "'n_s' (SequenceConstruct): has inputs or outputs of type"),
     ("optional", [node("Optional", "x", "o"), node("OptionalGetElement", "o")], {},
      "'n_o' (Optional): has inputs or outputs of type optional; only tensors are supported"),
     ("branches", [RELU, node("If", "c", then_branch=branch("t"), else_branch=branch("e"))],

@@ -170,7 +170,7 @@ def test_id_table(chunks: list[list[int]], step: int) -> None:
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.integers(0, 99), unique=True, max_size=15), st.integers(0, 15))
 def test_id_table_kernels(ids: list[int], room: int) -> None:
-    """A dictionary in place of the table."""
+    """A dictionary is the reference implementation."""
     table, numbers = np.full(32, -1, np.int64), np.zeros(32, np.int32)
     given_ids = np.array(ids, np.int64)
     with np.errstate(over="ignore"):

@@ -1,4 +1,4 @@
-"""Matrix Market, npz, Parquet and QAPLIB files against what numpy and scipy hold."""
+"""Matrix Market, npz, Parquet and QAPLIB files compared with numpy and scipy."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ BANNER = "%%MatrixMarket matrix coordinate real general\n"
         (BANNER + "3 4 1\n", "line 2: the matrix is 3 x 4"),
         (BANNER + "0 0 0\n", "line 2: no neurons"),
         (BANNER + "3 3 2\n1 2 1\n", "line 3: the file ends after 1 entries"),
-        (BANNER + "3 3 1\n1 2 1\n2 3 4\n", "line 4: more than the 1 entries"),
+        (BANNER + "3 3 1\n1 2 1\n2 3 4\n", "line 4: more entries than the 1 in"),
         (BANNER + "3 3 1\n1 4 1\n", "line 3: 4 is outside 1..3"),
         (BANNER + "3 3 1\n0 1 1\n", "line 3: 0 is outside 1..3"),
         (BANNER + "3 3 1\n1 2 nan\n", "line 3: nan is not a finite number"),
@@ -155,7 +155,7 @@ def test_arrays(converted: Convert) -> None:
 def test_npz_in_pieces(
     layout: str, compressed: bool, converted: Convert, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Arrays that are read a few values and a few bytes at a time."""
+    """Arrays are read a few values and a few bytes at a time."""
     monkeypatch.setattr(scipynpz, "CHUNK", 5)
     monkeypatch.setattr(npystream, "PIECE", 3)
     monkeypatch.setattr(scipynpz, "read_held", None)
@@ -172,7 +172,7 @@ def test_npz_in_pieces(
 
 
 def test_npz_damage_in_the_middle(refused: Refuse) -> None:
-    """The checksum of an array is known when its last piece has been read."""
+    """The checksum of an array is checked after its last piece."""
     ids = np.arange(2000)
     content = bytearray(npz(source=ids, target=ids + 1, weight=np.ones(2000)))
     place = content.index(np.ones(9).tobytes()) + 10000
@@ -206,7 +206,7 @@ LIST = np.array([0, 1])
         (npz(source=LIST[:0], target=LIST[:0]), "no neurons"),
         (npz(source=np.array([{}, 1]), target=LIST), "not a valid npz file"),
         (npz(other=LIST), "holds other; it must be"),
-        (npz(source=np.array([2**63], np.uint64), target=LIST[:1]), "is beyond 2^63 - 1"),
+        (npz(source=np.array([2**63], np.uint64), target=LIST[:1]), "exceeds 2^63 - 1"),
         (sparse_npz(scipy.sparse.csr_array(np.ones((2, 3)))), "the matrix is 2 x 3"),
         (b"PK\3\4", "not a valid npz file"),
         (b"PK\3\4 nonsense", "not a valid npz file"),
@@ -266,7 +266,7 @@ def test_damaged_parquet(refused: Refuse) -> None:
 @pytest.mark.heavy
 @pytest.mark.sample(0.5)
 def test_altered_binaries(tmp_path: Path) -> None:
-    """Whatever a changed byte does, it ends in a network or in one line."""
+    """Any changed byte leads to a network or to a one-line error."""
     contents = [sparse_npz(scipy.sparse.csr_array(random_matrix())), npz(source=LIST, target=LIST)]
     about = {"neuron/size": np.arange(2), "neuron/p/labels": np.array(["a", "b"]),
              "neuron/p": np.arange(2), "undirected": np.array(True)}  # fmt: skip

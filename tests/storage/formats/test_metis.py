@@ -1,4 +1,4 @@
-"""METIS files: every fmt code, every fault, real graphs, and the way back."""
+"""METIS files: every fmt code, every fault, real graphs, and round trips."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Refuse = Callable[..., str]
 
 
 def naive(path: Path) -> tuple[int, int, Edges, dict[str, list[int]]]:
-    """An obvious reader of correct files: n, m, edges u < v, vertex numbers."""
+    """Read a correct file in the obvious way: n, m, edges u < v, vertex numbers."""
     lines = [line for line in path.read_text().split("\n") if not line.lstrip().startswith("%")]
     head = lines[0].split()
     n, m = int(head[0]), int(head[1])
@@ -60,7 +60,7 @@ def random_text(sized: int, ncon: int, weighted: int, seed: int) -> str:
 @pytest.mark.sample(10)
 @pytest.mark.parametrize(("sized", "ncon", "weighted"), list(product((0, 1), (0, 1, 3), (0, 1))))
 @pytest.mark.parametrize("chunk", [11, 1 << 20])
-def test_every_fmt_and_the_way_back(
+def test_round_trip_of_every_fmt(
     sized: int,
     ncon: int,
     weighted: int,
@@ -100,7 +100,7 @@ def test_self_loops_are_counted(converted: Convert) -> None:
         assert (net.meta.self_loops, net.meta.synapses) == (1, 1)
 
 
-def test_split_weights_are_the_same_edge(converted: Convert) -> None:
+def test_split_weights_are_added(converted: Convert) -> None:
     assert edges_of(converted("a.graph", "2 2 1\n2 1 2 3\n1 2 1 2\n")) == {(0, 1): 4}
 
 
@@ -145,7 +145,7 @@ def test_truncated_gzip(refused: Refuse, tmp_path: Path) -> None:
     import gzip
 
     packed = gzip.compress(b"2 1\n2\n1\n" * 50)[:-12]
-    other = tmp_path / "a.graph"  # .graph: the helper does not pack it again
+    other = tmp_path / "a.graph"  # .graph: the helper does not compress it again
     assert "the gzip data is truncated or damaged" in refused(other.name, packed)
 
 

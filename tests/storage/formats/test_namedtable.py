@@ -1,4 +1,4 @@
-"""Text tables whose ids are names, or that hold text besides; columns that the user names."""
+"""Text tables with names as ids or other text columns; columns named by the user."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_names(
     assert labels_of(path) == ["I1L", "I2L", "AVAR"]
 
 
-def test_whole_numbers_beside_text_are_compacted_in_their_order(converted: Convert) -> None:
+def test_integer_ids_next_to_text_are_compacted_in_order(converted: Convert) -> None:
     path = converted("a.csv", "source,target,kind,weight\n30,7,exc,2\n7,100,inh,3\n")
     assert edges_of(path) == {(1, 0): 2, (0, 2): 3}
     assert attributes_of(path) == {"id": [7, 30, 100]}
@@ -73,7 +73,7 @@ NAME = st.text("abcdeéß,;\"' 0189", min_size=1, max_size=4).map(str.strip).fil
 def test_round_trip_of_any_names(
     tmp_path_factory: pytest.TempPathFactory, rows: list[tuple[str, str, int]], small: bool
 ) -> None:
-    """What the csv module writes."""
+    """Files of the csv module."""
     folder = tmp_path_factory.mktemp("names")
     stream = io.StringIO()
     csv.writer(stream).writerows([("source", "target", "w"), ("#\"'", "x", 1), *rows])
@@ -112,7 +112,7 @@ def test_faults(text: str, message: str, refused: Refuse) -> None:
 
 
 @pytest.mark.parametrize("text", ["a,b,c,d\n5,x,3,9\n", "a,b,c,d\n5,1,3,9\n"])
-def test_columns_that_the_user_names(text: str, converted: Convert) -> None:
+def test_columns_named_by_the_user(text: str, converted: Convert) -> None:
     names = ColumnNames(source="D", target="a", weight="c")
     assert edges_of(converted("a.csv", text, extra={"columns": names})) == {(1, 0): 3}
     names = ColumnNames(source="d", target="a", weight="-")
@@ -146,7 +146,7 @@ def test_wrong_names(
     assert message in refused(name, text, extra={"columns": names})
 
 
-def test_usual_names_come_first_where_one_is_given() -> None:
+def test_usual_names_complete_a_given_one() -> None:
     names = ["weight", "post", "mine", "other"]
     assert choose_columns(names, "", ColumnNames(source="mine")).places == [2, 1, 0]
     with pytest.raises(BadInputError, match="none is 'theirs'"):
@@ -164,8 +164,8 @@ def test_name_table() -> None:
 
 
 @pytest.mark.heavy
-def test_names_that_do_not_fit_the_memory_are_refused(tmp_path: Path) -> None:
-    """The message is about what is enough: names are reckoned up from what was read."""
+def test_names_larger_than_memory_are_refused(tmp_path: Path) -> None:
+    """The message states a sufficient size, extrapolated from the names read so far."""
     source = tmp_path / "a.csv"
     rows = "".join(f"neuron-{i:06d},neuron-{i + 1:06d}\n" for i in range(40_000))
     source.write_text("source,target\n" + rows)
@@ -185,14 +185,14 @@ def test_names_count_their_letters() -> None:
     long.pairs(["a" * 99, "b" * 99], ["b" * 99, "a" * 99])
     assert long.bytes - short.bytes == 4 * 2 * 98
     assert short.left == 500
-    assert long.left == 125  # what is always left for sorting
+    assert long.left == 125  # always left for sorting
     short.require_memory(0.5)
     with pytest.raises(MemoryShortError):
         long.require_memory(0.5)
 
 
 def test_worm(tmp_path: Path) -> None:
-    """The connectome of C. elegans as the package `cect` ships it, if that is installed."""
+    """The connectome of C. elegans in the package `cect`, if installed."""
     found = importlib.util.find_spec("cect")
     if found is None or found.origin is None:
         pytest.skip("no connectome of C. elegans: pip install cect")

@@ -1,4 +1,4 @@
-"""NIR graphs with faults: each is named in one line, with the node that is at fault."""
+"""NIR graphs with faults: each is reported in one line with the faulty node."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ FAULTS: list[tuple[Any, str]] = [
     ),
     (chain(given(0)), "node 'a' (Input): shape is (0,)"),
     (chain(given(1.5)), "node 'a' (Input): dataset shape must hold whole numbers"),  # type: ignore[arg-type]
-    (chain(given(2**20, 2**20)), "node 'a' (Input): its shape (1048576, 1048576) is beyond"),
+    (chain(given(2**20, 2**20)), "node 'a' (Input): its shape (1048576, 1048576) exceeds"),
     (chain(lif()), "node 'a' (LIF): its parameters are scalars: its size is unknown"),
     (chain(given(2), pool("SumPool2d", [2, 2], [2, 2]), lif()), "must be channels, height, wid"),
     (chain(given(1, 2, 2), pool("SumPool2d", [3, 1], [1, 1]), lif()), "node 'b': a window of 3"),
@@ -130,11 +130,11 @@ def test_damaged_files(refused: Refuse) -> None:
     assert "not a valid HDF5 file" in refused("a.nir", b"some text\n", format="nir")
 
 
-def test_the_last_weights_are_looked_at_before_the_first_are_multiplied(
+def test_all_weights_are_checked_before_the_first_product(
     refused: Refuse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def never(*_: Any) -> None:
-        raise AssertionError("synapses were made")
+        raise AssertionError("synapses were created")
 
     monkeypatch.setattr("storage.formats.layers.linear.Synapses.add", never)
     nodes = chain(given(2), linear(W), lif(), linear(W * np.nan), lif())
@@ -159,7 +159,7 @@ def test_named_types_in_place_of_datasets(tmp_path: Path) -> None:
             import_network(path, tmp_path / "net.bin")
 
 
-def test_a_graph_that_holds_itself(tmp_path: Path) -> None:
+def test_a_graph_that_contains_itself(tmp_path: Path) -> None:
     path = tmp_path / "a.nir"
     path.write_bytes(nir_bytes(graph({"in": given(2)}, [])))
     with h5py.File(path, "r+") as file:
@@ -169,9 +169,7 @@ def test_a_graph_that_holds_itself(tmp_path: Path) -> None:
     assert [p.name for p in tmp_path.iterdir()] == ["a.nir"]
 
 
-def test_recognised_and_without_the_library(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_detection_and_missing_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "graph.nir"
     path.write_bytes(nir_bytes(chain(given(2))))
     assert recognise(path).name == "nir"

@@ -1,4 +1,4 @@
-"""The tokenizer against Python's own idea of numbers and lines."""
+"""The tokenizer compared with Python's parsing of numbers and lines."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ line = st.one_of(
 
 
 def naive(text: str) -> tuple[list[list[float]], list[int]]:
-    """Numbers line by line, and which lines are nothing but comments."""
+    """Return numbers line by line, and which lines hold only comments."""
     lines, notes = [], []
     for content in text.split("\n")[:-1]:
         plain, percent, _ = content.partition("%")
