@@ -82,7 +82,7 @@ def write_edges(
     if len(shapes) != 1:
         given = f"{ends[0].size} sources, {ends[1].size} targets"
         given += "" if weights is None else f", weights of shape {weights.shape}"
-        raise BadInputError(f"{kind}: {given}; a synapse has one of each")
+        raise BadInputError(f"{kind}: {given}; give one of each per synapse")
     if vertices is None:
         vertices = max((int(array.max()) for array in ends if array.size), default=-1) + 1
 

@@ -33,7 +33,7 @@ def check_rates(rates: Rates, neurons: int, where: str) -> None:
     rates : shape (neurons,); where : prefix of the message
     """
     if rates.ndim != 1 or rates.size != neurons:
-        shape = " x ".join(map(str, rates.shape)) or "a single number"
+        shape = " x ".join(map(str, rates.shape)) or "()"
         raise BadInputError(f"{where}: rates have shape {shape}; the network has {neurons} neurons")
     if rates.dtype.kind not in "iuf":
         raise BadInputError(f"{where}: rates are {rates.dtype}; give numbers")

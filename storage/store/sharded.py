@@ -80,7 +80,7 @@ class Layout(msgspec.Struct):
         at = 0
         for part in self.files:
             if part.file in ("", ".", "..") or "/" in part.file or "\0" in part.file:
-                raise ValueError(f"{shown(part.file)} is not a file name without a folder")
+                raise ValueError(f"{shown(part.file)} is not a plain file name")
             if part.first != at:
                 raise ValueError(f"{part.file} starts with block {part.first}, expected {at}")
             at += part.blocks

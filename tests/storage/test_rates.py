@@ -98,7 +98,7 @@ def test_bytes_do_not_depend_on_threads(tmp_path: Path) -> None:
     [
         ([1, 2], "r: rates have shape 2; the network has 7 neurons"),
         (np.ones((N, 1)), "r: rates have shape 7 x 1; the network has 7 neurons"),
-        (3, "r: rates have shape a single number; the network has"),
+        (3, "r: rates have shape (); the network has"),
         (["x"] * N, "r: rates are <U1; give numbers"),
         ([1, 2, np.nan, 4, 5, 6, 7], "r: rate of neuron 2 (from 0): nan is not finite"),
         ([1, 2, 3, np.inf, 5, 6, 7], "r: rate of neuron 3 (from 0): inf is not finite"),

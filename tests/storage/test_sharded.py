@@ -149,7 +149,7 @@ def files(edit: Callable[[list[Any]], None]) -> Callable[[Path], None]:
         (files(lambda said: said[1].update(first=8)), "starts with block 8, expected 7"),
         (
             files(lambda said: said[1].update(file="../x")),
-            "'../x' is not a file name without a folder",
+            "'../x' is not a plain file name",
         ),
         (files(lambda said: said[1].update(file="part-00000.bin")), "lists a file twice"),
         (lambda folder: (folder / "network.json").write_text("{"), "network.json: "),

@@ -34,7 +34,7 @@ def attributes(archive: Any) -> Iterator[tuple[str, NDArray[Any], list[str] | No
         if values.dtype.kind not in "iuf" or values.ndim != 1:
             raise BadInputError(f"{key} is {values.dtype}, {values.ndim}-dimensional; give numbers")
         if values.dtype.kind == "u" and values.size and int(values.max()) >= 2**63:
-            raise BadInputError(f"{key}: {values.max()} is beyond 2^63 - 1; scale it down")
+            raise BadInputError(f"{key}: {values.max()} exceeds 2^63 - 1; scale it down")
         labels = archive[key + LABELS] if key + LABELS in archive.files else None
         if labels is not None and (labels.dtype.kind != "U" or labels.ndim != 1):
             raise BadInputError(f"{key}{LABELS} is {labels.dtype}; give a list of text")

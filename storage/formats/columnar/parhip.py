@@ -118,7 +118,7 @@ class ParhipFile:
         if there is None or back is None:
             lists, lacks = (v, u) if there is None else (u, v)
             fault = f"vertex {lists} lists {lacks}, but {lacks} does not list {lists}"
-        raise BadInputError(f"{self.path}: {fault}; an undirected graph needs equal ones")
+        raise BadInputError(f"{self.path}: {fault}; list each edge at both ends with one weight")
 
     def edges(self) -> Iterator[tuple[Int64, Int64, Int64]]:
         """Yield all entries: vertex, neighbour, weight."""

@@ -51,7 +51,7 @@ def _write(builder: Builder, writer: NetworkWriter, job: ImportJob, traffic: str
                 gain = population.gain[targets - population.first]
                 rows.data *= np.repeat(gain, np.diff(rows.indptr))
             if not np.isfinite(rows.data).all():
-                raise BadInputError(f"node {population.name!r}has weights that are not finite")
+                raise BadInputError(f"node {population.name!r} has weights that are not finite")
             synapses.add(rows, join.sources, targets)
             samples.add(rows, join.sources, targets)
             done += wanted.size

@@ -190,8 +190,8 @@ def _check_whole(reader: TextReader, tokens: Tokens) -> None:
         token = int(np.flatnonzero(tokens.exponent)[0])
         value = float(tokens.mantissa[token]) * 10.0 ** min(int(tokens.exponent[token]), 300)
         raise BadInputError(
-            f"{reader.where(tokens.line_of(token))}: {value:g} is not a whole number below 2^63; "
-            "METIS files hold only integers; scale the weights"
+            f"{reader.where(tokens.line_of(token))}: {value:g} is not a whole number below 2^63, "
+            "as METIS files require; scale the weights"
         )
     if tokens.mantissa.size and tokens.mantissa.min() < 0:
         token = int(np.flatnonzero(tokens.mantissa < 0)[0])
@@ -252,7 +252,7 @@ class MetisFile:
         if there is None or back is None:
             fault = f"vertex {u + 1} lists {v + 1}, but {v + 1} does not list {u + 1}"
         where = self._body.reader.where(int(self._body.lines[u]))
-        raise BadInputError(f"{where}: {fault}; an undirected graph needs both to be equal")
+        raise BadInputError(f"{where}: {fault}; list each edge at both ends with one weight")
 
 
 def load(job: ImportJob) -> NetworkMeta:

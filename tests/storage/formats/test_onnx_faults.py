@@ -27,7 +27,7 @@ FAULTS: list[tuple[Any, str]] = [
     (model([node("Conv", "x w", strides=[0, 1])], W), "node 'n_y' (Conv): kernel 2, stride 0"),
     (model([node("Conv", "x w", strides=[1])], W), "strides has 1 values; it needs 2"),
     (model([node("Conv", "x w", auto_pad="ALL")], W), "unknown auto_pad 'ALL'"),
-    (model([node("Conv", "x w")], {"w": W["w"] * np.nan}), "node 'n_y': has weights that are not"),
+    (model([node("Conv", "x w")], {"w": W["w"] * np.nan}), "node 'n_y' has weights that are not"),
     (model([node("Conv", "x w")], W, {"x": (2, 2, 5, 5)}), "its input is a batch of 2"),
     (
         model([node("MatMul", "x w", "m"), node("Relu", "m")], {"w": weights(6, 3)}, {"x": (2, 6)}),
@@ -63,11 +63,11 @@ FAULTS: list[tuple[Any, str]] = [
             [node("Conv", "x w", "c"), node("BatchNormalization", "c v v v v")],
             W | {"v": np.float32([1, -1, 1])},
         ),
-        "node 'n_c': has weights that are not finite",
+        "node 'n_c' has weights that are not finite",
     ),
     (
         model([node("MatMul", "x w", "m"), node("Div", "m z")], {"w": weights(6, 1), "z": NOUGHT}),
-        "node 'n_m': has weights that are not finite",
+        "node 'n_m' has weights that are not finite",
     ),
     (model([node("Two\nlines", "x")]), "(Two lines): this operator is not supported"),
     (
