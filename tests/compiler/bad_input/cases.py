@@ -152,7 +152,7 @@ case(
 case("cycle", "form a cycle", damage=cyclic)
 case("made by nothing", "'relu'", "takes 'nobody', which nothing makes",
      damage=lambda it: it.node("relu").input.__setitem__(0, "nobody"))  # fmt: skip
-case("made twice", "makes 'c' once more",
+case("made twice", "defines 'c' again",
      damage=lambda it: it.node("relu").output.__setitem__(0, "c"))  # fmt: skip
 case("unknown operator", "'odd'", "Frobnicate",
      damage=lambda it: insert(it, "Frobnicate", "relu", "odd"))  # fmt: skip
