@@ -46,7 +46,7 @@ def _is_graphml(head: bytes) -> bool:
 
 
 def _is_nir(path: Path) -> bool | None:
-    """NIR holds a group `node`, SONATA groups `edges` and `nodes`."""
+    """Return whether an HDF5 file is NIR (group `node`) or SONATA (`edges`, `nodes`)."""
     from storage.formats.hdf5 import file as hdf5  # deferred: it imports numpy
 
     names = hdf5.members(path)

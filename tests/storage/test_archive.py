@@ -36,7 +36,7 @@ def unzip_tests(path: Path) -> None:
         assert done.stdout.startswith("No errors detected")
 
 
-# 0 makes all records zip64, 300 those of long members and the directory, 5000 only members
+# zip64 records: 0: all, 300: long members and the directory, 5000: only long members
 @pytest.mark.parametrize("zip64_above", [0, 1, 100, 300, 5000, 0xFFFFFFFF])
 def test_other_tools_read_it(zip64_above: int, tmp_path: Path) -> None:
     path = tmp_path / "a.zip"

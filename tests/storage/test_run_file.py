@@ -1,4 +1,4 @@
-"""Run files: sections round trip; incomplete files and those of other exchanges are unusable."""
+"""Run files: sections round trip; incomplete or foreign files are unusable."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ def outcome(source: Path, data: bytes, out: Path, format: str | None) -> str:
         read_whole(network)
         network.unlink()
     left = [path.name for path in out.iterdir()]
-    return wrong or (f"left behind {left}" if left else "")
+    return wrong or (f"leftover files {left}" if left else "")
 
 
 def unclear(message: str, source: Path) -> str:

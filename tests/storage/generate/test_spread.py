@@ -1,4 +1,4 @@
-"""Networks drawn and encoded by other processes equal those of one process byte for byte."""
+"""Networks of several processes equal networks of one process byte for byte."""
 
 from __future__ import annotations
 
