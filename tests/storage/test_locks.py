@@ -80,7 +80,7 @@ def test_a_killed_process_holds_nothing(tmp_path: Path) -> None:
         process.send_signal(signal.SIGKILL)
         process.wait()
         assert names(tmp_path) == ["net.bin.lock"]
-        (tmp_path / "net.bin.partial").write_bytes(b"leftover")
+        (tmp_path / "net.bin.partial").write_bytes(b"what it left behind")
         write_file(path, b"new")
         assert path.read_bytes() == b"new"
         assert names(tmp_path) == ["net.bin"]
