@@ -1,4 +1,4 @@
-"""Addresses of objects in stores, where paths of networks are taken."""
+"""Addresses of objects in stores, accepted wherever a network path is accepted."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ SCHEMES = ("s3", "gs", "az", "https", "http")
 
 
 class RemotePath(PosixPath):
-    """The path of an object in a store: SCHEME://HOST/KEY.
+    """Path of an object in a store: SCHEME://HOST/KEY.
 
-    Nothing here asks the store: what it is, and whether it is there, is known when it is read.
+    Creating a path sends no request: whether the object exists is found out when it is read.
     """
 
     def __str__(self) -> str:
@@ -38,12 +38,12 @@ class RemotePath(PosixPath):
 
     @property
     def url(self) -> str:
-        """The address, as a store takes it."""
+        """Return the address as a URL."""
         return str(self)
 
 
 def path_of(text: str | os.PathLike[str]) -> Path:
-    """A path, or an address of an object if it has one of the `SCHEMES`."""
+    """Return a `Path`, or a `RemotePath` if the text starts with one of the `SCHEMES`."""
     if isinstance(text, Path):
         return text
     text = os.fspath(text)

@@ -1,4 +1,4 @@
-"""What is to be closed is closed when its ``with`` block ends, however it ends."""
+"""Base class for objects that a ``with`` block closes."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Self
 
 
 class Closing(ABC):
-    """Gives a class with `close` the form ``with Thing(...) as thing``."""
+    """Adds the ``with Thing(...) as thing`` form to a class with `close`."""
 
     @abstractmethod
     def close(self) -> None:
-        """Let go of files and memory; may be called again."""
+        """Release files and memory; may be called again."""
 
     def __enter__(self) -> Self:
         return self

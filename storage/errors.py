@@ -1,4 +1,4 @@
-"""What can go wrong with files: each message is one line that says what, where and what to try."""
+"""Errors of files: each message is one line with the place, the fault and the remedy."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ class StorageError(Exception):
 
 
 class BadInputError(StorageError, ValueError):
-    """The content of a file or of an array breaks the rules of its format."""
+    """The content of a file or of an array violates its format."""
 
 
 class CorruptError(BadInputError):
@@ -26,21 +26,21 @@ class LockedError(WriteError):
 
 
 class StorageWarning(UserWarning):
-    """Something that went otherwise than one would expect, but harms no result."""
+    """An unexpected event that does not affect the result."""
 
 
 def write_error(path: Path, error: OSError) -> WriteError:
-    """The one-line form of what the system said about `path`."""
+    """Return a system error on `path` as a one-line `WriteError`."""
     reason = error.strerror or str(error)
     return WriteError(f"{path}: cannot write: {reason}; nothing was kept, choose another place")
 
 
 class MemoryShortError(StorageError):
-    """What is to be read does not fit the memory that it may use; says how much would do."""
+    """The input does not fit in the memory budget; the message states the memory needed."""
 
 
 class MissingExtraError(StorageError):
-    """What is asked for needs a package that is not installed; says which extra has it."""
+    """The request needs a package that is not installed; the message names the extra."""
 
 
 class MissingObjectError(BadInputError):

@@ -1,4 +1,4 @@
-"""Folders that take each other's place in one step, where the system can do that."""
+"""Atomic exchange of two folders, where the system supports it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _CANNOT = (errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP)
 
 @cache
 def _renameat2() -> Callable[..., int] | None:
-    """Linux's renameat2; None on other systems, and with a C library that does not know it."""
+    """Return Linux's renameat2; None on other systems, or if the C library lacks it."""
     try:
         function: Any = ctypes.CDLL(None, use_errno=True).renameat2
     except (OSError, AttributeError, TypeError):
@@ -31,10 +31,10 @@ def _renameat2() -> Callable[..., int] | None:
 
 
 def exchange(first: Path, second: Path) -> bool:
-    """Give two files or folders each other's name, at once: nobody sees one of them missing.
+    """Swap the names of two files or folders atomically: neither is ever missing.
 
-    Returns False, and does nothing, where the system or the file system can't. Raises `OSError`
-    for anything else that goes wrong.
+    Returns False, and does nothing, if the system or the file system does not support it. Raises
+    `OSError` for any other failure.
     """
     rename = _renameat2()
     if rename is None:
@@ -48,7 +48,7 @@ def exchange(first: Path, second: Path) -> bool:
 
 
 def sync_folder(folder: Path) -> None:
-    """Bring the names in a folder to the disk, where a system lets folders be synced."""
+    """Flush the entries of a folder to disk, on systems that can sync folders."""
     with contextlib.suppress(OSError):
         descriptor = os.open(folder, os.O_RDONLY)
         try:

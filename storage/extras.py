@@ -1,4 +1,4 @@
-"""Packages of the extras of the distribution, and what to install where one is missing."""
+"""Optional packages, and the extra to install if one is missing."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Any
 from storage.errors import BadInputError, MissingExtraError
 
 DISTRIBUTION = "neuromapper"
-"""Its name on the package index; `mapper` there is another project."""
+"""Name on the package index; `mapper` there is a different project."""
 
 
 def require(package: str, extra: str, path: Path, what: str) -> Any:
-    """The module of an optional package.
+    """Return the module of an optional package.
 
-    what : the files that need it, as in "Parquet files"
-    Raises `BadInputError` that says which extra to install if the package is missing.
+    what : the files that need it, for example "Parquet files"
+    Raises `BadInputError` that names the extra to install if the package is missing.
     """
     try:
         return import_module(package)
@@ -28,7 +28,7 @@ def require(package: str, extra: str, path: Path, what: str) -> Any:
 
 
 def require_extra(package: str, extra: str, where: Path, what: str) -> Any:
-    """The same where not a file but the command line asks for it: `MissingExtraError`."""
+    """Like `require`, for a request on the command line: raises `MissingExtraError`."""
     try:
         return import_module(package)
     except ModuleNotFoundError as error:

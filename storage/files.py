@@ -1,5 +1,5 @@
-"""Files that are written: they appear under their name only when complete. And files that are read:
-regular ones, of no more bytes than they may have."""
+"""Atomic writes (a file gets its name when it is complete) and size-limited reads of regular
+files."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from storage.locks import OutputLock
 
 
 def read_error(path: Path, error: OSError) -> BadInputError:
-    """The one-line form of why `path` cannot be read."""
+    """Return a system error on reading `path` as a one-line `BadInputError`."""
     return BadInputError(f"{path}: cannot read: {error.strerror or error}")
 
 
 def require_file(path: Path) -> int:
-    """The size in bytes of a regular file; raises `BadInputError` if `path` is none.
+    """Return the size of a regular file in bytes; raise `BadInputError` if it is not one.
 
-    A device or a pipe may have no end, never begin, and cannot be read a second time.
+    A device or a pipe may never end or never begin, and cannot be read twice.
     """
     try:
         found = path.stat()
@@ -36,12 +36,12 @@ def require_file(path: Path) -> int:
         raise BadInputError(f"{path}: cannot read: Is a directory")
     if not stat.S_ISREG(found.st_mode):
         kind = "pipe" if stat.S_ISFIFO(found.st_mode) else "device or socket"
-        raise BadInputError(f"{path}: is a {kind}; save what it holds as a file, and name that")
+        raise BadInputError(f"{path}: is a {kind}; save its content as a file and name the file")
     return found.st_size
 
 
 def open_input(path: Path) -> BinaryIO:
-    """A regular file opened for reading; raises `BadInputError` as `require_file` does."""
+    """Open a regular file for reading; raise `BadInputError` as `require_file` does."""
     require_file(path)
     try:
         return path.open("rb")
@@ -50,9 +50,10 @@ def open_input(path: Path) -> BinaryIO:
 
 
 def real_path(path: Path) -> Path:
-    """The absolute path without links, as far as they lead anywhere.
+    """Return the absolute path with links resolved as far as possible.
 
-    Of links in a circle `Path.resolve` raises an error of its own. An address is its own.
+    Unlike `Path.resolve`, it does not raise an error for circular links. An address is returned
+    unchanged.
     """
     if isinstance(path, RemotePath):
         return path
@@ -60,7 +61,7 @@ def real_path(path: Path) -> Path:
 
 
 def digest(path: Path) -> str:
-    """The SHA-256 of a file, in hexadecimal digits; raises `BadInputError` like `open_input`."""
+    """Return the SHA-256 of a file in hexadecimal; raise `BadInputError` like `open_input`."""
     found = hashlib.sha256()
     with open_input(path) as file:
         try:
@@ -72,7 +73,7 @@ def digest(path: Path) -> str:
 
 
 def read_input(path: Path, most: int) -> bytes:
-    """All of a file of at most `most` bytes; raises `BadInputError` if it is larger, or no file."""
+    """Read a file of at most `most` bytes; raise `BadInputError` if larger or not a file."""
     with open_input(path) as file:
         try:
             large = os.fstat(file.fileno()).st_size > most  # pipes have no size
@@ -87,9 +88,9 @@ def read_input(path: Path, most: int) -> bytes:
 class PartialFile(Closing):
     """A new file, written as NAME.partial, then synced and renamed by `commit`.
 
-    Leaving the ``with`` block without `commit` removes what was written. The error of a full
-    disk or a missing folder is a `WriteError`, and so is that of a file which another process
-    is writing: until `close` it is locked. What a killed process left of it is written over.
+    Leaving the ``with`` block without `commit` removes the partial file. A full disk or a missing
+    folder raises `WriteError`, and so does a file that another process is writing: the file is
+    locked until `close`. Leftovers of a killed process are overwritten.
     """
 
     def __init__(self, path: Path) -> None:
@@ -116,7 +117,7 @@ class PartialFile(Closing):
         self.position += len(data)
 
     def flush(self) -> None:
-        """Hand all bytes to the system, so that others who open `partial` see them."""
+        """Hand all bytes to the system, so that other readers of `partial` see them."""
         with writing(self.path):
             self._file.flush()
 
@@ -126,7 +127,7 @@ class PartialFile(Closing):
         self.close()
 
     def seal(self) -> None:
-        """Bring all that was written to the disk; the file still has its partial name."""
+        """Flush the file to disk; it still has its partial name."""
         try:
             self._file.flush()
             os.fsync(self._file.fileno())
@@ -142,11 +143,11 @@ class PartialFile(Closing):
             raise write_error(self.path, error) from error
 
     def close(self) -> None:
-        """Remove the partial file, unless it has got its name, and give the lock back."""
-        if self._closed:  # by now the partial file may be somebody else's
+        """Remove the partial file, unless it was published, and release the lock."""
+        if self._closed:  # another process may have created it again
             return
         self._closed = True
-        with contextlib.suppress(OSError):  # closing flushes: on a full disk it fails again
+        with contextlib.suppress(OSError):  # close flushes, which fails again on a full disk
             self._file.close()
         try:
             self.partial.unlink(missing_ok=True)
@@ -155,7 +156,7 @@ class PartialFile(Closing):
 
 
 class Sealable(Protocol):
-    """A new file whose name comes last: a `PartialFile`, or what is written through one."""
+    """A new file that gets its name last: a `PartialFile`, or a writer on top of one."""
 
     path: Path
 
@@ -165,7 +166,7 @@ class Sealable(Protocol):
 
 
 def commit_together(*files: Sealable) -> None:
-    """Commit files that belong together; if one can't get its name, none of them has it."""
+    """Commit files that belong together; if one cannot be renamed, none keeps its name."""
     for file in files:
         file.seal()
     named: list[Path] = []

@@ -1,4 +1,4 @@
-"""The interface through which every pass reads a graph: blocks of consecutive vertices."""
+"""Graph interface of all passes: blocks of consecutive vertices."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 
 from storage.parallel import map_ordered
 
-MAX_VERTICES = 2**31 - 1  # ids are int32 in memory, and two of them and a flag fit a sort key
+MAX_VERTICES = 2**31 - 1  # ids are int32, and a sort key holds two ids and a flag
 
 
 @njit(cache=True, nogil=True)
 def _merge_directions(indptr, ids, weights, out_indptr, out_ids, out_weights):
-    """Add up neighbouring entries with the same id (out- and incoming connection of a pair)."""
+    """Add adjacent entries with the same id (outgoing and incoming connection of a pair)."""
     at = 0
     out_indptr[0] = 0
     for v in range(indptr.size - 1):
@@ -56,12 +56,12 @@ class Block:
     """The connection lists of consecutive vertices.
 
     first : id of the first vertex
-    indptr : ndarray[int64], shape (vertices + 1,), where each list starts
+    indptr : ndarray[int64], shape (vertices + 1,), offset of each list
     ids : ndarray[int32], shape (connections,), other end; increasing within a vertex
     weights : ndarray[int64], shape (connections,), in the graph's weight unit
     incoming : ndarray[uint8], shape (connections,), 1 where the other end is the source
-    sizes : ndarray[int64], shape (connections,), repeated connections that each entry stands for;
-        None when all are 1
+    sizes : ndarray[int64], shape (connections,), repeated connections merged into each entry;
+        None if all are 1
     """
 
     first: int
@@ -80,11 +80,11 @@ class Block:
         return self.ids.size
 
     def undirected(self) -> Csr:
-        """Neighbour lists as partitioning sees them: both directions of a pair added."""
+        """Return neighbour lists for partitioning: both directions of a pair added."""
         return self._filtered(_merge_directions, self.indptr, self.ids, self.weights)
 
     def outgoing(self) -> Csr:
-        """BlockArrays of targets. In an undirected graph every edge is outgoing at both ends."""
+        """Return lists of targets. In an undirected graph an edge is outgoing at both ends."""
         if not self.incoming.any():
             return self.indptr, self.ids, self.weights
         return self._filtered(_select_outgoing, self.indptr, self.ids, self.weights, self.incoming)
@@ -98,7 +98,7 @@ class Block:
 
 
 class BlockArrays(NamedTuple):
-    """Arrays of a `Block` to be filled by a kernel."""
+    """Output arrays of a kernel that builds a `Block`."""
 
     indptr: NDArray[np.int64]
     ids: NDArray[np.int32]
@@ -108,7 +108,7 @@ class BlockArrays(NamedTuple):
 
     @classmethod
     def empty(cls, vertices: int, connections: int) -> BlockArrays:
-        """For so many connections at most."""
+        """Allocate arrays for at most `connections` connections."""
         return cls(
             np.empty(vertices + 1, np.int64),
             np.empty(connections, np.int32),
@@ -118,9 +118,9 @@ class BlockArrays(NamedTuple):
         )
 
     def block(self, first: int, used: int, sized: bool) -> Block:
-        """Of the vertices from `first` on, with the connections that were filled.
+        """Return a block of vertices from `first`, with the first `used` connections.
 
-        sized : whether `sizes` counts, or all are 1
+        sized : use `sizes`; otherwise all sizes are 1
         """
         return Block(
             first,
@@ -135,8 +135,8 @@ class BlockArrays(NamedTuple):
 class Graph(ABC):
     """A graph with sized vertices that is read block by block.
 
-    Block i holds vertices i*block_size .. min((i+1)*block_size, vertices) - 1, so that the block
-    of a vertex is found by division. `read_block` may be called from several threads at once.
+    Block i holds vertices i*block_size .. min((i+1)*block_size, vertices) - 1, so the block of a
+    vertex is found by division. `read_block` is safe to call from several threads.
     """
 
     vertices: int
@@ -149,7 +149,7 @@ class Graph(ABC):
         return -(-self.vertices // self.block_size)
 
     def block_bounds(self, index: int) -> tuple[int, int]:
-        """First vertex of block `index`, and the first behind it."""
+        """Return the first vertex of block `index`, and the first vertex after it."""
         if not 0 <= index < self.block_count:
             raise IndexError(f"block {index} of {self.block_count}")
         first = index * self.block_size
@@ -157,40 +157,40 @@ class Graph(ABC):
 
     @abstractmethod
     def vertex_sizes(self) -> NDArray[np.int64]:
-        """Capacity that each vertex uses, shape (vertices,)."""
+        """Return the capacity that each vertex uses, shape (vertices,)."""
 
     @abstractmethod
     def read_block(self, index: int) -> Block:
-        """Block `index`; raises `CorruptError` if its bytes are damaged."""
+        """Return block `index`; raise `CorruptError` if its bytes are damaged."""
 
     def read_undirected(self, index: int) -> Csr:
-        """``read_block(index).undirected()``, by a shorter way where a graph has one."""
+        """Return ``read_block(index).undirected()``; subclasses may override it to be faster."""
         return self.read_block(index).undirected()
 
     def read_outgoing(self, index: int) -> Csr:
-        """``read_block(index).outgoing()``, by a shorter way where a graph has one."""
+        """Return ``read_block(index).outgoing()``; subclasses may override it to be faster."""
         return self.read_block(index).outgoing()
 
     def undirected_blocks(
         self, order: Sequence[int] | None = None, threads: int = 1
     ) -> Iterator[tuple[int, Csr]]:
-        """First vertex and neighbour lists of blocks, as `blocks` gives them."""
+        """Yield first vertex and neighbour lists of blocks; parameters as in `blocks`."""
         wanted = range(self.block_count) if order is None else order
         read = map_ordered(self.read_undirected, wanted, threads)
         for index, lists in zip(wanted, read, strict=True):
             yield index * self.block_size, lists
 
     def blocks(self, order: Sequence[int] | None = None, threads: int = 1) -> Iterator[Block]:
-        """Blocks in the given order (default: by id), decoded ahead by `threads` threads."""
+        """Yield blocks in the given order (default: by id), prefetched by `threads` threads."""
         wanted = range(self.block_count) if order is None else order
         return map_ordered(self.read_block, wanted, threads)
 
 
 def choose_block_size(vertices: int, connections: int, target: int = 1 << 18) -> int:
-    """Vertices a block so that it holds about `target` connections: a power of two, or all of them.
+    """Return vertices per block for about `target` connections: a power of two, or all vertices.
 
-    2^18 connections are about 1 MB of records: large enough that per-block costs vanish, small
-    enough that a handful in flight on every thread stays far below any sensible memory limit.
+    2^18 connections are about 1 MB of records: large enough to amortise per-block costs, small
+    enough that several blocks in flight per thread stay far below any realistic memory limit.
     """
     if vertices <= 0:
         return 1

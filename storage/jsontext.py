@@ -1,4 +1,4 @@
-"""JSON as files of ours may hold it: what else Python would take, or choke on, is refused."""
+"""Strict JSON parser: refuses extensions that Python accepts and inputs that crash it."""
 
 from __future__ import annotations
 
@@ -9,17 +9,16 @@ import reprlib
 from collections import Counter
 from typing import Any
 
-DEEPEST = 64  # lists and objects inside each other
-MOST_DIGITS = 100  # of a whole number
+DEEPEST = 64  # nesting depth of lists and objects
+MOST_DIGITS = 100  # digits of an integer
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 
 
 def parse_json(raw: bytes) -> Any:
-    """The value that a JSON text stands for.
+    """Parse a JSON text.
 
-    Raises `ValueError` with a reason of some words if it is not sound: also for NaN and infinities,
-    numbers beyond a float64, a key that an object has twice, half of a surrogate pair, and what is
-    nested more than `DEEPEST` deep.
+    Raises `ValueError` with a short reason if it is invalid, including NaN and infinities, numbers
+    that overflow a float64, duplicate keys, lone surrogates, and nesting deeper than `DEEPEST`.
     """
     try:
         text = raw.decode("utf-8-sig")
@@ -40,12 +39,12 @@ def parse_json(raw: bytes) -> Any:
         try:
             json.dumps(found, ensure_ascii=False).encode()
         except UnicodeEncodeError as error:
-            raise ValueError("a text holds half of a surrogate pair") from error
+            raise ValueError("a string contains a lone surrogate") from error
     return found
 
 
 def shown(value: Any) -> str:
-    """A value in a message: not at length, whatever it is."""
+    """Return a value for a message, truncated if long."""
     text = _SHORT.repr(value)
     return text if text.isprintable() else ascii(text)
 
@@ -69,7 +68,7 @@ def _whole(text: str) -> int:
 
 
 def _refuse(name: str) -> None:
-    raise ValueError(f"{name} is no JSON")
+    raise ValueError(f"{name} is not valid JSON")
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -78,7 +77,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         twice = next(
             name for name, count in Counter(name for name, _ in pairs).items() if count > 1
         )
-        raise ValueError(f"key {twice[:24]!r} is there twice")
+        raise ValueError(f"duplicate key {twice[:24]!r}")
     return found
 
 
@@ -92,7 +91,7 @@ def _check_depth(value: Any) -> None:
 
 
 def _inside(value: Any) -> list[Any]:
-    """The lists and objects in a list or an object."""
+    """Return the lists and objects directly inside a list or an object."""
     if isinstance(value, dict):
         return [inner for inner in value.values() if isinstance(inner, dict | list)]
     return [inner for inner in value if isinstance(inner, dict | list)]

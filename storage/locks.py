@@ -1,8 +1,8 @@
-"""One writer for each output: a lock of the operating system, which ends with its process.
+"""Single writer per output: a lock of the operating system, which ends with its process.
 
-The lock of NAME is held on the file NAME.lock beside it, which says who holds it. The file goes
-when the lock is released. One that a killed process left behind is not locked any more: the next
-writer takes it over.
+The lock of NAME is held on the file NAME.lock next to it, which names the holder. The file is
+deleted when the lock is released. A lock file left by a killed process is unlocked: the next writer
+reuses it.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ else:
     import fcntl
 
 ENDING = ".lock"
-SHOWN = 100  # characters of a command line
+SHOWN = 100  # most characters of a command line
 _BUSY = (errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES, errno.EDEADLK)
 _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
-_FAR = 1 << 30  # Windows lets nobody read a byte that is locked: lock one behind all others
+_FAR = 1 << 30  # on Windows locked bytes are unreadable: lock a byte after the content
 
 
 @dataclass(slots=True)
@@ -48,8 +48,8 @@ _guard = threading.Lock()
 
 
 def _forget() -> None:
-    """In a forked child: what the parent holds is not the child's, and ends with the parent."""
-    global _guard  # another thread of the parent may have had it
+    """Drop the parent's locks in a forked child, where they do not apply."""
+    global _guard  # another thread of the parent may have held it
     _guard = threading.Lock()
     for held in _held.values():
         os.close(held.descriptor)
@@ -63,10 +63,11 @@ if hasattr(os, "register_at_fork"):
 class OutputLock(Closing):
     """Holds the lock of an output, a file or a folder, until `close`.
 
-    The thread that holds a lock may take it again: a command locks its output before it starts to
-    work, and the file locks it once more when it is opened.
+    The lock is reentrant within a thread: a command locks its output before it starts, and the file
+    locks it again when it is opened.
 
-    Raises `LockedError` at once if anyone else holds it, `WriteError` if there is no place for it.
+    Raises `LockedError` immediately if another thread or process holds it, `WriteError` if the lock
+    file cannot be created.
     """
 
     def __init__(self, path: Path) -> None:
@@ -88,7 +89,7 @@ class OutputLock(Closing):
         self._open = False
         with _guard:
             held = _held.get(self._key)
-            if held is None:  # of a parent process
+            if held is None:  # held by the parent process
                 return
             held.count -= 1
             if held.count == 0:
@@ -97,7 +98,7 @@ class OutputLock(Closing):
 
 
 def _lock(path: Path, key: Path) -> int:
-    """The descriptor of the lock file of `path`, locked; it names this process."""
+    """Return a locked descriptor of the lock file of `path`, signed by this process."""
     file = _file(key)
     try:
         while True:
@@ -106,11 +107,11 @@ def _lock(path: Path, key: Path) -> int:
                 if not _taken(descriptor):
                     holder = _holder(descriptor)
                     raise LockedError(f"{path}: {holder}; wait for it, or name another output")
-                if _is_named(descriptor, file):  # whoever had it may have removed it meanwhile
+                if _is_named(descriptor, file):  # the previous holder may have removed it meanwhile
                     if ours:
                         _sign(descriptor)
                         return descriptor
-                    file.unlink()  # left behind by somebody else: a new one takes its place
+                    file.unlink()  # left by another user: replace it
             except BaseException:
                 os.close(descriptor)
                 raise
@@ -126,7 +127,7 @@ def _file(key: Path) -> Path:
 
 
 def _opened(file: Path) -> tuple[int, bool]:
-    """A descriptor of the lock file, and whether it can be written: another user's cannot."""
+    """Open the lock file; also return whether it is writable (another user's is not)."""
     flags = getattr(os, "O_CLOEXEC", 0)
     try:
         return os.open(file, os.O_CREAT | os.O_RDWR | flags, 0o666), True
@@ -137,7 +138,7 @@ def _opened(file: Path) -> tuple[int, bool]:
 
 
 def _taken(descriptor: int) -> bool:
-    """Whether the file could be locked; no error where the file system knows no locks."""
+    """Try to lock the file; return True also if the file system does not support locks."""
     try:
         if sys.platform == "win32":
             os.lseek(descriptor, _FAR, os.SEEK_SET)
@@ -151,7 +152,7 @@ def _taken(descriptor: int) -> bool:
         if error.errno not in _NO_LOCKS:
             raise
         warnings.warn(
-            "this file system has no locks: let only one command at a time write to an output",
+            "this file system does not support locks; run only one command per output at a time",
             StorageWarning,
             stacklevel=4,
         )
@@ -166,7 +167,7 @@ def _is_named(descriptor: int, file: Path) -> bool:
 
 
 def _sign(descriptor: int) -> None:
-    """Say in the lock file who holds it; without that, as on a full disk, it is locked as well."""
+    """Write the holder to the lock file; failure is harmless, as on a full disk."""
     about = {
         "pid": os.getpid(),
         "host": socket.gethostname(),
@@ -185,30 +186,30 @@ def _command() -> str:
 
 
 def _holder(descriptor: int) -> str:
-    """Who writes the output, as far as the lock file says it."""
+    """Describe the process that writes the output, from its lock file."""
     about: Any = None
     try:
         os.lseek(descriptor, 0, os.SEEK_SET)
         about = json.loads(os.read(descriptor, 1 << 16))
         pid, host, since, command = (str(about[k]) for k in ("pid", "host", "since", "command"))
-    except (OSError, ValueError, KeyError, TypeError):  # it is just being written
+    except (OSError, ValueError, KeyError, TypeError):  # the content is incomplete
         return "another process is writing it"
     where = "" if host == socket.gethostname() else f" on {host}"
     shown = command if len(command) <= SHOWN else f"{command[: SHOWN - 3]}..."
-    return f"process {pid}{where} is writing it since {since} ({shown})"
+    return f"process {pid}{where} has been writing it since {since} ({shown})"
 
 
 def _unlock(key: Path, descriptor: int) -> None:
-    """Remove the lock file while it is locked, so that nobody locks one that has no name."""
-    if sys.platform == "win32":  # removes no file that is open
+    """Remove the lock file while it is locked, so that no process locks a deleted file."""
+    if sys.platform == "win32":  # open files cannot be removed
         os.close(descriptor)
         _remove(key)
         return
     _remove(key)
-    fcntl.flock(descriptor, fcntl.LOCK_UN)  # also of copies that forked processes have
+    fcntl.flock(descriptor, fcntl.LOCK_UN)  # also unlocks copies in forked processes
     os.close(descriptor)
 
 
 def _remove(key: Path) -> None:
-    with contextlib.suppress(OSError):  # harmless where it is, and its folder may be gone
+    with contextlib.suppress(OSError):  # a remaining file is harmless; the folder may be missing
         _file(key).unlink()

@@ -1,4 +1,4 @@
-"""Small archives of NumPy arrays (npz), of which it is known how long the arrays can be."""
+"""Small archives of NumPy arrays (npz) with bounded array sizes."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ import numpy as np
 
 from storage.files import open_input
 
-DESCRIPTION = 1 << 14  # bytes before the numbers of an array, at most
+DESCRIPTION = 1 << 14  # most bytes of an array header
 
 
 @contextmanager
 def open_arrays(path: Path, values: int, names: Collection[str] = ()) -> Iterator[Any]:
-    """An archive as `numpy.load` opens it; no array in it has more than `values` numbers.
+    """Open an archive with `numpy.load`; no array may have more than `values` numbers.
 
-    names : of the arrays that will be read, where others may be longer; none are all
+    names : arrays that will be read, if others may be larger; empty: all
 
-    A few bytes can inflate to gigabytes, so the directory is looked at before anything is read.
-    Raises `BadInputError` for what is no file, and what numpy raises about damage, of many kinds.
+    A few bytes can inflate to gigabytes, so the directory is checked before any array is read.
+    Raises `BadInputError` if it is not a file, and various errors of numpy on damage.
     """
-    # opened here: numpy leaves the file open when the archive is damaged
+    # opened here: numpy leaves the file open if the archive is damaged
     with open_input(path) as file:
         with zipfile.ZipFile(file) as archive:
             for info in archive.infolist():
@@ -32,7 +32,7 @@ def open_arrays(path: Path, values: int, names: Collection[str] = ()) -> Iterato
                     continue
                 if info.file_size > DESCRIPTION + 8 * values:
                     raise ValueError(
-                        f"{info.filename} has {info.file_size} bytes, {values} numbers have less"
+                        f"{info.filename} has {info.file_size} bytes, too many for {values} numbers"
                     )
         file.seek(0)
         with np.load(file, allow_pickle=False) as arrays:

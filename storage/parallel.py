@@ -1,4 +1,4 @@
-"""Work on blocks in threads, results in order, with a bounded number in flight."""
+"""Parallel processing in threads, with ordered results and a bounded number in flight."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ Result = TypeVar("Result")
 def map_ordered(
     work: Callable[[Item], Result], items: Iterable[Item], threads: int, ahead: int = 2
 ) -> Iterator[Result]:
-    """Like ``map(work, items)``, computed by `threads` threads, each at most `ahead` items early.
+    """Like ``map(work, items)`` with `threads` threads, each at most `ahead` items ahead.
 
-    Inflate, CRC and the numba kernels release the GIL, so threads are enough. With one thread
-    everything happens in the caller, in order, and tracebacks stay short.
+    Inflate, CRC and the numba kernels release the GIL, so threads suffice. With one thread
+    everything runs in the caller, in order, which keeps tracebacks short.
     """
     if threads <= 1:
         yield from map(work, items)
@@ -29,9 +29,9 @@ def map_ordered(
 def stream(
     pool: Executor, work: Callable[[Item], Result], items: Iterable[Item], ahead: int
 ) -> Iterator[Result]:
-    """Results one by one, in the order of the items, at most `ahead` of them early.
+    """Yield results in the order of the items, at most `ahead` of them computed in advance.
 
-    The error that is raised is that of the first item that fails; what has begun has ended then.
+    Raises the error of the first failing item, after all started items have ended.
     """
     pending: deque[Future[Result]] = deque()
     try:

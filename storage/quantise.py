@@ -1,8 +1,7 @@
-"""The unit in which real weights become the integers that varints hold.
+"""Unit for storing real weights as integers in varints.
 
-Sums over integers are exact and do not depend on their order, so results are the same for any
-number of threads; whole numbers stay themselves, decimals stay exact, and anything else keeps
-24 bits below the largest value.
+Integer sums are exact and independent of order, so results are equal for any number of threads.
+Integers and decimals are stored exactly; other values keep 24 bits relative to the largest one.
 """
 
 from __future__ import annotations
@@ -16,22 +15,22 @@ from numpy.typing import NDArray
 from storage.errors import BadInputError
 
 MAX_DECIMALS = 6
-ROUNDING = 2.0**-50  # relative: of a decimal and of its product, four last places of a float64
+ROUNDING = 2.0**-50  # relative error of a decimal and its product: four ulps of a float64
 RELATIVE_BITS = 24
-SMALLEST_EXPONENT = -1074  # of a float64 that is not zero
-MAX_ERROR = 1e300  # relative, that is reported: quotients go beyond a float64
-MAX_STORED = 2.0**52  # leaves bits for sums over two thousand such values in an int64
+SMALLEST_EXPONENT = -1074  # smallest exponent of a nonzero float64
+MAX_ERROR = 1e300  # limit of the reported relative error: quotients can overflow
+MAX_STORED = 2.0**52  # sums of two thousand such values fit in int64
 
 
 class UnitFinder:
-    """Sees all values of a stream in chunks and then names the unit that holds them best."""
+    """Observes all values of a stream in chunks, then chooses the unit that stores them best."""
 
     def __init__(self) -> None:
         self._largest = 0.0
         self._decimals = 0
 
     def observe(self, values: NDArray[np.integer] | NDArray[np.floating], what: str) -> None:
-        """Take note of a chunk; raises `BadInputError` for NaN, infinite or negative values."""
+        """Observe a chunk; raise `BadInputError` for NaN, infinite or negative values."""
         if not values.size:
             return
         if not any(values.strides):  # one value for all
@@ -42,25 +41,27 @@ class UnitFinder:
                 raise BadInputError(f"{what} {end} is not finite; give finite values")
         if lowest < 0:
             raise BadInputError(
-                f"{what} {lowest} is negative; traffic cannot be, use its magnitude"
+                f"{what} {lowest} is negative, but traffic cannot be; use its magnitude"
             )
         self._largest = max(self._largest, float(highest))
         if np.issubdtype(values.dtype, np.integer):
             return
         while self._decimals <= MAX_DECIMALS:
-            with np.errstate(over="ignore", invalid="ignore"):  # beyond 1e302: no decimals then
+            with np.errstate(
+                over="ignore", invalid="ignore"
+            ):  # overflow above 1e302: not decimal then
                 scaled = values * 10.0**self._decimals
                 if np.all(np.abs(scaled - np.rint(scaled)) <= ROUNDING * scaled):
                     break
             self._decimals += 1
 
     def join(self, other: UnitFinder) -> None:
-        """Take note of all that another one has seen."""
+        """Include the observations of another finder."""
         self._largest = max(self._largest, other._largest)
         self._decimals = max(self._decimals, other._decimals)
 
     def unit(self) -> float:
-        """Value of one stored unit: 1, 0.1 .. 10^-6, or a power of two."""
+        """Return the value of one stored unit: 1, 0.1 .. 10^-6, or a power of two."""
         if self._decimals <= MAX_DECIMALS and self._largest * 10**self._decimals < MAX_STORED:
             return 1.0 if self._decimals == 0 else float(f"1e-{self._decimals}")
         if self._largest == 0:
@@ -69,10 +70,10 @@ class UnitFinder:
 
 
 class Rounding(NamedTuple):
-    """Values that are not a whole number of units.
+    """Rounding of values that are not a whole number of units.
 
-    raised : number of positive values below half a unit, which became one unit
-    rounded : number of values with an error, those included
+    raised : number of positive values below half a unit, raised to one unit
+    rounded : number of inexact values, including raised ones
     error : largest relative error of a value
     """
 
@@ -81,7 +82,7 @@ class Rounding(NamedTuple):
     error: float = 0.0
 
     def joined(self, other: Rounding) -> Rounding:
-        """Return the same of the values of both."""
+        """Return the rounding of both sets of values."""
         return Rounding(
             self.raised + other.raised, self.rounded + other.rounded, max(self.error, other.error)
         )
@@ -90,7 +91,7 @@ class Rounding(NamedTuple):
 def to_units(
     values: NDArray[np.integer] | NDArray[np.floating], unit: float
 ) -> tuple[NDArray[np.int64], Rounding]:
-    """Return values as whole numbers of units, and the errors of these."""
+    """Return values as whole numbers of units, and their rounding."""
     if unit == 1.0 and np.issubdtype(values.dtype, np.integer):
         return values.astype(np.int64, copy=False), Rounding()
     stored = np.rint(values / unit).astype(np.int64)
@@ -108,7 +109,7 @@ def _relative_errors(
 ) -> NDArray[np.float64]:
     """Return the relative error of each stored value; 0 for decimals in a decimal unit."""
     if unit >= 1.0 and np.issubdtype(values.dtype, np.integer) and unit < 2.0**63:
-        # whole numbers beyond 2^53 have more digits than a float64
+        # integers above 2^53 are not exact in float64
         whole, exact = stored.astype(np.uint64) * np.uint64(unit), values.astype(np.uint64)
         gap = np.maximum(whole, exact) - np.minimum(whole, exact)
         return np.asarray(gap / np.maximum(values, 1), np.float64)

@@ -1,7 +1,7 @@
-"""Decoded JSON against the Struct that says what it must be: faults in words that name the place.
+"""Conversion of decoded JSON to Structs, with error messages that name the place.
 
-A Struct with an attribute ``REST`` takes keys that it does not name, if what they hold is of that
-type; all other Structs take any, unless they forbid them.
+A Struct with an attribute ``REST`` accepts unnamed keys whose values have that type; all other
+Structs accept any keys, unless they forbid them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ T = TypeVar("T")
 Whole = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 Amount = Annotated[float, Meta(ge=0, lt=1e308)]
 Plain = str | bool | Annotated[float, Meta(gt=-1e308, lt=1e308)] | None
-"""What is no list and no object."""
+"""A value other than a list or an object."""
 
 _WORDS = {
     "int": "a whole number",
@@ -37,13 +37,13 @@ _STEP = re.compile(r"\.(\w+)|\[(\d+|\.\.\.)\]")
 
 
 class Open(msgspec.Struct):
-    """An object that may hold more keys than it names, for plain values."""
+    """An object that may have additional keys with plain values."""
 
     REST: ClassVar[Any] = Plain
 
 
 def convert(value: Any, kind: type[T]) -> T:
-    """The value as that type; raises `ValueError` with a few words that name the place."""
+    """Convert a value to a type; raise `ValueError` with a short message that names the place."""
     try:
         made = msgspec.convert(value, kind)
     except msgspec.ValidationError as error:
@@ -55,7 +55,7 @@ def convert(value: Any, kind: type[T]) -> T:
 
 
 def _fault_of_rest(value: Any, made: Any, place: str) -> str:
-    """What is wrong under keys that a Struct does not name."""
+    """Return the fault in keys that a Struct does not name."""
     if isinstance(made, list):
         pairs = enumerate(zip(value, made, strict=True))
         found = (_fault_of_rest(*pair, f"{place}[{i}]") for i, pair in pairs)
@@ -77,11 +77,11 @@ def _fault_of_rest(value: Any, made: Any, place: str) -> str:
 
 
 def _in_words(text: str, value: Any) -> str:
-    """What msgspec says about a value."""
+    """Reword a message of msgspec about a value."""
     text, _, path = text.partition(" - at `$")
     place = ""
     for key, index in _STEP.findall(path):
-        if index == "...":  # of an object whose keys the type does not name
+        if index == "...":  # in an object with arbitrary keys
             return f"a value of {place or 'it'} is {_expected(text)}"
         place = _inner(place, key) if key else f"{place}[{index}]"
         value = value[key or int(index)]

@@ -1,1 +1,1 @@
-"""Bytes that are read in pieces: of files, and of objects in stores."""
+"""Random-access reads of files and of objects in stores."""

@@ -1,4 +1,4 @@
-"""Bytes that are read in pieces from any place, by any number of threads."""
+"""Interface for random-access reads from several threads, with an implementation for files."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from storage.files import read_error, require_file
 
 
 class Blob(Closing):
-    """Bytes that stay as they are: a file, or an object in a store.
+    """Read-only bytes: a file, or an object in a store.
 
-    path : what messages call it
+    path : name used in messages
     size : bytes
     """
 
@@ -24,22 +24,22 @@ class Blob(Closing):
 
     @abstractmethod
     def read(self, start: int, size: int) -> bytes:
-        """Bytes from a place on, fewer where they end. Safe to call from several threads.
+        """Return the bytes from `start`, fewer at the end. Safe to call from several threads.
 
-        Raises `BadInputError` if they cannot be had.
+        Raises `BadInputError` if they cannot be read.
         """
 
     def forget(self) -> None:
-        """Let go of what was read ahead, if anything was."""
+        """Drop prefetched data, if any."""
 
 
 class FileBlob(Blob):
     """A regular file."""
 
     def __init__(self, path: Path, keep: bool = True) -> None:
-        """keep : it stays open between reads, as few files may
+        """keep : keep the file open between reads; only few files may stay open
 
-        Raises `BadInputError` for what is no file, or cannot be read.
+        Raises `BadInputError` if the path is not a regular file or cannot be read.
         """
         self.path = path
         self.size = require_file(path)
@@ -63,7 +63,7 @@ class FileBlob(Blob):
     def _read(self, descriptor: int, start: int, size: int) -> bytes:
         try:
             data = os.pread(descriptor, size, start)
-            while len(data) < size:  # one call reads 2 GiB at most
+            while len(data) < size:  # one call reads at most 2 GiB
                 more = os.pread(descriptor, size - len(data), start + len(data))
                 if not more:
                     break
@@ -79,10 +79,10 @@ class FileBlob(Blob):
 
 
 class BlobFile(io.RawIOBase):
-    """A blob as a file that is read from any place, for what knows files only."""
+    """A blob as a seekable file object, for libraries that read only files."""
 
     def __init__(self, blob: Blob) -> None:
-        """blob : is closed with the file"""
+        """blob : closed together with the file"""
         self._blob = blob
         self._at = 0
 
@@ -97,7 +97,7 @@ class BlobFile(io.RawIOBase):
             offset + {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self._blob.size}[whence]
         )
         if place < 0:
-            raise OSError("a place before the start")
+            raise OSError("cannot seek before the start")
         self._at = place
         return place
 

@@ -1,4 +1,4 @@
-"""What paths and addresses name, as bytes that are read in pieces."""
+"""Open paths and addresses for random-access reads."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from storage.blobs.remote import RemoteBlob
 
 
 def open_blob(path: Path, buffer: int = DEFAULT_BUFFER, *, keep: bool = True) -> Blob:
-    """A file, or an object of a store.
+    """Open a file, or an object in a store.
 
-    buffer : bytes that may be read ahead of an object; keep : a file stays open between reads
+    buffer : bytes to prefetch from an object; keep : keep a file open between reads
     Raises `BadInputError` if it cannot be read.
     """
     return RemoteBlob(path, buffer) if isinstance(path, RemotePath) else FileBlob(path, keep)

@@ -1,8 +1,8 @@
-"""Reading ahead where each request takes long: neighbouring pieces come in one range.
+"""Prefetch for sources with a long latency per request: neighbouring pieces share one request.
 
-Blocks of a network are read one after the other, by several threads, a megabyte each. Whoever reads
-behind what was just read gets a whole page, and those behind it are on their way; whoever reads
-anywhere else gets what was asked for alone. (As operating systems do with files.)
+Several threads read consecutive blocks of a network, about a megabyte each. A read that continues
+the previous one fetches a whole page, and the following pages are prefetched. Any other read
+fetches only the requested range. (Operating systems prefetch files in the same way.)
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from storage.closing import Closing
 
 IN_FLIGHT = 8
 LARGEST_PAGE, SMALLEST_PAGE = 16 << 20, 1 << 18  # bytes
-BEHIND = 2  # pages that threads may still be reading
+BEHIND = 2  # preceding pages, which threads may still be reading
 DEFAULT_BUFFER = 64 << 20
-SHARE = 64  # this part of the memory of a run may be pages, and about as much what makes them
+SHARE = 64  # 1/SHARE of the run's memory holds pages; requests in flight need about as much again
 
 
 def buffer_of(memory: int) -> int:
-    """Bytes of pages where a run may take so much memory."""
+    """Return the bytes of pages for a run with the given memory budget in bytes."""
     return min(memory // SHARE, LARGEST_PAGE * (IN_FLIGHT + BEHIND))
 
 
 class ReadAhead(Closing):
-    """Ranges of something that is read by threads, mostly from front to back.
+    """Ranges of a source that threads read mostly from front to back.
 
-    fetch : reads a range: first byte, and how many; called by up to `IN_FLIGHT` threads
-    size : bytes in all; buffer : bytes that pages may take, besides what is asked for
+    fetch : reads a range, given first byte and length; called by up to `IN_FLIGHT` threads
+    size : bytes of the source; buffer : bytes for pages, in addition to the requested ranges
     """
 
     def __init__(self, fetch: Callable[[int, int], memoryview], size: int, buffer: int) -> None:
@@ -37,12 +37,12 @@ class ReadAhead(Closing):
         self._size = size
         self.page = max(SMALLEST_PAGE, min(LARGEST_PAGE, buffer // (IN_FLIGHT + BEHIND)))
         self._pages: dict[int, Future[memoryview]] = {}
-        self._next = 0  # page that is read next if all goes on
+        self._next = 0  # next page of a sequential read
         self._lock = Lock()
         self._pool: ThreadPoolExecutor | None = None
 
     def read(self, start: int, size: int) -> bytes:
-        """A range, fewer bytes where all end. Safe to call from several threads."""
+        """Return a range, fewer bytes at the end. Safe to call from several threads."""
         size = min(size, self._size - start)
         if size <= 0:
             return b""
@@ -64,7 +64,7 @@ class ReadAhead(Closing):
         return b"".join(parts)
 
     def _ahead(self, first: int, last: int) -> list[Future[memoryview]]:
-        """Pages from the first to the last, with those behind them on their way."""
+        """Return futures of pages `first` to `last`, and prefetch the following pages."""
         if self._pool is None:
             self._pool = ThreadPoolExecutor(IN_FLIGHT)
         count = -(-self._size // self.page)
@@ -77,11 +77,11 @@ class ReadAhead(Closing):
         found = [self._pages[number] for number in range(first, last + 1)]
         wanted = range(min(first, self._next - BEHIND), max(last + 1, self._next + IN_FLIGHT))
         for number in [one for one in self._pages if one not in wanted]:
-            del self._pages[number]  # whoever waits for it has it
+            del self._pages[number]  # threads that wait for it hold a reference
         return found
 
     def forget(self) -> None:
-        """Let go of what was read ahead."""
+        """Drop the prefetched pages."""
         with self._lock:
             self._pages.clear()
 

@@ -1,7 +1,7 @@
-"""Objects in stores (S3, Google Cloud, Azure, any web server) as bytes that are read in ranges.
+"""Range reads of objects in stores (S3, Google Cloud, Azure, any web server).
 
-The package `obstore` of the extra `remote` speaks with stores; it takes credentials, regions and
-endpoints from the environment, as the tools of the stores do.
+The package `obstore` of the extra `remote` sends the requests. It reads credentials, regions and
+endpoints from the environment, like the stores' own tools.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from storage.blobs.requests import TIMEOUT, Part, Requests, StalledError, timeou
 from storage.errors import BadInputError, MissingObjectError
 from storage.extras import require_extra
 
-TAIL = 1 << 18  # bytes at the end that come with the size: where archives have their directory
+TAIL = 1 << 18  # bytes at the end fetched with the size: archives keep their directory there
 _RETRIES = {
     "max_retries": 1,
     "backoff": {
@@ -26,20 +26,20 @@ _RETRIES = {
     "retry_timeout": timedelta(seconds=30),
 }  # fmt: skip
 _TIMES = {"connect_timeout": "10s", "timeout": "1d", "allow_http": True}  # see `Requests`
-_MISSING = (FileNotFoundError,)  # what obstore raises is one
+_MISSING = (FileNotFoundError,)  # the error of obstore is a subclass
 _REASON = re.compile(r'(?:message|error): "([^"]{1,200})"|<Message>([^<]{1,200})</Message>')
 
 
 class RemoteBlob(Blob):
-    """An object, read in ranges; one that fails is asked for again, once.
+    """An object read in ranges; a failed request is retried once.
 
-    `MAPPER_STORE_TIMEOUT` seconds without progress end a request, both attempts together.
+    `MAPPER_STORE_TIMEOUT` seconds without progress end a request, including its retry.
     """
 
     path: RemotePath
 
     def __init__(self, path: RemotePath, buffer: int = DEFAULT_BUFFER) -> None:
-        """buffer : bytes that may be read ahead
+        """buffer : bytes to prefetch
 
         Raises `MissingExtraError` without the extra `remote`, `BadInputError` if the object cannot
         be read.
@@ -53,7 +53,7 @@ class RemoteBlob(Blob):
             store = obstore.store.from_url(folder, client_options=_TIMES, retry_config=_RETRIES)
         except (self._errors.BaseError, ValueError) as error:
             raise BadInputError(
-                f"{path}: is no address of an object: {_first_of(error)}"
+                f"{path}: not an address of an object: {_first_of(error)}"
             ) from error
 
         async def get(wanted: Any) -> Any:
@@ -83,7 +83,7 @@ class RemoteBlob(Blob):
             raise self._refused(error) from error
 
     def _is_passing(self, error: Exception) -> bool:
-        """Whether a request that failed with an error may succeed the next time."""
+        """Return whether the error may be temporary, so that the request is retried."""
         errors = self._errors
         lasting = (*_MISSING, errors.PermissionDeniedError, errors.UnauthenticatedError)
         return isinstance(error, errors.BaseError | OSError) and not isinstance(error, lasting)
@@ -91,15 +91,15 @@ class RemoteBlob(Blob):
     def _refused(self, error: Exception) -> BadInputError:
         errors = self._errors
         if isinstance(error, _MISSING):
-            what = "there is no such object; check bucket and key"
+            what = "no such object; check bucket and key"
             return MissingObjectError(f"{self.path}: {what}")
         if isinstance(error, errors.PermissionDeniedError | errors.UnauthenticatedError):
             return BadInputError(
-                f"{self.path}: the store refuses to read it; check credentials, region and rights"
+                f"{self.path}: the store denies access; check credentials, region and permissions"
             )
         if isinstance(error, StalledError):
             return BadInputError(
-                f"{self.path}: the store stalls: {error}; check endpoint and network, or set "
+                f"{self.path}: the store stalled: {error}; check endpoint and network, or set "
                 f"{TIMEOUT} to more seconds"
             )
         return BadInputError(
@@ -110,12 +110,12 @@ class RemoteBlob(Blob):
         self._ahead.forget()
 
     def close(self) -> None:
-        self._requests.close()  # first: the threads of the other one wait for requests
+        self._requests.close()  # first: the prefetch threads wait for requests
         self._ahead.close()
 
 
 def _first_of(error: Exception) -> str:
-    """What a store says, in some words: its errors are pages of nested causes."""
+    """Return the message of a store error without its nested causes, which can fill pages."""
     text = str(error)
     if found := _REASON.search(text):
         return found[1] or found[2]

@@ -1,8 +1,8 @@
-"""Requests to a store, which end when too few bytes arrive for too long.
+"""Requests to a store, which end when too few bytes arrive within the timeout.
 
-The clients of stores limit the time of a whole request, which a large range on a slow line needs,
-or the pause between two bytes, which a server that sends one byte a second never exceeds. Here the
-limit is one of progress: in each period of some seconds, at least `SLOWEST` bytes per second.
+Store clients limit either the duration of a whole request, which a large range on a slow line
+exceeds, or the pause between two bytes, which a server that sends one byte per second never
+exceeds. Here the limit is progress: at least `SLOWEST` bytes per second in each timeout period.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from storage.closing import Closing
 from storage.errors import BadInputError
 
 TIMEOUT = "MAPPER_STORE_TIMEOUT"
-"""Variable of the environment: seconds without progress that end a request."""
+"""Environment variable: seconds without progress that end a request."""
 DEFAULT_TIMEOUT = 30.0
 LONGEST_TIMEOUT = 86400.0
 SLOWEST = 1 << 10  # bytes per second
 
 
 class StalledError(Exception):
-    """Too few bytes arrived in the seconds that the timeout gives."""
+    """Too few bytes arrived within the timeout."""
 
 
 class Part(NamedTuple):
@@ -36,9 +36,9 @@ class Part(NamedTuple):
 
 
 def timeout_seconds() -> float:
-    """The timeout that the environment gives, or the default.
+    """Return the timeout from the environment, or the default.
 
-    Raises `BadInputError` if it is no number of seconds.
+    Raises `BadInputError` if it is not a number of seconds within range.
     """
     text = os.environ.get(TIMEOUT, "")
     if not text:
@@ -49,25 +49,25 @@ def timeout_seconds() -> float:
         seconds = 0.0
     if not 0 < seconds <= LONGEST_TIMEOUT:
         raise BadInputError(
-            f"{TIMEOUT}={text}: is no timeout; give seconds, more than 0 and at most "
+            f"{TIMEOUT}={text}: not a timeout; give seconds, more than 0 and at most "
             f"{LONGEST_TIMEOUT:.0f}"
         )
     return seconds
 
 
 class Requests(Closing):
-    """Reads ranges of one object for any number of threads, in its own thread.
+    """Range reads of one object for any number of threads, run in a separate thread.
 
-    The package `obstore` waits in native code, which nothing interrupts, unless it is asked by an
-    event loop. Its own loop also serves callers whose thread has one that runs.
+    `obstore` waits in native code, which cannot be interrupted, unless it is called from an event
+    loop. A separate loop also serves callers whose thread already runs one.
     """
 
     def __init__(
         self, get: Callable[[Any], Any], seconds: float, again: Callable[[Exception], bool]
     ) -> None:
-        """get : starts a request for a range, in the form of `obstore.get_async`
-        seconds : of a period without progress that ends a request
-        again : whether a request that failed with an error is made a second time
+        """get : starts a request for a range; signature of `obstore.get_async`
+        seconds : period without progress that ends a request
+        again : whether a request that failed with this error is retried
         """
         self._get = get
         self._seconds = seconds
@@ -80,9 +80,9 @@ class Requests(Closing):
         self._thread.start()
 
     def read(self, wanted: Any) -> Part:
-        """A range, as `obstore` describes it. Safe to call from several threads.
+        """Return a range, given as `obstore` describes it. Safe to call from several threads.
 
-        A request that fails is made a second time at most; the period in progress goes on.
+        A failed request is retried once within the current timeout period.
         Raises `StalledError` without progress, and the error of `obstore` if the request fails.
         """
         with self._lock:
@@ -91,7 +91,7 @@ class Requests(Closing):
             work = asyncio.run_coroutine_threadsafe(self._read(wanted), self._loop)
         try:
             return work.result()
-        except BaseException:  # such as Ctrl-C: nobody waits any more
+        except BaseException:  # such as Ctrl-C: the caller no longer waits
             work.cancel()
             raise
 
@@ -116,18 +116,18 @@ class Requests(Closing):
         found = await self._get(wanted)
         start, end = found.range
         data, at = bytearray(end - start), 0
-        # pieces of at least so many bytes, but for the last: each is a period's progress
+        # pieces of at least this size, except the last: each is the progress of one period
         async for piece in found.stream(self._least):
             view = memoryview(piece)
             data[at : at + len(view)] = view
             at += len(view)
             limit.reschedule(self._loop.time() + self._seconds)
         if at != end - start:
-            raise OSError(f"{at:,} bytes came of {end - start:,}")
+            raise OSError(f"{at:,} bytes received of {end - start:,}")
         return Part(int(found.meta["size"]), data)
 
     def close(self) -> None:
-        """End all requests that wait."""
+        """Cancel all pending requests."""
         with self._lock:
             if self._closed:
                 return

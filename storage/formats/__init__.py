@@ -1,4 +1,4 @@
-"""Networks in other people's formats: import from them, export to them.
+"""Import and export of networks in external formats.
 
 ::
 
@@ -46,8 +46,8 @@ def _is_graphml(head: bytes) -> bool:
 
 
 def _is_nir(path: Path) -> bool | None:
-    """NIR holds a group `node`, SONATA groups `edges` and `nodes`."""
-    from storage.formats.hdf5 import file as hdf5  # not before it is needed: it imports numpy
+    """Return whether an HDF5 file is NIR (group `node`) or SONATA (`edges`, `nodes`)."""
+    from storage.formats.hdf5 import file as hdf5  # deferred: it imports numpy
 
     names = hdf5.members(path)
     if names is None or not names & {"node", "nodes", "edges"}:
@@ -56,7 +56,7 @@ def _is_nir(path: Path) -> bool | None:
 
 
 def _is_parhip(head: bytes) -> bool:
-    """The lists of vertex 0 begin right behind the starts of all lists."""
+    """Return whether the list of vertex 0 begins right after the starts of all lists."""
     if len(head) < 32:
         return False
     version, vertices, _, first = struct.unpack_from("<4Q", head)
@@ -65,7 +65,7 @@ def _is_parhip(head: bytes) -> bool:
 
 FORMATS: dict[str, Importer] = {
     importer.name: importer
-    for importer in (  # those with a magic number first: a name can mislead
+    for importer in (  # formats with a magic number first: a name can mislead
         Importer(
             "matrixmarket",
             "Matrix Market; entry (i, j) is a synapse from i to j",
@@ -147,7 +147,7 @@ FORMATS: dict[str, Importer] = {
         ),
         Importer(
             "edgelist",
-            "text with a line `source target [weight]`, or named columns, for every synapse",
+            "text, one line `source target [weight]` or named columns per synapse",
             (".csv", ".tsv", ".txt", ".edges", ".edgelist", ".el"),
             "storage.formats.text.edgelist",
             heading=names_columns,
@@ -181,7 +181,7 @@ EXPORTS: dict[str, Exporter] = {
         ),
         Exporter(
             "csv",
-            "text with a line source,target,weight for every synapse",
+            "text, one line source,target,weight per synapse",
             (".csv",),
             "storage.formats.text.export_csv",
             ("ids", "names", *_DIRECTED),
@@ -196,7 +196,7 @@ EXPORTS: dict[str, Exporter] = {
         ),
         Exporter(
             "npz",
-            "NumPy archive: a scipy.sparse matrix, and all that is known of the neurons",
+            "NumPy archive: a scipy.sparse matrix and all neuron attributes",
             (".npz",),
             "storage.formats.columnar.export_npz",
             ("ids", "names", "sizes", "rates", "attributes", *_ANY),
@@ -235,7 +235,7 @@ EXPORTS: dict[str, Exporter] = {
         ),
         Exporter(
             "sonata",
-            "SONATA edges, HDF5, and the nodes in a file beside it (needs h5py)",
+            "SONATA edges, HDF5, and the nodes in a second file (needs h5py)",
             (".h5", ".hdf5", ".sonata"),
             "storage.formats.hdf5.export_sonata",
             ("ids", "names", "sizes", *_DIRECTED),
@@ -246,21 +246,21 @@ EXPORTS: dict[str, Exporter] = {
 
 
 def recognise(path: Path, name: str | None = None) -> Importer:
-    """The importer for a file: the one called `name`, else by the file's content and name.
+    """Return the importer called `name`, or detect it from the file's content and name.
 
-    Raises `BadInputError` if the file cannot be read, is a network file already, or looks like
-    nothing that is known.
+    Raises `BadInputError` if the file cannot be read, is already a network file, or has an unknown
+    format.
     """
     head = _head(path)
     if head.startswith(b"PK") and _is_network(path):
-        raise BadInputError(f"{path}: is a network file already; use it without importing it")
+        raise BadInputError(f"{path}: already a network file; use it without importing it")
     if name is not None:
         importer: Importer = named(FORMATS, name)
         return importer
     for importer in FORMATS.values():
         if importer.sniff(head, path):
             return importer
-    for importer in FORMATS.values():  # the importer knows best what is missing in such a file
+    for importer in FORMATS.values():  # its own error names the fault
         if (importer.magic or importer.probe) and plain_suffix(path) in importer.extensions:
             return importer
     if head.startswith(UTF16):
@@ -280,19 +280,19 @@ def import_network(
     weights_are: str | None = None,
     extra: Mapping[str, Any] | None = None,
 ) -> NetworkMeta:
-    """Convert a file to a network file; returns what was written.
+    """Convert a file to a network file; return the metadata written.
 
-    format : a key of `FORMATS`; found out if None
-    memory : bytes for sorting; vertex attributes, and the ids of sparse ones, come on top
-    traffic : of formats whose weights are those of synapses (NIR, ONNX, SONATA): `traffic.UNIFORM`,
-        every neuron fires at rate 1, or `traffic.WEIGHTS`, their magnitudes are the traffic; None
-        for the former, unless the file says that its weights are traffic
-    weights_are : what the number is that a file has for a synapse: "rate", its traffic, or
-        "synapse", its weight, which is kept with its sign; None for what it is in the format
+    format : a key of `FORMATS`; None: detected
+    memory : bytes for sorting; vertex attributes, and the ids of sparse ones, are additional
+    traffic : for formats with synaptic weights (NIR, ONNX, SONATA): `traffic.UNIFORM`, every
+        neuron fires at rate 1, or `traffic.WEIGHTS`, the weight magnitudes are the traffic; None:
+        `UNIFORM`, unless the file states that its weights are traffic
+    weights_are : meaning of the file's number per synapse: "rate", its traffic, or "synapse", its
+        weight, stored with its sign; None: the meaning defined by the format
         (`Importer.weights_are`)
-    extra : options of some formats only, None if not given: `columns` (`columns.ColumnNames`) of
+    extra : options of individual formats, None if not given: `columns` (`columns.ColumnNames`) of
         tables and GraphML, `nodes` (path) of SONATA
-    Raises `BadInputError` with the place of the fault; then no file is left behind.
+    Raises `BadInputError` with the place of the fault; then no output file remains.
     """
     importer = recognise(source, format)
     weights, traffic = importer.kept_weights(weights_are, traffic)
@@ -303,7 +303,7 @@ def import_network(
 
 
 def choose_exporter(destination: Path, format: str | None = None) -> Exporter:
-    """The exporter called `format`, a key of `EXPORTS`; by the name's ending if None.
+    """Return the exporter called `format`, a key of `EXPORTS`, or chosen by extension if None.
 
     Raises `BadInputError` if there is none.
     """
@@ -322,23 +322,24 @@ def choose_exporter(destination: Path, format: str | None = None) -> Exporter:
 def export_network(net: NetworkFile, destination: Path, format: str | None = None) -> list[Loss]:
     """Write a network in another format, see `choose_exporter`.
 
-    Returns what of the network the file does not hold. Raises `BadInputError` for a network that
-    the format can't hold at all, `WriteError` if the file can't be written; nothing is left then.
+    Returns the parts of the network that the file does not hold. Raises `BadInputError` if the
+    format cannot hold the network, `WriteError` if the file cannot be written; no file remains
+    then.
     """
     return choose_exporter(destination, format).save(net, destination)
 
 
 def _head(path: Path) -> bytes:
-    """The first bytes of a file, unzipped if it is gzipped."""
+    """Return the first bytes of a file, decompressed if it is gzipped."""
     with open_input(path) as file:
         head = file.read(HEAD_BYTES)
     if head.startswith(GZIP_MAGIC):
         try:
             head = zlib.decompressobj(31).decompress(head, HEAD_BYTES)
         except zlib.error as error:
-            raise BadInputError(f"{path}: the gzip data is damaged; fetch it again") from error
+            raise BadInputError(f"{path}: the gzip data is damaged; download it again") from error
     if not head:
-        raise BadInputError(f"{path}: is empty; fetch or save it again")
+        raise BadInputError(f"{path}: is empty; download or save it again")
     return head.removeprefix(b"\xef\xbb\xbf")
 
 

@@ -1,7 +1,7 @@
-"""What a format is: a name, the files that it recognises, and the module that does the work.
+"""Descriptions of formats: name, detection, and the module that reads or writes them.
 
-Nothing here needs compiled kernels; a format's module is imported when it is used, so that the
-list of formats is there at once for help texts.
+Nothing here needs compiled kernels. A format's module is imported on first use, so the list of
+formats for help texts loads fast.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ if TYPE_CHECKING:
 
 HEAD_BYTES = 4096
 GZIP_MAGIC = b"\x1f\x8b"
-UTF16 = (b"\xff\xfe", b"\xfe\xff")  # how text of that encoding starts
+UTF16 = (b"\xff\xfe", b"\xfe\xff")  # byte order marks
 DEFAULT_MEMORY = 256 << 20
 
 Progress = Callable[[float], None]
-"""Is called with the fraction of the source that has been read, 0 .. 1."""
+"""Callback for the fraction of the source that has been read, 0 .. 1."""
 
 
 def _ignore(fraction: float) -> None:
-    """No one wants to know."""
+    """Discard the progress."""
 
 
 class ImportJob(NamedTuple):
-    """What every importer is asked: which file is to become which network, and by what means.
+    """One import: source, destination and resources.
 
-    memory : bytes for sorting; vertex attributes, and the ids of sparse ones, come on top
-    weights : what the numbers of synapses are, as of `NetworkWriter`
+    memory : bytes for sorting; vertex attributes, and the ids of sparse ones, are additional
+    weights : meaning of the numbers of synapses, see `NetworkWriter`
     """
 
     source: Path
@@ -50,13 +50,13 @@ class ImportJob(NamedTuple):
 
     @property
     def keeps_weights(self) -> bool:
-        """Whether the network is to have synaptic weights, with their signs."""
+        """Return whether the network gets synaptic weights, with their signs."""
         return self.weights != "rate"
 
     def writer(
         self, neurons: int, *, undirected: bool = False, weights_are_rates: bool = True
     ) -> NetworkWriter:
-        """The open network file."""
+        """Open the network file for writing."""
         from storage.store.writer import NetworkWriter
 
         return NetworkWriter(
@@ -71,9 +71,9 @@ class ImportJob(NamedTuple):
 
 
 def kept_weights(are: str, asked: bool, traffic: str | None) -> tuple[str, str | None]:
-    """What an `ImportJob` is to say of weights that are rates or synapses, and of the traffic.
+    """Return the fields `weights` and `traffic` of an `ImportJob`.
 
-    asked : whether somebody said so; traffic : as of `import_network`
+    asked : whether the user set `are`; traffic : see `import_network`
     """
     from storage.store.traffic import BOTH_WEIGHTS, RATE_WEIGHTS, SYNAPSE_WEIGHTS, UNIFORM, WEIGHTS
 
@@ -85,7 +85,7 @@ def kept_weights(are: str, asked: bool, traffic: str | None) -> tuple[str, str |
 
 
 def plain_suffix(path: Path) -> str:
-    """The last part of the name in lower case, a final ``.gz`` apart: ``a.mtx.gz`` is .mtx."""
+    """Return the extension in lower case, ignoring a final ``.gz``: ``a.mtx.gz`` gives .mtx."""
     name = path.name.lower().removesuffix(".gz")
     return Path(name).suffix
 
@@ -95,7 +95,7 @@ def is_text(head: bytes) -> bool:
 
 
 def plain(text: str) -> str:
-    """A message in which names out of a file do no harm to a terminal: all can be printed."""
+    """Escape unprintable characters, so that names from a file cannot harm a terminal."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
@@ -105,16 +105,16 @@ def plain(text: str) -> str:
 class Importer:
     """A format that networks are read from.
 
-    extensions : as in ``.graph``; a text format is recognised by them (and by holding text)
-    magic : bytes that such a file starts with; a format that has one is recognised by it alone
-    inside : for a magic number that formats share: looks into a file whether it is of this one;
-        None if that is open, and the extension decides
-    binary : no text, but without a magic number; it is recognised by its extensions alone
-    gzip : whether it is read gzipped as well
+    extensions : for example ``.graph``; a text format is detected by extension (and text content)
+    magic : first bytes of a file; a format that has them is detected by them alone
+    inside : for a magic number shared by formats: reads the file to decide whether it has this
+        format; None if that is undecided, and the extension decides
+    binary : not text, but without a magic number; detected by extension alone
+    gzip : whether gzipped files are also read
     module : name of the module with ``load(job)``
-    probe : for formats without a magic number: whether the head of a file looks like one
-    heading : for text: whether its head shows by itself, under any name, that it is of this format
-    takes : names of further options of ``load``
+    probe : for formats without a magic number: whether the head of a file matches
+    heading : for text: whether the head alone shows this format, under any file name
+    takes : names of additional options of ``load``
     """
 
     name: str
@@ -130,7 +130,7 @@ class Importer:
     takes: tuple[str, ...] = ()
 
     def sniff(self, head: bytes, path: Path) -> bool:
-        """Whether a file that starts with `head` (unzipped if need be) looks like this format."""
+        """Return whether a file with this (decompressed) `head` seems to have this format."""
         named = plain_suffix(path) in self.extensions
         if self.magic:
             found = head.startswith(self.magic)
@@ -146,33 +146,33 @@ class Importer:
 
     @property
     def weights_are(self) -> str:
-        """What the number is that a file has for a synapse: "synapse", its weight, or "rate"."""
+        """Meaning of the file's number per synapse: "synapse", its weight, or "rate"."""
         return "synapse" if "traffic" in self.takes else "rate"
 
     def kept_weights(self, asked: str | None, traffic: str | None) -> tuple[str, str | None]:
-        """What an `ImportJob` is to say of weights, and what ``load`` of the traffic.
+        """Return the fields `weights` and `traffic` of an `ImportJob`.
 
-        asked : "rate" or "synapse", None for `weights_are`; traffic : as of `import_network`
+        asked : "rate" or "synapse", None for `weights_are`; traffic : see `import_network`
         """
         return kept_weights(asked or self.weights_are, asked is not None, traffic)
 
     def load(self, job: ImportJob, extra: Mapping[str, Any] | None = None) -> NetworkMeta:
-        """Convert; raises `BadInputError` and leaves no file if the source breaks its rules.
+        """Convert a file; raise `BadInputError` and leave no file if the source is invalid.
 
-        extra : further options; those that are None count as not given
+        extra : additional options; None counts as not given
         """
         source = job.source
         given = {name: value for name, value in (extra or {}).items() if value is not None}
         for name in given:
             if name not in self.takes:
-                raise BadInputError(f"{source}: {self.name} files have no option `{name}`")
+                raise BadInputError(f"{source}: {self.name} files do not take the option `{name}`")
         if not self.gzip and _is_gzipped(source):
-            raise BadInputError(f"{source}: is gzipped; unzip it first, as gunzip does")
+            raise BadInputError(f"{source}: is gzipped; decompress it first (gunzip)")
         load = import_module(self.module).load
         try:
             return cast("NetworkMeta", load(job, **given))
         except BadInputError as error:
-            # what the writer finds out does not name the file
+            # errors of the writer do not name the file
             where = "" if str(error).startswith(f"{source}:") else f"{source}: "
             message = plain(f"{where}{error}")
             if message == str(error):
@@ -180,7 +180,7 @@ class Importer:
             raise BadInputError(message) from error
         except MemoryError as error:
             raise BadInputError(
-                f"{source}: it asks for more memory than there is; are its sizes right?"
+                f"{source}: needs more memory than available; check the sizes in the file"
             ) from error
 
 
@@ -193,12 +193,12 @@ def _is_gzipped(path: Path) -> bool:
 class Exporter:
     """A format that networks are written to.
 
-    module : name of the module with ``save(net, destination)``, which returns what was lost that
-        only a reading of the synapses tells
-    holds : what of a network has a place in it, of `losses.KINDS`
-    partly : what has one in some networks; the module says of which it had none
-    text : it is text, and gzipped if the name ends in ``.gz``
-    nodes : a second file is written, of the nodes; see `sonataconfig.nodes_beside`
+    module : name of the module with ``save(net, destination)``, which returns the losses that can
+        be found only by reading the synapses
+    holds : parts of a network that it stores, from `losses.KINDS`
+    partly : parts that it stores for some networks; the module returns the parts lost
+    text : is text, gzipped if the name ends in ``.gz``
+    nodes : writes a second file with the nodes; see `sonataconfig.nodes_beside`
     """
 
     name: str
@@ -211,26 +211,26 @@ class Exporter:
     nodes: bool = False
 
     def save(self, net: NetworkFile, destination: Path) -> list[Loss]:
-        """Write the file; it appears under its name only when it is complete.
+        """Write the file; it gets its name only when it is complete.
 
-        Returns what of the network it does not hold.
+        Returns the parts of the network that it does not hold.
         """
         if not self.text and destination.name.lower().endswith(".gz"):
             raise BadInputError(
-                f"{destination}: {self.name} files are not gzipped; leave .gz out of the name"
+                f"{destination}: {self.name} files are not gzipped; remove .gz from the name"
             )
         save: Any = import_module(self.module).save
         return [*self.losses(net), *save(net, destination)]
 
     def losses(self, net: NetworkFile) -> list[Loss]:
-        """What of a network has no place in this format, as far as its attributes tell."""
+        """Return the parts of a network that this format loses, judged by the metadata."""
         from storage.formats.losses import find_losses
 
         return list(find_losses(net, (*self.holds, *self.partly)))
 
 
 def named(formats: dict[str, Any], name: str) -> Any:
-    """The format called `name`; raises `BadInputError` that lists them all."""
+    """Return the format called `name`; raise `BadInputError` that lists all formats."""
     if name not in formats:
-        raise BadInputError(f"no format is called {name!r}; there are {', '.join(formats)}")
+        raise BadInputError(f"unknown format {name!r}; choose one of {', '.join(formats)}")
     return formats[name]

@@ -1,4 +1,4 @@
-"""What neurons are called in an exported file: by their ids or names, if the network has some."""
+"""Names of neurons in an exported file: the ids or names of the network, if it has them."""
 
 from __future__ import annotations
 
@@ -17,31 +17,31 @@ Int64 = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Called:
-    """How a file names neurons.
+    """Ids or names of neurons in a file.
 
-    ids : shape (neurons,), the id of each, or where its name is in `names`; None if neurons are
-        called by their numbers
-    names : all names, None if neurons are called by whole numbers
+    ids : shape (neurons,), the id of each, or the index of its name in `names`; None if neurons
+        are identified by their numbers
+    names : all names, None if neurons are identified by integers
     """
 
     ids: Int64 | None = None
     names: list[str] | None = None
 
     def of(self, neurons: Int64) -> Int64:
-        """Ids of neurons, or places of their names."""
+        """Return ids of neurons, or indices of their names."""
         return neurons if self.ids is None else self.ids[neurons]
 
     def words(self, spell: Callable[[str], str]) -> Words | None:
-        """The names as they are written in a file; None if there are none."""
+        """Return the names as spelled in a file; None if there are none."""
         return None if self.names is None else Words.of(spell(n).encode() for n in self.names)
 
 
 def read_called(net: NetworkFile, holds: Callable[[str], bool] | None = None) -> Called:
-    """What to call the neurons of a network.
+    """Return the ids or names of the neurons of a network.
 
-    holds : whether the format can hold a name, if it can't hold all
-    Raises `BadInputError` for two of one name, which a file would make one neuron, and for names
-    and ids that can't be written.
+    holds : whether the format can hold a name, if it cannot hold all
+    Raises `BadInputError` for duplicate names, which a file would merge into one neuron, and for
+    names and ids that cannot be written.
     """
     if ID not in net.meta.attributes:
         return Called()
@@ -58,12 +58,12 @@ def read_called(net: NetworkFile, holds: Callable[[str], bool] | None = None) ->
         wrong = int(order[again[0]])
         shown = str(wrong) if names is None else repr(names[wrong])
         raise BadInputError(
-            f"{net.path}: two neurons are called {shown}, and would become one; write it as npz"
+            f"{net.path}: two neurons are called {shown} and would be merged; write it as npz"
         )
     if names is None:
         if int(order[0]) < 0:
             raise BadInputError(
-                f"{net.path}: a neuron has the id {order[0]}; negative ones can be held by npz only"
+                f"{net.path}: a neuron has the id {order[0]}; only npz holds negative ids"
             )
         return Called(ids)
     for name in names:
@@ -76,5 +76,5 @@ def read_called(net: NetworkFile, holds: Callable[[str], bool] | None = None) ->
 
 
 def _is_sound(name: str) -> bool:
-    """Whether a name is text in UTF-8; JSON can smuggle in halves of characters."""
+    """Return whether a name is valid Unicode; JSON can contain lone surrogates."""
     return not any("\ud800" <= mark <= "\udfff" for mark in name)

@@ -1,8 +1,8 @@
-"""Which columns of an edge table are source, target, weight, and the populations of both ends.
+"""Choice of the columns of an edge table: source, target, weight, and populations of both ends.
 
-Ids that count through populations say nothing alone: neuron 0 of one population is another than
-neuron 0 of the next. A table that has a column for the population of one end only, or two for one
-end, is refused rather than read as another network.
+Ids per population are ambiguous on their own: neuron 0 of one population is not neuron 0 of
+another. A table with a population column for only one end, or two for one end, is refused, since
+it would be read as a different network.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ WEIGHTS = (
     "weight", "synapses", "count", "w", "syn_count", "nsyns", "number", "syn_weight", "weights",
 )  # fmt: skip
 NO_WEIGHTS = ("delay", "delays", "delay_ms", "", "unnamed:_0")
-"""Never taken for the weight: delays, and the numbers of rows that pandas and R write."""
+"""Never used as the weight: delays, and the row numbers that pandas and R write."""
 _GROUPS = (
     "pop", "population", "pop_name", "population_name", "pop_id", "population_id",
     "node_population", "group", "layer",
@@ -46,20 +46,20 @@ TARGET_POPULATIONS = tuple(
     for group in _GROUPS
     for name in (f"{end}_{group}", f"{group}_{end}", f"{end}{group}")
 )
-POPULATIONS = ("population", "pop")  # of which end is not said
-MOST_LISTED = 8  # columns in a message
-NONE = "-"  # asks to do without a column
+POPULATIONS = ("population", "pop")  # of an unspecified end
+MOST_LISTED = 8  # columns listed in a message
+NONE = "-"  # selects no column
 
 ROLES = ("source", "target", "weight", "source-population", "target-population")
-"""What columns are chosen for, as `parse_columns` and messages call it."""
+"""Roles of columns, as named in `parse_columns` and in messages."""
 
 
 @dataclass(frozen=True, slots=True)
 class ColumnNames:
-    """Columns that the user names; None where the names above, or the places, decide.
+    """Columns named by the user; None where the usual names or the positions decide.
 
-    weight : `NONE` if every row is one synapse of weight 1
-    source_population, target_population : `NONE` if ids are those of the whole network
+    weight : `NONE` if each row is one synapse of weight 1
+    source_population, target_population : `NONE` if ids are unique in the whole network
     """
 
     source: str | None = None
@@ -69,15 +69,15 @@ class ColumnNames:
     target_population: str | None = None
 
     def of(self, role: str) -> str | None:
-        """The name for one of the `ROLES`."""
+        """Return the name for one of the `ROLES`."""
         name: str | None = getattr(self, role.replace("-", "_"))
         return name
 
 
 def parse_columns(text: str, chosen: ColumnNames | None = None) -> ColumnNames:
-    """`source=pre,target=post`: names by `ROLES`, added to those chosen before.
+    """Parse `source=pre,target=post`: names by `ROLES`, added to those chosen before.
 
-    Raises `ValueError` for another role, for none, and for one that is given twice.
+    Raises `ValueError` for an unknown, missing or repeated role.
     """
     named: dict[str, str] = {}
     for part in re.split(rf",(?=(?:{'|'.join(ROLES)})=)", text):
@@ -91,7 +91,7 @@ def parse_columns(text: str, chosen: ColumnNames | None = None) -> ColumnNames:
 
 
 def name_columns(named: Mapping[str, str], chosen: ColumnNames | None = None) -> ColumnNames:
-    """Names by `ROLES`, beside those chosen before. Raises `ValueError` for another role."""
+    """Add names by `ROLES` to those chosen before. Raises `ValueError` for an unknown role."""
     for role, name in named.items():
         if role not in ROLES or not isinstance(name, str) or not name:
             raise ValueError(f"{role!r}: {name!r}; give names by {', '.join(ROLES)}")
@@ -101,12 +101,12 @@ def name_columns(named: Mapping[str, str], chosen: ColumnNames | None = None) ->
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """The columns of a table, and what each is for.
+    """The columns of a table and their roles.
 
-    names : of all columns; where a file names none, their numbers from 1
-    source, target : places in `names`, as all that follow
-    weight : None if every row weighs 1
-    populations : of source and target; None if ids are those of the whole network
+    names : all columns; their numbers from 1 if the file does not name them
+    source, target : indices into `names`, like the following
+    weight : None if each row weighs 1
+    populations : of source and target; None if ids are unique in the whole network
     """
 
     names: tuple[str | int, ...]
@@ -117,19 +117,19 @@ class Columns:
 
     @property
     def places(self) -> list[int]:
-        """Of all columns that are used: source, target, weight, populations."""
+        """Return the indices of the used columns: source, target, weight, populations."""
         weight = [] if self.weight is None else [self.weight]
         return [self.source, self.target, *weight, *(self.populations or ())]
 
     def split(self, values: Sequence[Any]) -> tuple[Any, Any, Any, Any]:
-        """Source, target, weight and populations of what there is for each of the `places`."""
+        """Split values given in the order of `places` into source, target, weight, populations."""
         weight = None if self.weight is None else values[2]
         populations = None if self.populations is None else tuple(values[-2:])
         return values[0], values[1], weight, populations
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What is said in the provenance of a network."""
+        """Return the entries for the provenance of a network."""
         return {
             "columns": {role: self.names[place] for role, place in self._used()},
             "columns_ignored": [
@@ -146,18 +146,18 @@ class Columns:
 
 
 def said(provenance: Mapping[str, Any]) -> str | None:
-    """One line on the columns that a network is from; None if it is not from a table."""
+    """Describe the columns of a network in one line; None if it is not from a table."""
     used = provenance.get("columns")
     if not isinstance(used, dict):
         return None
     parts = ", ".join(f"{listed([str(name)])} ({role})" for role, name in used.items())
     weight = "" if "weight" in used else "; every row weighs 1"
-    ignored = [str(name) or "one without a name" for name in provenance.get("columns_ignored", [])]
+    ignored = [str(name) or "one unnamed" for name in provenance.get("columns_ignored", [])]
     return f"columns used: {parts}{weight}" + (f"; ignored: {listed(ignored)}" if ignored else "")
 
 
 def number_columns(count: int, where: str, wanted: ColumnNames | None = None) -> Columns:
-    """Columns that a file gives no names: source, target and weight if there are two or three.
+    """Choose columns without names: source, target and weight if there are two or three.
 
     wanted : their numbers from 1, as text
     """
@@ -165,13 +165,13 @@ def number_columns(count: int, where: str, wanted: ColumnNames | None = None) ->
     names = () if wanted is None else map(wanted.of, ROLES)
     if any(name is not None and name != NONE and not name.isdecimal() for name in names):
         raise BadInputError(
-            f"{where}: no line names the columns; add one, or give their numbers, as in "
+            f"{where}: columns have no names; add a header line, or give their numbers, as in "
             "--columns source=1,target=2"
         )
     if wanted is None and count not in (2, 3):
         raise BadInputError(
             f"{where}: {count} columns without names; give 2 (source, target) or 3 (and weight), "
-            "a first line that names them, or --columns source=1,target=2,weight=3"
+            "a header line, or --columns source=1,target=2,weight=3"
         )
     found = choose_columns([str(number) for number in numbers], where, wanted)
     return Columns(numbers, found.source, found.target, found.weight, found.populations)
@@ -180,12 +180,12 @@ def number_columns(count: int, where: str, wanted: ColumnNames | None = None) ->
 def choose_columns(
     names: Sequence[str], where: str, wanted: ColumnNames | None = None, *, places: bool = True
 ) -> Columns:
-    """The columns of a table by their names, or in small tables by their places.
+    """Choose the columns of a table by their names, or in small tables by their positions.
 
-    Where they are not named as usual, the first two of two or three columns are the ends; the
-    weight is the column with a name for it, else the only other one. Raises `BadInputError` if
-    that leaves no answer.
-    places : whether they tell anything
+    Without the usual names, the first two of two or three columns are source and target. The
+    weight is the column with a usual name, otherwise the only remaining one. Raises
+    `BadInputError` if the choice is ambiguous.
+    places : whether positions are significant
     """
     wanted = wanted or ColumnNames()
     lower = [_usual(name) for name in names]
@@ -204,9 +204,9 @@ def choose_columns(
             weight = rest[0]
         if weight is None and rest and places:
             raise BadInputError(
-                f"{where}: {len(names)} columns and none is called {', '.join(WEIGHTS)}; "
-                "rename the one that is the weight, or name it: --columns weight=NAME (weight=- "
-                "if there is none)"
+                f"{where}: {len(names)} columns, none called {', '.join(WEIGHTS)}; "
+                "rename the weight column, or name it: --columns weight=NAME (weight=- "
+                "if none)"
             )
     if weight in used or set(used[2:]) & {source, target}:
         raise BadInputError(f"{where}: columns are {listed(names)}; name source and target")
@@ -216,13 +216,13 @@ def choose_columns(
 def _choose_ends(
     names: Sequence[str], lower: Sequence[str], where: str, wanted: ColumnNames, places: bool
 ) -> tuple[int, int]:
-    """The places of source and target."""
+    """Return the indices of source and target."""
     source = _named(names, lower, wanted.source, SOURCES, where)
     target = _named(names, lower, wanted.target, TARGETS, where)
     if (source is None) != (target is None) and (wanted.source or wanted.target):
         other = "target" if target is None else "source"
         raise BadInputError(
-            f"{where}: columns are {listed(names)}; name the other: --columns {other}=NAME"
+            f"{where}: columns are {listed(names)}; name the other one: --columns {other}=NAME"
         )
     if source is None or target is None:
         if len(names) > 3 or not places:
@@ -239,7 +239,7 @@ def _choose_ends(
 def _choose_populations(
     names: Sequence[str], lower: Sequence[str], where: str, wanted: ColumnNames
 ) -> tuple[int, int] | None:
-    """The places of the populations of source and target; None if there are none."""
+    """Return the indices of the populations of source and target; None if there are none."""
     asked = wanted.source_population, wanted.target_population
     usual = SOURCE_POPULATIONS, TARGET_POPULATIONS
     found = [
@@ -253,39 +253,39 @@ def _choose_populations(
             shown = listed([names[either[0]]])
             raise BadInputError(
                 f"{where}: {shown} is the population of which end? Name both: --columns "
-                "source-population=NAME,target-population=NAME (- for both if ids need none)"
+                "source-population=NAME,target-population=NAME (- for both if ids are unique)"
             )
         return None
     for end, group in zip(("source", "target"), found, strict=False):
         if len(group) > 1:
             shown = listed([names[place] for place in group])
             raise BadInputError(
-                f"{where}: {shown} may all be the population of the {end}; name one: "
+                f"{where}: {shown} are candidates for the population of the {end}; name one: "
                 f"--columns {end}-population=NAME"
             )
     if len(found) != 2 or not all(found):
         shown = listed([names[place] for group in found for place in group])
         raise BadInputError(
-            f"{where}: {shown} gives the population of one end only; name both: --columns "
-            "source-population=NAME,target-population=NAME (- for both if ids need none)"
+            f"{where}: {shown} is the population of only one end; name both: --columns "
+            "source-population=NAME,target-population=NAME (- for both if ids are unique)"
         )
     return found[0][0], found[1][0]
 
 
 def listed(names: Sequence[str]) -> str:
-    """Names of columns for a message, long ones and long lists cut short."""
+    """Join column names for a message; long names and lists are truncated."""
     shown = [name if len(name) <= 24 else f"{name[:24]}..." for name in names[:MOST_LISTED]]
     return plain(", ".join(shown + ["..."] * (len(names) > MOST_LISTED)))
 
 
 def names_ends(names: Sequence[str]) -> bool:
-    """Whether a line of words names source and target, so that it cannot be an edge itself."""
+    """Return whether a line names source and target, so that it cannot be an edge."""
     lower = [_usual(name) for name in names]
     return bool(_find(lower, SOURCES)) and bool(_find(lower, TARGETS))
 
 
 def _usual(name: str) -> str:
-    """A name as the lists above have it."""
+    """Normalise a name to the spelling of the lists above."""
     return re.sub(r"[\s.-]+", "_", name.strip().lower())
 
 
@@ -302,7 +302,7 @@ def _named(
 
 
 def _one(names: Sequence[str], lower: Sequence[str], wanted: str, where: str) -> int:
-    """The place of a column that the user names."""
+    """Return the index of a column named by the user."""
     exact = [place for place, name in enumerate(names) if name.strip() == wanted.strip()]
     place = exact or _find(lower, (_usual(wanted),))
     if not place:
@@ -311,5 +311,5 @@ def _one(names: Sequence[str], lower: Sequence[str], wanted: str, where: str) ->
 
 
 def _find(lower: Sequence[str], wanted: Sequence[str]) -> list[int]:
-    """The places of all columns that have one of the wanted names, in the order of these."""
+    """Return the indices of columns with one of the wanted names, in the order of `wanted`."""
     return [lower.index(name) for name in wanted if name in lower]

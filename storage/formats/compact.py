@@ -1,4 +1,4 @@
-"""Sparse ids made dense: edges wait in a file until all ids are known."""
+"""Mapping of sparse ids to dense ones: edges are spooled to a file until all ids are known."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from storage.graph import MAX_VERTICES
 from storage.store.meta import NetworkMeta
 from storage.store.network import ID, POPULATION, SIZE
 
-_ID_BITS = 31  # what the number of an id takes: there are at most MAX_VERTICES
+_ID_BITS = 31  # bits of a dense id: there are at most MAX_VERTICES
 _Numbers = NDArray[np.int32]
 Weight = NDArray[np.int64] | NDArray[np.float64]
 _Group = tuple[list[int], np.dtype[Any] | None, bool]
@@ -28,7 +28,7 @@ _Spooled = tuple[_Numbers, _Numbers, Weight | None, NDArray[np.int64]]
 
 
 def whole_numbers(names: list[str]) -> NDArray[np.int64] | None:
-    """The numbers that all names are, if each is one below 2^63 in its only form; else None."""
+    """Return the names as int64 if each is a canonical number below 2^63, else None."""
     for name in names:
         plain = name.isascii() and name.isdigit() and len(name) <= 19
         if not plain or (name[0] == "0" and len(name) > 1) or int(name) >= 2**63:
@@ -37,19 +37,19 @@ def whole_numbers(names: list[str]) -> NDArray[np.int64] | None:
 
 
 class EdgeSpool(Closing):
-    """Takes edges between any ids, then writes the network of their compacted ids.
+    """Collects edges between arbitrary ids, then writes the network with dense ids.
 
-    New ids follow the increasing order of the original ones, which become the attribute `id`.
-    Where ids count through populations, a neuron is an id in a population: those of a population
-    are together, and the attribute `population` names it.
-    The edges lie in a temporary file beside the destination, and so do the distinct ids where
-    the memory does not hold them.
+    Dense ids follow the increasing order of the original ids, which become the attribute `id`.
+    If ids are per population, a neuron is an id in a population; neurons of a population are
+    contiguous, and the attribute `population` names it.
+    The edges are spooled to a temporary file in the destination folder, and so are the distinct
+    ids if they do not fit in memory.
     """
 
     def __init__(self, job: ImportJob, names: NameTable | None = None) -> None:
-        """job : its memory is for ids and, once all are known, for the sort
-        names : what ids count through, if they stand for names: these become the labels of the
-            attribute, or if all are whole numbers its values
+        """job : its memory is used for ids and, once all are known, for the sort
+        names : the names that ids index, if ids stand for names; they become the labels of the
+            attribute `id`, or its values if all are whole numbers
         """
         self._job = job
         self._folder = job.destination.absolute().parent
@@ -69,7 +69,7 @@ class EdgeSpool(Closing):
     ) -> None:
         """Add edges; arrays of shape (edges,), ids not negative.
 
-        A weight not given is 1; of one that is negative the magnitude counts.
+        A missing weight is 1; the magnitude of a negative weight is used.
         populations : of sources and targets, numbered from 0; given for all edges or for none
         """
         if not source.size:
@@ -101,17 +101,17 @@ class EdgeSpool(Closing):
         sizes: NDArray[np.int64] | None = None,
         populations: list[str] | None = None,
     ) -> NetworkMeta:
-        """Write the network to the destination; raises `BadInputError` if there was no edge.
+        """Write the network to the destination; raise `BadInputError` if there was no edge.
 
-        by_number : neurons whose names are whole numbers are in increasing order of them
-        sizes : of the neurons, in the order that they get, shape (ids,)
-        populations : the names of all; those of whole numbers come in increasing order
+        by_number : order neurons whose names are whole numbers by increasing number
+        sizes : of the neurons, in the order of their new ids, shape (ids,)
+        populations : names of all populations; whole numbers are sorted in increasing order
         """
         ids: _Ids = self.distinct
         if self._names is not None:
             ids = NamedIds(self._names.names(), by_number)
         if not ids.size:
-            raise BadInputError(f"{self._job.source}: no neurons; the file lists no connection")
+            raise BadInputError(f"{self._job.source}: no neurons: the file lists no connections")
         self._require_few(ids.size)
         left = self._job.memory // 2 if self._names is None else self._names.left
         job = self._job._replace(memory=left)
@@ -141,7 +141,7 @@ class EdgeSpool(Closing):
             return writer.finish(source_name | provenance | self._magnitudes.facts)
 
     def _members(self, ids: _Ids, populations: list[str]) -> Members:
-        """The neurons that the edges name, each by its population and the number of its id."""
+        """Return the neurons named by the edges, each as a population and a dense id."""
         members = Members(populations, self._folder, self._job.memory // 4)
         for source, target, _, codes in self._spooled(ids):
             members.add(source, target, codes)
@@ -152,7 +152,7 @@ class EdgeSpool(Closing):
         return members
 
     def _spooled(self, ids: _Ids) -> Iterator[_Spooled]:
-        """Numbers of sources and targets, weights, and populations of both (none: no rows)."""
+        """Yield dense ids of sources and targets, weights, and populations of both (or 0 rows)."""
         at = 0
         for count, kind, grouped in self._together(ids.at_a_time):
             ends, codes, weights = [], [], []
@@ -171,7 +171,7 @@ class EdgeSpool(Closing):
             yield new[0], new[1], weight, np.concatenate([none, *codes], axis=1)
 
     def _together(self, most: int | None) -> Iterator[_Group]:
-        """Chunks alike that follow each other, `most` ends in all or a single one."""
+        """Group consecutive chunks of the same type, of at most `most` ends or one chunk."""
         group: list[int] = []
         kind, grouped = None, False
         for count, of_weight, has_populations in self._chunks:
@@ -190,10 +190,10 @@ class EdgeSpool(Closing):
 
 
 class NamedIds:
-    """Ids 0 .. n-1 that stand for names, in the manner of `DistinctIds`.
+    """Ids 0 .. n-1 that stand for names; same interface as `DistinctIds`.
 
-    labels : the names, None if all are whole numbers: then these are the ids
-    by_number : they get numbers in increasing order of these
+    labels : the names, None if all are whole numbers, which are then the ids
+    by_number : number the names in increasing order of these
     """
 
     at_a_time = None
@@ -225,10 +225,10 @@ _Ids = DistinctIds | NamedIds
 
 
 class Members(Closing):
-    """Neurons that are known by a population and the number of an id in it, counted through
-    population by population.
+    """Neurons identified by a population and the dense id in it, numbered population by
+    population.
 
-    names : of the populations, in the order that they get
+    names : of the populations, in their new order
     """
 
     def __init__(self, names: list[str], folder: Path, memory: int) -> None:
@@ -243,22 +243,22 @@ class Members(Closing):
         return self._distinct.size
 
     def add(self, source: _Numbers, target: _Numbers, codes: NDArray[np.int64]) -> None:
-        """Have these neurons; codes : shape (2, edges), populations as they were numbered."""
+        """Add neurons; codes : shape (2, edges), populations in their original numbering."""
         for numbers, own in zip((source, target), codes, strict=True):
             self._distinct.add(self._keys(numbers, own))
 
     def populations(self, first: int, last: int) -> NDArray[np.int64]:
-        """Of some neurons, their populations."""
+        """Return the populations of neurons first .. last-1."""
         return self._distinct.read(first, last) >> _ID_BITS
 
     def places(self, first: int, last: int) -> NDArray[np.int64]:
-        """Of some neurons, the numbers of their ids."""
+        """Return the dense ids of neurons first .. last-1."""
         return self._distinct.read(first, last) & ((1 << _ID_BITS) - 1)
 
     def neurons(
         self, source: _Numbers, target: _Numbers, codes: NDArray[np.int64]
     ) -> tuple[_Numbers, _Numbers]:
-        """Their numbers."""
+        """Return the neuron numbers of both ends of edges; parameters as in `add`."""
         first, second = (
             self._distinct.numbers(self._keys(numbers, own))
             for numbers, own in zip((source, target), codes, strict=True)

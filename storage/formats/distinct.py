@@ -1,7 +1,7 @@
-"""Distinct whole numbers of any count, in increasing order: in memory while they fit, else in
-sorted runs on disk that are merged at the end.
+"""Sorted set of any number of distinct integers: in memory if they fit, else in sorted runs on disk
+that are merged at the end.
 
-What does not fit is looked up in slices of the merged file, see `compact.EdgeSpool`.
+On disk, lookups scan the merged file in slices; see `compact.EdgeSpool`.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from storage.files import writing
 from storage.hashing import scrambled
 
 SMALLEST_TABLE = 1 << 12
-BYTES_PER_PLACE = 32  # of a table: twice as large a one beside it, or its numbers and all ids
-BYTES_PER_SLICE = 32  # of an id in a slice: a quarter of the memory
-BYTES_PER_LOOKUP = 96  # of a number that is looked up: half of the memory, for it takes 44
+BYTES_PER_PLACE = 32  # bytes per table slot, including growth to twice the size, or numbers and ids
+BYTES_PER_SLICE = 32  # bytes per id of a slice: a quarter of the memory
+BYTES_PER_LOOKUP = 96  # bytes per lookup: half of the memory, as a lookup needs 44
 LEAST_WINDOW = 16
 _EMPTY = -1
 
@@ -32,9 +32,9 @@ Int64 = NDArray[np.int64]
 
 @njit(cache=True, nogil=True)
 def _place(table, key):
-    """Where `key` is in a table of a power of two of places, or the free place for it."""
+    """Return the slot of `key` in a table of 2^k slots, or the free slot for it."""
     mask = table.size - 1
-    at = np.int64(scrambled(np.uint64(key)) & np.uint64(mask))  # ids have patterns
+    at = np.int64(scrambled(np.uint64(key)) & np.uint64(mask))  # hashed, as ids are regular
     while table[at] != _EMPTY and table[at] != key:
         at = (at + 1) & mask
     return at
@@ -42,7 +42,7 @@ def _place(table, key):
 
 @njit(cache=True, nogil=True)
 def _insert(table, ids, most):
-    """Put ids into the table until `most` of them were new; (new ones, ids looked at)."""
+    """Insert ids until `most` were new; return (new ids, ids consumed)."""
     fresh = 0
     for i in range(ids.size):
         at = _place(table, ids[i])
@@ -56,24 +56,24 @@ def _insert(table, ids, most):
 
 @njit(cache=True, nogil=True)
 def _number(table, numbers, ids):
-    """Give the id at place i of `ids` the number i."""
+    """Assign number i to the i-th of `ids`."""
     for i in range(ids.size):
         numbers[_place(table, ids[i])] = i
 
 
 @njit(cache=True, nogil=True)
 def _look_up(table, numbers, ids, out):
-    """The numbers of ids, all of which are in the table."""
+    """Look up the numbers of ids, all of which are in the table."""
     for i in range(ids.size):
         out[i] = numbers[_place(table, ids[i])]
 
 
 class IdTable:
-    """A set of whole numbers, not negative, that then counts them in increasing order.
+    """Set of non-negative integers, which are then numbered in increasing order.
 
-    They are in an open hash table, half full at most.
+    Open-addressing hash table, at most half full.
 
-    places : that the table may have, a bound on its memory
+    places : most slots of the table, a bound on its memory
     """
 
     def __init__(self, places: int = 1 << 62) -> None:
@@ -83,7 +83,7 @@ class IdTable:
         self.size = 0
 
     def add(self, ids: Int64) -> Int64:
-        """Take ids in, as far as they fit; returns those behind the last that was taken."""
+        """Add ids while they fit; return the ids that were not added."""
         with np.errstate(over="ignore"):  # the hash is modulo 2^64, also with the JIT off
             while ids.size:
                 fresh, seen = _insert(self._table, ids, self._table.size // 2 - self.size)
@@ -98,19 +98,19 @@ class IdTable:
         return ids
 
     def sorted(self) -> Int64:
-        """All numbers, increasing, shape (size,)."""
+        """Return all numbers, increasing, shape (size,)."""
         ids = self._table[self._table != _EMPTY]
         ids.sort()
         return ids
 
     def number(self, ids: Int64) -> None:
-        """Count through `ids`, which hold every number of the set once."""
+        """Number `ids` consecutively; they hold each number of the set once."""
         self._numbers = np.empty(self._table.size, np.int32)
         with np.errstate(over="ignore"):
             _number(self._table, self._numbers, ids)
 
     def numbers(self, ids: Int64) -> NDArray[np.int32]:
-        """What `number` made of these ids, shape (ids,)."""
+        """Return the numbers assigned by `number`, shape (ids,)."""
         out = np.empty(ids.size, np.int32)
         with np.errstate(over="ignore"):
             _look_up(self._table, self._numbers, ids, out)
@@ -118,7 +118,7 @@ class IdTable:
 
 
 class TemporaryNumbers(Closing):
-    """A file of int64 without a name: whatever happens to this process, nothing stays behind."""
+    """An unnamed temporary file of int64, which disappears with the process."""
 
     def __init__(self, folder: Path) -> None:
         try:
@@ -135,14 +135,14 @@ class TemporaryNumbers(Closing):
         self.size += numbers.size
 
     def read(self, first: int, last: int) -> Int64:
-        """Numbers `first` .. `last`-1, shape (last - first,)."""
+        """Return numbers `first` .. `last`-1, shape (last - first,)."""
         numbers = np.empty(last - first, np.int64)
         self._file.seek(8 * first)
         view = memoryview(numbers.data).cast("B")
         while view:
             count = self._file.readinto(view)  # type: ignore[attr-defined]
             if not count:
-                raise WriteError(f"{self._folder}: a temporary file was cut off; import again")
+                raise WriteError(f"{self._folder}: a temporary file was truncated; import again")
             view = view[count:]
         return numbers
 
@@ -151,9 +151,9 @@ class TemporaryNumbers(Closing):
 
 
 class DistinctIds(Closing):
-    """A set of whole numbers, not negative, and the place of each in increasing order.
+    """Set of non-negative integers, with the rank of each in increasing order.
 
-    folder : where runs go; memory : bytes for a table, or for merging and looking up
+    folder : for spilled runs; memory : bytes for a table, or for merging and lookups
     """
 
     def __init__(self, folder: Path, memory: int) -> None:
@@ -162,8 +162,8 @@ class DistinctIds(Closing):
         self._places = 1 << (places.bit_length() - 1)
         self._table = IdTable(self._places)
         self._file: TemporaryNumbers | None = None
-        self._runs: list[tuple[int, int]] = []  # of the file: first and last + 1
-        self._all: Int64 | None = None  # once they are counted, if they are in memory
+        self._runs: list[tuple[int, int]] = []  # first and end positions in the file
+        self._all: Int64 | None = None  # all ids once numbered, if in memory
 
     def add(self, ids: Int64) -> None:
         self._all = None
@@ -172,30 +172,30 @@ class DistinctIds(Closing):
 
     @property
     def seen(self) -> int:
-        """How many there are at least, without merging."""
+        """Return a lower bound of the size, without merging."""
         return max([self._table.size, *(end - begin for begin, end in self._runs)])
 
     @property
     def size(self) -> int:
-        """How many there are; merges what is on disk."""
+        """Return the number of ids; merges the runs on disk."""
         return self._merged().size if self._runs else self._table.size
 
     @property
     def largest(self) -> int:
-        """The largest one; there has to be one."""
+        """Return the largest id; the set must not be empty."""
         return int(self.read(self.size - 1, self.size)[0])
 
     @property
     def at_a_time(self) -> int | None:
-        """Numbers to look up together, so that what is on disk is not read too often; None: any."""
+        """Batch size for lookups that limits the passes over the disk; None: any."""
         return self._memory // BYTES_PER_LOOKUP if self._runs else None
 
     def read(self, first: int, last: int) -> Int64:
-        """Those at some places in increasing order, shape (last - first,)."""
+        """Return the ids of ranks first .. last-1, shape (last - first,)."""
         return self._merged().read(first, last) if self._runs else self._counted()[first:last]
 
     def at(self, places: Int64) -> Int64:
-        """Those at any places, shape (places,)."""
+        """Return the ids of arbitrary ranks, shape (places,)."""
         if not self._runs:
             return self._counted()[places]
         out = np.empty_like(places)
@@ -205,7 +205,7 @@ class DistinctIds(Closing):
         return out
 
     def numbers(self, ids: Int64) -> NDArray[np.int32]:
-        """The places of some of them in increasing order, shape (ids,)."""
+        """Return the ranks of ids, shape (ids,)."""
         if not self._runs:
             self._counted()
             return self._table.numbers(ids)
@@ -226,7 +226,7 @@ class DistinctIds(Closing):
         return self._all
 
     def _slices(self, first: int, last: int) -> Iterator[tuple[int, Int64]]:
-        """Those at some places in pieces, each with the place of its first."""
+        """Yield the ids of ranks first .. last-1 in pieces, each with its first rank."""
         step = max(1, self._memory // BYTES_PER_SLICE)
         for start in range(first, last, step):
             yield start, self.read(start, min(start + step, last))
@@ -240,7 +240,7 @@ class DistinctIds(Closing):
         self._table = IdTable(self._places)
 
     def _merged(self) -> TemporaryNumbers:
-        """All of them on disk as one run, with what was in the table."""
+        """Merge all ids, including the table, into one run on disk."""
         if self._table.size:
             self._spill()
         assert self._file is not None
@@ -261,9 +261,9 @@ class DistinctIds(Closing):
 def merge_sorted(
     file: TemporaryNumbers, runs: Sequence[tuple[int, int]], window: int
 ) -> Iterator[Int64]:
-    """What increasing runs of a file hold, each number once, increasing.
+    """Merge increasing runs of a file: yield each number once, increasing.
 
-    runs : where each begins and ends; window : numbers of a run that are in memory
+    runs : begin and end of each; window : numbers of each run held in memory
     """
     begins = [begin for begin, _ in runs]
     held = [np.empty(0, np.int64) for _ in runs]
@@ -276,7 +276,7 @@ def merge_sorted(
         waiting = [k for k, numbers in enumerate(held) if numbers.size]
         if not waiting:
             return
-        # beyond the least end of a window nothing is known to be complete
+        # numbers are complete only up to the smallest last value of the windows
         least = min(held[k][-1] for k in waiting)
         parts = []
         for k in waiting:
@@ -284,5 +284,5 @@ def merge_sorted(
             parts.append(held[k][:count])
             held[k] = held[k][count:]
         merged = np.concatenate(parts)
-        merged.sort()  # `unique` may hash, which takes several times the memory
+        merged.sort()  # `unique` may hash, which needs several times the memory
         yield merged[np.r_[True, merged[1:] > merged[:-1]]]

@@ -1,4 +1,4 @@
-"""The synapses of a network block by block, as exporters of edge lists want them."""
+"""Synapses of a network block by block, for exporters of edge lists."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Int64 = NDArray[np.int64]
 class Edges:
     """Synapses of consecutive neurons, by source, then by target; all of shape (synapses,).
 
-    weight : in stored units; isolated : neurons of the block without any synapse
+    weight : in stored units; isolated : number of neurons of the block without synapses
     """
 
     source: Int64
@@ -29,9 +29,9 @@ class Edges:
 
 
 def edge_blocks(net: NetworkFile, lower: bool = False) -> Iterator[Edges]:
-    """Every synapse once, and every edge of an undirected network once.
+    """Yield each synapse once, and each edge of an undirected network once.
 
-    lower : its sources have the larger number, else the smaller one
+    lower : sources have the larger number (lower triangle), else the smaller one
     """
     count = 0
     for block in net.blocks():
@@ -46,18 +46,18 @@ def edge_blocks(net: NetworkFile, lower: bool = False) -> Iterator[Edges]:
             break
         alone = int(np.count_nonzero(np.diff(block.indptr) == 0))
         yield Edges(source, target, weight, alone)
-    if count != net.meta.synapses:  # which other files say beforehand
+    if count != net.meta.synapses:  # exported headers already state the count
         raise CorruptError(
-            f"{net.path}: meta.json says {net.meta.synapses} synapses, the blocks hold others; "
-            "make the network again"
+            f"{net.path}: meta.json states {net.meta.synapses} synapses, the blocks hold others; "
+            "recreate the network"
         )
 
 
 def real_weights(stored: Int64, unit: float) -> Int64 | NDArray[np.float64]:
-    """Weights as numbers: whole where the unit is 1, else the nearest to stored * unit."""
+    """Return weights in real units: integers if the unit is 1, else rounded stored * unit."""
     if unit == 1:
         return stored
     digits = decimals_of(unit)
     real = (stored * unit).astype(np.float64, copy=False)
-    # the decimal that is nearest to the product is the exact value of a decimal unit
+    # for a decimal unit, rounding the product gives the exact decimal value
     return real if digits is None else np.round(real, digits)

@@ -1,4 +1,4 @@
-"""What an exported file has no place for, and what a network has none for: counted, and said."""
+"""Parts of a network that a file format cannot hold, and vice versa: counted and reported."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SYNAPTIC = "synaptic"
 KINDS = (
     IDS, NAMES, SIZES, RATES, ATTRIBUTES, DIRECTIONS, UNDIRECTED, FRACTIONS, REPEATED, SYNAPTIC,
 )  # fmt: skip
-"""What is looked for in the network; what only its synapses tell, exporters count themselves."""
+"""Losses found from the network's metadata; exporters count those found in the synapses."""
 HELD = {
     IDS: "ids",
     NAMES: "names",
@@ -28,13 +28,13 @@ HELD = {
     UNDIRECTED: "undirected edges",
     FRACTIONS: "fractions",
 }
-"""How the table of formats calls them; repeated synapses and synaptic weights are in none."""
+"""Names in the table of formats; repeated synapses and synaptic weights fit in no format."""
 
 
 WEIGHTS_NEGATIVE = "weights_negative"
-"""Key of a network's provenance: how many weights are negative; their traffic has no sign."""
+"""Provenance key: number of negative weights; their traffic has no sign."""
 WEIGHTS_MISSING = "weights_missing"
-"""How many synapses weigh 1 because the file has a weight for others, but none for them."""
+"""Provenance key: number of synapses that weigh 1 because the file has weights only for others."""
 
 
 Weight = TypeVar("Weight", NDArray[Any], NDArray[Any] | None)
@@ -42,9 +42,9 @@ Weight = TypeVar("Weight", NDArray[Any], NDArray[Any] | None)
 
 @dataclass(slots=True)
 class Magnitudes:
-    """Turns weights into traffic: the sign says whether a synapse inhibits, and changes none.
+    """Turns weights into traffic: the sign marks inhibition and does not affect traffic.
 
-    kept : weights are to stay as they are, for a writer that keeps the signs
+    kept : leave weights unchanged, for a writer that keeps the signs
     negative : number of weights below 0
     """
 
@@ -52,7 +52,7 @@ class Magnitudes:
     negative: int = 0
 
     def of(self, weight: Weight) -> Weight:
-        """Some weights without their signs, unless these are kept."""
+        """Return weights without their signs, unless signs are kept."""
         if weight is None:
             return weight
         count = int(np.count_nonzero(weight < 0))
@@ -64,16 +64,16 @@ class Magnitudes:
 
     @property
     def facts(self) -> dict[str, int]:
-        """What is said in the provenance of a network; nothing if none is negative."""
+        """Return the entries for the provenance; empty if no weight is negative."""
         return {WEIGHTS_NEGATIVE: self.negative} if self.negative else {}
 
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """Something that a network has and a file of it has not.
+    """A part of a network that is missing from an exported file.
 
     kind : in a word; count : of neurons, synapses or attributes
-    text : what the format has not, and what became of it
+    text : the missing part, and its treatment
     """
 
     kind: str
@@ -82,7 +82,7 @@ class Loss:
 
 
 def find_losses(net: NetworkFile, holds: Collection[str]) -> Iterator[Loss]:
-    """What a network has of the `KINDS` that a format does not hold."""
+    """Yield the losses of a network among the `KINDS` that a format does not hold."""
     for kind in KINDS:
         loss = None if kind in holds else _FINDERS[kind](net)
         if loss is not None:
@@ -90,14 +90,14 @@ def find_losses(net: NetworkFile, holds: Collection[str]) -> Iterator[Loss]:
 
 
 def beyond_size(net: NetworkFile, written: Collection[str]) -> list[Loss]:
-    """Of the attributes besides ids and sizes, the loss of those that were not written."""
+    """Return the losses of attributes other than ids and sizes that were not written."""
     found = [None if RATE in written else _rates(net), _attributes(net, written)]
     return [loss for loss in found if loss is not None]
 
 
 def isolated(count: int) -> list[Loss]:
-    """The loss of neurons without synapses, for formats that list edges alone."""
-    text = f"no neurons without synapses: {count:,} left out"
+    """Return the loss of neurons without synapses, for formats that list only edges."""
+    text = f"no neurons without synapses: {count:,} dropped"
     return [Loss("isolated", count, text)] if count else []
 
 
@@ -124,19 +124,19 @@ def _rates(net: NetworkFile) -> Loss | None:
 
 
 def _of_neurons(kind: str, count: int) -> Loss | None:
-    text = f"no {kind}: those of {count:,} neurons left out"
+    text = f"no {kind}: dropped for {count:,} neurons"
     return Loss(kind, count, text) if count else None
 
 
 def _attributes(net: NetworkFile, written: Collection[str] = ()) -> Loss | None:
     names = [name for name in net.meta.attributes if name not in (ID, SIZE, RATE, *written)]
-    text = f"no further attributes: {', '.join(names)} left out"
+    text = f"no other attributes: {', '.join(names)} dropped"
     return Loss(ATTRIBUTES, len(names), text) if names else None
 
 
 def _directions(net: NetworkFile) -> Loss | None:
     count = net.meta.synapses
-    text = f"no directions: those of {count:,} synapses left out, the two of a pair added up"
+    text = f"no directions: dropped for {count:,} synapses, opposite weights added"
     return Loss(DIRECTIONS, count, text) if count and not net.undirected else None
 
 
@@ -148,19 +148,19 @@ def _undirected(net: NetworkFile) -> Loss | None:
 
 def _fractions(net: NetworkFile) -> Loss | None:
     count, unit = net.meta.synapses, net.meta.weight_unit
-    text = f"no fractions: weights of {count:,} synapses are counted in units of {unit:g}"
+    text = f"no fractions: weights of {count:,} synapses are integers in units of {unit:g}"
     return Loss(FRACTIONS, count, text) if count and unit != 1 else None
 
 
 def _repeated(net: NetworkFile) -> Loss | None:
     count = net.meta.repeated
-    text = f"no numbers of synapses: {count:,} repeated ones are in the weights only"
+    text = f"no repeated synapses: {count:,} merged, their weights added"
     return Loss(REPEATED, count, text) if count else None
 
 
 def _synaptic(net: NetworkFile) -> Loss | None:
     count = 0 if net.meta.synaptic is None else net.meta.synapses + net.meta.synaptic.self_loops
-    text = f"no synaptic weights beside the traffic: those of {count:,} synapses left out"
+    text = f"no synaptic weights: dropped for {count:,} synapses, only traffic is written"
     return Loss(SYNAPTIC, count, text) if count else None
 
 

@@ -1,7 +1,7 @@
-"""Files that list every edge at both of its ends: do they, with the same weight?
+"""Consistency of files that list each edge at both ends: are the entries and weights equal?
 
-Sums of hashes answer it in one pass and no memory; only when they disagree the entries are sorted
-to find the first edge that is wrong.
+Sums of hashes answer this in one pass in constant memory. Only if they differ are the entries
+sorted to find the first inconsistent edge.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def _balance(owner, other, weight, salts, sums):
     """Add the entries' hashes to sums[0] where owner < other and to sums[1] where it is larger.
 
     salts : ndarray[uint64], shape (3,)
-    sums : ndarray[uint64], shape (2,), modulo 2^64, so the order of entries leaves no trace
+    sums : ndarray[uint64], shape (2,), modulo 2^64, so the order of entries does not matter
     Returns the number of entries with owner == other.
     """
     loops = 0
@@ -52,7 +52,7 @@ def _balance(owner, other, weight, salts, sums):
 
 
 class Mirror:
-    """Sees all entries (owner, other, weight), int64, in chunks of any order."""
+    """Checks all entries (owner, other, weight), int64, in chunks of any order."""
 
     def __init__(self) -> None:
         self.entries = 0
@@ -71,7 +71,7 @@ class Mirror:
 
     @property
     def agrees(self) -> bool:
-        """Whether all edges were seen from both ends alike; wrong once in 2^64."""
+        """Return whether both ends list the same edges; false positive rate 2^-64."""
         return bool(self._sums[0] == self._sums[1])
 
 
@@ -81,10 +81,10 @@ Unmatched = tuple[int, int, int | None, int | None]
 def find_unmatched(
     vertices: int, entries: Iterable[Iterable[NDArray[np.int64]]], folder: Path, memory: int
 ) -> Unmatched | None:
-    """The first edge u < v that differs: (u, v, weight listed at u, weight listed at v).
+    """Return the first inconsistent edge u < v: (u, v, weight listed at u, weight listed at v).
 
-    A weight is None if that end does not list the edge. Repeated entries add up, so there may be
-    no such edge although `Mirror` saw a difference; then the result is None.
+    A weight is None if that end does not list the edge. Repeated entries are added, so all edges
+    may be consistent although `Mirror` found a difference; then the result is None.
     """
     with ConnectionSorter(vertices, folder, memory) as sorter:
         for owner, other, weight in entries:
@@ -115,9 +115,9 @@ def find_unmatched(
 
 
 class MirroredGraph(Protocol):
-    """An undirected graph in a file that lists every edge at both of its ends.
+    """An undirected graph in a file that lists each edge at both ends.
 
-    fraction : of the file, that the present pass over the edges has read
+    fraction : part of the file read by the current pass over the edges
     provenance : of the network
     """
 
@@ -128,23 +128,23 @@ class MirroredGraph(Protocol):
     def fraction(self) -> float: ...
 
     def edges(self) -> Iterator[Iterable[NDArray[np.int64]]]:
-        """All entries from the start of the file: owner, other, weight; each shape (entries,)."""
+        """Yield all entries of the file: owner, other, weight; each shape (entries,)."""
 
     def check(self, mirror: Mirror) -> None:
-        """Raise `BadInputError` if the file says how many edges it has, and has others."""
+        """Raise `BadInputError` if the file declares a different number of edges than it has."""
 
     def attributes(self) -> Iterator[tuple[str, NDArray[np.int64]]]:
-        """Names and values of what the file says of vertices; after a pass over the edges."""
+        """Yield names and values of vertex attributes; call it after a pass over the edges."""
 
     def refuse_unmatched(self, folder: Path, memory: int) -> None:
-        """Raise `BadInputError` that names the edge that `find_unmatched` finds, if it does."""
+        """Raise `BadInputError` with the edge of `find_unmatched`, if it finds one."""
 
 
 def load_mirrored(job: ImportJob, graph: MirroredGraph) -> NetworkMeta:
     """Convert to an undirected network file. Self-loops are dropped and counted.
 
-    An edge may be split into repeated ones at one end only: then the lower end is taken at its
-    word, in a second pass.
+    An edge may be split into repeated entries at one end only; then a second pass uses the entries
+    of the lower end.
     """
     for both in (True, False):
         mirror = Mirror()

@@ -1,4 +1,4 @@
-"""Neurons that files call by names: numbered in order of appearance."""
+"""Numbering of named neurons in order of appearance."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from numpy.typing import NDArray
 from storage.errors import MemoryShortError
 
 Int64 = NDArray[np.int64]
-NAME_BYTES = 220  # of a name beside its letters: in the table, as a label, and being written
-LETTER_BYTES = 4  # of a letter: the name, the description of the network, its compressed form
+NAME_BYTES = 220  # bytes per name besides its letters: table, label and output
+LETTER_BYTES = 4  # bytes per letter: name, network metadata, its compressed form
 
 
-SORT_SHARE = 8  # this part of the memory is left for sorting edges
+SORT_SHARE = 8  # 1/SORT_SHARE of the memory is left for sorting edges
 
 
 class NameTable:
-    """Gives every name a number, 0, 1, 2 ... as they appear. The names are in memory.
+    """Numbers names 0, 1, 2 ... in order of appearance. The names are held in memory.
 
-    source : the file, for messages; memory : of the import, most of which the names may use
+    source : the file, for messages; memory : bytes for the import, mostly usable for names
     """
 
     def __init__(self, source: Path, memory: int) -> None:
@@ -39,16 +39,16 @@ class NameTable:
 
     @property
     def bytes(self) -> int:
-        """What the names take, at most."""
+        """Return an upper bound of the memory used by the names."""
         return NAME_BYTES * len(self._numbers) + LETTER_BYTES * self._letters
 
     @property
     def left(self) -> int:
-        """What the names leave of the memory of the import, for sorting edges."""
+        """Return the memory of the import left for sorting edges."""
         return min(self._whole // 2, max(self._whole - self.bytes, self._whole // SORT_SHARE))
 
     def number(self, name: str) -> int:
-        """The number of a name, which is new if the name is."""
+        """Return the number of a name; a new name gets the next number."""
         found = self._numbers.get(name)
         if found is None:
             found = self._numbers[name] = len(self._numbers)
@@ -56,19 +56,19 @@ class NameTable:
         return found
 
     def pairs(self, source: Sequence[str], target: Sequence[str]) -> tuple[Int64, Int64]:
-        """Numbers of the ends of edges; the source of an edge appears before its target."""
+        """Return numbers of the ends of edges; new sources are numbered before their targets."""
         ends = list(chain.from_iterable(zip(source, target, strict=True)))
         self._learn(dict.fromkeys(ends))
         both = np.fromiter(map(self._numbers.__getitem__, ends), np.int64, len(ends))
         return both[::2], both[1::2]
 
     def of_each(self, names: Sequence[str]) -> Int64:
-        """Their numbers, shape (names,)."""
+        """Return the numbers of names, shape (names,)."""
         self._learn(dict.fromkeys(names))
         return np.fromiter(map(self._numbers.__getitem__, names), np.int64, len(names))
 
     def of_whole(self, values: Int64) -> Int64:
-        """Numbers of names that are whole numbers, of which few are different."""
+        """Return the numbers of names that are integers with few distinct values."""
         different, place = np.unique(values, return_inverse=True)
         return self.of_each(list(map(str, different.tolist())))[place]
 
@@ -77,9 +77,9 @@ class NameTable:
             self.number(name)
 
     def require_memory(self, read: float) -> None:
-        """Raise `MemoryShortError` if the names do not fit their memory.
+        """Raise `MemoryShortError` if the names exceed their memory.
 
-        read : the fraction of the file that was read; what the rest holds is reckoned from it
+        read : fraction of the file read so far, used to extrapolate the total
         """
         if self.bytes <= self._memory:
             return
@@ -91,12 +91,12 @@ class NameTable:
         )
 
     def names(self) -> list[str]:
-        """All names in the order of their numbers."""
+        """Return all names in the order of their numbers."""
         return list(self._numbers)
 
 
 def _rounded(size: float) -> int:
-    """Mebibytes in steps of a quarter of their power of two, so that a guess looks like one."""
+    """Return mebibytes rounded up to a quarter of their power of two, as an estimate."""
     size = int(size / (1 << 20)) + 1
     step = max(64, 1 << max(0, size.bit_length() - 3))
     return -(-size // step) * step

@@ -1,4 +1,4 @@
-"""Network files from what is in memory: arrays of edges, sparse matrices, networkx graphs.
+"""Network files from objects in memory: arrays of edges, sparse matrices, networkx graphs.
 
 ::
 
@@ -6,11 +6,11 @@
     write_matrix(Path("net.bin"), scipy.sparse.csr_array(weights))
     write_networkx(Path("net.bin"), networkx.karate_club_graph())
 
-A weight is the traffic of a synapse, in spikes per unit of time; of a negative one the magnitude,
-and `weights_negative` of the provenance counts them. Where no weights are given every
-synapse carries the rate of its source (an undirected edge those of both its ends), and without
-rates 1. Faults are `BadInputError`s that start with what was handed in (`edges`, `matrix`,
-`graph`); then no file is left behind.
+A weight is the traffic of a synapse, in spikes per unit of time. The magnitude of a negative weight
+is used, and `weights_negative` of the provenance counts them. Without weights each synapse carries
+the rate of its source (an undirected edge the rates of both ends), and without rates 1. Faults are
+`BadInputError`s that start with the name of the argument (`edges`, `matrix`, `graph`); then no
+output file remains.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ Names = Int64 | list[str]
 
 @dataclass(frozen=True, slots=True)
 class Neurons:
-    """What is known of the neurons besides the ends and weights of their synapses.
+    """Properties of neurons in addition to their synapses.
 
-    sizes : shape (vertices,), whole numbers, capacity that each uses of its core; 1 if None
-    rates : shape (vertices,), firing rates; None if only the weights say what spikes there are
-    names : shape (vertices,), whole numbers or, for names, a list of text; kept as attribute `id`
-    weights : what the weights of their synapses are, as of `NetworkWriter`
+    sizes : shape (vertices,), integers, core capacity that each uses; 1 if None
+    rates : shape (vertices,), firing rates; None if only the weights describe the traffic
+    names : shape (vertices,), integers or a list of text; stored as attribute `id`
+    weights : meaning of the weights of their synapses, see `NetworkWriter`
     """
 
     sizes: ArrayLike | None = None
@@ -69,11 +69,11 @@ def write_edges(
     memory: int = DEFAULT_MEMORY,
     threads: int | None = None,
 ) -> NetworkMeta:
-    """Write the network of edges source[i] -> target[i]; repeated ones add up.
+    """Write the network of edges source[i] -> target[i]; repeated ones are added.
 
     source, target, weight : shape (edges,); ids from 0
     vertices : number of neurons; the largest id + 1 if None
-    undirected : every edge is given once, in either direction
+    undirected : each edge is given once, in either direction
     """
     kind = "edges"
     ends = [_ids(source, "source"), _ids(target, "target")]
@@ -82,7 +82,7 @@ def write_edges(
     if len(shapes) != 1:
         given = f"{ends[0].size} sources, {ends[1].size} targets"
         given += "" if weights is None else f", weights of shape {weights.shape}"
-        raise BadInputError(f"{kind}: {given}; a synapse has one of each")
+        raise BadInputError(f"{kind}: {given}; give one of each per synapse")
     if vertices is None:
         vertices = max((int(array.max()) for array in ends if array.size), default=-1) + 1
 
@@ -109,8 +109,8 @@ def write_matrix(
 ) -> NetworkMeta:
     """Write a square matrix: entry [i, j] is the weight of the synapse from i to j.
 
-    matrix : scipy.sparse, of any format, or a dense array, whose zeros are no synapses; shape
-        (vertices, vertices). Of sparse ones the stored entries count, as in `scipynpz`
+    matrix : scipy.sparse, of any format, or a dense array, whose zeros are not synapses; shape
+        (vertices, vertices). All stored entries of sparse ones are synapses, see `scipynpz`
     undirected : the matrix is symmetric, and [i, j] with [j, i] is one edge
     """
     kind = "matrix"
@@ -118,11 +118,13 @@ def write_matrix(
         dense = np.asarray(matrix)
         if dense.ndim != 2 or dense.dtype.kind not in "biuf":
             shape = " x ".join(map(str, dense.shape)) or "a single value"
-            raise BadInputError(f"{kind}: {dense.dtype}, {shape}; give a square one of numbers")
+            raise BadInputError(
+                f"{kind}: is {dense.dtype}, {shape}; give a square matrix of numbers"
+            )
         matrix = scipy.sparse.coo_array(dense)
     entries = Matrix(Path(kind), matrix)
     if undirected and (matrix != matrix.T).nnz:
-        raise BadInputError(f"{kind}: is not symmetric; leave out undirected, or add its transpose")
+        raise BadInputError(f"{kind}: is not symmetric; omit undirected, or add its transpose")
 
     def chunks() -> Iterator[Chunk]:
         for source, target, weight in entries.chunks():
@@ -148,8 +150,8 @@ def write_networkx(
     """Write a networkx graph of any class; an undirected one becomes an undirected network.
 
     Neurons are in the order of ``graph.nodes``. Nodes other than 0 .. n-1 become the attribute
-    `id`: numbers if all are whole and not negative, else the text of each.
-    weight : edge attribute that is the weight, 1 where an edge lacks it; None: no weights
+    `id`: numbers if all are non-negative integers, else the text of each.
+    weight : edge attribute used as weight, 1 for edges without it; None: no weights
     """
     kind = "graph"
     nodes = list(graph.nodes)
@@ -168,7 +170,7 @@ def write_networkx(
             if weight is not None:
                 some = checked(np.array(columns[2]), Path(kind), weight, first, signed=True)
                 if some.ndim != 1:
-                    raise BadInputError(f"{kind}: {weight} of edges must be one number each")
+                    raise BadInputError(f"{kind}: {weight} of each edge must be one number")
             yield source, target, some
             first += len(batch)
 
@@ -178,7 +180,7 @@ def write_networkx(
 
 
 def _names(nodes: list[Any]) -> Names | None:
-    """What `Neurons.names` is to hold for these nodes; None if they are 0 .. n-1."""
+    """Return `Neurons.names` for these nodes; None if they are 0 .. n-1."""
     whole = all(isinstance(n, (int, np.integer)) and 0 <= n < 2**63 for n in nodes)
     if not whole or any(isinstance(n, bool) for n in nodes):
         return [str(node) for node in nodes]
@@ -190,18 +192,18 @@ def _ids(values: ArrayLike, name: str) -> NDArray[Any]:
     array = np.asarray(values)
     if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
         shown = f"{array.dtype} of shape {array.shape}"
-        raise BadInputError(f"edges: {name} is {shown}; give whole numbers, one dimension")
+        raise BadInputError(f"edges: {name} is {shown}; give a list of whole numbers")
     negative = np.flatnonzero(array < 0) if array.dtype.kind == "i" else array[:0]
     if negative.size:
         at = int(negative[0])
         raise BadInputError(
-            f"edges: {name} of entry {at} (from 0): {array[at]} is negative; ids are 0 or more"
+            f"edges: {name} of entry {at} (from 0): {array[at]} is negative; ids start from 0"
         )
     return checked(array, Path("edges"), name, 0) if array.size else array.astype(np.int64)
 
 
 def _rates(rates: ArrayLike | None, vertices: int, kind: str) -> NDArray[Any] | None:
-    """Checked rates, shape (vertices,), int64 or float64."""
+    """Return validated rates, shape (vertices,), int64 or float64."""
     if rates is None:
         return None
     array = np.asarray(rates)
@@ -224,7 +226,7 @@ def _set_names(writer: NetworkWriter, names: Names | None) -> None:
 def _write(
     job: ImportJob, vertices: int, chunks: Iterator[Chunk], neurons: Neurons, undirected: bool
 ) -> NetworkMeta:
-    """Write the network; the source of the job stands for what was handed in."""
+    """Write the network; the source of the job names the argument."""
     kind = str(job.source)
     if vertices <= 0:
         raise BadInputError(f"{kind}: no neurons; a network needs at least one")
@@ -233,11 +235,11 @@ def _write(
         magnitudes = Magnitudes(job.keeps_weights)
         with job.writer(vertices, undirected=undirected) as writer:
             for source, target, weight in chunks:
-                if job.weights == SYNAPSE_WEIGHTS:  # the writer makes the traffic of the rates
+                if job.weights == SYNAPSE_WEIGHTS:  # the writer derives the traffic from the rates
                     writer.add(source, target, weight)
                     continue
                 known = max(int(source.max(initial=0)), int(target.max(initial=0))) < vertices
-                if weight is None and rates is not None and known:  # else `add` complains
+                if weight is None and rates is not None and known:  # else `add` raises
                     weight = rates[source] + rates[target] if undirected else rates[source]
                 writer.add(source, target, magnitudes.of(weight))
             if neurons.sizes is not None:

@@ -1,11 +1,11 @@
 """Files of firing rates: npz archives, tables of text, and SONATA spike reports.
 
 * npz: an array `rate`, shape (neurons,), in the order of the network.
-* Text: two columns, neuron and rate, or more whose first line names these two. Neurons are called
-  as in the file that the network came from: by its attribute `id`, else by their number. Tables of
-  spike times are refused as far as they differ from rates.
-* SONATA: spikes of one or more populations, counted over the duration of the recording. Names of
-  populations are those of the network's attribute `population`.
+* Text: two columns, neuron and rate, or more if the first line names these two. Neurons are
+  identified as in the file that the network came from: by its attribute `id`, else by their number.
+  Tables of spike times are refused if they can be recognised.
+* SONATA: spikes of one or more populations, counted over the duration of the recording. Population
+  names must match the network's attribute `population`.
 """
 
 from __future__ import annotations
@@ -46,27 +46,27 @@ TIMES = (
     "spiketimes", "time_ms", "times_ms", "t_ms", "time_s", "ms",
 )  # fmt: skip
 ADVICE = (
-    "count the spikes of every neuron and divide by the duration, or give the times as a SONATA "
+    "count the spikes of each neuron and divide by the duration, or give a SONATA "
     "spike report"
-)  # to those who have times of spikes
+)  # advice for files of spike times
 
 Int64 = NDArray[np.int64]
 
 
 def read_rates(path: Path, network: NetworkFile, duration: float | None = None) -> Rates:
-    """The rate of every neuron of a network, shape (neurons,), by the content of a file.
+    """Return the rate of each neuron of a network, shape (neurons,), from a file of any format.
 
     duration : of a spike report, in seconds; until its last spike if None
-    Raises `BadInputError` that says in one line what is wrong and where.
+    Raises `BadInputError` with the fault and its place in one line.
     """
     with open_input(path) as file:
         head = file.read(len(HDF5_MAGIC))
     if head == HDF5_MAGIC:
         return _read_spikes(path, network, duration)
     if duration is not None:
-        raise BadInputError(f"{path}: only reports of spikes have a duration; leave it out")
+        raise BadInputError(f"{path}: only spike reports have a duration; omit it")
     if head.startswith(NPY_MAGIC):
-        raise BadInputError(f"{path}: is an array alone; save it as npz, with the name `rate`")
+        raise BadInputError(f"{path}: is a single array; save it as npz, with the name `rate`")
     rates = (
         _read_npz(path, network.vertices) if head.startswith(b"PK") else _read_table(path, network)
     )
@@ -76,7 +76,7 @@ def read_rates(path: Path, network: NetworkFile, duration: float | None = None) 
 
 def _read_npz(path: Path, neurons: int) -> Rates:
     try:
-        # up to twice as many are read: so that a message can say how many there are
+        # up to twice as many are read, so that the message can give the count
         with open_arrays(path, max(MANY, 2 * neurons), ("rate",)) as archive:
             names = list(archive.files)
             if "rate" in names:
@@ -109,22 +109,22 @@ def _read_table(path: Path, network: NetworkFile) -> NDArray[np.float64]:
         if len(fields) < 2 or (places == (0, 1) and len(fields) > 2 and is_number(fields[1])):
             raise BadInputError(
                 f"{reader.where(reader.line + 1)}: {len(fields)} columns; give two, neuron and "
-                "rate, or a first line that names them"
+                "rate, or a header line that names them"
             )
         for (called, texts), where in NamedTable(reader, mark, len(fields)).pieces(places):
             if not named and neurons.are_numbers:
                 _not_instants(called, where)
             found = neurons.find(list(map(str.strip, called)), where)
             values = real_numbers(texts, where, "rate")
-            refuse(values < 0, texts, where, "rate {} is negative; a silent neuron has the rate 0")
+            refuse(values < 0, texts, where, "rate {} is negative; silent neurons have the rate 0")
             first = np.unique(found, return_index=True)[1]
             again = np.flatnonzero(seen[found])
             again = np.append(again, np.setdiff1d(np.arange(found.size), first))
             if again.size:
                 row = int(again.min())
                 raise BadInputError(
-                    f"{where(row)}: neuron {called[row].strip()} has a rate already; if these are "
-                    f"times of spikes, {ADVICE}"
+                    f"{where(row)}: neuron {called[row].strip()} has two rates; if these are "
+                    f"spike times, {ADVICE}"
                 )
             rates[found], seen[found] = values, True
             order.add(found, values)
@@ -137,28 +137,27 @@ def _read_table(path: Path, network: NetworkFile) -> NDArray[np.float64]:
         )
     if not named and order.is_in_time:
         raise BadInputError(
-            f"{path}: the second column only grows, whichever neuron a line is of, as times of "
-            f"spikes do: {ADVICE}; if they are rates, name the columns: neuron,rate"
+            f"{path}: the second column only increases, for any order of neurons, like spike "
+            f"times: {ADVICE}; if it holds rates, name the columns: neuron,rate"
         )
     return rates
 
 
 def _not_instants(called: Sequence[str], where: Where) -> None:
-    """Refuse a table without names of columns whose neurons are fractions: these are times."""
+    """Refuse a table without column names whose neuron ids are fractions: spike times."""
     for row, name in enumerate(called):
         text = name.strip()
         if not text.isdecimal() and is_number(text) and float(text) >= 0:
             raise BadInputError(
-                f"{where(row)}: {text[:40]} is not the number of a neuron; if the first column "
-                f"holds times of spikes, {ADVICE}"
+                f"{where(row)}: {text[:40]} is not a neuron number; if the first column "
+                f"holds spike times, {ADVICE}"
             )
 
 
 class _Order:
-    """Tells a table in order of time: values that only grow, of neurons in no order.
+    """Detects a table in order of time: increasing values, with neurons in no order.
 
-    A table without names of columns that has one spike of every neuron looks like rates
-    in all else.
+    A table without column names that has one spike per neuron otherwise looks like rates.
     """
 
     def __init__(self) -> None:
@@ -167,7 +166,7 @@ class _Order:
         self._last = (-1, -np.inf)
 
     def add(self, found: Int64, values: NDArray[np.float64]) -> None:
-        """Take note of some lines; shapes (lines,)."""
+        """Process some lines; shapes (lines,)."""
         if not found.size:
             return
         neuron, value = self._last
@@ -191,9 +190,7 @@ def _choose(fields: Sequence[str], where: str) -> tuple[int, int]:
     if neuron is None or rate is None:
         times = next((fields[i] for i, name in enumerate(lower) if name in TIMES), None)
         if times is not None and rate is None:
-            raise BadInputError(
-                f"{where}: column {times!r}: times of spikes are no rates; {ADVICE}"
-            )
+            raise BadInputError(f"{where}: column {times!r}: spike times are not rates; {ADVICE}")
         if len(fields) == 2 and neuron is None and rate is None:
             return 0, 1
         raise BadInputError(f"{where}: columns are {listed(fields)}; name two neuron and rate")
@@ -201,10 +198,10 @@ def _choose(fields: Sequence[str], where: str) -> tuple[int, int]:
 
 
 class Neurons:
-    """Finds the neurons of a network by what the file that it came from calls them."""
+    """Finds neurons of a network by their identifiers in its original file."""
 
     def __init__(self, network: NetworkFile) -> None:
-        """Raises `BadInputError` if they are known by an id and a population only."""
+        """Raises `BadInputError` if ids are unique only within a population."""
         self._count = network.vertices
         self._ids: Int64 | None = None
         self._order = np.empty(0, np.int64)
@@ -219,23 +216,23 @@ class Neurons:
                 self._numbers = {name: i for i, name in enumerate(self._labels)}
             if np.unique(ids.stored).size < self._count:
                 raise BadInputError(
-                    "neurons of several populations have the same ids; give the rates as npz, an "
+                    "neurons of several populations share ids; give the rates as npz, an "
                     "array `rate` in the order of the network"
                 )
 
     @property
     def are_numbers(self) -> bool:
-        """Whether neurons are called by numbers, not by names."""
+        """Return whether neurons are identified by numbers, not by names."""
         return self._labels is None
 
     def name(self, neuron: int) -> str:
-        """What the neuron is called."""
+        """Return the identifier of a neuron."""
         if self._labels is not None:
             return self._labels[neuron]
         return str(neuron if self._ids is None else self._ids[neuron])
 
     def find(self, names: list[str], where: Where) -> Int64:
-        """Numbers of neurons, shape (names,); raises `BadInputError` for the first unknown one."""
+        """Return numbers of neurons, shape (names,); raise `BadInputError` for an unknown one."""
         if self._labels is not None:
             found = [self._numbers.get(name, -1) for name in names]
             result = np.array(found, np.int64)
@@ -266,16 +263,18 @@ class Neurons:
 
 
 def _read_spikes(path: Path, network: NetworkFile, duration: float | None) -> NDArray[np.float64]:
-    """Spikes per second, shape (neurons,)."""
+    """Return spikes per second, shape (neurons,)."""
     if duration is not None and not 0 < duration < np.inf:
-        raise BadInputError(f"{path}: a duration of {duration} s; give a time above 0")
+        raise BadInputError(f"{path}: the duration is {duration} s; it must be above 0")
     counts, last = np.zeros(network.vertices, np.int64), 0.0
     for neurons, times in report_spikes(path, network):
         counts += np.bincount(neurons, minlength=counts.size)
         last = max(last, float(times.max()))
     seconds = last / 1000 if duration is None else duration
     if last > 1000 * seconds:
-        raise BadInputError(f"{path}: a spike at {last:g} ms is behind the duration of {seconds} s")
+        raise BadInputError(f"{path}: a spike at {last:g} ms is after the duration of {seconds} s")
     if not seconds:
-        raise BadInputError(f"{path}: no spike tells how long the recording is; name its duration")
+        raise BadInputError(
+            f"{path}: without spikes the recording length is unknown; give its duration"
+        )
     return counts / seconds

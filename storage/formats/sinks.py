@@ -1,4 +1,4 @@
-"""What exporters write into: files that appear under their name only when they are complete."""
+"""Output files of exporters, which get their name only when they are complete."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from storage.files import PartialFile
 
 
 class TextSink(Closing):
-    """A text file, gzipped if its name ends in ``.gz``; without `commit` nothing is kept."""
+    """A text file, gzipped if its name ends in ``.gz``; discarded without `commit`."""
 
     def __init__(self, path: Path) -> None:
         packed = path.name.lower().endswith(".gz")
@@ -41,7 +41,7 @@ class TextSink(Closing):
 
 
 class Stream(io.RawIOBase):
-    """A partial file as libraries want a file to be: written from its start, no way back."""
+    """A partial file as a write-only stream without seeking, for libraries."""
 
     def __init__(self, file: PartialFile) -> None:
         super().__init__()

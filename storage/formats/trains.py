@@ -1,9 +1,9 @@
 """Files of spike trains: npz archives and SONATA spike reports.
 
-* npz: arrays `neuron` and `tick`, shape (spikes,), whole numbers from 0. What is written has the
-  array `rate`, too, spikes per tick of every neuron, so that it is a file of rates as well, and
-  `ticks`, how many there were.
-* SONATA: times in milliseconds; tick t is from t to t + 1 lengths of a tick.
+* npz: arrays `neuron` and `tick`, shape (spikes,), whole numbers from 0. Written files also have
+  the array `rate`, spikes per tick of each neuron, so that they are valid rate files, and `ticks`,
+  the number of ticks.
+* SONATA: times in milliseconds; tick t covers t to t + 1 tick lengths.
 """
 
 from __future__ import annotations
@@ -29,29 +29,29 @@ from storage.store.network import NetworkFile
 Int64 = NDArray[np.int64]
 SONATA = (".h5", ".hdf5")
 _MOST = 1 << 33  # spikes in a file
-_EARLY = 1e-6  # ticks that a time may be before its own, for rounding
+_EARLY = 1e-6  # rounding tolerance of times in ticks
 
 
 class Trains(NamedTuple):
-    """Spikes by tick, and by neuron within one; each ndarray[int64], shape (spikes,)."""
+    """Spikes sorted by tick, then by neuron; each ndarray[int64], shape (spikes,)."""
 
     neuron: Int64
     tick: Int64
 
     def ends(self, ticks: int) -> Int64:
-        """Where the spikes of each tick begin, and the last ones end, shape (ticks + 1,)."""
+        """Return offsets of the spikes of each tick, shape (ticks + 1,)."""
         return np.searchsorted(self.tick, np.arange(ticks + 1)).astype(np.int64)
 
     def before(self, ticks: int) -> Trains:
-        """Those of the first ticks."""
+        """Return the spikes before tick `ticks`."""
         kept = int(np.searchsorted(self.tick, ticks))
         return Trains(self.neuron[:kept], self.tick[:kept])
 
 
 def read_trains(path: Path, network: NetworkFile, tick_ms: float) -> Trains:
-    """The spikes of a file; tick_ms : length of a tick, for times.
+    """Read the spikes of a file; tick_ms : tick length in ms, for SONATA times.
 
-    Raises `BadInputError` that says in one line what is wrong, such as spikes of neurons that the
+    Raises `BadInputError` with the fault in one line, for example spikes of neurons that the
     network does not have.
     """
     with open_input(path) as file:
@@ -64,9 +64,7 @@ def read_trains(path: Path, network: NetworkFile, tick_ms: float) -> Trains:
     elif head.startswith(b"PK"):
         neuron, tick = _read_npz(path, network.vertices)
     else:
-        raise BadInputError(
-            f"{path}: neither an npz archive nor a SONATA spike report; give one of the two"
-        )
+        raise BadInputError(f"{path}: neither an npz archive nor a SONATA spike report")
     order = np.lexsort((neuron, tick))
     return Trains(neuron[order], tick[order])
 
@@ -88,23 +86,25 @@ def _read_npz(path: Path, neurons: int) -> tuple[Int64, Int64]:
     for name, values in found.items():
         if values.ndim != 1 or (values.size and values.dtype.kind not in "iu"):
             raise BadInputError(
-                f"{path}: {name} is {values.dtype} of shape {values.shape}; give a row of whole "
+                f"{path}: {name} is {values.dtype} of shape {values.shape}; give a list of whole "
                 "numbers"
             )
     neuron, tick = (found[name].astype(np.int64) for name in ("neuron", "tick"))
     if neuron.size != tick.size:
         raise BadInputError(
-            f"{path}: {neuron.size} neurons and {tick.size} ticks; give one of each for a spike"
+            f"{path}: {neuron.size} neurons and {tick.size} ticks; give one of each per spike"
         )
     wrong = np.flatnonzero((neuron < 0) | (neuron >= neurons))
     if wrong.size:
         raise BadInputError(
-            f"{path}: spike {wrong[0]} (from 0) is of neuron {neuron[wrong[0]]}; the network has "
+            f"{path}: spike {wrong[0]} (from 0) has neuron {neuron[wrong[0]]}; the network has "
             f"{neurons}, numbered from 0"
         )
     wrong = np.flatnonzero(tick < 0)
     if wrong.size:
-        raise BadInputError(f"{path}: spike {wrong[0]} (from 0) is in tick {tick[wrong[0]]}")
+        raise BadInputError(
+            f"{path}: spike {wrong[0]} (from 0) has tick {tick[wrong[0]]}; ticks start from 0"
+        )
     return neuron, tick
 
 
@@ -112,9 +112,9 @@ def save_trains(
     path: Path, network: NetworkFile, trains: Trains, rate: NDArray[np.float64], ticks: int,
     tick_ms: float,
 ) -> None:  # fmt: skip
-    """Write spikes, as a SONATA report if the name ends so, else as npz.
+    """Write spikes as a SONATA report if the extension is SONATA's, else as npz.
 
-    rate : spikes per tick of every neuron, shape (neurons,)
+    rate : spikes per tick of each neuron, shape (neurons,)
     """
     with PartialFile(path) as file:
         if path.name.lower().endswith(SONATA):

@@ -1,4 +1,4 @@
-"""Synthetic networks: one module a kind, streamed into a network file.
+"""Synthetic networks: one module per kind, streamed to a network file.
 
 ::
 
@@ -6,7 +6,7 @@
 
     meta = generate(Cortex(side=64, fanout=20), Path("cortex.bin"), seed=1)
 
-Importing this package is cheap: the writer, with its compiled kernels, comes with the first call.
+Importing this package is fast: the writer, with its compiled kernels, is imported on first use.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from storage.generate.microcircuit import Microcircuit
 KINDS: dict[str, type[NetworkSpec]] = {
     spec.kind: spec for spec in (Cortex, Layered, Microcircuit, GroupDnn, GroupCnn)
 }
-"""Every kind by name. The fields of the dataclass are its settings, with ``metadata["help"]``."""
+"""All kinds by name. The fields of the dataclass are its settings, with ``metadata["help"]``."""
 
 __all__ = [
     "KINDS",

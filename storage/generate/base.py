@@ -1,8 +1,8 @@
-"""What every kind of synthetic network has in common.
+"""Interfaces shared by all kinds of synthetic networks.
 
-The random numbers of each purpose come from streams of their own, derived from the seed alone
-(`draws`). So the network does not depend on the threads that draw it, on the memory they have,
-nor on whether its ids are shuffled.
+Each purpose has separate streams of random numbers, derived only from the seed (`draws`). So the
+network does not depend on the threads that draw it, on their memory, or on whether its ids are
+shuffled.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ Progress = Callable[[float], None]
 
 
 class Folder(NamedTuple):
-    """Where a network of several files goes; files : how many, at most one for each block."""
+    """Destination of a network in several files; files : number, at most one per block."""
 
     path: Path
     files: int
 
 
 class NetworkSpec(Protocol):
-    """The settings of one synthetic network: a frozen dataclass that checks itself.
+    """Settings of a synthetic network: a frozen dataclass that validates itself.
 
-    `edges` and `attributes` give the same answer for the same draws.
+    `edges` and `attributes` return the same result for the same draws.
     """
 
     kind: ClassVar[str]
@@ -50,25 +50,25 @@ class NetworkSpec(Protocol):
 
     @property
     def synapses(self) -> int:
-        """Synapses that `edges` gives in total, at most: the measure of progress."""
+        """Upper bound of the synapses that `edges` yields, used for progress."""
 
     def edges(self, draws: Draws) -> Iterator[Part]:
-        """What makes the edges, at most `draws.CHUNK` at a time: (source, target, weight), each
-        array of shape (edges,). Any thread may call any of them, if chunks of draws have streams
-        of their own; else they have to be called in order. What isn't called costs next to nothing.
+        """Yield functions that each return at most `draws.CHUNK` edges: (source, target, weight),
+        arrays of shape (edges,). If chunks of draws have separate streams, any thread may call
+        any of them; otherwise call them in order. An uncalled one costs next to nothing.
         """
 
     def attributes(self, draws: Draws) -> Attributes:
-        """Vertex attributes by name: values of shape (neurons,), and their labels or None."""
+        """Return vertex attributes by name: values of shape (neurons,), and labels or None."""
 
 
 class Helpers(NamedTuple):
-    """Processes that see the folder of the network.
+    """Processes that share the folder of the network.
 
-    ranges : called with a work, a count and arguments, yields ``work(range, *arguments)`` of ranges
-        that have 0 .. count-1 once, in their order, whoever does them; checks that all see
-        arguments that are a `Path`
-    memory : bytes that each call may take
+    ranges : takes a function, a count and arguments; splits 0 .. count-1 into ranges, calls
+        ``function(range, *arguments)`` in any process and yields the results in order; checks
+        that all processes see arguments that are a `Path`
+    memory : bytes per call
     """
 
     ranges: Callable[..., Iterator[Any]]
@@ -76,13 +76,13 @@ class Helpers(NamedTuple):
 
 
 def require(good: bool, kind: str, name: str, value: object, wanted: str) -> None:
-    """Raise `BadInputError` naming the setting, its bad value and what would do."""
+    """Raise `BadInputError` with the setting, its invalid value and the valid ones."""
     if not good:
         raise BadInputError(f"{kind}: {name} is {value}; it must be {wanted}")
 
 
 def require_number(kind: str, name: str, value: float, low: float, high: float) -> None:
-    """`value` must lie in low .. high, and be finite."""
+    """Raise `BadInputError` unless `value` is finite and in low .. high."""
     good = math.isfinite(value) and low <= value <= high
     require(good, kind, name, value, f"{low:g} to {high:g}" if high < math.inf else f">= {low:g}")
 
@@ -90,11 +90,11 @@ def require_number(kind: str, name: str, value: float, low: float, high: float) 
 def require_size(kind: str, neurons: int) -> None:
     if not 0 < neurons <= MAX_NEURONS:
         raise BadInputError(
-            f"{kind}: {neurons} neurons; 1 to {MAX_NEURONS} can be stored, change the sizes"
+            f"{kind}: has {neurons} neurons; change the sizes to get 1 to {MAX_NEURONS}"
         )
 
 
 def renamed(names: NDArray[np.int32] | None, part: Part) -> Edges:
-    """The edges of a part, between neurons as they are called."""
+    """Return the edges of a part, with ids renamed."""
     source, target, weight = part()
     return (source, target, weight) if names is None else (names[source], names[target], weight)

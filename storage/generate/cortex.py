@@ -1,4 +1,4 @@
-"""A sheet of cortex: mostly local synapses on a torus, some of them to anywhere."""
+"""A sheet of cortex on a torus: mostly local synapses, and some long-range ones."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from storage.generate.base import (
 from storage.generate.draws import Draws, Stream, ranges
 
 MEAN_WEIGHT = 3.0
-PIECE = 1 << 15  # edges whose temporary arrays stay in the second-level cache: 45 ns each, not 65
-NARROW = 1 << 24  # with a reach below, offsets (of 13 deviations at most) and sums fit an int32
+PIECE = 1 << 15  # edges whose temporary arrays fit in the L2 cache: 45 ns per edge instead of 65 ns
+NARROW = 1 << 24  # below this reach, offsets (at most 13 deviations) and sums fit in int32
 
 
 class _Streams(NamedTuple):
-    """What the edges of a chunk are drawn from, by purpose."""
+    """Random generators of a chunk of edges, by purpose."""
 
     column: np.random.Generator
     row: np.random.Generator
@@ -40,18 +40,18 @@ class _Streams(NamedTuple):
 class Cortex:
     """side * side neurons, ids row-major, each with `fanout` outgoing synapses.
 
-    With probability `long_range` a target is uniform over all neurons, else it is at a normal
-    offset, rounded, of standard deviation `sigma` in each axis, wrapped around the sheet. A
-    target that is its own source becomes the next id. Weights are 1 + floor(Exp(mean 3)).
+    With probability `long_range` a target is uniform over all neurons, else it is at a rounded
+    normal offset of standard deviation `sigma` in each axis, wrapped around the sheet. A target
+    equal to its source becomes the next id. Weights are 1 + floor(Exp(mean 3)).
     """
 
     kind: ClassVar[str] = "cortex"
-    about: ClassVar[str] = "a torus sheet with local and some long-range synapses"
+    about: ClassVar[str] = "torus sheet with local and some long-range synapses"
 
     side: int = field(metadata={"help": "neurons along each side of the sheet"})
-    fanout: int = field(default=100, metadata={"help": "outgoing synapses of a neuron"})
+    fanout: int = field(default=100, metadata={"help": "outgoing synapses per neuron"})
     sigma: float = field(default=8.0, metadata={"help": "reach of local synapses, in neurons"})
-    long_range: float = field(default=0.1, metadata={"help": "share of synapses to anywhere"})
+    long_range: float = field(default=0.1, metadata={"help": "fraction of long-range synapses"})
 
     def __post_init__(self) -> None:
         require(self.side >= 2, self.kind, "side", self.side, "2 or more")
@@ -69,13 +69,13 @@ class Cortex:
         return self.neurons * self.fanout
 
     def edges(self, draws: Draws) -> Iterator[Part]:
-        """In order of the source; `fanout` edges each, pairs may repeat."""
+        """Yield edges ordered by source; `fanout` edges each, pairs may repeat."""
         purposes = [draws.stream(purpose) for purpose in range(len(_Streams._fields))]
         for chunk, (first, last) in enumerate(ranges(self.synapses)):
             yield partial(self._chunk, chunk, first, last, purposes)
 
     def _chunk(self, chunk: int, first: int, last: int, purposes: list[Stream]) -> Edges:
-        """Edges first .. last-1, from the generators of their chunk."""
+        """Return edges first .. last-1, from the generators of their chunk."""
         streams = _Streams(*(each.of(chunk) for each in purposes))
         pieces = [
             self._piece(first + begin, first + end, streams)
@@ -85,7 +85,7 @@ class Cortex:
         return source, target, weight
 
     def _piece(self, first: int, last: int, streams: _Streams) -> Edges:
-        """The same of some of them; the generators go on from one to the next."""
+        """Return some edges of a chunk; consecutive calls advance the generators."""
         count = last - first
         begin, skipped = divmod(first, self.fanout)
         some = np.arange(begin, -(-last // self.fanout), dtype=self._kind)
@@ -103,7 +103,7 @@ class Cortex:
 
     @property
     def _kind(self) -> type[np.signedinteger[Any]]:
-        """Of coordinates: half as wide where that is enough, which is several times faster."""
+        """Integer type of coordinates: int32 if sufficient, which is several times faster."""
         return np.int32 if self.sigma < NARROW else np.int64
 
     def _offsets(self, stream: np.random.Generator, count: int) -> NDArray[np.signedinteger[Any]]:
@@ -111,10 +111,10 @@ class Cortex:
         return np.rint(drawn, out=drawn).astype(self._kind)
 
     def _wrapped(self, places: NDArray[np.signedinteger[Any]]) -> NDArray[np.signedinteger[Any]]:
-        """Around the sheet; numpy's division by a number has vector instructions, `%` has none."""
+        """Wrap around the sheet; numpy vectorises division by a scalar, but not `%`."""
         return places - places // self.side * self.side
 
     def attributes(self, draws: Draws) -> Attributes:
-        """`x` and `y`: column and row on the sheet."""
+        """Return `x` and `y`: column and row on the sheet."""
         line = np.arange(self.side, dtype=np.min_scalar_type(self.side - 1))
         return {"x": (np.tile(line, self.side), None), "y": (np.repeat(line, self.side), None)}

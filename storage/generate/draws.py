@@ -1,9 +1,9 @@
-"""Random numbers of a network: streams for each purpose, derived from the seed alone.
+"""Random numbers of a network: streams for each purpose, derived only from the seed.
 
-By version 2 each chunk of a purpose has a stream of its own, so that any thread draws any chunk.
-The generator is Philox, whose streams are made for it: the key says seed and purpose, the upper
-word of the counter the chunk. J. K. Salmon et al., "Parallel Random Numbers: As Easy as 1, 2, 3",
-SC 2011. By version 1 a purpose has one stream, which is drawn from in order by one thread.
+In version 2 each chunk of a purpose has a separate stream, so any thread can draw any chunk. The
+generator is Philox, which is designed for this: the key holds seed and purpose, the upper word of
+the counter the chunk. J. K. Salmon et al., "Parallel Random Numbers: As Easy as 1, 2, 3", SC 2011.
+In version 1 a purpose has one stream, drawn in order by one thread.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from numpy.typing import NDArray
 
 from storage.errors import BadInputError
 
-CHUNK = 1 << 18  # draws of a stream; a few arrays of this length stay in the cache of a core
+CHUNK = 1 << 18  # draws per stream; a few arrays of this length fit in the cache of a core
 VERSIONS = (1, 2)
-NETWORK, NAMES = 0, 1  # what the draws of a seed are for
+NETWORK, NAMES = 0, 1  # uses of a seed
 
 
 class Stream(Protocol):
     """The random numbers of one purpose."""
 
     def of(self, chunk: int) -> np.random.Generator:
-        """The generator of a chunk: to be asked for once, and drawn from before the next one's."""
+        """Return the generator of a chunk; call once per chunk, use it before the next call."""
 
 
 class _InOrder:
-    """One generator for all chunks, which have to come in order."""
+    """One generator for all chunks, which must be drawn in order."""
 
     def __init__(self, seed: np.random.SeedSequence) -> None:
         self._generator = np.random.default_rng(seed)
@@ -40,7 +40,7 @@ class _InOrder:
 
 
 class _ByChunk:
-    """A generator for each chunk, in any order, by any thread."""
+    """A separate generator per chunk, in any order, on any thread."""
 
     def __init__(self, seed: np.random.SeedSequence) -> None:
         self._key = seed.generate_state(2, np.uint64)
@@ -52,10 +52,10 @@ class _ByChunk:
 
 @dataclass(frozen=True, slots=True)
 class Draws:
-    """What the random numbers of a network follow from.
+    """Source of all random numbers of a network.
 
-    seed : >= 0; version : of `VERSIONS`
-    Raises `BadInputError` for any other.
+    seed : >= 0; version : one of `VERSIONS`
+    Raises `BadInputError` for other values.
     """
 
     seed: int
@@ -69,16 +69,16 @@ class Draws:
 
     @property
     def by_chunk(self) -> bool:
-        """Whether chunks may be drawn in any order."""
+        """Return whether chunks may be drawn in any order."""
         return self.version > 1
 
     def stream(self, purpose: int) -> Stream:
-        """The numbers of a purpose, from their beginning."""
+        """Return the stream of a purpose, from its beginning."""
         seed = np.random.SeedSequence(self.seed, spawn_key=(NETWORK, purpose))
         return _ByChunk(seed) if self.by_chunk else _InOrder(seed)
 
     def names(self, neurons: int) -> NDArray[np.int32]:
-        """The new id of every neuron, shape (neurons,), where they are shuffled."""
+        """Return the shuffled id of each neuron, shape (neurons,)."""
         seed = np.random.SeedSequence(self.seed, spawn_key=(NAMES,))
         names = np.arange(neurons, dtype=np.int32)
         np.random.default_rng(seed).shuffle(names)
@@ -86,13 +86,13 @@ class Draws:
 
 
 def ranges(count: int, step: int = 0) -> Iterator[tuple[int, int]]:
-    """(first, last + 1) of consecutive chunks of ``0 .. count-1``; `step` 0 is `CHUNK`."""
+    """Yield (first, last + 1) of consecutive chunks of ``0 .. count-1``; `step` 0 is `CHUNK`."""
     step = step or CHUNK
     return ((first, min(first + step, count)) for first in range(0, count, step))
 
 
 def spike_rates(stream: Stream, neurons: int, mean: float) -> NDArray[np.int32]:
-    """1 + floor(Exp(mean)) per neuron, shape (neurons,)."""
+    """Return 1 + floor(Exp(mean)) for each neuron, shape (neurons,)."""
     rates = np.empty(neurons, np.int32)
     for chunk, (first, last) in enumerate(ranges(neurons)):
         rates[first:last] = stream.of(chunk).exponential(mean, last - first).astype(np.int32)

@@ -1,6 +1,6 @@
-"""The way of a synthetic network into a file: edges are drawn, sorted, and written in blocks.
+"""Generation of a synthetic network file: edges are drawn, sorted, and written in blocks.
 
-All of it happens here, in threads, or what takes long in other processes (`spread`).
+Everything runs here, in threads; slow steps can run in other processes (`spread`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from storage.store.meta import NetworkMeta
     from storage.store.writer import NetworkWriter
 
-DRAWN = 0.5  # of the time has gone when all edges are drawn
+DRAWN = 0.5  # fraction of the time after which all edges are drawn
 
 
 def generate(
@@ -37,24 +37,24 @@ def generate(
     progress: Progress = lambda _: None,
     helpers: Helpers | None = None,
 ) -> NetworkMeta:
-    """Write the network of `spec` to `path`; the same arguments give the same bytes, whatever the
-    memory, the number of threads, and the helpers.
+    """Write the network of `spec` to `path`; the output depends only on `spec`, `seed`, `shuffle`
+    and `draws`, not on memory, threads or helpers.
 
     path : of the network file, or the folder of several
-    shuffle : rename ids at random; the network and its attributes stay the same otherwise
-    draws : 2 has a stream of random numbers for each `draws.CHUNK` of a purpose, which all
-        threads draw from; 1 has one of a purpose, and makes the networks of earlier versions
-    memory : bytes for all that grows with the synapses; the writer's default if None
+    shuffle : permute ids at random; the network and its attributes stay the same otherwise
+    draws : 2: a stream of random numbers per `draws.CHUNK` of a purpose, drawn by all threads;
+        1: one stream per purpose, reproduces networks of earlier versions
+    memory : bytes for all data that grows with the synapses; the writer's default if None
     progress : called with the fraction of the work done so far, 0 .. 1
-    helpers : other processes that draw, sort and encode, for draws of 2
-    Raises `BadInputError` for a seed below 0 or draws of another version.
+    helpers : other processes that draw, sort and encode, for draws 2
+    Raises `BadInputError` for a seed below 0 or an unknown version of draws.
     """
     from storage.store.sharded_writer import ShardedWriter
     from storage.store.writer import DEFAULT_MEMORY, NetworkWriter
 
     drawn = Draws(seed, draws)
     if helpers is not None and not drawn.by_chunk:
-        raise BadInputError("draws is 1: one stream of random numbers, for one process alone")
+        raise BadInputError("draws is 1, which supports only one process; use draws 2")
     names = drawn.names(spec.neurons) if shuffle else None
     with ExitStack() as held:
         where: Path | ShardedWriter

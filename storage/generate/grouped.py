@@ -1,4 +1,4 @@
-"""Networks that are grouped already, one group a vertex: tests of placement alone."""
+"""Networks of groups, one group per vertex: tests of placement alone."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 from storage.generate.base import Attributes, Edges, Part, require, require_size
 from storage.generate.draws import Draws, Stream, ranges
 
-REACH = 4  # a convolutional group feeds groups j .. j + 3 of the next layer
+REACH = 4  # a convolutional group j feeds groups j .. j + 3 of the next layer
 _WEIGHT = 0
 
 
@@ -25,7 +25,7 @@ class _Grouped:
 
     kind: ClassVar[str]
 
-    size: int = field(metadata={"help": "number of layers, and of groups in each"})
+    size: int = field(metadata={"help": "number of layers, and of groups per layer"})
 
     def __post_init__(self) -> None:
         require(self.size >= 3, self.kind, "size", self.size, "3 or more")
@@ -44,13 +44,13 @@ class _Grouped:
         return (self.size - 2) * self.size * self._fanout
 
     def edges(self, draws: Draws) -> Iterator[Part]:
-        """In order of the source, then of the target."""
+        """Yield edges ordered by source, then by target."""
         weights = draws.stream(_WEIGHT)
         for chunk, (first, last) in enumerate(ranges(self.synapses)):
             yield partial(self._chunk, chunk, first, last, weights)
 
     def _chunk(self, chunk: int, first: int, last: int, weights: Stream) -> Edges:
-        """Those of slots first .. last-1 that lead to a group."""
+        """Return the edges of slots first .. last-1 that lead to an existing group."""
         source, slot = np.divmod(np.arange(first, last), self._fanout)
         layer, group = np.divmod(source, self.size)
         into = self._first_target * group + slot
@@ -63,7 +63,7 @@ class _Grouped:
         return 0
 
     def attributes(self, draws: Draws) -> Attributes:
-        """`layer`: the layer of the group; `group`: its place in the layer."""
+        """Return `layer`: the layer of the group; `group`: its index in the layer."""
         layer, group = np.divmod(np.arange(self.neurons), self.size)
         return {"layer": (layer, None), "group": (group, None)}
 
@@ -73,15 +73,15 @@ class GroupDnn(_Grouped):
     """Consecutive layers are fully connected: each group feeds all groups of the next layer."""
 
     kind: ClassVar[str] = "group-dnn"
-    about: ClassVar[str] = "a grouped network with fully connected layers"
+    about: ClassVar[str] = "grouped network with fully connected layers"
 
 
 @dataclass(frozen=True, slots=True)
 class GroupCnn(_Grouped):
-    """Group j feeds the groups j .. j+3 of the next layer, those of them that exist."""
+    """Group j feeds the existing groups among j .. j+3 of the next layer."""
 
     kind: ClassVar[str] = "group-cnn"
-    about: ClassVar[str] = "a grouped network with narrow, convolution-like layers"
+    about: ClassVar[str] = "grouped network with narrow, convolution-like layers"
 
     @property
     def _fanout(self) -> int:

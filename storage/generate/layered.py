@@ -1,4 +1,4 @@
-"""Layers of a convolutional network, each neuron a vertex."""
+"""Convolutional networks with one vertex per neuron."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Shape(NamedTuple):
 
 
 def parse_layers(text: str) -> tuple[Shape, ...]:
-    """Shapes from ``H1xW1xC1,H2xW2xC2,...``; raises `BadInputError` naming the bad layer."""
+    """Parse ``H1xW1xC1,H2xW2xC2,...``; raise `BadInputError` with the invalid layer."""
     shapes = []
     for index, part in enumerate(text.split(",")):
         match = re.fullmatch(r"\s*(\d{1,9})x(\d{1,9})x(\d{1,9})\s*", part)
@@ -53,11 +53,11 @@ def parse_layers(text: str) -> tuple[Shape, ...]:
 
 
 def window_starts(before: int, after: int, kernel: int) -> NDArray[np.int64]:
-    """First input row that each output row looks at, shape (after,); may be negative.
+    """Return the first input row of each output row's window, shape (after,); may be negative.
 
-    Output row r is centred on input row floor((r + 1/2) * before / after) and looks at `kernel`
-    rows from the centre - kernel // 2 on. Rows outside 0 .. before-1 do not exist: at the border
-    a window is cut off, not padded. Columns are treated alike.
+    Output row r is centred on input row floor((r + 1/2) * before / after) and reads `kernel` rows
+    from centre - kernel // 2. Rows outside 0 .. before-1 do not exist: at the border a window is
+    cut off, not padded. Columns are treated the same way.
     """
     centre = (2 * np.arange(after) + 1) * before // (2 * after)
     return centre - kernel // 2
@@ -67,17 +67,17 @@ def window_starts(before: int, after: int, kernel: int) -> NDArray[np.int64]:
 class Layered:
     """Each layer connects to the next through a `kernel` x `kernel` window and all channels.
 
-    The stride follows from the sizes of the two layers (`window_starts`); a layer of 1x1xC
-    neurons takes all of the layer before. The rate of a neuron is 1 + floor(Exp(mean 4)), and is
-    the weight of its synapses. Ids run through the layers in order, in each one by row, column
-    and channel.
+    The stride follows from the sizes of the two layers (`window_starts`); a layer of 1x1xC neurons
+    reads the whole previous layer. The rate of a neuron is 1 + floor(Exp(mean 4)), which is also
+    the weight of its synapses. Ids run through the layers in order, within each by row, column and
+    channel.
     """
 
     kind: ClassVar[str] = "layered"
-    about: ClassVar[str] = "convolutional and dense layers, one after the other"
+    about: ClassVar[str] = "consecutive convolutional and dense layers"
 
     layers: str = field(metadata={"help": "sizes of the layers: H1xW1xC1,H2xW2xC2,..."})
-    kernel: int = field(default=3, metadata={"help": "side of the window of a convolution"})
+    kernel: int = field(default=3, metadata={"help": "side of a convolution window"})
 
     def __post_init__(self) -> None:
         require(len(self.shapes) >= 2, self.kind, "layers", repr(self.layers), "two or more layers")
@@ -97,14 +97,14 @@ class Layered:
         return sum(self._slots(a, b) * b.neurons for a, b in pairwise(self.shapes))
 
     def _slots(self, before: Shape, after: Shape) -> int:
-        """Synapses of a neuron whose window isn't cut off."""
+        """Return the synapses of a neuron whose window is not cut off."""
         if after.dense:
             return before.neurons
         rows, columns = min(self.kernel, before.height), min(self.kernel, before.width)
         return rows * columns * before.channels
 
     def edges(self, draws: Draws) -> Iterator[Part]:
-        """Layer by layer, in order of the target."""
+        """Yield edges layer by layer, ordered by target."""
         rates = spike_rates(draws.stream(_RATES), self.neurons, MEAN_RATE)
         start = 0
         for before, after in pairwise(self.shapes):
@@ -118,7 +118,7 @@ class Layered:
     def _placed(
         pairs: Callable[[], Pairs], sources: int, targets: int, rates: NDArray[np.int32]
     ) -> Edges:
-        """Pairs within two layers as edges; sources, targets : first neuron of either layer"""
+        """Return pairs within two layers as edges; sources, targets : first neuron of each layer"""
         source, target = pairs()
         source += sources
         target += targets
@@ -130,10 +130,10 @@ class Layered:
         return source, target
 
     def _windows(self, before: Shape, after: Shape, first: int, last: int) -> Pairs:
-        """Every (target, row, column, channel) of whole windows, less what lies outside."""
+        """Return all (target, row, column, channel) of windows, without positions outside."""
         top = window_starts(before.height, after.height, self.kernel)
         left = window_starts(before.width, after.width, self.kernel)
-        # a window wider than the layer has as many slots as the layer, from the border on
+        # a window wider than the layer has the layer's slots, starting at the border
         rows, columns = min(self.kernel, before.height), min(self.kernel, before.width)
         low_row = np.maximum(top, 0) if rows < self.kernel else top
         low_column = np.maximum(left, 0) if columns < self.kernel else left
@@ -150,7 +150,7 @@ class Layered:
         return source[inside], target[inside]
 
     def attributes(self, draws: Draws) -> Attributes:
-        """`rate`, `layer` (labels such as "layer0 32x32x3"), and `x`, `y` in the own layer."""
+        """Return `rate`, `layer` (labels such as "layer0 32x32x3"), and `x`, `y` in the layer."""
         layer, x, y = [], [], []
         for index, shape in enumerate(self.shapes):
             row, column = np.divmod(

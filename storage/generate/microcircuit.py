@@ -36,14 +36,14 @@ _SOURCE, _TARGET = 0, 1
 
 @dataclass(frozen=True, slots=True)
 class Microcircuit:
-    """Eight populations; `scale` multiplies their neurons, the probabilities stay.
+    """Eight populations; `scale` multiplies their neurons, the probabilities are constant.
 
-    Both ends of a synapse are uniform over their populations, so that pairs may repeat. The
-    weight of a synapse is the rate of its source in Hz.
+    Both ends of a synapse are uniform over their populations, so pairs may repeat. The weight of a
+    synapse is the rate of its source in Hz.
     """
 
     kind: ClassVar[str] = "microcircuit"
-    about: ClassVar[str] = "the cortical microcircuit of Potjans and Diesmann (2014)"
+    about: ClassVar[str] = "cortical microcircuit of Potjans and Diesmann (2014)"
 
     scale: float = field(default=1.0, metadata={"help": "factor on the number of neurons"})
 
@@ -53,14 +53,14 @@ class Microcircuit:
 
     @property
     def sizes(self) -> NDArray[np.int64]:
-        """Neurons of each population, shape (8,); rounded, at least one."""
+        """Return the neurons of each population, shape (8,); rounded, at least one."""
         return np.maximum(np.rint(np.array(NEURONS) * self.scale).astype(np.int64), 1)
 
     @property
     def counts(self) -> NDArray[np.int64]:
         """Synapses between two populations, shape (8, 8), row = target, column = source.
 
-        ln(1 - p) / ln(1 - 1 / (Ns * Nt)), rounded: with so many draws a given pair is connected
+        ln(1 - p) / ln(1 - 1 / (Ns * Nt)), rounded: with this many draws a given pair is connected
         at least once with probability p. A pair of single neurons gets none.
         """
         pairs = np.multiply.outer(self.sizes, self.sizes).astype(np.float64)
@@ -78,7 +78,7 @@ class Microcircuit:
         return int(self.counts.sum())
 
     def edges(self, draws: Draws) -> Iterator[Part]:
-        """Population by population, targets outermost."""
+        """Yield edges population by population, targets outermost."""
         sources, targets = draws.stream(_SOURCE), draws.stream(_TARGET)
         counts, chunks = self.counts, count()
         for into, onto in np.ndindex(8, 8):
@@ -93,7 +93,7 @@ class Microcircuit:
         synapses: int,
         ends: tuple[Stream, Stream],
     ) -> Edges:
-        """So many synapses from one population to another."""
+        """Return `synapses` edges from one population to another."""
         starts = np.append(0, np.cumsum(self.sizes))
         source, target = (
             drawn.of(chunk).integers(starts[population], starts[population + 1], synapses)
@@ -102,7 +102,7 @@ class Microcircuit:
         return source, target, np.broadcast_to(np.float64(RATES[populations[0]]), synapses)
 
     def attributes(self, draws: Draws) -> Attributes:
-        """`population` with its labels, and `rate` in Hz."""
+        """Return `population` with its labels, and `rate` in Hz."""
         population = np.repeat(np.arange(8), self.sizes)
         return {
             "population": (population, list(POPULATIONS)),

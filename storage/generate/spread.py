@@ -1,9 +1,9 @@
-"""Networks that other processes draw, sort and encode, for one that puts the file together.
+"""Distributed generation of networks: workers draw, sort and encode; the driver assembles the file.
 
-Each call of `draw_runs` draws some of the parts and leaves them in runs, in a file that all
-processes see. Each of `encode_blocks` takes its range of neurons from the runs of all, as one
-process would from its own, and leaves the members of its blocks. What is called again, because
-somebody was lost, leaves another file: the one that counts is the one that was told of.
+Each call of `draw_runs` draws some of the parts and stores them as sorted runs in a shared folder.
+Each call of `encode_blocks` merges its range of neurons from the runs of all workers and stores the
+encoded blocks. A call repeated after the loss of a worker writes a new file; only the file that a
+completed call returns is used.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from storage.store.encoding import BlockEncoder, Totals
 from storage.store.given import Given, add_given
 from storage.store.pieces import PieceWriter
 
-FOLDER = ".partial-runs-"  # behind the name of the network, and before what no other has
-SPANS = 1 << 12  # ranges of blocks, at most, that are handed out
+FOLDER = ".partial-runs-"  # between the network's name and a unique suffix
+SPANS = 1 << 12  # most ranges of blocks to distribute
 _NAMES, _RATES = "names.npy", "rates.npy"
 
 
 class Job(NamedTuple):
-    """What is to be drawn, and with how many bytes; shuffled : ids are those of a file."""
+    """Parameters of drawing; memory : bytes; shuffled : new ids are stored in a file."""
 
     spec: NetworkSpec
     draws: Draws
@@ -47,9 +47,9 @@ class Job(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """What is to be encoded.
+    """Parameters of encoding.
 
-    encoder : without its rates; rated : they are in a file
+    encoder : without its rates; rated : its rates are stored in a file
     paths : of all runs
     spans : ndarray[int64], shape (spans, 2), first and last + 1 of consecutive blocks
     """
@@ -61,7 +61,7 @@ class Plan(NamedTuple):
 
 
 def draw_runs(some: range, folder: Path, job: Job) -> tuple[MadeRuns, Given]:
-    """Draw some of the parts and leave them in the folder, sorted as far as runs are."""
+    """Draw some of the parts and store them in the folder as sorted runs."""
     names = _loaded(folder / _NAMES) if job.shuffled else None
     given, neurons = Given(), job.spec.neurons
     with ConnectionSorter(neurons, folder, job.memory, shared="runs-") as sorter:
@@ -72,14 +72,14 @@ def draw_runs(some: range, folder: Path, job: Job) -> tuple[MadeRuns, Given]:
 
 
 def encode_blocks(some: range, folder: Path, job: Job, plan: Plan) -> tuple[Piece, Totals]:
-    """Encode the blocks of some spans, and leave them in the folder."""
+    """Encode the blocks of some spans, and store them in the folder."""
     encoder, totals, neurons = plan.encoder, Totals(), job.spec.neurons
     if plan.rated:
         encoder = replace(encoder, rates=_loaded(folder / _RATES))
     first, last = plan.spans[some.start, 0], plan.spans[some.stop - 1, 1]
     size = encoder.block_size
     vertices = range(int(first) * size, min(int(last) * size, neurons))
-    # nothing is added here: what would be for buffers and runs is for the blocks at work
+    # no edges are added here, so the memory for buffers and runs is free for blocks
     with (
         ConnectionSorter(neurons, folder, 2 * job.memory) as sorter,
         PieceWriter(folder, "blocks-") as piece,
@@ -92,12 +92,12 @@ def encode_blocks(some: range, folder: Path, job: Job, plan: Plan) -> tuple[Piec
 
 
 def _loaded(path: Path) -> NDArray[Any]:
-    """An array of which only what is used is read, once for all threads of a process."""
+    """Memory-map an array copy-on-write, shared by all threads of a process."""
     return np.asarray(np.load(path, mmap_mode="c"))
 
 
 class Spread:
-    """The connections of a network that helpers draw: see `Elsewhere`."""
+    """The connections of a network drawn by helpers: see `Elsewhere`."""
 
     def __init__(self, job: Job, folder: Path, helpers: Helpers) -> None:
         self.given, self.entries = Given(), 0
@@ -105,7 +105,7 @@ class Spread:
         self._made: list[MadeRuns] = []
 
     def draw(self) -> Iterator[float]:
-        """Have all edges drawn; yields the share that is."""
+        """Let the helpers draw all edges; yield the completed fraction."""
         spec = self._job.spec
         count = sum(1 for _ in spec.edges(self._job.draws))
         for made, given in self._helpers.ranges(draw_runs, count, self._folder, self._job):
@@ -115,14 +115,14 @@ class Spread:
             yield min(self.given.read / max(spec.synapses, 1), 1.0)
 
     def encode(self, encoder: BlockEncoder) -> Iterator[tuple[Piece, Totals, float]]:
-        """The blocks in order, in pieces; the share of them that is done."""
+        """Yield the blocks in order, in pieces, with the completed fraction."""
         check_total(sum(made.total for made in self._made), encoder.unit)
         rated = encoder.rates is not None
         if encoder.rates is not None:
             _save(self._folder / _RATES, encoder.rates)
             encoder = replace(encoder, rates=None)
         bounds = self._made[0].bounds
-        # a neuron without connections has its place in a block, too
+        # a neuron without connections also occupies space in a block
         loads = bounds / 4 + np.sum([made.loads for made in self._made], axis=0)
         neurons = self._job.spec.neurons
         blocks = np.append(np.arange(0, neurons, encoder.block_size), neurons)
@@ -144,7 +144,7 @@ def spread(
     path: Path,
     helpers: Helpers,
 ) -> Iterator[Spread]:
-    """A network that helpers draw, for a file that is locked; what they leave goes at the end."""
+    """Open a network drawn by helpers, for a locked file; their files are deleted at the end."""
     with _shared_folder(path) as folder:
         if names is not None:
             _save(folder / _NAMES, names)
@@ -153,9 +153,9 @@ def spread(
 
 @contextmanager
 def _shared_folder(path: Path) -> Iterator[Path]:
-    """A folder beside a file, which its helpers see; those of earlier, killed ones are removed.
+    """Create a folder next to a file, shared with helpers; delete folders of killed runs.
 
-    Each has a name of its own: who still works for an earlier one finds his gone.
+    Each folder has a unique name: a worker of an earlier run finds its folder missing.
     """
     beside = path.absolute().parent
     for earlier in beside.glob(f"{glob.escape(path.name)}{FOLDER}*"):
@@ -165,7 +165,7 @@ def _shared_folder(path: Path) -> Iterator[Path]:
     try:
         yield folder
     finally:
-        for _ in range(2):  # who is being stopped may have left one more file meanwhile
+        for _ in range(2):  # a worker that is stopping may write another file meanwhile
             shutil.rmtree(folder, ignore_errors=True)
 
 

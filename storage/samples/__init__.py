@@ -1,4 +1,4 @@
-"""Samples to calibrate and test models with, read from files some at a time.
+"""Samples for calibration and testing of models, read from files in batches.
 
 ::
 

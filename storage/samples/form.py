@@ -1,4 +1,4 @@
-"""What a model takes as a sample, and how data becomes that."""
+"""Input form of a model, and conversion of data to it."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ KEYS = ("scale", "mean", "std")
 
 
 def sizes(shape: tuple[int, ...]) -> str:
-    """A shape as messages name it."""
+    """Format a shape for messages."""
     return "x".join(map(str, shape)) or "one number"
 
 
 class InputShape(NamedTuple):
     """A model's input without its batch axis.
 
-    channels_last : whether the channels are its last axis, not its first
+    channels_last : the channels are the last axis, not the first
     """
 
     shape: tuple[int, ...]
@@ -46,7 +46,7 @@ class InputShape(NamedTuple):
 class Normalisation:
     """(x * scale - mean) / std.
 
-    mean, std : one number, or one for each channel
+    mean, std : one number, or one per channel
     """
 
     scale: float = 1.0
@@ -55,9 +55,9 @@ class Normalisation:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Of "scale=1/255,mean=0.485,0.456,0.406,std=0.25": numbers or fractions, any key or none.
+        """Parse "scale=1/255,mean=0.485,0.456,0.406,std=0.25": numbers or fractions, any keys.
 
-        Raises `BadInputError` for other keys, and for what is no number that can be divided by.
+        Raises `BadInputError` for unknown keys, and for values that are invalid or zero divisors.
         """
         found: dict[str, list[float]] = {}
         key = ""
@@ -68,12 +68,12 @@ class Normalisation:
                 if key not in KEYS:
                     raise _refused(f"{shown(key)} is unknown; the keys are {', '.join(KEYS)}")
                 if key in found:
-                    raise _refused(f"{key} is given twice")
+                    raise _refused(f"{key} is a duplicate")
             elif not key:
-                raise _refused(f"{shown(item)} has no key; write scale=1/255,mean=0.5,std=0.5")
+                raise _refused(f"{shown(item)} has no key; example: scale=1/255,mean=0.5,std=0.5")
             found.setdefault(key, []).append(_number(key, number.strip()))
         if len(found.get("scale", [1.0])) != 1:
-            raise _refused("scale is one number")
+            raise _refused("scale must be one number")
         if 0.0 in found.get("scale", []) or 0.0 in found.get("std", []):
             raise _refused("scale and std must not be zero")
         return cls(
@@ -83,34 +83,34 @@ class Normalisation:
         )
 
     def __str__(self) -> str:
-        """What `parse` makes the same of."""
+        """Return a text that `parse` reads back."""
         mean, std = (",".join(map(repr, numbers)) for numbers in (self.mean, self.std))
         return f"scale={self.scale!r},mean={mean},std={std}"
 
     def require_channels(self, taken: InputShape) -> None:
-        """Raise `BadInputError` if there is neither one number nor one for each channel."""
+        """Raise `BadInputError` unless there is one number or one per channel."""
         for name, numbers in (("mean", self.mean), ("std", self.std)):
             if len(numbers) not in (1, taken.channels):
                 raise _refused(
-                    f"{name} has {len(numbers)} numbers, the model's input {taken.channels} "
-                    "channels; give one number, or one for each channel"
+                    f"{name} has {len(numbers)} numbers, the model's input has {taken.channels} "
+                    "channels; give one number, or one per channel"
                 )
 
     def apply(self, data: NDArray[Any], form: InputShape) -> NDArray[np.float32]:
-        """Samples of a form, shape (samples, *form.shape), computed in float64."""
+        """Normalise samples of shape (samples, *form.shape), computed in float64."""
         axes = [1] * len(form.shape)
         if axes:
             axes[-1 if form.channels_last else 0] = -1
         mean, std = (np.array(numbers).reshape(axes) for numbers in (self.mean, self.std))
-        with np.errstate(over="ignore", invalid="ignore"):  # whoever reads them looks for both
+        with np.errstate(over="ignore", invalid="ignore"):  # the caller checks the results
             made = (data.astype(np.float64) * self.scale - mean) / std
             return np.asarray(made, np.float32)
 
 
 class SampleForm(NamedTuple):
-    """How the samples of a file become the input of a model.
+    """Conversion of the samples of a file to the input of a model.
 
-    layout : axes of the data; the model's own if None
+    layout : axes of the data; None: the model's layout
     """
 
     layout: Layout | None = None
@@ -121,17 +121,17 @@ class SampleForm(NamedTuple):
 
     @classmethod
     def from_json(cls, found: dict[str, Any]) -> Self:
-        """Of what `to_json` made; raises `BadInputError` for anything else."""
+        """Restore from `to_json`; raise `BadInputError` if invalid."""
         normalise = found.get("normalise", "")
         if not isinstance(normalise, str):
-            raise _refused(f"{shown(normalise)} is no text")
+            raise _refused(f"{shown(normalise)} is not text")
         return cls(_layout(found.get("layout")), Normalisation.parse(normalise))
 
 
 def parse_form(normalise: str | None, layout: str | None) -> SampleForm:
-    """The form that two options ask for, either of which may be missing.
+    """Return the form given by two options, each optional.
 
-    Raises `BadInputError` as `Normalisation.parse` does, and for an unknown layout.
+    Raises `BadInputError` like `Normalisation.parse`, and for an unknown layout.
     """
     return SampleForm(_layout(layout), Normalisation.parse(normalise or ""))
 
@@ -150,7 +150,7 @@ def _refused(why: str) -> BadInputError:
 
 
 def _number(key: str, text: str) -> float:
-    """A number or a fraction."""
+    """Parse a number or a fraction."""
     above, stroke, below = text.partition("/")
     try:
         value = float(above) / float(below) if stroke else float(above)
@@ -163,10 +163,10 @@ def _number(key: str, text: str) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Arrangement:
-    """How the numbers of a sample in a file become a sample of a form.
+    """Rearrangement of the numbers of a file's sample into a form.
 
-    shape : of the sample in the file, axes of 1 as in the form
-    last_to_first, first_to_last : whether its channels move
+    shape : of the sample in the file, with the form's axes of length 1
+    last_to_first, first_to_last : whether the channel axis moves
     """
 
     shape: tuple[int, ...]
@@ -183,32 +183,32 @@ class Arrangement:
 def arrangement(
     given: tuple[int, ...], form: InputShape, layout: Layout | None, where: str
 ) -> Arrangement:
-    """How samples of some shape become those of a form.
+    """Return the rearrangement of samples of shape `given` into a form.
 
-    layout : of the file; the model's own if None. A row of numbers has no shape, only a size.
-    Raises `BadInputError` that names both sizes if they do not match.
+    layout : of the file; None: the model's. A row of numbers has no shape, only a size.
+    Raises `BadInputError` with both sizes if they do not match.
     """
     last = form.channels_last if layout is None else layout == "nhwc"
     if len(form.shape) < 2:
-        last = form.channels_last  # of a vector all layouts are the same
+        last = form.channels_last  # all layouts of a vector are equal
     wanted = _other(form) if last != form.channels_last else form.shape
     flat = len(given) == 1 and given[0] == form.size
     if flat or _wide(given) == _wide(wanted):
         return Arrangement(wanted, last and not form.channels_last, form.channels_last and not last)
-    hint = "take samples of the model's size"
+    hint = "use samples of the model's size"
     other = form.shape if last != form.channels_last else _other(form)
     if _wide(given) == _wide(other):
         hint = f"give layout {'nchw' if last else 'nhwc'}"
     elif math.prod(given) == form.size and len(form.shape) == 1:
-        return Arrangement(form.shape)  # the model takes maps as rows of numbers
+        return Arrangement(form.shape)  # the model reads maps as rows of numbers
     raise BadInputError(
-        f"{where}: a sample has {sizes(given)} numbers, the model takes {sizes(wanted)}"
+        f"{where}: a sample has {sizes(given)} numbers, the model needs {sizes(wanted)}"
         f"{'' if wanted == form.shape else ' in this layout'}; {hint}"
     )
 
 
 def _other(form: InputShape) -> tuple[int, ...]:
-    """The shape with its channels on the other side."""
+    """Return the shape with the channel axis moved to the other end."""
     shape = form.shape
     return (shape[-1], *shape[:-1]) if form.channels_last else (*shape[1:], shape[0])
 

@@ -1,4 +1,4 @@
-"""Folders of images: each file is a sample, rows x columns x channels of 0 to 255."""
+"""Folders of images: each file is a sample of rows x columns x channels, 0 to 255."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ MODES = {1: "L", 3: "RGB"}
 
 
 class ImageSource(Source):
-    """The images of a folder by name; or of its subfolders, each of them a class by name.
+    """The images of a folder, by name; or of its subfolders, each of which is a class, by name.
 
-    They become grey or RGB, as the model has one or three channels. They are never resized.
+    They are converted to grey or RGB if the model has one or three channels. They are not resized.
     """
 
     def __init__(self, path: Path, taken: InputShape) -> None:
@@ -29,7 +29,7 @@ class ImageSource(Source):
         self._library = require("PIL.Image", "images", path, "images")
         if taken.channels not in MODES:
             raise BadInputError(
-                f"{path}: the model takes {taken.channels} channels, images have 1 or 3; give the "
+                f"{path}: the model needs {taken.channels} channels, images have 1 or 3; give the "
                 "samples as .npy or .npz"
             )
         self._mode = MODES[taken.channels]
@@ -42,11 +42,11 @@ class ImageSource(Source):
             counts = [len(files) for files in per_class]
             if self._files and min(counts) == 0:
                 raise BadInputError(
-                    f"{folders[counts.index(0)]}: has no images; each subfolder is a class"
+                    f"{folders[counts.index(0)]}: contains no images; each subfolder is a class"
                 )
             self.labels = np.repeat(np.arange(len(counts)), counts)
         if not self._files:
-            raise BadInputError(f"{path}: has no images ({', '.join(ENDINGS)})")
+            raise BadInputError(f"{path}: contains no images ({', '.join(ENDINGS)})")
         self.count = len(self._files)
         self.shape = (*self._map_size(), taken.channels)
         self._colours: set[str] = set()
@@ -66,7 +66,7 @@ class ImageSource(Source):
         found = [one for one in files if one.suffix.lower() in ENDINGS]
         if found and len(found) < len(files):
             self.notes.append(
-                f"{folder}: {len(files) - len(found)} files are no images by their names"
+                f"{folder}: {len(files) - len(found)} files ignored: not images by their extension"
             )
         return found
 
@@ -89,7 +89,7 @@ class ImageSource(Source):
                 if image.mode != self._mode and image.mode not in self._colours:
                     self._colours.add(image.mode)
                     self.notes.append(
-                        f"{path}: {image.mode} becomes {self._mode}, as the model takes "
+                        f"{path}: {image.mode} converted to {self._mode}, as the model needs "
                         f"{self._taken.channels} channels"
                     )
                 try:
@@ -100,8 +100,8 @@ class ImageSource(Source):
         return made
 
     def close(self) -> None:
-        """Files are open only while they are read."""
+        """Do nothing: files are open only while they are read."""
 
 
 def _unreadable(path: Path, error: BaseException) -> BadInputError:
-    return BadInputError(f"{path}: is no readable image ({' '.join(str(error).split())[:120]})")
+    return BadInputError(f"{path}: not a readable image ({' '.join(str(error).split())[:120]})")

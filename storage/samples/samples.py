@@ -1,4 +1,4 @@
-"""Samples as a model takes them: arranged, normalised, and known to be numbers."""
+"""Samples as model input: rearranged, normalised, and checked to be finite."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ from storage.samples.sources import (
     require_numbers,
 )
 
-AT_ONCE = 1 << 24  # numbers that are looked at together
+AT_ONCE = 1 << 24  # numbers checked at a time
 _KINDS: dict[str, Callable[[Path], Source]] = {
     ".npz": NpzSource, ".npy": NpySource, ".csv": CsvSource,
 }  # fmt: skip
 
 
 class Samples(Closing):
-    """Some first samples of a file, as a model takes them.
+    """The first samples of a file as model input.
 
-    labels : int64, shape (samples,), the number of each one's class; None if the file has none
-    notes : what the file holds that is not used, and what was assumed
+    labels : int64, shape (samples,), class number of each; None if the file has none
+    notes : unused content of the file, and assumptions
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class Samples(Closing):
         form: SampleForm,
         limit: int | None = None,
     ) -> None:
-        """Raises `BadInputError` for samples of another size, and if all of them are zero."""
+        """Raises `BadInputError` for samples of another size, and if all samples are zero."""
         self.taken = taken
         self._source = source
         self._normalisation = form.normalisation
@@ -56,15 +56,15 @@ class Samples(Closing):
         self._own_notes: list[str] = []
         if limit is not None and limit > source.count:
             self._own_notes.append(
-                f"{source.where}: has {source.count} samples, fewer than the {limit} asked for"
+                f"{source.where}: has {source.count} samples, fewer than the {limit} requested"
             )
         several = taken.channels > 1 and len(taken.shape) > 1
         if layout is None and len(source.shape) == 1 and several:
             order = "last" if taken.channels_last else "first"
             self._own_notes.append(
-                f"{source.where}: rows of {source.shape[0]} numbers are taken as "
-                f"{sizes(taken.shape)}, channels {order}, as the model has them; "
-                "give a layout to say otherwise"
+                f"{source.where}: rows of {source.shape[0]} numbers are read as "
+                f"{sizes(taken.shape)}, channels {order}, like the model's input; "
+                "set the layout to change this"
             )
         self._require_values()
 
@@ -76,10 +76,10 @@ class Samples(Closing):
         return self._source.notes + self._own_notes
 
     def read(self, first: int, count: int) -> NDArray[np.float32]:
-        """Samples from `first` on, at most `count`, shape (samples, *shape).
+        """Return at most `count` samples from `first`, shape (samples, *shape).
 
-        Raises `BadInputError` that names the sample for NaN and infinite numbers, and for lines and
-        images of another size.
+        Raises `BadInputError` with the sample's number for NaN and infinite numbers, and for lines
+        and images of another size.
         """
         count = max(0, min(count, len(self) - first))
         data = self._source.read(first, count)
@@ -88,24 +88,23 @@ class Samples(Closing):
         if not good.all():
             raise BadInputError(
                 f"{self._source.where}: sample {first + int(good.argmin())} (of 0 to "
-                f"{self._source.count - 1}) holds NaN or infinite numbers; take it out"
+                f"{self._source.count - 1}) contains NaN or infinite numbers; remove it"
             )
         return np.ascontiguousarray(made)
 
     def batches(self, count: int) -> Iterator[NDArray[np.float32]]:
-        """All samples, `count` at a time."""
+        """Yield all samples, `count` at a time."""
         for first in range(0, len(self), count):
             yield self.read(first, count)
 
     def _require_values(self) -> None:
-        """Look at samples until one is not zero everywhere."""
+        """Raise `BadInputError` if all samples are zero."""
         some = max(1, min(AT_ONCE // self.taken.size, 64))
         for first in range(0, len(self), some):
             if self._source.read(first, min(some, len(self) - first)).any():
                 return
         raise BadInputError(
-            f"{self._source.where}: all {len(self)} samples are zero everywhere; is it the right "
-            "file?"
+            f"{self._source.where}: all {len(self)} samples are zero; is it the right file?"
         )
 
     def close(self) -> None:
@@ -121,16 +120,16 @@ def open_samples(
     channels_last: bool = False,
     name: str | None = None,
 ) -> Samples:
-    """Samples in a `.npz`, `.npy` or `.csv` file, or a folder of images; to be closed.
+    """Open samples in a `.npz`, `.npy` or `.csv` file, or a folder of images; close after use.
 
     shape : of the model's input, without its batch axis
-    limit : only so many, the first ones
+    limit : number of samples to read, from the first
     channels_last : whether that shape has the channels on its last axis
-    name : of the model's input, and perhaps of the array in a `.npz` file
-    Raises `BadInputError` in one line that says what is wrong with which file or sample.
+    name : of the model's input, and possibly of the array in a `.npz` file
+    Raises `BadInputError` with the faulty file or sample in one line.
     """
     if limit is not None and limit < 1:
-        raise BadInputError(f"{path}: {limit} samples are none; take 1 or more")
+        raise BadInputError(f"{path}: the number of samples is {limit}; it must be at least 1")
     taken = InputShape(tuple(int(size) for size in shape), channels_last)
     source = _source(path, taken, name)
     try:
@@ -141,9 +140,9 @@ def open_samples(
 
 
 def require_samples(path: Path) -> None:
-    """Raise `BadInputError` for a file that cannot hold samples, as its name and headers say.
+    """Raise `BadInputError` if a file cannot hold samples, judged by its name and headers.
 
-    Takes milliseconds: call it before a model is read, or kernels are compiled, for its samples.
+    Takes milliseconds: call it before reading a model or compiling kernels.
     """
     if path.is_dir():
         return
@@ -159,7 +158,7 @@ class SampleArrays(NamedTuple):
     """Samples in memory.
 
     x : float32, shape (samples, *shape of the model's input)
-    labels, notes : as of `Samples`
+    labels, notes : see `Samples`
     """
 
     x: NDArray[np.float32]
@@ -175,7 +174,7 @@ def read_samples(
     *,
     channels_last: bool = False,
 ) -> SampleArrays:
-    """All that `open_samples` with the same arguments gives, at once."""
+    """Read all samples of `open_samples` with the same arguments into memory."""
     with open_samples(path, shape, form, limit, channels_last=channels_last) as samples:
         x = samples.read(0, len(samples))
         return SampleArrays(x, samples.labels, samples.notes)
@@ -189,11 +188,11 @@ def _source(path: Path, taken: InputShape, name: str | None) -> Source:
 
 
 def _kind(path: Path) -> Callable[[Path], Source]:
-    """What reads a file, by the ending of its name."""
+    """Return the source class for a file, by its extension."""
     kind = _KINDS.get(path.suffix.lower())
     if kind is None:
         raise BadInputError(
-            f"{path}: samples are .npz (arrays x and y), .npy, .csv (label, then pixels), or a "
-            "folder of images"
+            f"{path}: not a file of samples; give .npz (arrays x and y), .npy, .csv (label, "
+            "then pixels), or a folder of images"
         )
     return kind

@@ -1,4 +1,4 @@
-"""Files of samples: each kind is read some samples at a time, in any order."""
+"""Files of samples: each kind can be read in batches, in any order."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from storage.samples.form import sizes
 
 Labels = NDArray[np.int64]
 
-REAL = "buif"  # kinds of types whose numbers are real
-LONGEST_LINE = 1 << 26  # bytes of a sample as text
-SKIPPED = 1 << 22  # bytes that are inflated at a time on the way to a sample
+REAL = "buif"  # dtype kinds of real numbers
+LONGEST_LINE = 1 << 26  # most bytes of a sample as text
+SKIPPED = 1 << 22  # bytes decompressed at a time when skipping to a sample
 _DAMAGE = (ValueError, OSError, EOFError, KeyError, zipfile.BadZipFile, zlib.error, RuntimeError)
 
 
@@ -32,7 +32,7 @@ class Source(Closing):
     where : the file, for messages
     shape : of one sample
     labels : of all samples, or None
-    notes : what is left out, for the user
+    notes : unused content, for the user
     """
 
     def __init__(self, path: Path) -> None:
@@ -44,7 +44,7 @@ class Source(Closing):
 
     @abstractmethod
     def read(self, first: int, count: int) -> NDArray[Any]:
-        """Some samples, shape (count, *shape)."""
+        """Return samples first .. first + count - 1, shape (count, *shape)."""
 
     def _describe(self, shape: tuple[int, ...], dtype: np.dtype[Any], name: str) -> None:
         _require_real(dtype, name)
@@ -54,7 +54,7 @@ class Source(Closing):
 
 
 class NpySource(Source):
-    """One array, mapped into memory."""
+    """A single array, memory-mapped."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
@@ -62,7 +62,7 @@ class NpySource(Source):
             try:
                 np.lib.format.read_magic(file)
             except ValueError as error:
-                raise BadInputError(f"{path}: is no .npy file; save it with numpy.save") from error
+                raise BadInputError(f"{path}: not a .npy file; save it with numpy.save") from error
             file.seek(0)
             _require_real(_type(file), f"{path}: its array")
         try:
@@ -88,8 +88,8 @@ class NpySource(Source):
 
 
 class NpzSource(Source):
-    """The samples of an archive, which are inflated as needed: the array with the name of the
-    model's input, or x, or the only one; and y, the labels, if there is such an array."""
+    """The samples of an archive, decompressed on demand: the array with the name of the model's
+    input, or x, or the only one; and the labels y, if present."""
 
     def __init__(self, path: Path, name: str | None = None) -> None:
         """name : of the model's input"""
@@ -115,11 +115,10 @@ class NpzSource(Source):
         if found is None and len(others) == 1:
             (found,) = others
         if found is None:
-            given = ", ".join(sorted(names)[:8]) or "none at all"
+            given = ", ".join(sorted(names)[:8]) or "nothing"
             of_model = "" if self._name in (None, "x") else f", or as {self._name}"
             raise BadInputError(
-                f"{path}: has no array x, but {given}; save the samples as x{of_model}, and labels "
-                "as y"
+                f"{path}: has only arrays {given}; save the samples as x{of_model}, and labels as y"
             )
         self._name = found
         left_out = sorted(set(names) - {found, "y"})
@@ -132,7 +131,7 @@ class NpzSource(Source):
                 self.labels = self._labels(member)
 
     def _rewind(self) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
-        """Go to the first sample; returns shape, whether axes are reversed, and type."""
+        """Go to the first sample; return shape, whether axes are reversed, and type."""
         if self._member is not None:
             self._member.close()
         member = f"{self._name}.npy"
@@ -144,18 +143,19 @@ class NpzSource(Source):
         if dtype.kind not in REAL or shape not in ((self.count,), (self.count, 1)):
             if len(shape) in (1, 2) and shape[1:] in ((), (1,)) and dtype.kind in REAL:
                 raise BadInputError(
-                    f"{self.where}: {self._name} has {self.count} samples, y {shape[0]} labels"
+                    f"{self.where}: {self._name} has {self.count} samples, but y has "
+                    f"{shape[0]} labels"
                 )
             raise BadInputError(
-                f"{self.where}: y has shape {sizes(shape)} of {dtype}; labels are one whole "
-                "number for each sample"
+                f"{self.where}: y has shape {sizes(shape)} of {dtype}; labels must be one whole "
+                "number per sample"
             )
         values = np.frombuffer(member.read(self.count * dtype.itemsize), dtype)
         return whole_labels(values, self.where)
 
     def read(self, first: int, count: int) -> NDArray[Any]:
         try:
-            if self._turned:  # its samples lie all over the array
+            if self._turned:  # its samples are interleaved
                 self._rewind()
                 flat = np.frombuffer(self._member.read(), self._type)
                 return np.array(flat.reshape((*self.shape[::-1], self.count)).T[first:][:count])
@@ -173,7 +173,7 @@ class NpzSource(Source):
 
     def _damaged(self, error: BaseException) -> BadInputError:
         reason = " ".join(str(error).split())[:120] or type(error).__name__
-        return BadInputError(f"{self.where}: is damaged, or no .npz file ({reason})")
+        return BadInputError(f"{self.where}: is damaged or not a .npz file ({reason})")
 
     def close(self) -> None:
         if self._member is not None:
@@ -183,9 +183,9 @@ class NpzSource(Source):
 
 
 def require_numbers(path: Path) -> None:
-    """Raise `BadInputError` if no array of a `.npz` file but y holds real numbers.
+    """Raise `BadInputError` if no array of a `.npz` file other than y holds real numbers.
 
-    Reads the headers of the arrays alone. Damage is left to `NpzSource`, which names it.
+    Reads only the headers of the arrays. Damage is reported by `NpzSource`.
     """
     kinds: dict[str, np.dtype[Any] | None] = {}
     with contextlib.suppress(*_DAMAGE), open_input(path) as file, zipfile.ZipFile(file) as archive:
@@ -201,11 +201,11 @@ def require_numbers(path: Path) -> None:
 def _require_real(dtype: np.dtype[Any] | None, name: str) -> None:
     if dtype is not None and dtype.kind not in REAL:
         what = "Python objects" if dtype.hasobject else str(dtype)
-        raise BadInputError(f"{name} holds {what}; save real numbers, such as those of float32")
+        raise BadInputError(f"{name} holds {what}; save real numbers, such as float32")
 
 
 def _type(member: Any) -> np.dtype[Any] | None:
-    """The type of an array from its header, or None if the header is damaged."""
+    """Return the type of an array from its header, or None if the header is damaged."""
     try:
         return _header(member, None, "")[2]
     except _DAMAGE:
@@ -215,9 +215,9 @@ def _type(member: Any) -> np.dtype[Any] | None:
 def _header(
     member: Any, size: int | None, name: str
 ) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
-    """Shape, whether axes are reversed, and type of an array.
+    """Return shape, whether axes are reversed, and type of an array.
 
-    size : bytes of its file, header included, which fit its shape; None if they are not known
+    size : bytes of its file including the header, checked against the shape; None: unknown
     """
     version = np.lib.format.read_magic(member)
     readers: dict[tuple[int, int], Any] = {
@@ -225,23 +225,23 @@ def _header(
         (2, 0): np.lib.format.read_array_header_2_0,
     }
     if version not in readers:
-        raise ValueError(f"{name} is of version {version}")
+        raise ValueError(f"{name} has the unknown version {version}")
     shape, turned, dtype = readers[version](member)
     length = int(np.prod(shape, dtype=object)) * dtype.itemsize
     if size is not None and dtype.kind in REAL and not 0 < size - length < 1 << 16:
-        raise ValueError(f"{name} has not as many bytes as its shape says")
+        raise ValueError(f"the size of {name} does not match its shape")
     return tuple(map(int, shape)), bool(turned) and len(shape) > 1, dtype
 
 
 def _exactly(member: Any, count: int) -> bytes:
     data = member.read(count)
     if len(data) < count:
-        raise EOFError("x is cut off")
+        raise EOFError("x is truncated")
     return bytes(data)
 
 
 class CsvSource(Source):
-    """Lines of a label and numbers, with commas between; a first line of words is skipped."""
+    """Lines of a label and numbers, separated by commas; a header line is skipped."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
@@ -253,7 +253,7 @@ class CsvSource(Source):
             raise
 
     def _scan(self) -> None:
-        self._lines: list[tuple[int, int]] = []  # number and place of each sample
+        self._lines: list[tuple[int, int]] = []  # line number and offset of each sample
         labels = []
         for number, (place, line) in enumerate(self._all_lines(), 1):
             head = line.partition(b",")[0].strip()
@@ -263,15 +263,17 @@ class CsvSource(Source):
                 labels.append(float(head))
             except ValueError:
                 if number == 1:
-                    self.notes.append(f"{self.where}: line 1 is taken for names of columns")
+                    self.notes.append(f"{self.where}: line 1 is skipped as a header")
                     continue
                 raise BadInputError(
-                    f"{self.where}, line {number}: begins with {head[:20]!r}; a line is a label, "
-                    "then the numbers of a sample"
+                    f"{self.where}, line {number}: starts with {head[:20]!r}; a line must be "
+                    "a label, then the numbers of a sample"
                 ) from None
             self._lines.append((number, place))
         if not self._lines:
-            raise BadInputError(f"{self.where}: has no samples; a line is a label, then numbers")
+            raise BadInputError(
+                f"{self.where}: has no samples; a line must be a label, then numbers"
+            )
         self.labels = whole_labels(np.array(labels), self.where)
         self.count = len(self._lines)
         self.shape = (self._sample(*self._lines[0]).size,)
@@ -290,8 +292,8 @@ class CsvSource(Source):
             sample = self._sample(number, place)
             if sample.shape != self.shape:
                 raise BadInputError(
-                    f"{self.where}, line {number}: has {sample.size} numbers behind the label, "
-                    f"the first sample has {self.shape[0]}"
+                    f"{self.where}, line {number}: has {sample.size} numbers after the label, "
+                    f"but the first sample has {self.shape[0]}"
                 )
             made[at] = sample
         return made
@@ -303,11 +305,11 @@ class CsvSource(Source):
             made = np.array(fields, np.bytes_).astype(np.float64) if fields else np.empty(0)
         except ValueError as error:
             raise BadInputError(
-                f"{self.where}, line {number}: holds what is no number; a line is a label, then "
-                "the numbers of a sample, with commas between"
+                f"{self.where}, line {number}: contains a value that is not a number; "
+                "a line must be a label, then the numbers of a sample, separated by commas"
             ) from error
         if not made.size:
-            raise BadInputError(f"{self.where}, line {number}: has no numbers behind the label")
+            raise BadInputError(f"{self.where}, line {number}: has no numbers after the label")
         return made
 
     def close(self) -> None:
@@ -315,8 +317,8 @@ class CsvSource(Source):
 
 
 def whole_labels(values: NDArray[Any], where: str) -> Labels:
-    """Labels as whole numbers; raises `BadInputError` if they are none."""
+    """Return labels as integers; raise `BadInputError` if they are not."""
     numbers = values.reshape(-1).astype(np.float64)
     if not np.isfinite(numbers).all() or (numbers != np.rint(numbers)).any() or (numbers < 0).any():
-        raise BadInputError(f"{where}: labels are whole numbers from 0 on, the number of a class")
+        raise BadInputError(f"{where}: labels must be whole class numbers from 0")
     return numbers.astype(np.int64)

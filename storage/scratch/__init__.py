@@ -1,1 +1,1 @@
-"""Scratch of a run: arrays and coarse levels that outlive a crash, files without a name."""
+"""Scratch of a run: arrays and coarsening levels that survive a crash, and unnamed files."""

@@ -1,4 +1,4 @@
-"""A file without a name: there as long as the object is, and never left behind."""
+"""Unnamed files, which exist as long as their object."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from typing import Any
 from storage.closing import Closing
 from storage.files import write_error, writing
 
-PIECE = 1 << 22  # bytes that are copied at a time
+PIECE = 1 << 22  # bytes copied at a time
 
 
 class NamelessFile(Closing):
-    """Takes over a file, whose name goes. However a process ends, the system frees the space.
+    """Takes over a file and unlinks it. The system frees its space when the process ends.
 
-    Pickled, it is its content: a copy lies in the folder for temporary files of the process that
-    unpickles it, without a name as well. So neither of them depends on the other.
+    Pickling stores its content: unpickling creates an independent unnamed copy in the folder for
+    temporary files.
     """
 
     def __init__(self, path: Path) -> None:
@@ -32,7 +32,7 @@ class NamelessFile(Closing):
 
     @property
     def size(self) -> int:
-        """Bytes of the file."""
+        """Size of the file in bytes."""
         return os.fstat(self._descriptor).st_size
 
     def copy_to(self, path: Path) -> None:

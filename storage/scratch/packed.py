@@ -1,17 +1,17 @@
-"""Neighbour lists in scratch, in a form that is cheap to read again and again.
+"""Neighbour lists in scratch, in a format that is fast to read repeatedly.
 
-The partitioner passes over a network a dozen times or more. Varints behind zstd, as levels have
-them, take 11.4 ns a connection to read; the form here takes 2.1, in 3.2 bytes instead of 2.1 where
-ids are in natural order and 3.0 instead of 3.1 where they are shuffled (sheet of a million neurons,
-100 neighbours each).
+The partitioner passes over a network a dozen times or more. Varints compressed with zstd, as in
+levels, take 11.4 ns per connection to read; this format takes 2.1 ns. Its size per connection is
+3.2 bytes instead of 2.1 with ids in natural order, and 3.0 instead of 3.1 with shuffled ids (sheet
+of a million neurons, 100 neighbours each).
 
-Lists of numbers (degrees; differences of neighbouring ids; weights) have 1, 2 or 4 bytes a number,
-chosen for each list of each block. A number that does not fit is written as the largest of the
-unit and follows in a list of its own, so that all others stay where they are expected. This is the
-patching of Zukowski, Heman, Nes and Boncz (ICDE 2006) with bytes for bits.
+Lists of numbers (degrees; differences of adjacent ids; weights) use 1, 2 or 4 bytes per number,
+chosen per list and block. A number that does not fit is written as the largest value of the unit
+and stored in a separate list, so all others keep their position. This is the patching of Zukowski,
+Heman, Nes and Boncz (ICDE 2006) with bytes instead of bits.
 
-The zstd frame around it is of the fastest kind, which copies more than it compresses: level 1 would
-save 40 % of the bytes in natural order, and take 4.8 ns to read.
+The zstd frame around it uses the fastest level, which mostly copies: level 1 would save 40 % of the
+bytes in natural order, and take 4.8 ns to read.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ from storage.errors import CorruptError
 from storage.parallel import map_ordered
 from storage.scratch.scratch import Scratch, compress
 
-FAST = -20  # level of zstd
+FAST = -20  # zstd level
 UNITS = (np.uint8, np.uint16, np.uint32)
-EXTRA_COST = 16  # a number that does not fit costs as much as so many bytes: a branch goes wrong
+EXTRA_COST = 16  # cost of a number that does not fit, in bytes: a branch misprediction
 ALIGNMENT = 4
-HEAD = 4  # numbers before a list: numbers, bytes of each, extras, 0
+HEAD = 4  # words before a list: count, bytes per number, extras, 0
 
 Lists = tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int32]]
 
 
 @njit(cache=True, nogil=True)
 def _large(values):
-    """How many values do not fit a byte, and two."""
+    """Return how many values exceed one byte, and two bytes."""
     one = two = 0
     for value in values:
         one += value >= 0xFF
@@ -73,7 +73,7 @@ def _unpack(main, escape, extra, values):
 
 @njit(cache=True, nogil=True)
 def _gaps(indptr, ids, gaps):
-    """Ids of a row are increasing: the first, then differences less one."""
+    """Encode increasing ids of each row: the first id, then differences minus one."""
     for v in range(indptr.size - 1):
         previous = np.int64(-1)
         for e in range(indptr[v], indptr[v + 1]):
@@ -83,7 +83,7 @@ def _gaps(indptr, ids, gaps):
 
 @njit(cache=True, nogil=True)
 def _unpack_gaps(main, escape, extra, indptr, ids):
-    """`_unpack` and the inverse of `_gaps` in one go."""
+    """Fuse `_unpack` and the inverse of `_gaps`."""
     at = 0
     for v in range(indptr.size - 1):
         stored = main[indptr[v] : indptr[v + 1]]
@@ -99,7 +99,7 @@ def _unpack_gaps(main, escape, extra, indptr, ids):
 
 
 def pack(values: NDArray[np.int32]) -> bytes:
-    """A list of numbers that are not negative."""
+    """Pack a list of non-negative numbers."""
     one, two = _large(values)
     cost = [size * values.size + EXTRA_COST * n for size, n in ((1, one), (2, two), (4, 0))]
     choice = cost.index(min(cost))
@@ -113,7 +113,7 @@ def pack(values: NDArray[np.int32]) -> bytes:
 
 
 class _Packed:
-    """The lists of a block, one after the other; its bytes are known to be whole."""
+    """Consecutive lists of a block, whose bytes have been verified."""
 
     def __init__(self, raw: bytes) -> None:
         self._raw = raw
@@ -125,7 +125,7 @@ class _Packed:
         return found
 
     def next(self) -> tuple[NDArray[np.unsignedinteger], int, NDArray[np.unsignedinteger]]:
-        """Numbers, the one that stands for an extra, and the extras."""
+        """Return numbers, the escape value of an extra, and the extras."""
         count, size, extras, _ = self._take(np.uint32, HEAD).tolist()
         extra = self._take(np.uint32, extras)
         unit = UNITS[size // 2]
@@ -133,7 +133,7 @@ class _Packed:
 
 
 def unpack(raw: bytes) -> NDArray[np.int32]:
-    """What `pack` was given."""
+    """Invert `pack`."""
     main, escape, extra = _Packed(raw).next()
     values = np.empty(main.size, np.int32)
     _unpack(main, escape, extra, values)
@@ -143,14 +143,14 @@ def unpack(raw: bytes) -> NDArray[np.int32]:
 def pack_lists(
     indptr: NDArray[np.int64], ids: NDArray[np.int32], weights: NDArray[np.int32]
 ) -> bytes:
-    """Neighbour lists: ids increasing in each, weights not negative."""
+    """Pack neighbour lists: ids increasing in each, weights not negative."""
     gaps = np.empty(ids.size, np.int32)
     _gaps(indptr, ids, gaps)
     return b"".join(map(pack, (np.diff(indptr).astype(np.int32), gaps, weights)))
 
 
 def unpack_lists(raw: bytes) -> Lists:
-    """What `pack_lists` was given."""
+    """Invert `pack_lists`."""
     packed = _Packed(raw)
     main, escape, extra = packed.next()
     indptr = np.zeros(main.size + 1, np.int64)
@@ -166,14 +166,14 @@ def unpack_lists(raw: bytes) -> Lists:
 
 
 class PackedRows:
-    """Neighbour lists of all vertices, kept in scratch block by block; see `write_packed`.
+    """Neighbour lists of all vertices, stored in scratch block by block; see `write_packed`.
 
-    vertices, entries : in all; block_size : vertices of a block, the last may have fewer
+    vertices, entries : in total; block_size : vertices per block, fewer in the last one
     heaviest : the largest weight
     """
 
     def __init__(self, scratch: Scratch, name: str) -> None:
-        """Raises `KeyError` if there are none of this name."""
+        """Raises `KeyError` if there are no lists of this name."""
         about = scratch.get_json(f"{name}/rows")
         self.vertices = int(about["vertices"])
         self.entries = int(about["entries"])
@@ -187,12 +187,12 @@ class PackedRows:
         return -(-self.vertices // self.block_size)
 
     def degrees(self) -> NDArray[np.int32]:
-        """Neighbours of each vertex, shape (vertices,)."""
+        """Return the number of neighbours of each vertex, shape (vertices,)."""
         found: NDArray[np.int32] = self._scratch.get_array(f"{self._name}/degrees")
         return found
 
     def read(self, index: int) -> Lists:
-        """Block `index`: indptr (int64), ids and weights (int32); by any number of threads.
+        """Return block `index`: indptr (int64), ids and weights (int32); thread-safe.
 
         Raises `CorruptError` if its bytes are damaged.
         """
@@ -208,7 +208,7 @@ def _key(name: str, index: int) -> str:
 
 
 class PackedBlock(NamedTuple):
-    """The lists of a block as they are kept.
+    """The lists of a block as stored.
 
     degrees : ndarray[int32], their lengths; heaviest : the largest weight
     """
@@ -222,7 +222,7 @@ class PackedBlock(NamedTuple):
 def pack_block(
     number: int, indptr: NDArray[np.int64], ids: NDArray[np.int32], weights: NDArray[np.int32]
 ) -> PackedBlock:
-    """Block `number`; ids increasing in each list, weights not negative."""
+    """Pack block `number`; ids increasing in each list, weights not negative."""
     degrees = np.diff(indptr).astype(np.int32)
     packed = compress(pack_lists(indptr, ids, weights), FAST)
     return PackedBlock(number, degrees, int(weights.max(initial=0)), packed)
@@ -231,7 +231,7 @@ def pack_block(
 def keep_packed(
     scratch: Scratch, name: str, vertices: int, block_size: int, blocks: Iterable[PackedBlock]
 ) -> PackedRows:
-    """Keep all blocks of neighbour lists, in any order; returns them opened for reading."""
+    """Store all blocks of neighbour lists, in any order; return them opened for reading."""
     degrees = np.empty(vertices, np.int32)
     heaviest = [0]
 
@@ -248,7 +248,7 @@ def keep_packed(
         "vertices": vertices, "entries": entries, "block_size": block_size,
         "heaviest": max(heaviest),
     }  # fmt: skip
-    scratch.put_json(f"{name}/rows", about)  # last: without it the rows do not exist
+    scratch.put_json(f"{name}/rows", about)  # written last: marks the rows as complete
     return PackedRows(scratch, name)
 
 
@@ -261,10 +261,10 @@ def write_packed(
     threads: int = 1,
     advance: Callable[[int], None] = lambda done: None,
 ) -> PackedRows:
-    """Keep neighbour lists; returns them opened for reading.
+    """Store neighbour lists; return them opened for reading.
 
-    read : gives block i, for 0 <= i < ceil(vertices / block_size); called by several threads
-    advance : called with the entries of each block
+    read : returns block i, for 0 <= i < ceil(vertices / block_size); called by several threads
+    advance : called with the number of entries of each block
     """
 
     def packed(index: int) -> PackedBlock:
@@ -277,14 +277,14 @@ def write_packed(
 
 
 class RowCache:
-    """Neighbour lists that are kept in scratch once they have been read, block by block."""
+    """Neighbour lists that are stored in scratch block by block on first read."""
 
     def __init__(self, scratch: Scratch, name: str, read: Callable[[int], Lists]) -> None:
-        """read : gives block i where it is not kept yet; called by several threads."""
+        """read : returns a block that is not stored yet; called by several threads."""
         self._scratch, self._name, self._read = scratch, name, read
 
     def read(self, index: int) -> Lists:
-        """Block `index`; by any number of threads."""
+        """Return block `index`; thread-safe."""
         key = _key(self._name, index)
         if key in self._scratch:
             return unpack_lists(self._scratch.get(key))
@@ -294,7 +294,7 @@ class RowCache:
 
 
 class UnitCache:
-    """Neighbour lists that are made some blocks at a time, and then kept in scratch."""
+    """Neighbour lists that are built in units of several blocks on first read, then stored."""
 
     def __init__(
         self,
@@ -304,15 +304,15 @@ class UnitCache:
         together: int,
         make: Callable[[int], Iterable[Lists]],
     ) -> None:
-        """together : blocks of a unit, of which the last may have fewer
+        """together : blocks per unit, fewer in the last one
 
-        make : gives the blocks of unit i, one by one; of several units by several threads
+        make : yields the blocks of unit i; several threads may build different units
         """
         self._scratch, self._name, self._together, self._make = scratch, name, together, make
         self._locks = [Lock() for _ in range(-(-blocks // together))]
 
     def read(self, index: int) -> Lists:
-        """Block `index`; by any number of threads."""
+        """Return block `index`; thread-safe."""
         key = _key(self._name, index)
         if key not in self._scratch:
             unit = index // self._together

@@ -1,18 +1,17 @@
-"""Values by name in one file that only grows, so that it is known what survived a crash.
+"""Append-only file of named values, whose state after a crash can be verified.
 
-A file is a heading and records, one behind the other. A record has checksums of its own place,
-name and value. So damage of any kind, be it a file that was cut off, pages of zeros, or pages of an
-earlier file, shows at the first record that it touches. What comes before is what the file was at
-an earlier moment; what comes behind is dropped. Nothing is mapped into memory: a file that is
-shorter than it should be is read as an error, not as a signal that ends the process.
-
+A file is a heading and consecutive records. A record has checksums of its offset, name and value.
+So any damage, whether truncation, pages of zeros, or pages of an earlier file, is detected at the
+first record affected. The records before it are the file's state at an earlier moment; the rest is
+dropped. Nothing is mapped into memory: reading a truncated file raises an error instead of a
+signal that ends the process.
 Heading, 32 bytes, and head of a record, 24 bytes, little-endian:
 
 ====== ======== =============================================
 offset bytes
 ====== ======== =============================================
 0      16       ``mapper scratch 2``
-16     12       random: records of other files don't fit
+16     12       random: records of other files do not match
 28     4        CRC-32 of the 28 bytes before
 ====== ======== =============================================
 
@@ -46,19 +45,19 @@ _HEADING = struct.Struct("<16s12sI")
 _HEAD = struct.Struct("<IIIIQ")
 _PLACE = struct.Struct("<Q")
 MOST_NAME = 1 << 16  # bytes
-PIECE = 1 << 22  # bytes that are checked at a time
+PIECE = 1 << 22  # bytes checked at a time
 
 
 class RecordLog(Closing):
-    """Values by name. Any number of threads may read; those that write wait for each other.
+    """Values by name. Any number of threads may read; writers are serialised.
 
     dropped : bytes at the end that were damaged or incomplete when the file was opened
     """
 
     def __init__(self, path: Path, *, read_only: bool = False) -> None:
-        """Open or make the file; what cannot be relied on is cut off.
+        """Open or create the file; a damaged or incomplete end is truncated.
 
-        With `read_only` values are not checked, and nothing is changed.
+        With `read_only` values are not checked, and the file is not changed.
         """
         self.path = path
         self.dropped = 0
@@ -103,7 +102,7 @@ class RecordLog(Closing):
         return bool(magic == MAGIC and isal_zlib.crc32(data[:-4]) == crc)
 
     def _records(self, size: int) -> Iterator[tuple[str, int, int, int]]:
-        """Name, start, length and CRC-32 of each value, up to the first head that is damaged."""
+        """Yield name, start, length and CRC-32 of each value, up to the first damaged head."""
         place = _HEADING.size
         while place + _HEAD.size <= size:
             head = self._read(place, _HEAD.size)
@@ -129,9 +128,9 @@ class RecordLog(Closing):
         return crc
 
     def _read(self, place: int, size: int) -> bytes:
-        """`size` bytes, or as many as there are."""
+        """Read `size` bytes, or fewer at the end."""
         data = os.pread(self._descriptor, size, place)
-        while len(data) < size:  # one call reads 2 GiB at most
+        while len(data) < size:  # one call reads at most 2 GiB
             more = os.pread(self._descriptor, size - len(data), place + len(data))
             if not more:
                 break
@@ -151,9 +150,9 @@ class RecordLog(Closing):
         return sorted(self._places)
 
     def put(self, items: Iterable[tuple[str, bytes]]) -> None:
-        """Write values, in their order; of a name that is there already the last value counts.
+        """Write values in order; a later value of the same name replaces an earlier one.
 
-        Raises `OSError` if the disk is full; then none of them is there.
+        Raises `OSError` if the disk is full; then none of them is stored.
         """
         with self._lock:
             places: dict[str, tuple[int, int]] = {}
@@ -176,23 +175,23 @@ class RecordLog(Closing):
             self._places.update(places)
 
     def get(self, name: str) -> bytes:
-        """The value, as it was put; raises `KeyError` if there is none of that name.
+        """Return the value of a name; raise `KeyError` if there is none.
 
-        Raises `CorruptError` if the file has become shorter. Other damage is for the caller to see.
+        Raises `CorruptError` if the file was truncated. Other damage is not detected here.
         """
         start, length = self._places[name]
         data = self._read(start, length)
         if len(data) < length:
-            raise CorruptError(f"{self.path}: {name}: the file was cut off; run again")
+            raise CorruptError(f"{self.path}: {name}: the file was truncated; run again")
         return data
 
     def sync(self) -> None:
-        """Bring what was written to the disk."""
+        """Flush written data to disk."""
         getattr(os, "fdatasync", os.fsync)(self._descriptor)
 
     @property
     def size(self) -> int:
-        """Bytes of the file."""
+        """Size of the file in bytes."""
         return self._end
 
     def close(self) -> None:

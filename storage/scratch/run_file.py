@@ -1,14 +1,14 @@
-"""Run files: lists of numbers on their way from one process to others, through a folder all see.
+"""Run files: lists of numbers sent from one process to others through a shared folder.
 
-A run file has what one sender has for all receivers: a head, a table of sections, one for each
-receiver, and the sections. A receiver reads the head, the table, and its own section alone::
+A run file holds the data of one sender for all receivers: a head, a table of sections, one per
+receiver, and the sections. A receiver reads only the head, the table, and its section::
 
     head     magic, tag of the exchange, number of the batch, number of the sender, sections, CRC
     table    of each section: offset, bytes, CRC
-    section  frames, one behind the other: bytes of each (uint32), and a zstd frame of packed lists
+    section  consecutive frames: bytes of each (uint32), and a zstd frame of packed lists
 
-A file is complete when it has its name. Whatever else is found under this name (half a file, one
-of another exchange, a damaged one) counts as not there: what it should hold can be made again.
+A file gets its name when it is complete. Any other file under this name (incomplete, of another
+exchange, or damaged) counts as missing: its content can be recomputed.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from storage.scratch.packed import FAST, Lists, pack_lists, unpack_lists
 from storage.scratch.scratch import compress
 
 MAGIC = b"MAPRUN\x01\n"
-HEAD = struct.Struct("<8s32sIIII")  # the last is the CRC of all before it and of the table
+HEAD = struct.Struct("<8s32sIIII")  # the last field is the CRC of the others and of the table
 LENGTH = struct.Struct("<I")
 TABLE = np.dtype([("offset", "<u8"), ("bytes", "<u8"), ("crc", "<u4")])
 
@@ -39,9 +39,9 @@ _partial = count()
 
 
 class RunName(NamedTuple):
-    """What a run file is of.
+    """Identity of a run file.
 
-    tag : of the exchange, 32 letters at most; tells its files from those of an earlier attempt
+    tag : of the exchange, at most 32 letters; distinguishes its files from an earlier attempt
     batch, sender : numbers
     """
 
@@ -55,30 +55,30 @@ class RunName(NamedTuple):
         return self.folder / f"batch-{self.batch}-{self.sender:05d}.run"
 
     def head(self, table: NDArray[np.void]) -> bytes:
-        """The head of a file with such a table."""
+        """Return the head of a file with this table."""
         fields = (MAGIC, self.tag.encode(), self.batch, self.sender, table.size)
         unchecked = HEAD.pack(*fields, 0)
         return HEAD.pack(*fields, zlib.crc32(table.tobytes(), zlib.crc32(unchecked)))
 
 
 class UnusableError(Exception):
-    """There is no such run file, or another, or a damaged one."""
+    """The run file is missing, damaged, or of another exchange."""
 
 
 def pack_frame(
     indptr: NDArray[np.int64], ids: NDArray[np.int32], weights: NDArray[np.int32]
 ) -> bytes:
-    """Some lists; ids increasing in each, weights not negative."""
+    """Pack lists into a frame; ids increasing in each, weights not negative."""
     return compress(pack_lists(indptr, ids, weights), FAST)
 
 
 def write_run(name: RunName, sections: Sequence[Sequence[bytes]]) -> int:
-    """Write a run file, in place of what has its name; returns how many bytes it has.
+    """Write a run file, replacing an existing one; return its size in bytes.
 
-    sections : of each the frames, see `pack_frame`
+    sections : frames of each section, see `pack_frame`
 
-    The bytes follow from the sections and the name. Several may write the same at once. Raises
-    `OSError`, and leaves nothing behind then.
+    The bytes depend only on the sections and the name. Several processes may write the same file
+    at once. Raises `OSError`, and leaves no file then.
     """
     table = np.zeros(len(sections), TABLE)
     at = HEAD.size + table.nbytes
@@ -110,18 +110,18 @@ def _parts(frames: Sequence[bytes]) -> list[bytes]:
 
 
 def read_section(name: RunName, sections: int, index: int, count: int = 1) -> Iterator[Lists]:
-    """The lists of one section, or some, frame by frame.
+    """Yield the lists of one or more sections, frame by frame.
 
-    sections : that the file must have; count : how many are read, from `index` on
+    sections : number that the file must have; count : sections to read, starting at `index`
 
-    Raises `UnusableError`, before the first if at all.
+    Raises `UnusableError`, only before the first frame.
     """
     try:
         with name.path.open("rb") as file:
             rows = _table(file, name, sections)[index : index + count]
             file.seek(int(rows["offset"][0]))
             raw = file.read(int(rows["bytes"].sum()))
-    except OSError as error:  # it is gone, or being replaced on another machine
+    except OSError as error:  # missing, or being replaced on another machine
         raise UnusableError(str(name.path)) from error
     at = 0
     for size, crc in zip(rows["bytes"].tolist(), rows["crc"].tolist(), strict=True):
@@ -138,7 +138,7 @@ def read_section(name: RunName, sections: int, index: int, count: int = 1) -> It
 
 
 def _table(file: BinaryIO, name: RunName, sections: int) -> NDArray[np.void]:
-    """The table behind the head; raises `UnusableError` if one of both is not what it should be."""
+    """Return the table after the head; raise `UnusableError` if head or table do not match."""
     raw = file.read(HEAD.size + sections * TABLE.itemsize)
     if len(raw) == HEAD.size + sections * TABLE.itemsize:
         table: NDArray[np.void] = np.frombuffer(raw, TABLE, sections, HEAD.size)

@@ -1,8 +1,8 @@
-"""Scratch of a run: coarse levels and arrays in one file of records, zstd-compressed.
+"""Scratch of a run: coarsening levels and arrays in one file of records, zstd-compressed.
 
-Levels use the same varint records as network files (docs/format.md), so every pass reads them
-through the same `Graph` interface. What a crash has damaged is dropped, with all that was written
-after it (`storage.scratch.record_log`): the scratch is then as it was at an earlier moment.
+Levels use the same varint records as network files (docs/format.md), so all passes read them
+through the same `Graph` interface. Records damaged by a crash are dropped, with all later ones
+(`storage.scratch.record_log`): the scratch then has its state of an earlier moment.
 """
 
 from __future__ import annotations
@@ -25,27 +25,27 @@ from storage.scratch.record_log import RecordLog
 from storage.store.codec import decode_block, decode_lists, encode_block
 
 FILE = "records"
-WRITE_EVERY = 8 << 20  # bytes that are written at a time
+WRITE_EVERY = 8 << 20  # bytes written at a time
 _DTYPES = {"int32": np.int32, "int64": np.int64}
 
 
 def compress(raw: bytes | memoryview, level: int = 1) -> bytes:
-    """A zstd frame with a checksum; for what is read two or three times at most, level 1 does."""
+    """Return a zstd frame with a checksum; level 1 suits data read at most two or three times."""
     return zstandard.ZstdCompressor(level=level, write_checksum=True).compress(raw)
 
 
 class Scratch(Closing):
-    """One folder with levels, arrays and notes, by name.
+    """A folder with levels, arrays and notes, by name.
 
-    dropped : bytes of an earlier run that were damaged or incomplete, and count no more
+    dropped : bytes of an earlier run that were damaged or incomplete and are ignored
     """
 
     def __init__(self, path: Path, *, read_only: bool = False, lasting: bool = True) -> None:
-        """`lasting` is False where nobody will open the folder again: it is never synced."""
+        """`lasting` is False if the folder will not be opened again: it is never synced."""
         self.path = path
         self._lasting = lasting
         if read_only and not (path / FILE).is_file():
-            other = "is of another version" if path.is_dir() else "no scratch here"
+            other = "it has another version" if path.is_dir() else "no scratch here"
             raise CorruptError(f"{path}: {other}; run with --keep-scratch")
         try:
             if not read_only:
@@ -62,7 +62,7 @@ class Scratch(Closing):
         self._write([(name, compress(raw))])
 
     def get(self, name: str) -> bytes:
-        """The bytes kept under `name`; raises `KeyError` if there are none."""
+        """Return the bytes stored under `name`; raise `KeyError` if there are none."""
         packed = self._log.get(name)
         try:
             raw: bytes = zstandard.ZstdDecompressor().decompress(packed)
@@ -77,9 +77,9 @@ class Scratch(Closing):
         return json.loads(self.get(name))
 
     def put_array(self, name: str, array: NDArray[np.integer]) -> None:
-        """Keep a one-dimensional int32 or int64 array."""
+        """Store a one-dimensional int32 or int64 array."""
         if array.dtype.name not in _DTYPES or array.ndim != 1:
-            raise ValueError(f"{name}: {array.dtype} of {array.ndim} dimensions cannot be kept")
+            raise ValueError(f"{name}: {array.dtype} of {array.ndim} dimensions cannot be stored")
         dtype = json.dumps(array.dtype.name).encode()
         self._write(
             [
@@ -100,7 +100,7 @@ class Scratch(Closing):
     def write_graph(
         self, name: str, sizes: NDArray[np.int64], block_size: int, blocks: Iterable[Block]
     ) -> ScratchGraph:
-        """Keep an undirected graph given by its blocks in order; returns it opened for reading."""
+        """Store an undirected graph given by its blocks in order; return it opened."""
         connections = 0
 
         def packed() -> Iterator[tuple[str, bytes]]:
@@ -112,11 +112,11 @@ class Scratch(Closing):
         self.put_compressed(packed())
         self.put_array(f"{name}/sizes", sizes)
         about = {"vertices": sizes.size, "connections": connections, "block_size": block_size}
-        self.put_json(f"{name}/graph", about)  # last: without it the graph does not exist
+        self.put_json(f"{name}/graph", about)  # written last: marks the graph as complete
         return ScratchGraph(self, name)
 
     def put_compressed(self, items: Iterable[tuple[str, bytes]]) -> None:
-        """Keep many values, by name, that `compress` has made."""
+        """Store many named values, compressed by `compress`."""
         pending: list[tuple[str, bytes]] = []
         held = 0
         for name, packed in items:
@@ -133,14 +133,14 @@ class Scratch(Closing):
             self._log.put(items)
 
     def sync(self) -> None:
-        """Bring what was kept to the disk: a crash of the machine takes nothing of it."""
+        """Flush stored data to disk, so that it survives a crash of the machine."""
         if self._lasting:
             with self._writing():
                 self._log.sync()
 
     @contextlib.contextmanager
     def _writing(self) -> Iterator[None]:
-        """Turn errors of the system into `WriteError`."""
+        """Turn system errors into `WriteError`."""
         try:
             yield
         except OSError as error:
@@ -150,7 +150,7 @@ class Scratch(Closing):
             ) from error
 
     def stored_bytes(self) -> int:
-        """Bytes on disk."""
+        """Return the bytes on disk."""
         return self._log.size
 
     def close(self) -> None:
@@ -158,7 +158,7 @@ class Scratch(Closing):
 
 
 def _clear(folder: Path) -> None:
-    """Make the folder, or remove what a killed run has left in it beside the records."""
+    """Create the folder, or remove everything in it except the records."""
     folder.mkdir(exist_ok=True)
     for entry in folder.iterdir():
         if entry.is_dir() and not entry.is_symlink():
@@ -173,7 +173,7 @@ def _block_key(name: str, index: int) -> str:
 
 
 class ScratchGraph(Graph):
-    """A level kept in scratch. Undirected; sizes of connections are not kept."""
+    """A coarsening level in scratch. Undirected; sizes of connections are not stored."""
 
     undirected = True
 
@@ -197,7 +197,7 @@ class ScratchGraph(Graph):
         return decode_lists(raw, first, count, self.vertices, outgoing=False, where=where)
 
     def _raw(self, index: int) -> tuple[bytes, int, int, str]:
-        """The bytes of a block, its first vertex, its vertices, and its place for messages."""
+        """Return the bytes of a block, first vertex, vertex count, and its place for messages."""
         first, last = self.block_bounds(index)
         name = _block_key(self._name, index)
         where = f"{self._scratch.path}: {name}"

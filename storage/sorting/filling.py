@@ -1,4 +1,4 @@
-"""Edges that collect in buffers until they become runs."""
+"""Buffers that collect edges for sorted runs."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ Edges = tuple[Ids, Ids, NDArray[np.integer] | NDArray[np.floating]]
 
 
 class Filling:
-    """Puts edges into a buffer of `capacity`; a full one goes to `full`.
+    """Collects edges in a buffer of `capacity`; a full one is passed to `full`.
 
-    again : that is done with it when it returns, and the buffer is filled once more
+    again : `full` is done with the buffer when it returns, so the buffer is reused
     """
 
     def __init__(
@@ -36,7 +36,7 @@ class Filling:
         weight: NDArray[np.integer] | NDArray[np.floating],
         mode: int,
     ) -> None:
-        """Add edges that are put where `mode` says; all arrays have the shape (edges,)."""
+        """Add edges with the placement `mode`; all arrays have the shape (edges,)."""
         kind: Any = np.float64 if np.issubdtype(weight.dtype, np.floating) else np.int64
         done = 0
         while done < source.size:
@@ -65,7 +65,7 @@ class Filling:
         return Buffer(ids[0], ids[1], np.empty(self._capacity, kind), [])
 
     def flush(self) -> None:
-        """Hand over what is there."""
+        """Pass on the collected edges."""
         buffer, self._buffer = self._buffer, None
         if buffer is not None:
             used = buffer.parts[-1][1]
@@ -75,5 +75,5 @@ class Filling:
                 self._empty = buffer
 
     def forget(self) -> None:
-        """Drop what is there."""
+        """Drop the collected edges."""
         self._buffer = None

@@ -6,12 +6,12 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-DIGIT = 11  # bits a pass: 2048 counters and write cursors stay in the first-level cache
+DIGIT = 11  # bits per pass: 2048 counters and write cursors fit in the L1 cache
 
 
 @njit(cache=True, nogil=True)
 def _sort_pass(keys, values, out_keys, out_values, shift, mask):
-    """One stable counting sort by a digit; returns whether all keys share it (nothing moved)."""
+    """Do one stable counting sort by a digit; return whether all keys share it (no move)."""
     counts = np.zeros(mask + 2, np.int64)
     for i in range(keys.size):
         counts[((keys[i] >> shift) & mask) + 1] += 1
@@ -32,9 +32,9 @@ def _sort_pass(keys, values, out_keys, out_values, shift, mask):
 def sort_pairs(
     keys: NDArray[np.int64], values: NDArray[np.int64], low_bit: int = 0
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Both arrays in increasing order of the keys, stable. The inputs may be overwritten.
+    """Return both arrays in increasing order of the keys, stable. Inputs may be overwritten.
 
-    keys : ndarray[int64], not negative; bits below `low_bit` are not looked at
+    keys : ndarray[int64], not negative; bits below `low_bit` are ignored
     values : ndarray[int64], same shape
     """
     bits = int(keys.max()).bit_length() if keys.size else 0
@@ -48,13 +48,13 @@ def sort_pairs(
 
 @njit(cache=True, nogil=True)
 def _sort_packed(keys, spare, low, digit, passes):
-    """Sort `keys` in place by `passes` digits of `digit` bits from bit `low` on.
+    """Sort `keys` in place by `passes` digits of `digit` bits, starting at bit `low`.
 
     keys : ndarray[int64], not negative
     spare : ndarray[int64], at least as long
     """
     size = keys.size
-    ordered = True  # input that comes in order costs this look only
+    ordered = True  # sorted input costs only this check
     for i in range(1, size):
         if keys[i - 1] >> low > keys[i] >> low:
             ordered = False
@@ -98,7 +98,7 @@ def sort_packed(keys: NDArray[np.int64], spare: NDArray[np.int64], low: int, hig
     """Sort `keys` in place by their bits `low` .. `high`-1, stable.
 
     keys : ndarray[int64], not negative
-    spare : ndarray[int64], at least as long; is overwritten
+    spare : ndarray[int64], at least as long; overwritten
     """
     if keys.size > 1 and high > low:
         passes = -(-(high - low) // DIGIT)

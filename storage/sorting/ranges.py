@@ -1,4 +1,4 @@
-"""From runs to blocks: the connections of a range of vertices gathered, sorted and merged."""
+"""Blocks from runs: connections of a vertex range are gathered, sorted and merged."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from storage.quantise import MAX_DECIMALS, Rounding, to_units
 from storage.sorting.radix import sort_packed, sort_pairs
 from storage.sorting.runs import EXACT_BELOW, Layout, Run, RunStore, Unpacking, _gather
 
-PIECE = 1 << 20  # records of a run that are unpacked at a time
+PIECE = 1 << 20  # records of a run unpacked at a time
 
 
 @njit(cache=True, nogil=True)
 def _merge_sorted(keys, values, low, bits, first, lists):
-    """Turn sorted connections into lists; equal keys add up. Returns the entries kept.
+    """Turn sorted connections into lists, adding equal keys. Returns the entries kept.
 
-    low : bits of a weight below each key; 0 if `values` has the weights
+    low : bits of a weight below each key; 0 if `values` holds the weights
     """
     indptr, ids, weights, incoming, sizes = lists
     mask = (np.int64(1) << bits) - 1
@@ -56,10 +56,10 @@ def _merge_sorted(keys, values, low, bits, first, lists):
 def range_blocks(
     store: RunStore, first: int, last: int, block_size: int, unit: float, entries: int
 ) -> Iterator[tuple[Block, Rounding]]:
-    """The blocks of vertices `first` .. `last`-1; the errors of all weights are in the first.
+    """Yield the blocks of vertices `first` .. `last`-1; the first carries the rounding of all.
 
-    unit : weights become whole numbers of it before equal connections add up
-    entries : about how many there are
+    unit : weights are converted to whole units before equal connections are added
+    entries : estimated number of entries
     """
     keys, values, rounding, low = _sorted_range(store, first, last, unit, entries)
     bits = store.bits
@@ -79,8 +79,8 @@ def range_blocks(
 def _sorted_range(
     store: RunStore, first: int, last: int, unit: float, entries: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], Rounding, int]:
-    """Sorted keys and their values; then the errors of weights, and the lowest bits of the keys
-    that are the weight (0: they are in the values).
+    """Return sorted keys and their values, the rounding of weights, and the number of low key
+    bits that hold the weight (0: weights are in the values).
     """
     factors = [_factor(run, unit) for run in store.runs]
     whole = all(factors)
@@ -124,16 +124,16 @@ def gather_range(
     values: NDArray[np.int64],
     at: int,
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
-    """Put what a run has of the range behind the first `at` keys; larger arrays if need be.
+    """Append a run's connections of the range after the first `at` keys; grow arrays if needed.
 
-    how : factor of the weights, and how many bits of a weight go below its key (`Unpacking`)
+    how : factor of the weights, and number of weight bits below the key (`Unpacking`)
     """
     factor, low = how
     shift = store.shift
     layout = Layout(shift, store.bits, run.key_bytes, run.weight_bytes)
     buckets = store.buckets_of(first, last)
     bucket, behind = buckets.start - run.first, buckets.stop - run.first
-    while bucket < behind:  # as many buckets at a time as make a piece
+    while bucket < behind:  # a piece of buckets at a time
         stop = int(np.searchsorted(run.starts, run.starts[bucket] + PIECE, side="right")) - 1
         stop = min(max(stop, bucket + 1), behind)
         starts = run.starts[bucket : stop + 1]
@@ -151,7 +151,7 @@ def gather_range(
 
 
 def _factor(run: Run, unit: float) -> int:
-    """What turns the run's weights into whole units exactly; 0 if no whole number does."""
+    """Return the factor from the run's weights to whole units; 0 if there is no exact one."""
     if run.raw:
         return 0
     exponent = (

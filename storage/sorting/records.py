@@ -1,7 +1,7 @@
-"""Files of records of runs, one run after the other: without a name, or to be read by others.
+"""Files of consecutive runs of records: unnamed, or shared with other processes.
 
-They are read by `pread`, so that nothing of them stays mapped. A file that others read is complete
-when its writer tells its path: what a lost writer leaves behind is named to nobody.
+Records are read with `pread`, so no pages stay mapped. A shared file is complete when its writer
+returns its path; files of lost writers are never referenced.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from storage.files import open_input, require_file, write_error
 
 
 class Records(Protocol):
-    """Where the records of runs are."""
+    """Source of the records of runs."""
 
     def read(self, offset: int, size: int) -> NDArray[np.uint8]:
-        """So many bytes. Safe to call from several threads."""
+        """Return `size` bytes. Safe to call from several threads."""
 
     def close(self) -> None: ...
 
 
 class RecordFile(Closing):
-    """Takes and gives records; safe to use from several threads.
+    """Appends and reads records; safe to use from several threads.
 
-    name : what a file that others read begins with; empty: it has no name, so that whatever happens
-        to this process, nothing stays behind
+    name : prefix of the name of a shared file; empty: the file is unnamed and disappears with the
+        process
     """
 
     def __init__(self, folder: Path, name: str = "") -> None:
@@ -42,7 +42,7 @@ class RecordFile(Closing):
         self._lock = threading.Lock()
 
     def append(self, data: NDArray[np.uint8]) -> int:
-        """Write bytes behind all others; returns where they begin."""
+        """Append bytes; return their offset."""
         with self._lock:
             file = self._opened()
             offset = self.size
@@ -70,31 +70,31 @@ class RecordFile(Closing):
         return self._file
 
     def read(self, offset: int, size: int) -> NDArray[np.uint8]:
-        assert self._file is not None, "something was appended"
+        assert self._file is not None, "read before append"
         return _read(self._file.fileno(), self._folder, offset, size)
 
     def leave(self) -> Path:
-        """The path of the file, which stays; nothing can be appended any more."""
+        """Close the file and return its path; nothing can be appended afterwards."""
         with self._lock:
             file = self._opened()
             path = Path(file.name)
             try:
-                file.close()  # where a full disk may be told, on a network file system
+                file.close()  # on a network file system, close may report a full disk
             except OSError as error:
                 raise write_error(self._folder, error) from error
         return path
 
     def close(self) -> None:
-        """A file without a name goes with its descriptor."""
+        """Close the file; an unnamed file is deleted with it."""
         if self._file is not None:
             self._file.close()
             self._file = None
 
 
 class SharedRecords(Closing):
-    """Reads a file that another has left; raises `BadInputError` if it is gone.
+    """Reads a file of another process; raises `BadInputError` if it is missing.
 
-    held : whether it stays open; of thousands, each is opened to be read
+    held : keep it open; with thousands of files, each is opened per read
     """
 
     def __init__(self, path: Path, held: bool) -> None:
@@ -108,11 +108,11 @@ class SharedRecords(Closing):
             return _read(file.fileno(), self._path, offset, size)
 
     def numbers(self, offset: int, count: int) -> NDArray[np.int64]:
-        """Whole numbers; offset : in bytes."""
+        """Read integers; offset : in bytes."""
         return self.read(offset, 8 * count).view(np.int64)
 
     def tail(self, count: int) -> tuple[int, NDArray[np.int64]]:
-        """Length of the file in bytes, and its last numbers."""
+        """Return the length of the file in bytes, and its last numbers."""
         size = require_file(self._path)
         return size, self.numbers(max(0, size - 8 * count), count)
 
@@ -127,6 +127,6 @@ def _read(descriptor: int, where: Path, offset: int, size: int) -> NDArray[np.ui
     while view:
         count = os.preadv(descriptor, [view], at)
         if not count:
-            raise write_error(where, OSError("the file of runs was cut off"))
+            raise write_error(where, OSError("the file of runs was truncated"))
         view, at = view[count:], at + count
     return data

@@ -1,10 +1,10 @@
-"""Compact records of connections in buckets of consecutive owners: the runs of the external sort.
+"""Runs of the external sort: compact records of connections in buckets of consecutive owners.
 
-A run holds the connections of one full buffer, ordered by bucket and by nothing else: bucket b
-has the owners b * 2^shift .. (b+1) * 2^shift - 1. A record is the key `owner within the bucket,
-other end, direction` in as few bytes as it needs, then the weight in as few as the largest one
-needs: five bytes are usual where a million vertices have weights below 256. Runs stay in memory
-while they fit; the others are in a file (`records`).
+A run holds the connections of one full buffer, ordered only by bucket: bucket b has the owners
+b * 2^shift .. (b+1) * 2^shift - 1. A record is the key `owner within the bucket, other end,
+direction` in the fewest bytes, then the weight in as many bytes as the largest one needs. A typical
+record has five bytes, for a million vertices and weights below 256. Runs stay in memory while they
+fit; the others are in a file (`records`).
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from storage.closing import Closing
 from storage.quantise import MAX_DECIMALS
 from storage.sorting.records import RecordFile, Records
 
-OUT, IN, DIRECTED, UNDIRECTED = range(4)  # where an edge is put; the last two: at both ends
-BUCKET_BITS = 10  # a thousand buckets: what is written to them stays in the second-level cache
-MOST_BUCKET_BITS = 12  # of graphs so large that their buckets would become too large
+OUT, IN, DIRECTED, UNDIRECTED = range(4)  # placement of an edge; the last two: at both ends
+BUCKET_BITS = 10  # about a thousand buckets: their write positions stay in the L2 cache
+MOST_BUCKET_BITS = 12  # limit for graphs whose buckets would become too large
 EXACT_BELOW = 2.0**50  # multiples of a decimal unit survive float64 arithmetic below this
-_RAW = -1  # in place of decimals: weights are the bits of float64
+_RAW = -1  # value of decimals: weights are float64 bits
 
 
 class Layout(NamedTuple):
-    """How a record is made up.
+    """Layout of a record.
 
-    shift : of an owner, to its bucket; bits : of a vertex
+    shift : from an owner to its bucket; bits : of a vertex id
     key_bytes, weight_bytes : of the two parts of a record
     """
 
@@ -42,13 +42,13 @@ class Layout(NamedTuple):
 
 
 class Unpacking(NamedTuple):
-    """Which records are unpacked, and how.
+    """Parameters of unpacking records.
 
-    base : first owner of the first bucket, counted from the first one wanted; may be negative
-    limit : how many owners are wanted
-    constant : the weight, where records hold none
+    base : first owner of the first bucket, relative to the first wanted one; may be negative
+    limit : number of owners wanted
+    constant : the weight if records hold none
     factor : multiplies the weights
-    low : bits of a weight below the key; 0 if weights are apart
+    low : bits of a weight below the key; 0 if weights are separate
     """
 
     base: int
@@ -60,7 +60,7 @@ class Unpacking(NamedTuple):
 
 @njit(cache=True, nogil=True)
 def _count_buckets(source, target, mode, shift, counts):
-    """Add to `counts` the connections that each bucket gets from these edges."""
+    """Add the number of connections of these edges in each bucket to `counts`."""
     for i in range(source.size):
         counts[source[i] >> shift] += 1
     if mode >= DIRECTED:
@@ -70,7 +70,7 @@ def _count_buckets(source, target, mode, shift, counts):
 
 @njit(cache=True, nogil=True)
 def _store(out, at, value, width):
-    if width >= 4:  # the compiler makes one store of the first four
+    if width >= 4:  # the compiler merges the first four stores
         out[at] = value & 255
         out[at + 1] = (value >> 8) & 255
         out[at + 2] = (value >> 16) & 255
@@ -106,13 +106,13 @@ def _scatter(source, target, weight, mode, layout, cursors, out):
 
     source, target : ndarray[int32], shape (edges,)
     weight : ndarray[int64], shape (edges,), or (0,) if `weight_bytes` is 0
-    cursors : ndarray[int64], shape (buckets,), next record of each bucket; move on
-    out : ndarray[uint8], shape (records * record bytes,), is filled
+    cursors : ndarray[int64], shape (buckets,), next record of each bucket, advanced
+    out : ndarray[uint8], shape (records * record bytes,), output
     """
     shift, bits, key_bytes, weight_bytes = layout
     low = (np.int64(1) << shift) - 1
     width = key_bytes + weight_bytes
-    joint = width <= 7  # key and weight are one number, and not negative
+    joint = width <= 7  # key and weight form one non-negative number
     value = np.int64(0)
     for i in range(source.size):
         u = np.int64(source[i])
@@ -142,7 +142,7 @@ def _scatter(source, target, weight, mode, layout, cursors, out):
 
 @njit(cache=True, nogil=True)
 def _fetch_eight(data, at):
-    """Eight bytes as one number: the compiler makes one load of them."""
+    """Load eight bytes as one number; the compiler merges the loads."""
     return (
         np.int64(data[at])
         | np.int64(data[at + 1]) << 8
@@ -157,19 +157,19 @@ def _fetch_eight(data, at):
 
 @njit(cache=True, nogil=True)
 def _gather(data, skip, starts, layout, unpacking, keys, values, at):
-    """Unpack records whose owner, counted from the first one wanted, is in 0 .. limit-1.
+    """Unpack records whose owner, relative to the first one wanted, is in 0 .. limit-1.
 
-    data : ndarray[uint8], records of consecutive buckets; the first `skip` are left out
-    starts : ndarray[int64], shape (buckets + 1,), where each bucket starts; any origin
-    keys, values : ndarray[int64], are filled from `at` on; `values` where weights are apart
-    Returns (place behind the last entry, records done): fewer than all when `keys` is full.
+    data : ndarray[uint8], records of consecutive buckets; the first `skip` are skipped
+    starts : ndarray[int64], shape (buckets + 1,), offset of each bucket, from any origin
+    keys, values : ndarray[int64], filled from `at`; `values` only if weights are separate
+    Returns (end of the entries, records done): fewer than all if `keys` is full.
     """
     shift, bits, key_bytes, weight_bytes = layout
     base, limit = unpacking.base, unpacking.limit
     constant, factor, low = unpacking.constant, unpacking.factor, unpacking.low
     width = key_bytes + weight_bytes
     end_key = limit << (bits + 1)
-    short = (data.size - 8) // width + 1 if width <= 7 else 0  # records that one load may read
+    short = (data.size - 8) // width + 1 if width <= 7 else 0  # records readable with one load
     key_mask = (np.int64(1) << (8 * min(key_bytes, 7))) - 1
     weight_mask = (np.int64(1) << (8 * min(weight_bytes, 7))) - 1
     i = skip
@@ -203,7 +203,7 @@ def _gather(data, skip, starts, layout, unpacking, keys, values, at):
 
 @njit(cache=True, nogil=True)
 def _as_decimals(values, power, out):
-    """Whether all values are k / power exactly, for whole k below 2^50 that fill `out`."""
+    """Fill `out` with whole k < 2^50, values = k / power; return whether this is exact."""
     for i in range(values.size):
         k = np.rint(values[i] * power)
         if not k < EXACT_BELOW or k / power != values[i]:
@@ -213,21 +213,21 @@ def _as_decimals(values, power, out):
 
 
 def key_width(bits: int, shift: int) -> int:
-    """Bytes of a key: owner within the bucket, other end, direction."""
+    """Return the bytes of a key: owner within the bucket, other end, direction."""
     return -(-(shift + bits + 1) // 8)
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Where the records of one buffer are, and how to read them.
+    """Location and format of the records of one buffer.
 
-    starts : ndarray[int64], first record of each bucket and the last one's end, from bucket `first`
-        on: of all buckets, or of those that are wanted
-    decimals : weights are whole multiples of 10^-decimals, where they are signed with the sign in
-        the lowest bit; _RAW: bits of float64
+    starts : ndarray[int64], first record of each bucket and the end of the last, from bucket
+        `first`: of all buckets or only of wanted ones
+    decimals : weights are whole multiples of 10^-decimals; signed weights have the sign in the
+        lowest bit; _RAW: float64 bits
     constant : the weight of all records if `weight_bytes` is 0
     largest : the largest weight as stored
-    data : the records, None if they are in `records` from byte `offset` on
+    data : the records, None if they are in `records` from byte `offset`
     """
 
     starts: NDArray[np.int64]
@@ -250,7 +250,7 @@ class Run:
         return self.decimals == _RAW
 
     def read(self, begin: int, end: int) -> NDArray[np.uint8]:
-        """Records `begin` .. `end`-1."""
+        """Return records `begin` .. `end`-1."""
         start, size = begin * self.width, (end - begin) * self.width
         if self.data is not None:
             return self.data[start : start + size]
@@ -260,7 +260,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Buffer:
-    """Edges that wait to become a run.
+    """Edges waiting to become a run.
 
     source, target : ndarray[int32], shape (edges,)
     weight : ndarray[int64] or ndarray[float64], shape (edges,)
@@ -276,17 +276,17 @@ class Buffer:
 def _with_signs(
     magnitude: NDArray[np.int64], negative: NDArray[np.bool_] | None
 ) -> NDArray[np.int64]:
-    """Magnitudes below 2^62 with the signs, where there may be some, as their lowest bits."""
+    """Return magnitudes below 2^62 with the signs, if any, as lowest bits."""
     return magnitude if negative is None else magnitude << 1 | negative
 
 
 class RunStore(Closing):
-    """Makes runs of buffers. Safe to use from several threads.
+    """Converts buffers to runs. Safe to use from several threads.
 
     vertices : of the graph
     memory : bytes of runs that may stay in memory
-    signed : whether weights may be below 0
-    file : for the others
+    signed : whether weights may be negative
+    file : for the other runs
     """
 
     def __init__(self, vertices: int, memory: int, signed: bool, file: RecordFile) -> None:
@@ -301,25 +301,25 @@ class RunStore(Closing):
         self._signed = signed
 
     def buckets_of(self, first: int, last: int) -> range:
-        """Those that have owners `first` .. `last`-1, of whom there is one at least."""
+        """Return the buckets of owners `first` .. `last`-1; the range must not be empty."""
         return range(first >> self.shift, ((last - 1) >> self.shift) + 1)
 
     def make(self, buffer: Buffer) -> tuple[Run, int, float]:
-        """A run of the buffer's edges, its records and the sum of their weights."""
+        """Return a run of the buffer's edges, its number of records and the sum of weights."""
         counts = np.zeros(self.buckets + 1, np.int64)
         total = 0.0
         for begin, end, mode in buffer.parts:
             source, target = buffer.source[begin:end], buffer.target[begin:end]
             _count_buckets(source, target, mode, self.shift, counts[1:])
             weights: Any = buffer.weight[begin:end]
-            with np.errstate(over="ignore"):  # an infinite total is refused later
+            with np.errstate(over="ignore"):  # an infinite total is rejected later
                 total += float(weights.sum(dtype=np.float64)) * (2 if mode >= DIRECTED else 1)
         starts = np.cumsum(counts)
         weight, decimals = self._whole(buffer.weight)
         low, high = int(weight.min()), int(weight.max())
         weight_bytes = 0 if low == high else -(-high.bit_length() // 8)
         if self._signed and decimals == _RAW:
-            weight_bytes = 8  # the sign is the uppermost bit
+            weight_bytes = 8  # the sign is the top bit
         key_bytes = key_width(self.bits, self.shift)
         layout = Layout(self.shift, self.bits, key_bytes, weight_bytes)
         out = np.empty(int(starts[-1]) * (key_bytes + weight_bytes), np.uint8)
@@ -335,22 +335,22 @@ class RunStore(Closing):
         return run, int(starts[-1]), total
 
     def _whole(self, weight: NDArray[Any]) -> tuple[NDArray[np.int64], int]:
-        """Weights as whole numbers that take few bytes, and their decimals."""
+        """Return weights as small integers, and their decimals."""
         negative = weight < 0 if self._signed else None
         magnitude = weight if negative is None else np.abs(weight)
         if weight.dtype == np.int64:
             return _with_signs(magnitude, negative), 0
         out = np.empty(weight.size, np.int64)
         for decimals in range(self._decimals, MAX_DECIMALS + 1):
-            with np.errstate(over="ignore"):  # beyond 1e302 there are none
+            with np.errstate(over="ignore"):  # overflow above 1e302: not decimal then
                 exact = _as_decimals(magnitude, 10.0**decimals, out)
             if exact:
-                self._decimals = decimals  # a hint for later runs: their weights will be alike
+                self._decimals = decimals  # hint for later runs, whose weights are usually similar
                 return _with_signs(out, negative), decimals
-        return (weight + 0.0).view(np.int64), _RAW  # -0.0 would be a negative number
+        return (weight + 0.0).view(np.int64), _RAW  # -0.0 would be a negative integer
 
     def _keeps(self, size: int) -> bool:
-        """Whether so many bytes fit the memory; from then on they take it."""
+        """Reserve `size` bytes of memory; return whether they fit."""
         with self._lock:
             kept = size <= self._memory_left
             if kept:
@@ -358,7 +358,7 @@ class RunStore(Closing):
         return kept
 
     def close(self) -> None:
-        """Forget everything."""
+        """Drop all runs."""
         for run in self.runs:
             if run.records is not None:
                 run.records.close()

@@ -1,7 +1,7 @@
-"""Runs that one process makes and others read: the exchange of a sort by many.
+"""Runs shared between processes: the exchange of a distributed sort.
 
-A file has the records of all runs of its writer, then a table: what each run is like, where each
-of its buckets starts, and how many runs there are. Readers take what their buckets need of it.
+A file holds the records of all runs of its writer, then a table: format of each run, offsets of its
+buckets, and the number of runs. Readers read only the parts that their buckets need.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from numpy.typing import NDArray
 from storage.sorting.records import RecordFile, SharedRecords
 from storage.sorting.runs import Run
 
-HELD = 64  # files that stay open, at most
-_ABOUT = 6  # numbers that tell what a run is like
+HELD = 64  # most files kept open
+_ABOUT = 6  # numbers that describe a run
 
 
 def leave_runs(runs: Sequence[Run], records: RecordFile) -> Path:
-    """Write the table of all runs behind their records, and leave the file to others."""
+    """Append the table of all runs to their records, and close the file for other readers."""
     for run in runs:
         about = run.key_bytes, run.weight_bytes, run.decimals, run.constant, run.largest, run.offset
         records.append(np.array(about, np.int64).view(np.uint8))
@@ -32,18 +32,18 @@ def leave_runs(runs: Sequence[Run], records: RecordFile) -> Path:
 
 
 def read_runs(paths: Sequence[Path], count: int, buckets: range) -> Iterator[Run]:
-    """All runs of some files, as far as these buckets go.
+    """Yield the runs of files, restricted to some buckets.
 
-    count : of all buckets
+    count : total number of buckets
     """
     for path in paths:
         yield from _runs(SharedRecords(path, held=len(paths) <= HELD), count + 1, buckets)
 
 
 def _runs(records: SharedRecords, length: int, buckets: range) -> Iterator[Run]:
-    """length : of the starts of a run"""
+    """length : number of bucket offsets per run"""
     size, (count,) = records.tail(1)
-    if not count:  # and nobody else will close it
+    if not count:  # no run will close it
         records.close()
         return
     table = size - 8 * (1 + int(count) * (_ABOUT + length))
@@ -58,9 +58,9 @@ def _runs(records: SharedRecords, length: int, buckets: range) -> Iterator[Run]:
 
 
 def equal_loads(loads: NDArray[np.int64] | NDArray[np.float64], most: int) -> list[tuple[int, int]]:
-    """(first, last + 1) of at most `most` ranges of blocks, each with about as many entries.
+    """Return (first, last + 1) of at most `most` ranges of blocks with about equal entries.
 
-    loads : entries before each block, and all of them, shape (blocks + 1,)
+    loads : entries before each block, and the total, shape (blocks + 1,)
     """
     wanted = np.linspace(0, loads[-1], min(most, loads.size - 1) + 1)
     cuts = np.searchsorted(loads, wanted[1:-1])

@@ -1,9 +1,9 @@
-"""External sort of connections: in any order in, in blocks of consecutive vertices out.
+"""External sort of connections: input in any order, output in blocks of consecutive vertices.
 
-Edges collect in a buffer. A full one is divided by owner into buckets and becomes a run of compact
-records (`runs`), by a thread of its own while the next buffer fills. At the end ranges of blocks
-are gathered from their buckets in all runs, sorted in cache and merged, by all threads at once.
-Each connection is written once and read once, whatever the network's size.
+Edges are collected in a buffer. A separate thread divides a full buffer by owner into buckets and
+stores it as a run of compact records (`runs`) while the next buffer fills. At the end all threads
+gather ranges of blocks from their buckets in all runs, sort them in cache and merge them. Each
+connection is written once and read once, for any network size.
 """
 
 from __future__ import annotations
@@ -30,13 +30,15 @@ from storage.sorting.records import RecordFile
 from storage.sorting.runs import DIRECTED, IN, OUT, UNDIRECTED, Buffer, Run, RunStore
 from storage.sorting.shared import leave_runs, read_runs
 
-BYTES_PER_ENTRY = 64  # of a connection while its block is sorted, merged and encoded
-BYTES_PER_EDGE = 48  # of an edge in a buffer and while it becomes a run, weights of 8 bytes apart
-PART_BYTES = 24 << 20  # of some hundred thousand edges while they are made
+BYTES_PER_ENTRY = 64  # bytes per connection while its block is sorted, merged and encoded
+BYTES_PER_EDGE = (
+    48  # bytes per edge in a buffer and while it becomes a run, without 8 bytes of weight
+)
+PART_BYTES = 24 << 20  # bytes per part of some hundred thousand edges being generated
 LARGEST_BUFFER = 1 << 22  # edges
 SMALLEST_BUFFER = 512
-RANGE_ENTRIES = 1 << 17  # a range of blocks is at least about that large, where blocks are small
-READ_ENTRIES = 1 << 12  # of each run that are read at a time, where there are many runs
+RANGE_ENTRIES = 1 << 17  # approximate minimum of a range of small blocks
+READ_ENTRIES = 1 << 12  # read from each run at a time if there are many runs
 MAX_TOTAL = 2.0**62
 
 Part = TypeVar("Part")
@@ -44,12 +46,12 @@ Result = TypeVar("Result")
 
 
 class MadeRuns(NamedTuple):
-    """Runs that a sorter has left to others.
+    """Runs of a sorter shared with other processes.
 
-    path : of the file that has them
+    path : of the file that holds them
     bounds : ndarray[int64], shape (buckets + 1,), first owner of each bucket, and all owners
     loads : ndarray[int64], shape (buckets + 1,), entries before each bucket, and all of them
-    total : sum of the weights of all entries, before they become whole units
+    total : sum of the weights of all entries, before rounding to units
     """
 
     path: Path
@@ -59,13 +61,13 @@ class MadeRuns(NamedTuple):
 
 
 def check_total(total: float, unit: float) -> None:
-    """Raise `BadInputError` if sums of weights may need more than 62 bits."""
+    """Raise `BadInputError` if sums of weights may exceed 62 bits."""
     if total / unit >= MAX_TOTAL:
-        raise BadInputError("the sum of all weights, at both ends, is beyond 2^62; scale them down")
+        raise BadInputError("the sum of all weights, at both ends, exceeds 2^62; scale them down")
 
 
 class _Allowance:
-    """Bytes that several threads may use together; one that needs more than all gets all."""
+    """Memory budget shared by several threads; a request above the total gets the total."""
 
     def __init__(self, size: int) -> None:
         self._size = self._left = size
@@ -86,15 +88,15 @@ class _Allowance:
 
 
 class ConnectionSorter(Closing):
-    """Collects connections of a graph and gives them back as `Block`s, repeated ones added up.
+    """Collects connections of a graph and returns them as `Block`s, with repeated ones added.
 
     vertices : number of vertices
-    folder : where runs are put while they are needed
-    memory : bytes that the sort may use: up to half for buffers, and then for the ranges of
-        blocks at work; three eighths for runs
-    threads : that make runs, besides the caller's; with 1 the caller makes them
-    signed : whether weights may be below 0, see `weights.WeightSorter`
-    shared : what a file of all runs begins with, in the folder, if others are to read them
+    folder : for runs
+    memory : bytes for the sort: up to half for buffers, and later for the ranges of blocks in
+        progress; three eighths for runs
+    threads : number of threads that build runs, besides the caller; with 1 the caller does
+    signed : whether weights may be negative, see `weights.WeightSorter`
+    shared : name prefix of a file of all runs in the folder, if other processes will read them
     """
 
     def __init__(
@@ -125,12 +127,12 @@ class ConnectionSorter(Closing):
 
     @property
     def entries(self) -> int:
-        """Connections added so far."""
+        """Number of connections added so far."""
         self._flush()
         return self._entries
 
     def leave(self) -> MadeRuns:
-        """Let others read the runs of a sorter that is shared, and add no more."""
+        """Share the runs with other processes; no more connections can be added."""
         self._flush()
         loads = np.zeros(self._store.buckets + 1, np.int64)
         for run in self._store.runs:
@@ -139,12 +141,12 @@ class ConnectionSorter(Closing):
         return MadeRuns(path, self._bounds(range(self._store.buckets)), loads, self._total)
 
     def _bounds(self, buckets: range) -> NDArray[np.int64]:
-        """First owner of each of some buckets, and the end of the last one."""
+        """Return the first owner of each bucket, and the end of the last one."""
         bounds = np.arange(buckets.start, buckets.stop + 1) << self._store.shift
         return np.minimum(bounds, self.vertices)
 
     def read_from(self, paths: Sequence[Path], first: int, last: int) -> None:
-        """Take the runs that others have left, as far as vertices `first` .. `last`-1 go."""
+        """Read the runs of other processes, restricted to vertices `first` .. `last`-1."""
         self._store.runs += read_runs(
             paths, self._store.buckets, self._store.buckets_of(first, last)
         )
@@ -170,7 +172,7 @@ class ConnectionSorter(Closing):
         weight: NDArray[np.integer] | NDArray[np.floating],
         undirected: bool,
     ) -> None:
-        """Add edges at both of their ends: as `add` for either of them, in one go."""
+        """Add edges at both ends, like two calls of `add`."""
         self._add(source, target, weight, UNDIRECTED if undirected else DIRECTED)
 
     def _add(
@@ -188,14 +190,14 @@ class ConnectionSorter(Closing):
         work: Callable[[Part], tuple[Edges, Result]],
         undirected: bool,
     ) -> Iterator[Result]:
-        """Add the edges of all parts, at both of their ends: the first of what `work` gives.
+        """Add the edges of all parts, the first result of `work`, at both ends.
 
-        `work` is called by as many threads as there are, which make runs of its edges, too.
-        Yields the second of what it gives, in the order of the parts.
+        `work` runs on all threads, which also build runs from its edges. Yields the second result
+        of `work`, in the order of the parts.
         """
         mode = UNDIRECTED if undirected else DIRECTED
         made: list[tuple[Run, int, float]] = []
-        idle: list[Filling] = []  # each thread takes one and puts it back
+        idle: list[Filling] = []  # pool of buffers, one per active thread
 
         def fill(part: Part) -> Result:
             edges, result = work(part)
@@ -217,7 +219,7 @@ class ConnectionSorter(Closing):
             self._take(each)
 
     def _submit(self, buffer: Buffer) -> None:
-        """Let the edges of the buffer become a run."""
+        """Convert the edges of the buffer to a run."""
         if self._pool is None:
             self._take(self._store.make(buffer))
             return
@@ -237,10 +239,10 @@ class ConnectionSorter(Closing):
             self._take(self._pending.popleft().result())
 
     def blocks(self, block_size: int, unit: float = 1.0) -> Iterator[tuple[Block, Rounding]]:
-        """Blocks of `block_size` vertices in order, each with errors of its weights.
+        """Yield blocks of `block_size` vertices in order, each with the rounding of its weights.
 
-        Weights become whole numbers of `unit` before repeated connections add up. Can be called
-        once; raises `BadInputError` if the weights of the graph do not fit 62 bits together.
+        Weights are rounded to multiples of `unit` before repeated connections are added. Can be
+        called once; raises `BadInputError` if the sum of the graph's weights exceeds 62 bits.
         """
         return self.map_blocks(lambda block, rounding: (block, rounding), block_size, unit)
 
@@ -251,9 +253,9 @@ class ConnectionSorter(Closing):
         unit: float = 1.0,
         vertices: range | None = None,
     ) -> Iterator[Result]:
-        """``work(block, rounding)`` of all `blocks`, in order, computed by the sorter's threads.
+        """Yield ``work(block, rounding)`` for all `blocks` in order, computed by all threads.
 
-        vertices : those of some of the blocks, if not of all
+        vertices : range of the wanted blocks; None: all
         """
         self._flush()
         check_total(self._total, unit)
@@ -273,9 +275,9 @@ class ConnectionSorter(Closing):
         entry_bytes: int,
         vertices: range | None = None,
     ) -> Iterator[Result]:
-        """What ``work(first, last, entries)`` makes of ranges of whole blocks, in order.
+        """Yield the results of ``work(first, last, entries)`` for ranges of blocks, in order.
 
-        entry_bytes : that an entry takes while it is worked at
+        entry_bytes : working memory per entry
         """
         self._flush()
         allowance = _Allowance(self._at_work)
@@ -289,13 +291,13 @@ class ConnectionSorter(Closing):
             yield from results
 
     def _ranges(self, block_size: int, vertices: range) -> Iterator[tuple[int, int, int]]:
-        """Ranges of whole blocks: first vertex, last + 1, and about how many entries."""
+        """Yield ranges of whole blocks: first vertex, last + 1, and estimated entries."""
         store, first, end = self._store, vertices.start, vertices.stop
         if first >= end:
             return
         buckets = store.buckets_of(first, end)
         bounds = self._bounds(buckets)
-        load = bounds / 4  # a vertex without connections has its place in a block, too
+        load = bounds / 4  # a vertex without connections also occupies space in a block
         for run in store.runs:
             load += run.starts[buckets.start - run.first : buckets.stop + 1 - run.first]
         most = self._at_work // BYTES_PER_ENTRY // max(1, self._threads)
@@ -307,7 +309,7 @@ class ConnectionSorter(Closing):
             last = int(bounds[min(max(bucket, following), len(buckets))])
             last = min(first - (first - last) // block_size * block_size, end)
             upto = float(np.interp(last, bounds, load))
-            if upto - before > most:  # a part of a bucket: as if its vertices were all alike
+            if upto - before > most:  # inside a bucket, assume equal vertices
                 last = int(np.interp(before + most, load, bounds))
                 last = max(first + (last - first) // block_size * block_size, first + block_size)
                 last = min(last, end)
@@ -316,7 +318,7 @@ class ConnectionSorter(Closing):
             first, before = last, upto
 
     def close(self) -> None:
-        """Forget everything; the runs on disk go with their file."""
+        """Drop all runs; their file is deleted."""
         if self._pool is not None:
             self._pool.shutdown(wait=True, cancel_futures=True)
         self._pending.clear()

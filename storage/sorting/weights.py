@@ -1,8 +1,8 @@
-"""External sort of synaptic weights: signed, by source and target, self-loops among them.
+"""External sort of synaptic weights: signed, by source and target, including self-loops.
 
-It is the sort of connections (`sorter`) with other numbers at the records: a weight is a float64,
-or the decimal that it is, with its sign below it. Repeated synapses of a pair add up in the order
-in which they were added, in float64, so that sums do not depend on threads or memory.
+It uses the sort of connections (`sorter`) with other record values: a weight is a float64, or a
+decimal with its sign in the lowest bit. Repeated synapses of a pair are added in input order, in
+float64, so sums do not depend on threads or memory.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Weights(NamedTuple):
     first : id of the first source
     source, target : ndarray[int64], shape (pairs,)
     weight : ndarray[float64], shape (pairs,)
-    size : ndarray[int64], shape (pairs,), synapses that each pair stands for
+    size : ndarray[int64], shape (pairs,), number of synapses merged into each pair
     """
 
     first: int
@@ -38,19 +38,19 @@ class Weights(NamedTuple):
     size: NDArray[np.int64]
 
     def part(self, first: int, pairs: slice) -> Weights:
-        """Some of the pairs, of the sources from `first` on."""
+        """Return some of the pairs, of the sources from `first`."""
         _, source, target, weight, size = self
         return Weights(first, source[pairs], target[pairs], weight[pairs], size[pairs])
 
 
 class WeightSorter(ConnectionSorter):
-    """Collects synapses with signed weights and gives them back by blocks of sources."""
+    """Collects synapses with signed weights and returns them by blocks of sources."""
 
     def __init__(self, vertices: int, folder: Path, memory: int, threads: int) -> None:
         super().__init__(vertices, folder, memory, threads, signed=True)
 
     def map_weights(self, work: Callable[[Weights], Result], block_size: int) -> Iterator[Result]:
-        """``work(weights)`` of all blocks of `block_size` sources, in order, by several threads.
+        """Yield ``work(weights)`` for all blocks of `block_size` sources, in order, in parallel.
 
         Can be called once.
         """
@@ -66,7 +66,7 @@ class WeightSorter(ConnectionSorter):
 
 
 def _merged(store: RunStore, first: int, last: int, entries: int) -> Weights:
-    """The synapses of sources `first` .. `last`-1; entries : about how many there are."""
+    """Return the synapses of sources `first` .. `last`-1; entries : estimated number."""
     keys, values = np.empty(entries, np.int64), np.empty(entries, np.int64)
     at = 0
     for run in store.runs:
@@ -78,7 +78,7 @@ def _merged(store: RunStore, first: int, last: int, entries: int) -> Weights:
     new = np.append(True, keys[1:] != keys[:-1])[: keys.size]
     size = np.diff(np.append(np.flatnonzero(new), keys.size))
     if size.size < keys.size:
-        # bincount adds one after the other, as documented; reduceat does not
+        # bincount adds sequentially, as documented; reduceat does not
         weight = np.bincount(np.cumsum(new) - 1, weights=weight).astype(np.float64, copy=False)
         keys = keys[new]
     mask = (1 << store.bits) - 1
@@ -86,7 +86,7 @@ def _merged(store: RunStore, first: int, last: int, entries: int) -> Weights:
 
 
 def _weights(run: Run, stored: NDArray[np.int64]) -> NDArray[np.float64]:
-    """What the numbers of a run's records stand for."""
+    """Return the weights encoded in a run's records."""
     if run.raw:
         return stored.view(np.float64)
     magnitude = stored >> 1

@@ -1,4 +1,4 @@
-"""Values of neurons as they are stored: whole numbers from 0, in a unit."""
+"""Stored form of neuron attributes: whole numbers from 0, in a unit."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ def stored_values(
     labels: Sequence[str] | None,
     unit: float,
 ) -> tuple[NDArray[Any], AttributeMeta, Rounding]:
-    """Whole numbers of shape (neurons,), as narrow as they are, what is said of them, and errors.
+    """Return stored values in the narrowest dtype, shape (neurons,), metadata, and rounding.
 
     values : shape (neurons,), in the given unit
-    Raises `BadInputError` for what the format can't hold, see `NetworkWriter.set_attribute`.
+    Raises `BadInputError` if the format cannot hold them, see `NetworkWriter.set_attribute`.
     """
     if not name or "/" in name:
-        raise BadInputError(f"attribute {name!r} cannot be stored; give a name without /")
+        raise BadInputError(f"attribute {name!r} cannot be stored; use a name without /")
     if name == SIZE and not np.issubdtype(values.dtype, np.integer):
-        raise BadInputError("sizes are whole numbers; scale them up")
+        raise BadInputError("sizes must be whole numbers; scale them up")
     stored: NDArray[Any]
     rounding = Rounding()
     if np.issubdtype(values.dtype, np.integer):
@@ -37,7 +37,7 @@ def stored_values(
         if high - low >= 2**63:
             raise BadInputError(f"attribute {name!r} spans more than 63 bits; scale it down")
         if name == SIZE and values.sum(dtype=np.float64) >= MAX_TOTAL:
-            raise BadInputError("the sum of all sizes is beyond 2^62; scale them down")
+            raise BadInputError("the sum of all sizes exceeds 2^62; scale them down")
         step, stored = 1.0, values
     else:
         finder = UnitFinder()
@@ -46,8 +46,8 @@ def stored_values(
         stored, rounding = to_units(values, step)
     offset = min(0, int(stored.min()))
     if offset < 0 and name in (SIZE, RATE):
-        raise BadInputError(f"attribute {name!r} is negative: {offset * step * unit:g}")
+        raise BadInputError(f"attribute {name!r} has a negative value: {offset * step * unit:g}")
     if labels is not None and not 0 <= stored.min() <= stored.max() < len(labels):
-        raise BadInputError(f"attribute {name!r} counts beyond its {len(labels)} labels")
+        raise BadInputError(f"attribute {name!r} has values outside its {len(labels)} labels")
     about = AttributeMeta(step * unit, offset, None if labels is None else list(labels))
     return stored, about, rounding

@@ -1,9 +1,9 @@
-"""The record encoding of graph blocks: flagged connections as unsigned varints.
+"""Record encoding of graph blocks: flagged connections as unsigned varints.
 
 Layout (docs/format.md): for each vertex the number of its connections, then for each connection
-flag, id, size, weight. A varint holds seven bits a byte, least significant group first, and the
-top bit of every byte but the last is 1. Kernels and their callees stay together in this module,
-because numba's file cache does not see a change in a callee that lives elsewhere.
+flag, id, size, weight. A varint holds seven bits per byte, least significant group first; the top
+bit of each byte except the last is 1. Kernels and their callees are in the same module, because
+numba's file cache does not detect changes of callees in other modules.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from storage.graph import Block, BlockArrays, Csr
 
 INCOMING = 1  # the connection ends here: the other vertex is its source
 GAP = 2  # the id is the difference to the previous id of this list
-DEFAULT_SIZE = 4  # size left out
-DEFAULT_WEIGHT = 8  # weight left out
+DEFAULT_SIZE = 4  # size omitted
+DEFAULT_WEIGHT = 8  # weight omitted
 
 _OK, _TRUNCATED, _OVERLONG, _BAD_FLAG, _BAD_ID, _UNSORTED, _TRAILING, _SELF = range(8)
 _REASONS = {
     _TRUNCATED: "the block ends inside a record",
-    _OVERLONG: "a number is longer than 10 bytes or beyond 2^63 - 1",
+    _OVERLONG: "a number is longer than 10 bytes or exceeds 2^63 - 1",
     _BAD_FLAG: "a connection has an unknown flag",
     _BAD_ID: "a connection leads to a vertex beyond the vertex count",
     _UNSORTED: "the ids of a vertex are not in increasing order",
@@ -53,7 +53,7 @@ def _put(out, at, value):
 
 @njit(cache=True, nogil=True)
 def _get(data, at):
-    """Value and position behind it; a negative position says what is wrong."""
+    """Return value and next position; a negative position is an error code."""
     end = data.size
     value = np.int64(0)
     shift = 0
@@ -71,7 +71,7 @@ def _get(data, at):
 
 @njit(cache=True, nogil=True)
 def _put_short(out, at, value):
-    """`_put` without a branch for the usual lengths; may write a byte behind the number."""
+    """`_put` without a branch for the usual lengths; may write one byte after the number."""
     if value >= 16384:
         return _put(out, at, value)
     long = np.int64(value >= 128)
@@ -82,7 +82,7 @@ def _put_short(out, at, value):
 
 @njit(cache=True, nogil=True)
 def _most_bytes(indptr, ids, weights, sizes):
-    """Bytes that `_encode` may need: as if all numbers of a kind were as long as the longest."""
+    """Return an upper bound of the bytes of `_encode`, from the largest number of each kind."""
     edges = ids.size
     largest_weight = np.int64(0)
     largest_size = np.int64(0)
@@ -95,7 +95,7 @@ def _most_bytes(indptr, ids, weights, sizes):
 
 @njit(cache=True, nogil=True)
 def _encode(indptr, ids, weights, incoming, sizes, default_size, default_weight, out):
-    """Write the records; `out` is a byte longer than they may be."""
+    """Write the records; `out` is one byte longer than their upper bound."""
     at = 0
     for v in range(indptr.size - 1):
         at = _put(out, at, indptr[v + 1] - indptr[v])
@@ -115,7 +115,7 @@ def _encode(indptr, ids, weights, incoming, sizes, default_size, default_weight,
             flag_gap = GAP
             if size != default_size:
                 at = _put(out, at, size)
-            if weight < 128:  # written, and then counted or not
+            if weight < 128:  # written in any case, to avoid a branch
                 out[at] = weight
                 at += 1 - light
             elif not light:
@@ -125,7 +125,7 @@ def _encode(indptr, ids, weights, incoming, sizes, default_size, default_weight,
 
 @njit(cache=True, nogil=True)
 def _decode(data, first, vertices, default_size, default_weight, lists):
-    """Fill the lists; return (status, vertex where it went wrong, whether a size was given)."""
+    """Fill the lists; return (status, vertex of the error, whether any size is stored)."""
     indptr, ids, weights, incoming, sizes = lists
     end = data.size
     at = 0
@@ -136,7 +136,7 @@ def _decode(data, first, vertices, default_size, default_weight, lists):
         count, at = _get(data, at)
         if at < 0:
             return -at, v, sized
-        later = indptr.size - 2 - v  # vertices still to come, a byte each at least
+        later = indptr.size - 2 - v  # remaining vertices, at least a byte each
         if count > (end - at - later) // 2:
             return _TRUNCATED, v, sized
         previous = np.int64(-1)
@@ -147,7 +147,7 @@ def _decode(data, first, vertices, default_size, default_weight, lists):
             at += 1
             if flag > 15:
                 return _BAD_FLAG, v, sized
-            if at < end and data[at] < 128:  # one byte or two are usual
+            if at < end and data[at] < 128:  # usually one or two bytes
                 other = np.int64(data[at])
                 at += 1
             elif at + 1 < end and data[at + 1] < 128:
@@ -198,7 +198,7 @@ def _decode(data, first, vertices, default_size, default_weight, lists):
 
 @njit(cache=True, nogil=True)
 def _decode_lists(data, first, vertices, default_weight, outgoing, indptr, ids, weights):
-    """`_decode` of lists only: outgoing, or both directions of a pair added; (status, vertex)."""
+    """Decode only lists: outgoing, or both directions of a pair added; (status, vertex)."""
     end = data.size
     at = 0
     edge = 0
@@ -207,7 +207,7 @@ def _decode_lists(data, first, vertices, default_weight, outgoing, indptr, ids, 
         count, at = _get(data, at)
         if at < 0:
             return -at, v
-        later = indptr.size - 2 - v  # vertices still to come, a byte each at least
+        later = indptr.size - 2 - v  # remaining vertices, at least a byte each
         if count > (end - at - later) // 2:
             return _TRUNCATED, v
         previous = np.int64(-1)
@@ -258,7 +258,9 @@ def _decode_lists(data, first, vertices, default_weight, outgoing, indptr, ids, 
             else:
                 ids[np.uint32(edge)] = other
                 weights[np.uint32(edge)] = weight
-                edge += 1 - (flag & INCOMING & outgoing)  # which way is hard to predict
+                edge += 1 - (
+                    flag & INCOMING & outgoing
+                )  # branchless: the direction is unpredictable
             previous = other
         indptr[v + 1] = edge
     if at != end:
@@ -287,7 +289,7 @@ def _decode_numbers(data, values):
 
 
 def encode_block(block: Block, default_size: int = 1, default_weight: int = 1) -> bytes:
-    """The records of a block's vertices, as docs/format.md lays them out."""
+    """Return the records of a block's vertices, in the layout of docs/format.md."""
     sizes = block.sizes
     if sizes is None:
         sizes = np.broadcast_to(np.int64(1), block.ids.shape)
@@ -298,7 +300,7 @@ def encode_block(block: Block, default_size: int = 1, default_weight: int = 1) -
 
 
 def _most_connections(raw: NDArray[np.uint8], vertices: int) -> int:
-    """That a block of so many bytes may have: each needs a flag and an id, two bytes at least."""
+    """Return the most connections of a block of this size: each needs at least two bytes."""
     return max(0, raw.size - vertices) // 2
 
 
@@ -312,9 +314,9 @@ def decode_block(
     default_weight: int = 1,
     where: str = "block",
 ) -> Block:
-    """The block of vertices first .. first+count-1 of a graph with that many vertices.
+    """Return the block of vertices first .. first+count-1 of a graph of `vertices` vertices.
 
-    Raises `CorruptError`, naming `where` and the vertex, if the bytes break the format.
+    Raises `CorruptError` with `where` and the vertex if the bytes violate the format.
     """
     raw = np.frombuffer(data, np.uint8)
     lists = BlockArrays.empty(count, _most_connections(raw, count))
@@ -334,9 +336,9 @@ def decode_lists(
     default_weight: int = 1,
     where: str = "block",
 ) -> Csr:
-    """``decode_block(...).outgoing()``, or ``.undirected()``, in one go.
+    """Return ``decode_block(...).outgoing()`` or ``.undirected()`` without the block.
 
-    Raises `CorruptError`, naming `where` and the vertex, if the bytes break the format.
+    Raises `CorruptError` with `where` and the vertex if the bytes violate the format.
     """
     raw = np.frombuffer(data, np.uint8)
     most = _most_connections(raw, count)
@@ -353,13 +355,13 @@ def decode_lists(
 
 
 def encode_numbers(values: NDArray[np.int64]) -> bytes:
-    """Plain varints, one a value. Values are not negative."""
+    """Encode non-negative values as plain varints."""
     out = np.empty(10 * values.size, np.uint8)
     return out[: _encode_numbers(values, out)].tobytes()
 
 
 def decode_numbers(data: bytes, count: int, where: str) -> NDArray[np.int64]:
-    """`count` varints; raises `CorruptError` if there are fewer, more, or malformed ones."""
+    """Decode `count` varints; raise `CorruptError` if there are fewer, more, or malformed ones."""
     values = np.empty(count, np.int64)
     status, index = _decode_numbers(np.frombuffer(data, np.uint8), values)
     if status != _OK:

@@ -1,4 +1,4 @@
-"""Blocks become members of a network file, and are summed up for its description."""
+"""Encoding of blocks as members of a network file, with totals for its metadata."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ Progress = Callable[[float], object]
 
 
 class Counted(NamedTuple):
-    """What is known of a block.
+    """Counts of a block.
 
-    rated : whether its weights are those that follow from the rates
+    rated : whether its weights follow from the rates
     """
 
     connections: int
@@ -34,9 +34,9 @@ class Counted(NamedTuple):
 
 
 class Totals:
-    """Running sums over the blocks; every synapse is seen at both of its ends.
+    """Running sums over the blocks; each synapse is counted at both of its ends.
 
-    largest : of all blocks, in bytes; sizes : of all vertices
+    largest : bytes of the largest block; sizes : of all vertices
     """
 
     def __init__(self) -> None:
@@ -53,7 +53,7 @@ class Totals:
         self.rated = self.rated and block.rated
 
     def join(self, other: Totals) -> None:
-        """Add what is known of other blocks."""
+        """Add the totals of other blocks."""
         self.connections += other.connections
         self.weight += other.weight
         self.rounding = self.rounding.joined(other.rounding)
@@ -63,13 +63,13 @@ class Totals:
 
 @dataclass(frozen=True, slots=True)
 class BlockEncoder:
-    """Makes members of blocks; any thread may.
+    """Encodes blocks as members; thread-safe.
 
-    block_size : vertices of a block
-    unit : of weights as they come; weight_unit : of the same, as they are understood
-    rates : ndarray[int64], shape (vertices of the network,), in `rate_unit`; None if nobody asks
-        whether weights follow them
-    follow : weights are not those that come, but follow from the rates
+    block_size : vertices per block
+    unit : of the input weights; weight_unit : real value of that unit
+    rates : ndarray[int64], shape (vertices of the network,), in `rate_unit`; None if it is not
+        checked whether weights follow them
+    follow : weights are computed from the rates instead of the input
     """
 
     block_size: int
@@ -81,7 +81,7 @@ class BlockEncoder:
     follow: bool = False
 
     def __call__(self, block: Block, rounding: Rounding) -> tuple[Packed, Counted]:
-        """rounding : errors of the block's weights."""
+        """rounding : of the block's weights"""
         rates = self.rates
         if self.follow and rates is not None:
             block = with_rates(block, rates, self.undirected)
@@ -94,16 +94,16 @@ class BlockEncoder:
 
 
 class Elsewhere(Protocol):
-    """Other processes that have the connections of a network, sorted or not.
+    """Other processes that hold the connections of a network, sorted or not.
 
-    given : what is known of its synapses; entries : connections, at both ends
+    given : counts of its synapses; entries : connections, at both ends
     """
 
     given: Given
     entries: int
 
     def encode(self, encoder: BlockEncoder) -> Iterator[tuple[Piece, Totals, float]]:
-        """All blocks in order, in pieces, each with its sums and the share that is done then.
+        """Yield all blocks in order, in pieces, each with its totals and the completed fraction.
 
-        Raises `BadInputError` as `ConnectionSorter.map_blocks` does.
+        Raises `BadInputError` like `ConnectionSorter.map_blocks`.
         """

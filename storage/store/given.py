@@ -1,4 +1,4 @@
-"""Synapses as they are given: checked, counted, and without self-loops."""
+"""Input synapses: validated, counted, and without self-loops."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ Part = TypeVar("Part")
 
 
 def check_edges(neurons: int, source: Ids, target: Ids, weight: NDArray[Any]) -> None:
-    """Raise `BadInputError` for arrays of several lengths, or ids outside 0 .. neurons-1."""
+    """Raise `BadInputError` for arrays of different lengths, or ids outside 0 .. neurons-1."""
     if not source.shape == target.shape == weight.shape:
         counts = f"{source.size} sources, {target.size} targets and {weight.size} weights"
-        raise BadInputError(f"{counts}: a synapse has one of each")
+        raise BadInputError(f"{counts}: give one of each per synapse")
     for ids in (source, target) if source.size else ():
         low, high = int(ids.min()), int(ids.max())
         if low < 0 or high >= neurons:
@@ -31,7 +31,7 @@ def check_edges(neurons: int, source: Ids, target: Ids, weight: NDArray[Any]) ->
 
 
 class Given:
-    """What is known of synapses given so far: how many, self-loops, what holds their weights."""
+    """Counts of the synapses added so far, and the unit of their weights."""
 
     def __init__(self) -> None:
         self.read = self.self_loops = 0
@@ -40,9 +40,9 @@ class Given:
     def kept(
         self, source: Ids, target: Ids, weight: Numbers, loops: NDArray[np.bool_] | None = None
     ) -> GivenEdges:
-        """The edges but for self-loops with their traffic, counted.
+        """Count edges and return them with their traffic, without self-loops.
 
-        loops : which are self-loops, if that is known
+        loops : mask of self-loops, if already known
         """
         if loops is None:
             loops = source == target
@@ -56,7 +56,7 @@ class Given:
         return source, target, weight
 
     def join(self, other: Given) -> None:
-        """Add what is known of others."""
+        """Add the counts of another object."""
         self.read += other.read
         self.self_loops += other.self_loops
         self.units.join(other.units)
@@ -68,9 +68,9 @@ def add_given(
     make: Callable[[Part], GivenEdges],
     undirected: bool,
 ) -> Iterator[Given]:
-    """Let a sorter have what `make` gives for each of the parts, checked, without self-loops.
+    """Pass the results of `make` for each part to a sorter, validated, without self-loops.
 
-    Yields what is known of each part, in order; see `NetworkWriter.add_made`.
+    Yields the counts of each part, in order; see `NetworkWriter.add_made`.
     """
 
     def made(part: Part) -> tuple[GivenEdges, Given]:

@@ -1,9 +1,10 @@
-"""The directory of a zip archive, in arrays: one parse of its bytes, a piece at a time.
+"""Directory of a zip archive in arrays, parsed once, piece by piece.
 
-Python's `zipfile` makes an object of each member: 5.9 us and 572 bytes, which is 5 s and half a
-gigabyte for a network of a million blocks. Here members that are numbered through, as blocks are,
-take 21 bytes each and no object; all others go into a dictionary. PKWARE's APPNOTE 6.3.10,
-sections 4.3.12 to 4.3.16 and 4.5.3; what is refused, and in which words, is as in `zipfile`.
+Python's `zipfile` creates an object per member: 5.9 us and 572 bytes, which is 5 s and half a
+gigabyte for a network of a million blocks. Here numbered members, such as blocks, take 21 bytes
+each and no object; all others are in a dictionary. PKWARE's APPNOTE 6.3.10, sections 4.3.12 to
+4.3.16 and 4.5.3. It refuses the same archives as `zipfile`, with
+the same messages.
 """
 
 from __future__ import annotations
@@ -33,26 +34,25 @@ _LOCATOR64 = struct.Struct("<4sIQI")
 _SIGNATURE = b"PK\1\2"
 _MAX32 = 0xFFFFFFFF
 _UTF8 = 1 << 11
-_NEWEST = 63  # version of the specification, in tenths
-_FAR = 2**62  # beyond the end of any file
-DIGITS = 8  # of the numbers that members are called by
-PIECE = 1 << 20  # bytes of the directory that are looked at together; more than any record has
+_NEWEST = 63  # newest supported version of the specification, in tenths
+_FAR = 2**62  # past the end of any file
+DIGITS = 8  # of the numbers in member names
+PIECE = 1 << 20  # bytes of the directory parsed at a time; longer than any record
 
 Places = NDArray[np.int64]
 _Kind = TypeVar("_Kind", bound=np.generic)
 
 
 def numbered(prefix: str, number: int) -> str:
-    """The name of a member that is numbered."""
+    """Return the name of a numbered member."""
     return f"{prefix}{number:0{DIGITS}d}"
 
 
 class Member(NamedTuple):
-    """Where a member is, and what its headers say.
+    """Location and header fields of a member.
 
-    name : as it is in the archive; offset : of its header; packed, size : bytes in the archive, and
-    inflated; method : of compression,
-    255 for all that nobody knows
+    name : in the archive; offset : of its header; packed, size : compressed and inflated bytes;
+    method : of compression, 255 if unknown
     """
 
     name: bytes
@@ -64,7 +64,7 @@ class Member(NamedTuple):
 
 
 class Series:
-    """Members PREFIX00000000, PREFIX00000001, ..., from any number on, of sizes below 4 GiB."""
+    """Members PREFIX00000000, PREFIX00000001, ..., from any number, of sizes below 4 GiB."""
 
     def __init__(self, prefix: str, parts: list[_Table]) -> None:
         self.prefix = prefix
@@ -72,7 +72,7 @@ class Series:
         order = None
         if np.any(numbers[1:] <= numbers[:-1]):
             order = np.argsort(numbers, kind="stable")
-            last = np.append(np.diff(numbers[order]) > 0, True)  # of equal names the last counts
+            last = np.append(np.diff(numbers[order]) > 0, True)  # the last of equal names wins
             order = order[last]
             numbers = numbers[order]
         self._first = int(numbers[0]) if numbers.size else 0
@@ -93,7 +93,7 @@ class Series:
         return self.size.size
 
     def place(self, number: int) -> int:
-        """Where the arrays have a number; -1 if there is none."""
+        """Return the array index of a number; -1 if there is none."""
         if self._numbers is None:
             at = number - self._first
             return at if 0 <= at < len(self) else -1
@@ -101,7 +101,7 @@ class Series:
         return at if at < len(self) and self._numbers[at] == number else -1
 
     def names(self) -> Iterator[str]:
-        """Of all members."""
+        """Yield the names of all members."""
         numbers = self._numbers
         if numbers is None:
             numbers = np.arange(self._first, self._first + len(self), dtype=np.int32)
@@ -126,7 +126,7 @@ class ArchiveIndex:
     def __init__(self, blob: Blob, prefixes: Sequence[str] = ()) -> None:
         """prefixes : of series
 
-        Raises `CorruptError` for what is no complete zip archive.
+        Raises `CorruptError` if the file is not a complete zip archive.
         """
         self._blob = blob
         self._others: dict[str, Member] = {}
@@ -141,7 +141,7 @@ class ArchiveIndex:
             if isinstance(error, CorruptError):
                 raise
             reason = f"not a complete zip archive ({error})"
-            raise CorruptError(f"{blob.path}: {reason}; make the network again") from error
+            raise CorruptError(f"{blob.path}: {reason}; recreate the network") from error
         self._series: dict[str, Series] = {}
         for prefix in prefixes:
             self._series[prefix] = Series(prefix, self._parts.pop(prefix))
@@ -150,13 +150,13 @@ class ArchiveIndex:
         return len(self._others) + sum(map(len, self._series.values()))
 
     def names(self) -> Iterator[str]:
-        """Of all members: first those of no series, in the order of the directory."""
+        """Yield the names of all members: first those in no series, in directory order."""
         yield from self._others
         for series in self._series.values():
             yield from series.names()
 
     def find(self, name: str) -> Member | None:
-        """A member; None if there is none of that name."""
+        """Return a member; None if there is none of this name."""
         found = self._others.get(name)
         if found is not None:
             return found
@@ -172,24 +172,24 @@ class ArchiveIndex:
         )  # fmt: skip
 
     def first_wrong(self, prefix: str, numbers: range, least: int, most: int) -> int | None:
-        """The first of the numbers that is missing, or of a size that is not within `least` ..
-        `most` bytes."""
+        """Return the first number whose member is missing or not `least` .. `most` bytes long;
+        None if there is none."""
         if not numbers:
             return None
         series = self._series[prefix]
         first, last = series.place(numbers[0]), series.place(numbers[-1])
-        if first >= 0 and last - first == len(numbers) - 1:  # all are there
+        if first >= 0 and last - first == len(numbers) - 1:  # all exist
             sizes = series.size[first : last + 1]
             wrong = np.flatnonzero((sizes < least) | (sizes > most))
             return numbers[int(wrong[0])] if wrong.size else None
-        for number in numbers:  # some are missing, or in the dictionary
+        for number in numbers:  # some are missing or in the dictionary
             member = self.find(numbered(prefix, number))
             if member is None or not least <= member.size <= most:
                 return number
         return None
 
     def packed_bytes(self, prefix: str) -> int:
-        """Bytes in the archive of all members whose name starts so."""
+        """Return the compressed bytes of all members whose name starts with `prefix`."""
         found = sum(each.packed for name, each in self._others.items() if name.startswith(prefix))
         for name, series in self._series.items():
             if name.startswith(prefix):
@@ -204,7 +204,7 @@ class ArchiveIndex:
         while at < length:
             piece = self._blob.read(start + at, min(PIECE, length - at))
             at += len(piece)
-            last = at == length or not piece  # a file that ends before its directory
+            last = at == length or not piece  # the file ends before its directory
             data = rest + piece
             rest = data[self._take(np.frombuffer(data, np.uint8), last, shift) :]
             if last:
@@ -213,7 +213,7 @@ class ArchiveIndex:
             raise ValueError("Truncated central directory")
 
     def _take(self, raw: NDArray[np.uint8], last: bool, shift: int) -> int:
-        """Take the records that a piece holds as a whole; returns where they end."""
+        """Parse the complete records of a piece; return their end."""
         starts, used = _records(raw, last)
         if not starts.size:
             return used
@@ -260,10 +260,10 @@ class ArchiveIndex:
 
 
 def _find_directory(blob: Blob) -> tuple[int, int, int]:
-    """Start and length of the directory, and the bytes before the archive; raises `ValueError`."""
+    """Return start and length of the directory, and bytes before the archive."""
     tail_start = max(0, blob.size - (1 << 16) - _END.size)  # the comment may take 64 KiB
     short = max(0, blob.size - _END.size)
-    tail, at = blob.read(short, _END.size), 0  # without a comment, as nearly always
+    tail, at = blob.read(short, _END.size), 0  # the usual case: no comment
     if len(tail) == _END.size and tail[:4] == b"PK\5\6" and tail[-2:] == b"\0\0":
         end = short
     else:
@@ -291,10 +291,10 @@ def _find_directory(blob: Blob) -> tuple[int, int, int]:
 
 
 def _records(raw: NDArray[np.uint8], last: bool) -> tuple[Places, int]:
-    """Where whole records start in bytes that start with one, and where the last of them ends.
+    """Return the offsets of complete records in bytes that start with one, and their end.
 
-    last : there are no more bytes
-    Raises `ValueError` where no record is where one should be.
+    last : no more bytes follow
+    Raises `ValueError` if a record is missing where one is expected.
     """
     room = raw.size - _RECORD.itemsize + 1
     found = np.empty(0, np.int64)
@@ -304,11 +304,11 @@ def _records(raw: NDArray[np.uint8], last: bool) -> tuple[Places, int]:
             hit &= raw[k : k + room] == _SIGNATURE[k]
         found = np.flatnonzero(hit)
     lengths = np.full(found.size, _RECORD.itemsize, np.int64)
-    for at in (28, 30, 32):  # of name, extra fields and comment
+    for at in (28, 30, 32):  # lengths of name, extra fields and comment
         lengths += raw[found + at].astype(np.int64) + (raw[found + at + 1].astype(np.int64) << 8)
     ends = found + lengths
     if found.size and (found[0] != 0 or (ends[:-1] != found[1:]).any()):
-        # a signature within a name or a comment: go from record to record
+        # a name or a comment contains the signature: follow the records
         place, chain, at = {int(one): i for i, one in enumerate(found)}, [], 0
         while at in place:
             chain.append(place[at])
@@ -326,7 +326,7 @@ def _records(raw: NDArray[np.uint8], last: bool) -> tuple[Places, int]:
 
 
 class _Places(NamedTuple):
-    """Of each record, where its member is; what no file can have is 2^62."""
+    """Location of each record's member; impossible values are 2^62."""
 
     offset: Places
     packed: Places
@@ -336,10 +336,10 @@ class _Places(NamedTuple):
 def _places(
     padded: NDArray[np.uint8], starts: Places, records: NDArray[np.void], shift: int
 ) -> _Places:
-    """With the numbers of 64 bits that extra fields have.
+    """Return locations, including 64-bit numbers from extra fields.
 
     padded : the bytes, and 32 more; shift : bytes before the archive
-    Raises `ValueError` for extra fields that are damaged.
+    Raises `ValueError` for damaged extra fields.
     """
     columns = [records[name].astype(np.uint64) for name in ("size", "packed", "offset")]
     wide = [column == _MAX32 for column in columns]
@@ -350,7 +350,7 @@ def _places(
     some = np.flatnonzero(extra)
     fields = heads[places[some]] if some.size else heads[:0]
     kind, length = fields[:, :4].copy().view("<u2").T
-    # a field of 64-bit numbers alone, of those that are needed, is what nearly all have
+    # the usual case: one field with only the 64-bit numbers that are needed
     plain = (kind == 1) & (length + 4 == extra[some]) & (length == 8 * needed[some])
     words = fields[plain, 4:].copy().view("<u8")
     which, at = some[plain], np.zeros(int(plain.sum()), np.int64)
@@ -367,7 +367,7 @@ def _places(
 
 
 def _wide(extra: bytes, values: list[int]) -> list[int]:
-    """Size, packed size and offset with what the extra fields of a record say of them."""
+    """Return size, packed size and offset, replaced by the values of the extra fields."""
     while len(extra) >= 4:
         kind, length = struct.unpack_from("<HH", extra)
         if length + 4 > len(extra):

@@ -1,4 +1,4 @@
-"""A graph held in arrays: for tests, small graphs, and the parts of the method that need it."""
+"""Graph in memory: for tests, small graphs, and the passes that need one."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class MemoryGraph(Graph):
         undirected: bool = False,
         block_size: int | None = None,
     ) -> MemoryGraph:
-        """From edge arrays in any order; repeated edges add up, self-loops are dropped."""
+        """Build from edge arrays in any order; repeated edges are added, self-loops dropped."""
         source, target = np.asarray(source, np.int64), np.asarray(target, np.int64)
         if weight is None:
             weight = np.ones(source.size, np.int64)
@@ -65,7 +65,7 @@ class MemoryGraph(Graph):
         return self._sizes
 
     def read_all(self) -> Block:
-        """All vertices as one block."""
+        """Return all vertices as one block."""
         return self._all
 
     def read_block(self, index: int) -> Block:
@@ -93,7 +93,7 @@ def _empty_block() -> Block:
 
 
 def load(graph: Graph, threads: int = 1) -> MemoryGraph:
-    """The whole graph in memory, as partitioning sees it: undirected, directions added."""
+    """Load the whole graph into memory as partitioning uses it: undirected, directions added."""
     parts = [(lists[0].size - 1, *lists) for _, lists in graph.undirected_blocks(threads=threads)]
     indptr = np.zeros(graph.vertices + 1, np.int64)
     at = 1

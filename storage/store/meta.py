@@ -1,4 +1,4 @@
-"""`meta.json` of a network file: what the file holds, checked on reading."""
+"""`meta.json` of a network file: metadata, validated on reading."""
 
 from __future__ import annotations
 
@@ -17,31 +17,31 @@ from storage.typed import Whole, convert
 FORMAT = "mapper-network"
 VERSION = 1
 WEIGHTED_VERSION = 2
-"""Of files with synaptic weights, or with attributes that are float64."""
+"""Version of files with synaptic weights or float64 attributes."""
 MEMBER = "meta.json"
 LARGEST_WEIGHT = 1e304
-"""Of all synapses together, in real units: sums over hops, too, are then numbers of a float64."""
-_RECORD = 31  # bytes of a connection at most: a flag and three numbers; two at least
-_NUMBER = 10  # bytes of a number at most
+"""Limit of the total weight in real units: keeps sums over hops finite in float64."""
+_RECORD = 31  # most bytes per connection: a flag and three numbers; the minimum is 2
+_NUMBER = 10  # most bytes per number
 
 Count = Annotated[int, Meta(ge=1, le=2**63 - 1)]
 Unit = Annotated[float, Meta(gt=0)]
 
 
 def most_meta_bytes(packed: int) -> int:
-    """How long `meta.json` may be that takes `packed` bytes when it is deflated.
+    """Return the size limit of `meta.json` for its compressed size `packed` in bytes.
 
-    A few names and numbers, or names of all neurons, which deflate packs 5 to 20 times smaller.
+    It holds a few names and numbers, or names of all neurons, which deflate 5 to 20 times.
     """
     return (4 << 20) + 64 * packed
 
 
 @dataclass(frozen=True, slots=True)
 class AttributeMeta:
-    """How the values of a vertex attribute are stored: value = (stored + offset) * unit.
+    """Storage of a vertex attribute: value = (stored + offset) * unit.
 
-    labels : names that the values count through (population names), or None
-    real : the values are float64, as they are; offset and unit are 0 and 1 then
+    labels : names that the values index (for example populations), or None
+    real : the values are unchanged float64; offset and unit are 0 and 1 then
     """
 
     unit: Unit = 1.0
@@ -52,12 +52,12 @@ class AttributeMeta:
 
 @dataclass(frozen=True, slots=True)
 class SynapticMeta:
-    """What a file says of the signed weights of its synapses.
+    """Statistics of the signed weights of synapses.
 
-    self_loops : pairs of a neuron with itself; their weights are kept, their traffic is not
-    negative, zeros : synapses (distinct pairs) of such a weight
+    self_loops : number of self-loops; their weights are stored, their traffic is not
+    negative, zeros : number of synapses (distinct pairs) with such a weight
     least, largest : of all weights; 0 if there are none
-    largest_bytes : length of the longest member of weights, not compressed
+    largest_bytes : uncompressed length of the longest member of weights
     """
 
     self_loops: Whole
@@ -70,7 +70,7 @@ class SynapticMeta:
 
 @dataclass(frozen=True, slots=True)
 class NetworkMeta:
-    """Everything that describes a network but its records; field by field in docs/format.md."""
+    """Metadata of a network, described field by field in docs/format.md."""
 
     neurons: Annotated[int, Meta(ge=1, le=MAX_VERTICES)]
     synapses: Whole
@@ -96,7 +96,7 @@ class NetworkMeta:
     synaptic: SynapticMeta | None = None
 
     def to_json(self) -> bytes:
-        """What the file holds: version 1 where nothing asks for version 2."""
+        """Return the JSON text: version 1 unless version 2 is needed."""
         data = asdict(self)
         if self.synaptic is None:
             del data["synaptic"]
@@ -104,33 +104,33 @@ class NetworkMeta:
             if not about["real"]:
                 del about["real"]
         data["version"] = self.needed_version
-        text = BytesIO()  # of millions of labels a list of all pieces would be the largest thing
+        text = BytesIO()  # a list of all pieces would be very large with millions of labels
         for piece in json.JSONEncoder(indent=1).iterencode(data):
             text.write(piece.encode())
         return text.getvalue()
 
     @property
     def needed_version(self) -> int:
-        """The first version of the format that has a place for all of it."""
+        """First version of the format that supports this network."""
         real = any(about.real for about in self.attributes.values())
         return WEIGHTED_VERSION if real or self.synaptic is not None else VERSION
 
     @classmethod
     def from_json(cls, raw: bytes, where: str) -> NetworkMeta:
-        """Parse and check; raises `CorruptError` naming the field that is wrong."""
+        """Parse and validate; raise `CorruptError` naming the wrong field."""
         try:
             data = parse_json(raw)
         except ValueError as error:
-            raise CorruptError(f"{where}: {MEMBER} is not sound JSON ({error})") from error
+            raise CorruptError(f"{where}: {MEMBER} is not valid JSON ({error})") from error
         if not isinstance(data, dict) or data.get("format") != FORMAT:
-            raise CorruptError(f"{where}: a zip archive, but not a {FORMAT}")
+            raise CorruptError(f"{where}: is a zip archive, but not a {FORMAT}")
         version = data.get("version")
         if type(version) is not int or not VERSION <= version <= WEIGHTED_VERSION:
             raise CorruptError(
-                f"{where}: format version {shown(version)}, this program reads {VERSION} and "
+                f"{where}: format version {shown(version)}, but this program reads {VERSION} and "
                 f"{WEIGHTED_VERSION}; update it"
             )
-        if version == VERSION:  # a key that it does not know
+        if version == VERSION:  # version 1 does not define this key
             data.pop("synaptic", None)
         attributes = data.get("attributes")
         place = MEMBER
@@ -145,12 +145,12 @@ class NetworkMeta:
         return meta
 
     def _check_sums(self, where: str) -> None:
-        """Raise `CorruptError` for totals that no network has."""
+        """Raise `CorruptError` for impossible totals."""
         pairs = self.neurons * (self.neurons - 1)
         if self.connections != 2 * self.synapses or self.synapses > pairs:
             raise CorruptError(
                 f"{where}: {MEMBER}: {self.connections} connections, {self.synapses} synapses and "
-                f"{self.neurons} neurons do not go with each other"
+                f"{self.neurons} neurons are inconsistent"
             )
         synaptic = self.synaptic
         if synaptic is not None and (
@@ -159,21 +159,21 @@ class NetworkMeta:
         ):
             raise CorruptError(
                 f"{where}: {MEMBER}: synaptic weights of {synaptic.self_loops} self-loops, "
-                f"{synaptic.negative} negative and {synaptic.zeros} of zero do not go with "
+                f"{synaptic.negative} negative and {synaptic.zeros} zero are inconsistent with "
                 f"{self.synapses} synapses"
             )
         if self.total_weight * self.weight_unit > LARGEST_WEIGHT:
             raise CorruptError(
-                f"{where}: {MEMBER}: the weights add up beyond {LARGEST_WEIGHT:g}; scale them down"
+                f"{where}: {MEMBER}: the sum of weights exceeds {LARGEST_WEIGHT:g}; scale them down"
             )
 
     def block_bytes(self, vertices: int) -> tuple[int, int]:
-        """The fewest and the most bytes that the records of so many vertices can take."""
+        """Return the fewest and the most bytes of the records of `vertices` vertices."""
         most = _NUMBER * vertices + _RECORD * self.connections
         return vertices, min(most, self.largest_block_bytes)
 
     def attribute_bytes(self, name: str, vertices: int) -> tuple[int, int]:
-        """The fewest and the most bytes of an attribute of so many vertices."""
+        """Return the fewest and the most bytes of an attribute of `vertices` vertices."""
         if self.attributes[name].real:
             return 8 * vertices, 8 * vertices
         return vertices, _NUMBER * vertices
@@ -187,7 +187,7 @@ def _attribute(name: str, value: Any) -> AttributeMeta:
     good = plain or (found.labels is None and name != "size" and not found.real)
     good = good and not (found.real and (found.labels is not None or name in _COUNTED))
     if not good or (found.offset and name == "rate") or "/" in name:
-        raise ValueError(f"{shown(value)} does not go with its name")
+        raise ValueError(f"{shown(value)} is invalid for this name")
     return found
 
 

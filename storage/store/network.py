@@ -1,4 +1,4 @@
-"""Reading `net.bin`: a network as a `Graph`, with its attributes (docs/format.md)."""
+"""Network files `net.bin` as a `Graph`, with attributes (docs/format.md)."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from storage.store.meta import MEMBER, NetworkMeta, most_meta_bytes
 from storage.store.sharded import BLOCKS, WEIGHTS, is_sharded, open_members
 from storage.store.weights import Synapses, decode_weights
 
-SIZE, RATE, ID = "size", "rate", "id"  # attributes with a meaning of their own
-POPULATION = "population"  # what tells neurons apart that are called alike
+SIZE, RATE, ID = "size", "rate", "id"  # attributes with a special meaning
+POPULATION = "population"  # distinguishes neurons with equal ids
 
 
 def block_member(index: int) -> str:
@@ -43,9 +43,9 @@ def attribute_member(name: str, index: int) -> str:
 class Attribute:
     """Values of a vertex attribute: real value = stored * unit.
 
-    stored : ndarray[int64], shape (vertices,), may be negative; ndarray[float64] of unit 1 where
-        the file has the values as they are
-    labels : names that the values count through, or None
+    stored : ndarray[int64], shape (vertices,), may be negative; ndarray[float64] with unit 1 if
+        the file stores float64
+    labels : names that the values index, or None
     """
 
     stored: NDArray[Any]
@@ -58,9 +58,9 @@ class Attribute:
 
 
 def is_network_name(path: Path) -> bool:
-    """Whether a file is to be opened as a network file rather than imported; so is any address.
+    """Return whether to open a path as a network file instead of importing it.
 
-    A folder is one if it has the description of a network in several files.
+    True for any address, and for a folder with the description of a network in several files.
     """
     if path.suffix.lower() == ".bin" or isinstance(path, RemotePath):
         return True
@@ -73,16 +73,16 @@ def is_network_name(path: Path) -> bool:
 
 
 class NetworkFile(Graph, Closing):
-    """An open network file. Blocks are read at random, by any number of threads."""
+    """An open network file. Blocks can be read in any order and from several threads."""
 
     def __init__(self, path: Path, buffer: int = DEFAULT_BUFFER) -> None:
-        """path : of a file, or a folder of several, or the address of either; buffer : bytes that
-        may be read ahead from there"""
+        """path : of a file, of a folder of several files, or the address of either; buffer : bytes
+        to prefetch from an address"""
         self.path = path
         self._archive = open_members(path, buffer)
         try:
             if MEMBER not in self._archive:
-                raise CorruptError(f"{path}: a zip archive without {MEMBER}, not a network")
+                raise CorruptError(f"{path}: is a zip archive without {MEMBER}, not a network")
             most = most_meta_bytes(self._archive.find(MEMBER).packed)
             self.meta = NetworkMeta.from_json(self._archive.read(MEMBER, most), str(path))
             self.vertices = self.meta.neurons
@@ -95,9 +95,9 @@ class NetworkFile(Graph, Closing):
             raise
 
     def _check_sizes(self) -> None:
-        """Raise `CorruptError` if a block is missing, or as long as none can be; none is read.
+        """Raise `CorruptError` if a block is missing or has an impossible size; reads no block.
 
-        A block of few bytes may say that it inflates to gigabytes.
+        A small block could claim to inflate to gigabytes.
         """
         whole, rest = divmod(self.vertices, self.block_size)
         self._archive.require_sizes(BLOCKS, range(whole), *self.meta.block_bytes(self.block_size))
@@ -140,9 +140,9 @@ class NetworkFile(Graph, Closing):
         )
 
     def read_synapses(self, index: int) -> Synapses:
-        """The synapses of the sources of a block with their signed weights, self-loops included.
+        """Return the synapses of the sources of a block with signed weights and self-loops.
 
-        Of an undirected network each edge is a synapse in either direction. Raises `KeyError` if
+        In an undirected network each edge is a synapse in both directions. Raises `KeyError` if
         the network has no synaptic weights, `CorruptError` if their bytes are damaged.
         """
         if self.meta.synaptic is None:
@@ -155,13 +155,13 @@ class NetworkFile(Graph, Closing):
         return decode_weights(self._archive.read(name), (first, last), source, ids, where)
 
     def vertex_sizes(self) -> NDArray[np.int64]:
-        """Capacity that each neuron uses; 1 where the network says nothing."""
+        """Return the capacity that each neuron uses; default 1."""
         if SIZE not in self.meta.attributes:
             return np.ones(self.vertices, np.int64)
         return self.attribute(SIZE).stored
 
     def attribute(self, name: str) -> Attribute:
-        """All values of one attribute; raises `KeyError` if the network has none of that name."""
+        """Return all values of an attribute; raise `KeyError` if the network does not have it."""
         about = self.meta.attributes[name]
         if about.real:
             return Attribute(self._real(name), 1.0, None)
@@ -174,9 +174,9 @@ class NetworkFile(Graph, Closing):
                 self._archive.read(member), count, f"{self.path}: member {member}"
             )
         if about.labels is not None and stored.size and stored.max() >= len(about.labels):
-            raise CorruptError(f"{self.path}: attribute {name!r} counts beyond its labels")
+            raise CorruptError(f"{self.path}: attribute {name!r} has values outside its labels")
         if not math.isfinite(float(stored.max(initial=0)) * about.unit):
-            raise CorruptError(f"{self.path}: attribute {name!r} goes beyond 1e308; scale it down")
+            raise CorruptError(f"{self.path}: attribute {name!r} exceeds 1e308; scale it down")
         stored += about.offset
         return Attribute(stored, about.unit, about.labels)
 
@@ -197,21 +197,21 @@ class NetworkFile(Graph, Closing):
             yield index, slice(first, min(first + step, self.vertices))
 
     def check(self, threads: int = 1) -> None:
-        """Raise `CorruptError` if any byte that counts differs from what was written."""
+        """Raise `CorruptError` if any relevant byte differs from the bytes written."""
         for _ in map_ordered(self._archive.read, self._archive.names(), threads):
             pass
 
     @property
     def identity(self) -> tuple[int, int]:
-        """Bytes of the file, and the CRC-32 of `meta.json`: the same wherever it lies."""
+        """File size in bytes, and the CRC-32 of `meta.json`: independent of the location."""
         return self._archive.size, self._archive.find(MEMBER).crc
 
     def member(self, name: str) -> bytes:
-        """The bytes of a member; raises `CorruptError` if it is missing or damaged."""
+        """Return the bytes of a member; raise `CorruptError` if it is missing or damaged."""
         return self._archive.read(name)
 
     def stored_bytes(self, index: int | None = None) -> int:
-        """Compressed bytes of a block of connections, or of all of them."""
+        """Return the compressed bytes of a block of connections, or of all blocks."""
         if index is None:
             return self._archive.packed_bytes(BLOCKS)
         return self._archive.find(block_member(index)).packed

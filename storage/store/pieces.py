@@ -1,4 +1,4 @@
-"""Pieces of a network file: members that others have packed, to be put into it as they are."""
+"""Pieces of a network file: members packed by other processes, copied into it unchanged."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from storage.store.archive import Entry, Packed, Piece, local_header
 
 
 class PieceWriter(Closing):
-    """Writes members to a new file, which is to be put into an archive by another process."""
+    """Writes members to a new file, which another process copies into an archive."""
 
     def __init__(self, folder: Path, name: str) -> None:
-        """name : what that of the file begins with"""
+        """name : prefix of the file name"""
         self._folder = folder
         self._entries: list[Entry] = []
         self._position = 0
@@ -32,7 +32,7 @@ class PieceWriter(Closing):
         self._position += len(header) + len(member.data)
 
     def leave(self) -> Piece:
-        """What was written; nothing can be added any more."""
+        """Close the file and return the piece; nothing can be added afterwards."""
         with writing(self._folder):
             self._file.close()
         return Piece(Path(self._file.name), self._position, self._entries)

@@ -1,7 +1,7 @@
-"""Networks given firing rates: every synapse then carries the rate of its source.
+"""Assignment of firing rates to a network: each synapse then carries the rate of its source.
 
-The lists of connections stay as they are, so no sorting is needed: blocks are read, get other
-weights, and are written, in any number of threads.
+The lists of connections do not change, so no sorting is needed: threads read blocks, replace their
+weights, and write them.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ Rates = NDArray[np.integer] | NDArray[np.floating]
 
 
 def check_rates(rates: Rates, neurons: int, where: str) -> None:
-    """Raise `BadInputError` unless there is one rate a neuron, finite and not negative.
+    """Raise `BadInputError` unless there is one rate per neuron, finite and not negative.
 
-    rates : shape (neurons,); where : what the message starts with
+    rates : shape (neurons,); where : prefix of the message
     """
     if rates.ndim != 1 or rates.size != neurons:
-        shape = " x ".join(map(str, rates.shape)) or "a single one"
-        raise BadInputError(f"{where}: rates are {shape}; the network has {neurons} neurons")
+        shape = " x ".join(map(str, rates.shape)) or "()"
+        raise BadInputError(f"{where}: rates have shape {shape}; the network has {neurons} neurons")
     if rates.dtype.kind not in "iuf":
         raise BadInputError(f"{where}: rates are {rates.dtype}; give numbers")
     wrong, fault = ~np.isfinite(rates), "is not finite; repair it"
     if not wrong.any():
-        wrong, fault = rates < 0, "is negative; a neuron fires or is silent"
+        wrong, fault = rates < 0, "is negative; rates must be 0 or more"
     if wrong.any():
         at = int(np.flatnonzero(wrong)[0])
         raise BadInputError(f"{where}: rate of neuron {at} (from 0): {rates[at]} {fault}")
@@ -54,14 +54,14 @@ def write_rated(
     traffic: dict[str, Any] | None = None,
     threads: int = 1,
 ) -> NetworkMeta:
-    """Write a network like this one in which neuron v fires rates[v] times per unit of time.
+    """Write a copy of a network in which neuron v fires rates[v] times per unit of time.
 
     The attribute `rate` holds the rates. The weight of a connection is the rate of its source times
-    the synapses that it stands for; that of an undirected edge has the rates of both its ends.
-    Traffic that the network had is replaced; synaptic weights stay.
-    rates : shape (neurons,); source : name of the file that they are from
-    traffic : what the provenance says of them; None for `traffic.from_rates` of this file
-    Raises `BadInputError` if they will not do; then no file is left behind.
+    the number of merged synapses; an undirected edge has the sum of the rates of both ends.
+    Existing traffic is replaced; synaptic weights are kept.
+    rates : shape (neurons,); source : name of the rates file
+    traffic : provenance of the rates; None for `traffic.from_rates` of this file
+    Raises `BadInputError` if the rates are invalid; then no output file remains.
     """
     check_rates(rates, network.vertices, source or RATE)
     finder = UnitFinder()
@@ -69,7 +69,9 @@ def write_rated(
     unit = finder.unit()
     stored, rounding = to_units(rates, unit)
     if float(stored.max(initial=0)) * network.meta.synapses_read * 2 >= MAX_TOTAL:
-        raise BadInputError(f"{source or RATE}: the traffic adds up beyond 2^62; scale rates down")
+        raise BadInputError(
+            f"{source or RATE}: the total traffic exceeds 2^62; scale the rates down"
+        )
 
     def rated(index: int) -> tuple[Packed, int, int]:
         block = with_rates(network.read_block(index), stored, network.undirected)
@@ -103,7 +105,7 @@ def write_rated(
             provenance={
                 name: fact
                 for name, fact in network.meta.provenance.items()
-                if name not in ROUNDED  # of weights and rates that are replaced
+                if name not in ROUNDED  # these weights and rates are replaced
             }
             | rounded_facts(Rounding(), rounding)
             | (traffic or from_rates(source)),
@@ -114,13 +116,13 @@ def write_rated(
 
 
 def write_uniform(network: NetworkFile, destination: Path, threads: int = 1) -> NetworkMeta:
-    """Write a network like this one in which every neuron fires once per unit of time."""
+    """Write a copy of a network in which each neuron fires once per unit of time."""
     ones = np.ones(network.vertices, np.int64)
     return write_rated(network, destination, ones, traffic=uniform(), threads=threads)
 
 
 def with_rates(block: Block, rates: NDArray[np.int64], undirected: bool) -> Block:
-    """The block with the weights that follow from `rates`, shape (vertices of the network,)."""
+    """Return the block with weights computed from `rates`, shape (vertices of the network,)."""
     own = block.first + np.repeat(np.arange(block.vertices), np.diff(block.indptr))
     if undirected:
         weights = rates[own] + rates[block.ids]
@@ -138,7 +140,7 @@ def follows_rates(
     weight_unit: float = 1.0,
     rate_unit: float = 1.0,
 ) -> bool:
-    """Whether the weights of a block are those of `with_rates`, but for rounding to the units.
+    """Return whether the weights of a block equal `with_rates`, up to rounding to the units.
 
     rates : shape (vertices of the network,), in `rate_unit`
     """

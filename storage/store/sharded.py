@@ -1,7 +1,7 @@
-"""A network in several files: a folder, or a prefix of a store, with `network.json`.
+"""Networks in several files: a folder, or a prefix in a store, with `network.json`.
 
 `network.json` is the `meta.json` of a network file with a list of files. Each of these is a zip
-archive with the members of a range of blocks, by the names that they have in a network file
+archive with the members of a range of blocks, under their names in a network file
 (docs/format.md).
 """
 
@@ -36,13 +36,13 @@ if TYPE_CHECKING:
 
 DESCRIPTION = "network.json"
 BLOCKS, WEIGHTS = "blocks/", "weights/"  # members of each block
-FILES_HELD = 128  # open at a time, at most: of more, each is opened to read a block
-_MOST = 1 << 30  # bytes of the description
-_OPENING = 8  # files at a time
+FILES_HELD = 128  # most files kept open; if there are more, each is opened per block
+_MOST = 1 << 30  # most bytes of the description
+_OPENING = 8  # files opened at a time
 
 
 class Part(msgspec.Struct):
-    """A file of a network: `blocks` blocks from number `first` on."""
+    """A file of a network: `blocks` blocks, starting at number `first`."""
 
     file: str
     first: Whole
@@ -50,7 +50,7 @@ class Part(msgspec.Struct):
 
 
 class Layout(msgspec.Struct):
-    """What a description says of files."""
+    """The list of files in a description."""
 
     files: list[Part]
     neurons: Count
@@ -59,7 +59,7 @@ class Layout(msgspec.Struct):
 
     @classmethod
     def cut(cls, count: int, neurons: int, block_size: int, attribute_block_size: int) -> Self:
-        """Of `count` files, or as many as there are blocks."""
+        """Create a layout of `count` files, at most one per block."""
         blocks = -(-neurons // block_size)
         count = min(count, blocks)
         bounds = [blocks * i // count for i in range(count + 1)]
@@ -70,7 +70,7 @@ class Layout(msgspec.Struct):
         return cls(files, neurons, block_size, attribute_block_size)
 
     def part_of(self, name: str) -> int:
-        """The number of the file that has a member."""
+        """Return the index of the file that holds a member."""
         block = self.block_of(name)
         assert block is not None
         return bisect_right(self.files, block, key=lambda part: part.first) - 1
@@ -80,18 +80,18 @@ class Layout(msgspec.Struct):
         at = 0
         for part in self.files:
             if part.file in ("", ".", "..") or "/" in part.file or "\0" in part.file:
-                raise ValueError(f"{shown(part.file)} is no name of a file beside it")
+                raise ValueError(f"{shown(part.file)} is not a plain file name")
             if part.first != at:
-                raise ValueError(f"{part.file} begins with block {part.first}, {at} is next")
+                raise ValueError(f"{part.file} starts with block {part.first}, expected {at}")
             at += part.blocks
         if at != -(-self.neurons // self.block_size):
             count = -(-self.neurons // self.block_size)
-            raise ValueError(f"its files have {at} blocks, the network has {count}")
+            raise ValueError(f"its files have {at} blocks, but the network has {count}")
         if len({part.file for part in self.files}) != len(self.files):
-            raise ValueError("names a file twice")
+            raise ValueError("lists a file twice")
 
     def block_of(self, name: str) -> int | None:
-        """The block with which a member lies; None for what is no member of a network."""
+        """Return the block that a member is stored with; None if it is not a network member."""
         kind, number = name[:-DIGITS], name[-DIGITS:]
         if not (number.isascii() and number.isdecimal()):
             return None
@@ -103,24 +103,24 @@ class Layout(msgspec.Struct):
 
 
 class ShardedReader(Closing):
-    """Members by name, as an `ArchiveReader` has them, from the files of a folder."""
+    """Members by name from the files of a folder; same interface as `ArchiveReader`."""
 
     def __init__(self, path: Path, buffer: int) -> None:
-        """Raises `CorruptError` if the description is damaged, `BadInputError` if a file is not
-        there."""
+        """Raises `CorruptError` if the description is damaged, `BadInputError` if a file is
+        missing."""
         self.path = path
         place = path / DESCRIPTION
         with open_blob(place) as blob:
             if blob.size > _MOST:
                 raise CorruptError(
-                    f"{place}: has {blob.size} bytes, too many to describe a network"
+                    f"{place}: has {blob.size} bytes, too many for a network description"
                 )
             self._raw = blob.read(0, blob.size)
         try:
             self._layout = convert(parse_json(self._raw), Layout)
             self._layout.check()
         except ValueError as error:
-            raise CorruptError(f"{place}: {error}; make the network again") from error
+            raise CorruptError(f"{place}: {error}; recreate the network") from error
         self._files: list[ArchiveReader] = []
         keep = len(self._layout.files) <= FILES_HELD
 
@@ -134,7 +134,7 @@ class ShardedReader(Closing):
             self.close()
             raise
         self._firsts = [part.first for part in self._layout.files]
-        self._recent: list[int] = []  # files that may have read ahead
+        self._recent: list[int] = []  # files that may hold prefetched data
         self._lock = Lock()
 
     def __contains__(self, name: str) -> bool:
@@ -148,17 +148,17 @@ class ShardedReader(Closing):
     def _file(self, name: str) -> ArchiveReader:
         where = self._where(name)
         if where < 0:
-            raise CorruptError(f"{self.path}: member {name} is missing; make the network again")
+            raise CorruptError(f"{self.path}: member {name} is missing; recreate the network")
         return self._files[where]
 
     def names(self) -> Iterator[str]:
-        """Of all members."""
+        """Yield the names of all members."""
         yield MEMBER
         for file in self._files:
             yield from file.names()
 
     def find(self, name: str) -> Member:
-        """Where in its file a member is; raises `CorruptError` if it is missing."""
+        """Return the location of a member in its file; raise `CorruptError` if it is missing."""
         if name == MEMBER:
             size, crc = len(self._raw), isal_zlib.crc32(self._raw)
             return Member(name.encode(), 0, size, size, crc, 0)
@@ -166,15 +166,15 @@ class ShardedReader(Closing):
 
     @property
     def size(self) -> int:
-        """Bytes of all files."""
+        """Size of all files in bytes."""
         return len(self._raw) + sum(file.size for file in self._files)
 
     def require_size(self, name: str, least: int, most: int) -> None:
-        """Raise `CorruptError` unless a member is there and has as many bytes as it may."""
+        """Raise `CorruptError` unless a member exists and has `least` to `most` bytes."""
         self._file(name).require_size(name, least, most)
 
     def require_sizes(self, prefix: str, numbers: range, least: int, most: int) -> None:
-        """The same of members that are numbered as blocks are."""
+        """Apply `require_size` to members numbered like blocks."""
         for part, file in zip(self._layout.files, self._files, strict=True):
             mine = range(
                 max(part.first, numbers.start), min(part.first + part.blocks, numbers.stop)
@@ -182,7 +182,7 @@ class ShardedReader(Closing):
             file.require_sizes(prefix, mine, least, most)
 
     def read(self, name: str, most: int | None = None) -> bytes:
-        """The member's bytes, inflated and checked. Safe to call from several threads."""
+        """Return the member's bytes, inflated and checked. Safe to call from several threads."""
         if name == MEMBER:
             return self._raw
         where = self._where(name)
@@ -195,7 +195,7 @@ class ShardedReader(Closing):
         return file.read(name, most)
 
     def packed_bytes(self, prefix: str) -> int:
-        """Bytes in the files of all members whose name starts with `prefix`."""
+        """Return the compressed bytes of all members whose name starts with `prefix`."""
         return sum(file.packed_bytes(prefix) for file in self._files)
 
     def close(self) -> None:
@@ -204,7 +204,7 @@ class ShardedReader(Closing):
 
 
 def is_sharded(path: Path) -> bool:
-    """Whether a folder, or what has the address, is a network in several files."""
+    """Return whether a folder or an address holds a network in several files."""
     if not isinstance(path, RemotePath):
         return (path / DESCRIPTION).is_file()
     if path.suffix == ".bin":
@@ -217,17 +217,17 @@ def is_sharded(path: Path) -> bool:
 
 
 def open_members(path: Path, buffer: int) -> ArchiveReader | ShardedReader:
-    """The members of a network, in one file or several."""
+    """Open the members of a network, in one file or several."""
     if is_sharded(path):
         return ShardedReader(path, buffer)
     return ArchiveReader(path, (BLOCKS, WEIGHTS), buffer)
 
 
 def write_sharded(network: NetworkFile, folder: Path, count: int, threads: int = 1) -> None:
-    """Write a network as a folder of `count` files, or of as many as it has blocks.
+    """Write a network as a folder of `count` files, at most one per block.
 
-    The description comes last: without it the folder is no network. Raises `WriteError` for a
-    folder that holds anything.
+    The description is written last: without it the folder is not a network. Raises `WriteError` if
+    the folder is not empty.
     """
     meta = network.meta
     with writing(folder):
@@ -250,13 +250,13 @@ def write_sharded(network: NetworkFile, folder: Path, count: int, threads: int =
 
 
 def write_joined(network: NetworkFile, path: Path, threads: int = 1) -> None:
-    """Write a network as one file: the very bytes of the one that it was cut from, if mapper was
-    its writer."""
+    """Write a network as one file, identical to the file it was split from if mapper wrote that
+    file."""
     _write_members(network, path, list(_members_of(network)), threads, network.meta.to_json())
 
 
 def _members_of(network: NetworkFile) -> Iterator[str]:
-    """All members but the description, in the order in which they are written."""
+    """Yield all members except the description, in the order of writing."""
     meta, blocks = network.meta, range(network.block_count)
     yield from (numbered(BLOCKS, i) for i in blocks)
     if meta.synaptic is not None:

@@ -1,4 +1,4 @@
-"""A network that is written as several files, one after the other: see `sharded`."""
+"""Sequential writer of a network in several files: see `sharded`."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from storage.locks import OutputLock
 from storage.store.archive import ArchiveWriter, Packed, Piece
 from storage.store.sharded import DESCRIPTION, Layout
 
-PARTIAL = ".partial-files"  # behind the name of the folder, until it is complete
+PARTIAL = ".partial-files"  # suffix of the folder's name until it is complete
 
 Members = Callable[[range], Iterator[Packed]]
 
 
 class ShardedWriter(Closing):
-    """Takes members of blocks in order, and gives each file the attributes of its blocks.
+    """Receives members of blocks in order, and adds the attributes of its blocks to each file.
 
-    The folder has its name when it is complete. Raises `WriteError` if there is one by this name
-    that holds anything, `LockedError` if another process is writing it.
+    The folder gets its name when it is complete. Raises `WriteError` if a folder of this name
+    exists and is not empty, `LockedError` if another process is writing it.
     """
 
     def __init__(self, folder: Path, count: int) -> None:
-        """count : of files, at most: each has one block at least"""
+        """count : most files: each has at least one block"""
         self.path, self._count = folder, count
         self._partial = folder.with_name(folder.name + PARTIAL)
         self._file: ArchiveWriter | None = None
@@ -43,7 +43,7 @@ class ShardedWriter(Closing):
                 raise WriteError(f"{folder}: is a file; choose another place, or remove it")
         self._lock = OutputLock(folder)
         try:
-            shutil.rmtree(self._partial, ignore_errors=True)  # of a killed process
+            shutil.rmtree(self._partial, ignore_errors=True)  # leftovers of a killed process
             with writing(folder):
                 self._partial.mkdir()
         except BaseException:
@@ -53,9 +53,9 @@ class ShardedWriter(Closing):
     def begin(
         self, neurons: int, block_size: int, attribute_block_size: int, rest: Members
     ) -> None:
-        """Tell how large blocks are, before the first one comes.
+        """Set the size of blocks, before the first one is added.
 
-        rest : what else there is of a range of neurons, whole blocks of them
+        rest : returns the other members for a range of neurons in whole blocks
         """
         self._layout = Layout.cut(self._count, neurons, block_size, attribute_block_size)
         self._rest = rest
@@ -65,7 +65,7 @@ class ShardedWriter(Closing):
         self._of(member.name).add(member)
 
     def append(self, piece: Piece) -> None:
-        """Add the next blocks, those of a piece."""
+        """Add the next blocks, from a piece."""
 
         parts = [self._layout.part_of(entry.name.decode()) for entry in piece.entries]
         first = 0
@@ -75,7 +75,7 @@ class ShardedWriter(Closing):
             first = last
 
     def _of(self, name: str) -> ArchiveWriter:
-        """The file in which a member is; those before it are complete."""
+        """Return the file of a member; previous files are completed."""
         while self._file is None or self._layout.part_of(name) >= self._written:
             self.end()
             part = self._layout.files[self._written]
@@ -84,7 +84,7 @@ class ShardedWriter(Closing):
         return self._file
 
     def end(self) -> None:
-        """Complete the file that is being written: all its blocks have come."""
+        """Complete the current file, after all its blocks have been added."""
         if self._file is not None:
             part = self._layout.files[self._written - 1]
             size = self._layout.block_size
@@ -93,9 +93,9 @@ class ShardedWriter(Closing):
             self._file.commit()
 
     def commit(self, description: bytes) -> None:
-        """Write the description, and give the folder its name.
+        """Write the description, and rename the folder.
 
-        description : of the network, as one file has it
+        description : `meta.json` of the network
         """
         said = json.loads(description) | {"files": msgspec.to_builtins(self._layout.files)}
         write_file(self._partial / DESCRIPTION, json.dumps(said, indent=1).encode())
@@ -106,7 +106,7 @@ class ShardedWriter(Closing):
         self.close()
 
     def close(self) -> None:
-        """Remove what was written, unless it has got its name."""
+        """Remove the partial folder, unless it was renamed."""
         if self._closed:
             return
         self._closed = True

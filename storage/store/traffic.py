@@ -1,10 +1,10 @@
-"""Where the traffic of a network comes from: what its weights stand for, and its rates.
+"""Source of a network's traffic: the meaning of its weights and rates.
 
-A network file keeps the traffic of each synapse, and may keep its signed weight in a second column.
-Traffic is the synapse's weight as the source of the network had it (`weights`), the firing rate of
-its source neuron (`rates`), or a rate of 1 for every neuron of a network whose firing rates nobody
-knows (`uniform`). The provenance of the network says which, as `traffic`, unless it is `weights`
-and there are no rates.
+A network file stores the traffic of each synapse, and optionally its signed weight in a second
+column. Traffic is the synapse's weight in the source of the network (`weights`), the firing rate of
+its source neuron (`rates`), or a rate of 1 for each neuron if firing rates are unknown (`uniform`).
+The provenance of the network records it as `traffic`, unless it is `weights` and there are no
+rates.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from storage.quantise import Rounding
 from storage.store.meta import NetworkMeta
 from storage.store.network import RATE
 
-TRAFFIC: Final = "traffic"  # of the provenance
+TRAFFIC: Final = "traffic"  # key of the provenance
 WEIGHTS, RATES, UNIFORM = "weights", "rates", "uniform"
 SOURCES = (WEIGHTS, RATES, UNIFORM)
 LARGEST: Final = "largest weight"
@@ -26,28 +26,28 @@ WEIGHTS_ERROR: Final = "weights_error"
 """Largest relative error of the traffic of a synapse, for the same reason."""
 RATES_ROUNDED: Final = "rates_rounded"
 RATES_ERROR: Final = "rates_error"
-"""The same of the rates of neurons."""
+"""The same counts for the rates of neurons."""
 ROUNDED: Final = (WEIGHTS_ROUNDED, WEIGHTS_ERROR, RATES_ROUNDED, RATES_ERROR)
 
 RATE_WEIGHTS, SYNAPSE_WEIGHTS, BOTH_WEIGHTS = "rate", "synapse", "both"
-"""What the one number is that a file has for a synapse: its traffic, its weight, or either."""
+"""Meaning of the single number that a file has per synapse: its traffic, its weight, or both."""
 
 
 def from_rates(file: str | None = None) -> dict[str, Any]:
-    """What the provenance says of a network whose synapses carry the rates of their sources.
+    """Return the provenance of a network whose synapses carry the rates of their sources.
 
-    file : name of the file that the rates are from, None if they are from no file of their own
+    file : name of the rates file, None if there is none
     """
     return {TRAFFIC: {"source": RATES} | ({} if file is None else {"file": file})}
 
 
 def uniform() -> dict[str, Any]:
-    """The same of a network in which every neuron has the rate 1."""
+    """Return the provenance of a network in which each neuron has the rate 1."""
     return {TRAFFIC: {"source": UNIFORM}}
 
 
 def from_weights() -> dict[str, Any]:
-    """The same of a network whose weights are taken as traffic."""
+    """Return the provenance of a network whose weights are used as traffic."""
     return {TRAFFIC: {"source": WEIGHTS}}
 
 
@@ -68,20 +68,20 @@ def rounded_facts(weights: Rounding, rates: Rounding) -> dict[str, Any]:
 def sum_error(meta: NetworkMeta) -> float:
     """Return the largest error of a sum of traffic over synapses, such as the cut, in real units.
 
-    Rounding to the nearest unit costs half a unit at most; raising to one unit less than one.
+    Rounding to the nearest unit costs at most half a unit; raising to one unit less than one.
     """
     rounded = int(meta.provenance.get(WEIGHTS_ROUNDED, 0))
     return (rounded + meta.weights_clamped) / 2 * meta.weight_unit
 
 
 def traffic_of(meta: NetworkMeta) -> dict[str, str]:
-    """The source of a network's traffic, as `network.traffic` of report.json has it.
+    """Return the source of a network's traffic, for `network.traffic` of report.json.
 
     source : one of `SOURCES`
-    file : of `rates`, the name of their file, if they are from one
+    file : for `rates`, the name of the rates file, if any
     multicast : rate of a neuron in multicast metrics: "rates", or "largest weight" of its synapses
 
-    Files of versions that did not note it are distinguished by what they hold.
+    For files of versions without this record it is inferred from their content.
     """
     rated = RATE in meta.attributes
     noted = meta.provenance.get(TRAFFIC)
@@ -98,7 +98,7 @@ def traffic_of(meta: NetworkMeta) -> dict[str, str]:
 
 
 def describe(traffic: Mapping[str, Any] | None) -> str:
-    """The source in words, for tables and pages; `traffic` as of `traffic_of`, None if unknown."""
+    """Describe the source for tables and pages; `traffic` of `traffic_of`, None if unknown."""
     source = None if traffic is None else traffic.get("source")
     if source == UNIFORM:
         return "every neuron at rate 1"
@@ -111,9 +111,9 @@ def describe(traffic: Mapping[str, Any] | None) -> str:
 
 
 def describe_weights(meta: NetworkMeta) -> str:
-    """What a network has of synaptic weights, in words."""
+    """Describe the synaptic weights of a network."""
     about = meta.synaptic
     if about is None:
-        return "none, the traffic alone"
+        return "none, only traffic"
     signs = f"{about.negative:,} negative, {about.zeros:,} zero"
     return f"{about.least:g} to {about.largest:g}, {signs}, {about.self_loops:,} self-loops"

@@ -1,8 +1,8 @@
-"""The second column of a network file: signed synaptic weights (docs/format.md).
+"""Second column of a network file: signed synaptic weights (docs/format.md).
 
-A member of weights belongs to a block of connections. It has a weight for each outgoing connection
-of the block, in its order, and then one for each self-loop, which blocks have no place for. Weights
-are float64; what is whole or a float32 takes fewer bytes, and comes back as it was.
+A member of weights belongs to a block of connections. It holds a weight for each outgoing
+connection of the block, in its order, and then one for each self-loop, which blocks do not store.
+Weights are float64; integers and float32 values take fewer bytes, without loss.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from storage.sorting.weights import Weights
 from storage.store.codec import decode_numbers, encode_numbers
 from storage.store.meta import SynapticMeta
 
-WHOLE, SINGLE, DOUBLE = range(3)  # how weights are written: the first byte of a member
-EXACT = 2.0**53  # whole numbers below it are float64 numbers
+WHOLE, SINGLE, DOUBLE = range(3)  # encoding of weights: the first byte of a member
+EXACT = 2.0**53  # integers below it are exact in float64
 _REAL = {SINGLE: "<f4", DOUBLE: "<f8"}
 
 
@@ -36,7 +36,7 @@ class Synapses(NamedTuple):
 
 
 def checked_weights(weight: NDArray[np.integer] | NDArray[np.floating]) -> None:
-    """Raise `BadInputError` unless all weights are finite numbers that a float64 holds."""
+    """Raise `BadInputError` unless all weights are finite and exact in float64."""
     if not weight.size:
         return
     ends = weight.min(), weight.max()  # NaN passes through min and max
@@ -44,13 +44,15 @@ def checked_weights(weight: NDArray[np.integer] | NDArray[np.floating]) -> None:
         if not np.isfinite(end):
             raise BadInputError(f"weight {end} is not finite; give finite values")
         if np.issubdtype(weight.dtype, np.integer) and abs(int(end)) >= EXACT:
-            raise BadInputError(f"weight {end} is beyond 2^53; scale the weights down")
+            raise BadInputError(f"weight {end} exceeds 2^53; scale the weights down")
 
 
 def encode_weights(weights: Weights) -> bytes:
-    """The member of a block; raises `BadInputError` if weights of a pair add up beyond float64."""
+    """Return the member of a block; raise `BadInputError` if sums of pairs overflow float64."""
     if not np.isfinite(weights.weight).all():
-        raise BadInputError("weights of repeated synapses add up beyond 1e308; scale them down")
+        raise BadInputError(
+            "the sum of weights of repeated synapses exceeds 1e308; scale them down"
+        )
     loop = weights.source == weights.target
     owner, sizes = weights.source[loop] - weights.first, weights.size[loop]
     gaps = np.diff(owner, prepend=0)
@@ -66,7 +68,7 @@ def encode_weights(weights: Weights) -> bytes:
 
 
 def describe_weights(weights: Weights, length: int) -> SynapticMeta:
-    """What there is to say of a block's weights, whose member has so many bytes."""
+    """Return statistics of a block's weights; length : bytes of its member."""
     values = weights.weight
     return SynapticMeta(
         self_loops=int(np.count_nonzero(weights.source == weights.target)),
@@ -79,7 +81,7 @@ def describe_weights(weights: Weights, length: int) -> SynapticMeta:
 
 
 def joined(blocks: Sequence[SynapticMeta]) -> SynapticMeta:
-    """The same of all blocks together."""
+    """Return the statistics of all blocks together."""
     weighed = [block for block in blocks if block.least <= block.largest]
     return SynapticMeta(
         self_loops=sum(block.self_loops for block in blocks),
@@ -98,11 +100,11 @@ def decode_weights(
     target: NDArray[np.int32],
     where: str,
 ) -> Synapses:
-    """The synapses of a block from its member of weights and its outgoing connections.
+    """Decode the synapses of a block from its member of weights and its outgoing connections.
 
-    bounds : first vertex of the block, and the first behind it
+    bounds : first vertex of the block, and the first after it
     source, target : of the outgoing connections, shape (connections,)
-    Raises `CorruptError`, naming `where`, if the bytes break the format.
+    Raises `CorruptError` with `where` if the bytes violate the format.
     """
     kind, at = data[0], 1
     count, at = _leading(data, at, 1, where)
@@ -112,7 +114,7 @@ def decode_weights(
     heads, at = _leading(data, at, 2 * loops, where)
     owner = bounds[0] + np.cumsum(heads[::2])
     if owner.size and (owner[-1] >= bounds[1] or heads[2::2].min(initial=1) < 1):
-        raise CorruptError(f"{where}: its self-loops are of vertices beyond the block")
+        raise CorruptError(f"{where}: its self-loops are outside the block")
     total = source.size + loops
     if kind == WHOLE:
         raw = decode_numbers(data[at:], total, where)
@@ -120,9 +122,9 @@ def decode_weights(
     else:
         width = 4 if kind == SINGLE else 8
         if len(data) - at != width * total:
-            raise CorruptError(f"{where}: {len(data) - at} bytes of {total} weights")
+            raise CorruptError(f"{where}: has {len(data) - at} bytes for {total} weights")
         written = np.frombuffer(data, _REAL[kind], offset=at)
-        if not np.isfinite(written).all():  # before the cast, which warns of some NaNs
+        if not np.isfinite(written).all():  # before the cast, which warns about some NaNs
             raise CorruptError(f"{where}: a weight is not finite")
         values = written.astype(np.float64)
     sources = np.concatenate([source, owner])
@@ -134,7 +136,7 @@ def decode_weights(
 
 
 def _leading(data: bytes, at: int, count: int, where: str) -> tuple[NDArray[np.int64], int]:
-    """`count` varints from a place on, and the place behind them."""
+    """Decode `count` varints from an offset; also return the offset after them."""
     if not count:
         return np.empty(0, np.int64), at
     last = np.flatnonzero(np.frombuffer(data[at : at + 10 * count], np.uint8) < 128)

@@ -1,4 +1,4 @@
-"""Writing `net.bin` from a stream of synapses in any order, in bounded memory, atomically."""
+"""Writer of `net.bin` from a stream of synapses in any order, in bounded memory, atomically."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ from storage.store.weights import checked_weights, describe_weights, encode_weig
 ATTRIBUTE_BLOCK = 1 << 16
 DEFAULT_MEMORY = 256 << 20
 
-Stored = Callable[[int, int], NDArray[np.int64]]  # values of a range of neurons
+Stored = Callable[[int, int], NDArray[np.int64]]  # returns values of a range of neurons
 Part = TypeVar("Part")
 
 
 class NetworkWriter(Closing):
-    """Collects synapses and attributes, then writes the network in one go.
+    """Collects synapses and attributes, then writes the network.
 
     ::
 
@@ -59,7 +59,7 @@ class NetworkWriter(Closing):
             writer.add(np.array([0, 1]), np.array([1, 2]), np.array([5, 7]))
             meta = writer.finish({"format": "arrays"})
 
-    Leaving the block without `finish`, also by an error, leaves no file behind.
+    Leaving the block without `finish`, for example by an error, leaves no file.
     """
 
     def __init__(
@@ -75,21 +75,23 @@ class NetworkWriter(Closing):
         threads: int | None = None,
         block_size: int | None = None,
     ) -> None:
-        """path : of the file, or what writes several, of a network without weights of synapses;
-            this closes it
-        undirected : every edge is given once, in either direction
-        weight_unit : what a weight of 1 stands for
-        weights : what weights are: "rate", traffic; "synapse", weights of synapses, which are kept
-            with their signs, while the traffic follows from the attribute `rate`, 1 each if there
-            is none; or "both": the traffic is their magnitude
-        memory : bytes for the external sort; runs go beside `path`
+        """path : of the file, or a writer of several files for a network without synaptic weights;
+            it is closed with this writer
+        undirected : each edge is given once, in either direction
+        weight_unit : real value of a weight of 1
+        weights : meaning of weights: "rate", traffic; "synapse", synaptic weights, stored with
+            their signs, while the traffic follows from the attribute `rate`, default 1; or "both":
+            the traffic is their magnitude
+        memory : bytes for the external sort; runs are stored next to `path`
         """
         if not 0 < neurons <= MAX_VERTICES:
             raise BadInputError(
-                f"a network of {neurons} neurons cannot be stored; it needs 1 to {MAX_VERTICES}"
+                f"a network of {neurons} neurons cannot be stored; it must have 1 to {MAX_VERTICES}"
             )
         if isinstance(path, ShardedWriter) and weights != RATE_WEIGHTS:
-            raise ValueError("weights of synapses are written to one file only; cut that")
+            raise ValueError(
+                "synaptic weights can be written to only one file; split it afterwards"
+            )
         self.neurons = neurons
         self._undirected = undirected
         self._weights_are_rates = weights_are_rates
@@ -111,7 +113,7 @@ class NetworkWriter(Closing):
 
     @property
     def keeps_weights(self) -> bool:
-        """Whether weights are those of synapses, and are kept with their signs."""
+        """Return whether synaptic weights are stored with their signs."""
         return self._synaptic is not None
 
     def add(
@@ -120,11 +122,11 @@ class NetworkWriter(Closing):
         target: NDArray[np.integer],
         weight: NDArray[np.integer] | NDArray[np.floating] | None = None,
     ) -> None:
-        """Add synapses; all arrays have shape (synapses,). A weight not given is 1.
+        """Add synapses; all arrays have shape (synapses,). A missing weight is 1.
 
-        Raises `BadInputError` for an id outside 0 .. neurons-1 or a weight that is not finite, or
-        is negative traffic. Self-loops are counted, and only their synaptic weights are kept;
-        repeated pairs add up.
+        Raises `BadInputError` for an id outside 0 .. neurons-1, a weight that is not finite, or
+        negative traffic. Self-loops are counted, but only their synaptic weights are stored;
+        repeated pairs are added.
         """
         kept = self._checked(source, target, weight, both=self._undirected)
         if kept is not None:
@@ -133,10 +135,10 @@ class NetworkWriter(Closing):
     def add_made(
         self, parts: Iterable[Part], make: Callable[[Part], GivenEdges], *, in_order: bool = False
     ) -> Iterator[int]:
-        """Add what `make` gives for each of the parts; yields how many synapses each has.
+        """Add the synapses of `make` for each of the parts; yield the number of each part.
 
-        make : gives some hundred thousand synapses as `add` takes them, is called by any of the
-            writer's threads, several at a time, but for `in_order`
+        make : returns some hundred thousand synapses as arguments of `add`; called by several
+            threads at once unless `in_order`
         """
         if in_order or self._synaptic is not None:
             for part in parts:
@@ -155,10 +157,10 @@ class NetworkWriter(Closing):
         other: NDArray[np.integer],
         weight: NDArray[np.integer] | NDArray[np.floating] | None = None,
     ) -> None:
-        """Add edges of an undirected network that the source lists at both of their ends.
+        """Add edges of an undirected network that the source lists at both ends.
 
-        Like `add`, but each edge must be given twice, once by either end, with the same weight;
-        the caller has to see to that. It saves turning the edges round.
+        Like `add`, but each edge must be given twice, once from either end, with the same weight,
+        which is not checked. It avoids reversing the edges.
         """
         if not self._undirected:
             raise ValueError("only an undirected network lists edges at both ends")
@@ -174,9 +176,9 @@ class NetworkWriter(Closing):
         weight: NDArray[np.integer] | NDArray[np.floating] | None,
         both: bool,
     ) -> GivenEdges | None:
-        """The edges but for self-loops with their traffic, counted; None if there are none.
+        """Count edges and return them with traffic, without self-loops; None if there are none.
 
-        both : whether synaptic weights are kept in both directions
+        both : whether synaptic weights are stored in both directions
         """
         if weight is None:
             weight = np.broadcast_to(np.int64(1), source.shape)
@@ -196,13 +198,13 @@ class NetworkWriter(Closing):
         both: bool,
         loops: NDArray[np.bool_],
     ) -> Numbers:
-        """Keep synaptic weights; returns the traffic of these synapses.
+        """Store synaptic weights; return the traffic of these synapses.
 
-        both : whether they are kept in both directions; loops : which are self-loops
+        both : whether to store them in both directions; loops : mask of self-loops
         """
         assert self._synaptic is not None
         checked_weights(weight)
-        if both:  # of a self-loop there is one direction
+        if both:  # a self-loop has only one direction
             self._synaptic.add(source[loops], target[loops], 0, weight[loops])
             kept = ~loops
             self._synaptic.add_edges(source[kept], target[kept], weight[kept], undirected=True)
@@ -213,7 +215,7 @@ class NetworkWriter(Closing):
         return np.broadcast_to(np.int64(1), weight.shape)
 
     def set_real(self, name: str, values: NDArray[Any]) -> None:
-        """Give every neuron a float64 that is kept as it is; shape (neurons,).
+        """Set a float64 per neuron, stored unchanged; shape (neurons,).
 
         Raises `BadInputError` for values that are not finite.
         """
@@ -233,12 +235,13 @@ class NetworkWriter(Closing):
         labels: Sequence[str] | None = None,
         unit: float = 1.0,
     ) -> None:
-        """Give every neuron a value; shape (neurons,), in the given unit, not to change any more.
+        """Set a value per neuron; shape (neurons,), in the given unit; do not modify it later.
 
-        Raises `BadInputError` for values that the format can't hold (sizes and rates may not be
-        negative, nothing may be NaN).
+        Raises `BadInputError` for values that the format cannot hold (negative sizes and rates,
+        NaN).
 
-        `size` and `rate` have a meaning in mapping; `id` is the original id; others are kept.
+        `size` and `rate` have a meaning in mapping; `id` is the original id; others are only
+        stored.
         """
         if values.shape != (self.neurons,):
             raise BadInputError(
@@ -253,13 +256,15 @@ class NetworkWriter(Closing):
     def set_attribute_parts(
         self, name: str, largest: int, read: Stored, labels: Sequence[str] | None = None
     ) -> None:
-        """Give every neuron a whole number from 0 that need not be in memory.
+        """Set a whole number from 0 per neuron without holding all in memory.
 
         largest : of all values, below 2^63
-        read : gives the values of neurons first .. last-1, while the network is written
+        read : returns the values of neurons first .. last-1, called while the network is written
         """
         if not 0 <= largest < (2**63 if labels is None else len(labels)):
-            raise BadInputError(f"attribute {name!r} goes up to {largest}, which is too many")
+            raise BadInputError(
+                f"attribute {name!r} has values up to {largest}, which is too large"
+            )
         about = AttributeMeta(labels=list(labels) if labels is not None else None)
         self._attributes[name] = read, about
 
@@ -270,29 +275,31 @@ class NetworkWriter(Closing):
         elsewhere: Elsewhere | None = None,
         progress: Progress = lambda _: None,
     ) -> NetworkMeta:
-        """Sort, write, rename; returns what was written.
+        """Sort, write and rename; return the metadata written.
 
-        provenance : where the network is from
-        elsewhere : who has all synapses, if none was added here
-        progress : called with the fraction of the blocks that are written, 0 .. 1
+        provenance : origin of the network
+        elsewhere : processes that hold all synapses, if none was added here
+        progress : called with the fraction of the blocks written, 0 .. 1
         """
         if elsewhere is not None:
             self._given.join(elsewhere.given)
         said = {} if provenance is None else dict(provenance)
-        follow = self._weights == SYNAPSE_WEIGHTS  # the traffic is made of the rates
+        follow = self._weights == SYNAPSE_WEIGHTS  # the traffic is computed from the rates
         if follow and RATE not in self._attributes:
             self.set_attribute(RATE, np.ones(self.neurons, np.int64))
             said |= uniform()
         unit = self._attributes[RATE][1].unit if follow else self._given.units.unit()
         entries = self._sorter.entries if elsewhere is None else elsewhere.entries
         block_size = self._block_size or choose_block_size(self.neurons, entries)
-        asked = RATE in self._attributes and TRAFFIC not in said  # do weights follow the rates?
+        asked = (
+            RATE in self._attributes and TRAFFIC not in said
+        )  # check whether weights follow the rates
         rates, rate_unit = None, 1.0
         if asked or follow:
             stored, about = self._attributes[RATE]
             rates, rate_unit = stored(0, self.neurons), about.unit
         if follow and rates is not None and float(rates.max()) * self._given.read * 2 >= MAX_TOTAL:
-            raise BadInputError("the traffic adds up beyond 2^62; scale rates down")
+            raise BadInputError("the total traffic exceeds 2^62; scale the rates down")
         encoder = BlockEncoder(
             block_size, 1 if follow else unit, unit * self._weight_unit, self._undirected, rates,
             rate_unit, follow,
@@ -323,7 +330,7 @@ class NetworkWriter(Closing):
         return meta
 
     def _attributes_of(self, vertices: range) -> Iterator[Packed]:
-        """Members of attributes whose first vertex is one of some; sizes are added up."""
+        """Yield the attribute members that start in a range of vertices; add up sizes."""
         firsts = range(0, self.neurons, ATTRIBUTE_BLOCK)
         some = [(i, first) for i, first in enumerate(firsts) if first in vertices]
         for name, (stored, _) in self._attributes.items():

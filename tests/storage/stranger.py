@@ -1,4 +1,4 @@
-"""A reader of `net.bin` written from docs/format.md alone: slow, obvious, no dependencies."""
+"""Reader of `net.bin` written only from docs/format.md: slow, simple, no dependencies."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 
 def numbers(data: bytes) -> list[int]:
-    """All varints of a member; a flag is below 128, so that it is one as well."""
+    """Decode all varints of a member; a flag is below 128, so it is also a varint."""
     found, value, shift = [], 0, 0
     for byte in data:
         value += (byte & 127) << shift
@@ -21,7 +21,7 @@ def numbers(data: bytes) -> list[int]:
 
 
 def read(path: str) -> dict[str, Any]:
-    """meta: the description; lists: of each vertex (other, incoming, size, weight); attributes."""
+    """Return meta: the metadata; lists: per vertex (other, incoming, size, weight); attributes."""
     with zipfile.ZipFile(path) as archive:
         meta = json.loads(archive.read("meta.json"))
         assert (meta["format"], meta["version"] in (1, 2)) == ("mapper-network", True)
@@ -55,7 +55,7 @@ def read(path: str) -> dict[str, Any]:
 
 
 def synapses(network: dict[str, Any]) -> list[tuple[int, int, float]]:
-    """(source, target, weight) of each synapse; an undirected edge once, smaller id first."""
+    """Return (source, target, weight) per synapse; an undirected edge once, smaller id first."""
     undirected = network["meta"]["undirected"]
     return [
         (vertex, other, weight)

@@ -1,4 +1,4 @@
-"""A reader of synaptic weights written from docs/format.md alone, beside `stranger`."""
+"""Reader of synaptic weights written only from docs/format.md, see `stranger`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.storage.stranger import numbers, read
 
 
 def read_weights(path: str) -> dict[tuple[int, int], float]:
-    """The synaptic weight of each (source, target); of an undirected network in both directions."""
+    """Return the synaptic weight per (source, target); undirected: in both directions."""
     network = read(path)
     meta, found = network["meta"], {}
     with zipfile.ZipFile(path) as archive:

@@ -17,7 +17,7 @@ from tests.reference.storage import Connection, Edge, Records, columns
 
 LARGEST = 2**63 - 1
 
-# Every length of a varint, and both sides of every change of length.
+# every length of a varint, and both sides of each change of length
 numbers = st.one_of(
     st.integers(0, 300),
     st.builds(lambda k, d: 2 ** (7 * k) + d, st.integers(0, 8), st.integers(-1, 1)),
@@ -39,7 +39,7 @@ class BlockCase:
 
 @st.composite
 def blocks(draw: st.DrawFn) -> BlockCase:
-    """Up to six vertices of small or very large graphs; defaults are often met."""
+    """Draw up to six vertices of small or very large graphs; defaults are common."""
     vertices = draw(st.one_of(st.integers(1, 12), st.integers(1, 2**31 - 1)))
     count = draw(st.integers(1, min(6, vertices)))
     first = draw(st.integers(0, vertices - count))
@@ -62,15 +62,15 @@ def blocks(draw: st.DrawFn) -> BlockCase:
 
 @dataclass
 class NetCase:
-    """A network, and how it is written."""
+    """A network, and the parameters of writing it."""
 
     neurons: int
     edges: list[Edge]
     undirected: bool
     block_size: int
-    capacity: int  # of the sort's buffer, in connections: a few make many runs
+    capacity: int  # of the sort's buffer, in connections: small values give many runs
     threads: int
-    cuts: list[int]  # where one chunk of edges ends and the next begins
+    cuts: list[int]  # boundaries of chunks of edges
 
     def chunks(self) -> list[list[Edge]]:
         ends = [0, *sorted(self.cuts), len(self.edges)]
@@ -103,7 +103,7 @@ WEIGHTS: dict[str, Any] = {
 
 @st.composite
 def networks(draw: st.DrawFn) -> NetCase:
-    """Up to 12 neurons and 40 edges; repeated edges and self-loops are common."""
+    """Draw up to 12 neurons and 40 edges; repeated edges and self-loops are common."""
     neurons = draw(st.integers(1, 12))
     neuron = st.integers(0, neurons - 1)
     weight = WEIGHTS[draw(st.sampled_from(sorted(WEIGHTS)))]

@@ -1,4 +1,4 @@
-"""Varints and blocks: round trips, and bytes that nobody wrote."""
+"""Varints and blocks: round trips, and malformed bytes."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_truncated_varint(value: int) -> None:
     [b"\x80" * 9 + b"\x01", b"\xff" * 9 + b"\x01", b"\x80" * 10 + b"\x00", b"\xff" * 20],
 )
 def test_overlong_varint(data: bytes) -> None:
-    with pytest.raises(CorruptError, match="longer than 10 bytes or beyond 2"):
+    with pytest.raises(CorruptError, match="longer than 10 bytes or exceeds 2"):
         decode_numbers(data, 1, "here")
 
 
@@ -84,8 +84,8 @@ def test_block_round_trip(case: BlockCase) -> None:
 @pytest.mark.sample(0.5)
 @several
 @given(blocks())
-def test_sizes_left_out(case: BlockCase) -> None:
-    """No sizes in memory are sizes of 1."""
+def test_omitted_sizes(case: BlockCase) -> None:
+    """Missing sizes in memory are sizes of 1."""
     block = naive.block_of(case.first, case.records, sized=False)
     for default in (1, case.default_size):
         data = encode_block(block, default)
@@ -95,7 +95,7 @@ def test_sizes_left_out(case: BlockCase) -> None:
         assert naive.records_of(back) == naive.records_of(block)
 
 
-# Small numbers meet the format often, any bytes seldom.
+# small numbers are often valid, arbitrary bytes rarely
 likely = st.lists(st.one_of(st.integers(0, 15), st.integers(0, 255)), max_size=40).map(bytes)
 
 
@@ -103,7 +103,7 @@ likely = st.lists(st.one_of(st.integers(0, 15), st.integers(0, 255)), max_size=4
 @pytest.mark.sample(0.5)
 @settings(max_examples=300, deadline=None)
 @given(likely, st.integers(0, 5), st.integers(1, 24), st.integers(0, 90))
-@example(bytes([40]) + bytes([12, 1] * 40), 0, 81, 81)  # more connections than room was made for
+@example(bytes([40]) + bytes([12, 1] * 40), 0, 81, 81)  # more connections than allocated
 @example(bytes([4, 12, 1] + [14, 1] * 3), 0, 10, 10)
 def test_any_bytes(data: bytes, first: int, count: int, more: int) -> None:
     vertices = first + count + more

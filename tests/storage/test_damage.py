@@ -1,4 +1,4 @@
-"""A damaged network file is noticed, or the damage lies where nothing is read."""
+"""Damage of a network file is detected, unless it is in unused bytes."""
 
 from __future__ import annotations
 
@@ -65,14 +65,14 @@ def test_every_truncation(network: Path) -> None:
     good = network.read_bytes()
     for length in range(len(good)):
         network.write_bytes(good[:length])
-        with pytest.raises(StorageError, match="make the network again"):
+        with pytest.raises(StorageError, match="recreate the network"):
             everything(network)
 
 
 @pytest.mark.heavy
 @pytest.mark.sample(1)
-def test_bytes_cut_out_or_put_in(network: Path) -> None:
-    """Moved content is noticed, or found again where the archive says."""
+def test_removed_and_inserted_bytes(network: Path) -> None:
+    """Shifted content is detected, or found through the archive's directory."""
     good, expected = network.read_bytes(), everything(network)
     for place in range(0, len(good), 3):
         for damaged in (good[:place] + good[place + 5 :], good[:place] + b"\0" + good[place:]):
@@ -84,7 +84,7 @@ def test_bytes_cut_out_or_put_in(network: Path) -> None:
 
 
 def test_closed_after_a_failure(network: Path) -> None:
-    """A file that cannot be opened leaves no descriptor open."""
+    """A failed open leaves no open descriptor."""
     descriptors = Path("/proc/self/fd")
     if not descriptors.is_dir():
         pytest.skip("no /proc here")

@@ -1,4 +1,4 @@
-"""What every `Graph` promises. A new implementation is one line in GRAPHS."""
+"""Contract of all `Graph` classes. A new implementation is one line in GRAPHS."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def memory(
 def scratch(
     folder: Path, vertices: int, edges: list[Edge], block_size: int, undirected: bool
 ) -> Iterator[Graph]:
-    """Scratch keeps the undirected form only."""
+    """Scratch stores only the undirected form."""
     with memory(folder, vertices, edges, block_size, undirected) as graph:
         whole = load(graph)
     whole.block_size = block_size

@@ -1,4 +1,4 @@
-"""The directory in arrays against the one of Python's `zipfile`, of sound archives and damaged."""
+"""The directory in arrays compared with Python's `zipfile`, on valid and damaged archives."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ names = st.one_of(
 
 @st.composite
 def infos(draw: st.DrawFn) -> tuple[zipfile.ZipInfo, bool]:
-    """A member as others write it, and whether its sizes have 64 bits in front of it."""
+    """Draw a member of another tool, and whether its local header has 64-bit sizes."""
     info = zipfile.ZipInfo(draw(names))
     info.comment = draw(st.sampled_from([b"", b"", b"PK\1\2", b"said" * 20]))
     info.extra = draw(st.sampled_from([b"", b"", b"UT\5\0\3abcd", b"zz\0\0", b"abc"]))
@@ -39,13 +39,13 @@ def infos(draw: st.DrawFn) -> tuple[zipfile.ZipInfo, bool]:
 
 
 def found(path: Path) -> dict[str, Member] | str:
-    """The same as the twin, from the index."""
+    """Return the members from the index, in the form of the reference implementation."""
     with FileBlob(path) as blob:
         try:
             index = ArchiveIndex(blob, PREFIXES)
         except CorruptError as error:
             text = str(error)
-            start, end = f"{path}: not a complete zip archive (", "); make the network again"
+            start, end = f"{path}: not a complete zip archive (", "); recreate the network"
             assert text.startswith(start), text
             assert text.endswith(end), text
             return text[len(start) : -len(end)]
@@ -64,10 +64,10 @@ def found(path: Path) -> dict[str, Member] | str:
 @pytest.mark.filterwarnings("ignore:Duplicate name")
 @settings(max_examples=200, deadline=None)
 @given(st.lists(infos(), max_size=12), st.binary(max_size=9), st.sampled_from([b"", b"PK\5\6 no"]))
-def test_archives_of_others(
+def test_archives_of_other_tools(
     each: list[tuple[zipfile.ZipInfo, bool]], before: bytes, comment: bytes
 ) -> None:
-    """In any order, with doubles, gaps, comments, extra fields, behind other bytes."""
+    """In any order, with duplicates, gaps, comments, extra fields, after other bytes."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "a.zip"
         with zipfile.ZipFile(path, "w") as archive:
@@ -81,7 +81,7 @@ def test_archives_of_others(
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(names, max_size=9, unique=True), st.sampled_from([0, 60, 200, 0xFFFFFFFF]))
-def test_archives_of_ours(each: list[str], zip64_above: int) -> None:
+def test_own_archives(each: list[str], zip64_above: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "a.zip"
         with ArchiveWriter(path, zip64_above) as archive:
@@ -106,7 +106,7 @@ def archive(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("mask", [0x01, 0x80, 0xFF])
 def test_every_flipped_byte(mask: int, archive: Path) -> None:
-    """The same members, or an error as well."""
+    """Both give the same members, or both raise an error."""
     good = archive.read_bytes()
     told = set()
     for place in range(len(good)):
@@ -119,10 +119,10 @@ def test_every_flipped_byte(mask: int, archive: Path) -> None:
             assert sound.items() <= ours.items()
             assert ours.keys() == theirs.keys()
         elif isinstance(theirs, dict):
-            # zipfile takes the last record where its name, comment or extra field is cut off
+            # zipfile accepts the last record with a truncated name, comment or extra field
             assert ours == "Truncated central directory"
         else:
-            assert isinstance(ours, str)  # where several things are wrong, perhaps of another
+            assert isinstance(ours, str)  # with several faults, possibly another one
         told.add(ours if isinstance(ours, str) else "")
     assert len(told) >= 5
 
@@ -135,7 +135,7 @@ def test_every_truncation(archive: Path) -> None:
 
 
 def test_records_across_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever the pieces are in which the directory is read, if a record fits."""
+    """Any piece size works for reading the directory, if a record fits."""
     path = tmp_path / "a.zip"
     with ArchiveWriter(path, 0) as writer:
         for i in range(30):
@@ -152,7 +152,7 @@ def test_records_across_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     ("kept", "first"),
     [([0, 1, 2, 3], None), ([1, 0, 2, 9], 3), ([3, 1], 0), ([], 0), ([2, 3, 4], 0)],
 )
-def test_first_that_is_wrong(kept: list[int], first: int | None, tmp_path: Path) -> None:
+def test_first_wrong(kept: list[int], first: int | None, tmp_path: Path) -> None:
     path = tmp_path / "a.zip"
     with ArchiveWriter(path) as writer:
         for i in kept:
@@ -168,8 +168,8 @@ def test_first_that_is_wrong(kept: list[int], first: int | None, tmp_path: Path)
     assert index.first_wrong("blocks/", range(4), 0, 99) == first
 
 
-def test_a_member_takes_some_bytes(tmp_path: Path) -> None:
-    """No object for each block."""
+def test_memory_per_member(tmp_path: Path) -> None:
+    """No object per block."""
     path = tmp_path / "a.zip"
     with ArchiveWriter(path) as writer:
         for i in range(1000):

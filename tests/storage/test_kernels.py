@@ -1,4 +1,4 @@
-"""Every kernel against its plain-Python twin."""
+"""Each kernel compared with its reference implementation in plain Python."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from storage.store.codec import (
 from tests.reference import storage as naive
 from tests.storage.strategies import LARGEST, BlockCase, blocks, numbers
 
-# The first example waits for the compiler or its cache.
+# the first example waits for the compiler or its cache
 several = settings(max_examples=60, deadline=None)
 
 

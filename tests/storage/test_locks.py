@@ -1,4 +1,4 @@
-"""One writer for each output: another is told who it is, and leaves everything as it was."""
+"""Single writer per output: a second one gets the holder's identity, and changes nothing."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ lock.close()
 
 @contextmanager
 def held_elsewhere(path: Path) -> Iterator[subprocess.Popen[str]]:
-    """Another process that holds the lock of a path until it is killed or the block ends."""
+    """Run a process that holds the lock of a path until it is killed or the block ends."""
     process = subprocess.Popen(
         [sys.executable, "-c", HOLDER, str(path)],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
@@ -53,7 +53,7 @@ def names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
-def test_another_process_is_told_who_writes(tmp_path: Path) -> None:
+def test_error_names_the_holder(tmp_path: Path) -> None:
     path = tmp_path / "net.bin"
     path.write_bytes(b"old")
     with held_elsewhere(path) as process:
@@ -63,7 +63,7 @@ def test_another_process_is_told_who_writes(tmp_path: Path) -> None:
             with pytest.raises(LockedError) as caught:
                 write()
             said = str(caught.value)
-            assert said.startswith(f"{path}: process {process.pid} is writing it since 20")
+            assert said.startswith(f"{path}: process {process.pid} has been writing it since 20")
             assert f"(-c {path})" in said
             assert "\n" not in said
         assert names(tmp_path) == before
@@ -86,7 +86,7 @@ def test_a_killed_process_holds_nothing(tmp_path: Path) -> None:
         assert names(tmp_path) == ["net.bin"]
 
 
-def test_one_path_by_many_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_aliases_of_one_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "folder").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "folder")
     monkeypatch.chdir(tmp_path / "folder")
@@ -96,7 +96,7 @@ def test_one_path_by_many_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_threads(tmp_path: Path) -> None:
-    """The thread that has a lock may take it again; others may not."""
+    """The lock is reentrant within a thread; other threads are refused."""
     path = tmp_path / "a"
     caught: list[LockedError] = []
 
@@ -126,7 +126,7 @@ def test_threads(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-def test_forked_children_hold_nothing(tmp_path: Path) -> None:
+def test_forked_children_hold_no_lock(tmp_path: Path) -> None:
     path = tmp_path / "a"
     lock = OutputLock(path)
     child = os.fork()
@@ -136,7 +136,7 @@ def test_forked_children_hold_nothing(tmp_path: Path) -> None:
             lock.close()  # not the child's: does nothing
             OutputLock(path)
         except LockedError as error:
-            code = 0 if f"process {os.getppid()} is" in str(error) else 1
+            code = 0 if f"process {os.getppid()} has been" in str(error) else 1
         os._exit(code)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     with pytest.raises(LockedError), held_elsewhere_fails(path):
@@ -169,7 +169,7 @@ def test_files_that_belong_together(tmp_path: Path) -> None:
 
 
 def test_a_lock_file_without_content(tmp_path: Path) -> None:
-    """It is there for a moment, before its holder has written into it."""
+    """The file is empty for a moment, before its holder has written to it."""
     path = tmp_path / "a"
     with held_elsewhere(path):
         for content in (b"", b"{", b"[1]", json.dumps({"pid": 1}).encode()):
@@ -185,15 +185,13 @@ def test_another_machine(tmp_path: Path) -> None:
         about |= {"host": "elsewhere", "pid": 7, "command": "x" * 200}
         (tmp_path / "a.lock").write_text(json.dumps(about))
         with pytest.raises(
-            LockedError, match=r"process 7 on elsewhere is writing .*\(x{97}\.\.\.\)"
+            LockedError, match=r"process 7 on elsewhere has been writing .*\(x{97}\.\.\.\)"
         ):
             OutputLock(path)
 
 
-def test_a_file_that_its_holder_has_removed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Between opening the lock file and locking it, the one before may remove it."""
+def test_lock_file_removed_by_its_holder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between opening and locking the lock file, the previous holder may remove it."""
     path, taken = tmp_path / "a", locks._taken
     (tmp_path / "a.lock").write_bytes(b"")
     calls = 0
@@ -212,7 +210,7 @@ def test_a_file_that_its_holder_has_removed(
     assert names(tmp_path) == []
 
 
-def test_a_file_that_another_user_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lock_file_of_another_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, genuine = tmp_path / "a", os.open
     (tmp_path / "a.lock").write_bytes(b"theirs")
     theirs = (tmp_path / "a.lock").stat().st_ino
@@ -222,14 +220,14 @@ def test_a_file_that_another_user_left(tmp_path: Path, monkeypatch: pytest.Monke
             raise PermissionError(errno.EACCES, "Permission denied", str(file))
         return genuine(file, flags, mode)
 
-    keep = (tmp_path / "a.lock").open("rb")  # or a new file may have the same number
+    keep = (tmp_path / "a.lock").open("rb")  # otherwise a new file may get the same inode number
     monkeypatch.setattr(os, "open", may_read)
     with keep, OutputLock(path):
         assert json.loads((tmp_path / "a.lock").read_bytes())["pid"] == os.getpid()
     assert names(tmp_path) == []
 
 
-def test_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lock_errors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(WriteError, match="none/a: cannot write: No such file or directory"):
         OutputLock(tmp_path / "none" / "a")
 
@@ -238,7 +236,7 @@ def test_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
     with monkeypatch.context() as patch:
         patch.setattr("fcntl.flock", fail)
-        with pytest.warns(StorageWarning, match="this file system has no locks"):
+        with pytest.warns(StorageWarning, match="this file system does not support locks"):
             lock = OutputLock(tmp_path / "a")
     lock.close()
 

@@ -1,4 +1,4 @@
-"""Files without a name: read, pickled, and never left behind."""
+"""Unnamed files: reading, pickling, and no leftovers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> NamelessFile:
     return NamelessFile(tmp_path / "a")
 
 
-def test_its_content_stays(tmp_path: Path, file: NamelessFile) -> None:
+def test_content_is_kept(tmp_path: Path, file: NamelessFile) -> None:
     assert not (tmp_path / "a").exists()
     assert file.size == len(CONTENT)
     for name in "bc":
@@ -40,7 +40,7 @@ def test_its_content_stays(tmp_path: Path, file: NamelessFile) -> None:
     file.close()
 
 
-def test_pickled_it_is_its_content(tmp_path: Path, file: NamelessFile) -> None:
+def test_pickling_keeps_the_content(tmp_path: Path, file: NamelessFile) -> None:
     pickled = pickle.dumps(file)
     file.close()
     found = pickle.loads(pickled)

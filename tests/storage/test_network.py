@@ -1,4 +1,4 @@
-"""Networks on disk against dictionaries, and the same bytes whatever the order of the edges."""
+"""Networks on disk compared with dictionaries; the bytes do not depend on the order of edges."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_write_then_read(case: NetCase) -> None:
 @pytest.mark.sample(0.5)
 @several
 @given(networks(), st.randoms(use_true_random=False), st.integers(1, 30))
-def test_order_of_edges_leaves_no_trace(
+def test_bytes_do_not_depend_on_edge_order(
     case: NetCase, shuffle: random.Random, capacity: int
 ) -> None:
     with tempfile.TemporaryDirectory() as folder:
@@ -120,11 +120,15 @@ def test_attribute_of_several_chunks(tmp_path: Path, monkeypatch: pytest.MonkeyP
         assert net.attribute("x").stored.tolist() == [1000 * v for v in range(11)]
 
 
-def test_labels_that_run_out(tmp_path: Path) -> None:
+def test_values_outside_labels(tmp_path: Path) -> None:
     with NetworkWriter(tmp_path / "net.bin", 2) as writer:
-        with pytest.raises(BadInputError, match=r"attribute 'layer' counts beyond its 2 labels"):
+        with pytest.raises(
+            BadInputError, match=r"attribute 'layer' has values outside its 2 labels"
+        ):
             writer.set_attribute("layer", np.array([0, 2]), ["in", "out"])
-        with pytest.raises(BadInputError, match=r"attribute 'layer' counts beyond its 2 labels"):
+        with pytest.raises(
+            BadInputError, match=r"attribute 'layer' has values outside its 2 labels"
+        ):
             writer.set_attribute("layer", np.array([0, -1]), ["in", "out"])
         writer.finish()
 
@@ -134,10 +138,10 @@ def test_labels_that_run_out(tmp_path: Path) -> None:
     ("change", "message"),
     [
         ({"format": "else"}, "a zip archive, but not a mapper-network"),
-        ({"version": 3}, "format version 3, this program reads 1 and 2; update it"),
-        ({"version": True}, "format version True, this program reads 1 and 2; update it"),
-        ({"version": 1.0}, r"format version 1.0, this program reads 1 and 2; update it"),
-        ({"version": [1] * 10**6}, r"format version \[1, 1, 1, 1, \.\.\.\], this program reads 1"),
+        ({"version": 3}, "format version 3, but this program reads 1 and 2; update it"),
+        ({"version": True}, "format version True, but this program reads 1 and 2; update it"),
+        ({"version": 1.0}, r"format version 1.0, but this program reads 1 and 2; update it"),
+        ({"version": [1] * 10**6}, r"format version \[1, 1, 1, 1, \.\.\.\], but this program r"),
         ({"neurons": -1}, "meta.json: neurons is -1"),
         ({"neurons": 2**31}, "neurons is 2147483648, not a whole number up to 2147483647"),
         ({"neurons": 50}, "member blocks/.* is missing"),
@@ -145,12 +149,18 @@ def test_labels_that_run_out(tmp_path: Path) -> None:
         ({"block_size": 0}, "block_size is 0, not a whole number from 1"),
         ({"undirected": 0}, "meta.json: undirected is 0"),
         ({"weight_unit": 0}, "weight_unit is 0, not a number above 0"),
-        ({"weight_unit": float("nan")}, r"meta.json is not sound JSON \(NaN is no JSON\)"),
-        ({"weight_unit": float("inf")}, r"meta.json is not sound JSON \(Infinity is no JSON\)"),
-        ({"total_weight": 10, "weight_unit": 1e304}, "the weights add up beyond 1e\\+304"),
-        ({"connections": 2}, "2 connections, 0 synapses and 2 neurons do not go with each other"),
-        ({"connections": 8, "synapses": 4}, "8 connections, 4 synapses and 2 neurons do not go"),
-        ({"largest_block_bytes": 1}, "member blocks/00000000 has 2 bytes, it can have 2 to 1"),
+        ({"weight_unit": float("nan")}, r"meta.json is not valid JSON \(NaN is not valid JSON\)"),
+        (
+            {"weight_unit": float("inf")},
+            r"meta.json is not valid JSON \(Infinity is not valid JSON\)",
+        ),
+        ({"total_weight": 10, "weight_unit": 1e304}, "the sum of weights exceeds 1e\\+304"),
+        ({"connections": 2}, "2 connections, 0 synapses and 2 neurons are inconsistent"),
+        (
+            {"connections": 8, "synapses": 4},
+            "8 connections, 4 synapses and 2 neurons are inconsistent",
+        ),
+        ({"largest_block_bytes": 1}, "member blocks/00000000 has 2 bytes, expected 2 to 1"),
         ({"total_weight": None}, "meta.json: total_weight is None, not a whole number"),
         ({"provenance": []}, r"provenance is \[\]"),
         ({"attributes": {"x": 5}}, "attribute 'x': it is 5, not an object"),
@@ -158,9 +168,9 @@ def test_labels_that_run_out(tmp_path: Path) -> None:
         ({"attributes": {"x": {"unit": "a"}}}, "attribute 'x': unit is 'a', not a number"),
         ({"attributes": {"x": {"unit": True}}}, "attribute 'x': unit is True, not a number"),
         ({"attributes": {"x": {"units": 1}}}, "attribute 'x': has an unknown key 'units'"),
-        ({"attributes": {"size": {"unit": 0.5}}}, "attribute 'size': {'unit': 0.5} does not go"),
-        ({"attributes": {"size": {"offset": -1}}}, "attribute 'size': {'offset': -1} does not go"),
-        ({"attributes": {"rate": {"offset": -1}}}, "attribute 'rate': {'offset': -1} does not go"),
+        ({"attributes": {"size": {"unit": 0.5}}}, "attribute 'size': {'unit': 0.5} is invalid"),
+        ({"attributes": {"size": {"offset": -1}}}, "attribute 'size': {'offset': -1} is invalid"),
+        ({"attributes": {"rate": {"offset": -1}}}, "attribute 'rate': {'offset': -1} is invalid"),
         ({"attributes": {"x": {"labels": ["a"], "offset": -1}}}, "attribute 'x': {'labels'"),
         ({"attributes": {"x": {"offset": -(2**70)}}}, "attribute 'x': offset is -118"),
         (
@@ -173,7 +183,7 @@ def test_labels_that_run_out(tmp_path: Path) -> None:
     ],
 )
 def test_meta_is_checked(change: dict[str, object], message: str, tmp_path: Path) -> None:
-    """Well-formed archives whose description is wrong."""
+    """Well-formed archives with wrong metadata."""
     path = tmp_path / "net.bin"
     with NetworkWriter(path, 2) as writer:
         writer.finish()
@@ -207,7 +217,7 @@ def test_memory_graph_and_load(case: NetCase) -> None:
     assert whole.undirected
 
 
-def test_memory_graph_of_nothing() -> None:
+def test_empty_memory_graph() -> None:
     graph = MemoryGraph.from_edges(0, np.array([]), np.array([]))
     assert (graph.vertices, graph.connections, graph.block_count) == (0, 0, 0)
     assert list(graph.blocks()) == []
@@ -215,7 +225,7 @@ def test_memory_graph_of_nothing() -> None:
 
 
 @given(st.integers(0, 2**31 - 1), st.integers(0, 2**40))
-def test_block_size_that_is_chosen(vertices: int, connections: int) -> None:
+def test_chosen_block_size(vertices: int, connections: int) -> None:
     size = choose_block_size(vertices, connections)
     assert 1 <= size <= max(1, min(vertices, 1 << 16))
     assert size == vertices or size.bit_count() == 1

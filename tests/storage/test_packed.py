@@ -1,4 +1,4 @@
-"""Packed neighbour lists: what is read is what was written, whatever its size."""
+"""Packed neighbour lists: round trips of any size."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def rows(draw: st.DrawFn) -> Rows:
 
 
 def naive_pack(values: list[int]) -> bytes:
-    """The layout as the module's docstring tells it."""
+    """Pack with the layout documented in the module."""
     best: tuple[int, int] | None = None
     for size in (1, 2, 4):
         largest = 2 ** (8 * size) - 1
@@ -85,7 +85,7 @@ def test_layout(values: list[int]) -> None:
 @pytest.mark.sample(0.25)
 @settings(deadline=None)
 @given(rows())
-def test_lists_come_back(made: Rows) -> None:
+def test_lists_round_trip(made: Rows) -> None:
     lists = lists_of(made)
     found = unpack_lists(pack_lists(*lists))
     assert [array.dtype for array in found] == [np.int64, np.int32, np.int32]
@@ -140,7 +140,7 @@ def write(
 @pytest.mark.sample(0.5)
 @settings(deadline=None, max_examples=50)
 @given(rows(), st.sampled_from([1, 2, 5, 64]), st.sampled_from([1, 3]))
-def test_rows_come_back_from_scratch(
+def test_rows_round_trip_through_scratch(
     tmp_path_factory: pytest.TempPathFactory, made: Rows, block_size: int, threads: int
 ) -> None:
     path = tmp_path_factory.mktemp("rows") / "scratch"
@@ -166,7 +166,7 @@ def test_blocks_may_come_in_any_order(tmp_path: Path) -> None:
         assert found.degrees().tolist() == [len(row) for row in MADE[:4]]
 
 
-def test_a_write_that_was_broken_off_leaves_no_rows(tmp_path: Path) -> None:
+def test_an_interrupted_write_leaves_no_rows(tmp_path: Path) -> None:
     def fail(index: int) -> Lists:
         if index:
             raise KeyboardInterrupt
@@ -192,14 +192,14 @@ def test_missing_and_damaged_blocks(tmp_path: Path) -> None:
             found.read(2)
 
 
-def test_units_are_made_once_by_whoever_comes_first(tmp_path: Path) -> None:
-    """Five blocks, two together: all threads want all of them, in orders of their own."""
+def test_units_are_built_once(tmp_path: Path) -> None:
+    """Five blocks, two per unit: all threads read all of them, in different orders."""
     made: list[int] = []
 
     def make(unit: int) -> Iterator[Lists]:
         made.append(unit)
         for index in range(2 * unit, min(2 * unit + 2, 5)):
-            time.sleep(0.01)  # so that others come meanwhile
+            time.sleep(0.01)  # so that other threads arrive meanwhile
             yield lists_of([[(index, 7)], MADE[0]])
 
     def read(first: int) -> list[Rows]:

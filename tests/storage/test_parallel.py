@@ -1,4 +1,4 @@
-"""Ordered work in threads."""
+"""Ordered parallel processing in threads."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_order_and_number_in_flight(threads: int, ahead: int) -> None:
             yield item
 
     def work(item: int) -> int:
-        time.sleep(0.001 * (item % 3))  # so that later items are done earlier
+        time.sleep(0.001 * (item % 3))  # so that later items finish earlier
         return item * item
 
     most = 0
@@ -35,8 +35,8 @@ def test_order_and_number_in_flight(threads: int, ahead: int) -> None:
     assert most <= max(1, threads * ahead + 1)
 
 
-def test_work_is_spread() -> None:
-    """Two items meet in two threads; one thread alone would wait for ever."""
+def test_work_is_distributed() -> None:
+    """Two items wait for each other in two threads; a single thread would block for ever."""
     meeting = threading.Barrier(2, timeout=120)
     assert list(map_ordered(lambda item: meeting.wait() >= 0, range(2), 2)) == [True, True]
 

@@ -1,4 +1,4 @@
-"""Units: whole numbers and decimals stay exact, everything else keeps 24 bits of the largest."""
+"""Units: whole numbers and decimals are exact, others keep 24 bits relative to the largest."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_decimals(places: int, data: st.DataObject) -> None:
 @several
 @given(st.lists(st.floats(0, allow_infinity=False), min_size=1), st.integers(0, 9))
 def test_real_numbers(values: list[float], cut: int) -> None:
-    """Also the very small and the very large; chunks do not matter."""
+    """Also very small and very large values; results do not depend on chunks."""
     unit = unit_of(values)
     assert unit == unit_of(values[:cut], values[cut:]) == unit_of(values[::-1])
     assert 0 < unit < math.inf
@@ -82,10 +82,10 @@ def test_real_numbers(values: list[float], cut: int) -> None:
         ([[0.25], [0.5]], 0.01),
         ([[0.1 + 0.2]], 0.1),
         ([[0.000001, 3]], 1e-6),
-        ([[1e-10, 5e-10]], 2.0 ** (-30 - 24)),  # small is not the same as whole
+        ([[1e-10, 5e-10]], 2.0 ** (-30 - 24)),  # small values are not whole
         ([[1e-10, 1.0]], 2.0 ** (1 - 24)),
         ([[1 / 3]], 2.0 ** (-1 - 24)),
-        ([[124999.9999]], 1e-4),  # nearly whole is not whole
+        ([[124999.9999]], 1e-4),  # nearly whole values are not whole
         ([[999999999.999999]], 1e-6),
         ([[1e308]], 2.0 ** (1024 - 24)),
         ([[1e308, 1e-3]], 2.0 ** (1024 - 24)),
@@ -100,8 +100,8 @@ def test_units(chunks: list[Any], unit: float) -> None:
     assert unit_of(*chunks) == unit
 
 
-def test_what_several_have_seen() -> None:
-    """It does not matter who sees which values; one value for all is looked at once."""
+def test_joined_finders() -> None:
+    """Any distribution of values over finders is equal; a broadcast value is checked once."""
     chunks = [[1.0, 2.5], [0.125, 7.0], [3.0], np.broadcast_to(np.float64(0.01), 9)]
     for order in itertools.permutations(chunks):
         whole = UnitFinder()
@@ -126,7 +126,7 @@ def test_clamped() -> None:
     ("values", "rounded"),
     [
         ([2**60], 0),
-        ([2**60 + 1], 1),  # its last digit has no place in a float64
+        ([2**60 + 1], 1),  # its last digit does not fit in a float64
         ([2**53 + 1, 3], 2),
         ([2**63 - 1, 2**62], 1),
         ([0, 1, 2**51], 0),
@@ -159,7 +159,7 @@ def test_errors_of_several_parts() -> None:
     [
         (float("nan"), "^rate nan is not finite; give finite values$"),
         (float("inf"), "^rate inf is not finite"),
-        (-1e-9, "^rate -1e-09 is negative; traffic cannot be, use its magnitude$"),
+        (-1e-9, "^rate -1e-09 is negative, but traffic cannot be; use its magnitude$"),
         (-3, "^rate -3"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Networks with firing rates: weights, records and descriptions, by a slow second way."""
+"""Networks with firing rates: weights, records and metadata, compared with a slow computation."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ RATE = st.integers(0, 40).map(lambda value: value / 8) | st.floats(0, 1e6)
     st.booleans(),
     st.integers(1, 2),
 )
-def test_every_synapse_carries_the_rate_of_its_source(
+def test_synapses_carry_the_rate_of_their_source(
     tmp_path_factory: pytest.TempPathFactory,
     pairs: Pairs,
     rates: list[float],
@@ -79,12 +79,12 @@ def test_every_synapse_carries_the_rate_of_its_source(
 def test_whole_rates_keep_the_unit_one(tmp_path: Path) -> None:
     make(tmp_path / "a.bin", [(0, 1), (0, 1), (2, 0)])
     with NetworkFile(tmp_path / "a.bin") as network:
-        meta = write_rated(network, tmp_path / "a.bin", np.arange(N) + 5)  # in its own place
+        meta = write_rated(network, tmp_path / "a.bin", np.arange(N) + 5)  # overwrites its source
     assert (meta.weight_unit, meta.total_weight, meta.weights_are_rates) == (1, 17, True)
     assert edges_of(tmp_path / "a.bin") == {(0, 1): 10, (2, 0): 7}
 
 
-def test_the_same_bytes_with_any_threads(tmp_path: Path) -> None:
+def test_bytes_do_not_depend_on_threads(tmp_path: Path) -> None:
     make(tmp_path / "a.bin", [(i % N, (i * 3 + 1) % N) for i in range(50)])
     with NetworkFile(tmp_path / "a.bin") as network:
         for threads in (1, 3):
@@ -96,9 +96,9 @@ def test_the_same_bytes_with_any_threads(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("rates", "message"),
     [
-        ([1, 2], "r: rates are 2; the network has 7 neurons"),
-        (np.ones((N, 1)), "r: rates are 7 x 1; the network has 7 neurons"),
-        (3, "r: rates are a single one; the network has"),
+        ([1, 2], "r: rates have shape 2; the network has 7 neurons"),
+        (np.ones((N, 1)), "r: rates have shape 7 x 1; the network has 7 neurons"),
+        (3, "r: rates have shape (); the network has"),
         (["x"] * N, "r: rates are <U1; give numbers"),
         ([1, 2, np.nan, 4, 5, 6, 7], "r: rate of neuron 2 (from 0): nan is not finite"),
         ([1, 2, 3, np.inf, 5, 6, 7], "r: rate of neuron 3 (from 0): inf is not finite"),
@@ -118,7 +118,7 @@ def test_traffic_beyond_the_format(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     with NetworkFile(tmp_path / "a.bin") as network:
         monkeypatch.setattr("storage.store.rates.MAX_TOTAL", 20.0)
         write_rated(network, tmp_path / "b.bin", np.full(N, 4))
-        with pytest.raises(BadInputError, match="rate: the traffic adds up beyond"):
+        with pytest.raises(BadInputError, match="rate: the total traffic exceeds"):
             write_rated(network, tmp_path / "c.bin", np.full(N, 5))
     assert not (tmp_path / "c.bin").exists()
 
@@ -129,8 +129,8 @@ def test_folder_that_does_not_exist(tmp_path: Path) -> None:
         write_rated(network, tmp_path / "none" / "b.bin", np.ones(N))
 
 
-def test_rates_in_place_of_rounded_weights(tmp_path: Path) -> None:
-    """Their error is not that of the rates."""
+def test_rates_replace_rounded_weights(tmp_path: Path) -> None:
+    """The recorded error of the weights is replaced by the error of the rates."""
     with NetworkWriter(tmp_path / "a.bin", 3) as writer:
         writer.add(np.array([0, 1]), np.array([1, 2]), np.array([1e12, 1e-12]))
         meta = writer.finish({"format": "arrays"})
@@ -140,8 +140,8 @@ def test_rates_in_place_of_rounded_weights(tmp_path: Path) -> None:
     assert meta.provenance == {"format": "arrays", "traffic": {"source": "rates"}}
 
 
-def test_rates_that_are_rounded_are_counted(tmp_path: Path) -> None:
-    """Rates of a file, and those that come with a network."""
+def test_rounded_rates_are_counted(tmp_path: Path) -> None:
+    """Rates from a file, and rates in the network."""
     rates = np.array([1e12, 1e-12, 0.0])
     with NetworkWriter(tmp_path / "a.bin", 3) as writer:
         writer.add(np.array([0, 1]), np.array([1, 2]))

@@ -1,4 +1,4 @@
-"""Whatever happens to the file, what is found in it is what it held at some moment."""
+"""After any damage, a record log holds its content of an earlier moment."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PAGE = 4096
 
 
 def fill(path: Path, seed: int, writes: int = 40) -> list[dict[str, bytes]]:
-    """A file that was written in many steps; what it held after each of them."""
+    """Write a file in many steps; return its content after each step."""
     draw = random.Random(seed)
     held: dict[str, bytes] = {}
     moments = [{}]
@@ -37,11 +37,11 @@ def content(path: Path) -> dict[str, bytes]:
         return {name: log.get(name) for name in log.names()}
 
 
-def test_damage_takes_what_comes_behind(tmp_path: Path) -> None:
-    """Cut off, zeroed, swapped with an earlier file, or cut and filled up: always a prefix."""
+def test_damage_drops_the_records_after_it(tmp_path: Path) -> None:
+    """Truncated, zeroed, mixed with an earlier file, or truncated and padded: always a prefix."""
     path, earlier = tmp_path / "a", tmp_path / "b"
     moments = fill(path, 1)
-    fill(earlier, 1)  # the same records, as of a run before
+    fill(earlier, 1)  # the same records, as in a previous run
     good, old = path.read_bytes(), earlier.read_bytes()
     draw = random.Random(2)
     seen = set()
@@ -68,14 +68,14 @@ def test_damage_takes_what_comes_behind(tmp_path: Path) -> None:
         if kind == "grown":
             assert found == moments[-1]
         seen.add(moments.index(found))
-        with RecordLog(path) as log:  # it is whole again, and can be written
+        with RecordLog(path) as log:  # it is repaired and writable again
             assert log.dropped == 0
             log.put([("new", b"x")])
         assert content(path) == found | {"new": b"x"}
     assert len(seen) > 10
 
 
-def test_what_was_dropped_is_counted(tmp_path: Path) -> None:
+def test_dropped_bytes_are_counted(tmp_path: Path) -> None:
     fill(tmp_path / "a", 3)
     size = (tmp_path / "a").stat().st_size
     with (tmp_path / "a").open("r+b") as file:
@@ -108,19 +108,19 @@ def test_read_only(tmp_path: Path) -> None:
         RecordLog(tmp_path / "none", read_only=True)
 
 
-def test_a_file_that_gets_shorter_while_it_is_read(tmp_path: Path) -> None:
-    """An error, not a signal."""
+def test_a_file_truncated_while_open(tmp_path: Path) -> None:
+    """Reading raises an error, not a signal."""
     with RecordLog(tmp_path / "a") as log:
         log.put([("a", b"1" * 100), ("b", b"2" * 100)])
         with (tmp_path / "a").open("r+b") as file:
             file.truncate(log.size - 1)
         assert log.get("a") == b"1" * 100
-        with pytest.raises(CorruptError, match="a: b: the file was cut off; run again"):
+        with pytest.raises(CorruptError, match="a: b: the file was truncated; run again"):
             log.get("b")
 
 
 def test_large_values_and_threads(tmp_path: Path) -> None:
-    """Values are checked piece by piece; threads that write and read at once don't meet."""
+    """Values are checked piece by piece; concurrent reads and writes do not interfere."""
     large = random.Random(5).randbytes(PIECE + 17)
 
     def work(number: int) -> None:

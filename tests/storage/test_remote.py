@@ -1,4 +1,4 @@
-"""Objects of stores as bytes: ranges, reading ahead, failures; networks in them."""
+"""Objects in stores: ranges, prefetch, failures; networks in them."""
 
 from __future__ import annotations
 
@@ -75,10 +75,10 @@ def test_any_ranges(data: bytes, page: int, ranges: list[tuple[int, int]]) -> No
 
 
 @pytest.mark.parametrize("threads", [1, 4])
-def test_from_front_to_back(threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sequential_reads(threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Pages are fetched once each, several at a time; twice in two passes.
 
-    All threads finish a turn before the next begins, which bounds how far they are apart.
+    All threads finish a round before the next one begins, which bounds their distance.
     """
     monkeypatch.setattr(readahead, "SMALLEST_PAGE", 100)
     data = random.Random(1).randbytes(9950)
@@ -103,7 +103,7 @@ def test_from_front_to_back(threads: int, monkeypatch: pytest.MonkeyPatch) -> No
     assert len(fetched) <= 2 * 100 + 20
 
 
-def test_what_is_read_at_random_is_read_alone() -> None:
+def test_random_reads_fetch_only_their_range() -> None:
     data = random.Random(1).randbytes(1 << 16)
     fetched: list[tuple[int, int]] = []
 
@@ -126,26 +126,26 @@ def contents(path: Path, threads: int = 1) -> object:
 
 @pytest.mark.heavy
 @pytest.mark.sample(0.25)
-@pytest.mark.filterwarnings("default")  # of moto
+@pytest.mark.filterwarnings("default")  # warnings of moto
 def test_s3(network: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = contents(network)
     with s3_server(monkeypatch) as endpoint:
         put(f"{endpoint}/lab/some/net.bin", network.read_bytes())
         assert contents(path_of("s3://lab/some/net.bin"), 2) == expected
         for key in ("lab/none.bin", "other/net.bin"):
-            with pytest.raises(BadInputError, match=f"^s3://{key}: there is no such object; check"):
+            with pytest.raises(BadInputError, match=f"^s3://{key}: no such object; check"):
                 NetworkFile(path_of(f"s3://{key}"))
         put(f"{endpoint}/lab/text", b"just text")
         with pytest.raises(CorruptError, match=r"^s3://lab/text: not a complete zip archive"):
             NetworkFile(path_of("s3://lab/text"))
-        # without the signature of a user the server lets nobody in
-        with pytest.raises(BadInputError, match="the store refuses to read it; check credentials"):
+        # without a signature the server denies access
+        with pytest.raises(BadInputError, match="the store denies access; check credentials"):
             NetworkFile(path_of(f"{endpoint}/lab/some/net.bin"))
 
 
 @pytest.mark.heavy
 def test_a_web_server(network: Path, web: WebServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ranges of pages, several at a time, and no byte twice in a pass but those of the tail."""
+    """Page ranges, several at a time, and no byte twice in a pass except for the tail."""
     monkeypatch.setattr("storage.blobs.remote.TAIL", 100)
     monkeypatch.setattr(readahead, "SMALLEST_PAGE", 1 << 10)
     monkeypatch.setattr(readahead, "LARGEST_PAGE", 1 << 10)
@@ -182,10 +182,10 @@ def test_ranges_that_keep_failing(network: Path, web: WebServer) -> None:
     assert "\n" not in str(told.value)
     assert 0 < len(web.failures) < 50
     web.failures = []
-    with pytest.raises(BadInputError, match="there is no such object"):
+    with pytest.raises(BadInputError, match="no such object"):
         NetworkFile(path_of(f"{web.url}/none"))
     web.failures = [403] * 9
-    with pytest.raises(BadInputError, match="the store refuses to read it"):
+    with pytest.raises(BadInputError, match="the store denies access"):
         NetworkFile(path)
 
 
@@ -194,7 +194,7 @@ LARGE = 20_000  # bytes
 
 @pytest.fixture
 def stalling(web: WebServer, monkeypatch: pytest.MonkeyPatch) -> WebServer:
-    """A server whose clients wait for half a second."""
+    """A server whose clients time out after half a second."""
     monkeypatch.setenv(TIMEOUT, "0.5")
     web.objects["/net.bin"] = random.Random(2).randbytes(LARGE)
     return web
@@ -207,7 +207,7 @@ def stalling(web: WebServer, monkeypatch: pytest.MonkeyPatch) -> WebServer:
         (30.0, None, []),
         (0.0, (1, 0.05), []),
         (0.0, (20, 0.1), []),  # 200 bytes per second
-        (0.3, None, [500] * 9),  # each attempt is answered in time, both together are not
+        (0.3, None, [500] * 9),  # each attempt is within the timeout, both together are not
         (0.3, (1, 0.05), [0]),
     ],
 )
@@ -216,7 +216,9 @@ def test_a_store_that_stalls(
 ) -> None:
     stalling.delay, stalling.drip, stalling.failures = delay, drip, failures
     began = time.monotonic()
-    match = r"net\.bin: the store stalls: fewer than 512 bytes in 0\.5 s; check endpoint .*, or set"
+    match = (
+        r"net\.bin: the store stalled: fewer than 512 bytes in 0\.5 s; check endpoint .*, or set"
+    )
     with pytest.raises(BadInputError, match=match):
         open_blob(path_of(f"{stalling.url}/net.bin"))
     assert 0.4 < time.monotonic() - began < 1.5
@@ -234,7 +236,7 @@ def test_a_slow_store(stalling: WebServer) -> None:
 
 @pytest.mark.heavy
 def test_pages_that_stall(web: WebServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A reader that is closed waits for none of the requests that are on their way."""
+    """Closing a reader does not wait for pending requests."""
     monkeypatch.setattr("storage.blobs.remote.TAIL", 100)
     monkeypatch.setattr(readahead, "SMALLEST_PAGE", 1 << 10)
     monkeypatch.setattr(readahead, "LARGEST_PAGE", 1 << 10)
@@ -255,12 +257,12 @@ def test_pages_that_stall(web: WebServer, monkeypatch: pytest.MonkeyPatch) -> No
 @pytest.mark.parametrize("value", ["0", "-1", "nan", "inf", "1e9", "soon"])
 def test_bad_timeouts(value: str, web: WebServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(TIMEOUT, value)
-    with pytest.raises(BadInputError, match=f"^{TIMEOUT}={value}: is no timeout; give seconds"):
+    with pytest.raises(BadInputError, match=f"^{TIMEOUT}={value}: not a timeout; give seconds"):
         open_blob(path_of(f"{web.url}/net.bin"))
 
 
 @pytest.mark.heavy
-def test_nobody_answers() -> None:
+def test_no_server() -> None:
     pytest.importorskip("obstore")
     with pytest.raises(
         BadInputError, match=r"^http://127.0.0.1:1/a/net.bin: cannot read: "
@@ -272,7 +274,7 @@ def test_nobody_answers() -> None:
 @pytest.mark.heavy
 @pytest.mark.sample(0.25)
 def test_damage(network: Path, web: WebServer) -> None:
-    """The error of the file, with the address."""
+    """The error equals the file's error, with the address."""
     path = path_of(f"{web.url}/net.bin")
     good = network.read_bytes()
     for place in range(0, len(good), 997):

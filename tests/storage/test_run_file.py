@@ -1,4 +1,4 @@
-"""Run files: what is read is what was written; what is not whole, or of others, is not there."""
+"""Run files: sections round trip; incomplete or foreign files are unusable."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TAG = "0123456789abcdef" * 2
 
 
 def some_lists(seed: int) -> Frame:
-    """Rows of ascending ids, and their weights."""
+    """Return rows of increasing ids, and their weights."""
     rng = np.random.default_rng(seed)
     lengths = rng.integers(0, 5, int(rng.integers(1, 9)))
     ids = [np.sort(rng.choice(70_000, length, replace=False)) for length in lengths]
@@ -47,7 +47,7 @@ def name(tmp_path: Path) -> RunName:
 
 @pytest.fixture
 def written(name: RunName) -> RunName:
-    """A run file of three sections, the second of them empty."""
+    """A run file of three sections, the second one empty."""
     size = write_run(name, [list(map(frame, section)) for section in SECTIONS])
     assert name.path.stat().st_size == size
     return name
@@ -58,12 +58,12 @@ def read(name: RunName, index: int, sections: int = 3, count: int = 1) -> list[F
     return [tuple(part.tolist() for part in lists) for lists in found]
 
 
-def test_sections_are_read_as_they_were_written(written: RunName, tmp_path: Path) -> None:
+def test_sections_round_trip(written: RunName, tmp_path: Path) -> None:
     assert [read(written, index) for index in range(3)] == SECTIONS
     assert list(tmp_path.iterdir()) == [written.path]
 
 
-def test_some_sections_are_read_at_once(written: RunName) -> None:
+def test_several_sections_in_one_read(written: RunName) -> None:
     for index, count in ((0, 1), (0, 2), (1, 2), (0, 3)):
         found = read(written, index, count=count)
         assert found == [lists for section in SECTIONS[index : index + count] for lists in section]
@@ -74,7 +74,7 @@ def test_some_sections_are_read_at_once(written: RunName) -> None:
         read(written, 1, count=2)
 
 
-def test_whoever_writes_it_writes_the_same_bytes(written: RunName) -> None:
+def test_output_is_reproducible(written: RunName) -> None:
     before = written.path.read_bytes()
     write_run(written, [list(map(frame, section)) for section in SECTIONS])
     assert written.path.read_bytes() == before
@@ -87,7 +87,7 @@ def test_no_file(name: RunName) -> None:
         read(name._replace(folder=name.folder / "gone"), 0)
 
 
-def test_half_a_file(written: RunName) -> None:
+def test_incomplete_file(written: RunName) -> None:
     whole = written.path.read_bytes()
     for size in (0, HEAD.size - 1, HEAD.size + 3, len(whole) - 1):
         written.path.write_bytes(whole[:size])
@@ -101,7 +101,7 @@ def test_half_a_file(written: RunName) -> None:
     "other", [{"tag": "f" * 32}, {"batch": 3}, {"sender": 8}], ids=["attempt", "batch", "sender"]
 )
 def test_a_file_of_another_exchange(written: RunName, other: dict[str, object]) -> None:
-    """It has the right name, as one that an earlier attempt has left behind."""
+    """It has the right name, like a leftover of an earlier attempt."""
     strange = written._replace(**other)
     strange.path.write_bytes(written.path.read_bytes())
     with pytest.raises(UnusableError):
@@ -114,8 +114,8 @@ def test_a_file_for_other_receivers(written: RunName) -> None:
             read(written, 0, sections)
 
 
-def test_any_damage_is_noticed(written: RunName) -> None:
-    """In the head, the table or the section that is read; others do not matter."""
+def test_any_damage_is_detected(written: RunName) -> None:
+    """Damage in the head, the table or the section read; other sections do not matter."""
     whole = written.path.read_bytes()
     noticed = []
     for at in range(len(whole)):
@@ -131,12 +131,12 @@ def test_any_damage_is_noticed(written: RunName) -> None:
     assert noticed == [*range(table), *range(len(whole) - own, len(whole))]
 
 
-def test_a_folder_that_is_gone(name: RunName) -> None:
+def test_a_missing_folder(name: RunName) -> None:
     with pytest.raises(OSError, match="No such file"):
         write_run(name._replace(folder=name.folder / "gone"), [[]])
 
 
-def test_a_file_that_cannot_have_its_name_leaves_nothing(name: RunName) -> None:
+def test_failed_rename_leaves_no_file(name: RunName) -> None:
     name.path.mkdir()
     with pytest.raises(OSError, match=name.path.name):
         write_run(name, [[b"some"]])

@@ -1,4 +1,4 @@
-"""Runs of the external sort: every kernel against its twin, and what comes back from a store."""
+"""Runs of the external sort: kernels compared with reference implementations; round trips."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def test_gather(
     layout, unpacking = Layout(3, 4, 2, weight_bytes), Unpacking(base, limit, 7, 5, low)
     found: list[tuple[int, int]] = []
     done = -1
-    while done < starts[-1] - 9:  # as often as the room runs out
+    while done < starts[-1] - 9:  # repeat while the room runs out
         keys = np.zeros(room + 1, np.int64)
         values = np.zeros(0 if low else room + 1, np.int64)
         begin = min(room, 1)
@@ -189,13 +189,13 @@ def test_store_of_runs(kind: str, memory: int, tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_runs_cut_off(tmp_path: Path) -> None:
+def test_truncated_runs(tmp_path: Path) -> None:
     ids = np.arange(40, dtype=np.int32)
     with RecordFile(tmp_path) as file, RunStore(50, 0, False, file) as store:
         run, _, _ = store.make(Buffer(ids, ids + 1, np.ones(40, np.int64), [(0, 40, 2)]))
         assert file._file is not None
         file._file.truncate(5)
-        with pytest.raises(WriteError, match="the file of runs was cut off"):
+        with pytest.raises(WriteError, match="the file of runs was truncated"):
             run.read(0, 80)
 
 
@@ -204,7 +204,7 @@ def test_runs_cut_off(tmp_path: Path) -> None:
 @pytest.mark.parametrize("threads", [1, pytest.param(2, marks=pytest.mark.jit)])
 @pytest.mark.parametrize("memory", [1, 1 << 22])
 def test_ranges_and_allowance(threads: int, memory: int, tmp_path: Path) -> None:
-    """A hub whose list is larger than all memory, blocks of every size, parts of buckets."""
+    """A hub whose list exceeds the memory, blocks of different sizes, parts of buckets."""
     vertices = 5000
     edges = random_edges(vertices, 9000, 4) + [(17, v, v % 5) for v in range(vertices)] * 2
     expected = naive.network(vertices, edges, undirected=False)
@@ -223,10 +223,10 @@ def test_ranges_and_allowance(threads: int, memory: int, tmp_path: Path) -> None
 @pytest.mark.sample(2)
 @pytest.mark.parametrize("held", [0, 9])
 @pytest.mark.parametrize("memory", [1, 1 << 22])
-def test_runs_that_others_read(
+def test_runs_shared_between_sorters(
     held: int, memory: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Several sorters make runs, others take ranges of blocks of them: as one would have."""
+    """Several sorters build runs, others read ranges of blocks from them, like a single sorter."""
     vertices, block_size = 5000, 96
     edges = [edge for edge in random_edges(vertices, 9000, 4) if edge[0] != edge[1]]
     monkeypatch.setattr(shared, "HELD", held)
@@ -261,7 +261,7 @@ def test_runs_that_others_read(
     assert naive.flatten(found) == naive.network(vertices, edges, undirected=False)
 
 
-def test_runs_that_are_gone(tmp_path: Path) -> None:
+def test_missing_runs(tmp_path: Path) -> None:
     with ConnectionSorter(9, tmp_path, shared="runs-") as sorter:
         made = sorter.leave()
     assert made.loads.tolist() == [0] * 10

@@ -1,4 +1,4 @@
-"""Samples for models: four kinds of files, how they become a model's input, and bad ones."""
+"""Samples for models: four kinds of files, conversion to a model's input, and bad input."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def maps() -> np.ndarray:
 
 
 def written(path: Path, x: np.ndarray, labels: np.ndarray | None = None) -> Path:
-    """A file whose ending says which kind it is of."""
+    """Write a file of the kind given by its extension."""
     if path.suffix == ".npy":
         np.save(path, x)
     elif path.suffix == ".npz":
@@ -49,7 +49,7 @@ def written(path: Path, x: np.ndarray, labels: np.ndarray | None = None) -> Path
 
 
 @pytest.mark.parametrize("kind", ["npy", "npz", "csv"])
-def test_samples_of_all_kinds_are_the_same(tmp_path: Path, maps: np.ndarray, kind: str) -> None:
+def test_all_kinds_of_files_give_equal_samples(tmp_path: Path, maps: np.ndarray, kind: str) -> None:
     labels = np.arange(7)
     path = written(tmp_path / f"some.{kind}", maps, labels)
     with open_samples(path, (3, 4, 5), PLAIN) as samples:
@@ -74,14 +74,14 @@ def test_samples_in_fortran_order(tmp_path: Path, maps: np.ndarray, save: Any) -
 
 
 @pytest.mark.parametrize("kind", ["uint8", "int64", "float16", "float64", "bool", ">f4"])
-def test_samples_of_other_types_of_numbers(tmp_path: Path, kind: str) -> None:
+def test_samples_of_other_number_types(tmp_path: Path, kind: str) -> None:
     x = (np.arange(12).reshape(2, 6) % 5).astype(kind)
     for name in ("a.npy", "a.npz"):
         found = read_samples(written(tmp_path / name, x), (6,), PLAIN)
         assert np.array_equal(found.x, x.astype(np.float32))
 
 
-def test_only_the_first_samples_are_taken(tmp_path: Path, maps: np.ndarray) -> None:
+def test_only_the_first_samples_are_read(tmp_path: Path, maps: np.ndarray) -> None:
     path = written(tmp_path / "a.npz", maps, np.arange(7))
     found = read_samples(path, (3, 4, 5), PLAIN, 4)
     assert np.array_equal(found.x, maps[:4])
@@ -89,11 +89,11 @@ def test_only_the_first_samples_are_taken(tmp_path: Path, maps: np.ndarray) -> N
     assert found.labels.tolist() == [0, 1, 2, 3]
     assert found.notes == []
     (note,) = read_samples(path, (3, 4, 5), PLAIN, 9).notes
-    assert "has 7 samples, fewer than the 9 asked for" in note
+    assert "has 7 samples, fewer than the 9 requested" in note
 
 
-def test_what_lies_behind_is_not_inflated(tmp_path: Path) -> None:
-    """A damaged end of an archive does no harm to samples before it."""
+def test_later_samples_are_not_decompressed(tmp_path: Path) -> None:
+    """A damaged end of an archive does not affect samples before it."""
     x = np.random.default_rng(0).normal(0, 1, (300, 1000))
     path = written(tmp_path / "a.npz", x, np.arange(300))
     raw = bytearray(path.read_bytes())
@@ -109,7 +109,7 @@ def test_what_lies_behind_is_not_inflated(tmp_path: Path) -> None:
 @pytest.mark.parametrize("channels_last", [False, True])
 @pytest.mark.parametrize("kind", ["npy", "csv"])
 def test_layouts(tmp_path: Path, maps: np.ndarray, kind: str, channels_last: bool) -> None:
-    """Data in either layout, flat or not, for models that take either."""
+    """Data in either layout, flat or not, for models of either layout."""
     last = np.moveaxis(maps, 1, -1)
     wanted = last if channels_last else maps
     for layout, data in (("nchw", maps), ("nhwc", last)):
@@ -132,7 +132,7 @@ def test_rows_for_maps_of_several_channels_are_noted(tmp_path: Path, maps: np.nd
     path = written(tmp_path / "a.npy", maps.reshape(7, -1))
     found = read_samples(path, (3, 4, 5), PLAIN)
     assert np.array_equal(found.x, maps)
-    assert "rows of 60 numbers are taken as 3x4x5, channels first" in found.notes[0]
+    assert "rows of 60 numbers are read as 3x4x5, channels first" in found.notes[0]
 
 
 @pytest.mark.parametrize("shape", [(6, 28), (1, 6, 28), (6, 28, 1), (168,)])
@@ -147,20 +147,20 @@ def test_maps_for_a_model_of_rows(tmp_path: Path, maps: np.ndarray) -> None:
     assert np.array_equal(found.x, maps.reshape(7, 60))
 
 
-def test_a_first_line_of_names_is_skipped(tmp_path: Path) -> None:
+def test_a_header_line_is_skipped(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_text("label,a,b\n3,1,2\n\n4,5,6.5,\n")
     found = read_samples(path, (2,), PLAIN)
     assert found.x.tolist() == [[1, 2], [5, 6.5]]
     assert found.labels is not None
     assert found.labels.tolist() == [3, 4]
-    assert "line 1 is taken for names of columns" in found.notes[0]
+    assert "line 1 is skipped as a header" in found.notes[0]
 
 
 # -- normalisation ---------------------------------------------------------------------------------
 
 
-def test_normalisation_of_each_channel(tmp_path: Path, maps: np.ndarray) -> None:
+def test_normalisation_per_channel(tmp_path: Path, maps: np.ndarray) -> None:
     form = parse_form("scale=1/255, mean=.1,.2,.3, std=0.5", None)
     found = read_samples(written(tmp_path / "a.npy", maps), (3, 4, 5), form)
     mean = np.array([0.1, 0.2, 0.3])[:, None, None]
@@ -183,9 +183,7 @@ def test_scale_comes_before_mean_and_deviation() -> None:
     numbers.filter(bool), st.lists(numbers, min_size=1, max_size=4),
     st.lists(numbers.filter(bool), min_size=1, max_size=4), st.sampled_from(["nchw", "nhwc", None]),
 )  # fmt: skip
-def test_forms_are_read_back(
-    scale: float, mean: list[float], std: list[float], layout: Any
-) -> None:
+def test_forms_round_trip(scale: float, mean: list[float], std: list[float], layout: Any) -> None:
     form = SampleForm(layout, Normalisation(scale, tuple(mean), tuple(std)))
     assert SampleForm.from_json(form.to_json()) == form
 
@@ -195,8 +193,8 @@ def test_forms_are_read_back(
     [
         ("variance=3", "'variance' is unknown; the keys are scale, mean, std"),
         ("255", "'255' has no key"),
-        ("scale=1,scale=2", "scale is given twice"),
-        ("scale=1,2", "scale is one number"),
+        ("scale=1,scale=2", "scale is a duplicate"),
+        ("scale=1,2", "scale must be one number"),
         ("scale=0", "must not be zero"),
         ("std=1,0,1", "must not be zero"),
         ("mean=abc", "mean is 'abc'; give a number"),
@@ -217,10 +215,10 @@ def test_bad_normalisations(text: str, says: str) -> None:
 def test_bad_forms(tmp_path: Path, maps: np.ndarray) -> None:
     with pytest.raises(BadInputError, match="layout 'chwn' is unknown; give nchw or nhwc"):
         parse_form(None, "chwn")
-    with pytest.raises(BadInputError, match="normalise: 3 is no text"):
+    with pytest.raises(BadInputError, match="normalise: 3 is not text"):
         SampleForm.from_json({"normalise": 3})
     path = written(tmp_path / "a.npy", maps)
-    with pytest.raises(BadInputError, match="mean has 2 numbers, the model's input 3 channels"):
+    with pytest.raises(BadInputError, match="mean has 2 numbers, the model's input has 3 channels"):
         read_samples(path, (3, 4, 5), parse_form("mean=1,2", None))
 
 
@@ -236,47 +234,47 @@ def refusal(path: Path, shape: tuple[int, ...] = (3, 4, 5), form: SampleForm = P
 
 
 @pytest.mark.parametrize("kind", ["npy", "npz", "csv"])
-def test_samples_of_another_size_name_both(tmp_path: Path, maps: np.ndarray, kind: str) -> None:
+def test_error_names_both_sizes(tmp_path: Path, maps: np.ndarray, kind: str) -> None:
     path = written(tmp_path / f"a.{kind}", maps, np.arange(7))
     given = "60" if kind == "csv" else "3x4x5"
-    assert f"a sample has {given} numbers, the model takes 3x28x28" in refusal(path, (3, 28, 28))
+    assert f"a sample has {given} numbers, the model needs 3x28x28" in refusal(path, (3, 28, 28))
 
 
-def test_samples_of_the_other_layout_say_so(tmp_path: Path, maps: np.ndarray) -> None:
+def test_error_suggests_the_other_layout(tmp_path: Path, maps: np.ndarray) -> None:
     path = written(tmp_path / "a.npy", np.moveaxis(maps, 1, -1))
-    assert "has 4x5x3 numbers, the model takes 3x4x5; give layout nhwc" in refusal(path)
+    assert "has 4x5x3 numbers, the model needs 3x4x5; give layout nhwc" in refusal(path)
     said = refusal(path, (3, 4, 5), parse_form(None, "nchw"))
     assert "give layout nhwc" in said
     path = written(tmp_path / "b.npy", maps)
     said = refusal(path, (3, 4, 5), parse_form(None, "nhwc"))
-    assert "the model takes 4x5x3 in this layout; give layout nchw" in said
+    assert "the model needs 4x5x3 in this layout; give layout nchw" in said
 
 
 @pytest.mark.parametrize("kind", ["npy", "npz", "csv"])
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
-def test_numbers_that_are_not_finite_name_the_sample(
+def test_error_names_the_sample_that_is_not_finite(
     tmp_path: Path, maps: np.ndarray, kind: str, value: float
 ) -> None:
     maps[5, 1, 2, 3] = value
     path = written(tmp_path / f"a.{kind}", maps, np.arange(7))
-    assert "sample 5 (of 0 to 6) holds NaN or infinite" in refusal(path)
-    assert len(read_samples(path, (3, 4, 5), PLAIN, 5).x) == 5  # those before it are good
+    assert "sample 5 (of 0 to 6) contains NaN or infinite" in refusal(path)
+    assert len(read_samples(path, (3, 4, 5), PLAIN, 5).x) == 5  # the samples before it are valid
 
 
 def test_numbers_too_large_for_float32(tmp_path: Path) -> None:
     path = written(tmp_path / "a.npy", np.array([[1.0], [1e300]]))
-    assert "sample 1 (of 0 to 1) holds NaN or infinite" in refusal(path, (1,))
+    assert "sample 1 (of 0 to 1) contains NaN or infinite" in refusal(path, (1,))
 
 
 @pytest.mark.parametrize("kind", ["npy", "npz", "csv"])
 def test_samples_of_zeros_and_no_samples(tmp_path: Path, kind: str) -> None:
     path = written(tmp_path / f"zero.{kind}", np.zeros((200, 60)), np.arange(200))
-    assert "all 200 samples are zero everywhere" in refusal(path)
+    assert "all 200 samples are zero" in refusal(path)
     path = written(tmp_path / f"none.{kind}", np.zeros((0, 60)), np.arange(0))
     assert "has no samples" in refusal(path)
 
 
-def test_one_sample_that_is_not_zero_will_do(tmp_path: Path) -> None:
+def test_one_nonzero_sample_suffices(tmp_path: Path) -> None:
     x = np.zeros((200, 60))
     x[150, 3] = 1
     assert read_samples(written(tmp_path / "a.npz", x), (60,), PLAIN).x.sum() == 1
@@ -284,13 +282,11 @@ def test_one_sample_that_is_not_zero_will_do(tmp_path: Path) -> None:
         read_samples(tmp_path / "a.npz", (60,), PLAIN, 100)
 
 
-def test_archives_without_x_name_what_they_have(tmp_path: Path, maps: np.ndarray) -> None:
+def test_error_lists_arrays_if_x_is_missing(tmp_path: Path, maps: np.ndarray) -> None:
     np.savez(tmp_path / "a.npz", images=maps, labels=np.arange(7))
-    assert "has no array x, but images, labels; save the samples as x" in refusal(
-        tmp_path / "a.npz"
-    )
+    assert "has only arrays images, labels; save the samples as x" in refusal(tmp_path / "a.npz")
     np.savez(tmp_path / "b.npz")
-    for name in ("only", "input:0"):  # the only array, or that of the model's input
+    for name in ("only", "input:0"):  # the only array, or named like the model's input
         np.savez(tmp_path / "c.npz", **{name: np.ones((2, 3)), "y": np.arange(2)})
         with open_samples(tmp_path / "c.npz", (3,), PLAIN, name="input:0") as samples:
             assert samples.labels is not None
@@ -298,7 +294,7 @@ def test_archives_without_x_name_what_they_have(tmp_path: Path, maps: np.ndarray
     np.savez(tmp_path / "d.npz", **{"input:0": np.ones((2, 3)), "x": np.zeros((5, 3))})
     with open_samples(tmp_path / "d.npz", (3,), PLAIN, name="input:0") as samples:
         assert samples.notes == [f"{tmp_path / 'd.npz'}: arrays x are not used"]
-    assert "has no array x, but none at all" in refusal(tmp_path / "b.npz")
+    assert "has only arrays nothing" in refusal(tmp_path / "b.npz")
     np.savez(tmp_path / "c.npz", x=maps, z=maps)
     (note,) = read_samples(tmp_path / "c.npz", (3, 4, 5), PLAIN).notes
     assert note.endswith("arrays z are not used")
@@ -307,13 +303,13 @@ def test_archives_without_x_name_what_they_have(tmp_path: Path, maps: np.ndarray
 @pytest.mark.parametrize(
     ("labels", "says"),
     [
-        (np.arange(6), "x has 7 samples, y 6 labels"),
-        (np.arange(8).reshape(8, 1), "x has 7 samples, y 8 labels"),
-        (np.zeros((7, 10)), "y has shape 7x10 of float64; labels are one whole number"),
-        (np.array(list("abcdefg")), "labels are one whole number"),
-        (np.arange(7) + 0.5, "labels are whole numbers from 0 on"),
-        (np.arange(7) - 1, "labels are whole numbers from 0 on"),
-        (np.full(7, np.nan), "labels are whole numbers from 0 on"),
+        (np.arange(6), "x has 7 samples, but y has 6 labels"),
+        (np.arange(8).reshape(8, 1), "x has 7 samples, but y has 8 labels"),
+        (np.zeros((7, 10)), "y has shape 7x10 of float64; labels must be one whole number"),
+        (np.array(list("abcdefg")), "labels must be one whole number"),
+        (np.arange(7) + 0.5, "labels must be whole class numbers from 0"),
+        (np.arange(7) - 1, "labels must be whole class numbers from 0"),
+        (np.full(7, np.nan), "labels must be whole class numbers from 0"),
     ],
 )
 def test_bad_labels(tmp_path: Path, maps: np.ndarray, labels: np.ndarray, says: str) -> None:
@@ -322,23 +318,23 @@ def test_bad_labels(tmp_path: Path, maps: np.ndarray, labels: np.ndarray, says: 
 
 @pytest.mark.parametrize("kind", ["npy", "npz"])
 @pytest.mark.parametrize("value", [1j, "a", None, np.datetime64("2020")])
-def test_arrays_that_hold_no_numbers(tmp_path: Path, kind: str, value: Any) -> None:
+def test_arrays_without_numbers(tmp_path: Path, kind: str, value: Any) -> None:
     path = written(tmp_path / f"a.{kind}", np.array([[value] * 60]))
-    assert "save real numbers, such as those of float32" in refusal(path)
+    assert "save real numbers, such as float32" in refusal(path)
     with pytest.raises(BadInputError, match="save real numbers"):
         require_samples(path)
 
 
-def test_headers_are_read_alone(tmp_path: Path, maps: np.ndarray) -> None:
-    """What is no file of samples is refused before a model is read; the rest is read later."""
+def test_only_headers_are_read(tmp_path: Path, maps: np.ndarray) -> None:
+    """A file without samples is refused before a model is read; other faults are found later."""
     objects = np.array([[{}]])
     np.savez(tmp_path / "a.npz", x=objects, y=np.arange(1))
     np.savez(tmp_path / "b.npz", x=maps, z=objects)
     with pytest.raises(BadInputError, match=r"a\.npz: x holds Python objects; save real numbers"):
         require_samples(tmp_path / "a.npz")
-    require_samples(tmp_path / "b.npz")  # z is left out
+    require_samples(tmp_path / "b.npz")  # z is ignored
     (tmp_path / "c.npz").write_bytes(b"PK damaged")
-    require_samples(tmp_path / "c.npz")  # damage is named when samples are read
+    require_samples(tmp_path / "c.npz")  # damage is reported when samples are read
     (tmp_path / "d.npy").write_text("text")
     for name in ("d.npy", "e.txt", "f.csv"):
         with pytest.raises(BadInputError, match=name):
@@ -349,11 +345,11 @@ def test_headers_are_read_alone(tmp_path: Path, maps: np.ndarray) -> None:
     ("text", "says"),
     [
         ("", "has no samples"),
-        ("1,2,3\n4,5\n", "line 2: has 1 numbers behind the label, the first sample has 2"),
-        ("1,2,3\n4,5,x\n", "line 2: holds what is no number"),
-        ("1,2,3\nb,5,6\n", "line 2: begins with b'b'"),
-        ("1\n2\n", "line 1: has no numbers behind the label"),
-        ("1.5,2,3\n", "labels are whole numbers"),
+        ("1,2,3\n4,5\n", "line 2: has 1 numbers after the label, but the first sample has 2"),
+        ("1,2,3\n4,5,x\n", "line 2: contains a value that is not a number"),
+        ("1,2,3\nb,5,6\n", "line 2: starts with b'b'"),
+        ("1\n2\n", "line 1: has no numbers after the label"),
+        ("1.5,2,3\n", "labels must be whole class numbers"),
     ],
 )
 def test_bad_tables(tmp_path: Path, text: str, says: str) -> None:
@@ -362,7 +358,7 @@ def test_bad_tables(tmp_path: Path, text: str, says: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["npy", "npz", "csv"])
-def test_files_that_are_none(tmp_path: Path, kind: str, maps: np.ndarray) -> None:
+def test_missing_and_invalid_files(tmp_path: Path, kind: str, maps: np.ndarray) -> None:
     refusal(tmp_path / f"missing.{kind}")
     (tmp_path / f"other.{kind}").write_bytes(b"\x89PNG" * 5)
     refusal(tmp_path / f"other.{kind}")
@@ -374,30 +370,30 @@ def test_files_that_are_none(tmp_path: Path, kind: str, maps: np.ndarray) -> Non
         refusal(path)
 
 
-def test_other_endings_name_those_that_are_read(tmp_path: Path) -> None:
+def test_error_lists_supported_extensions(tmp_path: Path) -> None:
     (tmp_path / "a.mat").write_bytes(b"")
-    assert "samples are .npz (arrays x and y), .npy, .csv" in refusal(tmp_path / "a.mat")
-    with pytest.raises(BadInputError, match="0 samples are none"):
+    assert "not a file of samples; give .npz (arrays x and y), .npy, .csv" in refusal(
+        tmp_path / "a.mat"
+    )
+    with pytest.raises(BadInputError, match="the number of samples is 0"):
         read_samples(tmp_path / "a.npy", (1,), PLAIN, 0)
 
 
-def test_an_archive_that_lies_about_its_size(tmp_path: Path) -> None:
-    """A header of terabytes is not believed."""
+def test_an_archive_with_a_false_size(tmp_path: Path) -> None:
+    """A header that claims terabytes is rejected."""
     head = io.BytesIO()
     np.lib.format.write_array_header_1_0(
         head, {"descr": "<f8", "fortran_order": False, "shape": (1 << 40, 60)}
     )
     with zipfile.ZipFile(tmp_path / "a.npz", "w") as archive:
         archive.writestr("x.npy", head.getvalue() + bytes(480))
-    assert "has not as many bytes as its shape says" in refusal(tmp_path / "a.npz")
+    assert "does not match its shape" in refusal(tmp_path / "a.npz")
 
 
 # -- images ----------------------------------------------------------------------------------------
 
 
-def test_without_pillow_images_name_the_extra(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_missing_pillow_names_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "PIL", None)
     monkeypatch.setitem(sys.modules, "PIL.Image", None)
     assert "pip install 'neuromapper[images]'" in refusal(tmp_path)
@@ -420,7 +416,7 @@ def test_images_of_a_folder_by_name(tmp_path: Path) -> None:
     last = read_samples(folder, (6, 5, 3), PLAIN, 2, channels_last=True)
     assert np.array_equal(last.x, pixels[:2])
     (folder / "notes.txt").write_text("")
-    assert "1 files are no images" in read_samples(folder, (3, 6, 5), PLAIN).notes[0]
+    assert "1 files ignored: not images" in read_samples(folder, (3, 6, 5), PLAIN).notes[0]
 
 
 def test_subfolders_of_images_are_classes(tmp_path: Path) -> None:
@@ -432,32 +428,32 @@ def test_subfolders_of_images_are_classes(tmp_path: Path) -> None:
     assert found.labels is not None
     assert found.labels.tolist() == [0, 0, 1, 1, 1]
     (tmp_path / "all" / "none").mkdir()
-    with pytest.raises(BadInputError, match="none: has no images; each subfolder is a class"):
+    with pytest.raises(BadInputError, match="none: contains no images; each subfolder is a class"):
         read_samples(tmp_path / "all", (1, 6, 5), PLAIN)
 
 
-def test_colours_that_change_are_noted(tmp_path: Path) -> None:
+def test_converted_colours_are_noted(tmp_path: Path) -> None:
     grey = np.random.default_rng(0).integers(0, 256, (2, 6, 5), np.uint8)
     folder = images(tmp_path / "a", grey)
     found = read_samples(folder, (3, 6, 5), PLAIN)
     assert np.array_equal(found.x, np.repeat(grey[:, None], 3, 1))
-    assert any("L becomes RGB, as the model takes 3 channels" in note for note in found.notes)
+    assert any("L converted to RGB, as the model needs 3 channels" in note for note in found.notes)
 
 
 def test_bad_images(tmp_path: Path) -> None:
     pixels = np.random.default_rng(0).integers(0, 256, (2, 6, 5, 3), np.uint8)
     folder = images(tmp_path / "a", pixels)
-    assert "a sample has 6x5x3 numbers, the model takes 8x8x3 in this layout" in refusal(
+    assert "a sample has 6x5x3 numbers, the model needs 8x8x3 in this layout" in refusal(
         folder, (3, 8, 8)
     )
-    with pytest.raises(BadInputError, match="the model takes 4 channels, images have 1 or 3"):
+    with pytest.raises(BadInputError, match="the model needs 4 channels, images have 1 or 3"):
         read_samples(folder, (4, 6, 5), PLAIN)
     images(folder, np.zeros((1, 7, 5, 3), np.uint8), first=2)
     with pytest.raises(BadInputError, match=r"has 7x5 pixels, 00.png has 6x5"):
         read_samples(folder, (3, 6, 5), PLAIN)
     (folder / "01.png").write_bytes((folder / "01.png").read_bytes()[:60])
-    with pytest.raises(BadInputError, match=r"01.png: is no readable image"):
+    with pytest.raises(BadInputError, match=r"01.png: not a readable image"):
         read_samples(folder, (3, 6, 5), PLAIN, 2)
     (tmp_path / "empty").mkdir()
-    with pytest.raises(BadInputError, match="has no images"):
+    with pytest.raises(BadInputError, match="contains no images"):
         read_samples(tmp_path / "empty", (3, 6, 5), PLAIN)

@@ -1,4 +1,4 @@
-"""Scratch against a dictionary, and its levels against the graphs they were made from."""
+"""Scratch compared with a dictionary, and its levels with their graphs."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ values = st.recursive(
 
 
 class ScratchMachine(RuleBasedStateMachine):
-    """Whatever is put is found, also after the environment was closed and opened again."""
+    """Stored values are found, also after closing and reopening the scratch."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -122,9 +122,9 @@ def test_levels(case: NetCase, commit_every: int) -> None:
     [np.zeros(3), np.zeros((2, 2), np.int64), np.zeros(2, np.uint8), np.array(5)],
     ids=["float", "two dimensions", "uint8", "none"],
 )
-def test_arrays_that_are_not_kept(array: Any, tmp_path: Path) -> None:
+def test_arrays_that_cannot_be_stored(array: Any, tmp_path: Path) -> None:
     with Scratch(tmp_path / "scratch") as scratch:
-        with pytest.raises(ValueError, match=r"^a: .* dimensions cannot be kept$"):
+        with pytest.raises(ValueError, match=r"^a: .* dimensions cannot be stored$"):
             scratch.put_array("a", array)
         assert scratch.names() == []
 
@@ -142,7 +142,7 @@ def test_missing_block(tmp_path: Path) -> None:
             ScratchGraph(scratch, "nothing")
 
 
-def test_places(tmp_path: Path) -> None:
+def test_open_errors(tmp_path: Path) -> None:
     with pytest.raises(CorruptError, match="no scratch here; run with --keep-scratch"):
         Scratch(tmp_path / "none", read_only=True)
     (tmp_path / "file").write_bytes(b"")
@@ -151,7 +151,7 @@ def test_places(tmp_path: Path) -> None:
 
 
 def test_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What could not be written whole is not there, and what was there is."""
+    """A value that was written incompletely is missing; earlier values remain."""
     noise = np.random.default_rng(1).bytes(1 << 19)
     genuine = os.pwrite
     left = 1 << 18
@@ -187,7 +187,7 @@ def test_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         scratch.sync()
 
 
-def test_what_a_killed_run_leaves_beside(tmp_path: Path) -> None:
+def test_leftovers_of_a_killed_run(tmp_path: Path) -> None:
     folder = tmp_path / "scratch"
     with Scratch(folder) as scratch:
         scratch.put("a", b"kept")
@@ -202,5 +202,5 @@ def test_what_a_killed_run_leaves_beside(tmp_path: Path) -> None:
         assert scratch.dropped == 0
     assert [path.name for path in folder.iterdir()] == ["records"]
     (folder / "records").rename(folder / "data.mdb")
-    with pytest.raises(CorruptError, match="is of another version; run with --keep-scratch"):
+    with pytest.raises(CorruptError, match="it has another version; run with --keep-scratch"):
         Scratch(folder, read_only=True)

@@ -1,4 +1,4 @@
-"""Networks in several files: what they hold is what one file holds; damage is noticed."""
+"""Networks in several files hold the same as one file; damage is detected."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.storage.strategies import NetCase, networks, random_edges
 
 
 def write(path: Path) -> None:
-    """Blocks, weights, whole and real attributes, chunks that do not go with blocks."""
+    """Write blocks, weights, integer and real attributes; chunks do not align with blocks."""
     with NetworkWriter(path, 90, block_size=4, weights="synapse") as writer:
         writer.add(*naive.columns(random_edges(90, 900, 5)))
         writer.set_attribute("size", np.arange(90) % 7)
@@ -93,7 +93,7 @@ def test_any_network(case: NetCase, count: int) -> None:
         assert back.read_bytes() == path.read_bytes()
 
 
-def test_more_files_than_may_be_open(network: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_files_than_the_open_limit(network: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sharded, "FILES_HELD", 5)
     folder = network.with_name("net.shards")
     with NetworkFile(network) as net:
@@ -141,14 +141,17 @@ def files(edit: Callable[[list[Any]], None]) -> Callable[[Path], None]:
             "part-00001.bin: member blocks/00000007 is missing",
         ),
         (change(files=5), "network.json: files is 5, not a list"),
-        (change(files=[]), "its files have 0 blocks, the network has 23"),
-        (change(neurons=200), "its files have 23 blocks, the network has 50"),
+        (change(files=[]), "its files have 0 blocks, but the network has 23"),
+        (change(neurons=200), "its files have 23 blocks, but the network has 50"),
         (change(format="else"), "not a mapper-network"),
-        (files(lambda said: said.reverse()), "part-00002.bin begins with block 15, 0 is next"),
+        (files(lambda said: said.reverse()), "part-00002.bin starts with block 15, expected 0"),
         (files(lambda said: said[1].update(blocks=0)), r"files\[1\].blocks is 0"),
-        (files(lambda said: said[1].update(first=8)), "begins with block 8, 7 is next"),
-        (files(lambda said: said[1].update(file="../x")), "'../x' is no name of a file beside it"),
-        (files(lambda said: said[1].update(file="part-00000.bin")), "names a file twice"),
+        (files(lambda said: said[1].update(first=8)), "starts with block 8, expected 7"),
+        (
+            files(lambda said: said[1].update(file="../x")),
+            "'../x' is not a plain file name",
+        ),
+        (files(lambda said: said[1].update(file="part-00000.bin")), "lists a file twice"),
         (lambda folder: (folder / "network.json").write_text("{"), "network.json: "),
     ],
 )
@@ -186,7 +189,7 @@ def test_every_flipped_byte(network: Path) -> None:
                 assert "\n" not in str(error)
                 noticed += 1
             else:
-                # text of the description has no checksum
+                # the description has no checksum
                 assert found == expected or path.name == "network.json"
         path.write_bytes(good)
     assert noticed > 100
@@ -212,7 +215,7 @@ def test_not_written(network: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.heavy
-@pytest.mark.filterwarnings("default")  # of moto
+@pytest.mark.filterwarnings("default")  # warnings of moto
 def test_in_a_store(network: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = network.with_name("net.shards")
     with NetworkFile(network) as net:
@@ -224,5 +227,5 @@ def test_in_a_store(network: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         assert everything(address) == everything(network)
         assert verify_network(address) == verify_network(network)
         for none in ("s3://lab/some/other", "s3://lab/some/net.bin"):
-            with pytest.raises(BadInputError, match=f"^{none}: there is no such object"):
+            with pytest.raises(BadInputError, match=f"^{none}: no such object"):
                 NetworkFile(path_of(none))

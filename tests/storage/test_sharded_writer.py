@@ -1,4 +1,4 @@
-"""Networks written as several files: those that are cut from one file, or nothing."""
+"""Networks written as several files equal those split from one file; errors leave no file."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ def fill(writer: NetworkWriter) -> None:
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 7, 23, 1000])
-def test_files_are_those_of_a_network_that_is_cut(
+def test_files_equal_a_split_network(
     count: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Chunks of attributes do not go with blocks."""
+    """Chunks of attributes do not align with blocks."""
     monkeypatch.setattr(writing, "ATTRIBUTE_BLOCK", 10)
     with NetworkWriter(tmp_path / "net.bin", 90, block_size=4) as one:
         fill(one)
         expected = one.finish({"from": "a test"})
     with NetworkFile(tmp_path / "net.bin") as net:
         write_sharded(net, tmp_path / "cut", count)
-    (tmp_path / "made").mkdir()  # an empty folder is no harm
+    (tmp_path / "made").mkdir()  # an empty folder is accepted
     with NetworkWriter(ShardedWriter(tmp_path / "made", count), 90, block_size=4) as several:
         fill(several)
         assert several.finish({"from": "a test"}) == expected
@@ -53,10 +53,10 @@ def test_files_are_those_of_a_network_that_is_cut(
     assert sorted(path.name for path in tmp_path.iterdir()) == ["cut", "made", "net.bin"]
 
 
-def test_weights_of_synapses_are_for_one_file(tmp_path: Path) -> None:
+def test_synaptic_weights_need_one_file(tmp_path: Path) -> None:
     with (
         ShardedWriter(tmp_path / "net", 2) as files,
-        pytest.raises(ValueError, match="are written to one file only"),
+        pytest.raises(ValueError, match="can be written to only one file"),
     ):
         NetworkWriter(files, 90, weights="synapse")
     assert list(tmp_path.iterdir()) == []
@@ -64,10 +64,10 @@ def test_weights_of_synapses_are_for_one_file(tmp_path: Path) -> None:
 
 @pytest.mark.sample(3)
 @small
-def test_files_that_are_generated(
+def test_generated_files(
     spec: NetworkSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also by helpers, whose pieces end anywhere."""
+    """Also with helpers, whose pieces end anywhere."""
     monkeypatch.setattr(writing, "choose_block_size", lambda *_: 3)
     generate(spec, tmp_path / "net.bin", 1)
     for count in (1, 4, 1000):
@@ -80,7 +80,7 @@ def test_files_that_are_generated(
     assert len(list(tmp_path.iterdir())) == 10
 
 
-def test_a_place_that_is_taken(tmp_path: Path) -> None:
+def test_an_occupied_destination(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"x")
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder" / "x").write_bytes(b"x")
@@ -93,7 +93,7 @@ def test_a_place_that_is_taken(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("step", ["encode_numbers", "pack"])
-def test_an_error_leaves_nothing(
+def test_no_file_remains_after_an_error(
     step: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: Any) -> None:
@@ -105,7 +105,7 @@ def test_an_error_leaves_nothing(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_a_killed_process_left_goes(tmp_path: Path) -> None:
+def test_leftovers_of_a_killed_process_are_removed(tmp_path: Path) -> None:
     left = tmp_path / f"net{PARTIAL}"
     left.mkdir()
     (left / "part-00099.bin").write_bytes(b"x")

@@ -1,4 +1,4 @@
-"""docs/format.md is enough to write a reader that finds what `NetworkFile` finds."""
+"""A reader written only from docs/format.md finds the same content as `NetworkFile`."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ WEIGHTS: dict[str, Any] = {
 
 
 def summed(edges: list[tuple[int, int, float]], undirected: bool) -> Pairs:
-    """What the column must hold: in both directions where there is none, added in order."""
+    """Return the expected column: undirected in both directions, sums in input order."""
     found: Pairs = {}
     for s, t, w in edges:
         for pair in {(s, t), (t, s)} if undirected else {(s, t)}:
@@ -83,7 +83,7 @@ def test_random_networks(data: st.DataObject, tmp_path_factory: pytest.TempPathF
         min(expected.values(), default=0),
         max(expected.values(), default=0),
     )
-    # without rates every neuron fires once: an edge carries the spikes of both its ends
+    # without rates each neuron fires once: an edge carries the spikes of both ends
     assert meta.total_weight == sum(s != t for s, t, _ in edges) * (1 + undirected)
 
 
@@ -95,7 +95,7 @@ def test_random_networks(data: st.DataObject, tmp_path_factory: pytest.TempPathF
         ([0.1, 1, 2], DOUBLE),
     ],
 )
-def test_weights_take_the_fewest_bytes_that_hold_them(
+def test_weights_use_the_smallest_lossless_encoding(
     weights: list[float], kind: int, tmp_path: Path
 ) -> None:
     path = tmp_path / "net.bin"
@@ -142,7 +142,7 @@ def test_traffic_is_the_rate_of_the_source(tmp_path: Path) -> None:
 
 
 def test_both(tmp_path: Path) -> None:
-    """The magnitude is the traffic where that is asked for; the sign is kept beside it."""
+    """On request the magnitude is the traffic; the signed weight is also stored."""
     with NetworkWriter(tmp_path / "net.bin", 2, weights="both") as writer:
         writer.add(np.array([0, 1]), np.array([1, 0]), np.array([-3, 2]))
         meta = writer.finish()
@@ -184,10 +184,10 @@ def test_real_attributes(tmp_path: Path) -> None:
     [
         (np.array([np.nan]), "weight nan is not finite"),
         (np.array([-np.inf]), "weight -inf is not finite"),
-        (np.array([-(2**53)]), "is beyond 2^53"),
+        (np.array([-(2**53)]), "exceeds 2^53"),
     ],
 )
-def test_weights_that_cannot_be_kept(weight: Any, told: str, tmp_path: Path) -> None:
+def test_weights_that_cannot_be_stored(weight: Any, told: str, tmp_path: Path) -> None:
     with (
         NetworkWriter(tmp_path / "net.bin", 2, weights="synapse") as writer,
         pytest.raises(BadInputError) as caught,
@@ -198,12 +198,12 @@ def test_weights_that_cannot_be_kept(weight: Any, told: str, tmp_path: Path) -> 
 
 
 def test_sums_beyond_float64(tmp_path: Path) -> None:
-    with pytest.raises(BadInputError, match="add up beyond 1e308"):
+    with pytest.raises(BadInputError, match="exceeds 1e308"):
         write(tmp_path / "net.bin", 2, [(0, 1, 1.2e308), (0, 1, 1.2e308)])
 
 
-def test_damage_is_found(tmp_path: Path) -> None:
-    """Whatever a member of weights holds, it is read as weights or refused in one line."""
+def test_damage_is_detected(tmp_path: Path) -> None:
+    """Any content of a member of weights is read as weights or refused in one line."""
     path = tmp_path / "net.bin"
     write(path, 4, [(0, 1, -5), (1, 1, 0.25), (2, 3, 7), (3, 3, 1)])
     with zipfile.ZipFile(path) as archive:

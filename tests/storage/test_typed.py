@@ -1,4 +1,4 @@
-"""Values against their types: what is wrong is said with the place."""
+"""Conversion of values to types: errors name the fault and the place."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A network appears whole or not at all, and nothing else is left; bad input is named."""
+"""A network is written completely or not at all, without leftovers; bad input is reported."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ OLD = b"the old file"
 
 @pytest.fixture
 def destination(tmp_path: Path) -> Iterator[Path]:
-    """A path where a file is already; if the test leaves it, nothing else may be there."""
+    """The path of an existing file; after the test no other file may exist."""
     path = tmp_path / "net.bin"
     path.write_bytes(OLD)
     yield path
@@ -39,7 +39,7 @@ def fill(writer: NetworkWriter, edges: int = 4000) -> None:
         writer.add(*naive.columns(given[first : first + 400]))
 
 
-def test_nothing_is_seen_before_the_end(destination: Path) -> None:
+def test_output_is_invisible_until_finished(destination: Path) -> None:
     with NetworkWriter(destination, 300, memory=1) as writer:
         fill(writer)
         names = {path.name for path in destination.parent.iterdir()}
@@ -96,7 +96,7 @@ def test_error_while_finishing(
 @pytest.mark.parametrize("threads", [1, 3])
 @pytest.mark.parametrize("undirected", [False, True])
 def test_edges_made_by_threads(threads: int, undirected: bool, tmp_path: Path) -> None:
-    """The same file as if they were added in order, self-loops and units counted alike."""
+    """The file equals one with edges added in order, including counts of self-loops and units."""
     rng = np.random.default_rng(5)
     sizes = ((0, 0), (700, 1), (1, 0), (300, 2), (2000, 0), (50, 1))
     parts = [
@@ -123,7 +123,7 @@ def test_edges_made_by_threads(threads: int, undirected: bool, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("in_order", [False, True])
-def test_error_of_a_thread_that_makes_edges(in_order: bool, destination: Path) -> None:
+def test_error_in_a_generating_thread(in_order: bool, destination: Path) -> None:
     def make(part: int) -> tuple[Any, Any, Any]:
         return np.array([0]), np.array([part]), np.array([1])
 
@@ -135,13 +135,13 @@ def test_error_of_a_thread_that_makes_edges(in_order: bool, destination: Path) -
 def test_never_finished(destination: Path) -> None:
     with NetworkWriter(destination, 300, memory=1) as writer:
         fill(writer)
-    writer.close()  # once more does no harm
+    writer.close()  # closing twice is allowed
     assert destination.read_bytes() == OLD
 
 
 @pytest.fixture
 def limit_files() -> Iterator[Callable[[int], None]]:
-    """Let no file grow beyond a length, as on a full disk; Python ignores the signal."""
+    """Limit the size of files, as on a full disk; Python ignores the signal."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     yield lambda length: resource.setrlimit(resource.RLIMIT_FSIZE, (length, hard))
     resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
@@ -200,7 +200,7 @@ def test_partial_file(destination: Path) -> None:
 
 
 def test_files_that_belong_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Both get their names, or neither; until then there are none."""
+    """Both get their names, or neither; before that neither exists."""
     paths = [tmp_path / name for name in "ab"]
 
     def write_both() -> None:
@@ -244,14 +244,19 @@ BAD_EDGES: list[tuple[list[int], list[int], Any, str]] = [
     ([0], [3], None, r"^id 3 is outside 0\.\.2$"),
     ([-1], [2], None, r"^id -1 is outside 0\.\.2$"),
     ([2**40, 0], [1, 1], None, r"^id 1099511627776 is outside 0\.\.2$"),
-    ([0, 0], [1, 2], [1, -2], "^weight -2 is negative; traffic cannot be, use its magnitude$"),
-    ([0, 0], [1, 2], [1.0, -0.5], "^weight -0.5 is negative; traffic cannot be"),
+    (
+        [0, 0],
+        [1, 2],
+        [1, -2],
+        "^weight -2 is negative, but traffic cannot be; use its magnitude$",
+    ),
+    ([0, 0], [1, 2], [1.0, -0.5], "^weight -0.5 is negative, but traffic cannot be"),
     ([0, 0], [1, 2], [1.0, float("nan")], "^weight nan is not finite; give finite values$"),
     ([0, 0], [1, 2], [1.0, float("inf")], "^weight inf is not finite"),
     ([0, 0], [1, 2], [1.0, float("-inf")], "^weight -inf is not finite"),
     ([1], [1], [-1], "^weight -1 is negative"),
-    ([0, 0], [1], None, "^2 sources, 1 targets and 2 weights: a synapse has one of each$"),
-    ([0, 0], [1, 2], [1], "^2 sources, 2 targets and 1 weights: a synapse has one of each$"),
+    ([0, 0], [1], None, "^2 sources, 1 targets and 2 weights: give one of each per synapse$"),
+    ([0, 0], [1, 2], [1], "^2 sources, 2 targets and 1 weights: give one of each per synapse$"),
 ]
 
 
@@ -275,10 +280,10 @@ def test_bad_edges(
         ("x", [[1], [2], [3]], "^attribute 'x' has 3 values for 3 neurons$"),
         ("x", [1.0, float("nan"), 0.0], "^attribute 'x' nan is not finite"),
         ("x", [1.0, float("-inf"), 0.0], "^attribute 'x' inf is not finite"),
-        ("size", [1.5, 2, 3], "^sizes are whole numbers; scale them up$"),
-        ("size", [1, -2, 3], "^attribute 'size' is negative: -2$"),
-        ("size", [2**61, 2**61, 0], r"^the sum of all sizes is beyond 2\^62; scale them down$"),
-        ("rate", [1, -2, 3], "^attribute 'rate' is negative: -2$"),
+        ("size", [1.5, 2, 3], "^sizes must be whole numbers; scale them up$"),
+        ("size", [1, -2, 3], "^attribute 'size' has a negative value: -2$"),
+        ("size", [2**61, 2**61, 0], r"^the sum of all sizes exceeds 2\^62; scale them down$"),
+        ("rate", [1, -2, 3], "^attribute 'rate' has a negative value: -2$"),
         ("rate", [0.5, -2.0, 3.0], "^attribute 'rate' -2.0 is negative"),
         ("x", [-1, 0, 2**63 - 1], "^attribute 'x' spans more than 63 bits; scale it down$"),
         ("x", np.full(3, 2**63, np.uint64), "^attribute 'x' spans more than 63 bits"),
@@ -297,7 +302,7 @@ def test_bad_attributes(name: str, values: Any, message: str, destination: Path)
 
 @pytest.mark.parametrize("neurons", [0, -1, MAX_VERTICES + 1])
 def test_impossible_number_of_neurons(neurons: int, destination: Path) -> None:
-    message = f"^a network of {neurons} neurons cannot be stored; it needs 1 to {MAX_VERTICES}$"
+    message = f"^a network of {neurons} neurons cannot be stored; it must have 1 to {MAX_VERTICES}$"
     with pytest.raises(BadInputError, match=message):
         NetworkWriter(destination, neurons)
     with pytest.raises(BadInputError, match=f"at most {MAX_VERTICES} are supported"):
@@ -306,10 +311,10 @@ def test_impossible_number_of_neurons(neurons: int, destination: Path) -> None:
 
 @pytest.mark.parametrize("kind", [np.int64, np.float64, np.uint64])
 def test_sums_that_overflow(kind: type, destination: Path) -> None:
-    """Each weight fits, their sum does not."""
+    """Each weight fits, but their sum does not."""
     ids = np.zeros(1100, np.int64)
     weight: Any = np.full(1100, 2**52 - 1, kind)
-    message = r"^the sum of all weights, at both ends, is beyond 2\^62; scale them down$"
+    message = r"^the sum of all weights, at both ends, exceeds 2\^62; scale them down$"
     with pytest.raises(BadInputError, match=message), NetworkWriter(destination, 2) as writer:
         writer.add(ids, ids + 1, weight)
         writer.finish()
@@ -318,7 +323,7 @@ def test_sums_that_overflow(kind: type, destination: Path) -> None:
 
 
 def test_no_overflow(tmp_path: Path) -> None:
-    """Repeated connections add up far beyond what one weight may be."""
+    """Sums of repeated connections may far exceed the limit of one weight."""
     ids = np.zeros(500, np.int64)
     with NetworkWriter(tmp_path / "net.bin", 2) as writer:
         writer.add(ids, ids + 1, np.full(500, 2**52 - 1))

@@ -1,9 +1,9 @@
-"""Networks to NumPy archives: a matrix that `scipy.sparse.load_npz` reads, and the neurons.
+"""Export to NumPy archives: a matrix for `scipy.sparse.load_npz`, and the neurons.
 
-The matrix is of the kind `csr`, row = source, column = target, weights in real units; that of an
-undirected network is symmetric, and the array `undirected` says so. Every attribute NAME of the
-neurons is the array ``neuron/NAME``, which scipy passes over; if its values count through labels,
-these are ``neuron/NAME/labels``. `scipynpz` reads all of it again.
+The matrix has the format `csr`, row = source, column = target, weights in real units. The matrix of
+an undirected network is symmetric, and the array `undirected` is set. Each neuron attribute NAME is
+the array ``neuron/NAME``, which scipy ignores; if its values index labels, these are in
+``neuron/NAME/labels``. `scipynpz` reads all of it back.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from storage.formats.losses import Loss
 from storage.formats.sinks import Stream
 from storage.store.network import NetworkFile
 
-LABEL_BYTES = 1 << 24  # of labels that are made at a time
+LABEL_BYTES = 1 << 24  # bytes of labels converted at a time
 
 Array = NDArray[Any]
 
 
 def save(net: NetworkFile, destination: Path) -> list[Loss]:
-    """Write array by array, in two passes over the network."""
+    """Write the arrays one by one, in two passes over the network."""
     entries = net.meta.synapses * (2 if net.undirected else 1)
     degrees = np.zeros(net.vertices + 1, np.int64 if entries >= 2**31 else np.int32)
     whole = net.meta.weight_unit == 1
@@ -62,7 +62,7 @@ def _scalars(net: NetworkFile) -> Iterator[tuple[str, Array]]:
 
 
 def _indices(net: NetworkFile, degrees: Array) -> Iterator[Array]:
-    """Targets; on the way degrees[v + 1] becomes the number of those of neuron v."""
+    """Yield the targets; set degrees[v + 1] to the number of targets of neuron v."""
     for block in net.blocks():
         indptr, ids, _ = block.outgoing()
         degrees[block.first + 1 : block.first + indptr.size] = np.diff(indptr)
@@ -84,7 +84,7 @@ def _add_attribute(archive: zipfile.ZipFile, net: NetworkFile, name: str) -> Non
     cut = next((label for label in labels if label.endswith("\0")), None)
     if cut is not None:
         raise BadInputError(
-            f"{net.path}: {name}: {cut[:40]!r} ends with a zero character, which NumPy cuts off"
+            f"{net.path}: {name}: {cut[:40]!r} ends with a zero character, which NumPy drops"
         )
     kind = np.dtype(f"<U{max(1, *map(len, labels))}" if labels else "<U1")
     step = max(1, LABEL_BYTES // kind.itemsize)

@@ -1,8 +1,8 @@
-"""Networks to ParHIP binary graphs (`parhip`), in three passes over the network.
+"""Export to ParHIP binary graphs (`parhip`), in three passes over the network.
 
-All numbers are whole words: weights are in stored units, the two directions of a pair add up, and
-weights are left out if all are 1. The attribute `size` becomes the vertex weights. Other
-attributes, and ids, have no place.
+All numbers are unsigned words: weights are in stored units, the two directions of a pair are added,
+and weights are omitted if all are 1. The attribute `size` becomes the vertex weights. Other
+attributes and ids are lost.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def save(net: NetworkFile, destination: Path) -> list[Loss]:
 
 
 def _survey(net: NetworkFile) -> tuple[NDArray[np.int64], bool]:
-    """Neighbours of every vertex, and whether some edge does not weigh 1."""
+    """Return the degree of each vertex, and whether any edge weight differs from 1."""
     degrees, weighted = np.zeros(net.vertices, np.int64), False
     for first, (indptr, _, weights) in net.undirected_blocks():
         degrees[first : first + indptr.size - 1] = np.diff(indptr)

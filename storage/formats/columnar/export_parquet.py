@@ -1,8 +1,8 @@
-"""Networks to Parquet tables: columns source, target, weight. Needs pyarrow (extra `formats`).
+"""Export to Parquet tables: columns source, target, weight. Needs pyarrow (extra `formats`).
 
-As in csv, ids are the original ones, whole numbers or text, weights are in real units, whole
-numbers or doubles, and neurons without synapses leave no trace. An undirected network lists each
-edge once, and the metadata `mapper.undirected` says so.
+As in csv, ids are the original ones, integers or text. Weights are in real units, integers or
+doubles. Neurons without synapses are lost. An undirected network lists each edge once, and the
+metadata key `mapper.undirected` is set.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from storage.formats.sinks import Stream
 from storage.store.network import NetworkFile
 
 ROWS = 1 << 20
-"""Rows of a row group, at least."""
+"""Minimum number of rows in a row group."""
 
 
 def save(net: NetworkFile, destination: Path) -> list[Loss]:

@@ -1,8 +1,8 @@
-"""One-dimensional arrays of an npz archive, read a piece at a time and all together.
+"""One-dimensional arrays of an npz archive, streamed in parallel.
 
-`numpy.load` has whole arrays in memory only, and inflates them one after the other. Here every
-array is a stream of its own: the next pieces of all of them are inflated by threads while the
-last ones are used, so that a file may be larger than memory.
+`numpy.load` holds whole arrays in memory and decompresses them one at a time. Here each array is a
+separate stream: threads decompress the next pieces of all arrays while the current ones are used,
+so a file may be larger than memory.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from storage.closing import Closing
 
 PIECE = 1 << 18  # compressed bytes read at a time
 _LOCAL = struct.Struct("<26xHH")
-_HEADER = 4096  # bytes in which the description of an array must be over
+_HEADER = 4096  # most bytes of an array's header
 
 
 class DamagedError(ValueError):
-    """The archive is cut off, or its bytes are not what they were."""
+    """The archive is truncated or altered."""
 
 
 class Column:
     """A one-dimensional array, read from its start.
 
     size : number of values
-    dtype : of the values
+    dtype : type of the values
     """
 
     def __init__(self, descriptor: int, info: zipfile.ZipInfo) -> None:
@@ -68,7 +68,7 @@ class Column:
             raise DamagedError("an array is cut off")
 
     def read(self, count: int) -> NDArray[Any]:
-        """The next `count` values, all of which must be there."""
+        """Return the next `count` values; raise `DamagedError` if fewer remain."""
         wanted = count * self.dtype.itemsize
         data, self._spare = self._spare[:wanted], self._spare[wanted:]
         if len(data) < wanted:
@@ -90,7 +90,7 @@ class Column:
         return b"".join(parts)
 
     def _part(self, most: int) -> bytes:
-        """Up to `most` bytes; none at the end."""
+        """Return up to `most` bytes, none at the end."""
         if self._inflater is None:
             return self._packed(min(most, self._packed_left))
         while not self._inflater.eof:
@@ -112,7 +112,7 @@ class Column:
 
 
 class ArrayArchive(Closing):
-    """An open npz archive. Raises what `zipfile` raises if it isn't one."""
+    """An open npz archive. Raises the errors of `zipfile` if the file is not an archive."""
 
     def __init__(self, path: Path) -> None:
         self._descriptor = -1
@@ -124,10 +124,10 @@ class ArrayArchive(Closing):
         return set(self._members)
 
     def column(self, name: str) -> Column:
-        """An array from its start; each call gives a stream of its own.
+        """Return an array as a new stream from its start.
 
-        Raises `NotImplementedError` for what is not a plain list, `DamagedError` and other
-        `ValueError`s for damage.
+        Raises `NotImplementedError` if it is not a plain one-dimensional array, `DamagedError` and
+        other `ValueError`s for damage.
         """
         return Column(self._descriptor, self._members[name])
 
@@ -138,7 +138,7 @@ class ArrayArchive(Closing):
 
 
 def read_together(columns: Sequence[Column], step: int) -> Iterator[tuple[NDArray[Any], ...]]:
-    """Pieces of `step` values of all columns, which have one length; the next are read ahead."""
+    """Yield pieces of `step` values of columns of equal length, and prefetch the next ones."""
     with ThreadPoolExecutor(len(columns)) as pool:
 
         def ask(count: int) -> list[Any]:

@@ -1,8 +1,8 @@
-"""What an npz archive says of neurons, beside its matrix or its lists of edges.
+"""Neuron attributes in an npz archive, next to its matrix or edge lists.
 
 Arrays ``neuron/NAME`` of shape (neurons,) become attributes; with ``neuron/NAME/labels`` their
-values count through these. An array `undirected` that is true says that the matrix is symmetric and
-two entries are one edge, or that a list holds every edge once.
+values index these labels. A true array `undirected` states that the matrix is symmetric and two
+entries are one edge, or that a list holds each edge once.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ PREFIX, LABELS, UNDIRECTED = "neuron/", "/labels", "undirected"
 
 
 def says_undirected(archive: Any) -> bool:
-    """Whether an archive opened by numpy has the array that says so."""
+    """Return whether an archive opened by numpy has a true array `undirected`."""
     return UNDIRECTED in archive.files and bool(np.asarray(archive[UNDIRECTED]).all())
 
 
 def attributes(archive: Any) -> Iterator[tuple[str, NDArray[Any], list[str] | None]]:
-    """Name, values and labels of all attributes; raises `BadInputError` for what is no number."""
+    """Yield name, values and labels of all attributes; raise `BadInputError` if not numeric."""
     for key in archive.files:
         name = key.removeprefix(PREFIX)
         if name == key or "/" in name:
@@ -34,7 +34,7 @@ def attributes(archive: Any) -> Iterator[tuple[str, NDArray[Any], list[str] | No
         if values.dtype.kind not in "iuf" or values.ndim != 1:
             raise BadInputError(f"{key} is {values.dtype}, {values.ndim}-dimensional; give numbers")
         if values.dtype.kind == "u" and values.size and int(values.max()) >= 2**63:
-            raise BadInputError(f"{key}: {values.max()} is beyond 2^63 - 1; scale it down")
+            raise BadInputError(f"{key}: {values.max()} exceeds 2^63 - 1; scale it down")
         labels = archive[key + LABELS] if key + LABELS in archive.files else None
         if labels is not None and (labels.dtype.kind != "U" or labels.ndim != 1):
             raise BadInputError(f"{key}{LABELS} is {labels.dtype}; give a list of text")
@@ -42,6 +42,6 @@ def attributes(archive: Any) -> Iterator[tuple[str, NDArray[Any], list[str] | No
 
 
 def set_attributes(writer: NetworkWriter, archive: Any) -> None:
-    """Give the neurons what an archive says of them."""
+    """Set the neuron attributes of an archive in a writer."""
     for name, values, labels in attributes(archive):
         writer.set_attribute(name, values, labels)

@@ -1,9 +1,9 @@
 """ParHIP binary graphs, as KaHIP (user guide, "ParHIP graph format") and KaMinPar read them.
 
-Little-endian words of 64 bits: ``version n m``, then n + 1 places in the file where the list of
-each vertex starts (the last is where the lists end), the m entries of the lists, from 0, then n
-vertex weights and m edge weights. Bit 0 of the version says that edge weights are left out, bit 1
-the same of vertex weights. m counts every edge at both of its ends.
+Little-endian words of 64 bits: ``version n m``, then n + 1 file positions where the list of each
+vertex starts (the last one is the end of the lists), the m entries of the lists, from 0, then n
+vertex weights and m edge weights. Bit 0 of the version is set if edge weights are omitted, bit 1 if
+vertex weights are omitted. m counts each edge at both of its ends.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Int64 = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """What the header says, and where the parts of the file are: byte offsets, 0 if left out."""
+    """Counts from the header, and byte offsets of the parts of the file, 0 if omitted."""
 
     vertices: int
     entries: int
@@ -44,7 +44,7 @@ class Layout:
 
 
 class ParhipFile:
-    """An open file, whose header and length are right. Raises `BadInputError` if they are not."""
+    """An open file with a valid header and length. Raises `BadInputError` if it is invalid."""
 
     def __init__(self, path: Path, file: BinaryIO) -> None:
         self.path, self._file = path, file
@@ -60,7 +60,7 @@ class ParhipFile:
     def _read_layout(self) -> Layout:
         length = self._file.seek(0, 2)
         if length < HEADER_BYTES:
-            raise BadInputError(f"{self.path}: {length} bytes; a ParHIP header alone has 24")
+            raise BadInputError(f"{self.path}: has {length} bytes; a ParHIP header alone has 24")
         self._file.seek(0)
         version, n, m = np.fromfile(self._file, "<u8", 3).tolist()
         if version > (NO_EDGE_WEIGHTS | NO_VERTEX_WEIGHTS):
@@ -76,7 +76,7 @@ class ParhipFile:
         end = weights + (0 if version & NO_EDGE_WEIGHTS else 8 * m)
         if length != end:
             raise BadInputError(
-                f"{self.path}: {length} bytes; {n} vertices and {m} entries take {end}; "
+                f"{self.path}: has {length} bytes; {n} vertices and {m} entries need {end}; "
                 "is the file complete?"
             )
         return Layout(
@@ -87,11 +87,11 @@ class ParhipFile:
         )  # fmt: skip
 
     def _words(self, offset: int, count: int, first: int, highest: int, what: str) -> Int64:
-        """Numbers from a place on; `first` is the index of the first one, for messages."""
+        """Read numbers; `first` is the index of the first one, also used in messages."""
         self._file.seek(offset + 8 * first)
         words = np.fromfile(self._file, "<u8", count)
         if words.size < count:
-            raise BadInputError(f"{self.path}: {what} {first + words.size} is cut off")
+            raise BadInputError(f"{self.path}: {what} {first + words.size} is truncated")
         wrong = np.flatnonzero(words > np.uint64(highest))
         if wrong.size:
             at = int(wrong[0])
@@ -101,13 +101,13 @@ class ParhipFile:
         return words.astype(np.int64)
 
     def attributes(self) -> Iterator[tuple[str, Int64]]:
-        """The weights of the vertices, unless they are left out."""
+        """Yield the vertex weights, unless they are omitted."""
         start, n = self.layout.sizes, self.vertices
         if start:
             yield SIZE, self._words(start, n, 0, 2**63 - 1, "weight of vertex")
 
     def check(self, mirror: Mirror) -> None:
-        """The header counts entries, which the length of the file has confirmed."""
+        """Do nothing: the length of the file has confirmed the number of entries."""
 
     def refuse_unmatched(self, folder: Path, memory: int) -> None:
         found = find_unmatched(self.vertices, self.edges(), folder, memory)
@@ -118,10 +118,10 @@ class ParhipFile:
         if there is None or back is None:
             lists, lacks = (v, u) if there is None else (u, v)
             fault = f"vertex {lists} lists {lacks}, but {lacks} does not list {lists}"
-        raise BadInputError(f"{self.path}: {fault}; an undirected graph needs both the same")
+        raise BadInputError(f"{self.path}: {fault}; list each edge at both ends with one weight")
 
     def edges(self) -> Iterator[tuple[Int64, Int64, Int64]]:
-        """All entries: vertex, neighbour, weight."""
+        """Yield all entries: vertex, neighbour, weight."""
         layout = self.layout
         n = layout.vertices
         for first in range(0, n, LISTS):
@@ -137,7 +137,7 @@ class ParhipFile:
                 at = int(np.flatnonzero(wrong)[0])
                 raise BadInputError(
                     f"{self.path}: list of vertex {first + at} (from 0): from byte {starts[at]} to "
-                    f"{starts[at + 1]}; the lists must follow one another"
+                    f"{starts[at + 1]}; the lists must be contiguous"
                 )
             vertices = np.arange(first, first + count - 1)
             for low in range(int(places[0]), int(places[-1]), ENTRIES):
@@ -156,7 +156,7 @@ class ParhipFile:
 
 
 def load(job: ImportJob) -> NetworkMeta:
-    """Convert a ParHIP file to an undirected network file, whose vertex weights are sizes.
+    """Convert a ParHIP file to an undirected network file; vertex weights become sizes.
 
     Raises `BadInputError` with the place of the first fault. Self-loops are dropped and counted.
     """

@@ -20,17 +20,17 @@ from storage.formats.names import NameTable
 from storage.store.meta import NetworkMeta
 
 BATCH = 1 << 16  # rows
-BUFFER = 1 << 20  # bytes of a column that are read at a time, whatever a row group has
-UNDIRECTED = "mapper.undirected"  # metadata of a table that lists every edge of a graph once
+BUFFER = 1 << 20  # bytes read per column at a time, independent of row group size
+UNDIRECTED = "mapper.undirected"  # metadata key of a table that lists each edge once
 
 
 def library(path: Path) -> Any:
-    """pyarrow.parquet; raises `BadInputError` that names the extra if it is not installed."""
+    """Return pyarrow.parquet; raise `BadInputError` with the extra if it is not installed."""
     return require("pyarrow.parquet", "formats", path, "Parquet files")
 
 
 def _filled(batch: Any, name: str, path: Path, first: int) -> Any:
-    """A column as it is; raises `BadInputError` if a value is missing."""
+    """Return a column; raise `BadInputError` if a value is missing."""
     column = batch.column(name)
     if column.null_count:
         at = first + int(np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False))[0])
@@ -41,13 +41,13 @@ def _filled(batch: Any, name: str, path: Path, first: int) -> Any:
 
 
 def _texts(batch: Any, names: list[str], path: Path, first: int) -> list[list[str]]:
-    """Columns of names; numbers among them as text."""
+    """Return columns of names; numbers are converted to text."""
     columns = [_filled(batch, name, path, first).to_pylist() for name in names]
     return [list(map(str, column)) for column in columns]
 
 
 def _hold_text(schema: Any, names: list[str]) -> bool:
-    """Whether one of the columns holds text, plain or in a dictionary."""
+    """Return whether one of the columns holds text, plain or dictionary-encoded."""
     types = import_module("pyarrow").types
     kinds = [schema.field(name).type for name in names]
     kinds = [kind.value_type if types.is_dictionary(kind) else kind for kind in kinds]
@@ -55,9 +55,9 @@ def _hold_text(schema: Any, names: list[str]) -> bool:
 
 
 def _column(batch: Any, name: str, path: Path, first: int, whole: bool) -> NDArray[Any]:
-    """A column as int64, or float64 for real weights, which may be negative.
+    """Return a column as int64, or float64 for real weights, which may be negative.
 
-    whole : it holds ids; first : row number of the batch
+    whole : the column holds ids; first : row number of the batch
     """
     column = _filled(batch, name, path, first)
     where = f"{path}: column {name}"
@@ -68,7 +68,7 @@ def _column(batch: Any, name: str, path: Path, first: int, whole: bool) -> NDArr
     if values.dtype.kind == "f":
         wrong, fault = ~np.isfinite(values), "is not finite; repair it"
     else:
-        wrong, fault = values > np.array(2**63 - 1).astype(values.dtype), "is beyond 2^63 - 1"
+        wrong, fault = values > np.array(2**63 - 1).astype(values.dtype), "exceeds 2^63 - 1"
         wrong &= values.dtype == np.uint64
     if whole and not wrong.any():
         wrong, fault = values < 0, "is negative; ids start from 0"
@@ -81,7 +81,7 @@ def _column(batch: Any, name: str, path: Path, first: int, whole: bool) -> NDArr
 def _codes(
     batch: Any, names: Sequence[str], populations: NameTable, path: Path, first: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The populations of sources and targets, numbered as they appear in the rows."""
+    """Return the populations of sources and targets, numbered in order of appearance."""
     arrow = import_module("pyarrow")
     appear: list[tuple[int, str]] = []
     found = []
@@ -102,10 +102,10 @@ def _codes(
 def load(job: ImportJob, columns: ColumnNames | None = None) -> NetworkMeta:
     """Convert a table of edges (`columns.choose_columns`) to a network file.
 
-    It is directed, unless the metadata of the table say that it is not.
+    The network is directed, unless the table's metadata state otherwise.
 
-    columns : names of the columns to use, where the usual ones are missing
-    Ids may be names, which are numbered in order of appearance and become the labels of `id`.
+    columns : names of the columns to use, if they do not have the usual names
+    Ids may be names; they are numbered in order of appearance and become the labels of `id`.
     Raises `BadInputError` with the column and row of the first fault.
     """
     source, memory = job.source, job.memory

@@ -1,9 +1,9 @@
 """NumPy archives: a matrix of `scipy.sparse.save_npz`, or arrays that list the edges.
 
-Row = source, column = target. Of a matrix the stored entries count, explicit zeros as well, save
-for the block formats `bsr` and `dia`, whose zeros are padding. Lists are `source`, `target`,
-optionally `weight`, or are named as the columns of tables are (`i`, `j`, `w`), and `neurons` (else
-the largest id + 1).
+Row = source, column = target. Each stored entry of a matrix is a synapse, including explicit zeros,
+except in the block formats `bsr` and `dia`, whose zeros are padding. Lists are `source`, `target`,
+optional `weight` (or have the column names of tables: `i`, `j`, `w`), and `neurons` (default: the
+largest id + 1).
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ from storage.graph import MAX_VERTICES
 from storage.store.meta import NetworkMeta
 
 CHUNK = 1 << 19
-NEURONS = "neurons"  # how many there are, beside lists
+NEURONS = "neurons"  # array with the number of neurons, next to edge lists
 NPY_MAGIC = b"\x93NUMPY"
 _ISAL_ERROR: Any = igzip_lib.IsalError
-_DAMAGE: tuple[type[Exception], ...] = (  # what numpy, scipy, zipfile raise on altered files
+_DAMAGE: tuple[type[Exception], ...] = (  # errors of numpy, scipy and zipfile on altered files
     ValueError,
     KeyError,
     TypeError,
@@ -72,14 +72,14 @@ class Entries(Closing):
 
     @abstractmethod
     def chunks(self) -> Iterator[Chunk]:
-        """Sources, targets and weights of all entries, in pieces."""
+        """Yield sources, targets and weights of all entries, in pieces."""
 
     def close(self) -> None:
-        """Most kinds hold nothing open."""
+        """Do nothing: most subclasses hold no open files."""
 
 
 class _Held(Entries):
-    """All edges in memory, as numpy and scipy read them."""
+    """All edges in memory, read by numpy and scipy."""
 
     def __init__(self, path: Path, neurons: int, size: int, weight: NDArray[Any] | None) -> None:
         super().__init__(path, neurons, size)
@@ -87,7 +87,7 @@ class _Held(Entries):
 
     @abstractmethod
     def ends(self, first: int, last: int) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Sources and targets of entries first .. last-1."""
+        """Return sources and targets of entries first .. last-1."""
 
     def chunks(self) -> Iterator[Chunk]:
         for first in range(0, self.size, CHUNK):
@@ -106,10 +106,10 @@ class _Lists(_Held):
         source, target, weight, _ = columns.split(used)
         given = [array for array in (source, target, weight) if array is not None]
         if len({array.shape for array in given}) != 1 or source.ndim != 1:
-            raise BadInputError(f"{path}: source, target, weight must be lists of one length")
+            raise BadInputError(f"{path}: source, target, weight must be lists of equal length")
         for name, array in (("source", source), ("target", target)):
             if not np.issubdtype(array.dtype, np.integer):
-                raise BadInputError(f"{path}: {name} is {array.dtype}; ids are whole numbers")
+                raise BadInputError(f"{path}: {name} is {array.dtype}; ids must be whole numbers")
             checked(array, path, name, 0)
         neurons = archive[NEURONS] if NEURONS in archive.files else None
         if neurons is not None and (neurons.size != 1 or neurons.dtype.kind not in "iu"):
@@ -146,12 +146,12 @@ class Matrix(_Held):
 
 
 class _Streamed(Entries):
-    """Lists of edges, or a `coo` matrix, read a piece at a time."""
+    """Edge lists, or a `coo` matrix, read piece by piece."""
 
     def __init__(
         self, path: Path, archive: ArrayArchive, names: tuple[str, ...], ids: int = 2
     ) -> None:
-        """ids : how many of the arrays, the first, hold ids"""
+        """ids : number of leading arrays that hold ids"""
         self._archive = archive
         self._names = names
         self._ids = ids
@@ -181,7 +181,7 @@ class _Streamed(Entries):
         return tuple("weight" if name == "data" else name for name in self._names)
 
     def largest(self) -> int:
-        """The largest id, -1 if there is none: a reading of its own."""
+        """Return the largest id, -1 if there is none; takes one pass over the file."""
         names = self._names[:2]
         found = -1
         for pieces in read_together([self._archive.column(name) for name in names], CHUNK):
@@ -194,7 +194,7 @@ class _Streamed(Entries):
 
 
 class _StreamedRows(_Streamed):
-    """A `csr` or `csc` matrix; the starts of its rows or columns are in memory."""
+    """A `csr` or `csc` matrix; its `indptr` is in memory."""
 
     def __init__(self, path: Path, archive: ArrayArchive, by_column: bool) -> None:
         super().__init__(path, archive, ("indices", "data"), ids=1)
@@ -220,7 +220,7 @@ class _StreamedRows(_Streamed):
 
 
 def _choose_lists(names: Collection[str], path: Path, wanted: ColumnNames | None) -> Columns | None:
-    """The arrays that list the edges; None if there are none."""
+    """Return the arrays that list the edges; None if there are none."""
     about = (NEURONS, UNDIRECTED)
     lists = sorted(n for n in names if n not in about and not n.startswith(PREFIX))
     if wanted is None and not names_ends(lists):
@@ -229,14 +229,14 @@ def _choose_lists(names: Collection[str], path: Path, wanted: ColumnNames | None
     if columns.populations is not None:
         shown = listed([str(columns.names[place]) for place in columns.populations])
         raise BadInputError(
-            f"{path}: arrays {shown}: ids of populations are read from tables; write the arrays "
+            f"{path}: arrays {shown}: ids per population need a table; write the arrays "
             "as csv or Parquet, or --columns source-population=-,target-population=-"
         )
     return columns
 
 
 def _streamed(path: Path, wanted: ColumnNames | None) -> Entries | None:
-    """The common kinds of file as streams; None for all others, and for what looks damaged."""
+    """Open the common kinds of file as streams; return None for others and damaged ones."""
     archive: ArrayArchive | None = None
     entries: _Streamed | None = None
     try:
@@ -264,7 +264,7 @@ def _streamed(path: Path, wanted: ColumnNames | None) -> Entries | None:
                 entries = rows if rows._starts.size == shape[0] + 1 else None
             if entries is not None:
                 entries.neurons = int(shape[0])
-    except _UNREADABLE:  # the slow way says what is wrong
+    except _UNREADABLE:  # `read_held` reports the fault
         entries = None
     finally:
         if entries is None and archive is not None:
@@ -280,9 +280,9 @@ def _damaged(path: Path, error: Exception) -> BadInputError:
 def checked(
     values: NDArray[Any], path: Path, name: str, first: int, signed: bool = False
 ) -> NDArray[Any]:
-    """Values as int64 or float64; raises `BadInputError` naming the entry that can't be one.
+    """Return values as int64 or float64; raise `BadInputError` naming the first invalid entry.
 
-    signed : they may be negative
+    signed : values may be negative
     """
     kind = values.dtype.kind
     if kind not in "biuf":
@@ -290,7 +290,7 @@ def checked(
     if kind == "f":
         wrong, fault = ~np.isfinite(values), "is not finite; repair it"
     elif kind == "u":
-        wrong, fault = values > np.uint64(2**63 - 1), "is beyond 2^63 - 1; scale it down"
+        wrong, fault = values > np.uint64(2**63 - 1), "exceeds 2^63 - 1; scale it down"
     else:
         wrong, fault = np.zeros(values.shape, np.bool_), ""
     if not (signed or wrong.any()):
@@ -304,25 +304,25 @@ def checked(
 def _archive(file: BinaryIO) -> Any:
     start = file.read(len(NPY_MAGIC))
     if start == NPY_MAGIC:
-        raise ValueError("a single array; an archive is what numpy.savez writes")
-    if not start.startswith(b"PK"):  # numpy would take it for a pickle, and say so
-        raise ValueError("it does not start as a zip archive does")
+        raise ValueError("a single array, not an archive of numpy.savez")
+    if not start.startswith(b"PK"):  # numpy would report a pickle
+        raise ValueError("it does not start like a zip archive")
     file.seek(0)
     return np.load(file, allow_pickle=False)
 
 
 def read(path: Path, wanted: ColumnNames | None = None) -> Entries:
-    """Open either kind; raises `BadInputError` if the archive is neither, or damaged.
+    """Open an archive of either kind; raise `BadInputError` if it is neither, or damaged.
 
-    wanted : names of lists, where the usual ones are missing
+    wanted : names of the edge lists, if they do not have the usual names
     """
     return _streamed(path, wanted) or read_held(path, wanted)
 
 
 def read_held(path: Path, wanted: ColumnNames | None = None) -> Entries:
-    """The same by numpy and scipy, with all arrays in memory."""
+    """Open an archive with numpy and scipy, all arrays in memory; see `read`."""
     try:
-        # opened here: numpy leaves the file open when the archive is damaged
+        # opened here: numpy leaves the file open if the archive is damaged
         with path.open("rb") as file, _archive(file) as archive:
             names = set(archive.files)
             columns = _choose_lists(names, path, wanted)
@@ -354,9 +354,9 @@ def read_held(path: Path, wanted: ColumnNames | None = None) -> Entries:
 
 
 def load(job: ImportJob, columns: ColumnNames | None = None) -> NetworkMeta:
-    """Convert an npz file to a network file; raises `BadInputError`.
+    """Convert an npz file to a network file; raise `BadInputError` if it is invalid.
 
-    It is directed, and nothing is known of its neurons, but for what `npzneurons` finds.
+    The network is directed and has no attributes, except for those read by `npzneurons`.
     """
     with ExitStack() as stack:
         source = job.source
@@ -376,8 +376,8 @@ def load(job: ImportJob, columns: ColumnNames | None = None) -> NetworkMeta:
             job.progress(done / entries.size)
         if mirror is not None and not mirror.agrees:
             raise BadInputError(
-                f"{source}: says that it is undirected, but its matrix is not symmetric; leave "
-                f"the array {UNDIRECTED} out, or add the transpose"
+                f"{source}: is marked undirected, but its matrix is not symmetric; remove "
+                f"the array {UNDIRECTED}, or add the transpose"
             )
         set_attributes(writer, about)
         facts = {} if entries.lists is None else entries.lists.facts
@@ -387,7 +387,7 @@ def load(job: ImportJob, columns: ColumnNames | None = None) -> NetworkMeta:
 
 @contextmanager
 def _about(path: Path) -> Iterator[Any]:
-    """The archive as numpy opens it; what numpy raises about damage becomes `BadInputError`."""
+    """Open the archive with numpy; turn its errors about damage into `BadInputError`."""
     try:
         with path.open("rb") as file, _archive(file) as archive:
             yield archive
@@ -403,7 +403,7 @@ def _upper(
     target: NDArray[Any],
     weight: NDArray[Any] | None,
 ) -> tuple[tuple[NDArray[Any], NDArray[Any]], NDArray[Any] | None]:
-    """Ends and weights of some entries: all, or if a mirror is to see them, the upper triangle."""
+    """Return ends and weights of entries: all, or with a mirror, the upper triangle."""
     if mirror is None:
         return (source, target), weight
     bits = np.ones(source.size, np.int64) if weight is None else weight.view(np.int64)

@@ -1,11 +1,11 @@
-"""Networks to SONATA: a file of edges, and beside it one of nodes. Needs h5py (extra `sonata`).
+"""Export to SONATA: an edges file, and next to it a nodes file. Needs h5py (extra `sonata`).
 
-All neurons are the population `neurons`, node i is neuron i; all synapses are the edge population
+All neurons form the population `neurons`, node i is neuron i. All synapses form the edge population
 `neurons_to_neurons`, in one group, with their weight in real units as `syn_weight`. Node and edge
-types are all 0; their tables, and a configuration, are the user's. The attribute `mapper_traffic`
-of the edges says that these weights are traffic, so that they are taken for it again. Ids, names
-and sizes are attributes of nodes that `sonatanodes` reads again. An undirected network has one edge
-for each of its own, from the lower to the higher neuron.
+types are all 0; the user provides their tables and a configuration. The attribute `mapper_traffic`
+of the edges marks these weights as traffic for the importer. Ids, names and sizes are node
+attributes that `sonatanodes` reads back. An undirected network has one edge for each of its edges,
+from the lower to the higher neuron.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from storage.store.network import SIZE, NetworkFile
 from storage.store.traffic import WEIGHTS
 
 NODES, EDGES = "neurons", "neurons_to_neurons"
-ROWS = 1 << 18  # that are written at a time
+ROWS = 1 << 18  # rows written at a time
 CHUNK = 1 << 16
 
 
@@ -52,8 +52,8 @@ def _start(file: Any) -> Any:
 
 
 def _column(group: Any, name: str, size: int, kind: Any) -> Any:
-    """A data set, filled with zeros until something is written, packed chunk by chunk."""
-    if not size:  # which has no chunks
+    """Create a data set filled with zeros, compressed chunk by chunk."""
+    if not size:  # empty data sets cannot be chunked
         return group.create_dataset(name, (0,), kind)
     chunk = (min(size, CHUNK),)
     return group.create_dataset(

@@ -1,4 +1,4 @@
-"""HDF5 files whose faults end in one line. Needs h5py (extras `sonata`, `nir`)."""
+"""Access to HDF5 files with one-line errors. Needs h5py (extras `sonata`, `nir`)."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from storage.files import PartialFile, require_file, write_error
 
 
 def library(path: Path, extra: str = "sonata") -> Any:
-    """h5py; raises `BadInputError` that names the extra if it is not installed."""
+    """Return h5py; raise `BadInputError` with the extra if it is not installed."""
     return require("h5py", extra, path, "HDF5 files")
 
 
 @contextmanager
 def opened(path: Path, extra: str = "sonata") -> Iterator[Any]:
-    """An open file; what h5py raises about damage, also later, becomes `BadInputError`."""
+    """Open a file; errors of h5py inside the block become `BadInputError`."""
     h5py = library(path, extra)
     require_file(path)
     try:
@@ -35,13 +35,15 @@ def opened(path: Path, extra: str = "sonata") -> Iterator[Any]:
         raise
     except (OSError, RuntimeError, KeyError, ValueError, TypeError, MemoryError) as error:
         reason = " ".join(str(error).split())[:120]
-        raise BadInputError(f"{path}: not a valid HDF5 file ({reason}); fetch it again") from error
+        raise BadInputError(
+            f"{path}: not a valid HDF5 file ({reason}); download it again"
+        ) from error
 
 
 class Backing(io.RawIOBase):
-    """The file below a new HDF5 file. It never fails, for then the library may crash at its end.
+    """The raw file of a new HDF5 file. Writes never fail: the library could crash at exit.
 
-    What can't be written is dropped, and `check` raises the first error.
+    Data that cannot be written is dropped, and `check` raises the first error.
     """
 
     def __init__(self, path: Path, file: BinaryIO) -> None:
@@ -50,7 +52,7 @@ class Backing(io.RawIOBase):
         self._error: OSError | None = None
 
     def check(self) -> None:
-        """Raise `WriteError` if something could not be written."""
+        """Raise `WriteError` if a write failed."""
         if self._error is not None:
             raise write_error(self._path, self._error) from self._error
 
@@ -60,7 +62,7 @@ class Backing(io.RawIOBase):
         return raw.nbytes
 
     def _write_all(self, data: memoryview) -> None:
-        """All of it: the system may take a part, as when a disk is nearly full or for 2 GiB."""
+        """Write all data: a call may write a part, on a nearly full disk or above 2 GiB."""
         while data:
             taken = self._file.write(data)
             if not taken:
@@ -91,11 +93,11 @@ class Backing(io.RawIOBase):
 def created(
     file: PartialFile, extra: str = "sonata", mode: str = "w"
 ) -> Iterator[tuple[Any, Backing]]:
-    """A new HDF5 file in the place of a partial file, which is still to be committed.
+    """Create an HDF5 file inside a partial file; the caller commits it.
 
-    mode : "w", or "r+" to add to what the partial file holds
+    mode : "w", or "r+" to extend the content of the partial file
 
-    Raises `WriteError` in the end if something could not be written, or before by `Backing.check`.
+    Raises `WriteError` at the end of the block, or from `Backing.check`, if a write failed.
     """
     h5py = library(file.path, extra)
     with file.partial.open("r+b", buffering=0) as raw:
@@ -111,7 +113,7 @@ def created(
 
 
 def members(path: Path) -> set[str] | None:
-    """What a file holds at its top; None if it is damaged, or h5py is not installed."""
+    """Return the top-level names of a file; None if it is damaged or h5py is missing."""
     try:
         with opened(path) as file:
             return set(file)
@@ -120,7 +122,7 @@ def members(path: Path) -> set[str] | None:
 
 
 def group(parent: Any, name: str, path: Path) -> Any:
-    """A group; raises `BadInputError` that names it if it is not there."""
+    """Return a group; raise `BadInputError` that names it if it is missing."""
     found = parent.get(name)
     if found is None or not hasattr(found, "keys"):
         raise BadInputError(f"{path}: no group {_place(parent, name)}; is the file complete?")
@@ -128,20 +130,20 @@ def group(parent: Any, name: str, path: Path) -> Any:
 
 
 def groups(parent: Any) -> list[str]:
-    """Names of the groups in a group, sorted: whole numbers by their value."""
+    """Return the names of the groups in a group, sorted; whole numbers by value."""
     names = [name for name in parent if hasattr(parent.get(name), "keys")]
     return sorted(names, key=lambda name: (int(name) if is_numbered(name) else -1, name))
 
 
 def is_numbered(name: str) -> bool:
-    """Whether a group is called by a number, of no more digits than one can have."""
+    """Return whether a group name is a number below 20 digits."""
     return name.isdecimal() and len(name) < 20
 
 
 def column(parent: Any, name: str, path: Path, size: int | None = None, kinds: str = "iu") -> Any:
-    """A data set of one dimension.
+    """Return a one-dimensional data set.
 
-    size : that it must have, if not None; kinds : dtype kinds that will do
+    size : required length, if not None; kinds : accepted dtype kinds
     """
     found = parent.get(name)
     if found is None or not hasattr(found, "shape"):
@@ -163,9 +165,9 @@ def column(parent: Any, name: str, path: Path, size: int | None = None, kinds: s
 def whole(
     values: NDArray[Any], where: str, first: int, end: int, of: str = ""
 ) -> NDArray[np.int64]:
-    """Values as int64; raises `BadInputError` for the first outside 0 .. end-1.
+    """Return values as int64; raise `BadInputError` for the first outside 0 .. end-1.
 
-    where : file and data set; first : row of values[0]; of : what they number, for the message
+    where : file and data set; first : row of values[0]; of : suffix for the message
     """
     wrong = np.flatnonzero((values < 0) | (values >= np.uint64(end)))
     if wrong.size:
@@ -177,7 +179,7 @@ def whole(
 
 
 def text(value: Any) -> str:
-    """An attribute that is text, however it was stored."""
+    """Return an attribute as text, whatever its stored type."""
     if isinstance(value, np.ndarray) and value.size == 1:
         value = value.item()
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)

@@ -1,19 +1,20 @@
 """NIR graphs (Neuromorphic Intermediate Representation, .nir). Needs h5py (extra `nir`).
 
-Neurons are the elements of the nodes CubaLI, CubaLIF, I, IF, LI, LIF and Threshold, and those of
-the Inputs, which send the spikes that come from outside, as in the other networks of layers here.
-An Output is no neuron, unless weights lead to it: then its elements are the readout neurons. Ids
-run through these nodes in `nirgraph.visiting_order`, row-major inside each; the attribute
-`population` names the node of a neuron.
+Neurons are the elements of the nodes CubaLI, CubaLIF, I, IF, LI, LIF, Threshold and Input; Inputs
+send the spikes that come from outside, as in the other layered networks here. An Output holds no
+neurons, unless weights lead to it: then its elements are the readout neurons. Ids run through these
+nodes in `nirgraph.visiting_order`, row-major within each; the attribute `population` names the node
+of a neuron.
 
-Synapses are the products of all nodes on the way from one of these nodes to the next (Affine,
-Linear, Conv1d, Conv2d, SumPool2d, AvgPool2d, Scale), summed over all ways; Delay and Flatten change
-nothing. Where the sum is zero there is no synapse, and `weights_zero` of the provenance counts one.
-Weights are kept with their signs, and so are the kinds, parameters and biases of neurons
-(`storage.store.neurons`), unless the job says that the numbers are traffic; `weights_negative` then
-counts negative ones. Delays are left out and counted. The format has no firing rates: each neuron
-gets a `rate` of 1, and so does each of its synapses; or, if that is asked for, the traffic of a
-synapse is the magnitude of its weight, and neurons have no rates (`traffic`).
+Synapses are the products of all nodes on a path between two of these nodes (Affine, Linear, Conv1d,
+Conv2d, SumPool2d, AvgPool2d, Scale), summed over all paths; Delay and Flatten change nothing. If
+the sum is zero there is no synapse, and `weights_zero` of the provenance counts it. Weights are
+kept with their signs, and so are the kinds, parameters and biases of neurons
+(`storage.store.neurons`), unless the job states that the numbers are traffic; then
+`weights_negative` counts the negative ones. Delays are dropped and counted. The format has no
+firing rates: by default each neuron gets a `rate` of 1, and so does each of its synapses; on
+request the traffic of a synapse is the magnitude of its weight, and neurons have no rates
+(`traffic`).
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ from storage.store.traffic import UNIFORM
 
 
 def _layer(nodes: Sequence[Node], number: int, shapes: Shapes) -> Layer:
-    """The map of a node without neurons; it reads the weights."""
+    """Return the linear map of a node without neurons; reads the weights."""
     node, taken = nodes[number], shapes.before[number]
     if node.kind in ("Linear", "Affine"):
         return Dense(node.array("weight"))
@@ -76,15 +77,15 @@ def _layer(nodes: Sequence[Node], number: int, shapes: Shapes) -> Layer:
 
 
 def _fitted(values: NDArray[Any], shape: Shape) -> NDArray[Any]:
-    """Values of a shape that is alike but for axes of one element, or can be broadcast as it is."""
+    """Reshape values of equal size (axes of length 1 differ); return others for broadcasting."""
     return values.reshape(shape) if values.size == np.prod(shape) else values
 
 
 class _Paths:
-    """All ways from other populations to the neurons of one, as matrices."""
+    """All paths from other populations to the neurons of one, as matrices."""
 
     def __init__(self, nodes: Sequence[Node], target: int, order: Sequence[int], shapes: Shapes):
-        """order : all nodes without neurons, each behind those that lead to it"""
+        """order : all nodes without neurons in topological order"""
         self._nodes, self._target = nodes, target
         reached, waiting = {target}, [target]
         while waiting:
@@ -99,7 +100,7 @@ class _Paths:
         self.size = int(np.prod(shapes.before[target]))
 
     def fan_in(self) -> int:
-        """The most entries that the matrices of one neuron hold, about."""
+        """Return about how many entries the matrices of one neuron hold at most."""
         entries = dict.fromkeys(self._nodes[self._target].before, 1)
         most = sum(entries.values())
         for number in self._way:
@@ -113,9 +114,9 @@ class _Paths:
     def rows(
         self, wanted: NDArray[np.int64], on_bias: Callable[[Rows, NDArray[Any]], None]
     ) -> dict[int, Rows]:
-        """Matrices from the populations, by number, to the neurons `wanted`.
+        """Return matrices from the populations, keyed by node number, to the neurons `wanted`.
 
-        on_bias : is called with each bias on the way and the matrix from there to the neurons
+        on_bias : called with each bias on a path and the matrix from there to the neurons
         """
         start = Same(self.size).rows(wanted)
         found: dict[int, Rows] = dict.fromkeys(self._nodes[self._target].before, start)
@@ -130,8 +131,8 @@ class _Paths:
 
 
 def _understood(nodes: Sequence[Node]) -> tuple[list[int], Shapes, list[int]]:
-    """Order of the nodes without neurons, all shapes, and the populations in order of their ids."""
-    order = connection_order(nodes)  # first: such a cycle would leave shapes unknown
+    """Return the order of nodes without neurons, the shapes, and the populations by id."""
+    order = connection_order(nodes)  # first: a cycle would leave shapes unknown
     visited = visiting_order(nodes)
     return order, Shapes(nodes, visited), [number for number in visited if nodes[number].neurons]
 
@@ -144,7 +145,7 @@ def _convert(
     sizes = [_elements(nodes[number], shapes.stop[number]) for number in populations]
     starts = dict(zip(populations, np.append(0, np.cumsum(sizes)).tolist(), strict=False))
     neurons = sum(sizes)
-    for number in order:  # damage to the last weights is found before the first are multiplied
+    for number in order:  # finds all damaged weights before any multiplication
         _layer(nodes, number, shapes)
     about = NirNeurons(neurons)
     with job.writer(neurons, weights_are_rates=traffic == UNIFORM) as writer:
@@ -169,7 +170,7 @@ def _convert(
 
 
 def _delays(nodes: Sequence[Node]) -> dict[str, int]:
-    """What the provenance says of delays, which synapses do not have; nothing if there are none."""
+    """Return the provenance entry on delays, which synapses lack; empty without delays."""
     delayed = sum(
         int(np.count_nonzero(node.array("delay"))) for node in nodes if node.kind == "Delay"
     )
@@ -178,16 +179,16 @@ def _delays(nodes: Sequence[Node]) -> dict[str, int]:
 
 def _elements(node: Node, shape: Shape) -> int:
     size = 1
-    for length in shape:  # of Python's own numbers, which have no largest
+    for length in shape:  # Python integers do not overflow
         size *= int(length)
     if size > MAX_VERTICES:
-        raise node.fault(f"its shape {shape} is beyond {MAX_VERTICES} neurons")
+        raise node.fault(f"its shape {shape} exceeds {MAX_VERTICES} neurons")
     return size
 
 
 @dataclass(frozen=True, slots=True)
 class Population:
-    """Neurons of a NIR file; their ids follow those of the population before, row-major.
+    """Neurons of a NIR file; their ids follow the previous population, row-major.
 
     group : path of the node in the HDF5 file
     """
@@ -198,7 +199,7 @@ class Population:
 
 
 def read_populations(source: Path) -> list[Population]:
-    """The populations of a NIR graph in the order of their ids in the network that `load` writes.
+    """Return the populations of a NIR graph, ordered by their ids in the network of `load`.
 
     Raises `BadInputError` like `load`.
     """
@@ -217,9 +218,9 @@ def read_populations(source: Path) -> list[Population]:
 def load(job: ImportJob, traffic: str | None = None) -> NetworkMeta:
     """Convert a NIR graph to a directed network file.
 
-    traffic : `UNIFORM` (if None, too) or `WEIGHTS` of `storage.store.traffic`
-    Weights of the nodes that lead to one population are in memory at a time.
-    Raises `BadInputError` that names the node, if the graph breaks the rules of NIR.
+    traffic : `UNIFORM` (also if None) or `WEIGHTS` of `storage.store.traffic`
+    Only the weights of nodes that lead to one population are in memory at a time.
+    Raises `BadInputError` that names the node, if the graph violates the rules of NIR.
     """
     provenance = {"format": "nir", "source": job.source.name}
     with hdf5.opened(job.source, "nir") as file:
@@ -230,10 +231,10 @@ def load(job: ImportJob, traffic: str | None = None) -> NetworkMeta:
 
 
 def load_graph(graph: Any, job: ImportJob, traffic: str | None = None) -> NetworkMeta:
-    """Convert a `nir.NIRGraph` in memory, as `load` would its file: the same network.
+    """Convert a `nir.NIRGraph` in memory to the network that `load` creates from its file.
 
-    job : its source stands for the graph in messages; traffic : as of `load`
-    Raises `BadInputError` that names the node, if the graph breaks the rules of NIR.
+    job : its source stands for the graph in messages; traffic : see `load`
+    Raises `BadInputError` that names the node, if the graph violates the rules of NIR.
     """
     try:
         return _convert(read_graph(tree(graph)), job, {"format": "nir"}, traffic)

@@ -1,9 +1,9 @@
-"""The nodes and edges of a NIR file, nested graphs taken apart, and the order of their ids.
+"""Nodes and edges of a NIR file, with nested graphs flattened, and the order of their ids.
 
 A file is HDF5: the text `version`, and the group `node`, a graph. A graph is a group of the
-`type` NIRGraph, with `nodes`, a group of nodes by name, and `edges`, pairs of names. A node in it
-may be a graph again; its nodes are then called graph/node here, edges to it lead to its Input
-and edges from it come from its Output.
+`type` NIRGraph, with `nodes`, a group of nodes by name, and `edges`, pairs of names. A node may be
+a nested graph; its nodes are then named graph/node here, edges to it lead to its Input and edges
+from it come from its Output.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 
 from storage.errors import BadInputError
 
-DEEPEST = 32  # graphs in graphs; HDF5 can have a group hold itself
-POPULATIONS = {  # kinds of neurons: the parameters that each one has
+DEEPEST = 32  # nesting limit; an HDF5 group can contain itself
+POPULATIONS = {  # parameters of each kind of neuron
     "CubaLI": ("tau_syn", "tau_mem", "r", "v_leak"),
     "CubaLIF": ("tau_syn", "tau_mem", "r", "v_leak", "v_threshold"),
     "I": ("r",),
@@ -41,7 +41,7 @@ class Node:
     kind : its `type`; "Identity" for the Input and Output of a nested graph
     group : the HDF5 group with its parameters
     neurons : whether its elements are neurons
-    before, stop : the nodes that lead to it, and that it leads to, by number
+    before, stop : numbers of the predecessors and of the successors
     """
 
     name: str
@@ -52,18 +52,18 @@ class Node:
     stop: list[int] = field(default_factory=list)
 
     def has(self, name: str) -> bool:
-        """Whether there is a parameter of that name."""
+        """Return whether there is a parameter of that name."""
         return name in self.group
 
     def dataset(self, name: str) -> Any:
-        """A parameter as HDF5 dataset, not read yet; raises `BadInputError` if it is missing."""
+        """Return a parameter as HDF5 dataset, unread; raise `BadInputError` if missing."""
         found = self.group.get(name)
         if found is None or not hasattr(found, "shape"):
             raise self.fault(f"dataset {name} is missing")
         return found
 
     def array(self, name: str) -> NDArray[Any]:
-        """A parameter as array of numbers; raises `BadInputError` if it is missing or none."""
+        """Return a parameter as array; raise `BadInputError` if missing or not numeric."""
         dataset = self.dataset(name)
         if dataset.dtype.kind not in "biuf":
             raise self.fault(f"dataset {name} holds {dataset.dtype}; it must hold numbers")
@@ -73,17 +73,17 @@ class Node:
         return values
 
     def whole(self, name: str) -> list[int]:
-        """A parameter as list of whole numbers."""
+        """Return a parameter as list of whole numbers."""
         values = np.atleast_1d(self.array(name)).ravel()
         if (values != np.floor(values)).any() or (np.abs(values.astype(np.float64)) > 2**53).any():
             raise self.fault(f"dataset {name} must hold whole numbers")
         return [int(value) for value in values]
 
     def shape(self, name: str) -> tuple[int, ...]:
-        """A parameter as shape of a tensor; raises `BadInputError` if a size is below 1."""
+        """Return a parameter as tensor shape; raise `BadInputError` if a size is below 1."""
         sizes = tuple(self.whole(name))
         if not sizes or min(sizes) < 1:
-            raise self.fault(f"{name} is {sizes}; a shape has sizes of 1 or more")
+            raise self.fault(f"{name} is {sizes}; sizes of a shape must be at least 1")
         return sizes
 
     def fault(self, text: str) -> BadInputError:
@@ -91,12 +91,12 @@ class Node:
 
 
 def read_graph(file: Any) -> list[Node]:
-    """All nodes of an open HDF5 file, in its order; raises `BadInputError` naming the place."""
+    """Return all nodes of an open HDF5 file, in its order; raise `BadInputError` with the place."""
     version = _text(file.get("version"))
     if version is None:
         raise BadInputError("dataset version is missing; is this a NIR file?")
     if version.partition(".")[0] not in ("0", "1"):
-        raise BadInputError(f"NIR version {version!r} is not known; versions 0 and 1 are")
+        raise BadInputError(f"NIR version {version!r} is not supported; versions 0 and 1 are")
     root = file.get("node")
     if root is None:
         raise BadInputError("group node is missing; is this a NIR file?")
@@ -113,7 +113,7 @@ def read_graph(file: Any) -> list[Node]:
 
 
 def _text(dataset: Any) -> str | None:
-    """Content of a dataset that holds one text, or None."""
+    """Return the content of a dataset that holds one text, or None."""
     if getattr(dataset, "shape", None) != () or not _holds_text(dataset.dtype):
         return None
     value = dataset[()]
@@ -121,26 +121,26 @@ def _text(dataset: Any) -> str | None:
 
 
 def _holds_text(dtype: Any) -> bool:
-    """Whether a NumPy dtype is HDF5's text; h5py can crash when damaged types are read."""
+    """Return whether a dtype is HDF5 text; h5py can crash when it reads damaged types."""
     about: Any = dtype.metadata or {}
     return dtype.kind == "S" or about.get("vlen") in (str, bytes)
 
 
 def _collect(graph: Any, path: str, nodes: list[Node]) -> tuple[list[int], list[int]]:
-    """Append the nodes of a graph; returns the numbers of its Inputs and of its Outputs.
+    """Append the nodes of a graph; return the numbers of its Inputs and of its Outputs.
 
     path : "" for the outermost graph, else name of the graph and /
     """
     where = f"graph {path[:-1]!r}" if path else "the graph"
     if path.count("/") > DEEPEST:
-        raise BadInputError(f"{where}: over {DEEPEST} graphs in each other; does it hold itself?")
+        raise BadInputError(f"{where}: over {DEEPEST} nested graphs; does it contain itself?")
     kind = _text(graph.get("type")) if hasattr(graph, "items") else None
     if kind != "NIRGraph":
         raise BadInputError(f"{where}: type is {kind!r}; it must be a NIRGraph")
     members = graph.get("nodes")
     if members is None or not hasattr(members, "items"):
         raise BadInputError(f"{where}: group nodes is missing")
-    entry: dict[str, list[int]] = {}  # where edges to a node of this graph lead
+    entry: dict[str, list[int]] = {}  # targets of edges to each node of this graph
     leave: dict[str, list[int]] = {}
     ends: dict[str, list[int]] = {"Input": [], "Output": []}
     for name in members:
@@ -152,7 +152,9 @@ def _collect(graph: Any, path: str, nodes: list[Node]) -> tuple[list[int], list[
             entry[name], leave[name] = _collect(group, f"{full}/", nodes)
             continue
         if kind not in KINDS:
-            raise BadInputError(f"node {full!r}: type {kind!r} is not known; {', '.join(KINDS)}")
+            raise BadInputError(
+                f"node {full!r}: type {kind!r} is not supported; use {', '.join(KINDS)}"
+            )
         if kind in ends:
             ends[kind].append(len(nodes))
             kind = "Identity" if path else kind
@@ -162,7 +164,7 @@ def _collect(graph: Any, path: str, nodes: list[Node]) -> tuple[list[int], list[
         first = _end(leave, a, f"{where}, edge {a!r} -> {b!r}", "Output")
         second = _end(entry, b, f"{where}, edge {a!r} -> {b!r}", "Input")
         if second in nodes[first].stop:
-            raise BadInputError(f"{where}: edge {a!r} -> {b!r} is there twice")
+            raise BadInputError(f"{where}: edge {a!r} -> {b!r} is a duplicate")
         nodes[first].stop.append(second)
         nodes[second].before.append(first)
     return ends["Input"], ends["Output"]
@@ -174,7 +176,7 @@ def _edges(dataset: Any, where: str) -> list[tuple[str, str]]:
     if dataset.size == 0:
         return []
     if dataset.ndim != 2 or dataset.shape[1] != 2:
-        raise BadInputError(f"{where}: edges has shape {dataset.shape}; it must list pairs")
+        raise BadInputError(f"{where}: edges has shape {dataset.shape}; it must be (edges, 2)")
     if not _holds_text(dataset.dtype):
         raise BadInputError(f"{where}: edges must hold names of nodes")
     pairs = dataset[()].tolist()
@@ -184,14 +186,14 @@ def _edges(dataset: Any, where: str) -> list[tuple[str, str]]:
 def _end(table: dict[str, list[int]], name: str, where: str, kind: str) -> int:
     found = table.get(name)
     if found is None:
-        raise BadInputError(f"{where}: there is no node {name!r}")
+        raise BadInputError(f"{where}: no node is called {name!r}")
     if len(found) != 1:
         raise BadInputError(f"{where}: graph {name!r} has {len(found)} {kind} nodes; it needs one")
     return found[0]
 
 
 def _is_readout(nodes: Sequence[Node], output: Node) -> bool:
-    """Whether weights lie between the last neurons and an Output of the whole graph."""
+    """Return whether weights connect the last neurons to an Output of the whole graph."""
     seen, waiting = set(output.before), list(output.before)
     while waiting:
         node = nodes[waiting.pop()]
@@ -204,10 +206,10 @@ def _is_readout(nodes: Sequence[Node], output: Node) -> bool:
 
 
 def visiting_order(nodes: Sequence[Node]) -> list[int]:
-    """Numbers of all nodes, so that a node comes behind those that lead to it.
+    """Return the numbers of all nodes in topological order.
 
-    Where several could be next, the first of the file is. In a cycle none could: then it is the
-    first of the file that a node before it leads to, and without any the first of all.
+    Among several candidates, the first in the file comes next. In a cycle there is no candidate:
+    next is the first node in the file with a visited predecessor, or the first of all if none.
     """
     missing = [len(node.before) for node in nodes]
     ready = [number for number, count in enumerate(missing) if count == 0]
@@ -233,10 +235,10 @@ def visiting_order(nodes: Sequence[Node]) -> list[int]:
 
 
 def connection_order(nodes: Sequence[Node]) -> list[int]:
-    """Numbers of the nodes that hold no neurons, each behind those of them that lead to it.
+    """Return the numbers of nodes without neurons in topological order.
 
-    Raises `BadInputError` that names the nodes of a cycle of such nodes: a signal would go round
-    in no time.
+    Raises `BadInputError` that names the nodes of a cycle of such nodes: a signal would pass
+    through it infinitely often at the same time.
     """
     sorter: TopologicalSorter[int] = TopologicalSorter()
     for number, node in enumerate(nodes):

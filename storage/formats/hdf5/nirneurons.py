@@ -1,4 +1,4 @@
-"""The neurons of a NIR graph: their kinds, parameters and biases, as attributes of a network."""
+"""Neuron models, parameters and biases of a NIR graph as attributes of a network."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from storage.store.neurons import FACTORS, MODEL, PARAMETERS
 from storage.store.writer import NetworkWriter
 
 _CALLED = {"tau_mem": "tau", "threshold": "v_threshold"}
-"""Parameters that are called otherwise here, which has one name for one thing."""
+"""Parameters with a different name in network files, which use one name per quantity."""
 _GIVEN = {"tau_mem", "threshold", *PARAMETERS} - {"bias"}
 
 
 class NirNeurons:
-    """Collects what populations say of their neurons, and hands it to the writer."""
+    """Collects the neuron parameters of populations, and passes them to the writer."""
 
     def __init__(self, neurons: int) -> None:
         self._kinds: list[str] = []
@@ -27,7 +27,7 @@ class NirNeurons:
         self._values: dict[str, NDArray[np.float64]] = {}
 
     def add(self, node: Node, first: int, shape: Shape) -> None:
-        """The neurons of a node, numbered from `first` on; shape : of the population."""
+        """Add the neurons of a node, numbered from `first`; shape : of the population."""
         size = int(np.prod(shape))
         part = slice(first, first + size)
         if node.kind not in self._kinds:
@@ -40,7 +40,7 @@ class NirNeurons:
                 self._of(_CALLED.get(name, name))[part] = np.broadcast_to(fitted, shape).ravel()
 
     def add_bias(self, rows: Rows, bias: NDArray[Any], target: NDArray[np.int64]) -> None:
-        """A bias at the outputs of a node, by way of the matrix from there to some neurons.
+        """Add a bias at the outputs of a node, through the matrix from there to neurons.
 
         rows : shape (neurons, outputs); bias : shape (outputs,); target : shape (neurons,)
         """
@@ -60,9 +60,9 @@ class NirNeurons:
 
 
 def bias_of(nodes: Sequence[Node], number: int, stop: Shape) -> NDArray[Any] | None:
-    """The bias at the outputs of a node of weights, shape (outputs,); None if it has none.
+    """Return the bias at the outputs of a weight node, shape (outputs,); None without bias.
 
-    stop : shape of what the node makes, channels first
+    stop : output shape of the node, channels first
     """
     node = nodes[number]
     if not node.has("bias"):

@@ -1,8 +1,8 @@
-"""A NIR graph in memory, as the package nir and the frameworks that export to it make them.
+"""NIR graphs in memory, as created by the package nir and the frameworks that export to it.
 
-The graph becomes the tree of groups and datasets that its file would hold, so that one reader
-serves both. Nothing is written: `nir.write` refuses graphs whose parameters are tensors (Norse),
-None or tuples (sinabs), and copies all weights.
+The graph is converted to the tree of groups and datasets of its file, so one reader serves both.
+No file is written: `nir.write` refuses graphs whose parameters are tensors (Norse), None or tuples
+(sinabs), and copies all weights.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from storage.formats.hdf5.nirgraph import DEEPEST
 _GRAPH = "NIRGraph"
 _TYPES = {"Input": ("input_type", "input", "shape"), "Output": ("output_type", "output", "shape"),
           "Flatten": ("input_type", "input", "input_type")}  # fmt: skip
-"""Of these nodes a shape is kept, too: field, key in it, and name of the dataset in a file."""
+"""Nodes that also store a shape: field, key in it, and name of the dataset in a file."""
 _NO_PARAMETERS = ("input_type", "output_type", "metadata", "nodes", "edges")
 
 
 class Group(dict[str, Any]):
-    """What an HDF5 group is to a reader: members by name, in the order of a file's."""
+    """Stand-in for an HDF5 group: members by name, in the order of a file."""
 
     def __init__(self, name: str, members: Iterator[tuple[str, Any]]) -> None:
         super().__init__(sorted(members, key=lambda member: member[0].encode()))
@@ -33,14 +33,14 @@ class Group(dict[str, Any]):
 
 
 def tree(graph: Any) -> Group:
-    """The tree of a `nir.NIRGraph`; raises `BadInputError` that names the node at fault."""
+    """Return the tree of a `nir.NIRGraph`; raise `BadInputError` that names a faulty node."""
     return Group("/", iter([("version", _text("1")), ("node", _group(graph, "/node", ""))]))
 
 
 def _group(node: Any, name: str, path: str) -> Group:
-    """path : names of the graphs that it is in, and its own"""
+    """path : names of the enclosing graphs and the node itself"""
     if path.count("/") > DEEPEST:
-        raise BadInputError(f"over {DEEPEST} graphs in each other; does one hold itself?")
+        raise BadInputError(f"more than {DEEPEST} nested graphs; does one contain itself?")
     kind = type(node).__name__
     members: dict[str, Any] = {"type": _text(kind)}
     if kind == _GRAPH:
@@ -53,7 +53,7 @@ def _group(node: Any, name: str, path: str) -> Group:
         members["edges"] = _edges(node.edges)
         return Group(name, iter(members.items()))
     if not dataclasses.is_dataclass(node):
-        raise BadInputError(f"node {path!r}: is a {kind}, not a node of NIR; convert it first")
+        raise BadInputError(f"node {path!r}: is a {kind}, not a NIR node; convert it first")
     given = {each.name: getattr(node, each.name, None) for each in dataclasses.fields(node)}
     parameters = {key: value for key, value in given.items() if key not in _NO_PARAMETERS}
     if kind in _TYPES:
@@ -69,12 +69,12 @@ def _edges(edges: Any) -> NDArray[Any]:
     try:
         pairs = [(str(a).encode(), str(b).encode()) for a, b in edges]
     except (TypeError, ValueError) as error:
-        raise BadInputError("edges must be pairs of names of nodes") from error
+        raise BadInputError("edges must be pairs of node names") from error
     return np.array(pairs, np.bytes_).reshape(-1, 2)
 
 
 def _dataset(value: Any, where: str) -> NDArray[Any]:
-    """A parameter as array; tensors of PyTorch are read where they are."""
+    """Return a parameter as array; PyTorch tensors are read without a copy."""
     if isinstance(value, str):
         return _text(value)
     for step in ("detach", "cpu"):

@@ -1,4 +1,4 @@
-"""Shapes of what the nodes of a NIR graph take and make."""
+"""Input and output shapes of the nodes of a NIR graph."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from storage.formats.layers.linear import Shape, Windows, same_pads
 
 
 def _alike(one: Sequence[int], other: Sequence[int]) -> bool:
-    """Whether shapes agree but for axes of one element, which change no place in row-major."""
+    """Return whether shapes agree apart from axes of length 1, which keep row-major order."""
     return [size for size in one if size != 1] == [size for size in other if size != 1]
 
 
 def _spreads(one: Shape, other: Shape) -> bool:
-    """Whether an array of the first shape can be broadcast to the other."""
+    """Return whether an array of the first shape can be broadcast to the other."""
     axes = zip(reversed(one), reversed(other), strict=False)
     return len(one) <= len(other) and all(a in (1, b) for a, b in axes)
 
 
 def _windows(node: Node, size: Shape, kernel: Shape) -> Windows:
-    """The windows of a Conv1d, Conv2d or a pooling over an input of the given size."""
+    """Return the windows of a Conv1d, Conv2d or pooling for the given input size."""
     axes = len(size)
 
     def numbers(name: str) -> Shape:
@@ -41,17 +41,19 @@ def _windows(node: Node, size: Shape, kernel: Shape) -> Windows:
         before = after = (0,) * axes
     elif padding == b"same":
         if set(stride) != {1}:
-            raise node.fault("padding 'same' is for a stride of 1 only")
+            raise node.fault("padding 'same' needs a stride of 1")
         before, after = same_pads(size, kernel, stride, dilation)
     else:
-        raise node.fault(f"padding is {padding.decode('utf-8', 'replace')!r}; same, valid or sizes")
+        raise node.fault(
+            f"padding is {padding.decode('utf-8', 'replace')!r}; use same, valid or sizes"
+        )
     return Windows(size, kernel, stride, dilation, before, after)
 
 
 class Shapes:
-    """Shapes of what the nodes take and make.
+    """Input and output shapes of nodes.
 
-    before, stop : shape of each node's input and output; they are found in visiting order
+    before, stop : shape of each node's input and output, inferred in visiting order
     """
 
     def __init__(self, nodes: Sequence[Node], order: Sequence[int]) -> None:
@@ -71,19 +73,19 @@ class Shapes:
             for other in node.before:
                 if not _alike(self.stop[other], self.before[number]):
                     raise node.fault(
-                        f"takes the shape {self.before[number]}, but {nodes[other].name!r}, "
-                        f"which leads to it, makes {self.stop[other]}"
+                        f"expects the shape {self.before[number]}, but "
+                        f"its predecessor {nodes[other].name!r} outputs {self.stop[other]}"
                     )
 
     def windows(self, number: int) -> Windows:
-        """Of a convolution or pooling whose shapes are known."""
+        """Return the windows of a convolution or pooling whose shapes are known."""
         node, size = self._nodes[number], self.before[number][1:]
         if node.kind.endswith("Pool2d"):
             return _windows(node, size, _kernel(node))
         return _windows(node, size, node.dataset("weight").shape[2:])
 
     def _of(self, node: Node, given: Shape | None) -> tuple[Shape, Shape]:
-        """Shapes of input and output; `given` is that of what leads here, if it is known."""
+        """Return input and output shape; `given` is the output shape of a predecessor, if known."""
         if node.kind in POPULATIONS:
             shapes = [np.shape(node.array(name)) for name in POPULATIONS[node.kind]]
             shape = self._spread(node, shapes, given)
@@ -104,30 +106,32 @@ class Shapes:
         if given is None and node.has("shape"):
             given = node.shape("shape")
         if given is None:
-            raise node.fault("the shape of what leads to it is not known; write it to the file")
+            raise node.fault("its input shape is unknown; store it in the file")
         if node.kind == "Flatten":
             return given, _flattened(node, given)
         if node.kind.endswith("Pool2d"):
             if len(given) != 3:
-                raise node.fault(f"takes the shape {given}; it must be channels, height, width")
+                raise node.fault(f"its input shape is {given}; it must be channels, height, width")
             return given, (given[0], *_windows(node, given[1:], _kernel(node)).count)
         return given, given
 
     def _spread(
         self, node: Node, shapes: Sequence[tuple[int, ...]], given: Shape | None
     ) -> tuple[int, ...]:
-        """Shape of parameters that may be scalars or broadcast over what leads here."""
+        """Return the shape of parameters, which may be scalars or broadcast over the input."""
         try:
             own = np.broadcast_shapes(*shapes)
         except ValueError as error:
-            raise node.fault(f"parameters of shapes {shapes} do not go with each other") from error
+            raise node.fault(
+                f"parameters of shapes {shapes} cannot be broadcast together"
+            ) from error
         if 0 in own:
             raise node.fault("it has no elements")
         if given is None:
             if not own:
-                raise node.fault("its parameters are single numbers: its size is not known")
+                raise node.fault("its parameters are scalars: its size is unknown")
             return own
-        # what does not agree is found, and named, when all shapes are known
+        # mismatches are reported when all shapes are known
         return given if _alike(own, given) or _spreads(own, given) else own
 
     def _of_matrix(self, node: Node) -> tuple[Shape, Shape]:
@@ -156,7 +160,7 @@ class Shapes:
         elif given is not None and len(given) == axes + 1:
             size = given[1:]
         else:
-            raise node.fault("input_shape is missing, and does not follow from what leads to it")
+            raise node.fault("input_shape is missing and cannot be inferred from its predecessors")
         if len(size) != axes:
             raise node.fault(f"input_shape is {size}; it must have {axes} axes")
         made = _windows(node, size, weight[2:]).count
@@ -166,7 +170,7 @@ class Shapes:
 def _check_bias(node: Node, made: Shape) -> None:
     bias = node.dataset("bias").shape
     if len(bias) > 0 and bias != made:
-        raise node.fault(f"bias has shape {bias}; the weight needs {made}")
+        raise node.fault(f"bias has shape {bias}; for this weight it must be {made}")
 
 
 def _kernel(node: Node) -> Shape:

@@ -1,16 +1,15 @@
 """SONATA networks (Dai et al., PLoS Comput. Biol. 16, 2020): HDF5 files of nodes and edges.
 
-Node populations follow one another in the order of their files, and inside a file in that of their
-names; node i of a population whose first neuron is f becomes neuron f + i. The attribute
-`population` tells them apart. A population of virtual nodes counts like any other.
+Node populations follow one another in the order of their files, and within a file by name; node i
+of a population whose first neuron is f becomes neuron f + i. The attribute `population` holds the
+population of each neuron. Virtual nodes are treated like others.
 
 The format has no firing rates: each neuron gets a `rate` of 1, and so does each edge, whatever its
-weight. The weight of an edge is its `syn_weight`, times its `nsyns` where there is one; either
-comes from the edge's group, else from its type, else is 1: `weights_missing` of the provenance
-counts the edges that have neither. Weights are kept with their signs, unless the job says that they
-are traffic, which is their magnitude then (`weights_negative` counts the negative ones), as it is
-where `traffic` asks for it. Edges of our own files, whose attribute `mapper_traffic` says that
-weights are traffic, are taken at their word.
+weight. The weight of an edge is its `syn_weight`, times its `nsyns` if present; each comes from the
+edge's group, else from its type, else is 1. `weights_missing` of the provenance counts the edges
+that have neither. Weights are kept with their signs. If the job states that they are traffic, or
+`traffic` requests it, the traffic is their magnitude (`weights_negative` counts the negative ones).
+Edges exported by `mapper` with the attribute `mapper_traffic` are also read as traffic.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ Int64 = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Populations:
-    """Where the neurons of each population are.
+    """Number ranges of the neuron populations.
 
     counts : nodes of each, in order
     """
@@ -54,7 +53,7 @@ class Populations:
     counts: dict[str, int]
 
     def first(self, name: str) -> int:
-        """The neuron that is node 0."""
+        """Return the neuron of node 0."""
         found = 0
         for other, count in self.counts.items():
             if other == name:
@@ -68,19 +67,19 @@ class Populations:
 
 
 def check_version(file: Any, path: Path) -> None:
-    """Raise `BadInputError` if a file says that it is no SONATA 0.x file."""
+    """Raise `BadInputError` if a file declares a format other than SONATA 0.x or 1.x."""
     magic, version = file.attrs.get("magic"), file.attrs.get("version")
     if magic is not None and np.asarray(magic).ravel().tolist() != [MAGIC]:
-        raise BadInputError(f"{path}: attribute magic is {magic}; SONATA files say {MAGIC}")
+        raise BadInputError(f"{path}: attribute magic is {magic}; in SONATA files it is {MAGIC}")
     if version is not None:
         numbers = np.asarray(version).ravel().tolist()
         if numbers[:1] not in ([0], [1]):
             shown = ".".join(map(str, numbers))
-            raise BadInputError(f"{path}: SONATA version {shown} is not known; 0.x and 1.x are")
+            raise BadInputError(f"{path}: SONATA version {shown} is not supported; 0.x and 1.x are")
 
 
 def read_nodes(paths: list[Path]) -> Populations:
-    """The populations of all nodes files; node ids must be 0 .. n-1 in order."""
+    """Return the populations of all nodes files; node ids must be 0 .. n-1 in order."""
     counts: dict[str, int] = {}
     for path in paths:
         with hdf5.opened(path) as file:
@@ -88,7 +87,9 @@ def read_nodes(paths: list[Path]) -> Populations:
             nodes = hdf5.group(file, "nodes", path)
             for name in hdf5.groups(nodes):
                 if name in counts:
-                    raise BadInputError(f"{path}: population {name!r} was in another nodes file")
+                    raise BadInputError(
+                        f"{path}: population {name!r} is also in another nodes file"
+                    )
                 types = hdf5.column(nodes[name], "node_type_id", path, kinds="iuOS")
                 counts[name] = types.shape[0]
                 if "node_id" in nodes[name]:
@@ -110,13 +111,13 @@ def _check_node_ids(group: Any, count: int, path: Path) -> None:
 
 
 class EdgePopulation:
-    """One population of edges in an open file. Raises `BadInputError` if parts are missing."""
+    """An edge population of an open file. Raises `BadInputError` if parts are missing."""
 
     def __init__(self, group: Any, path: Path, types: Types) -> None:
         self._group, self._path, self._types = group, path, types
         self._ends = [hdf5.column(group, f"{end}_node_id", path) for end in ("source", "target")]
         self.size = int(self._ends[0].shape[0])
-        self.missing = 0  # weights that `blocks` made of nothing
+        self.missing = 0  # edges without weight, counted by `blocks`
         hdf5.column(group, "target_node_id", path, self.size)
         self._type = hdf5.column(group, "edge_type_id", path, self.size) if types else None
         numbered = [name for name in hdf5.groups(group) if hdf5.is_numbered(name)]
@@ -128,17 +129,17 @@ class EdgePopulation:
 
     @property
     def is_traffic(self) -> bool:
-        """Whether the file says that weights are traffic."""
+        """Return whether the file declares its weights as traffic."""
         return hdf5.text(self._group.attrs.get(OWN_TRAFFIC, "")) == WEIGHTS
 
     def populations(self) -> tuple[str | None, str | None]:
-        """The node populations that source and target ids count through; None if it isn't said."""
+        """Return the node populations of source and target ids; None if undeclared."""
         names = [end.attrs.get("node_population") for end in self._ends]
         source, target = (None if name is None else hdf5.text(name) for name in names)
         return source, target
 
     def largest(self) -> tuple[int, int]:
-        """The largest source id and target id, -1 if there are no edges: a reading of its own."""
+        """Return the largest source and target id, -1 without edges; takes one pass."""
         found = [-1, -1]
         for k, end in enumerate(self._ends):
             for first in range(0, self.size, BLOCK):
@@ -146,9 +147,9 @@ class EdgePopulation:
         return found[0], found[1]
 
     def blocks(self, sources: int, targets: int) -> Iterator[tuple[Int64, Int64, Floats]]:
-        """Source, target and weight of all edges; ids as in the file.
+        """Yield source, target and weight of all edges; ids as in the file.
 
-        sources, targets : nodes of the two populations
+        sources, targets : node counts of the two populations
         """
         for first in range(0, self.size, BLOCK):
             last = min(first + BLOCK, self.size)
@@ -164,7 +165,7 @@ class EdgePopulation:
             yield ends[0], ends[1], self._weights(first, last)
 
     def _weights(self, first: int, last: int) -> Floats:
-        """Weights of the edges first .. last-1, with their signs."""
+        """Return the weights of edges first .. last-1, with their signs."""
         product, found = np.ones(last - first), np.zeros(last - first, np.bool_)
         group, index = np.zeros(last - first, np.int64), np.arange(first, last)
         if self._grouped:
@@ -174,8 +175,8 @@ class EdgePopulation:
             if self._grouped and number not in self._groups:
                 row = first + int(np.flatnonzero(group == number)[0])
                 raise BadInputError(
-                    f"{self._path}: {self._group_id.name}, row {row} (from 0): there is no group "
-                    f"{number}"
+                    f"{self._path}: {self._group_id.name}, row {row} (from 0): no group "
+                    f"{number} exists"
                 )
             rows = np.flatnonzero(group == number)
             for factor in FACTORS:
@@ -191,7 +192,7 @@ class EdgePopulation:
     def _of_group(
         self, number: int, factor: str, index: NDArray[Any], rows: Int64, first: int
     ) -> Floats | None:
-        """A factor of some edges from their group, None if the group has none."""
+        """Return a factor of edges from their group, None if the group has none."""
         group = self._groups.get(number)
         if group is None or factor not in group:
             return None
@@ -226,7 +227,7 @@ class EdgePopulation:
     def _of_types(
         self, factor: str, rows: Int64, first: int
     ) -> tuple[Floats, NDArray[np.bool_] | bool]:
-        """A factor of some edges from their types, 1 for types that have none, and which have."""
+        """Return a factor of edges from their types (default 1), and which types have one."""
         values = np.ones(rows.size)
         if factor not in self._types or self._type is None or not rows.size:
             return values, False
@@ -239,7 +240,7 @@ class EdgePopulation:
 
 
 def _distinct(values: Int64) -> list[int]:
-    """The different values, increasing; nearly always there is one."""
+    """Return the distinct values, increasing; nearly always there is one."""
     low, high = int(values.min()), int(values.max())
     found: list[int] = [low] if low == high else np.unique(values).tolist()
     return found
@@ -248,11 +249,10 @@ def _distinct(values: Int64) -> list[int]:
 def _edge_populations(file: Any, path: Path, types: Types) -> Iterator[tuple[str, EdgePopulation]]:
     check_version(file, path)
     if "edges" not in file and "nodes" in file:
-        raise BadInputError(f"{path}: holds nodes but no edges; give the edges file, or a config")
+        raise BadInputError(f"{path}: holds nodes but no edges; give an edges file or a config")
     if "edges" not in file:
         raise BadInputError(
-            f"{path}: no group /edges, so it is no SONATA file of edges; for a NIR graph give "
-            "--format nir"
+            f"{path}: no group /edges: not a SONATA edges file; for a NIR graph give --format nir"
         )
     edges = hdf5.group(file, "edges", path)
     for name in hdf5.groups(edges):
@@ -260,21 +260,21 @@ def _edge_populations(file: Any, path: Path, types: Types) -> Iterator[tuple[str
 
 
 def _named(name: str | None, populations: Populations, end: str, where: str) -> str:
-    """The node population of one end of an edge population."""
+    """Return the node population of one end of an edge population."""
     if name is None and len(populations.counts) == 1:
         return next(iter(populations.counts))
     if name is None:
         raise BadInputError(f"{where}/{end}_node_id has no attribute node_population")
     if name not in populations.counts:
         raise BadInputError(
-            f"{where}/{end}_node_id counts through population {name!r}, which no nodes file has "
+            f"{where}/{end}_node_id refers to population {name!r}, which no nodes file has "
             f"({', '.join(map(repr, populations.counts))})"
         )
     return name
 
 
 def guess_nodes(edges: list[EdgesFile]) -> Populations:
-    """Populations without a nodes file: as many nodes as the largest id + 1."""
+    """Infer populations without a nodes file: their size is the largest id + 1."""
     counts: dict[str, int] = {}
     for given in edges:
         with hdf5.opened(given.path) as file:
@@ -286,11 +286,11 @@ def guess_nodes(edges: list[EdgesFile]) -> Populations:
 
 
 def load(job: ImportJob, nodes: Path | None = None, traffic: str | None = None) -> NetworkMeta:
-    """Convert a SONATA circuit, by its edges file or its configuration, to a directed network file.
+    """Convert a SONATA circuit, given by its edges file or configuration, to a directed network.
 
     nodes : nodes file, see `sonataconfig.find_circuit`
-    traffic : `UNIFORM` or `WEIGHTS` of `storage.store.traffic`; None for what the edges say of
-        themselves, else `UNIFORM`
+    traffic : `UNIFORM` or `WEIGHTS` of `storage.store.traffic`; None: as declared by the edges,
+        default `UNIFORM`
     Raises `BadInputError` with file, data set and row of the first fault.
     """
     hdf5.library(job.source)
@@ -328,7 +328,7 @@ def load(job: ImportJob, nodes: Path | None = None, traffic: str | None = None) 
 
 
 def _are_traffic(edges: list[EdgesFile]) -> bool:
-    """Whether all edges say that their weights are traffic."""
+    """Return whether all edges declare their weights as traffic."""
     found = []
     for given in edges:
         with hdf5.opened(given.path) as file:
@@ -353,7 +353,7 @@ class _Edges:
         self.magnitudes = Magnitudes(job.keeps_weights)
 
     def add_file(self, edges: EdgesFile, place: int, files: int) -> None:
-        """Add those of file number `place`, from 0, of `files`."""
+        """Add the edges of file number `place`, from 0, of `files`."""
         populations, types = self._populations, read_types(edges.types)
         with hdf5.opened(edges.path) as file:
             found = list(_edge_populations(file, edges.path, types))

@@ -1,9 +1,9 @@
-"""SONATA circuit configurations: which files a circuit is made of.
+"""SONATA circuit configurations: the files of a circuit.
 
-A configuration is JSON with `networks`, lists of `nodes` and `edges` files, whose paths may hold
-variables of its `manifest` (``$NAME`` or ``${NAME}``). A simulation's configuration, which names
-that of the circuit as `network`, will do as well. Relative paths start from the folder of the
-configuration, which is also ``$configdir``.
+A configuration is JSON with `networks`, lists of `nodes` and `edges` files, whose paths may contain
+variables of its `manifest` (``$NAME`` or ``${NAME}``). The configuration of a simulation, whose
+`network` names the circuit configuration, is also accepted. Relative paths start from the folder of
+the configuration, which is also ``$configdir``.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from storage.files import open_input, read_input
 from storage.jsontext import parse_json, shown
 
 HDF5_MAGIC = b"\x89HDF\r\n\x1a\n"
-MOST_BYTES = 16 << 20  # of a configuration
-MOST_NESTED = 32  # variables inside variables
+MOST_BYTES = 16 << 20  # bytes of a configuration
+MOST_NESTED = 32  # nesting limit of variables
 _VARIABLE = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
 
 
 @dataclass(frozen=True, slots=True)
 class EdgesFile:
-    """A file of edges, and the table of their types if there is one."""
+    """An edges file, and the table of its edge types if there is one."""
 
     path: Path
     types: Path | None = None
@@ -33,17 +33,17 @@ class EdgesFile:
 
 @dataclass(frozen=True, slots=True)
 class Circuit:
-    """The files of a circuit, in their order. Without nodes, ids tell how many there are."""
+    """The files of a circuit, in their order. Without nodes, ids determine the node counts."""
 
     edges: list[EdgesFile]
     nodes: list[Path] = field(default_factory=list)
 
 
 def find_circuit(source: Path, nodes: Path | None = None) -> Circuit:
-    """The circuit that a configuration or a single file of edges stands for.
+    """Return the circuit given by a configuration or a single edges file.
 
-    nodes : file of nodes, in place of the configured ones. If there is none, the nodes of an edges
-        file are looked for beside it, see `nodes_beside`
+    nodes : nodes file, replaces the configured ones. Without one, the nodes of an edges file are
+        searched next to it, see `nodes_beside`
     """
     with open_input(source) as file:
         is_hdf5 = file.read(len(HDF5_MAGIC)) == HDF5_MAGIC
@@ -57,7 +57,7 @@ def find_circuit(source: Path, nodes: Path | None = None) -> Circuit:
 
 
 def nodes_beside(edges: Path) -> Path:
-    """The nodes of an edges file: `nodes` for the last `edges` of its name, else NAME_nodes.h5."""
+    """Return the nodes path of an edges file: last `edges` becomes `nodes`, or NAME_nodes.h5."""
     stem, found, ending = edges.name.rpartition("edges")
     name = f"{stem}nodes{ending}" if found else f"{edges.stem}_nodes{edges.suffix}"
     return edges.with_name(name)
@@ -104,7 +104,7 @@ def _read_config(path: Path, depth: int = 0) -> Circuit:
             if file is not None:
                 found[kind].append((file, types))
     if not found["edges"] and not found["nodes"]:
-        raise BadInputError(f"{path}: networks names no files; a network needs nodes and edges")
+        raise BadInputError(f"{path}: networks lists no files; a network needs nodes and edges")
     edges = [EdgesFile(file, types) for file, types in found["edges"]]
     return Circuit(edges, [file for file, _ in found["nodes"]])
 
@@ -115,7 +115,7 @@ def _read_json(path: Path) -> dict[str, Any]:
         config = parse_json(raw)
     except ValueError as error:
         reason = " ".join(str(error).split())[:120]
-        raise BadInputError(f"{path}: neither HDF5 nor sound JSON ({reason})") from error
+        raise BadInputError(f"{path}: neither HDF5 nor valid JSON ({reason})") from error
     return _object(config, "the configuration", path)
 
 
@@ -126,7 +126,7 @@ def _object(value: Any, place: str, path: Path) -> dict[str, Any]:
 
 
 def _expand(text: str, manifest: dict[str, str], where: str) -> str:
-    """A path with all variables replaced, also those in the values of others."""
+    """Return a path with all variables expanded, including nested ones."""
     for _ in range(MOST_NESTED):
         match = _VARIABLE.search(text)
         if match is None:
@@ -135,4 +135,4 @@ def _expand(text: str, manifest: dict[str, str], where: str) -> str:
         if name not in manifest:
             raise BadInputError(f"{where}: the manifest has no ${name}")
         text = text[: match.start()] + manifest[name] + text[match.end() :]
-    raise BadInputError(f"{where}: variables of the manifest name each other in a circle")
+    raise BadInputError(f"{where}: the manifest's variables refer to each other in a cycle")

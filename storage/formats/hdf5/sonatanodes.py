@@ -1,8 +1,8 @@
-"""What our own SONATA files say of nodes, which the standard has no names for.
+"""Node attributes of exported SONATA files for which the standard has no names.
 
 The attributes `mapper_id`, `mapper_name` and `mapper_size` in group 0 of a population are ids or
-names, and sizes, of its nodes. Names are unique in a population only, so that ids are read if there
-is one population; sizes are read of all, and nodes of populations without them have the size 1.
+names, and sizes, of its nodes. Names are unique only within a population, so ids are read only if
+there is one population. Sizes are read from all; nodes of populations without them get the size 1.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Found = dict[str, tuple[NDArray[Any], list[str] | None]]
 
 
 def read_attributes(paths: list[Path], counts: Mapping[str, int]) -> Found:
-    """Values and labels of the attributes `id` and `size`, as far as the files have them.
+    """Return values and labels of the attributes `id` and `size`, if the files have them.
 
     counts : nodes of each population, in the order of the neurons
     """

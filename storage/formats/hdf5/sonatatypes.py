@@ -1,7 +1,7 @@
-"""Tables of SONATA edge types: what edges of a type have in common.
+"""Tables of SONATA edge types: properties shared by the edges of a type.
 
-Text, its columns parted by blanks, a line for every type; `edge_type_id` and the names of the
-other columns are in the first line. Values that say NULL or NONE count as left out.
+Text, columns separated by blanks, one line per type; the first line holds `edge_type_id` and the
+names of the other columns. The values NULL and NONE count as missing.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from numpy.typing import NDArray
 from storage.errors import BadInputError
 from storage.files import read_input
 
-FACTORS = ("syn_weight", "nsyns")  # of a weight
+FACTORS = ("syn_weight", "nsyns")  # factors of a weight
 MOST = 16 << 20  # bytes of a table
 LEFT_OUT = ("NULL", "NONE", "nan", "")
 
 Floats = NDArray[np.float64]
 Int64 = NDArray[np.int64]
 Types = dict[str, tuple[Int64, Floats]]
-"""For each factor the edge types that have one, increasing, and its values."""
+"""For each factor: the edge types that have it, increasing, and the values."""
 
 
 def read_types(path: Path | None) -> Types:
-    """The factors that a table gives; none if there is no table.
+    """Return the factors in a table; empty without a table.
 
-    Raises `BadInputError` that names the edge type whose line is at fault.
+    Raises `BadInputError` that names the edge type of a faulty line.
     """
     if path is None:
         return {}
@@ -59,7 +59,7 @@ def read_types(path: Path | None) -> Types:
                     raise BadInputError(f"{path}: edge type {row[0][:24]}: {reason}") from error
         beyond = [key for key in values if not -(2**63) <= key < 2**63]
         if beyond:
-            raise BadInputError(f"{path}: edge type {str(beyond[0])[:24]} is beyond 2^63")
+            raise BadInputError(f"{path}: edge type {str(beyond[0])[:24]} exceeds 2^63")
         types = np.array(sorted(values), np.int64)
         theirs = np.array([values[key] for key in types.tolist()], np.float64)
         if not np.isfinite(theirs).all():

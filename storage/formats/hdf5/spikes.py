@@ -1,7 +1,7 @@
-"""SONATA spike reports: who spiked when, read for a network and written of one. Needs h5py.
+"""SONATA spike reports: the neuron and time of each spike, read and written. Needs h5py.
 
-A population of a report counts through the nodes of one of the network, by the name that the
-attribute `population` has. Times are in milliseconds unless the report says otherwise.
+The node ids of a population in a report index the population of the same name in the network's
+attribute `population`. Times are in milliseconds unless the report states otherwise.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from storage.formats.hdf5 import file as hdf5
 from storage.formats.hdf5.sonata import BLOCK, MAGIC, check_version
 from storage.store.network import ID, POPULATION, NetworkFile
 
-MILLISECONDS = {"ms": 1.0, "s": 1000.0, "us": 0.001}  # of the units of time stamps
-BY_TIME = 2  # how spikes are sorted, in the enumeration of the format: none, by_id, by_time
-ALL = "default"  # population of networks that tell none apart
+MILLISECONDS = {"ms": 1.0, "s": 1000.0, "us": 0.001}  # milliseconds per unit of time stamps
+BY_TIME = 2  # value of the format's sorting enumeration: none, by_id, by_time
+ALL = "default"  # population name for networks without populations
 
 Int64 = NDArray[np.int64]
 Piece = tuple[Int64, NDArray[np.float64]]
 
 
 def report_spikes(path: Path, network: NetworkFile) -> Iterator[Piece]:
-    """Neurons that spike, and when, in ms, piece by piece; each of shape (spikes,), never empty.
+    """Yield neurons that spike and times in ms, piece by piece; shape (spikes,), never empty.
 
     Raises `BadInputError` for populations and neurons that the network does not have.
     """
@@ -45,12 +45,12 @@ def report_spikes(path: Path, network: NetworkFile) -> Iterator[Piece]:
 def save_report(
     file: PartialFile, network: NetworkFile, neuron: Int64, time: NDArray[np.floating]
 ) -> None:
-    """Write a report; neuron, time : of each spike, by time, in ms, shape (spikes,)"""
+    """Write a report; neuron, time : of each spike, sorted by time, in ms, shape (spikes,)"""
     names, of = [ALL], np.zeros(network.vertices, np.int64)
     if POPULATION in network.meta.attributes:
         population = network.attribute(POPULATION)
         names, of = population.labels or names, population.stored
-    number = np.empty_like(of)  # of each neuron in its population
+    number = np.empty_like(of)  # index of each neuron in its population
     order = np.argsort(of, kind="stable")
     number[order] = np.arange(of.size) - np.searchsorted(of[order], of[order])
     h5py = hdf5.library(file.path)
@@ -67,11 +67,11 @@ def save_report(
 
 
 def _members(network: NetworkFile, name: str, populations: int, path: Path) -> Int64:
-    """The neurons of a population in the order of its nodes."""
+    """Return the neurons of a population in the order of its nodes."""
     if POPULATION not in network.meta.attributes:
         if populations > 1:
             raise BadInputError(
-                f"{path}: spikes of {populations} populations, but the network tells none apart"
+                f"{path}: has spikes of {populations} populations, but the network has none"
             )
         return np.arange(network.vertices)
     population = network.attribute(POPULATION)
@@ -84,28 +84,28 @@ def _members(network: NetworkFile, name: str, populations: int, path: Path) -> I
         ids = network.attribute(ID)
         if ids.labels is not None or not np.array_equal(ids.stored[own], np.arange(own.size)):
             raise BadInputError(
-                f"{path}: /spikes/{name} counts through 0..{own.size - 1}, but the ids of this "
-                "population are others; give an npz file"
+                f"{path}: /spikes/{name} has node ids 0..{own.size - 1}, but the ids of this "
+                "population differ; give an npz file"
             )
     return own
 
 
 def _pieces(group: Any, own: Int64, path: Path) -> Iterator[Piece]:
-    """The spikes of a population, piece by piece."""
+    """Yield the spikes of a population, piece by piece."""
     ids = hdf5.column(group, "node_ids", path)
     size = int(ids.shape[0])
     times = hdf5.column(group, "timestamps", path, size, kinds="iuf")
     unit = hdf5.text(times.attrs.get("units", "ms"))
     if unit not in MILLISECONDS:
-        raise BadInputError(f"{path}: {times.name} is in {unit!r}; ms, s and us are known")
+        raise BadInputError(f"{path}: {times.name} is in {unit!r}; use ms, s or us")
     for first in range(0, size, BLOCK):
         stamps = times[first : first + BLOCK]
         wrong = np.flatnonzero(~np.isfinite(stamps) | (stamps < 0))
         if wrong.size:
             at = int(wrong[0])
             raise BadInputError(
-                f"{path}: {times.name}, row {first + at} (from 0): {stamps[at]} is no time of a "
-                "recording"
+                f"{path}: {times.name}, row {first + at} (from 0): {stamps[at]} is not a valid "
+                "spike time"
             )
         nodes = hdf5.whole(
             ids[first : first + BLOCK], f"{path}: {ids.name}", first, own.size,

@@ -1,13 +1,12 @@
-"""Layers of neural networks as sparse linear maps, made a block of rows at a time.
+"""Layers of neural networks as sparse linear maps, built a block of rows at a time.
 
 A layer maps a tensor to a tensor. Both are numbered row-major, so a layer is a matrix with a row
-for every element that it makes and a column for every element that it takes. Nobody holds such a
-matrix: `Layer.rows` makes the rows that are asked for, `pull` composes layers row by row, and
-`Synapses` hands what comes out to a network writer, as synapses from the neurons behind the
-columns to the neurons behind the rows. The arrays at work have about `ENTRIES` elements, unless a
-single neuron has more synapses than that.
+for each output element and a column for each input element. The whole matrix is never built:
+`Layer.rows` builds requested rows, `pull` composes layers row by row, and `Synapses` passes the
+result to a network writer, as synapses from the neurons of the columns to the neurons of the rows.
+Working arrays have about `ENTRIES` elements, unless a single neuron has more synapses.
 
-Weights of zero stay in the rows, so that they can be counted when they are left out.
+Zero weights stay in the rows, so that they can be counted when they are dropped.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ from storage.store.traffic import UNIFORM, from_weights, uniform
 if TYPE_CHECKING:
     from storage.store.writer import NetworkWriter
 
-ENTRIES = 1 << 18  # of the rows that are made at a time
+ENTRIES = 1 << 18  # entries of the rows built at a time
 
 Ids = NDArray[np.int64]
 Rows = Any  # csr_array[float64], shape (rows, inputs), without repeated columns in a row
@@ -50,11 +49,11 @@ class Layer(ABC):
 
     @abstractmethod
     def rows(self, wanted: Ids) -> Rows:
-        """The rows `wanted`, shape (rows,), in that order: csr_array, shape (rows, inputs)."""
+        """Return the rows `wanted`, shape (rows,), in that order: csr_array (rows, inputs)."""
 
 
 class Same(Layer):
-    """Every element is passed on, times a factor of its own if there are any."""
+    """Identity map, optionally with a factor per element."""
 
     def __init__(self, size: int, factors: NDArray[Any] | None = None) -> None:
         """factors : shape (size,), or None for 1 each"""
@@ -89,10 +88,10 @@ class Dense(Layer):
 
 @dataclass(frozen=True, slots=True)
 class Windows:
-    """Where the windows of a convolution or a pooling lie; one entry for each spatial axis.
+    """Positions of the windows of a convolution or pooling; one entry per spatial axis.
 
     The window of output p covers the inputs p * stride - before + dilation * (0 .. kernel-1);
-    those outside 0 .. size-1 do not exist.
+    inputs outside 0 .. size-1 do not exist.
     """
 
     size: Shape
@@ -101,11 +100,11 @@ class Windows:
     dilation: Shape
     before: Shape
     after: Shape
-    ceil: bool = False  # a last window that does not fit whole counts, too
+    ceil: bool = False  # also count a last window that fits only partly
 
     @property
     def count(self) -> Shape:
-        """How many windows there are; raises `BadInputError` if the numbers make no sense."""
+        """Return the number of windows; raise `BadInputError` for invalid parameters."""
         found = []
         for axis in range(len(self.size)):
             low, high = self.before[axis], self.after[axis]
@@ -113,21 +112,21 @@ class Windows:
             if min(stride, kernel, self.dilation[axis]) < 1 or min(low, high) < 0:
                 raise BadInputError(
                     f"kernel {kernel}, stride {stride}, dilation {self.dilation[axis]}, padding "
-                    f"{low} and {high}: they must be positive, and the padding not negative"
+                    f"{low} and {high}: they must be positive, the padding not negative"
                 )
             spare = size + low + high - self.dilation[axis] * (kernel - 1) - 1
             if spare < 0:
                 extent = self.dilation[axis] * (kernel - 1) + 1
-                raise BadInputError(f"a window of {extent} does not fit into {size + low + high}")
+                raise BadInputError(f"a window of {extent} does not fit in {size + low + high}")
             windows = (-(-spare // stride) if self.ceil else spare // stride) + 1
-            # a window that begins behind the input, in the padding, is none
+            # a window that begins in the padding after the input does not count
             if self.ceil and (windows - 1) * stride >= size + low:
                 windows -= 1
             found.append(windows)
         return tuple(found)
 
     def inside(self, windows: Ids) -> tuple[Ids, NDArray[np.bool_]]:
-        """Inputs that each window covers, and which of them exist; shapes (windows, kernel).
+        """Return the inputs of each window, and which of them exist; shapes (windows, kernel).
 
         windows : numbers of windows, row-major. Windows, kernel and inputs are flattened.
         """
@@ -143,10 +142,10 @@ class Windows:
 
 
 class Convolution(Layer):
-    """A convolution, as in machine learning (no kernel is flipped), of any number of axes.
+    """A convolution as in machine learning (kernel not flipped), with any number of axes.
 
-    Inputs are (channels, *size), outputs (out, *count). At the border an output has fewer inputs:
-    padding is not made of neurons.
+    Inputs are (channels, *size), outputs (out, *count). At the border an output has fewer inputs,
+    since padding has no neurons.
     """
 
     def __init__(self, weight: NDArray[Any], windows: Windows, groups: int = 1) -> None:
@@ -176,11 +175,11 @@ class Convolution(Layer):
 
 
 class Pooling(Layer):
-    """Each output is pooled from a window of its own channel: (channels, *size) as above."""
+    """Pooling per channel: inputs and outputs are (channels, *size) as above."""
 
     def __init__(self, channels: int, windows: Windows, mean: str = "") -> None:
-        """mean : "" for weights of 1; of an average each counts as 1 over the number of inputs
-        of the whole window ("kernel"), or of those that exist ("inside")
+        """mean : "" for weights of 1; for an average the weight is 1 over the number of inputs
+        of the whole window ("kernel"), or of the existing inputs ("inside")
         """
         self._windows, self._mean = windows, mean
         self._size, self._count = math.prod(windows.size), math.prod(windows.count)
@@ -206,10 +205,9 @@ def _csr(data: NDArray[Any], columns: Ids, starts: Ids, inputs: int) -> Rows:
 
 
 def pull(rows: Rows, layer: Layer) -> Rows:
-    """The matrix product of `rows`, shape (n, layer.outputs), and the layer: (n, layer.inputs).
+    """Return the matrix product of `rows`, shape (n, layer.outputs), and the layer: (n, inputs).
 
-    Of the layer only those rows are made that are needed. Unlike a product by scipy it keeps
-    entries of zero.
+    Only the needed rows of the layer are built. Unlike a product of scipy it keeps zero entries.
     """
     wanted, place = np.unique(rows.indices, return_inverse=True)
     made = layer.rows(wanted.astype(np.int64))
@@ -223,7 +221,7 @@ def pull(rows: Rows, layer: Layer) -> Rows:
 
 
 def add(first: Rows, second: Rows) -> Rows:
-    """The sum of two matrices of one shape, with the entries of zero that scipy leaves out."""
+    """Return the sum of two matrices of the same shape, keeping zero entries, unlike scipy."""
     one, two = first.tocoo(), second.tocoo()
     data = np.concatenate((one.data, two.data))
     places = [np.concatenate(pair) for pair in zip(one.coords, two.coords, strict=True)]
@@ -231,20 +229,20 @@ def add(first: Rows, second: Rows) -> Rows:
 
 
 def row_blocks(outputs: int, fan_in: int) -> Iterator[Ids]:
-    """Consecutive rows 0 .. outputs-1, in pieces that hold about `ENTRIES` entries."""
+    """Yield consecutive rows 0 .. outputs-1, in pieces of about `ENTRIES` entries."""
     step = max(1, ENTRIES // max(fan_in, 1))
     for first in range(0, outputs, step):
         yield np.arange(first, min(first + step, outputs))
 
 
 class Synapses:
-    """Takes rows and writes them as synapses that carry the traffic which was asked for.
+    """Writes rows as synapses with the requested traffic.
 
-    With `traffic.UNIFORM` every neuron has the rate 1, and so has each of its synapses; with
+    With `traffic.UNIFORM` each neuron has the rate 1, and so has each of its synapses; with
     `traffic.WEIGHTS` a synapse carries the magnitude of its weight, and neurons have no rates.
-    A writer that keeps weights is given them with their signs.
+    A writer that keeps weights receives them with their signs.
 
-    zeros : number of weights that were zero: no synapse is made for them
+    zeros : number of zero weights, for which no synapse is created
     magnitudes : counts the synapses with a negative weight
     """
 
@@ -256,11 +254,11 @@ class Synapses:
 
     @property
     def losses(self) -> dict[str, Any]:
-        """What the provenance of a network says of weights that are no longer as they were."""
+        """Return the provenance entries on dropped or changed weights."""
         return {"weights_zero": self.zeros, WEIGHTS_NEGATIVE: self.magnitudes.negative}
 
     def add(self, rows: Rows, source: Ids, target: Ids) -> None:
-        """source : shape (columns,), the neuron behind each column, -1 for none
+        """source : shape (columns,), the neuron of each column, -1 for none
         target : shape (rows,), the neuron of each row
         Raises `BadInputError` for weights that are not finite.
         """
@@ -274,11 +272,11 @@ class Synapses:
             self._writer.add(ends[1][kept], ends[0][kept], weights)
             return
         if self._uniform:
-            UnitFinder().observe(weights, "weight")  # a fault of the file all the same
+            UnitFinder().observe(weights, "weight")  # raises for weights that are not finite
         self._writer.add(ends[1][kept], ends[0][kept], None if self._uniform else weights)
 
     def finish(self) -> dict[str, Any]:
-        """Set the rates, if there are any; returns what the provenance says of the traffic."""
+        """Set the rates, if any; return the provenance entries on traffic."""
         if not self._uniform:
             return self.losses | from_weights()
         self._writer.set_attribute(RATE, np.ones(self._writer.neurons, np.int64))
@@ -288,9 +286,9 @@ class Synapses:
 def same_pads(
     size: Sequence[int], kernel: Sequence[int], stride: Sequence[int], dilation: Sequence[int]
 ) -> tuple[Shape, Shape]:
-    """Padding before and behind each axis so that there are ceil(size / stride) windows.
+    """Return the padding before and after each axis that gives ceil(size / stride) windows.
 
-    An odd element of padding comes behind.
+    An odd element of padding is added after.
     """
     total = [
         max((-(-n // s) - 1) * s + d * (k - 1) + 1 - n, 0)

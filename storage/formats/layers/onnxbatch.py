@@ -1,4 +1,4 @@
-"""Models of several samples at once: as many networks that never meet, which is one too many."""
+"""Check for models exported for a batch: they are copies of one network without connections."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _NONE = -1
 
 
 class Samples:
-    """Follows the elements of each sample of a batch through the layers.
+    """Tracks the elements of each batch sample through the layers.
 
-    A first axis of the inputs larger than 1 is a batch if no neuron takes elements of two samples.
+    A first axis of the inputs larger than 1 is a batch if no neuron reads elements of two samples.
     """
 
     def __init__(self, builder: Builder) -> None:
@@ -32,7 +32,7 @@ class Samples:
                 self._sample[population.first : population.first + population.size] = own
 
     def add(self, rows: Rows, sources: Ids, targets: Ids) -> None:
-        """Look at some synapses, given as `layers.Synapses.add` is."""
+        """Process synapses, given as in `layers.Synapses.add`."""
         if not self._alone:
             return
         source = sources[rows.indices]
@@ -47,7 +47,7 @@ class Samples:
         )
 
     def check(self) -> None:
-        """Raise `BadInputError` if all synapses were seen and the samples never met."""
+        """Raise `BadInputError` if, after all synapses, no neuron read two samples."""
         if self._alone:
             raise BadInputError(
                 f"a batch of {self._count} (first axis of {self._names}) would be "

@@ -1,7 +1,7 @@
-"""From an ONNX model to populations of neurons, and the layers that join them.
+"""Builds populations of neurons, and the layers between them, from an ONNX model.
 
-`Builder` goes through a model node by node. Nodes that combine elements make neurons, one for each
-element of their result, and `Join`s to them; all others only pass signals on. See `onnxfile`.
+`Builder` visits a model node by node. Nodes that combine elements create neurons, one for each
+element of their output, and `Join`s to them; all others only pass signals on. See `onnxfile`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from storage.graph import MAX_VERTICES
 Array = NDArray[Any]
 Ids = NDArray[np.int64]
 
-# what changes each element by itself: the connections stay the same
+# elementwise operators: the connections stay the same
 PASSING = frozenset((
     "Abs", "BipolarQuant", "Cast", "CastLike", "Ceil", "Celu", "Clip", "Cos", "DequantizeLinear",
     "Dropout", "DynamicQuantizeLinear", "Elu", "Erf", "Exp", "Floor", "Gelu", "HardSigmoid",
@@ -46,9 +46,9 @@ PAIRING = frozenset({"Add", "Div", "Max", "Mean", "Min", "Mul", "Pow", "Sub", "S
 class Join:
     """A layer between neurons.
 
-    sources : shape (layer.inputs,), id of the neuron behind each input, or -1
+    sources : shape (layer.inputs,), id of the neuron of each input, or -1
     targets : shape (layer.outputs,)
-    population : number of the population that the targets are
+    population : number of the population of the targets
     """
 
     layer: Layer
@@ -59,7 +59,7 @@ class Join:
 
 @dataclass(slots=True)
 class Population:
-    """Neurons `first` to `first` + `size` - 1; `gain` is None or what their inputs count."""
+    """Neurons `first` to `first` + `size` - 1; `gain` scales their input weights, or is None."""
 
     name: str
     first: int
@@ -71,10 +71,10 @@ Operator = Callable[["Builder", Node, Sequence[Value]], Signal]
 
 
 class Builder:
-    """The populations and joins of a model; neurons are counted through in order."""
+    """The populations and joins of a model; neurons are numbered consecutively."""
 
     def __init__(self, model: Model, operators: Mapping[str, Operator]) -> None:
-        """operators : those that make neurons, or look at their weights, by kind of node
+        """operators : functions that create neurons or read their weights, by kind of node
 
         Raises `BadInputError` that names the first node that cannot be a layer.
         """
@@ -92,7 +92,11 @@ class Builder:
                 made = self._visit(node, [self._value(name) for name in node.proto.input])
             except BadInputError as error:
                 raise BadInputError(f"node {node.name!r} ({node.kind}): {error}") from error
-            except (ValueError, IndexError, TypeError) as error:  # by numpy, of shapes and axes
+            except (
+                ValueError,
+                IndexError,
+                TypeError,
+            ) as error:  # errors of numpy on shapes and axes
                 reason = " ".join(str(error).split())[:120]
                 raise BadInputError(f"node {node.name!r} ({node.kind}): {reason}") from error
             for name, value in zip(node.proto.output, made, strict=False):
@@ -107,18 +111,16 @@ class Builder:
         if not name:
             return None
         if name not in self._values:
-            raise BadInputError(
-                f"its input {name!r} is of no node before it, or of no use to layers"
-            )
+            raise BadInputError(f"its input {name!r} is not the output of a previous node")
         return self._values[name]
 
     def _neurons(self, name: str, shape: Sequence[int]) -> Ids:
-        """Ids of a new population, of the given shape."""
+        """Return the ids of a new population of the given shape."""
         first, size = self.neurons, elements(shape)
         if first + size > MAX_VERTICES:
-            raise BadInputError(f"{name!r} of shape {tuple(shape)}: beyond {MAX_VERTICES} neurons")
+            raise BadInputError(f"{name!r} of shape {tuple(shape)}: exceeds {MAX_VERTICES} neurons")
         unique = name
-        while unique in self._names:  # names of nodes need not differ
+        while unique in self._names:  # names of nodes may repeat
             unique = f"{name}#{len(self.populations)}"
             name += "#"
         self._names.add(unique)
@@ -126,7 +128,7 @@ class Builder:
         return np.arange(first, first + size).reshape(shape)
 
     def joined(self, node: Node, shape: Sequence[int], *parts: tuple[Layer, Ids]) -> Signal:
-        """New neurons of the given shape, one layer to them from each of the sources."""
+        """Create neurons of the given shape, with one layer to them from each of the sources."""
         ids = self._neurons(node.name, shape)
         signal = Signal(ids, len(self.populations) - 1)
         for layer, sources in parts:
@@ -135,15 +137,17 @@ class Builder:
 
     def join(self, layer: Layer, sources: Ids, targets: Ids) -> None:
         if layer.inputs != sources.size or layer.outputs != targets.size:
-            raise BadInputError(f"its weights take {layer.inputs} inputs, and {sources.size} come")
+            raise BadInputError(f"its weights need {layer.inputs} inputs, got {sources.size}")
         join = Join(layer, sources.ravel(), targets.ravel(), len(self.populations) - 1)
         self.joins.append(join)
 
     def _visit(self, node: Node, inputs: list[Value]) -> Sequence[Value]:
-        """What a node makes. A second output (a mask, the places of maxima) is not kept."""
+        """Return the outputs of a node. A second output (mask, indices of maxima) is dropped."""
         signals = [value for value in inputs if isinstance(value, Signal)]
         if any(isinstance(value, LeftOut) for value in inputs) and node.kind in self._operators:
-            raise BadInputError("takes what another node picks; the network must end there")
+            raise BadInputError(
+                "reads the output of a node that selects a class; end the network there"
+            )
         if node.kind in ENDING or any(isinstance(value, LeftOut) for value in inputs):
             self.left_out.append(node.name)
             return [LeftOut()] * len(node.proto.output)
@@ -167,20 +171,22 @@ class Builder:
         return [self._operators[node.kind](self, node, inputs)]
 
     def _moved(self, node: Node, inputs: Sequence[Value]) -> list[Array]:
-        """Ids where a node that moves elements puts them."""
+        """Return the ids after a node that only moves elements."""
         data = len(inputs) if node.kind == "Concat" else 1
         arrays = [value.ids if isinstance(value, Signal) else constant(value) for value in inputs]
         for place, value in enumerate(inputs):
             if place >= data and isinstance(value, Signal):
-                raise BadInputError("where elements go depends on neurons; it must be constant")
+                raise BadInputError(
+                    "the positions of elements depend on neurons; they must be constant"
+                )
             if place < data and isinstance(value, np.ndarray):  # a constant among signals
                 arrays[place] = np.full(value.shape, NONE, np.int64)
-        # whatever moves elements has a kernel for float64, which holds all ids exactly
+        # all moving operators have a float64 kernel, which is exact for all ids
         arrays[:data] = [None if ids is None else ids.astype(np.float64) for ids in arrays[:data]]
         return [made.astype(np.int64) for made in self.model.evaluate(node, arrays)]
 
     def _paired(self, node: Node, inputs: Sequence[Value]) -> Signal:
-        """Element by element of several tensors: new neurons, unless only one is a signal."""
+        """Combine tensors element by element: new neurons, unless only one is a signal."""
         arrays = [value.ids if isinstance(value, Signal) else constant(value) for value in inputs]
         shape = np.broadcast_shapes(*(array.shape for array in arrays if array is not None))
         signals = [value for value in inputs if isinstance(value, Signal)]
@@ -196,13 +202,13 @@ class Builder:
         if node.kind == "Mul":
             return self.scaled(node, signal, constants[0])
         if node.kind == "Div" and inputs[0] is signal:
-            with np.errstate(divide="ignore"):  # found out by the weights that come of it
+            with np.errstate(divide="ignore"):  # reported through non-finite weights
                 factors = 1 / constants[0].astype(np.float64)
             return self.scaled(node, signal, factors)
         return Signal(signal.ids)
 
     def scaled(self, node: Node, signal: Signal, factors: Array) -> Signal:
-        """The signal times constants, which fresh neurons multiply their weights by."""
+        """Return the signal times constants, which scale the weights of fresh neurons."""
         fresh = self._fresh(node, signal)
         if fresh is not None:
             population = self.populations[fresh]
@@ -211,19 +217,19 @@ class Builder:
         return Signal(signal.ids, fresh)
 
     def _fresh(self, node: Node, signal: Signal) -> int | None:
-        """The population of a fresh signal, if no other node takes its sums as they are."""
+        """Return the population of a fresh signal, if no other node reads its sums."""
         names = [name for name in node.proto.input if self._values.get(name) is signal]
         return signal.fresh if self.model.uses.get(names[0], 0) == 1 else None
 
 
 def constant(value: Value) -> Array | None:
-    """An input that is known to be constant, or not given."""
+    """Return an input that is constant or omitted."""
     assert value is None or isinstance(value, np.ndarray)
     return value
 
 
 def signal_of(inputs: Sequence[Value], place: int) -> Signal:
-    """An input that depends on neurons; raises `BadInputError` if it does not."""
+    """Return an input that depends on neurons; raise `BadInputError` if it does not."""
     value = inputs[place] if place < len(inputs) else None
     if not isinstance(value, Signal):
         raise BadInputError(f"input {place} must depend on neurons")

@@ -1,8 +1,8 @@
-"""Nodes and constants of ONNX models, checked against the standard before anything reads them.
+"""Validation of nodes and constants of ONNX models against the standard, before they are used.
 
-Readers of operators may then take it that a node has the inputs, results and attributes that its
-version of the operator has, that attributes are of its types, and that constants have as many
-elements as their shapes. Operators that the package onnx does not describe are in `OTHERS`.
+Implementations of operators may then assume that a node has the inputs, outputs and attributes of
+its operator's version, that attributes have the right types, and that constants have as many
+elements as their shapes. Operators unknown to the package onnx are in `OTHERS`.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 
 from storage.errors import BadInputError
 
-STANDARD = ("", "ai.onnx")  # both name the same domain
+STANDARD = ("", "ai.onnx")  # two names of the same domain
 SAME_OPERATORS = ("com.microsoft",)
-"""Domains whose operators have names, inputs and results of the standard's."""
+"""Domains whose operators share names, inputs and outputs with the standard."""
 _KINDS = ("", "FLOAT", "INT", "STRING", "TENSOR", "GRAPH", "FLOATS", "INTS", "STRINGS", "TENSORS",
           "GRAPHS", "SPARSE_TENSOR", "SPARSE_TENSORS", "TYPE_PROTO", "TYPE_PROTOS")  # fmt: skip
 _WORDS = {
@@ -29,11 +29,11 @@ _WORDS = {
 
 
 class Arity(NamedTuple):
-    """How many inputs and results an operator has.
+    """Number of inputs and outputs of an operator.
 
-    required : numbers of the inputs that must be given
-    repeated : inputs after `most` come in groups of so many; 0 if there are none
-    types : names of the types that each input may have; inputs beyond the last are as the last
+    required : indices of the required inputs
+    repeated : inputs after `most` come in groups of this size; 0 if there are none
+    types : type names accepted for each input; the last entry applies to all further inputs
     """
 
     required: tuple[int, ...]
@@ -44,7 +44,7 @@ class Arity(NamedTuple):
 
 
 def _other(required: str, results: int = 1, repeated: int = 0) -> Arity:
-    """Of an operator whose inputs are required (1) or not (0)."""
+    """Return the arity of an operator whose inputs are required (1) or optional (0)."""
     found = tuple(at for at, mark in enumerate(required) if mark == "1")
     return Arity(found, len(required), results, repeated)
 
@@ -57,12 +57,12 @@ OTHERS = {
     "QLinearSigmoid": _other("11010"), "QLinearSoftmax": _other("11010"),
     "Quant": _other("1111"), "RequantShift": _other("111"), "Trunc": _other("11111"),
 }  # fmt: skip
-"""Operators of ONNX Runtime, of QONNX, and of networks of whole numbers."""
+"""Operators of ONNX Runtime, of QONNX, and of integer networks."""
 
 
 @cache
 def _schema(kind: str, version: int, domain: str) -> Any | None:
-    """The description of an operator in a version of its domain, or the last one that it had."""
+    """Return the schema of an operator in a version of its domain, or its last one before."""
     from onnx import defs
 
     try:
@@ -74,7 +74,7 @@ def _schema(kind: str, version: int, domain: str) -> Any | None:
 
 @cache
 def _known(kind: str) -> Any | None:
-    """The newest description of an operator of the standard."""
+    """Return the newest schema of a standard operator."""
     from onnx import defs
 
     return _schema(kind, defs.onnx_opset_version(), "")
@@ -91,7 +91,7 @@ def _arity(schema: Any) -> Arity:
 
 
 def arity_of(proto: Any, version: int) -> Arity | None:
-    """Of the operator of a node; None if nothing is known of it. version : of its domain"""
+    """Return the arity of a node's operator; None if unknown. version : of its domain"""
     if proto.op_type in OTHERS:
         return OTHERS[proto.op_type]
     domain = "" if proto.domain in STANDARD else proto.domain
@@ -102,21 +102,21 @@ def arity_of(proto: Any, version: int) -> Arity | None:
 
 
 def check_node(proto: Any, attributes: Mapping[str, Any], version: int) -> None:
-    """Raise `BadInputError` for a node whose inputs, results or attributes its operator has not.
+    """Raise `BadInputError` if inputs, outputs or attributes of a node do not match its operator.
 
     attributes : values by name; version : of the node's domain
     """
     kind, domain = proto.op_type, proto.domain
     if not kind:
-        raise BadInputError("names no operator; export the model again")
+        raise BadInputError("has no operator; export the model again")
     if kind == "Loop":
-        raise BadInputError("only feed-forward networks are read; export it with loops unrolled")
+        raise BadInputError("only feed-forward networks are supported; export with loops unrolled")
     if domain not in (*STANDARD, *SAME_OPERATORS) and _known(kind) is not None:
         raise BadInputError(
-            f"domain {domain!r} has no operator {kind}; leave out the domain of the standard's"
+            f"domain {domain!r} has no operator {kind}; remove the domain of standard operators"
         )
     if len(attributes) < len(proto.attribute):
-        raise BadInputError("an attribute is given twice; export the model again")
+        raise BadInputError("duplicate attribute; export the model again")
     arity = arity_of(proto, version)
     if arity is not None:
         _check_counts(proto, arity)
@@ -133,7 +133,7 @@ def check_node(proto: Any, attributes: Mapping[str, Any], version: int) -> None:
         wanted = schema.attributes[one.name].type.name
         if _KINDS[one.type] != wanted:
             word = _WORDS.get(wanted, wanted.lower())
-            raise BadInputError(f"attribute {one.name} is {word}; export the model again")
+            raise BadInputError(f"attribute {one.name} must be {word}; export the model again")
     for name, attribute in schema.attributes.items():
         if attribute.required and name not in attributes:
             raise BadInputError(f"attribute {name} is missing; export the model again")
@@ -146,19 +146,19 @@ def _check_counts(proto: Any, arity: Arity) -> None:
         raise BadInputError(f"its input {missing} is missing; export the model again")
     beyond = count - arity.most
     if beyond > 0 and (not arity.repeated or beyond % arity.repeated):
-        raise BadInputError(f"takes {count} inputs; {proto.op_type} has {arity.most}")
+        raise BadInputError(f"has {count} inputs; {proto.op_type} takes {arity.most}")
     if not any(proto.output):
-        raise BadInputError("names no result; export the model again")
+        raise BadInputError("has no outputs; export the model again")
     if not proto.output[0] or len(proto.output) > arity.results:
         raise BadInputError(
-            f"names {len(proto.output)} results, or not the first one; export the model again"
+            f"has {len(proto.output)} outputs, or lacks the first one; export the model again"
         )
 
 
 def check_types(proto: Any, version: int, inputs: Sequence[Any]) -> None:
-    """Raise `BadInputError` for a constant of a type that an operator does not take.
+    """Raise `BadInputError` for a constant of a type that an operator does not accept.
 
-    inputs : of the node; what is no array is not checked
+    inputs : of the node; only arrays are checked
     """
     arity = arity_of(proto, version)
     if arity is None or not arity.types:
@@ -168,19 +168,21 @@ def check_types(proto: Any, version: int, inputs: Sequence[Any]) -> None:
             name, taken = _type_name(value.dtype), arity.types[min(at, len(arity.types) - 1)]
             if name not in taken:
                 known = ", ".join(sorted(one[7:-1] for one in taken if one.startswith("tensor(")))
-                raise BadInputError(f"its input {at} holds {name[7:-1]}; it may hold {known}")
+                raise BadInputError(
+                    f"its input {at} has type {name[7:-1]}; accepted types: {known}"
+                )
 
 
 @cache
 def _type_name(kind: np.dtype[Any]) -> str:
-    """A type as ONNX describes it: tensor(float)."""
+    """Return a type as ONNX writes it: tensor(float)."""
     other = {"float32": "float", "float64": "double", "object": "string"}
     name = "string" if kind.kind in "SU" else kind.name
     return f"tensor({other.get(name, name)})"
 
 
 def check_names(graph: Any) -> None:
-    """Raise `BadInputError` for a name that is no text: the library reads others as bytes."""
+    """Raise `BadInputError` for a name that is not UTF-8, which the library reads as bytes."""
     for one in (*graph.input, *graph.output, *graph.initializer):
         if not isinstance(one.name, str):
             raise BadInputError(f"name {one.name[:20]!r} is not UTF-8; export the model again")
@@ -192,9 +194,9 @@ def check_names(graph: Any) -> None:
 
 
 def arrays_of(graph: Any, folder: Path) -> dict[str, NDArray[Any]]:
-    """The constants of a graph by name; raises `BadInputError` that names one which is damaged.
+    """Return the constants of a graph by name; raise `BadInputError` that names a damaged one.
 
-    folder : of the model, for data in files of their own
+    folder : of the model, for external data files
     """
     from onnx import external_data_helper as external
     from onnx import numpy_helper
@@ -205,25 +207,27 @@ def arrays_of(graph: Any, folder: Path) -> dict[str, NDArray[Any]]:
     found: dict[str, NDArray[Any]] = {}
     for tensor in graph.initializer:
         if tensor.name in found:
-            raise BadInputError(f"constant {tensor.name!r} is given twice; export the model again")
+            raise BadInputError(f"constant {tensor.name!r} is a duplicate; export the model again")
         try:
             if external.uses_external_data(tensor):
                 external.load_external_data_for_tensor(tensor, str(folder))
                 tensor.data_location = 0
                 del tensor.external_data[:]
-        except Exception as error:  # of many kinds, by what is wrong with name, offset and length
+        except (
+            Exception
+        ) as error:  # of many types, depending on the fault in name, offset or length
             raise BadInputError(
-                f"constant {tensor.name!r}: its data are not in a file of the model's folder, or "
-                "too short there; save the model with its data"
+                f"constant {tensor.name!r}: its data file is missing from the model's folder or "
+                "too short; save the model with its data"
             ) from error
         try:
             if min(tensor.dims, default=0) < 0:
-                raise ValueError("a size below 0")
+                raise ValueError("negative size")
             found[tensor.name] = numpy_helper.to_array(tensor)
         except Exception as error:  # of onnx and numpy
             dims = ", ".join(map(str, tensor.dims[:8]))
             raise BadInputError(
-                f"constant {tensor.name!r}: its data do not fit its type and its shape ({dims}); "
+                f"constant {tensor.name!r}: its data do not match its type and its shape ({dims}); "
                 "export the model again"
             ) from error
     return found

@@ -1,22 +1,22 @@
 """ONNX models of feed-forward networks (.onnx). Needs onnx (extra `onnx`).
 
-Neurons are the elements of the tensors that come in, and of those that nodes make which combine
-several elements: convolutions, matrix products, poolings, reductions, and sums (or products, maxima
-and so on) of several tensors. Ids run through the inputs and then through these nodes in the order
-of the file, row-major inside each; the attribute `population` names the node of a neuron. A batch
-is one sample; a model of several that never meet is refused.
+Neurons are the elements of the input tensors, and of the outputs of nodes that combine several
+elements: convolutions, matrix products, poolings, reductions, and sums (or products, maxima and so
+on) of several tensors. Ids run through the inputs and then through these nodes in the order of the
+file, row-major within each; the attribute `population` names the node of a neuron. A batch is one
+sample; a model for several independent samples is refused.
 
-All other nodes make no neurons: activations, also Softmax and normalisations, quantisation, and
-sums and products with constants change the neurons before them; Reshape, Transpose, Concat, Slice
-and the like only say which neuron is which. What picks or names a class (ArgMax, ZipMap, ...) is
-left out and listed in the provenance.
+All other nodes create no neurons. Activations, including Softmax and normalisations, quantisation,
+and sums and products with constants belong to the preceding neurons. Reshape, Transpose, Concat,
+Slice and similar nodes only rearrange elements. Nodes that select or name a class (ArgMax, ZipMap,
+...) are dropped and listed in the provenance.
 
-The weight of a synapse is the weight in the layer, where BatchNormalization or a constant factor
-follows directly multiplied by it; those of quantised layers are turned into real numbers first. In
-maxima and sums it is 1, in averages 1 over the number. Zeros are no synapses, and counted as
-`weights_zero` of the provenance, negative ones as `weights_negative`; biases are left out. Each
-neuron gets a `rate` of 1, and so does each of its synapses; or, if that is asked for, the traffic
-of a synapse is the magnitude of its weight, and neurons have no rates (`traffic`).
+The weight of a synapse is the weight in the layer, times a directly following BatchNormalization or
+constant factor; weights of quantised layers are dequantised first. In maxima and sums it is 1, in
+averages 1 over the number of inputs. Zero weights create no synapses and are counted as
+`weights_zero` of the provenance, negative ones as `weights_negative`; biases are dropped. By
+default each neuron gets a `rate` of 1, and so does each of its synapses; on request the traffic of
+a synapse is the magnitude of its weight, and neurons have no rates (`traffic`).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from storage.store.writer import NetworkWriter
 
 
 def _write(builder: Builder, writer: NetworkWriter, job: ImportJob, traffic: str) -> dict[str, Any]:
-    """Write all synapses, and the rates; returns `Synapses.finish`."""
+    """Write all synapses and the rates; return the result of `Synapses.finish`."""
     synapses, samples = Synapses(writer, traffic), Samples(builder)
     total = sum(join.layer.outputs for join in builder.joins)
     done = 0
@@ -51,7 +51,7 @@ def _write(builder: Builder, writer: NetworkWriter, job: ImportJob, traffic: str
                 gain = population.gain[targets - population.first]
                 rows.data *= np.repeat(gain, np.diff(rows.indptr))
             if not np.isfinite(rows.data).all():
-                raise BadInputError(f"node {population.name!r}: weights that are not finite")
+                raise BadInputError(f"node {population.name!r} has weights that are not finite")
             synapses.add(rows, join.sources, targets)
             samples.add(rows, join.sources, targets)
             done += wanted.size
@@ -63,9 +63,9 @@ def _write(builder: Builder, writer: NetworkWriter, job: ImportJob, traffic: str
 def load(job: ImportJob, traffic: str | None = None) -> NetworkMeta:
     """Convert an ONNX model to a directed network file.
 
-    traffic : `UNIFORM` (if None, too) or `WEIGHTS` of `storage.store.traffic`
-    The model and the ids of its tensors are in memory, synapses only a few at a time.
-    Raises `BadInputError` that names the node, and its operator if that is not supported.
+    traffic : `UNIFORM` (also if None) or `WEIGHTS` of `storage.store.traffic`
+    The model and the ids of its tensors are in memory, synapses are processed in blocks.
+    Raises `BadInputError` that names the node, and its operator if it is not supported.
     """
     traffic = traffic or UNIFORM
     try:
@@ -84,5 +84,5 @@ def load(job: ImportJob, traffic: str | None = None) -> NetworkMeta:
     except BadInputError as error:
         if str(job.source) in str(error):
             raise
-        message = " ".join(str(error).split())  # names of nodes may hold anything
+        message = " ".join(str(error).split())  # names of nodes may contain any characters
         raise BadInputError(f"{job.source}: {message}") from error

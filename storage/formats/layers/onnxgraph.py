@@ -1,9 +1,9 @@
-"""ONNX models: reading them, and working out what does not depend on neurons.
+"""ONNX models: reading, and constant folding.
 
-A value of the graph is an array of constants, or a `Signal`: an array of the ids of neurons, as
-long as nodes only move elements about. Such nodes (Reshape, Transpose, Slice, Concat, ...) are
-applied to the ids by ONNX Runtime, as are all nodes whose inputs are constants, so that each
-version of an operator means what its standard says.
+A value of the graph is an array of constants, or a `Signal`: an array of neuron ids, while nodes
+only move elements. ONNX Runtime applies such nodes (Reshape, Transpose, Slice, Concat, ...) to the
+ids, and evaluates all nodes with constant inputs, so that each version of an operator behaves as
+defined by the standard.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from storage.formats.layers.onnxcheck import (
 from storage.formats.layers.onnxruns import NodeSession, model_of_node, runtime
 
 MOST_MODEL = 1 << 31  # bytes
-MOST_VERSION = 1 << 31  # of sets of operators
-MOST_MADE = 1 << 30  # bytes of constants that nodes make
-MOST_SHAPE = 1 << 12  # elements of a constant that shapes are inferred from
-MOST_SHOWN = 8  # nodes of a cycle in a message
-NONE = -1  # in arrays of ids: no neuron, but a constant, such as padding
+MOST_VERSION = 1 << 31  # opset versions
+MOST_MADE = 1 << 30  # bytes of folded constants
+MOST_SHAPE = 1 << 12  # elements of a constant used for shape inference
+MOST_SHOWN = 8  # nodes of a cycle listed in a message
+NONE = -1  # in arrays of ids: a constant, such as padding
 _ANY_FAULT = (
     ArithmeticError,
     AssertionError,
@@ -52,9 +52,9 @@ _ANY_FAULT = (
 class Signal:
     """A tensor of neurons.
 
-    ids : ndarray[int64], shape of the tensor: id of the neuron behind each element, or `NONE`
-    fresh : number of the population whose sums of inputs these are, in order, as long as no
-        activation has been applied; None otherwise
+    ids : ndarray[int64], shape of the tensor: id of the neuron of each element, or `NONE`
+    fresh : number of the population whose input sums these are, in order, before any activation;
+        None otherwise
     """
 
     ids: NDArray[np.int64]
@@ -63,10 +63,10 @@ class Signal:
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """What is computed from the result for the user alone, as the name of a class."""
+    """A value computed from the result only for the user, such as the name of a class."""
 
 
-Value = NDArray[Any] | Signal | LeftOut | None  # None: an optional input that is not given
+Value = NDArray[Any] | Signal | LeftOut | None  # None: an omitted optional input
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ class Node:
 
     @property
     def name(self) -> str:
-        """Its name, or else that of its first output."""
+        """Return the node's name, or the name of its first output."""
         return str(self.proto.name or next(iter(self.proto.output), ""))
 
     def number(self, name: str, default: float) -> float:
@@ -92,16 +92,16 @@ class Node:
         return bool(self.attributes.get(name, default))
 
     def numbers(self, name: str, default: Sequence[int]) -> tuple[int, ...]:
-        """A list of whole numbers; raises `BadInputError` if it is not as long as the default."""
+        """Return a list of whole numbers; raise `BadInputError` unless as long as the default."""
         found = tuple(int(value) for value in self.attributes.get(name, default))
         if len(found) != len(default):
-            raise BadInputError(f"{name} has {len(found)} values; {len(default)} are needed")
+            raise BadInputError(f"{name} has {len(found)} values; it needs {len(default)}")
         return found
 
 
 def library(path: Path) -> Any:
-    """The package onnx; raises `BadInputError` with the extra to install if it, or ONNX Runtime,
-    is missing."""
+    """Return the package onnx; raise `BadInputError` with the extra to install if it, or ONNX
+    Runtime, is missing."""
     found = require("onnx", "onnx", path, "ONNX models")
     try:
         runtime()
@@ -111,7 +111,7 @@ def library(path: Path) -> Any:
 
 
 def whole_model(path: Path) -> bytes:
-    """A model in one piece, with weights that lie in files beside it."""
+    """Return a serialised model including its external weights."""
     onnx = library(path)
     data = read_input(path, MOST_MODEL)
     model = onnx.load_model_from_string(data)
@@ -129,19 +129,19 @@ Sort = tuple[tuple[int, ...], np.dtype[Any]]
 class Model:
     """An ONNX model with its constants.
 
-    nodes : in the order of the file, which is one to compute them in
+    nodes : in the order of the file, which must be topological
     inputs : name and shape of each input; the first axis is 1 if the model leaves it open
-    types : of the inputs' numbers, by name; None of what holds no numbers
-    outputs : their names
+    types : number types of the inputs, by name; None for inputs without numbers
+    outputs : names of the outputs
     constants : by name
-    uses : number of nodes and outputs that take a value
+    uses : number of nodes and outputs that read a value
     """
 
     def __init__(self, path: Path, data: bytes | None = None, made: int = MOST_MADE) -> None:
-        """data : the model, serialised, in place of the file
-        made : bytes of constants that nodes may make, in all
+        """data : the serialised model, instead of the file
+        made : limit of folded constants in bytes
 
-        Raises `BadInputError` if the file is damaged, or no model of a neural network.
+        Raises `BadInputError` if the file is damaged, or not a model of a neural network.
         """
         self._onnx = library(path)
         self._most_made = self._left = made
@@ -151,11 +151,11 @@ class Model:
             model = self._onnx.load_model_from_string(whole)
         except decoding as error:
             raise BadInputError(
-                "not a valid ONNX file: it is damaged, or of another kind; export it again"
+                "not a valid ONNX file: damaged or not a model; export it again"
             ) from error
         graph = model.graph
         if not graph.node and not graph.input:
-            raise BadInputError("holds no graph; is this an ONNX model?")
+            raise BadInputError("contains no graph; is this an ONNX model?")
         self._check_versions(model)
         check_names(graph)
         self.constants: dict[str, NDArray[Any]] = arrays_of(graph, path.parent)
@@ -164,7 +164,9 @@ class Model:
         self.nodes = [self._node(proto) for proto in graph.node]
         given = dict.fromkeys(one.name for one in graph.input)
         if len(given) < len(graph.input) or "" in given:
-            raise BadInputError("has inputs without a name of their own; export the model again")
+            raise BadInputError(
+                "has inputs with missing or duplicate names; export the model again"
+            )
         _check_order(self.nodes, given | dict.fromkeys(self.constants))
         self.inputs = [
             (str(given.name), _shape(given))
@@ -181,11 +183,11 @@ class Model:
 
     @property
     def opsets(self) -> list[tuple[str, int]]:
-        """Domain and version of each set of operators."""
+        """Return domain and version of each operator set."""
         return [(str(opset.domain), int(opset.version)) for opset in self._opsets]
 
     def is_known(self, node: Node) -> bool:
-        """Whether ONNX has the operator, in any version."""
+        """Return whether ONNX defines the operator, in any version."""
         return bool(self._onnx.defs.has(node.kind, node.proto.domain))
 
     def _type(self, given: Any) -> np.dtype[Any] | None:
@@ -198,25 +200,25 @@ class Model:
         return kind if kind.kind in "biuf" else None
 
     def _check_versions(self, model: Any) -> None:
-        """Raise `BadInputError` if the installed library does not know what the model means."""
+        """Raise `BadInputError` if the installed library does not support the model's versions."""
         newest = int(self._onnx.IR_VERSION)
         if not 1 <= model.ir_version <= newest:
             raise BadInputError(
-                f"ONNX IR version {model.ir_version} is not known, 1 to {newest} are; update onnx, "
-                "or export the model for an older one"
+                f"ONNX IR version {model.ir_version} is not supported (1 to {newest} are); "
+                "update onnx, or export the model for an older one"
             )
         if not len(model.opset_import):
-            raise BadInputError("names no opset; export the model again")
+            raise BadInputError("declares no opset; export the model again")
         newest = int(self._onnx.defs.onnx_opset_version())
         for opset in model.opset_import:
             if opset.domain in STANDARD and not 1 <= opset.version <= newest:
                 raise BadInputError(
-                    f"opset {opset.version} is not known, 1 to {newest} are; update onnx, or "
+                    f"opset {opset.version} is not supported (1 to {newest} are); update onnx, or "
                     "export the model for an older one"
                 )
             if not 1 <= opset.version < MOST_VERSION:
                 raise BadInputError(
-                    f"opset {opset.version} of domain {opset.domain!r} is not known; export the "
+                    f"opset {opset.version} of domain {opset.domain!r} is not valid; export the "
                     "model again"
                 )
 
@@ -224,7 +226,7 @@ class Model:
         try:
             found = {a.name: self._onnx.helper.get_attribute_value(a) for a in proto.attribute}
             if any(value is None for value in found.values()):
-                raise ValueError("an attribute without a value")
+                raise ValueError("an attribute has no value")
             for value in found.values():
                 if isinstance(value, bytes):
                     value.decode()
@@ -239,18 +241,18 @@ class Model:
         return Node(proto, found)
 
     def _version(self, proto: Any) -> int:
-        """Of the set of operators that a node's is of."""
+        """Return the version of a node's operator set."""
         same = STANDARD if proto.domain in STANDARD else (proto.domain,)
         return next((self._versions[one] for one in same if one in self._versions), 1)
 
     def check_types(self, node: Node, inputs: Sequence[Any]) -> None:
-        """Raise `BadInputError` for a constant of a type that a node does not take."""
+        """Raise `BadInputError` for a constant of a type that a node does not accept."""
         check_types(node.proto, self._version(node.proto), inputs)
 
     def inferred(self, node: Node, inputs: Sequence[NDArray[Any] | Sort | None]) -> list[Sort]:
-        """Shape and type of each result of a node, as ONNX infers them; none if it cannot.
+        """Return inferred shape and type of each output of a node; empty if inference fails.
 
-        inputs : arrays of constants; of others their shapes and types
+        inputs : arrays of constants; shapes and types of other inputs
         """
         inference = import_module("onnx.shape_inference")
         checking = import_module("onnx.checker").ValidationError
@@ -263,7 +265,9 @@ class Model:
             shape, kind = (given.shape, given.dtype) if isinstance(given, np.ndarray) else given
             element = helper.np_dtype_to_tensor_dtype(kind)
             types[name] = helper.make_tensor_type_proto(element, shape)
-            if isinstance(given, np.ndarray) and given.size <= MOST_SHAPE:  # weights say no shapes
+            if (
+                isinstance(given, np.ndarray) and given.size <= MOST_SHAPE
+            ):  # large constants are weights, not shapes
                 data[name] = self._onnx.numpy_helper.from_array(given, name)
         try:
             schema = self._onnx.defs.get_schema(node.kind, version, domain)
@@ -285,8 +289,8 @@ class Model:
     def evaluate(
         self, node: Node, inputs: Sequence[NDArray[Any] | None], kept: bool = False
     ) -> list[NDArray[Any]]:
-        """What a node makes of arrays; raises `BadInputError` if it makes nothing of them, or more
-        bytes than it may. kept : as constants of the model, which share these bytes"""
+        """Evaluate a node on arrays; raise `BadInputError` if that fails or the outputs exceed the
+        byte limit. kept : outputs become constants of the model, which share the limit"""
         self._require_room(node, inputs, kept)
         if (quantiser := _QUANTISERS.get(node.kind)) is not None:
             return [quantiser(node, inputs)]
@@ -299,28 +303,28 @@ class Model:
             model = model_of_node(copy, sorts, {}, self.opsets)
         except _ANY_FAULT as error:
             reason = " ".join(str(error).split())[:120]
-            raise BadInputError(f"is no valid node: {reason}") from error
+            raise BadInputError(f"is not a valid node: {reason}") from error
         return NodeSession(model).run(feeds)
 
     def _require_room(self, node: Node, inputs: Sequence[NDArray[Any] | None], kept: bool) -> None:
-        """Raise `BadInputError` before a node makes more bytes than it may."""
+        """Raise `BadInputError` if the outputs of a node would exceed the byte limit."""
         size = sum(math.prod(shape) * kind.itemsize for shape, kind in self.inferred(node, inputs))
         if size > (self._left if kept else self._most_made):
             raise BadInputError(
-                f"makes constants of {size:,} bytes; at most {self._most_made:,} in all fit the "
-                "memory: check its shape, or export a smaller model"
+                f"creates constants of {size:,} bytes; at most {self._most_made:,} in total fit in "
+                "memory; check its shape, or export a smaller model"
             )
         if kept:
             self._left -= max(0, size)
 
 
 def _check_order(nodes: Sequence[Node], inputs: Iterable[str]) -> None:
-    """Raise `BadInputError` for a tensor that is made twice, or is used before it is made."""
-    maker: dict[str, int] = dict.fromkeys(inputs, -1)  # of each tensor, the number of the node
+    """Raise `BadInputError` for a tensor that is defined twice or used before its definition."""
+    maker: dict[str, int] = dict.fromkeys(inputs, -1)  # number of the node that defines each tensor
     for number, node in enumerate(nodes):
         for name in filter(None, node.proto.output):
             if name in maker:
-                raise BadInputError(f"node {node.name!r} ({node.kind}): makes {name!r} once more")
+                raise BadInputError(f"node {node.name!r} ({node.kind}): defines {name!r} again")
             maker[name] = number
     before = {n: {maker.get(name, -1) for name in nodes[n].proto.input} for n in range(len(nodes))}
     late = [n for n, others in before.items() if max(others, default=-1) >= n]
@@ -331,16 +335,16 @@ def _check_order(nodes: Sequence[Node], inputs: Iterable[str]) -> None:
     except CycleError as error:
         names = " -> ".join(repr(nodes[number].name) for number in error.args[1][:MOST_SHOWN])
         raise BadInputError(
-            f"nodes {names} form a cycle; only feed-forward networks are read"
+            f"nodes {names} form a cycle; only feed-forward networks are supported"
         ) from error
     node = nodes[late[0]]
     raise BadInputError(
-        f"node {node.name!r} ({node.kind}): takes what a later node makes; sort the nodes"
+        f"node {node.name!r} ({node.kind}): reads the output of a later node; sort the nodes"
     )
 
 
 def _shape(given: Any) -> tuple[int, ...]:
-    """Shape of an input; raises `BadInputError` if an axis other than the first is open."""
+    """Return the shape of an input; raise `BadInputError` if any axis but the first is dynamic."""
     if not given.type.HasField("tensor_type") or not given.type.tensor_type.HasField("shape"):
         raise BadInputError(f"input {given.name!r} has no shape; export the model with shapes")
     sizes = []
@@ -356,7 +360,7 @@ def _shape(given: Any) -> tuple[int, ...]:
 
 
 def _quant(node: Node, inputs: Sequence[NDArray[Any] | None]) -> NDArray[Any]:
-    """QONNX Quant: rounded to whole numbers of `bits` bits, and scaled back."""
+    """Evaluate QONNX Quant: round to integers of `bits` bits, and scale back."""
     values, scale, zero, bits = (np.asarray(array, np.float64) for array in inputs[:4])
     signed, narrow = node.flag("signed", 1), node.flag("narrow")
     width = float(bits.max())
@@ -369,7 +373,7 @@ def _quant(node: Node, inputs: Sequence[NDArray[Any] | None]) -> NDArray[Any]:
 
 
 def _bipolar(_: Node, inputs: Sequence[NDArray[Any] | None]) -> NDArray[Any]:
-    """QONNX BipolarQuant: plus or minus the scale; zero counts as positive."""
+    """Evaluate QONNX BipolarQuant: plus or minus the scale; zero counts as positive."""
     values, scale = (np.asarray(array, np.float64) for array in inputs[:2])
     return np.asarray(np.where(values >= 0, 1.0, -1.0) * scale, np.float32)
 
@@ -377,7 +381,7 @@ def _bipolar(_: Node, inputs: Sequence[NDArray[Any] | None]) -> NDArray[Any]:
 def dequantised(
     values: NDArray[Any], scale: NDArray[Any] | None, zero: NDArray[Any] | None, axis: int
 ) -> NDArray[Any]:
-    """(values - zero) * scale; both may be one number, go along an axis, or fit the values."""
+    """Return (values - zero) * scale; both scalar, along an axis, or of the shape of values."""
 
     def along(numbers: NDArray[Any] | None, default: float) -> NDArray[Any]:
         numbers = np.asarray(default if numbers is None else numbers, np.float64)
@@ -396,7 +400,7 @@ _QUANTISERS = {"Quant": _quant, "BipolarQuant": _bipolar}
 
 
 def elements(shape: Sequence[int]) -> int:
-    """Number of elements of a tensor; raises `BadInputError` if there are none."""
+    """Return the number of elements of a tensor; raise `BadInputError` if there are none."""
     if any(size < 1 for size in shape):
-        raise BadInputError(f"makes a tensor of shape {tuple(shape)}, without elements")
+        raise BadInputError(f"outputs an empty tensor of shape {tuple(shape)}")
     return math.prod(int(size) for size in shape)

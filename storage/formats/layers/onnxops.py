@@ -1,4 +1,4 @@
-"""Operators of ONNX that make neurons: one function for each kind of operator."""
+"""ONNX operators that create neurons: one function per kind of operator."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _weights(inputs: Sequence[Value], place: int) -> Array:
 
 
 def _given(inputs: Sequence[Value], place: int, default: Array) -> Array:
-    """An optional constant input."""
+    """Return an optional constant input."""
     value = inputs[place] if place < len(inputs) else None
     return value if isinstance(value, np.ndarray) else default
 
@@ -34,7 +34,7 @@ def _given(inputs: Sequence[Value], place: int, default: Array) -> Array:
 def _dequantised(
     inputs: Sequence[Value], place: int, scale: int | None, zero: int, axis: int
 ) -> Array:
-    """Weights at `place` as real numbers; their scale and zero point are inputs as well."""
+    """Return dequantised weights at `place`; their scale and zero point are also inputs."""
     factors = None if scale is None else _weights(inputs, scale)
     given = inputs[zero] if zero < len(inputs) else None
     point = given if isinstance(given, np.ndarray) else None
@@ -42,7 +42,7 @@ def _dequantised(
 
 
 def _windows(node: Node, size: Sequence[int], kernel: Sequence[int]) -> Windows:
-    """The windows of a convolution or pooling node; raises `BadInputError` for bad attributes."""
+    """Return the windows of a convolution or pooling; raise `BadInputError` if invalid."""
     axes = len(size)
     shape, kernel = tuple(size), tuple(kernel)
     stride = node.numbers("strides", (1,) * axes)
@@ -59,17 +59,19 @@ def _windows(node: Node, size: Sequence[int], kernel: Sequence[int]) -> Windows:
     elif automatic == "VALID":
         before = after = (0,) * axes
     elif automatic != "NOTSET":
-        raise BadInputError(f"auto_pad is {automatic!r}")
+        raise BadInputError(f"unknown auto_pad {automatic!r}")
     return Windows(shape, kernel, stride, dilation, before, after, node.flag("ceil_mode"))
 
 
 def _image(signal: Signal, axes: int) -> tuple[int, ...]:
-    """Shape of a single sample: (channels, *size)."""
+    """Return the shape of a single sample: (channels, *size)."""
     shape = signal.ids.shape
     if len(shape) != axes + 2 or axes < 1:
-        raise BadInputError(f"takes a tensor of shape {shape}; it must have {axes + 2} axes")
+        raise BadInputError(f"its input has shape {shape}; it must have {axes + 2} axes")
     if shape[0] != 1:
-        raise BadInputError(f"takes a batch of {shape[0]}; export the model for a batch of 1")
+        raise BadInputError(
+            f"its input is a batch of {shape[0]}; export the model for a batch of 1"
+        )
     return shape[1:]
 
 
@@ -78,7 +80,7 @@ def _convolve(builder: Builder, node: Node, inputs: Sequence[Value], weight: Arr
     channels, *size = _image(signal, weight.ndim - 2)
     if weight.shape[1] * groups != channels:
         raise BadInputError(
-            f"weights of shape {weight.shape} in {groups} groups do not take {channels} channels"
+            f"weights of shape {weight.shape} in {groups} groups do not match {channels} channels"
         )
     windows = _windows(node, size, weight.shape[2:])
     layer = Convolution(weight, windows, groups)
@@ -98,11 +100,11 @@ def _conv_integer(builder: Builder, node: Node, inputs: Sequence[Value]) -> Sign
 
 
 def _multiply(builder: Builder, node: Node, left: Signal, right: Array) -> Signal:
-    """Signals times weights, as `numpy.matmul`."""
+    """Multiply signals by weights, like `numpy.matmul`."""
     ids = left.ids[None] if left.ids.ndim == 1 else left.ids
     weight = right[:, None] if right.ndim == 1 else right
     if ids.shape[-1] != weight.shape[-2]:
-        raise BadInputError(f"weights of shape {right.shape} do not take {left.ids.shape}")
+        raise BadInputError(f"weights of shape {right.shape} do not match input {left.ids.shape}")
     copies = np.broadcast_shapes(ids.shape[:-2], weight.shape[:-2])
     (rows, into), out = ids.shape[-2:], weight.shape[-1]
     turned = np.swapaxes(weight, -1, -2)[..., None, :, :]
@@ -112,9 +114,9 @@ def _multiply(builder: Builder, node: Node, left: Signal, right: Array) -> Signa
 
 
 def _multiply_left(builder: Builder, node: Node, left: Array, right: Signal) -> Signal:
-    """Weights times signals: the product of both transposed, transposed."""
+    """Multiply weights by signals: the transpose of the product of both transposed."""
     if left.ndim < 2 or right.ids.ndim < 2 or left.shape[-1] != right.ids.shape[-2]:
-        raise BadInputError(f"weights of shape {left.shape} do not take {right.ids.shape}")
+        raise BadInputError(f"weights of shape {left.shape} do not match input {right.ids.shape}")
     copies = np.broadcast_shapes(left.shape[:-2], right.ids.shape[:-2])
     (out, into), columns = left.shape[-2:], right.ids.shape[-1]
     layer = Dense(np.broadcast_to(left[..., None, :, :], (*copies, columns, out, into)))
@@ -142,7 +144,7 @@ def _gemm(builder: Builder, node: Node, inputs: Sequence[Value]) -> Signal:
         elif isinstance(value, np.ndarray):
             factors.append(turn(value) * node.number("alpha", 1.0))
     made = _matmul(builder, node, factors)
-    # the sum with another layer, in place of a bias
+    # a signal in place of the bias: sum with another layer
     if len(inputs) > 2 and isinstance(inputs[2], Signal):
         added = np.broadcast_to(inputs[2].ids, made.ids.shape)
         beta = np.full(made.ids.size, node.number("beta", 1.0))
@@ -180,9 +182,9 @@ def _pool(builder: Builder, node: Node, inputs: Sequence[Value], average: bool) 
 def _reduce(
     builder: Builder, node: Node, inputs: Sequence[Value], average: bool, whole: bool = False
 ) -> Signal:
-    """One neuron for all that it sums, averages or takes the largest of.
+    """Create one neuron per sum, average or maximum over some axes.
 
-    whole : over all axes behind the channels, as the global poolings
+    whole : reduce all axes after the channels, like global pooling
     """
     signal = signal_of(inputs, 0)
     count = signal.ids.ndim
@@ -206,10 +208,10 @@ def _reduce(
 
 
 def _normalise(builder: Builder, node: Node, inputs: Sequence[Value]) -> Signal:
-    """BatchNormalization: a factor for each channel, multiplied into the weights before it."""
+    """Apply BatchNormalization: a factor per channel, multiplied into the preceding weights."""
     signal = signal_of(inputs, 0)
     scale, variance = _weights(inputs, 1), _weights(inputs, 4)
-    with np.errstate(divide="ignore", invalid="ignore"):  # found out by the weights that come of it
+    with np.errstate(divide="ignore", invalid="ignore"):  # reported through non-finite weights
         factors = scale / np.sqrt(variance.astype(np.float64) + node.number("epsilon", 1e-5))
     shape = [-1 if axis == 1 else 1 for axis in range(max(signal.ids.ndim, 2))]
     return builder.scaled(node, signal, factors.reshape(shape[: signal.ids.ndim]))
@@ -221,7 +223,7 @@ def _pad(_: Builder, node: Node, inputs: Sequence[Value]) -> Signal:
     pads = _given(inputs, 1, np.asarray(listed, np.int64)).ravel().tolist()
     axes = _given(inputs, 3, np.arange(signal.ids.ndim)).ravel().tolist()
     if len(pads) != 2 * len(axes) or min(pads, default=0) < 0:
-        raise BadInputError(f"pads are {pads}; they must be two for each axis, and not negative")
+        raise BadInputError(f"pads are {pads}; they must be two per axis and not negative")
     width = [(0, 0)] * signal.ids.ndim
     for axis, low, high in zip(axes, pads[: len(axes)], pads[len(axes) :], strict=True):
         width[axis] = int(low), int(high)
@@ -229,7 +231,7 @@ def _pad(_: Builder, node: Node, inputs: Sequence[Value]) -> Signal:
     if mode == "constant":
         return Signal(np.pad(signal.ids, width, constant_values=NONE))
     if mode not in ("edge", "reflect", "wrap"):
-        raise BadInputError(f"mode is {mode!r}")
+        raise BadInputError(f"unknown mode {mode!r}")
     ways: Any = {"edge": "edge", "reflect": "reflect", "wrap": "wrap"}
     return Signal(np.pad(signal.ids, width, mode=ways[mode]))
 

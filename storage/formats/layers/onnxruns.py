@@ -1,9 +1,9 @@
-"""Nodes of ONNX models, run by ONNX Runtime.
+"""Execution of single ONNX nodes with ONNX Runtime.
 
-Each node is a model of its own, without graph optimisation and on one thread: so a node means what
-its version of the standard says, whatever stands around it, and the same numbers come out every
-time. (The reference implementation in the package onnx applies the newest rules to older versions
-of some operators, and LRN to the first sample alone.)
+Each node is run as a separate model, without graph optimisation and on one thread. So a node
+follows its version of the standard in any context, and its results are reproducible. (The reference
+implementation in the package onnx applies the newest rules to older versions of some operators, and
+LRN only to the first sample.)
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from numpy.typing import NDArray
 
 from storage.errors import BadInputError
 
-FATAL = 4  # severity of messages of ONNX Runtime: its errors are raised as well
-OLDEST_IR = 4  # of models whose constants are no inputs
-MOST_SAID = 160  # characters of a reason
+FATAL = 4  # log severity of ONNX Runtime: its errors are also raised
+OLDEST_IR = 4  # first IR version whose constants need not be inputs
+MOST_SAID = 160  # most characters of a reason
 STANDARD = "ai.onnx"  # domain of the operators of ONNX
 _NAMED = re.compile(
     r"Name:'([^']*)'|Node \(([^)]*)\) Op|In Node, \(\"([^\"]*)\"|in node \(([^)]*)\)"
 )
-"""Where an error of ONNX Runtime names a node."""
+"""Node names in error messages of ONNX Runtime."""
 _OF_ITSELF = re.compile(
     r"\[ONNXRuntimeError\] : \d+ : \w+ : |Non-zero status code returned .*?Status Message: |"
     r"/\S+:\d+ .*?\) |\b\w+\.(?:cc|h|cpp):\d+ (?:\S+ )?|Node \(\S*\) Op \(\w+\) |\[\w+Error\] |"
@@ -34,9 +34,9 @@ _OF_ITSELF = re.compile(
     r"In Node, \(.*?\) : \(.*?\) -> \(.*?\) ?, (?:Error )?|"
     r"\S.*? was (?:true|false)\.(?: (?=\S)|$)| ?Please fix either the inputs/outputs or the model\."
 )
-"""What ONNX Runtime says of itself in an error: codes, places in its sources, conditions."""
+"""Internals in error messages of ONNX Runtime: codes, source locations, conditions."""
 _RAW = re.compile(r"::|\.cc\b|\w+Error\b|Exception|onnxruntime|0x[0-9a-f]+|\[with |[<>]|\w_\b")
-"""What is left of it in an error that no user can read."""
+"""Remaining internals, which make a message unreadable for users."""
 _KINDS = (
     (re.compile(r"implementation for \w+\(\d+\)|Could not find an implementation"),
      "ONNX Runtime has no kernel for {} and these types"),
@@ -47,21 +47,21 @@ _KINDS = (
     (re.compile(r"Type Error: Type '(?P<type>[^']*)' of input parameter"),
      "{} does not take a {type} here"),
     (re.compile(r"Type parameter \(\w+\) of Optype"),
-     "{} takes tensors of one type, and gets several"),
+     "{} needs tensors of one type, got several"),
     (re.compile(r"topologically sorted"),
-     "{} reads an outer value inside its subgraph; the host runs nodes alone"),
+     "{} reads an outer value inside its subgraph; the host processor runs each node alone"),
 )  # fmt: skip
-"""Errors that have words of ours."""
+"""Errors of ONNX Runtime with a rewritten message."""
 
 Opsets = Sequence[tuple[str, int]]
-"""Domain and version of each set of operators."""
+"""Domain and version of each operator set."""
 Constants = Mapping[str, NDArray[Any]]
 Inputs = Mapping[str, tuple[np.dtype[Any], Sequence[int] | None]]
-"""Type and shape of each input by name; a shape that is None may be any."""
+"""Type and shape of each input by name; a shape of None is open."""
 
 
 def model_of_node(proto: Any, inputs: Inputs, constants: Constants, opsets: Opsets) -> bytes:
-    """A model of one node, serialised."""
+    """Return a serialised model of one node."""
     from onnx import helper, numpy_helper
 
     taken = [
@@ -78,18 +78,18 @@ def model_of_node(proto: Any, inputs: Inputs, constants: Constants, opsets: Opse
 
 
 def runtime() -> Any:
-    """The package onnxruntime, which is told to send nothing about models to its makers.
+    """Return the package onnxruntime, with its telemetry disabled.
 
-    Raises `ImportError` where it is not installed.
+    Raises `ImportError` if it is not installed.
     """
-    os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # it reads this once, when it is imported
+    os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # read once, on import
     return import_module("onnxruntime")
 
 
 def open_session(model: bytes) -> Any:
-    """A model, serialised, ready to run node by node as it is written, on one thread.
+    """Open a serialised model for execution as written, on one thread.
 
-    Raises `BadInputError` if ONNX Runtime has no kernel for a node, or finds a fault.
+    Raises `BadInputError` if ONNX Runtime has no kernel for a node, or reports a fault.
     """
     ort = runtime()
     options = ort.SessionOptions()
@@ -98,16 +98,16 @@ def open_session(model: bytes) -> Any:
     options.log_severity_level = FATAL
     try:
         return ort.InferenceSession(model, options, ["CPUExecutionProvider"])
-    except Exception as error:  # its classes have no base of their own
+    except Exception as error:  # its errors have no common base class
         raise SessionError(error, model) from error
 
 
 def run_session(
     session: Any, feeds: Mapping[str, NDArray[Any]], model: bytes
 ) -> list[NDArray[Any]]:
-    """All outputs; raises `BadInputError` if a node makes nothing of what it is given.
+    """Return all outputs; raise `BadInputError` if a node cannot process its inputs.
 
-    model : that the session runs, for messages
+    model : the serialised model of the session, for messages
     """
     try:
         return [np.asarray(made) for made in session.run(None, dict(feeds))]
@@ -116,9 +116,9 @@ def run_session(
 
 
 class SessionError(BadInputError):
-    """ONNX Runtime does not run a model.
+    """ONNX Runtime cannot run a model.
 
-    node : name of the node at fault, "" if it is not known
+    node : name of the faulty node, "" if unknown
     """
 
     def __init__(self, error: Exception, model: bytes) -> None:
@@ -128,7 +128,7 @@ class SessionError(BadInputError):
 
 
 def operator_text(proto: Any, opsets: Opsets) -> str:
-    """How messages name the operator of a node: with its domain and opset."""
+    """Return the operator of a node for messages, with its domain and opset."""
     domain = str(proto.domain) or STANDARD
     versions = {name or STANDARD: version for name, version in opsets}
     version = f"opset {versions[domain]}" if domain in versions else "no opset"
@@ -136,7 +136,7 @@ def operator_text(proto: Any, opsets: Opsets) -> str:
 
 
 def _at_fault(text: str, model: bytes) -> tuple[str, str]:
-    """Name and operator of the node that an error is about; "" and "the model" if unknown."""
+    """Return name and operator of the node in an error; "" and "the model" if unknown."""
     from onnx import load_model_from_string
 
     proto = load_model_from_string(model)
@@ -151,11 +151,11 @@ def _at_fault(text: str, model: bytes) -> tuple[str, str]:
 
 
 class NodeSession:
-    """A node, ready to run; several threads may run it at once."""
+    """A node ready to run; safe to run from several threads."""
 
     def __init__(self, model: bytes) -> None:
-        """model : of one node, serialised; raises `BadInputError` as `open_session`, and for
-        results that are no tensors of numbers."""
+        """model : serialised model of one node; raises `BadInputError` like `open_session`, and
+        for outputs that are not tensors of numbers."""
         self._model = model
         self._session = open_session(model)
         self._kinds = {one.name: numpy_type(one.type) for one in self._session.get_inputs()}
@@ -163,8 +163,8 @@ class NodeSession:
             numpy_type(one.type)
 
     def run(self, given: Mapping[str, NDArray[Any]]) -> list[NDArray[Any]]:
-        """The outputs for inputs by name, which become numbers of the types that it takes; raises
-        `BadInputError` if it makes nothing of them."""
+        """Return the outputs for inputs by name, cast to the node's input types; raise
+        `BadInputError` if the node cannot process them."""
         feeds = {
             name: np.asarray(given[name], kind, order="C") for name, kind in self._kinds.items()
         }
@@ -172,12 +172,12 @@ class NodeSession:
 
 
 def numpy_type(name: str) -> np.dtype[Any]:
-    """Of a tensor, as ONNX Runtime calls it: `tensor(float)`; raises `BadInputError` if it is no
-    tensor, or numpy has no such numbers."""
+    """Convert a type name of ONNX Runtime, `tensor(float)`; raise `BadInputError` if it is not a
+    tensor, or numpy has no such type."""
     if not name.startswith("tensor("):
         word = name.partition("(")[0]
-        word = {"seq": "sequence", "optional": "value that may be missing"}.get(word, word)
-        raise BadInputError(f"takes or makes a {word}; only tensors are read")
+        word = {"seq": "sequence", "optional": "optional"}.get(word, word)
+        raise BadInputError(f"has inputs or outputs of type {word}; only tensors are supported")
     kind = name.removeprefix("tensor(").removesuffix(")")
     other = {"float": "float32", "double": "float64", "string": "object"}
     try:
@@ -185,20 +185,20 @@ def numpy_type(name: str) -> np.dtype[Any]:
     except TypeError:
         found = np.dtype(np.void)
     if found.kind not in "biufO":
-        raise BadInputError(f"takes or makes {kind} numbers; export the model in float32")
+        raise BadInputError(f"has {kind} inputs or outputs; export the model in float32")
     return found
 
 
 def _reason(text: str, operator: str) -> str:
-    """What ONNX Runtime finds wrong with a node, in one sentence without its own terms."""
+    """Return the fault that ONNX Runtime reports, in one sentence without its internals."""
     for pattern, said in _KINDS:
         if found := pattern.search(text):
             return said.format(operator, **found.groupdict())
     said = _OF_ITSELF.sub("", text).strip().translate({ord("{"): "(", ord("}"): ")"})
     if not said or _RAW.search(said):
         return (
-            f"ONNX Runtime does not run {operator}: its attributes, or the types and shapes of its "
-            "inputs, do not go together"
+            f"ONNX Runtime cannot run {operator}: its attributes, input types and "
+            "input shapes do not match"
         )
     said = said if len(said) <= MOST_SAID else f"{said[: MOST_SAID - 3]}..."
-    return f"ONNX Runtime does not run {operator}: {said}"
+    return f"ONNX Runtime cannot run {operator}: {said}"

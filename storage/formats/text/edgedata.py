@@ -1,7 +1,7 @@
-"""Edge lists of networkx: ``source target {'weight': 4}``, the data of an edge being a dictionary.
+"""Edge lists of networkx: ``source target {'weight': 4}``, with a dictionary of edge data.
 
-`networkx.write_edgelist` writes them, by default with ``{}`` behind the ends. Ids may be names.
-The weight is the value of a key that is called like one, and 1 for edges that have none.
+`networkx.write_edgelist` writes them, by default with ``{}`` after the ends. Ids may be names.
+The weight is the value of a key with a usual weight name, and 1 for edges without one.
 """
 
 from __future__ import annotations
@@ -26,36 +26,36 @@ from storage.formats.text.namedtable import Where, kept_lines
 from storage.formats.text.reader import TextReader
 from storage.store.meta import NetworkMeta
 
-PIECE = 1 << 20  # bytes of text that are read at a time
-MOST = 1 << 16  # characters of a dictionary
-_NUMBER = r"[-+]?(?:\d++\.?+\d*+|\.\d++)(?:[eE][-+]?\d++)?+"  # nothing is tried twice
+PIECE = 1 << 20  # bytes of text read at a time
+MOST = 1 << 16  # most characters of a dictionary
+_NUMBER = r"[-+]?(?:\d++\.?+\d*+|\.\d++)(?:[eE][-+]?\d++)?+"  # possessive: no backtracking
 _PLAIN = re.compile(rf"\{{'weight': ({_NUMBER})\}}")
-_SCALAR = re.compile(rf"\bnp\.\w++\(({_NUMBER})\)")  # as numpy shows its numbers since 2.0
+_SCALAR = re.compile(rf"\bnp\.\w++\(({_NUMBER})\)")  # repr of numpy scalars since 2.0
 
 
 def holds_data(line: str) -> bool:
-    """Whether a line ends with a dictionary behind two ends."""
+    """Return whether a line ends with a dictionary after two ends."""
     text = line.strip()
     return text.endswith("}") and len(_ends(text.partition("{")[0])) == 2
 
 
 def _ends(text: str, mark: str | None = None) -> list[str]:
-    """What stands before the data, by the mark that is given or found."""
+    """Split the text before the data at the given or detected separator."""
     mark = mark or separator(text)
     parts = text.split(mark)
     if mark is not None and not parts[-1].strip():
-        parts.pop()  # what parts the second end from the data
+        parts.pop()  # separator between the second end and the data
     return [part.strip() for part in parts]
 
 
 class EdgeData:
-    """Reads the dictionaries of edges, and keeps in mind which keys they have.
+    """Parses the dictionaries of edges, and collects their keys.
 
     missing : number of edges without a weight
     """
 
     def __init__(self, wanted: str | None) -> None:
-        """wanted : the key of weights, if the usual ones are missing; `NONE` for no weights"""
+        """wanted : key of the weights, if it has no usual name; `NONE` for no weights"""
         self._wanted = WEIGHTS if wanted is None else () if wanted == NONE else (wanted,)
         self._used: set[str] = set()
         self._ignored: set[str] = set()
@@ -63,7 +63,7 @@ class EdgeData:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What is said in the provenance of a network."""
+        """Return the entries for the provenance of a network."""
         used: dict[str, Any] = {"source": 1, "target": 2}
         if not self._used:
             return {"columns": used, "columns_ignored": sorted(self._ignored)}
@@ -73,7 +73,7 @@ class EdgeData:
         return {**facts, WEIGHTS_MISSING: self.missing} if self.missing else facts
 
     def weights(self, texts: list[str]) -> NDArray[np.float64]:
-        """The weight of each edge, 1 if it has none; raises `ValueError` (text, fault)."""
+        """Return the weight of each edge, default 1; raise `ValueError` (text, fault)."""
         known = {text: self._weight(text) for text in set(texts)}
         found = np.array(list(map(known.__getitem__, texts)))
         missing = np.isnan(found)
@@ -81,7 +81,7 @@ class EdgeData:
         return np.where(missing, 1.0, found)
 
     def _weight(self, text: str) -> float:
-        """The weight of an edge, nan if it has none."""
+        """Return the weight of an edge, nan if it has none."""
         plain = _PLAIN.fullmatch(text)
         if plain is not None and "weight" in self._wanted:
             data: Any = {"weight": float(plain[1])}
@@ -89,12 +89,12 @@ class EdgeData:
             try:
                 if len(text) > MOST:
                     raise ValueError
-                with warnings.catch_warnings(action="ignore"):  # of odd escapes in text
+                with warnings.catch_warnings(action="ignore"):  # invalid escapes in text
                     data = ast.literal_eval(_SCALAR.sub(r"\1", text))
             except (ValueError, SyntaxError, MemoryError, RecursionError):
                 data = None
         if not isinstance(data, dict):
-            raise ValueError(text, "is no dictionary of numbers and text")
+            raise ValueError(text, "is not a dictionary of numbers and text")
         key = next((key for key in self._wanted if key in data), None)
         self._ignored |= {str(name) for name in data if name != key}
         if key is None:
@@ -106,7 +106,7 @@ class EdgeData:
         except (TypeError, OverflowError):
             number = np.nan
         if not np.isfinite(number):
-            raise ValueError(text, f"has no finite number as {key}")
+            raise ValueError(text, f"has no finite number for {key}")
         return number
 
 
@@ -137,7 +137,7 @@ def load_data(reader: TextReader, wanted: str | None, job: ImportJob) -> Network
 def _pieces(
     reader: TextReader, mark: str | None
 ) -> Iterator[tuple[list[str], list[str], list[str], Where]]:
-    """Sources, targets and data of some lines, and what tells the place of one of them."""
+    """Yield sources, targets and data of some lines, and a function for the place of a line."""
     for texts, where in kept_lines(reader, PIECE):
         found = [text.partition("{") for text in texts]
         ends = [_ends(head, mark) for head, _, _ in found]
@@ -145,7 +145,7 @@ def _pieces(
         for row, (pair, text) in enumerate(zip(ends, data, strict=True)):
             if len(pair) != 2 or not all(pair) or not text.endswith("}"):
                 raise BadInputError(
-                    f"{where(row)}: {listed([texts[row]])!r} is no edge with data like the first "
-                    "one; repair it"
+                    f"{where(row)}: {listed([texts[row]])!r} is not an edge with data like the "
+                    "first line; repair it"
                 )
         yield [pair[0] for pair in ends], [pair[1] for pair in ends], data, where

@@ -1,14 +1,14 @@
-"""Edge lists: a line ``source target [weight]`` for every synapse, as SNAP and many others write.
+"""Edge lists: one line ``source target [weight]`` per synapse, as written by SNAP and many others.
 
 Columns are separated by commas, semicolons, tabs or blanks; lines that start with # or % are
-comments; a first line of words names the columns (`columns.choose_columns`), and so may a comment
-above the rows (`heading`). Ids are whole numbers up to 2^63 - 1 with any gaps; weights are whole or
-decimal. Where source and target are named, ids may also be names, and further columns may hold
-text (`namedtable`). What networkx writes has a dictionary in place of the weight (`edgedata`).
+comments; a header line names the columns (`columns.choose_columns`), and so may a comment above the
+rows (`heading`). Ids are whole numbers up to 2^63 - 1 with any gaps; weights are whole or decimal.
+If source and target are named, ids may also be names, and other columns may hold text
+(`namedtable`). Files of networkx have a dictionary in place of the weight (`edgedata`).
 
-Some files start with a line ``neurons edges`` that nothing marks. A first line of two numbers is
-taken for that if it fits exactly: as many edges follow as it says, between as many different ids,
-none of them above the first number or as high as the second.
+Some files start with an unmarked line ``neurons edges``. A first line of two numbers is read as
+sizes if it matches exactly: the file has that many distinct ids and edges, and no id
+exceeds the first number or reaches the second.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ from storage.store.meta import NetworkMeta
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """What the first lines tell of a file.
+    """Layout of a file, detected from its first lines.
 
-    named : a line names the columns, so that no other can be one of sizes
-    mark : what parts them, None for blanks; text : some hold text
+    named : a line names the columns, so the file has no size line
+    mark : column separator, None for blanks; text : some columns hold text
     """
 
     columns: Columns
@@ -53,13 +53,13 @@ class Form:
 
 
 def read_form(reader: TextReader, wanted: ColumnNames | None = None) -> Form:
-    """Look at the first lines; raises `BadInputError` if they leave open what is what.
+    """Detect the layout from the first lines; raise `BadInputError` if it is ambiguous.
 
-    A line of words that names the columns is read.
+    A header line is consumed.
     """
     line = reader.peek()
     if line is None:
-        raise BadInputError(f"{reader.path}: no neurons; the file lists no connection")
+        raise BadInputError(f"{reader.path}: no neurons: the file lists no connections")
     mark, below = separator(line), reader.where(reader.line + 1)
     fields = split_line(line, mark, below)
     names = names_in(reader.comments, len(fields))
@@ -76,23 +76,22 @@ def read_form(reader: TextReader, wanted: ColumnNames | None = None) -> Form:
 def _below_names(
     reader: TextReader, names: list[str], mark: str | None, wanted: ColumnNames | None
 ) -> Form:
-    """The form of a file whose first line, which has been read, names the columns."""
+    """Return the layout of a file whose header line has been read."""
     row, where = reader.peek(), reader.where()
     values = [] if row is None else split_line(row, mark, reader.where(reader.line + 1))
     if mark != "," and len(values) == len(names) + 1:
-        names = ["", *names]  # R and pandas number the rows in a column without a name
+        names = ["", *names]  # R and pandas write row numbers in an unnamed column
     columns = choose_columns(names, where, wanted)
     text = not all(map(is_number, values))
     if text and not (wanted and wanted.source) and not names_ends(names):
         raise BadInputError(
-            f"{where}: ids that are no numbers need a line before them that names "
-            "the columns: source, target, weight"
+            f"{where}: text ids need a header line that names the columns: source, target, weight"
         )
     return Form(columns, True, mark, text)
 
 
 def _is_size_line(spool: EdgeSpool, line: NDArray[np.int64]) -> bool:
-    """Whether the numbers of the first line count what the other lines hold."""
+    """Return whether the first line holds the number of neurons and edges of the others."""
     neurons, edges = line.tolist()
     distinct = spool.distinct
     if edges != spool.edges or neurons != distinct.size:
@@ -103,7 +102,7 @@ def _is_size_line(spool: EdgeSpool, line: NDArray[np.int64]) -> bool:
 def load(job: ImportJob, columns: ColumnNames | None = None) -> NetworkMeta:
     """Convert an edge list to a directed network file; the original ids become attribute `id`.
 
-    columns : names of the columns to use, where the usual ones are missing
+    columns : names of the columns to use, if they do not have the usual names
     Raises `BadInputError` with the line of the first fault.
     """
     with TextReader(job.source, commas=b",;", comments=b"#%", blanks=b'"') as reader:
@@ -117,7 +116,7 @@ def load(job: ImportJob, columns: ColumnNames | None = None) -> NetworkMeta:
 
 
 def _load_numbers(reader: TextReader, form: Form, job: ImportJob) -> NetworkMeta:
-    """Convert the rest of a file that holds nothing but numbers."""
+    """Convert the rest of a file that holds only numbers."""
     populations = NameTable(reader.path, job.memory)
     with EdgeSpool(job) as spool:
         columns = form.columns

@@ -1,8 +1,8 @@
-"""Networks to edge lists: a header, then a line ``source,target,weight`` for every synapse.
+"""Export to edge lists: a header, then one line ``source,target,weight`` per synapse.
 
 Weights are in real units. An undirected network lists each edge once. Ids are the original ones,
-numbers or names, if the network keeps them in its attribute `id`. Neurons without synapses leave no
-trace in the file, nor do attributes.
+numbers or names, if the network has the attribute `id`. Neurons without synapses and attributes are
+lost.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ def save(net: NetworkFile, destination: Path) -> list[Loss]:
 
 
 def _quoted(name: str) -> str:
-    """In quotes, all of them: a name may hold a comma."""
+    """Quote a name, which may contain a comma."""
     return '"' + name.replace('"', '""') + '"'
 
 
 def _comes_back(name: str) -> bool:
-    """Whether a reader of lines that trims its columns finds the same name."""
+    """Return whether a line reader that trims columns restores the same name."""
     return bool(name) and name == name.strip() and not set(name) & set("\r\n\0")

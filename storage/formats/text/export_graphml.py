@@ -1,8 +1,8 @@
-"""Networks to GraphML, directed or undirected as they are.
+"""Export to GraphML, directed or undirected like the network.
 
 Node ids are the original ones, numbers or names, else the numbers of the neurons. Weights are in
-real units, the `data` of the key `weight`; sizes, if the network has some, those of the key `size`,
-which `graphml` reads again.
+real units, in the `data` of the key `weight`; sizes, if present, are in the key `size`, which
+`graphml` reads back.
 """
 
 from __future__ import annotations
@@ -21,12 +21,17 @@ from storage.formats.text.render import Words, render_rows
 from storage.store.network import SIZE, NetworkFile
 
 NODES = 1 << 16
-"""Nodes that are written at a time."""
+"""Nodes written at a time."""
 EDGE = (b'<edge source="', b'" target="', b'"><data key="weight">', b"</data></edge>\n")
 NODE = (b'<node id="', b'"/>\n')
 SIZED = (b'<node id="', b'"><data key="size">', b"</data></node>\n")
 _FORBIDDEN = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-_BLANKS = {"\t": "&#9;", "\n": "&#10;", "\r": "&#13;", '"': "&quot;"}  # else a parser alters them
+_BLANKS = {
+    "\t": "&#9;",
+    "\n": "&#10;",
+    "\r": "&#13;",
+    '"': "&quot;",
+}  # otherwise a parser normalises them
 
 
 def save(net: NetworkFile, destination: Path) -> list[Loss]:
@@ -68,5 +73,5 @@ def _write_nodes(net: NetworkFile, called: Called, names: Words | None, sink: Te
 
 
 def _escaped(name: str) -> str:
-    """The name inside quotes."""
+    """Return the name escaped for use inside quotes."""
     return quoteattr(name, _BLANKS)[1:-1]

@@ -1,10 +1,10 @@
-"""Networks to hMETIS hypergraphs: the axon of a neuron is a hyperedge, its synapses are the pins.
+"""Export to hMETIS hypergraphs: the axon of a neuron is a hyperedge, its synapses are the pins.
 
-A line a hyperedge: its weight, its neuron, the targets. Neurons without targets have none. The
+One line per hyperedge: its weight, its neuron, the targets. Neurons without targets have none. The
 weight is the firing rate of the neuron, or without rates the largest weight of its synapses, so
-that the objective km1 of hypergraph partitioners is the multicast connectivity of `mapper`. It is a
-whole number, in stored units, and left out if all are 1. Sizes are the vertex weights. Nothing in
-the file tells which pin is the source.
+that the objective km1 of hypergraph partitioners is the multicast connectivity of `mapper`. It is
+an integer, in stored units, and omitted if all are 1. Sizes are the vertex weights. The file does
+not record which pin is the source.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ Int64 = NDArray[np.int64]
 class Axons:
     """The hyperedges of a block.
 
-    neuron, weight : shape (hyperedges,), who drives each and its weight
-    indptr : shape (hyperedges + 1,), where the targets of each begin; targets : shape (synapses,)
-    differing : synapses of another weight than their hyperedge has
+    neuron, weight : shape (hyperedges,), driving neuron and weight of each
+    indptr : shape (hyperedges + 1,), offsets into targets; targets : shape (synapses,)
+    differing : number of synapses with a different weight than their hyperedge
     """
 
     neuron: Int64
@@ -42,7 +42,7 @@ class Axons:
 
 
 def axons(net: NetworkFile, rates: Attribute | None) -> Iterator[Axons]:
-    """All hyperedges, block by block."""
+    """Yield all hyperedges, block by block."""
     for block in net.blocks():
         indptr, targets, weights = block.outgoing()
         lengths = np.diff(indptr)
@@ -60,7 +60,7 @@ def axons(net: NetworkFile, rates: Attribute | None) -> Iterator[Axons]:
 
 
 def save(net: NetworkFile, destination: Path) -> list[Loss]:
-    """Write in two passes over the network."""
+    """Write the file in two passes over the network."""
     rates = net.attribute(RATE) if RATE in net.meta.attributes else None
     count, weighted, differing = 0, False, 0
     for part in axons(net, rates):
@@ -83,21 +83,21 @@ def save(net: NetworkFile, destination: Path) -> list[Loss]:
 def _losses(
     net: NetworkFile, rates: Attribute | None, count: int, differing: int
 ) -> Iterator[Loss]:
-    """What became of directions, weights and rates."""
+    """Yield the losses of sources, directions, weights and rates."""
     if count:
-        text = f"no sources: a reader has to choose them for {count:,} hyperedges"
+        text = f"no sources: a reader must choose them for {count:,} hyperedges"
         yield Loss("sources", count, text)
     if net.undirected and net.meta.synapses:
         text = f"no undirected edges: {net.meta.synapses:,} written as two synapses each"
         yield Loss(UNDIRECTED, net.meta.synapses, text)
     if differing:
-        text = f"no weights of single synapses: {differing:,} differ from that of their axon"
+        text = f"no weights of single synapses: {differing:,} replaced by the weight of their axon"
         yield Loss("weights", differing, text)
     silent = net.vertices - count
     if rates is not None and silent:
-        text = f"no rates of neurons without targets: those of {silent:,} left out"
+        text = f"no rates of neurons without targets: {silent:,} dropped"
         yield Loss(RATES, silent, text)
     unit = net.meta.weight_unit if rates is None else rates.unit
     if count and unit != 1:
-        text = f"no fractions: weights of {count:,} hyperedges are counted in units of {unit:g}"
+        text = f"no fractions: weights of {count:,} hyperedges are integers in units of {unit:g}"
         yield Loss(FRACTIONS, count, text)

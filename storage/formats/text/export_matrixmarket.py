@@ -1,7 +1,7 @@
-"""Networks to Matrix Market files: entry (i, j), from 1, is the synapse from neuron i to neuron j.
+"""Export to Matrix Market files: entry (i, j), from 1, is the synapse from neuron i to neuron j.
 
-Weights are in real units. The matrix of an undirected network is symmetric, with its lower triangle
-in the file; so every edge is there once. Nothing is said of neurons but how many there are.
+Weights are in real units. The matrix of an undirected network is symmetric, stored as its lower
+triangle, so each edge is listed once. Of the neurons only their number is stored.
 """
 
 from __future__ import annotations

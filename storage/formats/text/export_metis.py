@@ -1,12 +1,12 @@
-"""Networks to METIS graph files, in two passes over the network and one block of memory.
+"""Export to METIS graph files, in two passes over the network and with one block in memory.
 
-METIS knows whole numbers only: weights are written in stored units, as partitioning sees them,
-so a network of unit 0.001 gives weights a thousand times the real ones. The two directions of a
-pair add up. Weights are left out if all are 1.
+METIS has only integers: weights are written in stored units, as partitioning uses them, so a
+network of unit 0.001 gives weights a thousand times the real ones. The two directions of a pair are
+added. Weights are omitted if all are 1.
 
-The attribute `size` becomes the vertex weights. What else a METIS file brought with it returns to
-its place: `rate` as communication size, `weight2`, `weight3`, ... as further vertex weights. The
-rates of other networks, and all other attributes, are dropped, as are ids.
+The attribute `size` becomes the vertex weights. Other attributes from a METIS file are written back
+to their place: `rate` as communication size, `weight2`, `weight3`, ... as further vertex weights.
+Rates of other networks, all other attributes, and ids are dropped.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def save(net: NetworkFile, destination: Path) -> list[Loss]:
 
 
 def write(net: NetworkFile, sink: TextSink) -> list[Loss]:
-    """Write into an open file; fmt and ncon only where they are needed."""
+    """Write to an open file; fmt and ncon only if needed."""
     entries, weighted = _survey(net)
     rates, weights = _own_names(net)
     columns = [net.attribute(name).stored for name in (*rates, *weights)]
@@ -50,7 +50,7 @@ def write(net: NetworkFile, sink: TextSink) -> list[Loss]:
 
 
 def _survey(net: NetworkFile) -> tuple[int, bool]:
-    """Entries in all lists, and whether some edge does not weigh 1."""
+    """Return the number of entries in all lists, and whether any edge weight differs from 1."""
     entries, weighted = 0, False
     for _, (_, _, weights) in net.undirected_blocks():
         entries += weights.size
@@ -59,7 +59,7 @@ def _survey(net: NetworkFile) -> tuple[int, bool]:
 
 
 def _own_names(net: NetworkFile) -> tuple[list[str], list[str]]:
-    """Attributes to write as communication size, and as vertex weights."""
+    """Return the attributes to write as communication size, and as vertex weights."""
     names = net.meta.attributes
     weights = [SIZE] if SIZE in names else []
     if net.meta.provenance.get("format") != "metis":

@@ -1,14 +1,14 @@
-"""GraphML (graphml.graphdrawing.org), parsed as a stream: no tree is built.
+"""GraphML (graphml.graphdrawing.org), parsed as a stream without building a tree.
 
 Nodes are numbered in order of appearance; their ids become the attribute `id`, as numbers if all
-are whole, else as its labels. The weight is the `data` of an edge whose `key` is called like a
-weight (`columns.WEIGHTS`), or the key's default, or 1. The `data` of nodes whose key is called
-`size` and is of the type int or long are the sizes of neurons (other types are of drawings). An
-undirected graph becomes an undirected network; in a directed one an edge may say
-``directed="false"`` and then goes both ways.
+are whole, else as labels. The weight is the `data` of an edge whose `key` has a usual weight name
+(`columns.WEIGHTS`), or the key's default, or 1. The `data` of nodes whose key is named `size` and
+has the type int or long are the sizes of neurons (other types describe drawings). An undirected
+graph becomes an undirected network; in a directed one an edge with ``directed="false"`` counts in
+both directions.
 
-A document that declares entities is refused before any is expanded, and nothing that a document
-names is ever fetched.
+A document that declares entities is refused before any is expanded, and external references are
+never fetched.
 """
 
 from __future__ import annotations
@@ -33,24 +33,24 @@ from storage.store.meta import NetworkMeta
 from storage.store.network import SIZE
 
 PIECE = 1 << 20
-LONGEST = 2 << 20  # bytes of a tag, which the parser looks at again with every piece
-EDGES = 1 << 16  # that wait as Python numbers
-MAX_TEXT = 64  # characters of a weight or size that are looked at
+LONGEST = 2 << 20  # most bytes of a tag, which the parser scans again with each piece
+EDGES = 1 << 16  # edges buffered as Python numbers
+MAX_TEXT = 64  # most characters of a weight or size
 MAX_SIZE = 2**62
 
 
 @dataclass
 class _Key:
-    """A `key` that may hold weights: how it is called, and the value of edges that lack it."""
+    """A `key` that may hold weights: its name, and the default for edges without it."""
 
     name: str
     default: float | None = None
 
 
 class _Sizes:
-    """The key of nodes that holds sizes, and those that were found.
+    """The node key that holds sizes, and the sizes read.
 
-    key : its id, None if there is none; default : the size of nodes that lack it
+    key : its id, None if there is none; default : the size of nodes without it
     """
 
     def __init__(self) -> None:
@@ -59,7 +59,7 @@ class _Sizes:
         self._found: dict[int, int] = {}
 
     def declare(self, key: str, attributes: dict[str, str]) -> None:
-        """Look at a key of nodes: is it the one?"""
+        """Use a node key if it holds sizes."""
         name = attributes.get("attr.name", key).strip().lower()
         if name == SIZE and attributes.get("attr.type") in ("int", "long"):
             self.key = key
@@ -68,7 +68,7 @@ class _Sizes:
         self._found[node] = size
 
     def array(self, nodes: int) -> NDArray[np.int64] | None:
-        """The size of every node, shape (nodes,); None if there is no key."""
+        """Return the size of each node, shape (nodes,); None if there is no key."""
         if self.key is None:
             return None
         sizes = np.full(nodes, self.default, np.int64)
@@ -80,25 +80,25 @@ class _Sizes:
 
 
 class GraphMLParser:
-    """Takes the document in pieces and hands its edges to a spool.
+    """Parses a document in pieces and passes its edges to a spool.
     Raises `BadInputError` with the line of the first fault.
     """
 
     def __init__(
         self, path: Path, spool: EdgeSpool, names: NameTable, weight: str | None = None
     ) -> None:
-        """names : gets those of the nodes
-        weight : name or id of the key that holds weights, if the usual names are missing
+        """names : receives the names of the nodes
+        weight : name or id of the key that holds weights, if it has no usual name
         """
         self._path, self._spool, self._wanted = path, spool, weight
         self.undirected: bool | None = None  # None until the graph begins
         self._names = names
         self._declared = 0
-        self._missing: dict[str, int] = {}  # ends that no node has declared so far, with lines
+        self._missing: dict[str, int] = {}  # ends without a node declaration so far, with lines
         self._keys: dict[str, _Key] = {}
         self._chosen: str | None = None
         self._sizes = _Sizes()
-        self._node_number = -1  # of the node that is open
+        self._node_number = -1  # number of the open node
         self._open: list[str] = []
         self._text: list[str] | None = None
         self._key = ""
@@ -116,43 +116,43 @@ class GraphMLParser:
         parser.EntityDeclHandler = self._refuse_entity
 
     def feed(self, piece: bytes, last: bool = False) -> None:
-        """The next bytes of the document."""
+        """Parse the next bytes of the document."""
         try:
             self._parser.Parse(piece, last)
         except expat.ExpatError as error:
             reason = expat.ErrorString(error.code)
             raise BadInputError(
-                f"{self._path}: line {error.lineno}: not sound XML ({reason}); "
+                f"{self._path}: line {error.lineno}: not valid XML ({reason}); "
                 "is the file complete?"
             ) from error
         except BadInputError:
             raise
-        except (LookupError, ValueError) as error:  # by Python's codecs
+        except (LookupError, ValueError) as error:  # errors of Python's codecs
             raise BadInputError(
-                f"{self._path}: line 1: its encoding is not known ({error}); save it as UTF-8"
+                f"{self._path}: line 1: unknown encoding ({error}); save it as UTF-8"
             ) from error
         self._fed += len(piece)
         if self._fed - max(0, self._parser.CurrentByteIndex) > LONGEST:
-            self._complain("a tag or a comment is longer than two megabytes; is the file sound?")
+            self._complain("a tag or comment is longer than 2 MB; is the file damaged?")
         if last:
             self._flush()
             if self.undirected is None:
-                raise BadInputError(f"{self._path}: holds no graph, so no neurons")
+                raise BadInputError(f"{self._path}: contains no graph")
             for name, line in self._missing.items():
                 raise BadInputError(
-                    f"{self._path}: line {line}: an edge names node {_shown(name)}, which the file "
-                    "does not declare"
+                    f"{self._path}: line {line}: an edge refers to node {_shown(name)}, which the "
+                    "file does not declare"
                 )
 
     def sizes(self) -> NDArray[np.int64] | None:
-        """Their sizes, shape (nodes,), if the document has some."""
+        """Return the sizes, shape (nodes,), if the document has them."""
         return self._sizes.array(len(self._names))
 
     def _complain(self, fault: str) -> NoReturn:
         raise BadInputError(f"{self._path}: line {self._parser.CurrentLineNumber}: {fault}")
 
     def _refuse_entity(self, *_: object) -> None:
-        self._complain("declares an entity; write the document without")
+        self._complain("declares an entity; remove it")
 
     def _start(self, tag: str, attributes: dict[str, str]) -> None:
         tag = tag.rpartition(" ")[2]
@@ -196,20 +196,20 @@ class GraphMLParser:
         if self.undirected is None:
             self._chosen = self._choose_key()
         elif parent == "graphml":
-            self._complain("a second graph begins; give each a file of its own")
+            self._complain("contains a second graph; split the file")
         elif undirected != self.undirected:
-            self._complain("a graph inside another differs in edgedefault; give both the same")
+            self._complain("nested graphs differ in edgedefault; use one value")
         self.undirected = undirected
 
     def _choose_key(self) -> str | None:
-        """The id of the key that holds weights."""
+        """Return the id of the key that holds weights."""
         if self._wanted == NONE:
             return None
         if self._wanted is not None:
             for key, about in self._keys.items():
                 if self._wanted in (key, about.name):
                     return key
-            self._complain(f"no key of edges is called {self._wanted!r}")
+            self._complain(f"no edge key is called {self._wanted!r}")
         for name in WEIGHTS:
             for key, about in self._keys.items():
                 if about.name.strip().lower() == name:
@@ -228,7 +228,7 @@ class GraphMLParser:
 
     def _begin_edge(self, attributes: dict[str, str]) -> None:
         if self._edge is not None:
-            self._complain("an edge begins inside another")
+            self._complain("an edge starts inside another edge")
         ends = []
         for end in ("source", "target"):
             name = self._required(attributes, end, "edge")
@@ -305,9 +305,9 @@ def _shown(name: str) -> str:
 
 
 def load(job: ImportJob, columns: ColumnNames | None = None) -> NetworkMeta:
-    """Convert a GraphML document to a network file, directed or not as it says.
+    """Convert a GraphML document to a network file, directed or undirected as declared.
 
-    columns : its weight names the key of weights; edges name their ends in one way only
+    columns : its weight names the key of weights; source and target cannot be chosen
     Raises `BadInputError` with the line of the first fault.
     """
     if columns is not None and columns != ColumnNames(weight=columns.weight):

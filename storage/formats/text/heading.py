@@ -1,8 +1,8 @@
-"""Lines that name the columns of a text table: the first one, or a comment above the rows.
+"""Header lines of a text table: the first line, or a comment above the rows.
 
-Comments that name columns are those of `numpy.savetxt` (``# source target weight delay``) and of
-PyNN (``# columns = ['i', 'j', 'weight', 'delay']``). Nothing here needs compiled kernels: formats
-are recognised by such lines, too.
+Comments that name columns are written by `numpy.savetxt` (``# source target weight delay``) and
+PyNN (``# columns = ['i', 'j', 'weight', 'delay']``). Nothing here needs compiled kernels, since
+format detection also uses these lines.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ _PYNN = re.compile(r"columns\s*=\s*[\[(](.*)[\])]")
 
 
 def separator(line: str) -> str | None:
-    """What parts the columns of a line; None for any blanks."""
+    """Return the separator of the columns of a line; None for blanks."""
     return next((mark for mark in ",;\t" if mark in line.strip()), None)
 
 
 def split_line(line: str, mark: str | None, where: str) -> list[str]:
-    """The columns of a line, without blanks and quotes around them.
+    """Split a line into columns, without surrounding blanks and quotes.
 
     where : file and line, for the message of a `BadInputError`
     """
@@ -39,16 +39,18 @@ def split_line(line: str, mark: str | None, where: str) -> list[str]:
 
 
 def reason_of(error: csv.Error) -> str:
-    if "new-line" in str(error):  # its advice is about a call of Python
+    if "new-line" in str(error):  # its advice concerns a Python call
         return "a CR that is not the end of a line"
     return str(error)
 
 
 def names_in(comments: Sequence[str], count: int) -> list[str] | None:
-    """The names of `count` columns by the last comment that names source and target, if any."""
+    """Return the `count` names in the last comment that names source and target, if any."""
     for comment in reversed(comments):
         names = _names(comment)
-        if len(names) > count == 3:  # PyNN spells the name of a single attribute: 'w', 'e', 'i' ...
+        if (
+            len(names) > count == 3
+        ):  # PyNN splits the name of a single attribute into letters: 'w', 'e', 'i' ...
             names = [*names[:2], "".join(names[2:])]
         if len(names) == count and names_ends(names):
             return names
@@ -67,7 +69,7 @@ def _names(comment: str) -> list[str]:
 
 
 def names_columns(head: bytes) -> bool:
-    """Whether the first lines of a file name source and target, as those of edge lists do."""
+    """Return whether the first lines of a file name source and target, as in edge lists."""
     if not is_text(head):
         return False
     comments: list[str] = []

@@ -1,18 +1,18 @@
 """hMETIS hypergraph files, as in the hMETIS 1.5 manual, section 5: one hyperedge is one axon.
 
-The first line is ``hyperedges vertices [fmt]``; the next ones list the pins of a hyperedge each,
-from 1, after its weight if fmt is 1 or 11; if fmt is 10 or 11, one line a vertex with its weight
-follows. Blank lines and those that start with % count for nothing.
+The first line is ``hyperedges vertices [fmt]``. Each of the next lines lists the pins of a
+hyperedge, from 1, after its weight if fmt is 1 or 11. If fmt is 10 or 11, one line per vertex with
+its weight follows. Blank lines and lines that start with % are skipped.
 
 Vertices are neurons, their weight is the attribute `size`. Each hyperedge becomes the outgoing
 synapses of one neuron, to all its other pins, each with the weight of the hyperedge, which is then
 the rate of the neuron. So its share of the multicast connectivity is weight * (cores of its pins -
 1), and the sum over all neurons is the objective km1 of hypergraph partitioners.
 
-A neuron has one axon. As many hyperedges as possible get one of their own pins for a source, by a
-maximum matching; each of the others gets a neuron of its own, of size 0, that comes behind all
-vertices. The sums are equal where such a neuron is on a core with one of its pins, which costs no
-room. The attribute `hyperedge` is the number of the one that a neuron drives, 0 for none.
+A neuron has one axon. By a maximum matching, as many hyperedges as possible get one of their pins
+as source; each other hyperedge gets an additional neuron of size 0, numbered after all
+vertices. The sums are equal if such a neuron is on a core with one of its pins, where it needs no
+capacity. The attribute `hyperedge` is the number of the hyperedge that a neuron drives, 0 for none.
 Hyperedges of one pin never cost anything; they are dropped and counted, like repeated pins.
 """
 
@@ -41,10 +41,10 @@ Int64 = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Nets:
-    """Hyperedges as they are in the file.
+    """Hyperedges as stored in the file.
 
-    start : shape (nets + 1,), where the pins of each begin; pins : from 0, each once in a net
-    weights : shape (nets,); sizes : shape (vertices,); repeated : pins that were there before
+    start : shape (nets + 1,), offsets into pins; pins : from 0, unique within a net
+    weights : shape (nets,); sizes : shape (vertices,); repeated : number of repeated pins dropped
     """
 
     start: Int64
@@ -55,13 +55,13 @@ class Nets:
 
 
 def read_nets(reader: TextReader, progress: Progress) -> Nets:
-    """All of an open file, in memory: 24 bytes a pin while it is read.
+    """Read an open file into memory: 24 bytes per pin while reading.
 
     Raises `BadInputError` with the line of the first fault.
     """
     text = reader.next_line()
     if text is None:
-        raise BadInputError(f"{reader.path}: no header line, so no neurons; is the file complete?")
+        raise BadInputError(f"{reader.path}: no header line; is the file complete?")
     words = text.split()
     fmt = words[2].lstrip("0") or "0" if len(words) == 3 else "0"
     said = header_numbers(words)
@@ -81,13 +81,15 @@ def read_nets(reader: TextReader, progress: Progress) -> Nets:
             f"{MAX_VERTICES} together can be stored"
         )
     numbers, lines = _numbers(reader, progress)
-    first = np.flatnonzero(np.diff(lines, prepend=-1))  # of each line that is not blank
+    first = np.flatnonzero(
+        np.diff(lines, prepend=-1)
+    )  # first number of each line that is not blank
     weighted, sized = fmt in ("1", "11"), fmt in ("10", "11")
     expected = count + (vertices if sized else 0)
     if first.size != expected:
         what = "hyperedges and vertices" if sized else "hyperedges"
         raise BadInputError(
-            f"{reader.where()}: {first.size} lines follow the header, which says {expected} "
+            f"{reader.where()}: {first.size} lines after the header, which declares {expected} "
             f"{what}; is the file complete?"
         )
     start = np.append(first, numbers.size)
@@ -96,8 +98,8 @@ def read_nets(reader: TextReader, progress: Progress) -> Nets:
     if sizes.size != vertices:
         wrong = int(np.argmax(np.diff(start[count:]) > 1))
         raise BadInputError(
-            f"{reader.where(int(lines[first[count + wrong]]))}: more than one number; the line of "
-            "a vertex holds its weight alone"
+            f"{reader.where(int(lines[first[count + wrong]]))}: more than one number; a vertex "
+            "line holds only its weight"
         )
     net = np.repeat(np.arange(count), np.diff(start[: count + 1]))
     pins, lines = numbers[:end], lines[:end]
@@ -121,7 +123,7 @@ def read_nets(reader: TextReader, progress: Progress) -> Nets:
 
 
 def _numbers(reader: TextReader, progress: Progress) -> tuple[Int64, Int64]:
-    """All numbers of the rest of a file, and the lines that they are in."""
+    """Return all numbers of the rest of a file, and their line numbers."""
     numbers, lines = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
     for tokens in reader.chunks():
         _check_whole(reader, tokens)
@@ -133,10 +135,10 @@ def _numbers(reader: TextReader, progress: Progress) -> tuple[Int64, Int64]:
 
 
 def choose_sources(start: Int64, pins: Int64, vertices: int) -> Int64:
-    """The pin that drives each net, -1 for those that need a source of their own.
+    """Return the pin that drives each net, -1 for nets that need an additional source.
 
-    No vertex drives two nets, and no choice leaves fewer nets without one (Hopcroft and Karp,
-    SIAM J. Comput. 2, 1973). Returns shape (nets,).
+    No vertex drives two nets, and the number of nets without a source is minimal (Hopcroft and
+    Karp, SIAM J. Comput. 2, 1973). Returns shape (nets,).
     """
     nets = start.size - 1
     if nets == 0:
@@ -151,8 +153,8 @@ def choose_sources(start: Int64, pins: Int64, vertices: int) -> Int64:
 def load(job: ImportJob) -> NetworkMeta:
     """Convert an hMETIS file to a directed network file.
 
-    Its provenance counts hyperedges, those dropped, repeated pins, and the neurons added.
-    The hypergraph is in memory meanwhile. Raises `BadInputError` with the line of the first fault.
+    Its provenance counts hyperedges, dropped ones, repeated pins, and the neurons added.
+    The hypergraph is held in memory. Raises `BadInputError` with the line of the first fault.
     """
     with TextReader(job.source) as reader:
         nets = read_nets(reader, job.progress)

@@ -1,7 +1,7 @@
 """Matrix Market files (NIST, 1996): entry (i, j) is a synapse from neuron i to neuron j.
 
 A symmetric matrix is an undirected network. Explicit zeros are synapses of weight 0 in the
-`coordinate` format, but none in the `array` format. The weight of a synapse is the magnitude of its
+`coordinate` format, but not in the `array` format. The weight of a synapse is the magnitude of its
 entry (`losses.Magnitudes`). Complex, Hermitian and skew-symmetric matrices are refused.
 """
 
@@ -39,7 +39,7 @@ class Header:
 
 
 def read_header(reader: TextReader) -> Header:
-    """Parse the first lines; raises `BadInputError` for what can't be a network."""
+    """Parse the header; raise `BadInputError` if the matrix cannot be a network."""
     words = _banner(reader)
     layout, kind, symmetry = words[2:5]
     if layout not in ("coordinate", "array"):
@@ -47,7 +47,7 @@ def read_header(reader: TextReader) -> Header:
     if kind not in ("real", "double", "integer", "pattern"):
         _refuse(reader, f"{kind[:24]} entries cannot be weights; use real, integer or pattern")
     if symmetry == "skew-symmetric":
-        _refuse(reader, "a skew-symmetric matrix lists half of its entries; save it as general")
+        _refuse(reader, "a skew-symmetric matrix stores half of its entries; save it as general")
     if symmetry not in ("general", "symmetric"):
         _refuse(reader, f"symmetry {symmetry[:24]!r} is not supported; use general or symmetric")
     dense, symmetric = layout == "array", symmetry == "symmetric"
@@ -72,7 +72,9 @@ def read_header(reader: TextReader) -> Header:
 def _banner(reader: TextReader) -> list[str]:
     words = (reader.raw_line() or "").lower().split()
     if len(words) != 5 or words[:2] != ["%%matrixmarket", "matrix"]:
-        _refuse(reader, "the banner must be `%%MatrixMarket matrix LAYOUT KIND SYMMETRY`; mend it")
+        _refuse(
+            reader, "the banner must be `%%MatrixMarket matrix LAYOUT KIND SYMMETRY`; repair it"
+        )
     return words
 
 
@@ -81,19 +83,19 @@ def _refuse(reader: TextReader, fault: str) -> NoReturn:
 
 
 def _coordinates(header: Header, rows: Rows) -> Edges:
-    """Ends from 0 and weights of some lines."""
+    """Return ends from 0 and weights of some lines."""
     source, target = (rows.ids(column, 1, header.neurons) - 1 for column in (0, 1))
     if header.symmetric and (above := np.flatnonzero(source < target)).size:
         line = int(rows.lines[above[0]])
         raise BadInputError(
-            f"{rows.reader.where(line)}: an entry above the diagonal of a symmetric matrix; "
-            "list the lower triangle only, or declare it general"
+            f"{rows.reader.where(line)}: entry above the diagonal of a symmetric matrix; "
+            "list only the lower triangle, or declare it general"
         )
     return (source, target), None if header.pattern else rows.weights(2)
 
 
 def _array_ends(header: Header, first: int, last: int) -> tuple[Ends, Ends]:
-    """Row and column of the entries `first` .. `last`-1, which run down the columns."""
+    """Return row and column of the entries `first` .. `last`-1 in column-major order."""
     place = np.arange(first, last)
     if not header.symmetric:
         column, row = np.divmod(place, header.neurons)
@@ -111,8 +113,8 @@ def _edges(reader: TextReader, header: Header) -> Iterator[Edges]:
         if seen > header.entries:
             line = int(rows.lines[header.entries - first])
             raise BadInputError(
-                f"{reader.where(line)}: more than the {header.entries} entries of the header; "
-                "correct it, or fetch the file again"
+                f"{reader.where(line)}: more entries than the {header.entries} in the header; "
+                "correct it, or download the file again"
             )
         if not header.dense:
             yield _coordinates(header, rows)
@@ -123,13 +125,13 @@ def _edges(reader: TextReader, header: Header) -> Iterator[Edges]:
         yield (source[kept], target[kept]), weight[kept]
     if seen < header.entries:
         raise BadInputError(
-            f"{reader.where()}: the file ends after {seen} entries, its header says "
-            f"{header.entries}; fetch the file again"
+            f"{reader.where()}: the file ends after {seen} entries, its header declares "
+            f"{header.entries}; download the file again"
         )
 
 
 def load(job: ImportJob) -> NetworkMeta:
-    """Convert a Matrix Market file; raises `BadInputError` with the line of the first fault."""
+    """Convert a Matrix Market file; raise `BadInputError` with the line of the first fault."""
     magnitudes = Magnitudes(job.keeps_weights)
     with TextReader(job.source) as reader:
         header = read_header(reader)

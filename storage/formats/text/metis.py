@@ -5,7 +5,7 @@ size (fmt 1xx), its `ncon` weights (fmt x1x), then its neighbours from 1, each f
 edge's weight (fmt xx1). An empty line is an isolated vertex.
 
 The first vertex weight becomes the attribute `size`, further ones `weight2`, `weight3`, ..., and
-the communication size becomes `rate`: it is what a vertex pays for every part that it reaches.
+the communication size becomes `rate`: the cost of a vertex for each part that it reaches.
 """
 
 from __future__ import annotations
@@ -28,22 +28,22 @@ from storage.graph import MAX_VERTICES
 from storage.store.meta import NetworkMeta
 from storage.store.network import RATE, SIZE
 
-_VERTEX, _POSITION, _NEIGHBOUR = range(3)  # places in the state of the kernel
+_VERTEX, _POSITION, _NEIGHBOUR = range(3)  # indices into the kernel's state
 _FINE, _RANGE, _PREFIX, _HALF, _MANY = range(5)
 
 
 @njit(cache=True, nogil=True)
 def _interpret(values, ends, notes, first_line, weighted, state, own, lines, edges):
-    """Read numbers as vertex lines.
+    """Parse numbers as vertex lines.
 
     values : ndarray[int64], shape (numbers,)
     ends, notes : ends of lines as in `Tokens`
-    state : ndarray[int64], shape (3,): current vertex, numbers of its line seen so far, and a
-        neighbour whose weight is still to come (0 if none)
-    own : ndarray[int64], shape (n, numbers before the neighbours), is filled
-    lines : ndarray[int64], shape (n,) or (0,), is filled with the line of each vertex
-    edges : ndarray[int64], shape (3, numbers), is filled: vertex, neighbour, weight
-    Returns (edges, fault, index of the line, the number at fault).
+    state : ndarray[int64], shape (3,): current vertex, numbers of its line read so far, and a
+        neighbour whose weight follows (0 if none)
+    own : ndarray[int64], shape (n, numbers before the neighbours), output
+    lines : ndarray[int64], shape (n,) or (0,), output: line of each vertex
+    edges : ndarray[int64], shape (3, numbers), output: vertex, neighbour, weight
+    Returns (edges, fault, index of the line, faulty number).
     """
     vertex, position, neighbour = state[0], state[1], state[2]
     n, prefix = own.shape
@@ -91,7 +91,7 @@ def _interpret(values, ends, notes, first_line, weighted, state, own, lines, edg
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """The first line: vertices, edges, and what is listed with them."""
+    """The first line: vertices, edges, and the data listed with them."""
 
     vertices: int
     edges: int
@@ -101,15 +101,15 @@ class Header:
 
     @property
     def prefix(self) -> int:
-        """Numbers before the neighbours of a vertex."""
+        """Return the count of numbers before the neighbours of a vertex."""
         return self.sized + self.constraints
 
 
 def read_header(reader: TextReader) -> Header:
-    """Parse the header; raises `BadInputError` naming the line."""
+    """Parse the header; raise `BadInputError` with the line."""
     text = reader.next_line()
     if text is None:
-        raise BadInputError(f"{reader.path}: no header line, so no neurons; is the file complete?")
+        raise BadInputError(f"{reader.path}: no header line; is the file complete?")
     words = text.split()
     numbers = header_numbers(words)
     if not 2 <= len(words) <= 4 or numbers is None:
@@ -138,7 +138,7 @@ class Body:
     """The vertex lines of an open file.
 
     own : ndarray[int64], shape (vertices, header.prefix), complete after `edges`
-    lines : ndarray[int64], shape (vertices,), line of each vertex, if wanted
+    lines : ndarray[int64], shape (vertices,), line of each vertex, if requested
     """
 
     def __init__(self, reader: TextReader, header: Header, want_lines: bool = False) -> None:
@@ -147,7 +147,7 @@ class Body:
         self.lines = np.zeros(header.vertices if want_lines else 0, np.int64)
 
     def edges(self) -> Iterator[NDArray[np.int64]]:
-        """All entries as arrays of shape (3, entries): vertex, neighbour, weight."""
+        """Yield all entries as arrays of shape (3, entries): vertex, neighbour, weight."""
         weighted = self.header.weighted
         state = np.zeros(3, np.int64)
         for tokens in self.reader.chunks():
@@ -166,11 +166,11 @@ class Body:
     def _check_count(self, seen: int) -> None:
         n = self.header.vertices
         if seen == n - 1 and not self.header.prefix:
-            return  # the last vertex is isolated, and its empty line got lost
+            return  # the last vertex is isolated and its empty line is missing
         if seen < n:
             raise BadInputError(
-                f"{self.reader.where()}: the file ends after {seen} vertices, its header says {n}; "
-                "is the file complete?"
+                f"{self.reader.where()}: the file ends after {seen} vertices, its header declares "
+                f"{n}; is the file complete?"
             )
 
     def _complain(self, fault: int, line: int, value: int) -> NoReturn:
@@ -185,13 +185,13 @@ class Body:
 
 
 def _check_whole(reader: TextReader, tokens: Tokens) -> None:
-    """Everything in a METIS file is a whole number, and none is negative."""
+    """Raise `BadInputError` unless all numbers are non-negative integers."""
     if tokens.exponent.any():
         token = int(np.flatnonzero(tokens.exponent)[0])
         value = float(tokens.mantissa[token]) * 10.0 ** min(int(tokens.exponent[token]), 300)
         raise BadInputError(
-            f"{reader.where(tokens.line_of(token))}: {value:g} is not a whole number below 2^63; "
-            "METIS files hold no others, so scale the weights"
+            f"{reader.where(tokens.line_of(token))}: {value:g} is not a whole number below 2^63, "
+            "as METIS files require; scale the weights"
         )
     if tokens.mantissa.size and tokens.mantissa.min() < 0:
         token = int(np.flatnonzero(tokens.mantissa < 0)[0])
@@ -202,13 +202,13 @@ def _check_whole(reader: TextReader, tokens: Tokens) -> None:
 
 
 def attribute_names(header: Header) -> list[str]:
-    """Attributes that the numbers before the neighbours become, in their order."""
+    """Return the attributes for the numbers before the neighbours, in their order."""
     weights = [SIZE, *(f"weight{k}" for k in range(2, header.constraints + 1))]
     return [RATE] * header.sized + weights[: header.constraints]
 
 
 class MetisFile:
-    """A file that is read from its start for every pass over its edges."""
+    """A file that is read from its start for each pass over its edges."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -233,12 +233,12 @@ class MetisFile:
             yield name, self._body.own[:, column]
 
     def check(self, mirror: Mirror) -> None:
-        """The header's count must be that of the body; a self-loop may count once, half or not."""
+        """Compare edge counts of header and body; a self-loop may count once, half or not."""
         entries, loops, said = mirror.entries, mirror.loops, self._body.header.edges
         if 2 * said not in (entries, entries + loops, entries - loops):
             raise BadInputError(
-                f"{self.path}: line 1: the header says {said} edges, but the lines list "
-                f"{entries / 2:g}; correct the header, or fetch the file again"
+                f"{self.path}: line 1: the header declares {said} edges, but the lines list "
+                f"{entries / 2:g}; correct the header, or download the file again"
             )
 
     def refuse_unmatched(self, folder: Path, memory: int) -> None:
@@ -252,7 +252,7 @@ class MetisFile:
         if there is None or back is None:
             fault = f"vertex {u + 1} lists {v + 1}, but {v + 1} does not list {u + 1}"
         where = self._body.reader.where(int(self._body.lines[u]))
-        raise BadInputError(f"{where}: {fault}; an undirected graph needs both the same")
+        raise BadInputError(f"{where}: {fault}; list each edge at both ends with one weight")
 
 
 def load(job: ImportJob) -> NetworkMeta:

@@ -1,9 +1,9 @@
-"""Text tables of edges whose ids are names, or that hold other columns of text.
+"""Text tables of edges whose ids are names, or with other text columns.
 
-The first line names the columns. `edgelist` reads tables of numbers, which is many times faster;
-here lines are split by the csv module, many at a time. Neurons are numbered in order of appearance
-and their names become the labels of the attribute `id`; if all ids are whole numbers they are
-compacted in increasing order, as in every table of numbers.
+The first line names the columns. `edgelist` reads tables of numbers, many times faster; here the
+csv module splits lines in batches. Neurons are numbered in order of appearance and their names
+become the labels of the attribute `id`; if all ids are whole numbers, they are compacted in
+increasing order, as in tables of numbers.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from storage.formats.text.heading import reason_of
 from storage.formats.text.reader import TextReader
 from storage.store.meta import NetworkMeta
 
-PIECE = 1 << 20  # bytes of text that are split at a time
+PIECE = 1 << 20  # bytes of text split at a time
 Where = Callable[[int], str]
 
 
 def kept_lines(reader: TextReader, size: int) -> Iterator[tuple[list[str], Where]]:
-    """The lines left that hold something besides comments, about `size` bytes at a time.
+    """Yield the remaining lines with content other than comments, about `size` bytes at a time.
 
-    With some lines comes what tells the place of one of them for a message.
+    Each batch comes with a function that returns the place of a line for a message.
     """
     while lines := reader.raw_lines(size):
         first = reader.line - len(lines) + 1
@@ -46,16 +46,16 @@ def kept_lines(reader: TextReader, size: int) -> Iterator[tuple[list[str], Where
 
 
 class NamedTable:
-    """The rows of an open file, whose line of names has been read.
+    """The rows of an open file, whose header line has been read.
 
-    count : columns that every row has
+    count : number of columns of each row
     """
 
     def __init__(self, reader: TextReader, mark: str | None, count: int) -> None:
         self._reader, self._mark, self._count = reader, mark, count
 
     def pieces(self, wanted: Sequence[int]) -> Iterator[tuple[list[list[str]], Where]]:
-        """Wanted columns of some rows, and what tells the place of one of them for a message."""
+        """Yield wanted columns of some rows, and a function that returns the place of a row."""
         for texts, where in kept_lines(self._reader, PIECE):
             rows = self._rows(texts, where)
             yield [list(map(itemgetter(place), rows)) for place in wanted], where
@@ -68,17 +68,17 @@ class NamedTable:
                 rows = list(csv.reader(lines, delimiter=self._mark))
             except csv.Error as error:
                 raise BadInputError(
-                    f"{where(0)} or below: {reason_of(error)}; repair it"
+                    f"{where(0)} or after: {reason_of(error)}; repair it"
                 ) from error
         if len(rows) != len(lines):
-            raise BadInputError(f"{where(0)} or below: a quoted value goes on over a line's end")
+            raise BadInputError(f"{where(0)} or after: a quoted value continues on the next line")
         counts = np.fromiter(map(len, rows), np.int64, len(rows))
         wrong = np.flatnonzero(counts != self._count)
         if wrong.size:
             row = int(wrong[0])
             raise BadInputError(
                 f"{where(row)}: {counts[row]} columns instead of {self._count}; "
-                "give every line the same columns"
+                "use the same columns in each line"
             )
         return rows
 
@@ -86,12 +86,14 @@ class NamedTable:
 def _names(column: list[str], where: Where) -> list[str]:
     names = list(map(str.strip, column))
     if "" in names:
-        raise BadInputError(f"{where(names.index(''))}: a value is missing; fill or drop the line")
+        raise BadInputError(
+            f"{where(names.index(''))}: a value is missing; fill in or delete the line"
+        )
     return names
 
 
 def real_numbers(column: list[str], where: Where, what: str) -> NDArray[Any]:
-    """A column of numbers that are finite, shape (rows,)."""
+    """Return a column of finite numbers, shape (rows,)."""
     try:
         values = np.array(list(map(float, column)))
     except ValueError:
@@ -104,7 +106,7 @@ def real_numbers(column: list[str], where: Where, what: str) -> NDArray[Any]:
 
 
 def refuse(wrong: NDArray[np.bool_], column: list[str], where: Where, fault: str) -> None:
-    """Raise `BadInputError` for the first value that is wrong.
+    """Raise `BadInputError` for the first wrong value.
 
     fault : the message, with {} for the value
     """
@@ -126,7 +128,7 @@ def load_named(
 ) -> NetworkMeta:
     """Convert the rest of an open file to a directed network file.
 
-    mark : what parts the columns, None for blanks
+    mark : column separator, None for blanks
     Raises `BadInputError` with the line of the first fault.
     """
     table, populations = (NameTable(reader.path, job.memory) for _ in range(2))

@@ -2,7 +2,7 @@
 
 One matrix must be the Manhattan distances of a grid with row-major ids; the other one holds the
 flows, which are the network. QAPLIB's values sum over ordered pairs: with symmetric flows, where
-an edge counts once, the total of hops is half the value.
+an edge counts once, the total hops are half the value.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ class Instance(NamedTuple):
 
 
 def manhattan(rows: int, columns: int) -> NDArray[np.int64]:
-    """Distances between the places of a grid, shape (rows * columns,) * 2, ids row-major."""
+    """Return distances between grid positions, shape (rows * columns,) * 2, ids row-major."""
     y, x = np.divmod(np.arange(rows * columns), columns)
     return np.abs(y[:, None] - y) + np.abs(x[:, None] - x)
 
 
 def grid_of(distances: Matrix) -> tuple[int, int] | None:
-    """(rows, columns) of the grid with these distances, or None if there is none."""
+    """Return (rows, columns) of the grid with these distances, or None if there is none."""
     n = len(distances)
     apart = np.flatnonzero(distances[0] != np.arange(n))  # a row of the grid ends there
     columns = int(apart[0]) if apart.size else n
@@ -48,27 +48,27 @@ def grid_of(distances: Matrix) -> tuple[int, int] | None:
 
 
 def read(path: Path) -> Instance:
-    """Read an instance; raises `BadInputError` if no matrix is a grid's, or numbers are missing."""
+    """Read an instance; raise `BadInputError` if it is incomplete or not a grid instance."""
     with TextReader(path) as reader:
         parts = []
         for tokens in reader.chunks():
             if tokens.mantissa.size and (tokens.mantissa < 0).any():
                 token = int(np.flatnonzero(tokens.mantissa < 0)[0])
                 raise BadInputError(
-                    f"{reader.where(tokens.line_of(token))}: {tokens.mantissa[token]} is negative; "
-                    "traffic cannot be, use its magnitude"
+                    f"{reader.where(tokens.line_of(token))}: {tokens.mantissa[token]} is negative, "
+                    "but traffic cannot be; use its magnitude"
                 )
             parts.append(real_values(tokens.mantissa, tokens.exponent))
     values = np.concatenate([np.empty(0, np.int64), *parts])
     n = int(values[0]) if values.size and values[0] in range(MAX_SIZE + 1) else 0
     if not n:
         raise BadInputError(
-            f"{path}: line 1: no neurons; the file must start with its size, 1 to {MAX_SIZE}"
+            f"{path}: line 1: no size; the file must start with its size, 1 to {MAX_SIZE}"
         )
     if values.size != 1 + 2 * n * n:
         raise BadInputError(
-            f"{path}: {values.size - 1} numbers after the size {n}; two matrices of {n} x {n} have "
-            f"{2 * n * n}, fetch the file again"
+            f"{path}: {values.size - 1} numbers after the size {n}; two {n} x {n} matrices have "
+            f"{2 * n * n}; download the file again"
         )
     first, second = values[1:].reshape(2, n, n)
     for distances, flow in ((first, second), (second, first)):

@@ -1,4 +1,4 @@
-"""Text files, plain or gzipped, read a megabyte at a time: lines first, then numbers."""
+"""Text files, plain or gzipped, read a megabyte at a time: first lines, then numbers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from storage.formats.text.tokens import Tokenizer, Tokens
 
 CHUNK_BYTES = 1 << 20
 PEEK_BYTES = 1 << 16
-LONGEST = 1 << 20  # bytes of a line that is read as text, and of a number: far beyond any sane one
+LONGEST = 1 << 20  # most bytes of a text line or a number
 KEPT_COMMENTS = 8
 _ISAL_ERROR: Any = igzip_lib.IsalError
 
@@ -29,17 +29,17 @@ class TextReader(Closing):
 
     path : plain or gzipped (by content)
     commas : bytes that separate numbers, at most one between two; blanks always do
-    comments : bytes that start a comment, which goes on to the end of the line
+    comments : bytes that start a comment, which extends to the end of the line
     Lines end with LF, CR LF, or all with CR alone.
-    Raises `BadInputError` if the file can't be read, is damaged or holds something else.
+    Raises `BadInputError` if the file cannot be read, is damaged or has other content.
     """
 
     def __init__(
         self, path: Path, *, commas: bytes = b"", comments: bytes = b"%", blanks: bytes = b""
     ) -> None:
         self.path = path
-        self.line = 0  # number of the last line that was read
-        self.comments: deque[str] = deque(maxlen=KEPT_COMMENTS)  # that `peek` went past, the last
+        self.line = 0  # number of the last line read
+        self.comments: deque[str] = deque(maxlen=KEPT_COMMENTS)  # the last ones that `peek` skipped
         self._comments = comments
         self._tokenizer = Tokenizer(path, commas, comments, blanks)
         self._separators = [bytes([b]) for b in b" \t" + commas]
@@ -51,16 +51,16 @@ class TextReader(Closing):
         self._at_line_start = True
 
     def where(self, line: int | None = None) -> str:
-        """The place for a message: file and line, by default the last line read."""
+        """Return file and line for a message, by default the last line read."""
         return f"{self.path}: line {line if line is not None else self.line}"
 
     @property
     def fraction(self) -> float:
-        """Share of the file that has been read, 0 .. 1."""
+        """Fraction of the file that has been read, 0 .. 1."""
         return min(self._raw.tell() / self._size, 1.0) if self._size else 1.0
 
     def peek(self) -> str | None:
-        """The next line that is not blank nor a comment, which stays the next; None at the end."""
+        """Return the next non-blank, non-comment line without consuming it; None at the end."""
         while True:
             self._fill_line()
             text, newline, rest = self._rest.partition(b"\n")
@@ -75,14 +75,14 @@ class TextReader(Closing):
             self.line += 1
 
     def raw_line(self) -> str | None:
-        """The next line as it is, even a comment, or None at the end of the file."""
+        """Return the next line unchanged, even a comment, or None at the end of the file."""
         self._fill_line()
         text, newline, self._rest = self._rest.partition(b"\n")
         self.line += len(newline)
         return text.strip().decode("utf-8", "replace") if newline else None
 
     def next_line(self) -> str | None:
-        """The next line that is not blank nor a comment, or None at the end of the file."""
+        """Return the next non-blank, non-comment line, or None at the end of the file."""
         content = self.peek()
         if content is not None:
             self._rest = self._rest.partition(b"\n")[2]
@@ -90,13 +90,13 @@ class TextReader(Closing):
         return content
 
     def raw_bytes(self, size: int) -> bytes:
-        """The next bytes as they are, none at the end; not to be mixed with lines and numbers."""
+        """Return the next raw bytes, none at the end; do not mix with lines and numbers."""
         return self._read(size)
 
     def raw_lines(self, size: int) -> list[str]:
-        """The next lines as they are without their ends, about `size` bytes; [] at the end.
+        """Return the next raw lines without their ends, about `size` bytes; [] at the end.
 
-        Raises `BadInputError` for a line that is not UTF-8: two names could become one.
+        Raises `BadInputError` for a line that is not UTF-8: two names could be merged.
         """
         while not self._ended and len(self._rest) < size:
             self._fill(size)
@@ -108,18 +108,19 @@ class TextReader(Closing):
         except UnicodeDecodeError as error:
             line = self.line + text.count(b"\n", 0, error.start) + 1
             raise BadInputError(
-                f"{self.where(line)}: not UTF-8 text (byte {text[error.start]:#x}); save it as such"
+                f"{self.where(line)}: not UTF-8 text (byte {text[error.start]:#x}); "
+                "save it as UTF-8"
             ) from error
         self.line += len(lines)
         return lines
 
     def _fill_line(self) -> None:
-        """Read on until a line is whole; raises `BadInputError` for one beyond all measure."""
+        """Read until a line is complete; raise `BadInputError` if it exceeds `LONGEST`."""
         while b"\n" not in self._rest and not self._ended:
             if len(self._rest) > LONGEST:
                 raise BadInputError(
-                    f"{self.where(self.line + 1)}: the line is longer than a megabyte; is it text, "
-                    "with ends of lines?"
+                    f"{self.where(self.line + 1)}: the line is longer than 1 MB; is it text "
+                    "with line ends?"
                 )
             self._fill(PEEK_BYTES)
 
@@ -133,7 +134,7 @@ class TextReader(Closing):
             if not is_text(data):
                 line = data.count(b"\n", 0, data.index(0)) + 1
                 raise BadInputError(
-                    f"{self.where(line)}: a byte is 0, so this is no text; name another --format"
+                    f"{self.where(line)}: contains a zero byte: not text; name another --format"
                 )
             self._only_cr = b"\n" not in data and b"\r" in data[:-1]
         if self._only_cr:
@@ -150,15 +151,15 @@ class TextReader(Closing):
         except (EOFError, _ISAL_ERROR, BadGzipFile) as error:
             raise BadInputError(
                 f"{self.path}: the gzip data is truncated or damaged after line {self.line}; "
-                "fetch the file again"
+                "download the file again"
             ) from error
         except OSError as error:
             raise read_error(self.path, error) from error
 
     def chunks(self, whole_lines: bool = False) -> Iterator[Tokens]:
-        """All remaining numbers, in pieces that end with a line wherever lines are short.
+        """Yield all remaining numbers, in pieces that end with a line if lines are short.
 
-        whole_lines : split a line only when it is longer than two chunks
+        whole_lines : split a line only if it is longer than two chunks
         """
         while not (self._ended and not self._rest):
             if not self._ended:
@@ -170,8 +171,8 @@ class TextReader(Closing):
                     cut = max(self._rest.rfind(mark) for mark in self._separators) + 1
                 if not cut and len(self._rest) > 2 * LONGEST:
                     raise BadInputError(
-                        f"{self.where(self.line + 1)}: two megabytes without a blank are no "
-                        "number; is this the right file, and --format?"
+                        f"{self.where(self.line + 1)}: 2 MB without a separator, so it is "
+                        "not a number; is this the right file, and --format?"
                     )
             data, self._rest = self._rest[:cut], self._rest[cut:]
             if data:
@@ -186,14 +187,14 @@ class TextReader(Closing):
 
 
 def header_numbers(words: Sequence[str]) -> list[int] | None:
-    """Words of a header as whole numbers; None if one is none below 10^19."""
+    """Return words of a header as integers; None if any is not an integer below 10^19."""
     if not all(word.isascii() and word.isdigit() and len(word) <= 19 for word in words):
         return None
     return list(map(int, words))
 
 
 def _open(path: Path) -> tuple[Any, BinaryIO, int]:
-    """The file's text, the file on disk, and the size of the latter."""
+    """Return the decompressed file, the file on disk, and its size in bytes."""
     raw = open_input(path)
     try:
         size = os.fstat(raw.fileno()).st_size
@@ -202,5 +203,5 @@ def _open(path: Path) -> tuple[Any, BinaryIO, int]:
     except OSError as error:
         raw.close()
         raise read_error(path, error) from error
-    unzipped: Any = igzip.IGzipFile  # carries no types
+    unzipped: Any = igzip.IGzipFile  # has no type hints
     return (unzipped(fileobj=raw), raw, size) if packed else (raw, raw, size)

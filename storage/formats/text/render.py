@@ -1,4 +1,4 @@
-"""Numbers to text."""
+"""Formatting of numbers as text."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MAX_DECIMALS = 15
 
 @njit(cache=True, nogil=True)
 def _put(buffer, at, value):
-    """Write a whole number, not negative, at `at`; returns the place behind it."""
+    """Write a non-negative integer at `at`; return the position after it."""
     end = at + 1
     rest = value // 10
     while rest:
@@ -28,7 +28,7 @@ def _put(buffer, at, value):
 
 @njit(cache=True, nogil=True)
 def _render_lists(own, indptr, ids, weights, buffer):
-    """A line a vertex: its own numbers, then the ids from 1 of its neighbours with weights."""
+    """Write a line per vertex: own numbers, then neighbour ids from 1 with weights."""
     at = 0
     for v in range(indptr.size - 1):
         start = at
@@ -53,7 +53,7 @@ def _render_lists(own, indptr, ids, weights, buffer):
 
 @njit(cache=True, nogil=True)
 def _put_decimal(buffer, at, value, decimals, scale):
-    """Write value / scale with scale = 10^decimals, without zeros at the end."""
+    """Write value / scale with scale = 10^decimals, without trailing zeros."""
     at = _put(buffer, at, value // scale)
     rest = value % scale
     if rest:
@@ -78,12 +78,12 @@ def _copy(buffer, at, data, first, last):
 
 @njit(cache=True, nogil=True)
 def _render_rows(columns, frame, names, named, decimals, values, buffer):
-    """A piece of text for every row: its values, with a part of the frame before and behind each.
+    """Write text for each row: its values, with a frame part before and after each.
 
     columns : ndarray[int64], shape (columns, rows)
     frame, names : `Words`
-    named : how many columns, the first, hold numbers of names
-    decimals : digits of the last column behind the point, or -1 if `values` has them as words
+    named : number of leading columns that hold indices of names
+    decimals : digits of the last column after the point, or -1 if `values` has them as words
     """
     scale = 1
     for _ in range(decimals):
@@ -107,7 +107,7 @@ def _render_rows(columns, frame, names, named, decimals, values, buffer):
 
 
 def _width(values: NDArray[np.integer]) -> int:
-    """Bytes that the largest of `values` and a separator take."""
+    """Return the bytes for the largest of `values` and a separator."""
     return len(str(int(values.max()))) + 1 if values.size else 0
 
 
@@ -117,7 +117,7 @@ def render_lists(
     ids: NDArray[np.int32],
     weights: NDArray[np.int64] | None,
 ) -> bytes:
-    """Lines of a METIS file: own numbers, then neighbours counted from 1, weights after each.
+    """Return lines of a METIS file: own numbers, then neighbours from 1, weights after each.
 
     own : shape (vertices, k); indptr : shape (vertices + 1,); ids, weights : shape (entries,)
     """
@@ -128,9 +128,9 @@ def render_lists(
 
 
 class Words(NamedTuple):
-    """Words, one after another.
+    """Concatenated words.
 
-    text : ndarray[uint8]; ends : ndarray[int64], shape (words + 1,), where each begins and ends
+    text : ndarray[uint8]; ends : ndarray[int64], shape (words + 1,), offsets of the words
     """
 
     text: NDArray[np.uint8]
@@ -144,7 +144,7 @@ class Words(NamedTuple):
 
 
 def _as_words(values: NDArray[np.float64]) -> Words:
-    """Each value in the fewest digits that tell it apart, shape (values,)."""
+    """Return each value in the fewest digits that identify it, shape (values,)."""
     padded = values.astype("S32").view(np.uint8).reshape(values.size, 32)
     filled = padded != 0
     return Words(padded[filled], np.append(0, np.cumsum(np.count_nonzero(filled, axis=1))))
@@ -161,11 +161,11 @@ def render_rows(
     names: Words | None = None,
     named: int = 0,
 ) -> bytes:
-    """Rows of numbers as text: frame[0], columns[0], frame[1], ..., the last part of the frame.
+    """Return rows of numbers as text: frame[0], columns[0], frame[1], ..., the last frame part.
 
-    columns : of shape (rows,), no negative values
+    columns : each of shape (rows,), no negative values
     unit : of the last column, whose values are exact for units 10^-k
-    names, named : if there are names, the first `named` columns hold numbers of these
+    names, named : if given, the first `named` columns hold indices of names
     """
     named = 0 if names is None else named
     stacked = np.stack([column.astype(np.int64, copy=False) for column in columns])
@@ -198,7 +198,7 @@ def render_edges(
     stored: NDArray[np.int64],
     unit: float,
 ) -> bytes:
-    """Lines ``source,target,weight`` with weight = stored * unit, exact for units 10^-k.
+    """Return lines ``source,target,weight`` with weight = stored * unit, exact for units 10^-k.
 
     All arrays have the shape (edges,) and no negative values.
     """
@@ -206,5 +206,5 @@ def render_edges(
 
 
 def decimals_of(unit: float) -> int | None:
-    """k if the unit is 10^-k, else None."""
+    """Return k if the unit is 10^-k, else None."""
     return next((k for k in range(MAX_DECIMALS + 1) if float(f"1e-{k}") == unit), None)

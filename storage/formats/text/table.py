@@ -19,7 +19,7 @@ class Rows:
 
     mantissa : ndarray[int64], shape (rows, columns)
     exponent : ndarray[int16], shape (rows, columns)
-    lines : ndarray[int64], shape (rows,), the line that each row is on
+    lines : ndarray[int64], shape (rows,), the line of each row
     """
 
     reader: TextReader
@@ -28,7 +28,7 @@ class Rows:
     lines: NDArray[np.int64]
 
     def ids(self, column: int, lowest: int = 0, highest: int = 2**63 - 1) -> NDArray[np.int64]:
-        """A column of whole numbers; raises `BadInputError` naming the first that isn't one."""
+        """Return a column of whole numbers; raise `BadInputError` with the first other one."""
         values = self.whole(column)
         self._reject(values < 0, column, "is negative; ids start from 0")
         if lowest or highest < 2**63 - 1:
@@ -37,12 +37,12 @@ class Rows:
         return values
 
     def whole(self, column: int) -> NDArray[np.int64]:
-        """A column of whole numbers, also negative ones; see `ids`."""
+        """Return a column of whole numbers, possibly negative; see `ids`."""
         self._reject(self.exponent[:, column] != 0, column, "is not a whole number below 2^63")
         return self.mantissa[:, column]
 
     def weights(self, column: int) -> NDArray[np.int64] | NDArray[np.float64]:
-        """A column of weights with their signs, int64 if all are whole."""
+        """Return a column of weights with their signs, int64 if all are whole."""
         values = real_values(self.mantissa[:, column], self.exponent[:, column])
         self._reject(~np.isfinite(values), column, "is too large; scale the weights down")
         return values
@@ -58,16 +58,16 @@ class Rows:
 
 
 def table_rows(reader: TextReader, columns: int) -> Iterator[Rows]:
-    """What is left of a file as rows; empty lines and comments don't count.
+    """Yield the rest of a file as rows, skipping empty lines and comments.
 
-    Raises `BadInputError` naming the first line with another number of columns.
+    Raises `BadInputError` with the first line that has a different number of columns.
     """
     for tokens in reader.chunks(whole_lines=True):
         ends = tokens.ends
         if tokens.mantissa.size > (ends[-1] if ends.size else 0):
             raise BadInputError(
-                f"{reader.where(reader.line + 1)}: the line is longer than two megabytes; "
-                f"give every {columns} numbers a line of their own"
+                f"{reader.where(reader.line + 1)}: the line is longer than 2 MB; "
+                f"put each {columns} numbers on a separate line"
             )
         counts = np.diff(ends, prepend=0)
         filled = np.flatnonzero(counts)
@@ -76,7 +76,7 @@ def table_rows(reader: TextReader, columns: int) -> Iterator[Rows]:
             line = int(wrong[0])
             raise BadInputError(
                 f"{reader.where(tokens.first_line + line)}: {counts[line]} columns instead of "
-                f"{columns}; give every line the same columns"
+                f"{columns}; use the same columns in each line"
             )
         shape = (filled.size, columns)
         yield Rows(

@@ -1,7 +1,7 @@
-"""Bytes of text to numbers, with the lines that they are on.
+"""Tokenizer that converts text to numbers with their line numbers.
 
-Every number becomes an integer mantissa and a decimal exponent, so that whole numbers are exact
-up to 2^63 - 1 and one tokenizer serves ids and decimals alike.
+Each number becomes an integer mantissa and a decimal exponent, so that whole numbers are exact up
+to 2^63 - 1 and one tokenizer reads both ids and decimals.
 """
 
 from __future__ import annotations
@@ -16,25 +16,25 @@ from numpy.typing import NDArray
 
 from storage.errors import BadInputError
 
-SAFE_DIGITS = 18  # any number of so many digits is below 2^63
-MAX_SHOWN = 24  # characters of a faulty token in a message
+SAFE_DIGITS = 18  # any number with this many digits is below 2^63
+MAX_SHOWN = 24  # most characters of a faulty token in a message
 
 _OTHER, _BLANK, _NEWLINE, _COMMA, _COMMENT = range(5)
-_COMMENTED, _IN_LINE, _AFTER_COMMA, _NOTE = range(4)  # places in the tokenizer's state
+_COMMENTED, _IN_LINE, _AFTER_COMMA, _NOTE = range(4)  # indices into the tokenizer's state
 _FINE, _BAD_NUMBER, _MISSING = range(3)
 _POWERS = np.array([float(f"1e{k}") for k in range(309)] + [np.inf])
 
 
 @njit(cache=True, nogil=True)
 def _tokenise(data, kinds, state, mantissa, exponent, ends, notes):
-    """Numbers of `data`, which ends between two tokens.
+    """Parse numbers of `data`, which ends between two tokens.
 
-    kinds : ndarray[uint8], shape (256,), what each byte is
+    kinds : ndarray[uint8], shape (256,), kind of each byte
     state : ndarray[int64], shape (4,), carried from chunk to chunk
-    mantissa, exponent : one entry a number is written; value = mantissa * 10^exponent
-    ends : for every newline the count of numbers before it
-    notes : 1 where a line holds a comment and nothing else
-    Returns (numbers, lines, fault, where the fault is).
+    mantissa, exponent : output, one entry per number; value = mantissa * 10^exponent
+    ends : output: count of numbers before each newline
+    notes : output: 1 for lines with only a comment
+    Returns (numbers, lines, fault, position of the fault).
     """
     tokens = lines = i = 0
     commented, in_line, after_comma, note = state[0], state[1], state[2], state[3]
@@ -71,7 +71,7 @@ def _tokenise(data, kinds, state, mantissa, exponent, ends, notes):
                 value = value * 10 + (np.int64(data[i]) - 48)
                 i += 1
             digits += i
-            if digits and (i == data.size or 0 < kinds[data[i]] <= _NEWLINE):  # nearly all end here
+            if digits and (i == data.size or 0 < kinds[data[i]] <= _NEWLINE):  # the common case
                 mantissa[tokens] = -value if negative else value
                 exponent[tokens] = 0
                 tokens += 1
@@ -127,14 +127,14 @@ def _tokenise(data, kinds, state, mantissa, exponent, ends, notes):
 def real_values(
     mantissa: NDArray[np.int64], exponent: NDArray[np.int16]
 ) -> NDArray[np.int64] | NDArray[np.float64]:
-    """Values of tokens: int64 if all are whole, else float64 (exact rounding up to 15 digits)."""
+    """Return values of tokens: int64 if all whole, else float64 (exact up to 15 digits)."""
     if not exponent.any():
         return mantissa
     size = np.abs(exponent)
     power = _POWERS[np.minimum(size, 308)]
-    with np.errstate(over="ignore", invalid="ignore"):  # where() works out both sides
+    with np.errstate(over="ignore", invalid="ignore"):  # where() evaluates both sides
         values = np.where(exponent < 0, mantissa / power, mantissa * power)
-        if size.max() > 308:  # the second factor of numbers at the edge of what a float64 holds
+        if size.max() > 308:  # second factor for numbers near the limits of float64
             power = _POWERS[np.clip(size - 308, 0, 309)]
             values = np.where(exponent < 0, values / power, values * power)
     return values
@@ -146,9 +146,9 @@ class Tokens:
 
     mantissa : ndarray[int64], shape (numbers,)
     exponent : ndarray[int16], shape (numbers,); 0 for a whole number below 2^63
-    ends : ndarray[int64], shape (lines,), numbers before the end of each line; what follows the
-        last end belongs to a line that goes on in the next piece
-    notes : ndarray[uint8], shape (lines,), 1 for lines with nothing but a comment
+    ends : ndarray[int64], shape (lines,), numbers before the end of each line; numbers after the
+        last end belong to a line that continues in the next piece
+    notes : ndarray[uint8], shape (lines,), 1 for lines with only a comment
     first_line : number of the first line, from 1
     """
 
@@ -159,7 +159,7 @@ class Tokens:
     first_line: int
 
     def line_of(self, token: int) -> int:
-        """Number of the line that a token is in."""
+        """Return the line number of a token."""
         return self.first_line + int(np.searchsorted(self.ends, token, side="right"))
 
 
@@ -167,8 +167,8 @@ class Tokenizer:
     """Turns consecutive pieces of a file into `Tokens`.
 
     commas : bytes that separate numbers, at most one between two; blanks always do
-    comments : bytes that start a comment, which goes on to the end of the line
-    blanks : bytes that count as blanks, too
+    comments : bytes that start a comment, which extends to the end of the line
+    blanks : additional bytes that count as blanks
     """
 
     def __init__(self, path: Path, commas: bytes, comments: bytes, blanks: bytes) -> None:
@@ -184,10 +184,10 @@ class Tokenizer:
             self._kinds[list(text)] = kind
 
     def read(self, data: bytes, first_line: int) -> Tokens:
-        """The numbers of `data`, which must not end inside a number.
+        """Parse the numbers of `data`, which must not end inside a number.
 
         first_line : number of the line that `data` starts in
-        Raises `BadInputError` naming the line of what is no number.
+        Raises `BadInputError` with the line of a token that is not a number.
         """
         raw = np.frombuffer(data, np.uint8)
         most = (raw.size + 1) // 2
@@ -204,7 +204,7 @@ class Tokenizer:
     def _complain(self, data: bytes, fault: int, at: int, line: int) -> NoReturn:
         where = f"{self._path}: line {line}"
         if fault == _MISSING:
-            raise BadInputError(f"{where}: a value is missing; fill or drop the line")
+            raise BadInputError(f"{where}: a value is missing; fill in or delete the line")
         end = at
         while end < len(data) and end - at < MAX_SHOWN and self._kinds[data[end]] == _OTHER:
             end += 1

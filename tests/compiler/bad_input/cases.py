@@ -131,8 +131,8 @@ case("truncated", "good.onnx: not a valid ONNX file", after=cut("good.onnx", 0.7
 case("missing", "good.onnx: no such file", after=lambda it: (it / "good.onnx").unlink())
 case("folder", "good.onnx: no such file",
      after=lambda it: ((it / "good.onnx").unlink(), (it / "good.onnx").mkdir()))  # fmt: skip
-case("external data", "good.onnx: constant 'w': its data are not in a file", after=external)
-case("future opset", "opset 999 is not known", damage=lambda it: setattr(it, "opset", 999))
+case("external data", "good.onnx: constant 'w': its data file is missing", after=external)
+case("future opset", "opset 999 is not supported", damage=lambda it: setattr(it, "opset", 999))
 case("future IR", "IR version 99", damage=lambda it: setattr(it, "ir_version", 99))
 case("no nodes", "no output depends on an input",
      damage=lambda it: (it.nodes.clear(), setattr(it, "outputs", ["w"])))  # fmt: skip
@@ -153,7 +153,7 @@ case(
 case("cycle", "form a cycle", damage=cyclic)
 case("made by nothing", "'relu'", "reads 'nobody', which no node computes",
      damage=lambda it: it.node("relu").input.__setitem__(0, "nobody"))  # fmt: skip
-case("made twice", "makes 'c' once more",
+case("made twice", "defines 'c' again",
      damage=lambda it: it.node("relu").output.__setitem__(0, "c"))  # fmt: skip
 case("unknown operator", "'odd'", "Frobnicate",
      damage=lambda it: insert(it, "Frobnicate", "relu", "odd"))  # fmt: skip
@@ -194,7 +194,7 @@ case("no samples", "samples.npz", damage=put("samples", x=np.ones((0, 2, 6, 6), 
 case("samples all zero", "samples.npz", "zero",
      damage=put("samples", x=np.zeros((4, 2, 6, 6), np.float32), y=np.arange(4)))  # fmt: skip
 case("samples of words", "samples.npz", damage=put("samples", x=np.array(["a", "b"])))
-case("labels of other number", "samples.npz", "6 samples, y 2 labels",
+case("labels of other number", "samples.npz", "6 samples, but y has 2 labels",
      damage=put("samples", y=np.arange(2)))  # fmt: skip
 case("label of no class", "labels up to 99", "3 classes", damage=put("samples", y=np.full(6, 99)))
 case("labels are no numbers", "samples.npz", damage=put("samples", y=np.full(6, -1)))
@@ -286,7 +286,7 @@ case("scales of other kernels", "good.onnx",
      damage=quantised(ws=np.full(3, 0.01, np.float32)), options=ALONE)  # fmt: skip
 case("zero points of other kernels", "good.onnx",
      damage=quantised(wz=np.zeros(3, np.int8)), options=ALONE)  # fmt: skip
-case("zero point out of range", "'input' (QuantizeLinear)", "it may hold int8, uint8",
+case("zero point out of range", "'input' (QuantizeLinear)", "accepted types: int8, uint8",
      damage=quantised(xz=np.int32(300)), options=ALONE)  # fmt: skip
 case("samples for a model that is quantised", "leave out --calibrate", code=2, damage=quantised())
 case("shift that is no power of two", "good.onnx", "'shift'", "power of two",

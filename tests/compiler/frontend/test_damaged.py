@@ -19,8 +19,8 @@ from tests.storage.formats.onnx_models import helper, model, node
 
 Damage = Callable[[Any], object]
 HUGE = 3 << 28  # numbers of 4 bytes: 3 GiB
-BAD_DATA = "constant 'w': its data do not fit its type and its shape"
-ELSEWHERE = "constant 'w': its data are not in a file of the model's folder"
+BAD_DATA = "constant 'w': its data do not match its type and its shape"
+ELSEWHERE = "constant 'w': its data file is missing from the model's folder"
 
 
 def refusal(made: Any, folder: Path) -> str:
@@ -65,19 +65,19 @@ def pads_of_type(kind: int) -> Damage:
     [
         (changed("relu", input=[]), "node 'relu' (Relu): its input 0 is missing"),
         (changed("conv", input=["x", "", "b"]), "node 'conv' (Conv): its input 1 is missing"),
-        (changed("relu", input=["c", "c"]), "node 'relu' (Relu): takes 2 inputs; Relu has 1"),
-        (changed("relu", output=[]), "node 'relu' (Relu): names no result"),
-        (changed("relu", output=["", "r"]), "node 'relu' (Relu): names 2 results"),
-        (changed("relu", op_type=""), "node 'relu' (): names no operator"),
+        (changed("relu", input=["c", "c"]), "node 'relu' (Relu): has 2 inputs; Relu takes 1"),
+        (changed("relu", output=[]), "node 'relu' (Relu): has no outputs"),
+        (changed("relu", output=["", "r"]), "node 'relu' (Relu): has 2 outputs"),
+        (changed("relu", op_type=""), "node 'relu' (): has no operator"),
         (changed("relu", op_type="Gelu"), "opset 17 has no operator Gelu"),
-        (changed("relu", op_type="Loop"), "only feed-forward networks are read"),
+        (changed("relu", op_type="Loop"), "only feed-forward networks are supported"),
         (changed("relu", domain="nobody"), "domain 'nobody' has no operator Relu"),
-        (changed("dense", output=["w"]), "node 'dense' (Gemm): makes 'w' once more"),
+        (changed("dense", output=["w"]), "node 'dense' (Gemm): defines 'w' again"),
         (attribute("alpha", 0.5), "Conv of opset 17 has no attribute 'alpha'"),
-        (attribute("group", [1, 2]), "node 'conv' (Conv): attribute group is a whole number"),
-        (attribute("pads", [1, 1, 1, 1]), "node 'conv' (Conv): an attribute is given twice"),
+        (attribute("group", [1, 2]), "node 'conv' (Conv): attribute group must be a whole number"),
+        (attribute("pads", [1, 1, 1, 1]), "node 'conv' (Conv): duplicate attribute"),
         (attribute("auto_pad", b"\xff"), "node 'conv' (Conv): its attributes are damaged"),
-        (pads_of_type(5), "node 'conv' (Conv): attribute pads is whole numbers"),
+        (pads_of_type(5), "node 'conv' (Conv): attribute pads must be whole numbers"),
         (pads_of_type(0), "node 'conv' (Conv): its attributes are damaged"),
         (lambda graph: named(graph, "pool").attribute.pop(0), "attribute kernel_shape is missing"),
         (changed("w", dims=[4, -1, 3, 3]), BAD_DATA),
@@ -85,11 +85,14 @@ def pads_of_type(kind: int) -> Damage:
         (changed("w", raw_data=b"abc"), BAD_DATA),
         (changed("w", data_type=99), BAD_DATA),
         (changed("w", data_location=1), ELSEWHERE),
-        (changed("w", data_type=6), "node 'conv' (Conv): its input 1 holds int32; it may hold"),
-        (changed("w", name="b"), "constant 'b' is given twice"),
+        (
+            changed("w", data_type=6),
+            "node 'conv' (Conv): its input 1 has type int32; accepted types",
+        ),
+        (changed("w", name="b"), "constant 'b' is a duplicate"),
         (
             lambda graph: graph.input.append(graph.input[0]),
-            "has inputs without a name of",
+            "has inputs with missing or duplicate",
         ),
         (
             lambda graph: graph.sparse_initializer.add().values.CopyFrom(graph.initializer[0]),
@@ -106,7 +109,7 @@ def test_structures(damage: Damage, says: str, tmp_path: Path) -> None:
 def test_no_opset(tmp_path: Path) -> None:
     made = good().model()
     del made.opset_import[:]
-    assert refusal(made, tmp_path) == "names no opset; export the model again"
+    assert refusal(made, tmp_path) == "declares no opset; export the model again"
 
 
 @pytest.mark.parametrize("name", [b"Relu", b"relu", b"dense_b"])
@@ -175,8 +178,8 @@ def test_huge_constants_are_not_allocated(
     began = time.perf_counter()
     said = refusal(model(nodes, constants, {"x": (1, 4)}), tmp_path)
     assert time.perf_counter() - began < 2
-    assert f"node 'n_k' ({kind}): makes constants of " in said
-    assert f"at most {MOST_MADE:,} in all" in said
+    assert f"node 'n_k' ({kind}): creates constants of " in said
+    assert f"at most {MOST_MADE:,} in total" in said
 
 
 def test_constants_share_the_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -187,7 +190,7 @@ def test_constants_share_the_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     nodes += [node("Sum", "g0 g1 g2 g3 g4", "g"), node("Mul", "x g", "y")]
     constants = {"s": np.array([1 << 18]), "zero": np.array([0])}
     said = refusal(model(nodes, constants, {"x": (1, 4)}), tmp_path)
-    assert "node 'n_k4' (ConstantOfShape): makes constants of 1,048,576 bytes" in said
+    assert "node 'n_k4' (ConstantOfShape): creates constants of 1,048,576 bytes" in said
 
 
 @pytest.mark.parametrize("shape", [(1, 1 << 40), (1, 1 << 14, 1 << 14, 1)])
@@ -220,13 +223,13 @@ def test_bias_of_wrong_shape(bias: tuple[int, ...], tmp_path: Path) -> None:
         (
             "[ONNXRuntimeError] : 1 : FAIL : tensor.cc:57 CalculateTensorStorageSize Tensor "
             "shape.Size() must be >= 0",
-            "ONNX Runtime does not run Pad: its attributes, or the types and shapes of its inputs, "
-            "do not go together",
+            "ONNX Runtime cannot run Pad: its attributes, input types and input shapes "
+            "do not match",
         ),
         (
             "[ONNXRuntimeError] : 1 : FAIL : Type Error: Type parameter (T) of Optype (Concat) "
             "bound to different types (tensor(float) and tensor(int64) in node (c).",
-            "Pad takes tensors of one type, and gets several",
+            "Pad needs tensors of one type, got several",
         ),
     ],
 )

@@ -308,7 +308,7 @@ def damaged(tmp_path: Path, **constants: Any) -> str:
         ({"s": np.full(8, -0.01, np.float32)}, "its scale is -0.01"),
         ({"s": np.full(5, 0.01, np.float32), "z": np.zeros(5, np.int8)}, "has 5 scales"),
         ({"z": np.zeros(3, np.int8)}, "8 scales and 3 zero points"),
-        ({"out_zero": np.int32(300)}, "its input 2 holds int32; it may hold"),
+        ({"out_zero": np.int32(300)}, "its input 2 has type int32; accepted types"),
         ({"scale": np.float32(0.2)}, "reads 'd.stored' with scale 0.2"),
         ({"axis": 7}, "its axis is 7; the constant has 4 axes"),
         ({"out": np.full(8, 0.05, np.float32), "out_zero": np.zeros(8, np.uint8)}, "has 8 scales"),

@@ -65,20 +65,20 @@ CASES: list[tuple[str, list[Any], dict[str, Any], str]] = [
     ("type", [node("GlobalLpPool", "x")], {"kind": onnx.TensorProto.INT32},
      "GlobalLpPool (domain ai.onnx, opset 17) does not take a tensor(int32) here"),
     ("attribute", [RELU, node("LRN", "a", size=-5)], {},
-     "ONNX Runtime does not run LRN (domain ai.onnx, opset 17): its attributes, or"),
+     "ONNX Runtime cannot run LRN (domain ai.onnx, opset 17): its attributes, input"),
     ("shape", [RELU, node("Einsum", "a", equation="bchw->bhwq")], {},
-     "ONNX Runtime does not run Einsum (domain ai.onnx, opset 17): Equation output contains a"),
+     "ONNX Runtime cannot run Einsum (domain ai.onnx, opset 17): Equation output contains a"),
     ("sequence", [node("SequenceConstruct", "x x", "s"), node("SequenceAt", "s i")],
-     {"constants": {"i": np.array(0)}}, "'n_s' (SequenceConstruct): takes or makes a sequence; "),
+     {"constants": {"i": np.array(0)}}, "'n_s' (SequenceConstruct): has inputs or outputs of type"),
     ("optional", [node("Optional", "x", "o"), node("OptionalGetElement", "o")], {},
-     "'n_o' (Optional): takes or makes a value that may be missing; only tensors are read"),
+     "'n_o' (Optional): has inputs or outputs of type optional; only tensors are supported"),
     ("branches", [RELU, node("If", "c", then_branch=branch("t"), else_branch=branch("e"))],
      {"constants": {"c": np.array(True)}},
      "If (domain ai.onnx, opset 17) reads an outer value inside its subgraph"),
     ("bfloat16", [node("Cast", "x", "c", to=onnx.TensorProto.BFLOAT16), node("Relu", "c")], {},
-     "'n_c' (Cast): takes or makes bfloat16 numbers; export the model in float32"),
+     "'n_c' (Cast): has bfloat16 inputs or outputs; export the model in float32"),
     ("float8", [node("Cast", "x", "c", to=onnx.TensorProto.FLOAT8E4M3FN), node("Relu", "c")],
-     {"opset": 19}, "'n_c' (Cast): takes or makes float8e4m3fn numbers; "),
+     {"opset": 19}, "'n_c' (Cast): has float8e4m3fn inputs or outputs; "),
     ("random", [node("Bernoulli", "x")], {}, "'n_y' (Bernoulli): draws random numbers"),
     ("training", [node("BatchNormalization", "x s s s s", training_mode=1)],
      {"constants": {"s": np.ones(3, np.float32)}}, "is in training mode; export the model"),
@@ -115,7 +115,7 @@ def test_a_fault_that_shows_when_a_node_runs(tmp_path: Path) -> None:
     with pytest.raises(MapperError) as error:
         run_graph(graph, feeds, FLOATING, [one.tensor for one in graph.outputs.values()])
     assert str(error.value) == (
-        "node 'n_y' (GlobalLpPool): ONNX Runtime does not run GlobalLpPool (domain ai.onnx, "
+        "node 'n_y' (GlobalLpPool): ONNX Runtime cannot run GlobalLpPool (domain ai.onnx, "
         "opset 17): Input dimension cannot be less than 3."
     )
 

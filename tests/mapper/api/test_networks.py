@@ -122,7 +122,7 @@ def test_rates_for_a_file(folder: Path) -> None:
     assert synapses_of(Path("out/network.bin")) == {
         (0, 1): 4, (1, 2): 0, (2, 0): 2.5, (3, 4): 1, (4, 1): 7, (0, 3): 4,
     }  # fmt: skip
-    with pytest.raises(MapperError, match="rates are 3; the network has 5 neurons"):
+    with pytest.raises(MapperError, match="rates have shape 3; the network has 5 neurons"):
         mapper.map_network(path, "2x2", rates=[1, 2, 3])
 
 

@@ -192,7 +192,7 @@ def test_number_of_synapses_differs_from_the_meta(
     with zipfile.ZipFile(path, "w") as archive:
         for member, raw in members.items():
             archive.writestr(member, raw)
-    assert f"meta.json says {synapses} synapses" in fails("export", path, name)
+    assert f"meta.json states {synapses} synapses" in fails("export", path, name)
 
 
 @pytest.mark.parametrize(

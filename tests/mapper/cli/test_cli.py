@@ -275,8 +275,8 @@ def test_export_reports_omissions(run: Run) -> None:
     )
     found = run("export", "a.bin", "a.csv", "--json")
     assert found.err.splitlines() == [
-        "note: csv has no sizes: those of 2 neurons left out",
-        "note: csv has no neurons without synapses: 1 left out",
+        "note: csv has no sizes: dropped for 2 neurons",
+        "note: csv has no neurons without synapses: 1 dropped",
     ]
     told = found.json()
     assert (told["format"], told["left_out"]) == ("csv", {"sizes": 2, "isolated": 1})
@@ -397,7 +397,7 @@ def test_columns_are_noted_and_reported(run: Run) -> None:
     assert [row.split(",")[-2:] for row in rows] == [["0", "0"], ["1", "0"], ["0", "1"], ["1", "1"]]
     again = run("score", "a.csv", "cores.csv", "--chip", "2x2", "--json")
     assert again.json()["metrics"]["hops_total"] == found.json()["metrics"]["hops_total"]
-    assert "would become one; write it as npz" in run("export", "a.bin", "b.csv").err
+    assert "would be merged; write it as npz" in run("export", "a.bin", "b.csv").err
     assert run("export", "a.bin", "b.npz").code == 0
     assert run("import", "b.npz", "b.bin").code == 0
     first, second = (run("info", name, "--json").json() for name in ("a.bin", "b.bin"))

@@ -94,7 +94,7 @@ def test_faults_leave_no_files(
     for words, code, message in (
         (("--rates", "r.npz"), 1, "r.npz: rate of neuron 2 (from 0): nan is not finite"),
         (("--rates", "none.csv"), 1, "none.csv: cannot read: No such file"),
-        (("--rates", "r.csv", "--rates-duration", "3"), 1, "only reports of spikes have a dur"),
+        (("--rates", "r.csv", "--rates-duration", "3"), 1, "only spike reports have a dur"),
         (("--rates-duration", "3"), 2, "--rates-duration is that of a spike report"),
     ):
         found = run(*command, *words)
@@ -118,7 +118,7 @@ def test_columns(folder: Path, run: Run) -> None:
     assert found["attributes"]["id"]["labels"] == ["I2", "I1", "I3"]
     failed = run("import", "a.csv", "b.bin", "--nodes", "n.h5")
     assert (failed.code, failed.out) == (1, "")
-    assert "a.csv: edgelist files have no option `nodes`" in failed.err
+    assert "a.csv: edgelist files do not take the option `nodes`" in failed.err
 
 
 def test_sonata_with_spikes(run: Run, sonata_files: Callable[[], None]) -> None:

@@ -98,7 +98,7 @@ def test_refused(network: Path, fails: Callable[..., str], monkeypatch: pytest.M
         ("export", "NET", "a.csv"),
     ):
         told = fails(*("s3://lab/none.bin" if word == "NET" else word for word in words))
-        assert "s3://lab/none.bin: there is no such object; check bucket and key" in told
+        assert "s3://lab/none.bin: no such object; check bucket and key" in told
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
     assert "cannot read" in fails("info", ADDRESS)
 
@@ -125,9 +125,9 @@ def test_a_store_that_stalls(
         monkeypatch.setenv("MAPPER_STORE_TIMEOUT", "0.3")
         for words in (("info", address), ("verify", address), ("run", address, *RUN)):
             told = fails(*words)
-            assert f"{address}: the store stalls: fewer than 307 bytes in 0.3 s; check" in told
+            assert f"{address}: the store stalled: fewer than 307 bytes in 0.3 s; check" in told
         monkeypatch.setenv("MAPPER_STORE_TIMEOUT", "never")
-        assert "MAPPER_STORE_TIMEOUT=never: is no timeout" in fails("info", address)
+        assert "MAPPER_STORE_TIMEOUT=never: not a timeout" in fails("info", address)
 
 
 @pytest.mark.heavy

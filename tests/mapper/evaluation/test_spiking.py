@@ -207,11 +207,11 @@ def test_rates_are_fed_back(out: Path, run: Run) -> None:
 @pytest.mark.parametrize(
     ("neuron", "tick", "said"),
     [
-        ([1, 10], [0, 0], "in.npz: spike 1 (from 0) is of neuron 10; the network has 10"),
-        ([-1], [0], "in.npz: spike 0 (from 0) is of neuron -1; the network has 10"),
-        ([1], [-2], "in.npz: spike 0 (from 0) is in tick -2"),
-        ([1], [0, 1], "in.npz: 1 neurons and 2 ticks; give one of each for a spike"),
-        ([0.5], [0], "in.npz: neuron is float64 of shape (1,); give a row of whole numbers"),
+        ([1, 10], [0, 0], "in.npz: spike 1 (from 0) has neuron 10; the network has 10"),
+        ([-1], [0], "in.npz: spike 0 (from 0) has neuron -1; the network has 10"),
+        ([1], [-2], "in.npz: spike 0 (from 0) has tick -2"),
+        ([1], [0, 1], "in.npz: 1 neurons and 2 ticks; give one of each per spike"),
+        ([0.5], [0], "in.npz: neuron is float64 of shape (1,); give a list of whole numbers"),
     ],
 )
 def test_bad_spikes(out: Path, fails: Fails, neuron: list[int], tick: list[int], said: str) -> None:

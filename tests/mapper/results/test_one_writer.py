@@ -64,7 +64,7 @@ def test_while_another_process_writes(
 ) -> None:
     with held_elsewhere(files / output) as process:
         said = fails(*command)
-    assert f"{output}: process {process.pid} is writing it since " in said
+    assert f"{output}: process {process.pid} has been writing it since " in said
     assert said.endswith("; wait for it, or name another output")
 
 

@@ -1,4 +1,4 @@
-"""SONATA files of the tests' own, and the networks that they stand for, found edge by edge."""
+"""SONATA test files, and the networks that they describe, computed edge by edge."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ VERSION = {"magic": np.uint32(0x0A7A), "version": np.array([0, 1], np.uint32)}
 
 @dataclass
 class Edges:
-    """An edge population: rows of (source, target, group, weight, nsyns, type); None: left out."""
+    """An edge population: rows of (source, target, group, weight, nsyns, type); None: omitted."""
 
     source: str
     target: str
@@ -34,7 +34,7 @@ def write_nodes(path: Path, counts: dict[str, int]) -> None:
 
 
 def write_edges_file(path: Path, populations: dict[str, Edges], grouped: bool = True) -> None:
-    """All rows of an edge group must have, or all lack, a weight; the same of nsyns."""
+    """Write edges; all rows of an edge group have a weight, or none has; the same for nsyns."""
     with pytest.importorskip("h5py").File(path, "w") as file:
         file.attrs.update(VERSION)
         for name, edges in populations.items():
@@ -66,7 +66,7 @@ def expected(
     populations: dict[str, Edges],
     types: dict[int, tuple[float | None, int | None]] | None = None,
 ) -> dict[tuple[int, int], float]:
-    """(source, target) -> weight of neurons, as `sonata` documents them."""
+    """Return (source, target) -> weight of neurons, as documented in `sonata`."""
     first, total = {}, 0
     for name, count in counts.items():
         first[name], total = total, total + count

@@ -1,4 +1,4 @@
-"""Helpers of the format tests: write a text, import it, read it back the slow way."""
+"""Helpers of the format tests: write a text, import it, read the network."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Edges = dict[tuple[int, int], float]
 
 
 def edges_of(path: Path) -> Edges:
-    """(source, target) -> weight in real units; undirected edges once, smaller id first."""
+    """Return (source, target) -> weight in real units; undirected edges once, smaller id first."""
     found: Edges = {}
     with NetworkFile(path) as net:
         for block in net.blocks():
@@ -43,7 +43,7 @@ def meta_of(path: Path) -> NetworkMeta:
 
 
 def labels_of(path: Path) -> list[str]:
-    """Names of the populations."""
+    """Return the names of the populations."""
     with NetworkFile(path) as net:
         return net.attribute("population").labels or []
 
@@ -52,7 +52,7 @@ def labels_of(path: Path) -> list[str]:
 def converted(tmp_path: Path) -> Callable[..., Path]:
     """Write text to a file of the given name, import it, and return the network's path.
 
-    The traffic is that of the weights, unless the options say otherwise.
+    The weights are the traffic, unless the options state otherwise.
     """
 
     def convert(name: str, content: str | bytes, **options: Any) -> Path:
@@ -72,7 +72,7 @@ def put(path: Path, content: str | bytes) -> None:
 
 @pytest.fixture
 def refused(tmp_path: Path) -> Callable[..., str]:
-    """Import a faulty file; checks that nothing is left behind, and returns the message."""
+    """Import a faulty file, check that no file remains, and return the message."""
 
     def refuse(name: str, content: str | bytes, **options: Any) -> str:
         source = tmp_path / name
@@ -90,7 +90,7 @@ def refused(tmp_path: Path) -> Callable[..., str]:
 
 @pytest.fixture(params=EXPORTS)
 def format(request: pytest.FixtureRequest) -> str:
-    """Each format that networks are written to, if what it needs is there."""
+    """Each export format whose library is installed."""
     name: str = request.param
     if name in NEEDS:
         pytest.importorskip(NEEDS[name])

@@ -1,9 +1,9 @@
-"""Damages the samples of a format in every way, and tells which ones were not met with one line.
+"""Damage the samples of a format in every way, and report those not refused with one line.
 
     python -W error -m tests.storage.formats.damage FORMAT FOLDER
 
-A program of its own: what crashes the interpreter, or never ends, then ends this alone, and what
-asks for much more memory than it needs is refused by the system.
+Runs as a separate process: a crash of the interpreter or an endless loop ends only this process,
+and the system refuses excessive memory.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from storage.formats import import_network
 from storage.store.network import NetworkFile
 from tests.storage.formats.samples import SAMPLES, Sample
 
-CUTS = 40  # places where a file is cut off
-CHANGES = 60  # of single bytes
-MEMORY = 1 << 30  # bytes beyond those of the interpreter and its libraries
-MOST_SAID = 300  # characters of a message, without the path
+CUTS = 40  # truncations of a file
+CHANGES = 60  # changes of single bytes
+MEMORY = 1 << 30  # bytes in addition to the interpreter and its libraries
+MOST_SAID = 300  # most characters of a message without the path
 Variant = tuple[str, bytes]
 
 
 def variants(data: bytes, seed: int) -> Iterator[Variant]:
-    """Damaged copies of a file, with what was done to them; always the same for a seed."""
+    """Yield damaged copies of a file with a description, reproducible by seed."""
     for length in sorted({len(data) * i // CUTS for i in range(CUTS)} | {len(data) - 1}):
         yield f"cut at {length}", data[:length]
     rng = np.random.default_rng(seed)
@@ -39,13 +39,13 @@ def variants(data: bytes, seed: int) -> Iterator[Variant]:
             changed = data[:at] + bytes([data[at] ^ (byte or 1)]) + data[at + 1 :]
             yield f"byte {at} changed by {byte or 1}", changed
         elif i % 3 == 1:
-            yield f"{byte} put in at {at}", data[:at] + bytes([byte]) + data[at:]
+            yield f"{byte} inserted at {at}", data[:at] + bytes([byte]) + data[at:]
         else:
-            yield f"byte {at} left out", data[:at] + data[at + 1 :]
+            yield f"byte {at} removed", data[:at] + data[at + 1 :]
 
 
 def read_whole(path: Path) -> tuple[int, int]:
-    """Neurons and synapses of a network file, all of which is read."""
+    """Return neurons and synapses of a network file, all of which is read."""
     with NetworkFile(path) as net:
         for block in net.blocks():
             block.outgoing()
@@ -55,7 +55,7 @@ def read_whole(path: Path) -> tuple[int, int]:
 
 
 def outcome(source: Path, data: bytes, out: Path, format: str | None) -> str:
-    """What is wrong with how a file is met; "" for a network, or one line that names the file."""
+    """Return the fault of an import, "" for a network or a one-line error naming the file."""
     source.write_bytes(data)
     network = out / "net.bin"
     wrong = ""
@@ -69,11 +69,11 @@ def outcome(source: Path, data: bytes, out: Path, format: str | None) -> str:
         read_whole(network)
         network.unlink()
     left = [path.name for path in out.iterdir()]
-    return wrong or (f"left behind {left}" if left else "")
+    return wrong or (f"leftover files {left}" if left else "")
 
 
 def unclear(message: str, source: Path) -> str:
-    """Why a message is no good, or ""."""
+    """Return why a message is unclear, or ""."""
     said = message.removeprefix(f"{source}: ")
     if said == message:
         return f"does not start with the file: {message}"
@@ -83,7 +83,7 @@ def unclear(message: str, source: Path) -> str:
 
 
 def faults(format: str, sample: Sample, folder: Path) -> Iterator[str]:
-    """All damage to a sample that is not met well."""
+    """Yield all damage to a sample that is not handled properly."""
     out = folder / f"out-{sample.name}"
     out.mkdir()
     whole = sample.make(folder)
@@ -91,7 +91,7 @@ def faults(format: str, sample: Sample, folder: Path) -> Iterator[str]:
     files = [(sample.name, variant) for variant in variants(whole, seed=1)]
     files += [(f"{sample.name}.gz", variant) for variant in variants(packed, seed=2)]
     for name, (what, data) in files:
-        for chosen in (None, format):  # recognised, or named
+        for chosen in (None, format):  # detected, or named
             found = outcome(folder / name, data, out, chosen)
             if found:
                 yield f"{name}, {what}, format {chosen}: {found}"
@@ -105,11 +105,11 @@ def limit_memory() -> None:
 
 
 def main(format: str, folder: Path) -> int:
-    """Prints what was not met well; returns how much that is."""
-    out = folder / "sound"
+    """Print all damage that is not handled properly; return its count."""
+    out = folder / "valid"
     out.mkdir()
     for sample in SAMPLES[format]:
-        # once before memory is limited: libraries are loaded and kernels compiled
+        # before memory is limited: loads libraries and compiles kernels
         found = outcome(folder / sample.name, sample.make(folder), out, None)
         if found:
             sys.exit(f"{sample.name}: {found}")

@@ -1,4 +1,4 @@
-"""Networks that go to a file and back, and what must have come back."""
+"""Networks for round trips through files, and the comparison of the results."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ Names = list[int] | list[str]
 
 @dataclass
 class Net:
-    """A network as a test draws it.
+    """A network drawn by a test.
 
     edges : (source, target) -> weight in stored units; unit : of the weights
-    names : what neurons are called, None for their numbers
+    names : identifiers of neurons, None for their numbers
     """
 
     vertices: int
@@ -66,7 +66,7 @@ class Net:
 
 @dataclass
 class Held:
-    """A network by the names of its neurons, so that it does not matter how they are numbered."""
+    """A network by the names of its neurons, independent of their numbering."""
 
     undirected: bool
     edges: dict[Any, float] = field(default_factory=dict)
@@ -75,7 +75,7 @@ class Held:
 
 
 def held(path: Path, by_number: bool = False) -> Held:
-    """What a network file holds; neurons are called by their numbers if they have no ids."""
+    """Return the content of a network file; neurons without ids are named by their numbers."""
     with NetworkFile(path) as net:
         called = [str(v) for v in range(net.vertices)]
         if "id" in net.meta.attributes and not by_number:
@@ -108,7 +108,7 @@ def lost(losses: list[Loss]) -> dict[str, int]:
 
 
 def there_and_back(folder: Path, format: str, network: Path) -> tuple[dict[str, int], Path | None]:
-    """What the export of a network said to be lost, and the file of its import."""
+    """Return the losses reported by an export of a network, and the file of its import."""
     path = folder / f"out{EXPORTS[format].extensions[0]}"
     with NetworkFile(network) as net:
         losses = lost(export_network(net, path))
@@ -123,7 +123,7 @@ def there_and_back(folder: Path, format: str, network: Path) -> tuple[dict[str, 
 
 
 def compare(losses: dict[str, int], network: Path, back: Path | None, unit: float) -> None:
-    """What came back is the network, but for what was said to be lost."""
+    """Check that the imported network equals the original except for the reported losses."""
     anonymous = bool({"ids", "names"} & losses.keys())
     old = held(network, by_number=anonymous)
     alone = set(old.sizes) - {name for ends in old.edges for name in ends}

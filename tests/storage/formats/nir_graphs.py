@@ -1,4 +1,4 @@
-"""NIR files of the tests' own, written with h5py alone."""
+"""NIR test files, written with h5py alone."""
 
 from __future__ import annotations
 
@@ -50,14 +50,14 @@ def graph(nodes: dict[str, Parameters], edges: Sequence[tuple[str, str]]) -> Par
 
 
 def chain(*nodes: Parameters) -> Parameters:
-    """Nodes named a, b, c, ..., each of which leads to the next."""
+    """Return nodes named a, b, c, ..., each connected to the next."""
     names = [chr(ord("a") + index) for index in range(len(nodes))]
     edges = list(pairwise(names))
     return graph(dict(zip(names, nodes, strict=True)), edges)
 
 
 def nir_bytes(root: Parameters, version: str | None = "1.0.8") -> bytes:
-    """A NIR file, written with h5py alone."""
+    """Return a NIR file, written with h5py alone."""
 
     def put(group: Any, members: Parameters) -> None:
         for name, value in members.items():

@@ -1,8 +1,8 @@
-"""ONNX models of the tests' own.
+"""ONNX test models.
 
-All weights of the small models are positive and nothing in them is added or cut off. So the sum
-over all ways through the network, of the products of weights, is what the model makes of a unit
-vector, as the reference implementation of ONNX computes it.
+All weights of the small models are positive and no bias is added. So the sum over all paths through
+the network, of the products of weights, is the response of the model to a unit vector, as computed
+by the reference implementation of ONNX.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ RNG = np.random.default_rng(2)
 
 
 def weights(*shape: int) -> Array:
-    """Whole numbers from 1 to 3, which every unit holds exactly."""
+    """Return whole numbers from 1 to 3, which are exact in every unit."""
     return RNG.integers(1, 4, shape).astype(np.float32)
 
 
@@ -57,7 +57,7 @@ def node(kind: str, inputs: str, output: str = "y", **attributes: Any) -> Any:
 
 
 def response(net: Path, inputs: int, outputs: int) -> Array:
-    """Sum over all ways from each of the first neurons to each of the last; (outputs, inputs)."""
+    """Return the sum over all paths from each first neuron to each last one; (outputs, inputs)."""
     with NetworkFile(net) as network:
         n = network.vertices
     matrix = np.zeros((n, n))
@@ -68,7 +68,7 @@ def response(net: Path, inputs: int, outputs: int) -> Array:
 
 
 def check(converted: Convert, made: Any, size: Sequence[int] = (1, 2, 5, 6)) -> Path:
-    """Import a model of one input and compare it with what the model computes."""
+    """Import a model of one input and compare it with the computed response."""
     net = converted("a.onnx", made.SerializeToString())
     evaluator = reference.ReferenceEvaluator(made)
     inputs = int(np.prod(size))

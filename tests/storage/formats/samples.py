@@ -1,7 +1,7 @@
-"""A small sound file of every format, or several where its importer goes several ways.
+"""A small valid file of each format, or several if its importer has several code paths.
 
-A file is made of bytes alone, so that it can be damaged; what makes it needs its format's library
-only when it is called.
+A file consists of bytes alone, so that it can be damaged. Creating it needs the format's library
+only when called.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ Make = Callable[[Path], bytes]
 class Sample:
     """A file of a format.
 
-    make : its content; it is given the folder of the file, to put others there that the file names
-    neurons, synapses : of the network that it stands for
+    make : returns its content; receives the folder of the file, for files that it refers to
+    neurons, synapses : of the network that it describes
     """
 
     name: str

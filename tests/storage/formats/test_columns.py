@@ -1,4 +1,4 @@
-"""Which columns of a table are taken for what, by their names, by their places, or as told."""
+"""Choice of table columns: by name, by position, or by option."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def chosen(names: str, **wanted: str) -> dict[str, Any]:
         ("FromNodeId,ToNodeId", "FromNodeId", "ToNodeId", None),
     ],
 )
-def test_without_being_told(names: str, source: str, target: str, weight: str | None) -> None:
+def test_default_choice(names: str, source: str, target: str, weight: str | None) -> None:
     expected = {"source": source, "target": target}
     assert chosen(names) == (expected if weight is None else {**expected, "weight": weight})
 
@@ -83,21 +83,24 @@ def test_populations(names: str) -> None:
     ("names", "message"),
     [
         ("pop_a,id_a,pop_b,id_b,weight", "which are source and target? Name them: --columns"),
-        ("pre_pop,pre,post,weight", "pre_pop gives the population of one end only; name both"),
-        ("pre,post_population,post,weight", "post_population gives the population of one end"),
+        ("pre_pop,pre,post,weight", "pre_pop is the population of only one end; name both"),
+        ("pre,post_population,post,weight", "post_population is the population of only one end"),
         ("population,pre,post,weight", "population is the population of which end? Name both"),
-        ("pre_pop,pre_layer,pre,post_pop,post", "pre_pop, pre_layer may all be the population"),
-        ("source,target,delay,x,y", "5 columns and none is called weight"),
+        (
+            "pre_pop,pre_layer,pre,post_pop,post",
+            "pre_pop, pre_layer are candidates for the population",
+        ),
+        ("source,target,delay,x,y", "5 columns, none called weight"),
         ("pre_pop,post_pop,w", "a.csv: columns are pre_pop, post_pop, w; name source and"),
     ],
 )
-def test_what_is_ambiguous_is_refused(names: str, message: str) -> None:
+def test_ambiguous_columns_are_refused(names: str, message: str) -> None:
     with pytest.raises(BadInputError) as caught:
         chosen(names)
     assert message in str(caught.value)
 
 
-def test_names_that_the_user_gives() -> None:
+def test_columns_named_by_the_user() -> None:
     names = "cell,area,other cell,other area,delay,n"
     wanted = {"source": "cell", "target": "other cell", "weight": "n"}
     areas = {"source_population": "area", "target_population": "other area"}
@@ -110,13 +113,13 @@ def test_names_that_the_user_gives() -> None:
         "source": "pre", "target": "post",
         "source-population": "population", "target-population": "population",
     }  # fmt: skip
-    with pytest.raises(BadInputError, match="area gives the population of one end only"):
+    with pytest.raises(BadInputError, match="area is the population of only one end"):
         chosen(names, **wanted, source_population="area")
     with pytest.raises(BadInputError, match="name source and target"):
         chosen(names, **wanted, source_population="cell", target_population="area")
 
 
-def test_columns_by_their_numbers() -> None:
+def test_columns_by_number() -> None:
     assert number_columns(3, "").facts["columns"] == {"source": 1, "target": 2, "weight": 3}
     wanted = ColumnNames(source="2", target="1", weight="4")
     assert number_columns(5, "", wanted).facts == {
@@ -128,7 +131,7 @@ def test_columns_by_their_numbers() -> None:
         number_columns(6, "")
 
 
-def test_what_the_command_line_says() -> None:
+def test_columns_option() -> None:
     names = parse_columns("source=a,b,target=c=d", ColumnNames(weight="-"))
     assert names == ColumnNames("a,b", "c=d", "-")
     assert parse_columns("target-population=x").target_population == "x"
@@ -141,11 +144,10 @@ def test_what_the_command_line_says() -> None:
         name_columns({"colour": "a"})
 
 
-def test_what_is_said() -> None:
+def test_note_on_columns() -> None:
     columns = choose_columns(["", "pre", "post", "delay", "w\x1b"], "", ColumnNames(weight="w\x1b"))
     assert said(columns.facts) == (
-        "columns used: pre (source), post (target), w\\x1b (weight); "
-        "ignored: one without a name, delay"
+        "columns used: pre (source), post (target), w\\x1b (weight); ignored: one unnamed, delay"
     )
     assert said(number_columns(2, "").facts) == (
         "columns used: 1 (source), 2 (target); every row weighs 1"
@@ -176,7 +178,7 @@ def test_comments_that_name_columns() -> None:
         (b"# source target\n", False),
     ],
 )
-def test_recognised_by_the_names(content: bytes, expected: bool, tmp_path: Path) -> None:
+def test_detection_by_column_names(content: bytes, expected: bool, tmp_path: Path) -> None:
     assert names_columns(content) is expected
     (tmp_path / "a.dat").write_bytes(content)
     assert recognise(tmp_path / "a.dat").name == ("edgelist" if expected else "qaplib")
@@ -224,8 +226,8 @@ TABLES: dict[str, Callable[[], str | bytes]] = {
 
 
 @pytest.mark.parametrize("name", TABLES)
-def test_ids_of_populations(name: str, tmp_path: Path) -> None:
-    """A neuron is an id in a population; they follow one another in order of appearance."""
+def test_ids_per_population(name: str, tmp_path: Path) -> None:
+    """A neuron is an id in a population; neurons are numbered in order of appearance."""
     put(tmp_path / name, TABLES[name]())
     meta = import_network(tmp_path / name, tmp_path / "net.bin")
     assert meta.neurons == len(NEURONS)
@@ -237,12 +239,12 @@ def test_ids_of_populations(name: str, tmp_path: Path) -> None:
     assert meta.provenance["columns"]["target-population"] == "post_pop"
 
 
-def test_populations_that_are_numbers(converted: Convert) -> None:
-    """Read as numbers, they come in increasing order."""
+def test_numeric_populations(converted: Convert) -> None:
+    """Numeric populations are sorted in increasing order."""
     codes = {"exc": 12, "inh": 3}
     rows = [(codes[a], i, codes[b], j, w) for a, i, b, j, w in LOCAL]
     path = converted("a.csv", table(rows=rows))
-    place = [2, 3, 4, 0, 1]  # of the neurons above
+    place = [2, 3, 4, 0, 1]  # positions of the neurons above
     assert edges_of(path) == {(place[a], place[b]): w for (a, b), w in LOCAL_EDGES.items()}
     assert attributes_of(path) == {"id": [0, 1, 0, 1, 7], "population": [0, 0, 1, 1, 1]}
     assert meta_of(path).attributes["population"].labels == ["3", "12"]
@@ -292,7 +294,7 @@ def test_populations_against_python(
     ]
 
 
-def test_ids_of_the_whole_network_beside_populations(converted: Convert) -> None:
+def test_global_ids_with_population_columns(converted: Convert) -> None:
     names = ColumnNames(source_population="-", target_population="-")
     path = converted("a.csv", table(), extra={"columns": names})
     assert attributes_of(path) == {"id": [0, 1, 7]}
@@ -304,4 +306,4 @@ def test_faults_of_populations(refused: Refuse) -> None:
     assert "line 3: a value is missing" in refused("a.csv", table(rows=rows))
     assert "line 2: -3 is negative" in refused("a.csv", table(rows=[(-3, 0, 1, 1, 1)]))
     one = table(head="pre_pop, pre, post, weight", rows=[("exc", 0, 1, 2)])
-    assert "line 1: pre_pop gives the population of one end" in refused("a.csv", one)
+    assert "line 1: pre_pop is the population of only one end" in refused("a.csv", one)

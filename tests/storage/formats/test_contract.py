@@ -1,4 +1,4 @@
-"""What every importer keeps: sound files are read, and damage ends in one line that names it."""
+"""Contract of all importers: valid files are read, damage ends in one line that names the file."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.storage.formats.samples import SAMPLES, Sample
 
 ROOT = Path(__file__).resolve().parents[3]
 LIBRARIES = {"nir": "h5py", "sonata": "h5py", "onnx": "onnx", "parquet": "pyarrow"}
-LONGEST = 600  # seconds for all damage to one format, which takes 10 or so
+LONGEST = 600  # seconds for all damage to one format, usually about 10
 EACH = [(name, sample) for name, samples in SAMPLES.items() for sample in samples]
 EVERY_SAMPLE = pytest.mark.parametrize(
     ("name", "sample"), EACH, ids=[sample.name for _, sample in EACH]
@@ -32,7 +32,7 @@ def need(name: str) -> None:
 
 @pytest.fixture
 def out(tmp_path: Path) -> Path:
-    """A folder for networks alone."""
+    """A folder only for networks."""
     (tmp_path / "out").mkdir()
     return tmp_path / "out"
 
@@ -59,11 +59,11 @@ def test_samples_are_read(name: str, sample: Sample, tmp_path: Path, out: Path) 
 @pytest.mark.sample(0.5)
 @EVERY_FORMAT
 def test_damage_ends_in_one_line(name: str, tmp_path: Path) -> None:
-    """In a process with little memory to spare: cut off anywhere, bytes altered, gzipped too."""
+    """In a process with limited memory: truncated, altered bytes, also gzipped."""
     if numba.config.DISABLE_JIT:  # type: ignore[attr-defined]
-        pytest.skip("numpy warns of hashes modulo 2^64 when the JIT is off")
+        pytest.skip("numpy warns about hashes modulo 2^64 if the JIT is off")
     if not Path("/proc/self/statm").exists():
-        pytest.skip("memory is measured as Linux does")
+        pytest.skip("memory is measured only on Linux")
     need(name)
     command = [
         sys.executable,
@@ -100,12 +100,12 @@ def test_no_content(name: str, sample: Sample, tmp_path: Path, out: Path) -> Non
             if content or format is None:
                 assert outcome(source, content, out, format) == ""
     source.write_bytes(b"")
-    with pytest.raises(BadInputError, match="is empty; fetch or save it again"):
+    with pytest.raises(BadInputError, match="is empty; download or save it again"):
         import_network(source, out / "net.bin", name)
 
 
 @EVERY_FORMAT
-def test_what_cannot_be_read(name: str, tmp_path: Path, out: Path) -> None:
+def test_unreadable_file(name: str, tmp_path: Path, out: Path) -> None:
     sample = SAMPLES[name][0]
     source = tmp_path / sample.name
     for reason in ("No such file", "Is a directory", "Permission denied"):
@@ -113,7 +113,7 @@ def test_what_cannot_be_read(name: str, tmp_path: Path, out: Path) -> None:
             source.mkdir()
         if reason == "Permission denied":
             if os.geteuid() == 0:
-                continue  # may read everything
+                continue  # root may read everything
             source.rmdir()
             source.write_bytes(b"1 2\n")
             source.chmod(0)
@@ -124,7 +124,7 @@ def test_what_cannot_be_read(name: str, tmp_path: Path, out: Path) -> None:
     assert list(out.iterdir()) == []
 
 
-def test_what_is_no_good_as_a_message(tmp_path: Path) -> None:
+def test_unclear_messages(tmp_path: Path) -> None:
     source = tmp_path / "a.txt"
     assert unclear(f"{source}: line 3: 'x' is not a number", source) == ""
     for message in ("line 3: 'x' is not a number", "", f"{source}: line 3:\nbad", f"{source}: bad"):

@@ -1,4 +1,4 @@
-"""Distinct ids on disk: the same as in memory, whatever little memory there is."""
+"""Distinct ids on disk give the same results as in memory, for any memory budget."""
 
 from __future__ import annotations
 
@@ -49,14 +49,14 @@ def test_distinct_ids(chunks: list[list[int]], memory: int, step: int) -> None:
                 given_ids = np.array(chunk, np.int64) * step
                 ids.add(given_ids)
                 expected = sorted({*expected, *given_ids.tolist()})
-                assert ids.seen <= len(expected) == ids.size  # asking does not end it
+                assert ids.seen <= len(expected) == ids.size  # reading does not finish it
             places = np.arange(len(expected))[::-1]
             assert ids.read(0, len(expected)).tolist() == expected
             assert ids.at(places).tolist() == expected[::-1]
             assert ids.at(places[:0]).size == 0
             if expected:
                 assert ids.largest == expected[-1]
-                if len(expected) > 4:  # more than any small table holds
+                if len(expected) > 4:  # more than any small table can hold
                     assert (ids.at_a_time is None) == (memory == 1 << 20)
             for chunk in chunks:
                 found = ids.numbers(np.array(chunk, np.int64) * step)
@@ -86,7 +86,7 @@ def table(name: str, rng: np.random.Generator) -> str:
 
 @pytest.mark.usefixtures("_small")
 @pytest.mark.parametrize("name", TABLES)
-def test_a_network_is_the_same_with_its_ids_on_disk(
+def test_networks_with_ids_on_disk_are_equal(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(text_module, "CHUNK_BYTES", 1024)
@@ -117,9 +117,7 @@ def count_spills(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 @pytest.mark.usefixtures("_small")
-def test_a_line_of_sizes_is_recognised_with_ids_on_disk(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_size_line_with_ids_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(text_module, "CHUNK_BYTES", 64)
     rows = "".join(f"{i} {(i + 1) % 90}\n" for i in range(90)) + "5 9\n" * 30
     source = tmp_path / "a.txt"

@@ -94,7 +94,7 @@ def test_no_size_line(text: str, converted: Convert) -> None:
         ("1\n", "line 1: 1 columns without names"),
         ("a,b,c,d\n1,2,3,4\n", "line 1: columns are a, b, c, d; which are source and"),
         ("source,ta\rrget\n1,2\n", "line 1: a CR that is not the end of a line; repair it"),
-        (",".join("abcdefghijk") + "\n", "line 1: 11 columns and none is called weight"),
+        (",".join("abcdefghijk") + "\n", "line 1: 11 columns, none called weight"),
         ("x" * 99 + "\n1\n", f"columns are {'x' * 24}...; name source and target"),
         ("id\n1\n", "line 1: columns are id; name source and target"),
         ("1,2\n-3,4\n", "line 2: -3 is negative"),
@@ -113,7 +113,7 @@ def test_faults(text: str, message: str, refused: Refuse) -> None:
 
 def test_endless_line(refused: Refuse, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(text_module, "CHUNK_BYTES", 16)
-    assert "longer than two megabytes" in refused("a.txt", "1 2\n" + "3 4 " * 40_000)
+    assert "longer than 2 MB" in refused("a.txt", "1 2\n" + "3 4 " * 40_000)
 
 
 def test_truncated_gzip(refused: Refuse) -> None:
@@ -170,7 +170,7 @@ def test_id_table(chunks: list[list[int]], step: int) -> None:
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.integers(0, 99), unique=True, max_size=15), st.integers(0, 15))
 def test_id_table_kernels(ids: list[int], room: int) -> None:
-    """A dictionary in place of the table."""
+    """A dictionary is the reference implementation."""
     table, numbers = np.full(32, -1, np.int64), np.zeros(32, np.int32)
     given_ids = np.array(ids, np.int64)
     with np.errstate(over="ignore"):

@@ -1,4 +1,4 @@
-"""Exporters: digits against Python's own, files against the networks that they came from."""
+"""Exporters: digits compared with Python's, files compared with their networks."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def test_csv_uses_original_ids(tmp_path: Path) -> None:
 
 
 def test_metis_of_a_directed_network(tmp_path: Path) -> None:
-    """Directions add up, weights are in stored units, rates of its own are dropped."""
+    """Directions are added, weights are in stored units, the attribute `rate` is dropped."""
     write(tmp_path / "net.bin", weight=np.array([0.5, 1.25, 3, 1]))
     with NetworkFile(tmp_path / "net.bin") as net:
         export_network(net, tmp_path / "a.graph")
@@ -142,10 +142,10 @@ def test_metis_without_weights(tmp_path: Path) -> None:
         max_size=20,
     )
 )
-def test_names_come_back(
+def test_names_survive_a_round_trip(
     tmp_path_factory: pytest.TempPathFactory, rows: list[tuple[str, str, float]]
 ) -> None:
-    """Names with commas and quotes, exported and imported again."""
+    """Names with commas and quotes survive export and import."""
     folder = tmp_path_factory.mktemp("names")
     rows = [("x", "y", 1.0), *(row for row in rows if row[0] != row[1])]
     names = list(dict.fromkeys(end for row in rows for end in row[:2]))

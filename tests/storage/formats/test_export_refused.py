@@ -1,4 +1,4 @@
-"""What cannot be written is refused, and leaves nothing."""
+"""Networks that cannot be written are refused, and no file remains."""
 
 from __future__ import annotations
 
@@ -29,7 +29,9 @@ def test_a_full_disk_leaves_nothing(
     with NetworkFile(network) as net:
         if where == "writing":
             if format == "sonata":
-                pytest.skip("HDF5 writes by itself; see the test of limits in tests/mapper")
+                pytest.skip(
+                    "HDF5 writes through its library; see the test of limits in tests/mapper"
+                )
 
             def refuse(self: Any, data: bytes) -> None:
                 raise WriteError(f"{self.path}: cannot write: No space left on device")
@@ -65,12 +67,12 @@ def test_missing_library(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert [path.name for path in tmp_path.iterdir()] == ["net.bin"]
 
 
-CALLED = ("csv", "parquet", "graphml", "sonata")  # formats that hold names
+CALLED = ("csv", "parquet", "graphml", "sonata")  # formats that store names
 
 
 @pytest.mark.parametrize("name", CALLED)
-def test_two_of_one_name_are_refused(name: str, tmp_path: Path) -> None:
-    """A file would make one neuron of them."""
+def test_duplicate_names_are_refused(name: str, tmp_path: Path) -> None:
+    """A file would merge the neurons."""
     if name in NEEDS:
         pytest.importorskip(NEEDS[name])
     for names, shown in ((["x", "y", "x"], "'x'"), ([4, 9, 4], "4")):

@@ -1,4 +1,4 @@
-"""Recognition of formats, and what is the same for all of them."""
+"""Detection of formats, and common behaviour of all of them."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_not_recognised(name: str, content: bytes, message: str, tmp_path: Path)
         recognise(tmp_path / name)
 
 
-HDF5_FILES = {  # what is at the top of a file, and its format under any name
+HDF5_FILES = {  # top-level content of files of each format, under any name
     "nir": ({"node": {"type": b"NIRGraph"}, "version": b"1.0"}, {"node": {}}),
     "sonata": ({"edges": {}}, {"nodes": {}}, {"edges": {}, "nodes": {}}, {"edges": {}, "node": {}}),
 }
@@ -76,14 +76,14 @@ def hdf5_file(path: Path, content: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("expected", HDF5_FILES)
-def test_hdf5_files_by_what_is_inside(expected: str, tmp_path: Path) -> None:
+def test_hdf5_files_by_content(expected: str, tmp_path: Path) -> None:
     for content in HDF5_FILES[expected]:
         for name in ("a.nir", "a.h5", "a", "a.nir.txt"):
             hdf5_file(tmp_path / name, content)
             assert recognise(tmp_path / name).name == expected
 
 
-def test_hdf5_files_that_tell_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hdf5_files_of_unknown_content(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     hdf5_file(tmp_path / "a.nir", {"spikes": {}})
     hdf5_file(tmp_path / "a.h5", {"spikes": {}})
     assert [recognise(tmp_path / name).name for name in ("a.nir", "a.h5")] == ["nir", "sonata"]
@@ -96,16 +96,16 @@ def test_hdf5_files_that_tell_nothing(tmp_path: Path, monkeypatch: pytest.Monkey
     assert recognise(tmp_path / "b.h5").name == "sonata"
 
 
-def test_a_gzipped_file_that_cannot_be(tmp_path: Path) -> None:
+def test_gzip_of_a_format_without_gzip(tmp_path: Path) -> None:
     path = tmp_path / "a.npz.gz"
     path.write_bytes(gzip.compress(b"PK\3\4...."))
     assert recognise(path).name == "npz"
-    with pytest.raises(BadInputError, match=r"a\.npz\.gz: is gzipped; unzip it first"):
+    with pytest.raises(BadInputError, match=r"a\.npz\.gz: is gzipped; decompress it first"):
         import_network(path, tmp_path / "net.bin")
 
 
 def test_text_of_any_system(tmp_path: Path) -> None:
-    """Lines may end as they like; what is not UTF-8 is refused."""
+    """Any line ends are accepted; text other than UTF-8 is refused."""
     text = "source,target,weight\nä,b,1\nb,c,2\n\nc,ä,3\n"
     found = []
     for content in (text, text.replace("\n", "\r\n"), text.replace("\n", "\r"), "\ufeff" + text):
@@ -117,7 +117,7 @@ def test_text_of_any_system(tmp_path: Path) -> None:
     assert set(found) == {(3, 3, 6)}
     for encoding, message in (
         ("utf-16", r"a\.csv: is UTF-16 text; save it as UTF-8"),
-        ("latin-1", r"a\.csv: line 2: not UTF-8 text \(byte 0xe4\); save it as such"),
+        ("latin-1", r"a\.csv: line 2: not UTF-8 text \(byte 0xe4\); save it as UTF-8"),
     ):
         (tmp_path / "a.csv").write_bytes(text.encode(encoding))
         for name in (None, "edgelist"):
@@ -126,26 +126,24 @@ def test_text_of_any_system(tmp_path: Path) -> None:
 
 
 def test_empty_lines_of_cr_count(tmp_path: Path) -> None:
-    """An empty line of a METIS file is a vertex, however lines end."""
+    """An empty line of a METIS file is a vertex, for any line ends."""
     for end in ("\n", "\r\n", "\r"):
         (tmp_path / "a.graph").write_bytes(end.join(("3 1", "3", "", "1", "")).encode())
         assert import_network(tmp_path / "a.graph", tmp_path / "net.bin").synapses == 1
 
 
-def test_more_memory_than_there_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_out_of_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def greedy(*_: Any, **__: Any) -> Any:
         raise MemoryError
 
     (tmp_path / "a.csv").write_text("1,2\n")
     monkeypatch.setattr("storage.formats.text.edgelist.load", greedy)
-    with pytest.raises(BadInputError, match=r"a\.csv: it asks for more memory than there is"):
+    with pytest.raises(BadInputError, match=r"a\.csv: needs more memory than available"):
         import_network(tmp_path / "a.csv", tmp_path / "net.bin")
 
 
-def test_a_short_name_is_not_taken_for_the_place(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The writer's message holds an `n`, but does not say that this is the file."""
+def test_short_file_name_in_a_message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The writer's message contains an `n`, but does not name the file."""
     monkeypatch.chdir(tmp_path)
     with Path("n").open("wb") as file:
         np.savez(file, source=[0], target=[1], neurons=[2**31])
@@ -156,21 +154,21 @@ def test_a_short_name_is_not_taken_for_the_place(
 def test_a_network_needs_no_import(tmp_path: Path) -> None:
     make(tmp_path / "net.csv")
     for name in (None, "npz"):
-        with pytest.raises(BadInputError, match="is a network file already"):
+        with pytest.raises(BadInputError, match="already a network file"):
             import_network(tmp_path / "net.csv", tmp_path / "b.bin", name)
 
 
 def test_unknown_names(tmp_path: Path) -> None:
     make(tmp_path / "net.bin")
     (tmp_path / "a.csv").write_text("1,2\n")
-    with pytest.raises(BadInputError, match=r"no format is called 'dot'; there are .*metis"):
+    with pytest.raises(BadInputError, match=r"unknown format 'dot'; choose one of .*metis"):
         recognise(tmp_path / "a.csv", "dot")
     with pytest.raises(BadInputError, match="cannot read: No such file"):
         recognise(tmp_path / "none.csv")
     with pytest.raises(BadInputError, match="cannot read: Is a directory"):
         recognise(tmp_path)
     with NetworkFile(tmp_path / "net.bin") as net:
-        with pytest.raises(BadInputError, match="no format is called 'dot'; there are metis, csv"):
+        with pytest.raises(BadInputError, match="unknown format 'dot'; choose one of metis, csv"):
             export_network(net, tmp_path / "out", "dot")
         with pytest.raises(BadInputError, match="unknown format for networks"):
             export_network(net, tmp_path / "out.dot")

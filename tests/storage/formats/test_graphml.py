@@ -1,4 +1,4 @@
-"""GraphML: weights, directions, names, faults; against networkx where it is installed."""
+"""GraphML: weights, directions, names, faults; compared with networkx if it is installed."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_directions(converted: Convert) -> None:
     assert edges_of(path) == {(0, 1): 2.5, (1, 0): 2.5, (1, 2): 4}
 
 
-def test_weight_that_the_user_names(converted: Convert) -> None:
+def test_weight_named_by_the_user(converted: Convert) -> None:
     keys = '<key id="k1" for="edge" attr.name="load"/>'
     body = '<node id="a"/><node id="b"/><edge source="a" target="b"><data key="k1">7</data></edge>'
     for name, weight in (("load", 7), ("k1", 7), ("-", 1), (None, 1)):
@@ -78,7 +78,7 @@ def test_weight_that_the_user_names(converted: Convert) -> None:
 @pytest.mark.heavy
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("kind", ["Graph", "DiGraph"])
-def test_as_networkx_writes_it(kind: str, tmp_path: Path) -> None:
+def test_files_of_networkx(kind: str, tmp_path: Path) -> None:
     networkx = pytest.importorskip("networkx")
     graph = networkx.gnp_random_graph(20, 0.3, seed=2, directed=kind == "DiGraph")
     for k, (u, v) in enumerate(graph.edges):
@@ -108,19 +108,22 @@ def weighing(text: str) -> str:
     [
         (BOMB, "line 1: declares an entity"),
         (OUTSIDE, "line 1: declares an entity"),
-        ("<graphml></graphml>", ": holds no graph"),
+        ("<graphml></graphml>", ": contains no graph"),
         ("", ": is empty"),
-        ("<?xml version='1.0' encoding='UF-8'?><graphml/>", "line 1: its encoding is not known"),
+        ("<?xml version='1.0' encoding='UF-8'?><graphml/>", "line 1: unknown encoding"),
         ("<svg></svg>", "line 1: the document is a <svg>, not <graphml>"),
-        (document(NODES + EDGES)[:-12], "not sound XML (no element found); is the file complete?"),
-        (document(NODES + EDGES)[:300], "not sound XML"),
+        (document(NODES + EDGES)[:-12], "not valid XML (no element found); is the file complete?"),
+        (document(NODES + EDGES)[:300], "not valid XML"),
         (document(PAIR, "both"), "line 6: edgedefault is 'both'"),
         (document(PAIR + "<node/>"), "line 8: a <node> has no id"),
         (document(PAIR + '<node id="a"/>'), "line 8: node 'a' is declared twice"),
         (document(PAIR + '<edge source="a"/>'), "line 8: a <edge> has no target"),
-        (document(PAIR + '<edge source="a" target="c"/>'), "line 8: an edge names node 'c'"),
+        (document(PAIR + '<edge source="a" target="c"/>'), "line 8: an edge refers to node 'c'"),
         (document(PAIR + "<hyperedge/>"), "line 8: hyperedges have no source"),
-        (document(PAIR + '</graph><graph edgedefault="directed">'), "line 8: a second graph"),
+        (
+            document(PAIR + '</graph><graph edgedefault="directed">'),
+            "line 8: contains a second graph",
+        ),
         (
             document(PAIR + '<edge source="a" target="b" directed="true"/>', "undirected"),
             "line 8: a directed edge in an undirected graph",
@@ -137,7 +140,7 @@ def test_faults(text: str, message: str, refused: Refuse) -> None:
 
 def test_faults_of_options(refused: Refuse) -> None:
     for names, message in (
-        (ColumnNames(weight="load"), "no key of edges is called 'load'"),
+        (ColumnNames(weight="load"), "no edge key is called 'load'"),
         (ColumnNames(source="a"), "has no columns for source and target"),
     ):
         assert message in refused("a.graphml", document(PAIR), extra={"columns": names})
@@ -149,7 +152,7 @@ SIZES = """<key id="s" for="node" attr.name="Size" attr.type="int"><default>3</d
 
 
 def test_sizes(converted: Convert) -> None:
-    """Of the key of whole numbers, its default where a node has none; others are of drawings."""
+    """Sizes come from the integer key, with its default; other keys describe drawings."""
     body = (
         '<edge source="b" target="c"/><node id="a"><data key="s"> 7 </data></node>'
         '<node id="b"><data key="f">2.5</data></node><node id="c"><data key="s">0</data></node>'

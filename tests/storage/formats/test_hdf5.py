@@ -1,4 +1,4 @@
-"""What stands below a new HDF5 file: nothing is lost in silence, and nothing fails too early."""
+"""The raw file of a new HDF5 file: no error is lost, and none is raised too early."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from storage.formats.hdf5.file import Backing
 
 
 class Sparing(io.BytesIO):
-    """Takes a few bytes at a time, and `room` in all."""
+    """A file that accepts a few bytes per call, and `room` bytes in total."""
 
     def __init__(self, most: int, room: int) -> None:
         super().__init__()
@@ -25,7 +25,7 @@ class Sparing(io.BytesIO):
 
 
 @pytest.mark.parametrize("most", [1, 3, 1000])
-def test_what_is_taken_in_parts_is_written_whole(most: int) -> None:
+def test_partial_writes_are_completed(most: int) -> None:
     file = Sparing(most, 1000)
     backing = Backing(Path("a.h5"), file)
     assert backing.write(np.arange(20, dtype=np.int32)) == 80
@@ -34,7 +34,7 @@ def test_what_is_taken_in_parts_is_written_whole(most: int) -> None:
     assert file.getvalue() == np.arange(20, dtype=np.int32).tobytes() + b"abc"
 
 
-def test_no_room_is_told_by_check_alone() -> None:
+def test_full_disk_is_reported_by_check() -> None:
     backing = Backing(Path("a.h5"), Sparing(4, 10))
     assert backing.write(b"0123456789ab") == 12
     assert backing.write(b"more") == 4

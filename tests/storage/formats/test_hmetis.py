@@ -1,4 +1,4 @@
-"""hMETIS files: every fmt, every fault, and connectivity that is the same as in the hypergraph."""
+"""hMETIS files: every fmt, every fault, and connectivity equal to the hypergraph's."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Refuse = Callable[..., str]
 
 
 def naive(text: str) -> tuple[list[tuple[int, list[int]]], list[int]]:
-    """An obvious reader of correct files: nets as weight and pins from 0, and sizes."""
+    """Read a correct file in the obvious way: nets as weight and pins from 0, and sizes."""
     lines = [line.split() for line in text.split("\n") if line.strip() and "%" not in line]
     head = [int(word) for word in lines[0]]
     fmt = head[2] if len(head) > 2 else 0
@@ -34,7 +34,7 @@ def naive(text: str) -> tuple[list[tuple[int, list[int]]], list[int]]:
 
 
 def most_driven(nets: list[tuple[int, list[int]]]) -> int:
-    """Nets of two pins or more that can have a pin of their own, by augmenting paths."""
+    """Return the most nets of two or more pins that can have a pin as source (augmenting paths)."""
     driven: dict[int, int] = {}
 
     def augment(net: int, seen: set[int]) -> bool:
@@ -65,7 +65,7 @@ def random_text(fmt: int, rng: np.random.Generator) -> str:
 @pytest.mark.sample(3)
 @pytest.mark.parametrize("fmt", [0, 1, 10, 11])
 @pytest.mark.parametrize("chunk", [11, 1 << 20])
-def test_connectivity_is_that_of_the_hypergraph(
+def test_connectivity_equals_the_hypergraph(
     fmt: int, chunk: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(text_module, "CHUNK_BYTES", chunk)
@@ -91,7 +91,7 @@ def test_connectivity_is_that_of_the_hypergraph(
         for e, weight, pins in wide:
             driver = own["hyperedge"].index(e + 1)
             assert driver in pins or driver >= len(sizes)
-            if driver >= len(sizes):  # a neuron of size 0 goes where one of its pins is
+            if driver >= len(sizes):  # a neuron of size 0 is placed with one of its pins
                 core[driver] = core[pins[0]]
             expected += weight * (len({int(core[pin]) for pin in pins}) - 1)
         with NetworkFile(path) as network:
@@ -122,9 +122,9 @@ def test_an_example(converted: Convert) -> None:
         ("1 3000000000\n", "at most 2147483647"),
         ("1 2\n1 3\n", "line 2: pin 3 is outside 1..2"),
         ("1 2\n1 0\n", "line 2: pin 0 is outside 1..2"),
-        ("2 2\n1 2\n", "1 lines follow the header, which says 2 hyperedges"),
-        ("1 2\n1 2\n1 2\n", "2 lines follow"),
-        ("1 2 10\n1 2\n1\n", "2 lines follow the header, which says 3 hyperedges and vertices"),
+        ("2 2\n1 2\n", "1 lines after the header, which declares 2 hyperedges"),
+        ("1 2\n1 2\n1 2\n", "2 lines after"),
+        ("1 2 10\n1 2\n1\n", "2 lines after the header, which declares 3 hyperedges and vertices"),
         ("1 2 10\n1 2\n1 1\n1\n", "line 3: more than one number"),
         ("1 2\n1 -2\n", "line 2: -2 is negative"),
         ("1 2\n1 1.5\n", "line 2: 1.5 is not a whole number"),
@@ -134,6 +134,6 @@ def test_faults(text: str, message: str, refused: Refuse) -> None:
     assert message in refused("a.hgr", text)
 
 
-def test_no_hyperedges_at_all(converted: Convert) -> None:
+def test_no_hyperedges(converted: Convert) -> None:
     with NetworkFile(converted("a.hgr.gz", "0 3\n")) as network:
         assert (network.vertices, network.connections) == (3, 0)

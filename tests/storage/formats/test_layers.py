@@ -1,4 +1,4 @@
-"""Layers as sparse maps: each against its plain-Python twin, and what is written of them."""
+"""Layers as sparse maps: compared with reference implementations, and the synapses written."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from tests.storage.formats.conftest import edges_of
 
 
 def entries_of(rows: Any, first: int = 0) -> Entries:
-    """As the twins give them; fails if an entry is there twice."""
+    """Return the entries as the reference implementations do; fail on duplicate entries."""
     coo = rows.tocoo()
     places = list(zip((coo.row + first).tolist(), coo.col.tolist(), strict=True))
     assert len(set(places)) == len(places)
@@ -64,7 +64,7 @@ def random_windows(rng: np.random.Generator, axes: int, ceil: bool = False) -> W
 
 
 @pytest.mark.parametrize("axes", [1, 2, 3])
-def test_convolution_is_its_twin(axes: int) -> None:
+def test_convolution_against_reference(axes: int) -> None:
     rng = np.random.default_rng(axes)
     for _ in range(60 if axes < 3 else 15):
         windows, groups = random_windows(rng, axes), int(rng.integers(1, 4))
@@ -77,7 +77,7 @@ def test_convolution_is_its_twin(axes: int) -> None:
 
 @pytest.mark.parametrize("mean", ["", "kernel", "inside"])
 @pytest.mark.parametrize("ceil", [False, True])
-def test_pooling_is_its_twin(mean: str, ceil: bool) -> None:
+def test_pooling_against_reference(mean: str, ceil: bool) -> None:
     rng = np.random.default_rng(len(mean) * 2 + ceil)
     for _ in range(60):
         windows, channels = random_windows(rng, 2, ceil), int(rng.integers(1, 4))
@@ -99,7 +99,7 @@ def test_dense(shape: tuple[int, ...]) -> None:
     assert all_of(Dense(weight)) == expected
 
 
-def test_same_padding_gives_one_window_for_each_stride() -> None:
+def test_same_padding_gives_one_window_per_stride() -> None:
     rng = np.random.default_rng(5)
     for _ in range(200):
         size, kernel, stride, dilation = (
@@ -121,7 +121,7 @@ def test_layers_are_composed_row_by_row() -> None:
         second = Dense(rng.integers(-1, 2, (4, first.outputs)))
         rows = pull(second.rows(np.arange(4)), first)
         naively = naive.composed(all_of(second), naive.convolution(weight, windows, 1))
-        assert entries_of(rows) == naively  # with the sums that are zero
+        assert entries_of(rows) == naively  # including zero sums
         assert entries_of(pull(Same(4).rows(np.arange(4)), second)) == all_of(second)
 
 
@@ -145,10 +145,10 @@ def test_row_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
         (((3,), (0,), (1,), (1,), (0,), (0,)), "kernel 0"),
         (((3,), (2,), (1,), (0,), (0,), (0,)), "dilation 0"),
         (((3,), (2,), (1,), (1,), (-1,), (0,)), "padding -1 and 0"),
-        (((3,), (3,), (1,), (2,), (0,), (1,)), "a window of 5 does not fit into 4"),
+        (((3,), (3,), (1,), (2,), (0,), (1,)), "a window of 5 does not fit in 4"),
     ],
 )
-def test_windows_that_make_no_sense(numbers: Any, message: str) -> None:
+def test_invalid_windows(numbers: Any, message: str) -> None:
     with pytest.raises(BadInputError, match=message):
         Windows(*numbers).count  # noqa: B018
 
@@ -166,5 +166,5 @@ def test_synapses_are_magnitudes_without_zeros(tmp_path: Path) -> None:
         rows = Dense(np.array([[0.5, -2.0, 1.0], [0.0, 4.0, 0.0]])).rows(np.arange(2))
         synapses.add(rows, source=np.array([0, 1, -1]), target=np.array([3, 4]))
         writer.finish()
-    assert synapses.zeros == 1  # a column without a neuron has no weight to count
+    assert synapses.zeros == 1  # weights of a column without a neuron are not counted
     assert edges_of(tmp_path / "net.bin") == {(0, 3): 0.5, (1, 3): 2.0, (1, 4): 4.0}

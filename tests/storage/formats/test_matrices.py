@@ -1,4 +1,4 @@
-"""Matrix Market, npz, Parquet and QAPLIB files against what numpy and scipy hold."""
+"""Matrix Market, npz, Parquet and QAPLIB files compared with numpy and scipy."""
 
 from __future__ import annotations
 
@@ -96,7 +96,10 @@ BANNER = "%%MatrixMarket matrix coordinate real general\n"
         ("3 3 1\n", "line 1: the banner must be"),
         ("", ": is empty"),
         (BANNER.replace("real", "complex"), "line 1: complex entries cannot be weights"),
-        (BANNER.replace("general", "skew-symmetric"), "line 1: a skew-symmetric matrix lists half"),
+        (
+            BANNER.replace("general", "skew-symmetric"),
+            "line 1: a skew-symmetric matrix stores half",
+        ),
         (BANNER.replace("general", "hermitian"), "line 1: symmetry 'hermitian' is not supported"),
         (BANNER.replace("coordinate", "list"), "line 1: layout 'list' is unknown"),
         (BANNER + "3 3\n", "line 2: the size line is '3 3'"),
@@ -104,14 +107,14 @@ BANNER = "%%MatrixMarket matrix coordinate real general\n"
         (BANNER + "3 4 1\n", "line 2: the matrix is 3 x 4"),
         (BANNER + "0 0 0\n", "line 2: no neurons"),
         (BANNER + "3 3 2\n1 2 1\n", "line 3: the file ends after 1 entries"),
-        (BANNER + "3 3 1\n1 2 1\n2 3 4\n", "line 4: more than the 1 entries"),
+        (BANNER + "3 3 1\n1 2 1\n2 3 4\n", "line 4: more entries than the 1 in"),
         (BANNER + "3 3 1\n1 4 1\n", "line 3: 4 is outside 1..3"),
         (BANNER + "3 3 1\n0 1 1\n", "line 3: 0 is outside 1..3"),
         (BANNER + "3 3 1\n1 2 nan\n", "line 3: nan is not a finite number"),
         (BANNER + "3 3 1\n1 2\n", "line 3: 2 columns instead of 3"),
         (
             BANNER.replace("general", "symmetric") + "3 3 1\n1 2 1\n",
-            "line 3: an entry above the diagonal",
+            "line 3: entry above the diagonal",
         ),
         (
             BANNER.replace("coordinate", "array").replace("real", "pattern"),
@@ -152,7 +155,7 @@ def test_arrays(converted: Convert) -> None:
 def test_npz_in_pieces(
     layout: str, compressed: bool, converted: Convert, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Arrays that are read a few values and a few bytes at a time."""
+    """Arrays are read a few values and a few bytes at a time."""
     monkeypatch.setattr(scipynpz, "CHUNK", 5)
     monkeypatch.setattr(npystream, "PIECE", 3)
     monkeypatch.setattr(scipynpz, "read_held", None)
@@ -169,7 +172,7 @@ def test_npz_in_pieces(
 
 
 def test_npz_damage_in_the_middle(refused: Refuse) -> None:
-    """The checksum of an array is known when its last piece has been read."""
+    """The checksum of an array is checked after its last piece."""
     ids = np.arange(2000)
     content = bytearray(npz(source=ids, target=ids + 1, weight=np.ones(2000)))
     place = content.index(np.ones(9).tobytes()) + 10000
@@ -193,8 +196,8 @@ LIST = np.array([0, 1])
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (npz(source=LIST, target=LIST[:1]), "must be lists of one length"),
-        (npz(source=LIST, target=LIST * 0.5), "target is float64; ids are whole numbers"),
+        (npz(source=LIST, target=LIST[:1]), "must be lists of equal length"),
+        (npz(source=LIST, target=LIST * 0.5), "target is float64; ids must be whole numbers"),
         (npz(source=LIST, target=-LIST), "target of entry 1 (from 0): -1 is negative"),
         (npz(source=LIST, target=LIST, weight=np.array([1, np.nan])), "entry 1 (from 0): nan is"),
         (npz(source=LIST, target=LIST, weight=LIST * 1j), "weight is complex128"),
@@ -203,7 +206,7 @@ LIST = np.array([0, 1])
         (npz(source=LIST[:0], target=LIST[:0]), "no neurons"),
         (npz(source=np.array([{}, 1]), target=LIST), "not a valid npz file"),
         (npz(other=LIST), "holds other; it must be"),
-        (npz(source=np.array([2**63], np.uint64), target=LIST[:1]), "is beyond 2^63 - 1"),
+        (npz(source=np.array([2**63], np.uint64), target=LIST[:1]), "exceeds 2^63 - 1"),
         (sparse_npz(scipy.sparse.csr_array(np.ones((2, 3)))), "the matrix is 2 x 3"),
         (b"PK\3\4", "not a valid npz file"),
         (b"PK\3\4 nonsense", "not a valid npz file"),
@@ -263,7 +266,7 @@ def test_damaged_parquet(refused: Refuse) -> None:
 @pytest.mark.heavy
 @pytest.mark.sample(0.5)
 def test_altered_binaries(tmp_path: Path) -> None:
-    """Whatever a changed byte does, it ends in a network or in one line."""
+    """Any changed byte leads to a network or to a one-line error."""
     contents = [sparse_npz(scipy.sparse.csr_array(random_matrix())), npz(source=LIST, target=LIST)]
     about = {"neuron/size": np.arange(2), "neuron/p/labels": np.array(["a", "b"]),
              "neuron/p": np.arange(2), "undirected": np.array(True)}  # fmt: skip
@@ -321,8 +324,8 @@ def test_qaplib(swap: bool, symmetric: bool, converted: Convert) -> None:
     ("text", "message"),
     [
         ("", ": is empty"),
-        ("0\n", "line 1: no neurons"),
-        ("2\n0 1\n1 0\n0 1\n", "6 numbers after the size 2; two matrices of 2 x 2 have 8"),
+        ("0\n", "line 1: no size"),
+        ("2\n0 1\n1 0\n0 1\n", "6 numbers after the size 2; two 2 x 2 matrices have 8"),
         ("2\n0 2\n2 0\n0 3\n3 0\n", "neither matrix holds the Manhattan distances"),
         ("2\n0 1\n1 0\n0 3\n-3 0\n", "line 5: -3 is negative"),
         ("2\n0 1\n1 0\n0 nan\n3 0\n", "line 4: nan is not a finite number"),

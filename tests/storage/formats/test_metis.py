@@ -1,4 +1,4 @@
-"""METIS files: every fmt code, every fault, real graphs, and the way back."""
+"""METIS files: every fmt code, every fault, real graphs, and round trips."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Refuse = Callable[..., str]
 
 
 def naive(path: Path) -> tuple[int, int, Edges, dict[str, list[int]]]:
-    """An obvious reader of correct files: n, m, edges u < v, vertex numbers."""
+    """Read a correct file in the obvious way: n, m, edges u < v, vertex numbers."""
     lines = [line for line in path.read_text().split("\n") if not line.lstrip().startswith("%")]
     head = lines[0].split()
     n, m = int(head[0]), int(head[1])
@@ -60,7 +60,7 @@ def random_text(sized: int, ncon: int, weighted: int, seed: int) -> str:
 @pytest.mark.sample(10)
 @pytest.mark.parametrize(("sized", "ncon", "weighted"), list(product((0, 1), (0, 1, 3), (0, 1))))
 @pytest.mark.parametrize("chunk", [11, 1 << 20])
-def test_every_fmt_and_the_way_back(
+def test_round_trip_of_every_fmt(
     sized: int,
     ncon: int,
     weighted: int,
@@ -100,7 +100,7 @@ def test_self_loops_are_counted(converted: Convert) -> None:
         assert (net.meta.self_loops, net.meta.synapses) == (1, 1)
 
 
-def test_split_weights_are_the_same_edge(converted: Convert) -> None:
+def test_split_weights_are_added(converted: Convert) -> None:
     assert edges_of(converted("a.graph", "2 2 1\n2 1 2 3\n1 2 1 2\n")) == {(0, 1): 4}
 
 
@@ -112,7 +112,7 @@ def test_gzipped_and_named(converted: Convert) -> None:
     ("text", "message"),
     [
         ("", ": is empty"),
-        ("% nothing\n", "no header line, so no neurons"),
+        ("% nothing\n", "no header line"),
         ("0 0\n", "line 1: no neurons"),
         ("3\n", "line 1: the header is '3'"),
         ("a b\n", "line 1: the header is 'a b'"),
@@ -129,9 +129,9 @@ def test_gzipped_and_named(converted: Convert) -> None:
         ("2 1 1\n2 5\n1\n", "line 3: neighbour 1 has no weight"),
         ("2 1 10\n5 2\n\n", "line 3: the weights of the vertex are missing"),
         ("2 1\n2\n1\n\n\n1\n", "line 6: more lines than the 2 vertices"),
-        ("4 1\n2\n1\n", "line 3: the file ends after 2 vertices, its header says 4"),
-        ("2 1 10\n1 2\n", "line 2: the file ends after 1 vertices, its header says 2"),
-        ("3 1\n2\n1 3\n2\n", "line 1: the header says 1 edges, but the lines list 2"),
+        ("4 1\n2\n1\n", "line 3: the file ends after 2 vertices, its header declares 4"),
+        ("2 1 10\n1 2\n", "line 2: the file ends after 1 vertices, its header declares 2"),
+        ("3 1\n2\n1 3\n2\n", "line 1: the header declares 1 edges, but the lines list 2"),
         ("3 2\n2\n1 3\n\n", "line 3: vertex 2 lists 3, but 3 does not list 2"),
         ("3 2\n2\n1\n2\n", "line 4: vertex 3 lists 2, but 2 does not list 3"),
         ("3 2 1\n2 7\n% c\n1 7 3 4\n2 5\n", "line 4: edge 2 3 weighs 4 here and 5 at its other"),
@@ -145,7 +145,7 @@ def test_truncated_gzip(refused: Refuse, tmp_path: Path) -> None:
     import gzip
 
     packed = gzip.compress(b"2 1\n2\n1\n" * 50)[:-12]
-    other = tmp_path / "a.graph"  # .graph: the helper does not pack it again
+    other = tmp_path / "a.graph"  # .graph: the helper does not compress it again
     assert "the gzip data is truncated or damaged" in refused(other.name, packed)
 
 

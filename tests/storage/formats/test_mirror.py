@@ -1,4 +1,4 @@
-"""Edges seen from both ends: the kernel against its plain twin."""
+"""Edges listed at both ends: the kernel compared with its reference implementation."""
 
 from __future__ import annotations
 

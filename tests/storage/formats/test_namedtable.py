@@ -1,4 +1,4 @@
-"""Text tables whose ids are names, or that hold text besides; columns that the user names."""
+"""Text tables with names as ids or other text columns; columns named by the user."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_names(
     assert labels_of(path) == ["I1L", "I2L", "AVAR"]
 
 
-def test_whole_numbers_beside_text_are_compacted_in_their_order(converted: Convert) -> None:
+def test_integer_ids_next_to_text_are_compacted_in_order(converted: Convert) -> None:
     path = converted("a.csv", "source,target,kind,weight\n30,7,exc,2\n7,100,inh,3\n")
     assert edges_of(path) == {(1, 0): 2, (0, 2): 3}
     assert attributes_of(path) == {"id": [7, 30, 100]}
@@ -73,7 +73,7 @@ NAME = st.text("abcdeéß,;\"' 0189", min_size=1, max_size=4).map(str.strip).fil
 def test_round_trip_of_any_names(
     tmp_path_factory: pytest.TempPathFactory, rows: list[tuple[str, str, int]], small: bool
 ) -> None:
-    """What the csv module writes."""
+    """Files of the csv module."""
     folder = tmp_path_factory.mktemp("names")
     stream = io.StringIO()
     csv.writer(stream).writerows([("source", "target", "w"), ("#\"'", "x", 1), *rows])
@@ -102,8 +102,8 @@ HEAD = "source,target,weight,type\n"
         (HEAD + "a,b,1,x\na,b,heavy,x\n", "line 3: weight 'heavy' is not a number"),
         (HEAD + "a,b,1,x\na,b,,x\n", "line 3: weight '' is not a number"),
         (HEAD + "a,b,nan,x\n", "line 2: weight nan is not a finite number"),
-        (HEAD + 'a,b,1,"x\ny"\n', "line 2 or below: a quoted value goes on over a line's end"),
-        ("a,b,x\nb,c,y\n", "line 1: ids that are no numbers need a line before them that names"),
+        (HEAD + 'a,b,1,"x\ny"\n', "line 2 or after: a quoted value continues on the next line"),
+        ("a,b,x\nb,c,y\n", "line 1: text ids need a header line that names"),
         ("kind,name,class,group\nb,c,y,d\n", "columns are kind, name, class, group; which are"),
     ],
 )
@@ -112,7 +112,7 @@ def test_faults(text: str, message: str, refused: Refuse) -> None:
 
 
 @pytest.mark.parametrize("text", ["a,b,c,d\n5,x,3,9\n", "a,b,c,d\n5,1,3,9\n"])
-def test_columns_that_the_user_names(text: str, converted: Convert) -> None:
+def test_columns_named_by_the_user(text: str, converted: Convert) -> None:
     names = ColumnNames(source="D", target="a", weight="c")
     assert edges_of(converted("a.csv", text, extra={"columns": names})) == {(1, 0): 3}
     names = ColumnNames(source="d", target="a", weight="-")
@@ -123,11 +123,21 @@ def test_columns_that_the_user_names(text: str, converted: Convert) -> None:
     ("name", "text", "names", "message"),
     [
         ("a.csv", "a,b,c\n1,2,3\n", ColumnNames(source="x"), "columns are a, b, c; none is 'x'"),
-        ("a.csv", "a,b,c\n1,2,3\n", ColumnNames(source="c"), "name the other: --columns target="),
+        (
+            "a.csv",
+            "a,b,c\n1,2,3\n",
+            ColumnNames(source="c"),
+            "name the other one: --columns target=",
+        ),
         ("a.csv", "a,b,c\n1,2,3\n", ColumnNames("a", "a"), "name source and target"),
         ("a.csv", "a,b,c\n1,2,3\n", ColumnNames("a", "b", "b"), "name source and target"),
-        ("a.csv", "1,2,3\n", ColumnNames(weight="w"), "line 1: no line names the columns"),
-        ("a.graph", "2 1\n2\n1\n", ColumnNames("a"), "metis files have no option `columns`"),
+        ("a.csv", "1,2,3\n", ColumnNames(weight="w"), "line 1: columns have no names"),
+        (
+            "a.graph",
+            "2 1\n2\n1\n",
+            ColumnNames("a"),
+            "metis files do not take the option `columns`",
+        ),
     ],
 )
 def test_wrong_names(
@@ -136,7 +146,7 @@ def test_wrong_names(
     assert message in refused(name, text, extra={"columns": names})
 
 
-def test_usual_names_come_first_where_one_is_given() -> None:
+def test_usual_names_complete_a_given_one() -> None:
     names = ["weight", "post", "mine", "other"]
     assert choose_columns(names, "", ColumnNames(source="mine")).places == [2, 1, 0]
     with pytest.raises(BadInputError, match="none is 'theirs'"):
@@ -154,8 +164,8 @@ def test_name_table() -> None:
 
 
 @pytest.mark.heavy
-def test_names_that_do_not_fit_the_memory_are_refused(tmp_path: Path) -> None:
-    """The message is about what is enough: names are reckoned up from what was read."""
+def test_names_larger_than_memory_are_refused(tmp_path: Path) -> None:
+    """The message states a sufficient size, extrapolated from the names read so far."""
     source = tmp_path / "a.csv"
     rows = "".join(f"neuron-{i:06d},neuron-{i + 1:06d}\n" for i in range(40_000))
     source.write_text("source,target\n" + rows)
@@ -175,14 +185,14 @@ def test_names_count_their_letters() -> None:
     long.pairs(["a" * 99, "b" * 99], ["b" * 99, "a" * 99])
     assert long.bytes - short.bytes == 4 * 2 * 98
     assert short.left == 500
-    assert long.left == 125  # what is always left for sorting
+    assert long.left == 125  # always left for sorting
     short.require_memory(0.5)
     with pytest.raises(MemoryShortError):
         long.require_memory(0.5)
 
 
 def test_worm(tmp_path: Path) -> None:
-    """The connectome of C. elegans as the package `cect` ships it, if that is installed."""
+    """The connectome of C. elegans in the package `cect`, if installed."""
     found = importlib.util.find_spec("cect")
     if found is None or found.origin is None:
         pytest.skip("no connectome of C. elegans: pip install cect")

@@ -1,4 +1,4 @@
-"""NIR graphs: what is a neuron and what a synapse."""
+"""NIR graphs: neurons and synapses."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def nets(converted: Convert) -> Callable[[Parameters], Path]:
 
 
 def shifted(entries: naive.Entries, source: int, target: int) -> Edges:
-    """The synapses of a map from neurons `source` on to neurons `target` on."""
+    """Return the synapses of a map, with neurons starting at `source` and `target`."""
     found = {(c + source, r + target): abs(w) for (r, c), w in entries.items() if w}
     return {pair: w for pair, w in found.items() if pair[0] != pair[1]}
 
@@ -58,7 +58,7 @@ def test_an_example(nets: Nets) -> None:
 
 
 @pytest.mark.parametrize("entries", [1, 50, 1 << 18])
-def test_a_way_is_the_product_of_its_nodes(
+def test_a_path_is_the_product_of_its_nodes(
     nets: Nets, monkeypatch: pytest.MonkeyPatch, entries: int
 ) -> None:
     monkeypatch.setattr(layers, "ENTRIES", entries)
@@ -101,7 +101,7 @@ def test_a_way_is_the_product_of_its_nodes(
     assert meta_of(net).provenance["weights_zero"] == sum(not w for w in expected.values())
 
 
-def test_ways_that_meet_are_summed(nets: Nets) -> None:
+def test_joining_paths_are_summed(nets: Nets) -> None:
     nodes = {
         "in": given(2),
         "one": linear([[1, 2], [3, 4]]),
@@ -126,14 +126,14 @@ def test_recurrent_weights_and_self_loops(nets: Nets) -> None:
 
 
 def test_a_weight_inside_the_cycle_gives_the_size(nets: Nets) -> None:
-    """The only node that leads to the population is part of the cycle."""
+    """The only predecessor of the population is part of the cycle."""
     nodes = {"in": given(2), "w": linear(np.ones((2, 2))), "n": lif()}
     net = nets(graph(nodes, [("in", "w"), ("w", "n"), ("n", "w")]))
     pairs = {(0, 2), (0, 3), (1, 2), (1, 3), (2, 3), (3, 2)}
     assert set(edges_of(net)) == pairs
 
 
-def test_graphs_in_graphs(nets: Nets) -> None:
+def test_nested_graphs(nets: Nets) -> None:
     inner = graph(
         {"i": given(2), "w": linear([[1, 2], [3, 4]]), "n": lif((2,)), "o": node("Output")},
         [("i", "w"), ("w", "n"), ("n", "o")],
@@ -157,7 +157,7 @@ def test_kinds_of_populations_and_their_sizes(nets: Nets) -> None:
 
 
 def test_order_of_ids(nets: Nets) -> None:
-    """Behind all that leads to it; the first of the file where there is a choice."""
+    """Topological order; among several candidates, the order of the file."""
     nodes = {name: lif((1,)) for name in "zyxw"} | {"in": given(1)}
     edges = [("in", "z"), ("z", "x"), ("x", "w"), ("in", "y"), ("y", "w"), ("w", "y")]
     net = nets(graph(nodes, edges))  # HDF5 lists names in alphabetical order
@@ -182,8 +182,8 @@ def test_paddings(nets: Nets, axes: int, padding: str | int) -> None:
     assert edges_of(nets(chain(given(1, *size), conv(weight, **more), lif()))) == expected
 
 
-def test_own_library_writes_the_same(nets: Nets, tmp_path: Path) -> None:
-    library = pytest.importorskip("nir", reason="the library of NIR is not there")
+def test_files_of_the_nir_library(nets: Nets, tmp_path: Path) -> None:
+    library = pytest.importorskip("nir", reason="the library of NIR is not installed")
     weight = np.random.default_rng(3).normal(size=(3, 2, 3, 3)).astype(np.float32)
     matrix = np.random.default_rng(4).normal(size=(4, 27))
     ones = [np.ones(4)] * 4

@@ -1,4 +1,4 @@
-"""NIR graphs in memory make the networks that their files make, whatever their parameters are."""
+"""NIR graphs in memory give the same networks as their files, for any parameter types."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def convolution() -> Parameters:
 
 
 def nested() -> Parameters:
-    """A recurrent graph within a graph; names in another order than the nodes."""
+    """Return a recurrent nested graph; names in another order than the nodes."""
     output: Parameters = {"type": "Output", "shape": np.array([2])}
     inner = graph(
         {"z": given(2), "loop": linear(np.eye(2)), "c": lif((2,)), "a": output},
@@ -56,7 +56,7 @@ GRAPHS = {"plain": plain, "convolution": convolution, "nested": nested}
 
 
 def members(path: Path) -> dict[str, bytes]:
-    """All of a network file but its provenance, where the name of a file is."""
+    """Return all members of a network file except its provenance, which has the file name."""
     with zipfile.ZipFile(path) as archive:
         found = {name: archive.read(name) for name in archive.namelist() if name != "meta.json"}
     with NetworkFile(path) as network:
@@ -78,7 +78,7 @@ def both(raw: bytes, folder: Path, change: Callable[[Any], Any] = lambda graph: 
 
 
 class Tensor:
-    """What a tensor of PyTorch is to others: it becomes an array only off the graph and the GPU."""
+    """Stand-in for a PyTorch tensor: converts to an array only when detached and on the CPU."""
 
     def __init__(self, values: Any, steps: tuple[str, ...] = ()) -> None:
         self._values, self._steps = values, steps
@@ -99,7 +99,7 @@ class Tensor:
 
 
 def tensors(found: Any) -> Any:
-    """The graph with every array a tensor, as from Norse."""
+    """Convert each array of a graph to a tensor, as in graphs of Norse."""
     for node in found.nodes.values():
         if type(node).__name__ == "NIRGraph":
             tensors(node)
@@ -111,7 +111,7 @@ def tensors(found: Any) -> Any:
 
 
 def tuples(found: Any) -> Any:
-    """The graph with shapes as tuples and unknown ones None, as from sinabs."""
+    """Convert shapes of a graph to tuples and unknown ones to None, as in graphs of sinabs."""
     for node in found.nodes.values():
         for name, value in vars(node).items():
             if isinstance(value, np.ndarray) and value.dtype.kind == "i" and value.ndim == 1:
@@ -123,7 +123,7 @@ def tuples(found: Any) -> Any:
 
 @pytest.mark.parametrize("change", [lambda found: found, tensors, tuples])
 @pytest.mark.parametrize("name", GRAPHS)
-def test_the_same_as_from_its_file(name: str, change: Callable[[Any], Any], tmp_path: Path) -> None:
+def test_equals_import_of_the_file(name: str, change: Callable[[Any], Any], tmp_path: Path) -> None:
     both(nir_bytes(GRAPHS[name]()), tmp_path, change)
 
 
@@ -161,18 +161,18 @@ def test_faults_name_the_node(tmp_path: Path) -> None:
         "NIR graph: node 'b' (Linear): weight holds object; it must hold numbers"
     )
     found.nodes["b"] = SimpleNamespace(weight=1)
-    assert "node 'b': is a SimpleNamespace, not a node of NIR" in refused(found, tmp_path)
+    assert "node 'b': is a SimpleNamespace, not a NIR node" in refused(found, tmp_path)
     found = made(tmp_path)
     found.nodes["b"].weight = [[1, 2], [3]]
     assert "NIR graph: node 'b' (Linear): weight is a list" in refused(found, tmp_path)
     found = made(tmp_path)
     found.edges = [("a", "b"), ("b", "missing")]
-    assert "there is no node 'missing'" in refused(found, tmp_path)
+    assert "no node is called 'missing'" in refused(found, tmp_path)
     found.edges = [7]
-    assert "edges must be pairs of names" in refused(found, tmp_path)
+    assert "edges must be pairs of node names" in refused(found, tmp_path)
 
 
-def test_a_graph_that_holds_itself(tmp_path: Path) -> None:
+def test_a_graph_that_contains_itself(tmp_path: Path) -> None:
     found = made(tmp_path)
     found.nodes["b"] = found
-    assert "does one hold itself?" in refused(found, tmp_path)
+    assert "does one contain itself?" in refused(found, tmp_path)

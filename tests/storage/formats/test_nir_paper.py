@@ -1,4 +1,4 @@
-"""The files of the paper on NIR: counts and weights that follow from their arrays alone."""
+"""Files of the NIR paper: counts and weights derived from their arrays alone."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from tests.storage.formats.nir_graphs import Weights, h5py
 
 
 def imported(data_dir: Path, name: str, tmp_path: Path) -> tuple[Path, dict[str, Any]]:
-    """The network made of a file, and the arrays of the file by path within `node/nodes`."""
+    """Return the network of a file, and the arrays of the file by path within `node/nodes`."""
     source = data_dir / "nir" / name
     if not source.exists():
-        pytest.skip(f"nir/{name} is not there")
+        pytest.skip(f"nir/{name} is missing")
     import_network(source, tmp_path / "net.bin", traffic="weights")
     arrays = {}
     with h5py.File(source) as file:
@@ -29,7 +29,7 @@ def imported(data_dir: Path, name: str, tmp_path: Path) -> tuple[Path, dict[str,
 
 
 def counted(weight: Weights, size: int, pad: int, stride: int) -> int:
-    """Synapses of a convolution of a square: non-zero weights times windows they are inside of."""
+    """Return the synapses of a square convolution: nonzero weights times covering windows."""
     kernel, total = weight.shape[2], 0
     windows = (size + 2 * pad - kernel) // stride + 1
     start = np.arange(windows) * stride - pad

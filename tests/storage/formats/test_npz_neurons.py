@@ -1,4 +1,4 @@
-"""What npz archives say of neurons: attributes, undirected edges, faults."""
+"""Neuron attributes in npz archives: attributes, undirected edges, faults."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_attributes(converted: Convert) -> None:
         "neuron/x": np.array([-0.5, 0, 2]),
         "neuron/id": np.array([0, 2, 1]),
         "neuron/id/labels": np.array(["a", "b", "c"]),
-        "size": np.array([5]),  # of something else
+        "size": np.array([5]),  # unrelated array
     }
     path = converted("a.npz", npz(**ENDS, **arrays))
     assert edges_of(path) == {(0, 1): 1, (1, 2): 1}
@@ -59,7 +59,7 @@ def test_undirected_matrices(layout: str, converted: Convert) -> None:
     assert len(edges_of(path)) == 4
 
 
-def test_undirected_lists_have_every_edge_once(converted: Convert) -> None:
+def test_undirected_lists_hold_each_edge_once(converted: Convert) -> None:
     path = converted("a.npz", npz(**ENDS, undirected=np.array(True), neurons=np.array(4)))
     assert edges_of(path) == {(0, 1): 1, (1, 2): 1}
     with NetworkFile(path) as net:
@@ -71,7 +71,7 @@ def test_a_matrix_that_is_not_symmetric(change: tuple[int, int, float], refused:
     matrix = SYMMETRIC.copy()
     matrix[change[:2]] = change[2]
     told = refused("a.npz", matrix_npz(matrix, "csr", undirected=np.array(True)))
-    assert "says that it is undirected, but its matrix is not symmetric" in told
+    assert "is marked undirected, but its matrix is not symmetric" in told
 
 
 @pytest.mark.parametrize(
@@ -81,9 +81,9 @@ def test_a_matrix_that_is_not_symmetric(change: tuple[int, int, float], refused:
         ("neuron/x", [[1, 2, 3]], "neuron/x is int64, 2-dimensional; give numbers"),
         ("neuron/x", [1, 2], "attribute 'x' has 2 values for 3 neurons"),
         ("neuron/x", [1, np.nan, 2], "attribute 'x' nan is not finite"),
-        ("neuron/size", [1, -2, 3], "attribute 'size' is negative"),
-        ("neuron/size", [0.5, 2, 3], "sizes are whole numbers"),
-        ("neuron/x", np.array([1, 2, 2**63], np.uint64), "9223372036854775808 is beyond 2"),
+        ("neuron/size", [1, -2, 3], "attribute 'size' has a negative value"),
+        ("neuron/size", [0.5, 2, 3], "sizes must be whole numbers"),
+        ("neuron/x", np.array([1, 2, 2**63], np.uint64), "9223372036854775808 exceeds 2"),
     ],
 )
 def test_faults(name: str, values: Any, message: str, refused: Refuse) -> None:
@@ -93,7 +93,7 @@ def test_faults(name: str, values: Any, message: str, refused: Refuse) -> None:
 def test_faulty_labels(refused: Refuse) -> None:
     for labels, message in (
         (np.array([1, 2, 3]), "neuron/p/labels is int64; give a list of text"),
-        (np.array(["a", "b"]), "attribute 'p' counts beyond its 2 labels"),
+        (np.array(["a", "b"]), "attribute 'p' has values outside its 2 labels"),
     ):
         arrays = {"neuron/p": np.array([0, 1, 2]), "neuron/p/labels": labels}
         assert message in refused("a.npz", npz(**ENDS, **arrays))

@@ -1,4 +1,4 @@
-"""Networks from arrays, sparse matrices and networkx graphs, read back the slow way."""
+"""Networks from arrays, sparse matrices and networkx graphs, compared after reading."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.storage.formats.conftest import attributes_of, edges_of
     st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9), st.integers(0, 50)), max_size=60),
     st.booleans(),
 )
-def test_edges_come_back(
+def test_edges_round_trip(
     tmp_path_factory: pytest.TempPathFactory, rows: list[tuple[int, int, int]], undirected: bool
 ) -> None:
     path = tmp_path_factory.mktemp("net") / "net.bin"
@@ -41,7 +41,7 @@ def test_edges_come_back(
     assert (meta.neurons, meta.synapses_read) == (10, len(rows))
 
 
-def test_rates_are_the_weights_unless_there_are_some(tmp_path: Path) -> None:
+def test_rates_are_the_default_weights(tmp_path: Path) -> None:
     path, ends = tmp_path / "net.bin", ([0, 0, 1, 0], [1, 2, 2, 1])
     rates = [2.5, 4, 0]
     write_edges(path, *ends, neurons=Neurons(rates=rates, sizes=[1, 2, 3]))
@@ -69,7 +69,7 @@ def test_matrix(layout: str, tmp_path: Path) -> None:
 
 
 class _Graph:
-    """As much of networkx as is asked for; also when that is not installed."""
+    """The part of networkx that is used, also if that is not installed."""
 
     def __init__(self, nodes: list[Any], edges: list[tuple[Any, Any, Any]], directed: bool) -> None:
         self.nodes, self._edges, self._directed = nodes, edges, directed
@@ -130,18 +130,18 @@ def call(write: Callable[..., Any], *args: Any, **options: Any) -> Callable[[Pat
 @pytest.mark.parametrize(
     ("write", "message"),
     [
-        (call(write_edges, [0], [1, 2]), "edges: 1 sources, 2 targets; a synapse has one of each"),
+        (call(write_edges, [0], [1, 2]), "edges: 1 sources, 2 targets; give one of each"),
         (
             call(write_edges, [0], [1], [1, 2]),
-            "edges: 1 sources, 1 targets, weights of shape (2,); a",
+            "edges: 1 sources, 1 targets, weights of shape (2,); g",
         ),
         (
             call(write_edges, [[0]], [[1]]),
-            "edges: source is int64 of shape (1, 1); give whole numbers, one",
+            "edges: source is int64 of shape (1, 1); give a list of whole numbers",
         ),
         (
             call(write_edges, [0.5], [1]),
-            "edges: source is float64 of shape (1,); give whole numbers",
+            "edges: source is float64 of shape (1,); give a list of whole numbers",
         ),
         (call(write_edges, [0, -2], [1, 1]), "edges: source of entry 1 (from 0): -2 is negative"),
         (call(write_edges, [0], [5], vertices=3), "edges: id 5 is outside 0..2"),
@@ -169,12 +169,12 @@ def call(write: Callable[..., Any], *args: Any, **options: Any) -> Callable[[Pat
             "edges: attribute 'size' has 1 values for 2",
         ),
         (call(write_matrix, np.ones((2, 3))), "matrix: the matrix is 2 x 3"),
-        (call(write_matrix, np.ones(3)), "matrix: float64, 3; give a square one"),
-        (call(write_matrix, np.array([["a"]])), "matrix: <U1, 1 x 1; give a square one"),
+        (call(write_matrix, np.ones(3)), "matrix: is float64, 3; give a square matrix"),
+        (call(write_matrix, np.array([["a"]])), "matrix: is <U1, 1 x 1; give a square matrix"),
         (call(write_matrix, np.array([[0, 1], [2, 0]]), undirected=True), "is not symmetric"),
         (call(write_networkx, _Graph([], [], True)), "graph: no neurons"),
         (call(write_networkx, _Graph([0, 1], [(0, 1, "heavy")], True)), "graph: weight is <U5"),
-        (call(write_networkx, _Graph([0, 1], [(0, 1, (1, 2))], True)), "must be one number each"),
+        (call(write_networkx, _Graph([0, 1], [(0, 1, (1, 2))], True)), "must be one number"),
     ],
 )
 def test_faults(write: Callable[[Path], Any], message: str, tmp_path: Path) -> None:

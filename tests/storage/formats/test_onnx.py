@@ -1,4 +1,4 @@
-"""ONNX models: layers, each against the reference implementation."""
+"""ONNX layers compared with the reference implementation."""
 
 from __future__ import annotations
 

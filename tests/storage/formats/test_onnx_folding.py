@@ -1,4 +1,4 @@
-"""ONNX models: what makes no neurons, but moves them or changes their weights."""
+"""ONNX nodes without neurons: they move elements or change weights."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ MOVES: list[tuple[Any, dict[str, Array], tuple[int, ...]]] = [
 
 
 @pytest.mark.parametrize(("move", "constants", "shape"), MOVES)
-def test_moves_make_no_neurons(
+def test_moves_create_no_neurons(
     converted: Convert, move: Any, constants: dict[str, Array], shape: tuple[int, ...]
 ) -> None:
     flat = node("Reshape", "m flat", "f")
@@ -65,12 +65,12 @@ def test_split_add_and_concat(converted: Convert) -> None:
     assert labels_of(net) == ["x", "n_c", "n_s", "n_y"]
 
 
-def test_what_is_folded_away(converted: Convert) -> None:
+def test_folded_nodes(converted: Convert) -> None:
     nodes = [
         node("Cast", "x", "a", to=onnx.TensorProto.FLOAT),
         node("Mul", "a two", "b"),
         node("Conv", "b w", "c"),
-        node("Mul", "c two", "d"),  # doubles the weights of c, as does the normalisation behind it
+        node("Mul", "c two", "d"),  # doubles the weights of c, like the normalisation after it
         node("Add", "d zero", "e"),
         node("BatchNormalization", "e scale zeros zeros ones", "f", epsilon=0.0),
         node("Relu", "f", "g"),
@@ -86,7 +86,7 @@ def test_what_is_folded_away(converted: Convert) -> None:
     net = converted("a.onnx", model(nodes, constants).SerializeToString())
     assert labels_of(net) == ["x", "n_c"]
     found = edges_of(net)
-    # into (channel 1, row 0, column 0) behind 60 inputs and 20 outputs of channel 0
+    # into (channel 1, row 0, column 0) after 60 inputs and 20 outputs of channel 0
     expected = {
         (c * 30 + i * 6 + j, 80): float(constants["w"][1, c, i, j]) * 8
         for c in range(2) for i in range(2) for j in range(2)
@@ -109,12 +109,12 @@ def test_sums_that_are_used_twice_keep_their_weights(converted: Convert) -> None
 @pytest.mark.parametrize(
     "more",
     [
-        [node("ReduceMean", "m", axes=[0])],  # one neuron takes elements of both
+        [node("ReduceMean", "m", axes=[0])],  # one neuron reads elements of both
         [node("Reshape", "m s", "r"), node("MatMul", "r v")],
         [node("Transpose", "m", "t", perm=[1, 0]), node("MatMul", "t u")],
     ],
 )
-def test_a_first_axis_that_is_no_batch(more: list[Any], converted: Convert) -> None:
+def test_first_axis_other_than_batch(more: list[Any], converted: Convert) -> None:
     constants = {
         "w": weights(6, 3), "v": weights(6, 2), "u": weights(2, 2), "s": np.array([1, 6])
     }  # fmt: skip

@@ -1,4 +1,4 @@
-"""Real ONNX models: counts that follow from their shapes and weights alone."""
+"""Real ONNX models: counts derived from their shapes and weights alone."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ pytest.importorskip("onnx", reason="ONNX models need onnx")
 
 
 def slots(size: int, kernel: int, before: int, after: int, stride: int = 1) -> int:
-    """Pairs of a window and an input of it, along one axis."""
+    """Return the number of (window, input) pairs along one axis."""
     starts = range(-before, size + after - kernel + 1, stride)
     return sum(0 <= start + k < size for start in starts for k in range(kernel))
 
@@ -45,7 +45,7 @@ def test_real_models(
 ) -> None:
     source = data_dir / "models" / name
     if not source.exists():
-        pytest.skip(f"models/{name} is not there")
+        pytest.skip(f"models/{name} is missing")
     meta = import_network(source, tmp_path / "net.bin")
     assert meta.neurons == neurons
     assert meta.synapses + meta.provenance["weights_zero"] == synapses
@@ -54,10 +54,10 @@ def test_real_models(
 
 @pytest.mark.parametrize("kind", ["pc_QDQ", "pt_QOperator"])
 def test_residual_networks(data_dir: Path, kind: str) -> None:
-    """Their layers alone: eleven million synapses take their time to be written."""
+    """Check only the layers: writing eleven million synapses would take long."""
     source = data_dir / "models" / f"mlperf_resnet8_{kind}.onnx"
     if not source.exists():
-        pytest.skip(f"{source.name} is not there")
+        pytest.skip(f"{source.name} is missing")
     builder = Builder(Model(source), OPERATORS)
     sizes = [3 * 1024, *[16 * 1024] * 4, *[32 * 256] * 4, *[64 * 64] * 4, 64, 10]
     assert builder.neurons == sum(sizes)

@@ -1,4 +1,4 @@
-"""Connections as other tools save them: networkx, NEST, PyNN, Brian 2, pandas and R."""
+"""Connections saved by other tools: networkx, NEST, PyNN, Brian 2, pandas and R."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ WEIGHTS = np.array(list(EDGES.values()))
 
 
 def used(path: Path) -> list[str]:
-    """The columns that were used, then those that were ignored."""
+    """Return the columns that were used, then the ignored ones."""
     provenance = meta_of(path).provenance
     return [*map(str, provenance["columns"].values()), *provenance["columns_ignored"]]
 
@@ -87,20 +87,20 @@ def test_data_of_edges_between_names(converted: Convert) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("0 1 {}\n0 {}\n", "line 2: '0 {}' is no edge with data like the first one"),
-        ("0 1 {}\n0 1 2\n", "line 2: '0 1 2' is no edge with data"),
-        ("0 1 {}\n0 1 {'a': b}\n", "line 2: {'a': b} is no dictionary of numbers and text"),
-        ("0 1 {1, 2}\n", "line 1: {1, 2} is no dictionary"),
-        ("0 1 {'weight': 'x'}\n", "line 1: {'weight': 'x'} has no finite number as weight"),
-        ("0 1 {'weight': 1e999}\n", "has no finite number as weight"),
-        ("0 1 {'weight': None}\n", "has no finite number as weight"),
-        ("0 1 {'weight': " + "9" * 999 + "}\n", "has no finite number as weight"),
-        ("0 1 {'a': " + "(" * 9999 + "}\n", "is no dictionary of numbers and text"),
-        ("0 1 {'weight': " + "1" * 60_000 + "x}\n", "is no dictionary of numbers and text"),
-        ("0 1 {'a': " + "-" * 60_000 + "1}\n", "is no dictionary of numbers and text"),
-        ("0,1,{}\n" + " " * 60_000 + "{}\n", "is no edge with data like the first one"),
-        ("0 1 {" + "'a': 1, " * 10_000 + "}\n", "is no dictionary of numbers and text"),
-        ("0 1 {__import__('os').getcwd(): 1}\n", "is no dictionary of numbers and text"),
+        ("0 1 {}\n0 {}\n", "line 2: '0 {}' is not an edge with data like the first"),
+        ("0 1 {}\n0 1 2\n", "line 2: '0 1 2' is not an edge with data"),
+        ("0 1 {}\n0 1 {'a': b}\n", "line 2: {'a': b} is not a dictionary of numbers and text"),
+        ("0 1 {1, 2}\n", "line 1: {1, 2} is not a dictionary"),
+        ("0 1 {'weight': 'x'}\n", "line 1: {'weight': 'x'} has no finite number for weight"),
+        ("0 1 {'weight': 1e999}\n", "has no finite number for weight"),
+        ("0 1 {'weight': None}\n", "has no finite number for weight"),
+        ("0 1 {'weight': " + "9" * 999 + "}\n", "has no finite number for weight"),
+        ("0 1 {'a': " + "(" * 9999 + "}\n", "is not a dictionary of numbers and text"),
+        ("0 1 {'weight': " + "1" * 60_000 + "x}\n", "is not a dictionary of numbers and text"),
+        ("0 1 {'a': " + "-" * 60_000 + "1}\n", "is not a dictionary of numbers and text"),
+        ("0,1,{}\n" + " " * 60_000 + "{}\n", "is not an edge with data like the first"),
+        ("0 1 {" + "'a': 1, " * 10_000 + "}\n", "is not a dictionary of numbers and text"),
+        ("0 1 {__import__('os').getcwd(): 1}\n", "is not a dictionary of numbers and text"),
     ],
 )
 def test_faults_of_data(text: str, message: str, refused: Refuse) -> None:
@@ -131,7 +131,7 @@ def saved_text(array: Any, **options: Any) -> bytes:
 @pytest.mark.parametrize("name", ["a.dat", "a.txt", "conns", "a.dat.gz"])
 @pytest.mark.parametrize("delimiter", [" ", "\t", ","])
 def test_nest(name: str, delimiter: str, converted: Convert) -> None:
-    """What GetConnections gives, by numpy.savetxt: the names are in a comment."""
+    """GetConnections saved with numpy.savetxt: the names are in a comment."""
     table = np.column_stack((*ENDS + 1, WEIGHTS, np.full(3, 1.5)))
     header = delimiter.join(("source", "target", "weight", "delay"))
     path = converted(name, saved_text(table, header=header, delimiter=delimiter))
@@ -141,7 +141,7 @@ def test_nest(name: str, delimiter: str, converted: Convert) -> None:
 
 
 def test_nest_layers(converted: Convert, refused: Refuse, tmp_path: Path) -> None:
-    """DumpLayerConnections writes source, target, weight, delay and places, without names."""
+    """DumpLayerConnections writes source, target, weight, delay and positions, without names."""
     text = "1 2 0.5 1.5 -0.25 0\n2 3 3 1.5 0.5 0\n3 1 120 1.5 0 1\n"
     assert "6 columns without names; give 2 (source" in refused("a.txt", text)
     (tmp_path / "a.txt").unlink()
@@ -158,7 +158,7 @@ def test_nest_layers(converted: Convert, refused: Refuse, tmp_path: Path) -> Non
     ],
 )
 def test_pynn(names: list[str], columns: list[str], converted: Convert) -> None:
-    """A StandardTextFile: `# columns = [...]`, then numpy.savetxt parted by tabs."""
+    """A StandardTextFile: `# columns = [...]`, then numpy.savetxt separated by tabs."""
     values = {"i": ENDS[0], "j": ENDS[1], "weight": WEIGHTS, "delay": np.full(3, 0.1)}
     order = names if len(names) == 4 else ["i", "j", "weight"]
     table = np.column_stack([values[name] for name in order])
@@ -171,7 +171,7 @@ def test_pynn(names: list[str], columns: list[str], converted: Convert) -> None:
 
 
 def test_pynn_archive(refused: Refuse) -> None:
-    """A NumpyBinaryFile keeps the names of its columns as a pickle, which is not read."""
+    """A NumpyBinaryFile stores its column names as a pickle, which is not read."""
     stream = io.BytesIO()
     names = np.array([("columns", ["i", "j", "weight"])], dtype=object)
     np.savez(stream, data=np.zeros((3, 3)), metadata=names)
@@ -183,7 +183,7 @@ def test_pynn_archive(refused: Refuse) -> None:
 )
 @pytest.mark.parametrize("more", [{}, {"delay": np.ones(3)}, {"neurons": 5}])
 def test_brian(names: tuple[str, ...], more: dict[str, Any], converted: Convert) -> None:
-    """numpy.savez(path, i=synapses.i, j=synapses.j, w=synapses.w), and the same as csv."""
+    """numpy.savez(path, i=synapses.i, j=synapses.j, w=synapses.w), and the same data as csv."""
     ends = ENDS.astype(np.int32)
     arrays = dict(zip(names, (*ends, -WEIGHTS), strict=True))
     stream = io.BytesIO()
@@ -210,11 +210,11 @@ def test_arrays_by_other_names(converted: Convert, refused: Refuse, tmp_path: Pa
     assert edges_of(converted("a.npz", stream.getvalue(), extra={"columns": wanted})) == EDGES
 
 
-def test_arrays_of_populations(converted: Convert, refused: Refuse, tmp_path: Path) -> None:
+def test_arrays_with_populations(converted: Convert, refused: Refuse, tmp_path: Path) -> None:
     stream = io.BytesIO()
     groups = {"pre_pop": np.zeros(3, int), "post_pop": np.ones(3, int)}
     np.savez(stream, pre=ENDS[0], post=ENDS[1], weight=WEIGHTS, **groups)
-    assert "arrays pre_pop, post_pop: ids of populations are read from tables" in refused(
+    assert "arrays pre_pop, post_pop: ids per population need a table" in refused(
         "a.npz", stream.getvalue()
     )
     (tmp_path / "a.npz").unlink()
@@ -224,8 +224,8 @@ def test_arrays_of_populations(converted: Convert, refused: Refuse, tmp_path: Pa
 
 @pytest.mark.parametrize("mark", ["\t", " "])
 @pytest.mark.parametrize("kind", [[], ["kind"]])
-def test_rows_that_are_numbered(mark: str, kind: list[str], converted: Convert) -> None:
-    """pandas.DataFrame.to_csv(sep="\\t") and write.table of R: one name less than columns."""
+def test_numbered_rows(mark: str, kind: list[str], converted: Convert) -> None:
+    """pandas.DataFrame.to_csv(sep="\\t") and write.table of R: one name fewer than columns."""
     lines = [mark.join(["source", "target", "weight", *kind])]
     for row, ((a, b), w) in enumerate(EDGES.items()):
         lines.append(mark.join([str(row), str(a), str(b), str(w), *(["exc"] if kind else [])]))

@@ -1,4 +1,4 @@
-"""ParHIP binary graphs: against METIS text, against a writer of the test's own, faults."""
+"""ParHIP binary graphs: compared with METIS text and with a writer in the test; faults."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Edge = tuple[int, int, int]
 
 
 def written(n: int, edges: list[Edge], sizes: list[int] | None, weighted: bool = True) -> bytes:
-    """A ParHIP file, list by list."""
+    """Return a ParHIP file, written list by list."""
     lists: list[list[tuple[int, int]]] = [[] for _ in range(n)]
     for u, v, w in edges:
         lists[u].append((v, w))
@@ -79,9 +79,9 @@ def changed(place: int, value: int) -> bytes:
     ("content", "message"),
     [
         (b"", ": is empty"),
-        (bytes(23), ": 23 bytes; a ParHIP header alone has 24"),
-        (written(4, EDGES, None)[:-8], "take 160; is the file complete?"),
-        (written(4, EDGES, None) + b"more", "take 160; is the file complete?"),
+        (bytes(23), ": has 23 bytes; a ParHIP header alone has 24"),
+        (written(4, EDGES, None)[:-8], "need 160; is the file complete?"),
+        (written(4, EDGES, None) + b"more", "need 160; is the file complete?"),
         (changed(0, 7), "header: version is 7; it must be 0 to 3"),
         (changed(1, 0), "header: 0 vertices"),
         (changed(1, 2**40), "header: 1099511627776 vertices"),
@@ -102,7 +102,7 @@ def test_faults(content: bytes, message: str, refused: Refuse) -> None:
 
 
 def test_altered_bytes(tmp_path: Path) -> None:
-    """Whatever a changed byte does, it ends in a network or in one line."""
+    """Any changed byte leads to a network or to a one-line error."""
     rng = np.random.default_rng(4)
     content = written(4, EDGES, [1, 2, 3, 4])
     source, destination = tmp_path / "a.bgf", tmp_path / "net.bin"

@@ -1,4 +1,4 @@
-"""Files of firing rates: npz, text, SONATA spikes; and what is wrong with them."""
+"""Files of firing rates: npz, text, SONATA spikes; and their faults."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_text(
         (SPARSE, "7,1\n8,2\n", ": line 2: the network has no neuron '8'"),
         (SPARSE, "101,1\n", ": line 1: the network has no neuron '101'"),
         (NAMED, "I1L,1\n0,2\n", ": line 2: the network has no neuron '0'"),
-        (PLAIN, "0,1\n1,2\n\n1,3\n2,1\n", ": line 4: neuron 1 has a rate already"),
+        (PLAIN, "0,1\n1,2\n\n1,3\n2,1\n", ": line 4: neuron 1 has two rates"),
         (PLAIN, "0,1\n1,-2\n", ": line 2: rate -2 is negative"),
         (PLAIN, "0,1\n1,nan\n", ": line 2: rate nan is not a finite number"),
         (PLAIN, "0,1\n1,fast\n", ": line 2: rate 'fast' is not a number"),
@@ -107,22 +107,22 @@ def test_faulty_text(network: str, text: str, message: str, networks: Path, tmp_
     assert message_of(tmp_path / "r.csv", networks / network).startswith(message)
 
 
-COUNT = "count the spikes of every neuron and divide by the duration, or give the times as a SONATA"
+COUNT = "count the spikes of each neuron and divide by the duration, or give a SONATA"
 
 
 @pytest.mark.parametrize(
     ("network", "text", "message"),
     [
-        (PLAIN, "neuron,time\n0,1\n1,2\n2,3\n", ": line 1: column 'time': times of spikes"),
-        (PLAIN, "sender times\n0 1\n1 2\n2 3\n", ": line 1: column 'times': times of spikes"),
-        (PLAIN, "spike_times,id\n1,0\n2,1\n3,2\n", ": line 1: column 'spike_times': times of"),
-        (PLAIN, "T;neuron;x\n1;0;0\n", ": line 1: column 'T': times of spikes"),
-        (PLAIN, "0,1\n1,2\n0,3\n2,4\n", ": line 3: neuron 0 has a rate already; if these are"),
-        (PLAIN, "0.5,1\n0.7,2\n1.5,0\n", ": line 1: 0.5 is not the number of a neuron; if the"),
-        (PLAIN, "2,0.5\n0,0.7\n1,1.5\n", ": the second column only grows, whichever neuron"),
+        (PLAIN, "neuron,time\n0,1\n1,2\n2,3\n", ": line 1: column 'time': spike times"),
+        (PLAIN, "sender times\n0 1\n1 2\n2 3\n", ": line 1: column 'times': spike times"),
+        (PLAIN, "spike_times,id\n1,0\n2,1\n3,2\n", ": line 1: column 'spike_times': spike times"),
+        (PLAIN, "T;neuron;x\n1;0;0\n", ": line 1: column 'T': spike times"),
+        (PLAIN, "0,1\n1,2\n0,3\n2,4\n", ": line 3: neuron 0 has two rates; if these are"),
+        (PLAIN, "0.5,1\n0.7,2\n1.5,0\n", ": line 1: 0.5 is not a neuron number; if the"),
+        (PLAIN, "2,0.5\n0,0.7\n1,1.5\n", ": the second column only increases, for any order"),
     ],
 )
-def test_times_of_spikes_are_no_rates(
+def test_spike_times_are_refused_as_rates(
     network: str, text: str, message: str, networks: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "r.csv").write_text(text)
@@ -135,12 +135,12 @@ def test_times_of_spikes_are_no_rates(
 @pytest.mark.parametrize(
     "text",
     [
-        "neuron,rate\n1,0\n0,1.5\n2,4\n",  # in order of the rates, which have a name
+        "neuron,rate\n1,0\n0,1.5\n2,4\n",  # sorted by rate, but the column is named
         "neuron,rate,t\n1,0,5\n0,1.5,6\n2,4,7\n",
-        "1,0\n2,4\n0,1.5\n",  # in no order
+        "1,0\n2,4\n0,1.5\n",  # unsorted
     ],
 )
-def test_rates_that_are_no_times(
+def test_rates_are_not_mistaken_for_spike_times(
     text: str, piece: int, networks: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(namedtable, "PIECE", piece)
@@ -153,7 +153,7 @@ def test_repeats_in_another_piece(
 ) -> None:
     monkeypatch.setattr(namedtable, "PIECE", 4)
     (tmp_path / "r.csv").write_text("0,1\n1,2\n2,1\n0,1\n")
-    assert "line 4: neuron 0 has a rate" in message_of(tmp_path / "r.csv", networks / PLAIN)
+    assert "line 4: neuron 0 has two rates" in message_of(tmp_path / "r.csv", networks / PLAIN)
 
 
 def test_an_array_without_a_name_is_refused(networks: Path, tmp_path: Path) -> None:
@@ -171,7 +171,7 @@ def test_npz(networks: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arrays", "message"),
     [
-        ({"rate": [1, 2]}, ": rates are 2; the network has 3 neurons"),
+        ({"rate": [1, 2]}, ": rates have shape 2; the network has 3 neurons"),
         ({"rate": [1, np.nan, 3]}, ": rate of neuron 1 (from 0): nan is not finite"),
         ({"rate": [1, 2, -3]}, ": rate of neuron 2 (from 0): -3 is negative"),
         ({"rates": [1, 2, 3]}, ": holds rates; it must hold an array `rate`"),
@@ -189,7 +189,7 @@ def test_other_faulty_files(networks: Path, tmp_path: Path) -> None:
     path.write_bytes(b"PK\3\4 nonsense")
     assert message_of(path, network).startswith(": not a valid npz file")
     path.write_text("0,1\n1,1\n2,1\n")
-    assert message_of(path, network, 2.0).startswith(": only reports of spikes have a duration")
+    assert message_of(path, network, 2.0).startswith(": only spike reports have a duration")
     path.write_bytes((networks / PLAIN).read_bytes())
     assert "it must hold an array `rate`" in message_of(path, network)
 
@@ -217,7 +217,7 @@ def test_spikes(
     drawn: list[tuple[int, int]],
     own: bool,
 ) -> None:
-    """Counts over the duration, population by population."""
+    """Spike counts divided by the duration, population by population."""
     path = tmp_path_factory.mktemp("spikes") / "s.h5"
     times, ids = [float(time) for time, _ in drawn], [node for _, node in drawn]
     write_spikes(path, {"a": (times, ids), "b": ([100.0], [0])})
@@ -241,16 +241,16 @@ def test_units_and_networks_of_one_population(
     ("network", "spikes", "units", "duration", "message"),
     [
         (MIXED, {"c": ([1], [0])}, "ms", None, ": /spikes/c: the network's populations are 'a', "),
-        (PLAIN, {"a": ([1], [0]), "b": ([1], [0])}, "ms", None, ": spikes of 2 populations"),
+        (PLAIN, {"a": ([1], [0]), "b": ([1], [0])}, "ms", None, ": has spikes of 2 populations"),
         (MIXED, {"b": ([1], [1])}, "ms", None, ": /spikes/b/node_ids, row 0 (from 0): 1 is out"),
         (PLAIN, {"a": ([1, 1], [0])}, "ms", None, ": /spikes/a/timestamps has 2 values instead"),
         (PLAIN, {"a": ([1, -1], [0, 0])}, "ms", None, ": /spikes/a/timestamps, row 1 (from 0)"),
         (PLAIN, {"a": ([np.nan], [0])}, "ms", None, ": /spikes/a/timestamps, row 0 (from 0): nan"),
         (PLAIN, {"a": ([1], [0])}, "days", None, ": /spikes/a/timestamps is in 'days'"),
-        (PLAIN, {"a": ([1], [0])}, "s", 0.5, ": a spike at 1000 ms is behind the duration"),
-        (PLAIN, {"a": ([1], [0])}, "s", -1.0, ": a duration of -1.0 s"),
-        (PLAIN, {"a": ([1], [0])}, "s", float("nan"), ": a duration of nan s"),
-        (PLAIN, {"a": ([], [])}, "s", None, ": no spike tells how long the recording is"),
+        (PLAIN, {"a": ([1], [0])}, "s", 0.5, ": a spike at 1000 ms is after the duration"),
+        (PLAIN, {"a": ([1], [0])}, "s", -1.0, ": the duration is -1.0 s"),
+        (PLAIN, {"a": ([1], [0])}, "s", float("nan"), ": the duration is nan s"),
+        (PLAIN, {"a": ([], [])}, "s", None, ": without spikes the recording length is unknown"),
         (PLAIN, {}, "s", None, ": no group /spikes"),
     ],
 )
@@ -283,18 +283,18 @@ def test_missing_spikes(name: str, networks: Path, tmp_path: Path) -> None:
     assert message_of(tmp_path / "s.h5", networks / PLAIN).startswith(f": no data set /{name}")
 
 
-def test_ids_of_populations(networks: Path, tmp_path: Path) -> None:
-    """An id alone names no neuron, and a report of spikes counts through 0, 1, 2 ..."""
+def test_ids_per_population(networks: Path, tmp_path: Path) -> None:
+    """An id alone is ambiguous; a spike report has ids 0, 1, 2, ... per population."""
     table = "pre_pop,pre,post_pop,post\na,0,a,1\nb,0,b,2\n"
     (tmp_path / "a.csv").write_text(table)
     import_network(tmp_path / "a.csv", tmp_path / "net.bin")
     (tmp_path / "r.csv").write_text("0,1\n1,2\n2,3\n")
     assert message_of(tmp_path / "r.csv", tmp_path / "net.bin").startswith(
-        ": neurons of several populations have the same ids; give the rates as npz"
+        ": neurons of several populations share ids; give the rates as npz"
     )
     write_spikes(tmp_path / "s.h5", {"a": ([1000.0], [1])})
     assert rates_of(tmp_path / "s.h5", tmp_path / "net.bin") == [0, 1, 0, 0]
     write_spikes(tmp_path / "s.h5", {"b": ([1000.0], [1])})
     assert message_of(tmp_path / "s.h5", tmp_path / "net.bin").startswith(
-        ": /spikes/b counts through 0..1, but the ids of this population are others"
+        ": /spikes/b has node ids 0..1, but the ids of this population differ"
     )

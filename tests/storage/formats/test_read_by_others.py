@@ -1,4 +1,4 @@
-"""Other tools read what is exported."""
+"""Other tools read exported files."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def arrow_of(path: Path) -> dict[Any, float]:
     ("name", "read"),
     [("a.graphml", networkx_of), ("a.npz", scipy_of), ("a.mtx", scipy_of), ("a.parquet", arrow_of)],
 )
-def test_others_read_it(
+def test_other_tools_read_it(
     name: str, read: Callable[[Path], dict[Any, float]], undirected: bool, tmp_path: Path
 ) -> None:
     if name == "a.parquet":

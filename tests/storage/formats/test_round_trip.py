@@ -1,4 +1,4 @@
-"""Every exporter keeps its promise: what comes back is the network, or it was said to be lost."""
+"""Round trips of every exporter: the network is unchanged except for the reported losses."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from storage.store.network import NetworkFile
 from storage.store.writer import NetworkWriter
 from tests.storage.formats.nets import Net, compare, held, there_and_back
 
-SEEN = "isolated", "sources", "weights"  # kinds of losses that only the synapses tell
+SEEN = "isolated", "sources", "weights"  # kinds of losses found only in the synapses
 
 
-MOST = 2**24 - 1  # importers round fractions that no decimal holds to 24 bits
+MOST = 2**24 - 1  # importers round non-decimal fractions to 24 bits
 UNITS = st.sampled_from([1.0, 0.1, 0.001, 0.25, 2.0**-20])
 LETTERS = st.text(
     st.characters(exclude_categories=["Cs", "Cc", "Zs", "Zl", "Zp"], exclude_characters="\ufeff"),
     max_size=6,
 )
-# two blanks and marks that csv, XML and SONATA's readers have to get right; no number has a #
+# blanks and marks that are special in csv, XML and SONATA; numbers have no #
 NAMES = LETTERS.map(lambda text: f"#{text}, \"'&<]]>;z")
 
 
@@ -89,7 +89,7 @@ def test_round_trip(format: str, net: Net, tmp_path_factory: pytest.TempPathFact
 
 
 def check_hyperedges(net: Net, losses: dict[str, int], back: Path | None) -> None:
-    """By the lines of the file: whose axon, which weight, which pins."""
+    """Check the lines of the file: source, weight and pins of each hyperedge."""
     assert back is not None
     targets: dict[int, dict[int, int]] = {}
     for (u, v), weight in net.edges.items():
@@ -117,7 +117,7 @@ def check_hyperedges(net: Net, losses: dict[str, int], back: Path | None) -> Non
     sizes = [int(line) for line in lines[1 + len(targets) :]]
     assert sizes == (net.sizes or [])
     with NetworkFile(back) as found:
-        # a hyperedge of which nobody is the source before gets a neuron of its own, which is none
+        # no hyperedge needs an additional source neuron
         assert found.vertices == net.vertices
         assert found.meta.synapses == sum(len(own) for own in targets.values())
 
@@ -131,7 +131,7 @@ def test_ids_that_need_all_bits(format: str, tmp_path: Path) -> None:
 @pytest.mark.sample(6)
 @pytest.mark.parametrize("undirected", [False, True])
 def test_many_blocks(format: str, undirected: bool, tmp_path: Path) -> None:
-    """Some thousand synapses in blocks of seven neurons, weights that no decimal holds."""
+    """Some thousand synapses in blocks of seven neurons, with non-decimal weights."""
     rng = np.random.default_rng(3)
     with NetworkWriter(tmp_path / "net.bin", 200, undirected=undirected, block_size=7) as writer:
         source, target = rng.integers(0, 190, (2, 3000))
@@ -155,7 +155,7 @@ def test_one_neuron(format: str, tmp_path: Path) -> None:
 
 
 def test_gzip(format: str, tmp_path: Path) -> None:
-    """Text is gzipped if the name says so; other formats refuse the name."""
+    """Text is gzipped if the name ends in .gz; other formats refuse the name."""
     network = Net(3, {(0, 1): 2, (1, 2): 3}).write(tmp_path / "net.bin")
     ending = EXPORTS[format].extensions[0]
     packed = tmp_path / f"a{ending}.gz"
@@ -171,7 +171,7 @@ def test_gzip(format: str, tmp_path: Path) -> None:
     import_network(packed, tmp_path / "back.bin")
 
 
-def test_same_bytes_again(format: str, tmp_path: Path) -> None:
+def test_output_is_reproducible(format: str, tmp_path: Path) -> None:
     network = Net(3, {(0, 1): 2, (1, 2): 3}, sizes=[1, 2, 3]).write(tmp_path / "net.bin")
     ending = EXPORTS[format].extensions[0]
     with NetworkFile(network) as net:

@@ -1,4 +1,4 @@
-"""Negative weights: in every format that may hold them the absolute value is used, and counted."""
+"""Negative weights: each format that may hold them uses and counts the absolute value."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_files(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("layout", ["csr", "csc", "dia"])
 def test_matrices(layout: str, tmp_path: Path) -> None:
-    """These add up what is in one place before it is seen: -2 + 4 is one weight."""
+    """These formats add duplicate entries before the import: -2 + 4 is one weight."""
     (tmp_path / "a.npz").write_bytes(npz(layout))
     meta = import_network(tmp_path / "a.npz", tmp_path / "net.bin")
     assert edges_of(tmp_path / "net.bin") == {(0, 1): 0.5, (1, 2): 3.0, (2, 0): 2.0}
@@ -96,7 +96,7 @@ def test_matrices(layout: str, tmp_path: Path) -> None:
 
 
 def test_a_symmetric_matrix(tmp_path: Path) -> None:
-    """Its signs are compared before they are lost; each edge is counted once."""
+    """Its signs are compared before they are dropped; each edge is counted once."""
     matrix = np.array([[0, -2, 0], [-2, 0, 5], [0, 5, 0]])
     np.savez(tmp_path / "a.npz", **_parts(matrix), undirected=True)
     scipy.io.mmwrite(tmp_path / "a.mtx", scipy.sparse.coo_array(matrix), symmetry="symmetric")
@@ -132,7 +132,7 @@ def test_objects(tmp_path: Path) -> None:
     assert (edges_of(path), meta_of(path).provenance[WEIGHTS_NEGATIVE]) == (MAGNITUDES, NEGATIVE)
 
 
-def test_no_sign_is_lost_where_there_is_none(tmp_path: Path) -> None:
+def test_no_count_without_negative_weights(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("0,1,0.5\n1,2,-0\n")
     meta = import_network(tmp_path / "a.csv", tmp_path / "net.bin")
     assert WEIGHTS_NEGATIVE not in meta.provenance

@@ -37,7 +37,7 @@ EDGES = {
 
 
 @pytest.mark.parametrize("block", [1, 2, 1 << 18])
-def test_populations_follow_one_another(
+def test_populations_are_contiguous(
     block: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sonata, "BLOCK", block)
@@ -60,7 +60,7 @@ def test_populations_follow_one_another(
 def test_edges_without_a_weight_are_counted(
     block: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They weigh 1: no group has a factor of theirs, and no type that is known."""
+    """They weigh 1: neither their group nor their type, if known, has a factor."""
     monkeypatch.setattr(sonata, "BLOCK", block)
     rows = [(0, 1, 0, None, None, 7), (1, 2, 0, None, None, 8), (2, 0, 1, None, 3, 8)]
     write_edges_file(tmp_path / "edges.h5", {"p": Edges("p", "p", list(rows))})
@@ -76,13 +76,13 @@ def test_edges_without_a_weight_are_counted(
     assert meta.provenance["weights_missing"] == 1
 
 
-def test_without_nodes_the_largest_id_counts(tmp_path: Path) -> None:
+def test_population_sizes_without_nodes_file(tmp_path: Path) -> None:
     write_edges_file(tmp_path / "net.sonata", EDGES)
     import_network(tmp_path / "net.sonata", tmp_path / "net.bin", traffic="weights")
     assert edges_of(tmp_path / "net.bin") == expected({"a": 3, "b": 4}, EDGES)
 
 
-def test_nodes_that_the_user_names(tmp_path: Path) -> None:
+def test_nodes_file_named_by_the_user(tmp_path: Path) -> None:
     write_nodes(tmp_path / "cells.h5", {"a": 5, "b": 9, "c": 1})
     write_edges_file(tmp_path / "edges.h5", EDGES)
     extra = {"nodes": tmp_path / "cells.h5"}
@@ -135,7 +135,7 @@ def test_round_trip(
     weighted: set[int],
     grouped: bool,
 ) -> None:
-    """Groups in any order, some with weights; files without edge_group_id, too."""
+    """Groups in any order, some with weights; also files without edge_group_id."""
     folder = tmp_path_factory.mktemp("sonata")
     rows: list[Any] = [
         (s, t, g * grouped, w / 4 if g * grouped in weighted else None, None, 1)
@@ -151,7 +151,7 @@ def test_round_trip(
 
 
 def test_three_hundred_neurons(data_dir: Path, tmp_path: Path) -> None:
-    """Fan-in, fan-out and weights against the arrays of the file."""
+    """Fan-in, fan-out and weights compared with the arrays of the file."""
     source = data_dir / "sonata" / "300_pointneurons_internal_edges.h5"
     meta = import_network(source, tmp_path / "net.bin", traffic="weights")
     with h5py.File(source) as file:
@@ -173,7 +173,7 @@ def test_three_hundred_neurons(data_dir: Path, tmp_path: Path) -> None:
 
 
 def alter(change: Callable[[Any], None], nodes: bool = False) -> Callable[[Path], None]:
-    """What opens the edges or the nodes file to spoil it."""
+    """Return a function that alters the edges or the nodes file."""
 
     def spoil(folder: Path) -> None:
         with h5py.File(folder / ("nodes.h5" if nodes else "edges.h5"), "r+") as file:
@@ -213,7 +213,7 @@ AB = "edges/a_to_b"
     ("spoil", "message"),
     [
         (cut, "edges.h5: not a valid HDF5 file"),
-        (alter(set_version("version", [2, 0])), "edges.h5: SONATA version 2.0 is not known"),
+        (alter(set_version("version", [2, 0])), "edges.h5: SONATA version 2.0 is not supported"),
         (alter(set_version("magic", 7)), "edges.h5: attribute magic is 7"),
         (alter(drop("edges")), "edges.h5: no group /edges"),
         (alter(put("edges", [1])), "edges.h5: no group /edges"),
@@ -226,7 +226,7 @@ AB = "edges/a_to_b"
             "population 'a'",
         ),
         (alter(put(f"{AB}/target_node_id", [-1, 0])), "row 0 (from 0): -1 is outside 0..3"),
-        (alter(put(f"{AB}/edge_group_id", [0, 5])), "row 1 (from 0): there is no group 5"),
+        (alter(put(f"{AB}/edge_group_id", [0, 5])), "row 1 (from 0): no group 5 exists"),
         (alter(drop(f"{AB}/edge_group_id")), "no data set /edges/a_to_b/edge_group_id"),
         (alter(drop(f"{AB}/edge_group_index")), "no data set /edges/a_to_b/edge_group_index"),
         (alter(put(f"{AB}/edge_group_index", [1, 0])), "index, row 0 (from 0): 1 is outside 0..0"),
@@ -238,7 +238,7 @@ AB = "edges/a_to_b"
         ),
         (
             alter(lambda file: file[f"{AB}/source_node_id"].attrs.update(node_population="z")),
-            "counts through population 'z', which no nodes file has ('a', 'b')",
+            "refers to population 'z', which no nodes file has ('a', 'b')",
         ),
         (alter(drop("nodes"), nodes=True), "nodes.h5: no group /nodes"),
         (alter(drop("nodes/a/node_type_id"), nodes=True), "no data set /nodes/a/node_type_id"),
@@ -260,7 +260,7 @@ def test_faults(spoil: Callable[[Path], None], message: str, tmp_path: Path) -> 
     assert sorted(p.name for p in tmp_path.iterdir()) == ["edges.h5", "nodes.h5"]
 
 
-def test_nodes_in_place_of_edges(tmp_path: Path) -> None:
+def test_nodes_file_instead_of_edges(tmp_path: Path) -> None:
     write_nodes(tmp_path / "n.h5", COUNTS)
     with pytest.raises(BadInputError, match="holds nodes but no edges"):
         import_network(tmp_path / "n.h5", tmp_path / "net.bin", traffic="weights")
@@ -276,11 +276,11 @@ EMPTY: dict[str, Any] = {"nodes": [], "edges": []}
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("{", ": neither HDF5 nor sound JSON"),
+        ("{", ": neither HDF5 nor valid JSON"),
         ("[1]", ": the configuration must be a JSON object"),
         ("{}", ": no `networks`; give a SONATA circuit configuration"),
         ('{"network": "./none.json"}', "none.json does not exist"),
-        (json.dumps({"networks": EMPTY}), ": networks names no files"),
+        (json.dumps({"networks": EMPTY}), ": networks lists no files"),
         (json.dumps({"networks": {"nodes": 3}}), ": networks.nodes must be a list"),
         (json.dumps({"networks": {"nodes": [3]}}), ": networks.nodes[0] must be a JSON object"),
         (json.dumps({"networks": {"edges": [{"edges_file": 3}]}}), "edges_file is 3; it must be a"),
@@ -292,7 +292,7 @@ EMPTY: dict[str, Any] = {"nodes": [], "edges": []}
         (
             json.dumps({"manifest": {"$A": "$B", "$B": "$A"},
                         "networks": {"edges": [{"edges_file": "$A/x.h5"}]}}),
-            "name each other in a circle",
+            "refer to each other in a cycle",
         ),
     ],
 )  # fmt: skip
@@ -322,7 +322,7 @@ def test_faulty_types(table: str, message: str, tmp_path: Path) -> None:
 
 
 def test_altered_bytes(tmp_path: Path) -> None:
-    """Whatever changed bytes do, it ends in a network or in one line."""
+    """Any changed bytes lead to a network or to a one-line error."""
     write_edges_file(tmp_path / "a.h5", EDGES)
     content = (tmp_path / "a.h5").read_bytes()
     rng = np.random.default_rng(5)
@@ -351,8 +351,8 @@ def test_version_of_the_tests_files() -> None:
     assert VERSION["magic"] == sonata.MAGIC
 
 
-def test_sizes_and_ids_of_our_own_files(tmp_path: Path) -> None:
-    """Sizes of the populations that have some; ids only if one population has them all."""
+def test_sizes_and_ids_of_exported_files(tmp_path: Path) -> None:
+    """Sizes of populations that have them; ids only with a single population."""
     write_nodes(tmp_path / "nodes.h5", COUNTS)
     write_edges_file(tmp_path / "edges.h5", EDGES)
     with h5py.File(tmp_path / "nodes.h5", "r+") as file:
@@ -370,7 +370,7 @@ def test_sizes_and_ids_of_our_own_files(tmp_path: Path) -> None:
         import_network(tmp_path / "edges.h5", tmp_path / "net.bin", traffic="weights")
 
 
-def test_nodes_beside_any_name(tmp_path: Path) -> None:
+def test_nodes_file_next_to_any_edges_file(tmp_path: Path) -> None:
     write_nodes(tmp_path / "net_nodes.h5", {"a": 5, "b": 9})
     write_edges_file(tmp_path / "net.h5", EDGES)
     assert (

@@ -1,4 +1,4 @@
-"""The tokenizer against Python's own idea of numbers and lines."""
+"""The tokenizer compared with Python's parsing of numbers and lines."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ line = st.one_of(
 
 
 def naive(text: str) -> tuple[list[list[float]], list[int]]:
-    """Numbers line by line, and which lines are nothing but comments."""
+    """Return numbers line by line, and which lines hold only comments."""
     lines, notes = [], []
     for content in text.split("\n")[:-1]:
         plain, percent, _ = content.partition("%")
@@ -112,7 +112,7 @@ def test_beyond_float64(tmp_path: Path) -> None:
         ("1,2\n3,\n", "line 2: a value is missing"),
         (",2\n", "line 1: a value is missing"),
         ("1.2.3", "line 1: '1.2.3' is not a number"),
-        ("1\x00\x01", "line 1: a byte is 0, so this is no text"),
+        ("1\x00\x01", "line 1: contains a zero byte: not text"),
     ],
 )
 def test_faults_name_the_line(tmp_path: Path, text: str, message: str) -> None:

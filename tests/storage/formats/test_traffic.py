@@ -1,4 +1,4 @@
-"""What is the traffic of networks with synaptic weights, and how every network says its source."""
+"""Traffic of networks with synaptic weights, and the record of its source."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ UNRATED = ("nir", "onnx", "sonata")
 
 
 @pytest.mark.parametrize("name", UNRATED)
-def test_without_firing_rates_every_neuron_fires_once(name: str, tmp_path: Path) -> None:
-    """The same network as one given a rate of 1 afterwards; with weights it has no rates."""
+def test_default_traffic_is_uniform(name: str, tmp_path: Path) -> None:
+    """Equals a network given a rate of 1 afterwards; with traffic by weights it has no rates."""
     need(name)
     assert "traffic" in FORMATS[name].takes
     sample = SAMPLES[name][0]
@@ -43,8 +43,8 @@ def test_without_firing_rates_every_neuron_fires_once(name: str, tmp_path: Path)
     assert meta_of(tmp_path / "again.bin").provenance == meta.provenance
 
 
-def test_sonata_files_of_our_own_hold_traffic(tmp_path: Path) -> None:
-    """What was traffic before the export is traffic after it, unless uniform rates are wanted."""
+def test_exported_sonata_files_hold_traffic(tmp_path: Path) -> None:
+    """Traffic before the export is traffic after it, unless uniform rates are requested."""
     need("sonata")
     write_edges(tmp_path / "a.bin", [0, 1, 2], [1, 2, 0], [5, 0.25, 7])
     with NetworkFile(tmp_path / "a.bin") as network:
@@ -60,7 +60,7 @@ RATES = [0.5, 2.25, 0.125]
 
 
 @pytest.mark.parametrize("undirected", [False, True])
-def test_the_writer_finds_out_whether_weights_are_rates(tmp_path: Path, undirected: bool) -> None:
+def test_writer_detects_weights_that_are_rates(tmp_path: Path, undirected: bool) -> None:
     path = tmp_path / "net.bin"
     ends = [0, 1, 2, 0], [1, 2, 0, 1]
     meta = write_edges(path, *ends, neurons=Neurons(rates=RATES), undirected=undirected)
@@ -82,7 +82,7 @@ def test_whole_rates_are_compared_exactly(tmp_path: Path) -> None:
             assert traffic_of(writer.finish())["source"] == source
 
 
-def test_files_of_versions_that_did_not_note_it(tmp_path: Path) -> None:
+def test_files_without_a_traffic_record(tmp_path: Path) -> None:
     meta = write_edges(tmp_path / "net.bin", [0, 1], [1, 0], neurons=Neurons(rates=[1, 2]))
     old = replace(meta, provenance={"format": "edges"})
     assert traffic_of(old) == {"source": "rates", "multicast": "rates"}
@@ -94,7 +94,7 @@ def test_files_of_versions_that_did_not_note_it(tmp_path: Path) -> None:
     assert traffic_of(odd) == {"source": "weights", "multicast": "largest weight"}
 
 
-def test_rates_from_a_file_are_named(tmp_path: Path) -> None:
+def test_rates_file_is_recorded(tmp_path: Path) -> None:
     write_edges(tmp_path / "net.bin", [0, 1], [1, 0], [4, 5])
     with NetworkFile(tmp_path / "net.bin") as network:
         meta = write_rated(network, tmp_path / "b.bin", np.array([1, 2]), source="r.csv")

@@ -1,4 +1,4 @@
-"""What the number of a synapse is in a file: its traffic, or its weight."""
+"""Meaning of a file's number per synapse: its traffic, or its weight."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def weights(path: Path) -> Pairs:
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_weights_of_synapses_are_kept(name: str, tmp_path: Path) -> None:
+def test_synaptic_weights_are_kept(name: str, tmp_path: Path) -> None:
     write, expected = FILES[name]
     source, made = tmp_path / name, tmp_path / "net.bin"
     write(source)
@@ -86,7 +86,7 @@ def test_weights_of_synapses_are_kept(name: str, tmp_path: Path) -> None:
     assert weights(made) == expected
     assert meta.synaptic is not None
     assert traffic_of(meta)["source"] == "uniform"
-    both = 2 if meta.undirected else 1  # an edge has the spikes of both its ends
+    both = 2 if meta.undirected else 1  # an edge carries the spikes of both ends
     assert meta.total_weight == both * meta.synapses
     meta = import_network(source, made, weights_are="synapse", traffic="weights")
     assert weights(made) == expected
@@ -96,7 +96,7 @@ def test_weights_of_synapses_are_kept(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_by_default_they_are_traffic(name: str, tmp_path: Path) -> None:
+def test_default_is_traffic(name: str, tmp_path: Path) -> None:
     source, made = tmp_path / name, [tmp_path / "a.bin", tmp_path / "b.bin"]
     FILES[name][0](source)
     for path, said in zip(made, (None, "rate"), strict=True):
@@ -106,7 +106,7 @@ def test_by_default_they_are_traffic(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["nir", "onnx", "sonata"])
-def test_models_have_weights_of_synapses(name: str) -> None:
+def test_models_have_synaptic_weights(name: str) -> None:
     importer = FORMATS[name]
     assert importer.weights_are == "synapse"
     assert importer.kept_weights(None, None) == ("synapse", None)
@@ -128,7 +128,7 @@ def test_rates_of_the_file_are_the_traffic(tmp_path: Path) -> None:
 
 
 def test_sonata(tmp_path: Path) -> None:
-    """A file with weights of edges keeps them; one of ours, whose weights are traffic, does not."""
+    """A file with synaptic weights keeps them; an exported file, whose weights are traffic, not."""
     h5py = pytest.importorskip("h5py")
     path = tmp_path / "edges.h5"
     with h5py.File(path, "w") as file:
@@ -149,7 +149,7 @@ def test_sonata(tmp_path: Path) -> None:
     assert meta.synaptic is not None
 
 
-def test_a_job_says_what_weights_are(tmp_path: Path) -> None:
+def test_weights_of_a_job(tmp_path: Path) -> None:
     job = ImportJob(tmp_path / "a.csv", tmp_path / "net.bin")
     assert not job.keeps_weights
     assert job._replace(weights="both").keeps_weights

@@ -1,4 +1,4 @@
-"""Synthetic networks: their counts, their statistics, the seed, and renaming."""
+"""Synthetic networks: counts, statistics, seeds, and shuffled ids."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_edges_are_well_formed(spec: NetworkSpec) -> None:
 
 
 @small
-def test_chunks_do_not_matter_to_one_stream(
+def test_one_stream_is_independent_of_chunks(
     spec: NetworkSpec, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = all_edges(spec, version=1)
@@ -95,8 +95,8 @@ def test_chunks_are_drawn_in_any_order(spec: NetworkSpec, monkeypatch: pytest.Mo
         np.testing.assert_array_equal(one, np.concatenate(chunks[::-1]))
 
 
-def test_streams_are_apart() -> None:
-    """Each chunk of each purpose of each seed has numbers of its own, the same every time."""
+def test_streams_are_distinct() -> None:
+    """Each chunk of each purpose of each seed has distinct, reproducible numbers."""
 
     def numbers(seed: int, purpose: int, chunk: int) -> tuple[int, ...]:
         return tuple(Draws(seed).stream(purpose).of(chunk).integers(0, 1 << 62, 4).tolist())
@@ -104,7 +104,7 @@ def test_streams_are_apart() -> None:
     keys = list(np.ndindex(3, 3, 5))
     assert len({number for key in keys for number in numbers(*key)}) == 4 * len(keys)
     assert numbers(1, 2, 3) == numbers(1, 2, 3)
-    # Philox by its definition: key of seed and purpose, chunk in the upper word of the counter
+    # definition of Philox: key from seed and purpose, chunk in the upper word of the counter
     key = np.random.SeedSequence(1, spawn_key=(0, 2)).generate_state(2, np.uint64)
     plain = np.random.Philox(key=key, counter=np.array([0, 0, 0, 3], np.uint64))
     expected = np.random.Generator(plain).integers(0, 1 << 62, 4)
@@ -116,7 +116,7 @@ def test_streams_are_apart() -> None:
 def test_seed_decides(
     spec: NetworkSpec, version: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(draws, "CHUNK", 16)  # several for each thread
+    monkeypatch.setattr(draws, "CHUNK", 16)  # several per thread
     files = {name: tmp_path / name for name in "abc"}
     generate(spec, files["a"], seed=1, draws=version, threads=1)
     meta = generate(spec, files["b"], seed=1, draws=version, memory=1 << 28, threads=2)
@@ -134,7 +134,7 @@ def test_seed_decides(
     assert KINDS[spec.kind] is type(spec)
 
 
-EARLIER = {  # of the SHA-256 of the edges of seed 1, before there were others
+EARLIER = {  # first digits of the SHA-256 of the edges of seed 1 in version 1
     "cortex": "0eb12dfd952e1d2f",
     "layered": "d9478e4a875e7319",
     "microcircuit": "3e381075cf3ff7e7",
@@ -145,13 +145,13 @@ EARLIER = {  # of the SHA-256 of the edges of seed 1, before there were others
 
 @small
 def test_networks_of_earlier_versions(spec: NetworkSpec, tmp_path: Path) -> None:
-    """`--draws 1` makes them, whatever the version of the default."""
+    """`--draws 1` reproduces them, for any default version."""
     generate(spec, tmp_path / "a", seed=1, draws=1)
     text = json.dumps(sorted(contents(tmp_path / "a")[0].items()))
     assert hashlib.sha256(text.encode()).hexdigest()[:16] == EARLIER[spec.kind]
 
 
-def test_coordinates_of_either_width(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_coordinates_of_both_widths(monkeypatch: pytest.MonkeyPatch) -> None:
     spec = Cortex(side=11, fanout=6, sigma=30.0, long_range=0.2)
     found = all_edges(spec)
     monkeypatch.setattr(cortex, "NARROW", 0)
@@ -191,7 +191,7 @@ def test_cortex_statistics() -> None:
     offset = np.stack([target % 60 - source % 60, target // 60 - source // 60])
     offset = (offset + 30) % 60 - 30
     near = np.abs(offset).max(axis=0) <= 12
-    far_share = 1 - 25**2 / 60**2  # of uniform targets that are farther than four sigma
+    far_share = 1 - 25**2 / 60**2  # fraction of uniform targets farther than four sigma
     assert (~near).mean() == pytest.approx(0.1 * far_share, rel=0.05)
     assert all_edges(Cortex(60, 20, 3.0, 0.0))[0].size == 60 * 60 * 20
     local = all_edges(Cortex(60, 20, 3.0, 0.0))
@@ -202,7 +202,7 @@ def test_cortex_statistics() -> None:
     assert weight.mean() == pytest.approx(1 + 1 / np.expm1(1 / 3), rel=0.02)
 
 
-def test_cortex_self_targets_go_on() -> None:
+def test_cortex_self_targets_move_to_the_next_id() -> None:
     source, target, _ = all_edges(Cortex(side=4, fanout=2, sigma=0.0, long_range=0.0))
     np.testing.assert_array_equal(target, (source + 1) % 16)
 
@@ -214,7 +214,7 @@ def test_cortex_coordinates() -> None:
 
 
 def naive_layered(shapes: list[tuple[int, int, int]], kernel: int) -> set[tuple[int, int]]:
-    """Every pair by its definition, one at a time."""
+    """Return all pairs by definition, one at a time."""
     pairs = set()
     start = 0
     for (h, w, c), (h2, w2, c2) in pairwise(shapes):
@@ -318,7 +318,7 @@ def test_grouped_edges() -> None:
     ("make", "message"),
     [
         (lambda: Cortex(side=1), "cortex: side is 1; it must be 2 or more"),
-        (lambda: Cortex(side=50_000), "cortex: 2500000000 neurons; 1 to"),
+        (lambda: Cortex(side=50_000), "cortex: has 2500000000 neurons; change"),
         (lambda: Cortex(side=9, fanout=0), "cortex: fanout is 0"),
         (lambda: Cortex(side=9, sigma=-1.0), "cortex: sigma is -1.0; it must be >= 0"),
         (lambda: Cortex(side=9, sigma=float("nan")), "cortex: sigma is nan"),
@@ -330,7 +330,7 @@ def test_grouped_edges() -> None:
         (lambda: Microcircuit(scale=0.0), "microcircuit: scale is 0.0; it must be above 0"),
         (lambda: Microcircuit(scale=float("nan")), "microcircuit: scale is nan"),
         (lambda: GroupDnn(size=2), "group-dnn: size is 2; it must be 3 or more"),
-        (lambda: GroupCnn(size=10**6), "group-cnn: 1000000000000 neurons"),
+        (lambda: GroupCnn(size=10**6), "group-cnn: has 1000000000000 neurons"),
     ],
 )
 def test_bad_settings(make: Any, message: str) -> None:

@@ -1,4 +1,4 @@
-"""Networks that others draw and encode have the bytes of those that one process makes."""
+"""Networks of several processes equal networks of one process byte for byte."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ LITTLE = 1 << 16
 
 
 def in_ranges(*shares: float) -> Callable[..., Iterator[Any]]:
-    """Works are done in this process, by ranges that end at these shares of all; whatever goes to
-    another process is packed and unpacked on the way."""
+    """Return a `ranges` that runs in this process, with ranges that end at these fractions;
+    arguments and results are pickled as for another process."""
 
     def ranges(work: Any, count: int, *arguments: Any) -> Iterator[Any]:
         ends = sorted({0, count, *(round(share * count) for share in shares)})
@@ -61,7 +61,7 @@ def test_the_same_bytes(spec: NetworkSpec, shuffle: bool, tmp_path: Path) -> Non
 def test_blocks_by_ranges(
     spec: NetworkSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of many blocks, in spans of one or of several."""
+    """With many blocks, in spans of one or several blocks."""
     from storage.store import writer
 
     monkeypatch.setattr(writer, "choose_block_size", lambda *_: 3)
@@ -89,8 +89,8 @@ def test_a_network_without_synapses(tmp_path: Path) -> None:
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
 
 
-def test_what_is_done_again_counts_once(tmp_path: Path) -> None:
-    """Whoever was lost may have left a file of the same range."""
+def test_repeated_calls_count_once(tmp_path: Path) -> None:
+    """A lost worker may have left a file for the same range."""
 
     def twice(work: Any, count: int, *arguments: Any) -> Iterator[Any]:
         for some in (range(count // 2), range(count // 2, count)):
@@ -104,14 +104,14 @@ def test_what_is_done_again_counts_once(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "b"]
 
 
-def test_one_stream_is_for_one_process(tmp_path: Path) -> None:
-    with pytest.raises(BadInputError, match="draws is 1: one stream"):
+def test_one_stream_supports_one_process(tmp_path: Path) -> None:
+    with pytest.raises(BadInputError, match="draws is 1, which supports only one process"):
         generate(SMALL[0], tmp_path / "a", draws=1, helpers=Helpers(in_ranges(), LITTLE))
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("step", ["draw_runs", "encode_blocks"])
-def test_an_error_leaves_nothing(step: str, tmp_path: Path) -> None:
+def test_no_file_remains_after_an_error(step: str, tmp_path: Path) -> None:
     def fail(work: Any, *given: Any) -> Iterator[Any]:
         for found in in_ranges(0.5)(work, *given):
             yield found
@@ -137,7 +137,7 @@ def test_a_full_disk(call: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_piece_that_was_cut_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_truncated_piece(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     leave = pieces.PieceWriter.leave
 
     def cut(writer: pieces.PieceWriter) -> Any:
@@ -147,13 +147,13 @@ def test_a_piece_that_was_cut_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         return piece
 
     monkeypatch.setattr(pieces.PieceWriter, "leave", cut)
-    with pytest.raises(CorruptError, match=r"blocks-.*: was cut off; make the network again"):
+    with pytest.raises(CorruptError, match=r"blocks-.*: was truncated; recreate the network"):
         generate(SMALL[0], tmp_path / "a", helpers=Helpers(in_ranges(), LITTLE))
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_a_killed_process_left_goes(tmp_path: Path) -> None:
-    """Of the same network alone."""
+def test_leftovers_of_a_killed_process_are_removed(tmp_path: Path) -> None:
+    """Only leftovers of the same network are removed."""
     for name in (f"a{FOLDER}x", f"b{FOLDER}x"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "runs-1").write_bytes(b"1")
@@ -161,8 +161,8 @@ def test_what_a_killed_process_left_goes(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a", f"b{FOLDER}x"]
 
 
-def test_parts_that_are_not_called_draw_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each process goes through all parts and calls its own."""
+def test_uncalled_parts_draw_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each process iterates over all parts and calls only its own."""
     monkeypatch.setattr(draws, "CHUNK", 7)
 
     def refuse(*_: object) -> None:
@@ -170,5 +170,5 @@ def test_parts_that_are_not_called_draw_nothing(monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr(np.random, "Philox", refuse)
     for spec in SMALL:
-        if spec.kind != "layered":  # whose rates all parts need
+        if spec.kind != "layered":  # all its parts need the rates
             assert len(list(spec.edges(Draws(1)))) > 2
