@@ -131,7 +131,7 @@ def run_mesh(
     if run.sizes.results and run.seen.completed.min() < 0:
         lost = int(run.seen.completed.argmin())
         raise ChipError(
-            f"frame {lost}: {run.seen.came[lost]:,} of {run.sizes.results:,} flits reached the host; "
+            f"frame {lost}: {run.seen.came[lost]:,} of {run.sizes.results:,} flits at the host; "
             "several stores of a frame write the same host address"
         )
     return _times(chip, run)

@@ -61,8 +61,8 @@ def vectors_of_entry(shape: NpuShape) -> int:
 def matrix_cycles(fields: Mapping[str, int], shape: NpuShape) -> int:
     """Return the cycles of one micro-op of the matrix unit.
 
-    A product takes one cycle, or the load time of its weights if these change and were used for
-    less; the loop overhead of both loops is added.
+    A product takes one cycle, or the load time of its weights where that is longer. The overhead
+    of both loops is added.
     """
     enter = shape.rows if shape.weight_port == "row" else 1
     outer, inner = fields["n_out"], fields["n_in"]
