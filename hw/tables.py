@@ -212,7 +212,7 @@ def _require_room(tables: list[CoreTables], width: int, shape: CoreShape) -> Non
         over = int((needs > room).sum())
         more = f"; {over} cores exceed it" if over > 1 else ""
         raise HwError(
-            f"core {worst} (x {worst % width}, y {worst // width}): its {name} memory holds "
+            f"core {worst} (x {worst % width}, y {worst // width}): its memory for {name} holds "
             f"{room} but needs {needs[worst]}, {needs[worst] - room} too many{more}; use "
             f"cores with more {name}, or a mapping onto more cores"
         )

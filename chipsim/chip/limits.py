@@ -44,7 +44,7 @@ class Usage:
     def of(self, limit: str) -> Int64Array:
         """Return the array that ``limit`` (one of LIMITS) bounds."""
         if limit not in LIMITS:
-            raise ChipError(f"limit {limit!r} is unknown; known are {', '.join(LIMITS)}")
+            raise ChipError(f"limit {limit!r} is unknown; known limits are {', '.join(LIMITS)}")
         array: Int64Array = getattr(self, limit)
         return array
 

@@ -110,7 +110,7 @@ def test_a_changed_number_has_lost_its_source() -> None:
     ("line", "message"),
     [
         ("neuron = 4", "unknown key 'neuron'; did you mean 'neurons'"),
-        ("[limits]\nneurons = 4", "unknown key 'limits'; known are"),
+        ("[limits]\nneurons = 4", "unknown key 'limits'; known keys are"),
         ("neurons = -1", "neurons is -1; give a whole number"),
         ("neurons = 4.0", r"neurons is 4\.0; give a whole number"),
         ("axons_in = true", "axons_in is True; give a whole number"),
@@ -118,7 +118,7 @@ def test_a_changed_number_has_lost_its_source() -> None:
         ("energy_link = nan", "energy_link is nan; give a finite number"),
         ('latency_link = "1"', "latency_link is '1'; give a finite number"),
         ("energy = 3", r"energy is 3; give a table \[energy\]"),
-        ("[energy]", "energy: nothing is given; give one or more of event, neuron, packet_out"),
+        ("[energy]", "energy: the table is empty; give one or more of event, neuron, packet_out"),
         ("[energy]\nevent = -1", "energy: event is -1; give a finite number, 0 or more"),
         ("[energy]\nneuron = inf", "energy: neuron is inf; give a finite number"),
         ("[energy]\nevent = 1\nunit = 'nJ'", 'energy: unit is \'nJ\'; give "pJ" or "relative"'),

@@ -307,7 +307,7 @@ def test_units_keep_sums_exact() -> None:
     [
         ([(0, 1, -1)], {}, "block of vertex 0: a weight is negative"),
         ([(0, 3, 1)], {}, "block of vertex 0: a target is not a neuron"),
-        ([(0, 1, 2**62)], {}, "weights add up to over 2\\^62; use a coarser weight unit"),
+        ([(0, 1, 2**62)], {}, "the sum of weights exceeds 2\\^62; use a coarser weight unit"),
         ([(0, 2, 2**61)], {}, "multicast: rate \\* links exceeds 2\\^62"),
         (
             [(0, 2, 1), (0, 3, 1)],
@@ -321,7 +321,7 @@ def test_units_keep_sums_exact() -> None:
         ([], {"core": [0, 1]}, "sizes has shape \\(3,\\)"),
         ([], {"core": [0.0, 1.0, 2.0]}, "core has shape \\(3,\\) and type float64"),
         ([], {"sizes": [1, 1, -1]}, "neuron 2 has size -1"),
-        ([], {"sizes": [2**62, 1, 1]}, "sizes add up"),
+        ([], {"sizes": [2**62, 1, 1]}, "the sum of sizes"),
         ([], {"rates": [1, -2, 1]}, "neuron 1 has a negative rate"),
         ([], {"units": Units(0.0)}, "weight_unit is 0.0; give a positive number"),
     ],

@@ -83,7 +83,7 @@ def test_numpy_numbers_become_plain() -> None:
         ),
         (
             {"single_target": True},
-            "single_target is for chips that send packets to cores; add deliv",
+            "single_target requires one packet per destination core; add deliv",
         ),
         ({"single_target": 1, "delivery": "core"}, "single_target is 1; give true or false"),
         ({"energy_unit": "J"}, "energy_unit is 'J'; give relative or pJ"),

@@ -117,16 +117,19 @@ def test_given_coordinates() -> None:
     ("text", "message"),
     [
         ('torus = "z"', "torus is 'z'; give"),
-        ("link_cost = -1", "link_cost is -1; give a number, 0 or more: coordinates never fall"),
+        ("link_cost = -1", "link_cost is -1; give a number, 0 or more: coordinates never decrease"),
         ("link_cost = [1, 2, 3]", "link_cost is [1, 2, 3]; give a number, or"),
-        ("columns = [0, 1, 3, 2, 4, 5]", "columns: coordinates fall, from 3 to 2 at 3; sort them"),
+        (
+            "columns = [0, 1, 3, 2, 4, 5]",
+            "columns: coordinates decrease from 3 to 2 at 3; sort them",
+        ),
         ("columns = [0, 1]", "columns has 2 coordinates; give one for each of the 6"),
         ("rows = []", "rows is []; give a list of coordinates"),
         ('rows = [0, 1, 2, "3"]', "rows holds '3'; give numbers"),
         ("[chip]\nwidth = 4\nheight = 4\ncost = 1", "chips of 4x4 cores do not tile the 6x4"),
         (
             "[tile]\nwidth = 2\nheight = 1\n[chip]\nwidth = 3\nheight = 4\ncost = 1",
-            "chip: width 3 is no multiple of the 2 of a tile",
+            "chip: width 3 is not a multiple of the 2 of a tile",
         ),
         ("[chip]\nwidth = 3\ncost = 1", "chip: key 'height' is missing; add it"),
         ("[tile]\nwidth = 0\nheight = 4", "tile: width is 0; give a whole number"),

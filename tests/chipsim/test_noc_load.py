@@ -292,7 +292,7 @@ def test_lag_is_the_share_that_a_source_cannot_send() -> None:
         ),
         (
             lambda: measure_load(Mesh(2, 2), uniform(Mesh(3, 3), 0.5), cycles=5),
-            "made for 9 nodes, the mesh has 4",
+            "built for 9 nodes, but the mesh has 4",
         ),
         (lambda: measure_load(Mesh(2, 2), uniform(Mesh(2, 2), 0.5), cycles=0), "cycles 0"),
         (lambda: flows_of(Mesh(2, 2), [(0, 4, 1)], 1.0), "with nodes of the mesh"),

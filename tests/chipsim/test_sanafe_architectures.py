@@ -82,7 +82,7 @@ def test_a_mesh(tmp_path: Path) -> None:
         energy=ChipEnergy(event=5.0, neuron=3.0, packet_out=7.0, packet_in=0.5),
     )  # fmt: skip
     assert notes(chip) == (
-        "left out: 2 pJ of an update that is not of every neuron in each tick: here it is"
+        "left out: 2 pJ of conditional neuron updates: counted for every neuron in each tick"
     )
     (tmp_path / "again.toml").write_text(chip_toml(chip))
     assert parse_chip(str(tmp_path / "again.toml")) == chip
@@ -109,9 +109,9 @@ def test_loihi_of_its_authors(tmp_path: Path) -> None:
     assert (chip.energy_link, chip.latency_link) == ((3.0, 4.2), (4.1, 6.5))
     assert chip.energy == ChipEnergy(event=35.5, neuron=72.8, packet_out=111.0, packet_in=0.5)
     assert notes(chip).splitlines() == [
-        "left out: 2 units beside the first of each kind: theirs do not count",
+        "left out: 2 units after the first of each kind: their costs are ignored",
         "left out: 69.3 pJ of each spike (energy_spike_out): not counted",
-        "left out: 21.6 pJ of an update that is not of every neuron in each tick: here it is",
+        "left out: 21.6 pJ of conditional neuron updates: counted for every neuron in each tick",
         "left out: 2 attributes of the mesh (buffers, synchronisation, ...)",
     ]
 
@@ -132,8 +132,8 @@ def test_truenorth_of_its_authors(tmp_path: Path) -> None:
     assert (chip.energy_unit, chip.latency_unit) == ("relative", "relative")
     assert chip.energy == ChipEnergy(packet_in=0.5)
     assert notes(chip).splitlines() == [
-        "left out: 2 costs of hops (energies, times) that are 0: not known",
-        "left out: 3 energies of what cores do that are 0: not known",
+        "left out: 2 hop costs (energies, times) of 0: treated as unknown",
+        "left out: 3 core energies of 0: treated as unknown",
     ]
     assert chip.origin is not None
     assert {"width", "energy.packet_in"} <= {source.key for source in chip.origin.sources}
@@ -146,7 +146,7 @@ def test_energies_that_nobody_knows(tmp_path: Path) -> None:
         architecture(synapses=[unit("s", model="x", energy_process_spike=0)], **nothing), tmp_path
     )
     assert (chip.energy, chip.energy_link, chip.energy_unit) == (None, (3.0, 4.0), "pJ")
-    assert "left out: 4 energies of what cores do that are 0: not known" in notes(chip)
+    assert "left out: 4 core energies of 0: treated as unknown" in notes(chip)
 
 
 def test_the_example_of_its_authors(tmp_path: Path) -> None:
@@ -163,8 +163,8 @@ def test_the_example_of_its_authors(tmp_path: Path) -> None:
     assert (chip.energy_link, chip.latency_link) == ((2.15, 2.0), (1.6, 1.45))
     assert chip.energy is not None
     assert chip.energy.neuron == 30.0
-    assert "left out: 3 kinds of hops that differ between east and west" in notes(chip)
-    assert "left out: 1 units beside the first" in notes(chip)
+    assert "left out: 3 hop costs that differ between east and west" in notes(chip)
+    assert "left out: 1 units after the first" in notes(chip)
 
 
 def test_tiles_that_are_missing(tmp_path: Path) -> None:
@@ -172,7 +172,7 @@ def test_tiles_that_are_missing(tmp_path: Path) -> None:
     chip = chip_of(architecture(tile="t[0..4]", core="c[0..1]", width=4, height=3), tmp_path)
     assert (chip.width, chip.height) == (4, 3)
     assert chip.unavailable == (10, 11)
-    assert "left out: 2 columns of the mesh without tiles" in notes(chip)
+    assert "left out: 2 mesh columns without tiles" in notes(chip)
 
 
 def test_tiles_that_differ(tmp_path: Path) -> None:
@@ -185,9 +185,9 @@ def test_tiles_that_differ(tmp_path: Path) -> None:
     # The last column of tiles, from x = 4, has the cores of its upper rows alone.
     assert chip.unavailable == (1 * 6 + 4, 1 * 6 + 5, 3 * 6 + 4, 3 * 6 + 5)
     said = notes(chip)
-    assert "left out: 2 tiles with other costs of hops than the first" in said
-    assert "left out: 4 cores with other energies than the first" in said
-    assert "left out: 16 cores that hold more than the 60 neurons of the least" in said
+    assert "left out: 2 tiles whose hop costs differ from the first tile's" in said
+    assert "left out: 4 cores whose energies differ from the first core's" in said
+    assert "left out: 16 cores with more than 60 neurons, the smallest limit" in said
 
 
 @pytest.mark.heavy
@@ -198,13 +198,13 @@ def test_tiles_that_differ(tmp_path: Path) -> None:
         ("[1, 2", "is not valid YAML: while parsing a flow sequence"),
         ("- 1", "the file: section 'architecture' is missing; add it"),
         ("[" * 5000, "is not valid YAML: "),
-        ("x" * (1 << 20) + "y", "is larger than 1 MiB; is it an architecture"),
+        ("x" * (1 << 20) + "y", "is larger than 1 MiB; is it a SANA-FE architecture"),
         ("architecture: {attributes: {width: 2, height: 1}}", "architecture: section 'tile' is m"),
         (BOMB, "architecture: tile is a list; give a name and attributes"),
         ({"width": 0}, "architecture: width is 0; give a whole number, 1 or more"),
         ({"height": "2"}, "architecture: height is 2; give a whole number"),
         ({"tile": "t[0..6]"}, "tile: 7 tiles are more than the 3x2 of the mesh"),
-        ({"tile": "t[5..0]"}, "tile t[5..0]: its range falls, from 5 to 0; turn it round"),
+        ({"tile": "t[5..0]"}, "tile t[5..0]: its range runs from 5 down to 0; swap the ends"),
         ({"core": "c[0..999999999]"}, "tile: 6 tiles of 1000000000 cores are more than 2147483647"),
         ({"neurons": None}, "core c: max_neurons_supported is None; give a whole number"),
         ({"out": "much"}, "axon_out out: energy_message_out is much; give a number, 0 or more"),
@@ -230,5 +230,5 @@ def test_files_that_are_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         parse_chip("nowhere.yaml")
     (tmp_path / "a.yaml").write_text("a: 1")
     monkeypatch.setitem(sys.modules, "yaml", None)
-    with pytest.raises(ChipError, match=r"need pyyaml; pip install 'neuromapper\[sanafe\]'"):
+    with pytest.raises(ChipError, match=r"need pyyaml; run pip install 'neuromapper\[sanafe\]'"):
         parse_chip(str(tmp_path / "a.yaml"))

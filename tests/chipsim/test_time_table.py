@@ -58,12 +58,15 @@ def test_every_key_has_a_meaning() -> None:
 @pytest.mark.parametrize(
     ("lines", "said"),
     [
-        ("events = 1", "time: unknown key 'events'; did you mean 'event'? known are neuron, event"),
+        (
+            "events = 1",
+            "time: unknown key 'events'; did you mean 'event'? known keys are neuron, event",
+        ),
         ("event = -1", "time: event is -1; give cycles, a number from 0 to 1e9"),
         ("hop = nan", "time: hop is nan; give"),
         ("link = 1e10", "time: link is 10000000000.0; give"),
         ("spike = true", "time: spike is True; give"),
-        ("tick = 0", "time: tick is 0; give the units of time"),
+        ("tick = 0", "time: tick is 0; give the duration of a tick"),
         ('neuron = "1"', "time: neuron is '1'; give"),
         (
             "\n".join(f"{field.name} = 0" for field in fields(ChipTime)[:-1]),

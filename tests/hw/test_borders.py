@@ -158,7 +158,7 @@ def test_ports_of_open_sides() -> None:
 @pytest.mark.parametrize(
     ("borders", "said"),
     [
-        (Borders(["up"]), "chip: 'up' is no side; known are north, east, south, west"),
+        (Borders(["up"]), "chip: unknown side 'up'; sides are north, east, south, west"),
         (Borders(["east"], 2), "chip: a machine of 2x2 cores for a chip of 3x2; give"),
         (Borders(["south"], output=True), "chip: with an open south side packets for the host"),
     ],
@@ -178,7 +178,7 @@ def test_a_mesh_knows_its_sides() -> None:
     [
         ([27], "watched: there is no neuron 27; the network has 27"),
         ([3, 3], "watched: a neuron is there twice"),
-        (list(range(9)), "watched: 9 neurons for packets with 8 axons"),
+        (list(range(9)), "watched: 9 neurons, but packets have only 8 axons"),
     ],
 )
 def test_watched_neurons_that_cannot_be(watched: list[int], said: str) -> None:

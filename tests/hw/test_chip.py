@@ -257,7 +257,7 @@ def test_tables_of_another_chip_are_refused() -> None:
     network, _, _ = example()
     other = chip_shape(1, 2, TINY)
     for make in (lambda t: Chip(WIDTH, HEIGHT, TINY, tables=t), lambda t: simulator().run(t, 1)):
-        with pytest.raises(HwError, match="tables of a 1x2 chip for one of 2x1; make them"):
+        with pytest.raises(HwError, match="tables of a 1x2 chip for one of 2x1; build them"):
             make(make_tables(network, np.zeros(9, int) + np.arange(9) % 2, 1, 2, other))
         wide = replace(SHAPE, sum_bits=12)
         with pytest.raises(HwError, match="tables for cores of another shape"):
@@ -269,7 +269,7 @@ def test_runs_that_make_no_sense_are_refused() -> None:
     run = simulator().run
     with pytest.raises(HwError, match="ticks is -1"):
         run(tables, -1)
-    with pytest.raises(HwError, match="inputs of 10 ticks for a run of 3; give 3 at most"):
+    with pytest.raises(HwError, match="inputs for 10 ticks, but the run has 3; give at most 3"):
         run(tables, 3, inputs)
     with pytest.raises(HwError, match="input 2 spikes before tick 1; the network has 2 inputs"):
         run(tables, 3, [[0], [2]])

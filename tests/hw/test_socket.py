@@ -68,11 +68,11 @@ def test_packets_go_round_until_they_stay() -> None:
 
 
 def test_a_core_with_other_ports_is_refused() -> None:
-    with pytest.raises(HwError, match="chip: the core of node 0 has other ports than"):
+    with pytest.raises(HwError, match="chip: the core of node 0 lacks the ports of"):
         Chip(2, 1, TINY, make_core=lambda node: Core(SHAPE))
 
 
 def test_tables_are_of_spiking_cores() -> None:
     tables = ChipTables(3, 1, SHAPE, (), ())
-    with pytest.raises(HwError, match="tables are of spiking cores; leave them or make_core out"):
+    with pytest.raises(HwError, match="tables are for spiking cores; give tables or make_core"):
         Chip(3, 1, TINY, tables=tables, make_core=Relay)

@@ -95,15 +95,15 @@ def test_by_hand() -> None:
 @pytest.mark.parametrize(
     ("network", "core", "message"),
     [
-        (star(8), np.zeros(9, int) + 5, "core 5 (x 1, y 1): its memory of neurons holds 8 and "
-         "would need 9, 1 too many; take cores with more neurons"),
-        (star(31), np.arange(32) // 8 % 2, "memory of neurons holds 8 and would need 16, 8 too "
-         "many; 2 cores are over it"),
+        (star(8), np.zeros(9, int) + 5, "core 5 (x 1, y 1): its memory for neurons holds 8 but "
+         "needs 9, 1 too many; use cores with more neurons"),
+        (star(31), np.arange(32) // 8 % 2, "memory for neurons holds 8 but needs 16, 8 too "
+         "many; 2 cores exceed it"),
         (SpikingNetwork(1, np.repeat(np.arange(1, 18), 1), np.zeros(17, int), np.ones(17, int),
                         threshold=1, inputs=17), np.array([3]),
-         "core 3 (x 3, y 0): its memory of axons holds 16 and would need 17, 1 too many"),
+         "core 3 (x 3, y 0): its memory for axons holds 16 but needs 17, 1 too many"),
         (SpikingNetwork(8, np.zeros(65, int), np.arange(65) % 8, np.ones(65, int), threshold=1),
-         np.full(8, 7), "core 7 (x 3, y 1): its memory of synapses holds 64 and would need 65"),
+         np.full(8, 7), "core 7 (x 3, y 1): its memory for synapses holds 64 but needs 65"),
     ],
 )  # fmt: skip
 def test_memories_that_are_too_small(network: SpikingNetwork, core: Any, message: str) -> None:
@@ -117,7 +117,7 @@ def test_routes_that_are_too_many() -> None:
     source = np.repeat(np.arange(6), 6)
     network = SpikingNetwork(12, source, 6 + np.arange(36) % 6, np.ones(36, int), threshold=9)
     core = np.r_[np.zeros(6, int), 1 + np.arange(6)]
-    with pytest.raises(HwError, match=r"core 0 .*memory of routes holds 32 and would need 36, 4"):
+    with pytest.raises(HwError, match=r"core 0 .*memory for routes holds 32 but needs 36, 4"):
         make_tables(network, core, 4, 2, SHAPE)
 
 

@@ -111,7 +111,7 @@ def test_a_deadlock_names_units_and_what_they_wait_for() -> None:
     ],
 )
 def test_other_cores_are_refused(step: Any) -> None:
-    name = rf"instruction 1 \({step[0]}.{step[1]}\) has to do with another core"
+    name = rf"instruction 1 \({step[0]}.{step[1]}\) communicates with another core"
     with pytest.raises(ChipError, match=name):
         run_core(TINY, program_of([("LOAD", "INP", COPY), step]))
 

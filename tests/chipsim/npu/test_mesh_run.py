@@ -252,7 +252,7 @@ DEADLOCKS: list[tuple[MeshChip, str]] = [
     ),
     (
         stuck([PRODUCTS, ("ALU", "MOV", {})], (0, 0), (2, 0)),
-        r"core \(1, 0\): GEMM waits at instruction 0 for weight word 7; those before 0 are there; "
+        r"core \(1, 0\): GEMM waits at instruction 0 for weight word 7; words below 0 have arrived; "
         r"core \(1, 0\): ALU waits at instruction 1 for a token of GEMM",
     ),
     (
@@ -273,18 +273,18 @@ REFUSED: list[tuple[MeshChip, str]] = [
     (stuck([("STORE", "REMOTE", {"x": 5})]), r"0 \(STORE.REMOTE\): core \(5, 0\) has no program"),
     (stuck([("STORE", "HOST", {})]), r"0 \(STORE.HOST\): node \(0, 0\) has no host port; .* none"),
     (stuck([("CTRL", "SEND", {"host": 1})], hosts=[HostPort((1, 0))]), r"host ports: \(1, 0\)"),
-    (stuck([("CTRL", "SEND", {"host": 1})], hosts=[HostPort((0, 0))]), "to which it sends nothing"),
-    (stuck([("LOAD", "WSTREAM", {"words": 1})]), r"0 \(LOAD.WSTREAM\) asks the host"),
-    (stuck([], hosts=[HostPort((2, 0))]), r"host port \(2, 0\) is outside of the mesh, 2x1"),
+    (stuck([("CTRL", "SEND", {"host": 1})], hosts=[HostPort((0, 0))]), "which gets no input from the host"),
+    (stuck([("LOAD", "WSTREAM", {"words": 1})]), r"0 \(LOAD.WSTREAM\) requests weights"),
+    (stuck([], hosts=[HostPort((2, 0))]), r"host port \(2, 0\) is outside the mesh, 2x1"),
     (stuck([], streams={(0, 0): [0] * 16}), r"streams of core \(0, 0\), which has no program"),
     (stuck([], streams={(1, 0): [0] * 4}), "give 16 counts"),
     (stuck([("CTRL", "WAIT", {"queue": LOAD}), ("CTRL", "WAIT", {"queue": STORE})]),
      "LOAD and STORE both wait for stream 0"),
     (stuck([("STORE", "LOCAL", {}), ("CTRL", "BASE", {"space": 1, "value": 8})]),
-     "instruction 0 does something else in the second frame"),
+     "instruction 0 differs between first and second frame"),
     (stuck([("CTRL", "NOP", {"queue": LOAD})] * 20, *[(0, 1 << ALU)] * 20),
      r"core \(1, 0\): 16 tokens of LOAD wait for ALU, whose counter holds 15"),
-    (stuck([], link=HostLink(0)), "0 cycles behind a request"),
+    (stuck([], link=HostLink(0)), "latency 0 cycles"),
     (stuck([])._replace(shape=NPU_SHAPES["ref32"]), "external memory"),
 ]  # fmt: skip
 
@@ -292,7 +292,9 @@ REFUSED: list[tuple[MeshChip, str]] = [
 def test_two_results_at_one_address_are_told() -> None:
     area = {"x_size": 2, "y_size": 1, "c_size": 1, "x_stride": 0}
     chip = stuck([("STORE", "HOST", area)], hosts=[HostPort((0, 0))])
-    with pytest.raises(ChipError, match="frame 0: the host got 1 of 2 flits; stores of a frame"):
+    with pytest.raises(
+        ChipError, match="frame 0: 1 of 2 flits at the host; several stores of a frame"
+    ):
         run_mesh(chip, 2)
 
 

@@ -71,14 +71,14 @@ def test_slots_that_are_given_away_too_early_are_named() -> None:
             for one in chip.hosts
         ],
     )
-    with pytest.raises(ChipError, match=r"instruction 1 \(LOAD.ACC8\) reads changes while"):
+    with pytest.raises(ChipError, match=r"instruction 1 \(LOAD.ACC8\) changes while"):
         both(chip)
 
 
 def test_a_row_that_is_read_before_it_came_is_named() -> None:
     """A wait for fewer vectors than the load reads: one after the other nobody sees it."""
     chip = changed(pipeline(2), 0, count=1)
-    with pytest.raises(ChipError, match=r"instruction 1 \(LOAD.ACC8\) reads changes while"):
+    with pytest.raises(ChipError, match=r"instruction 1 \(LOAD.ACC8\) changes while"):
         both(chip)
 
 
@@ -99,5 +99,5 @@ def test_results_that_are_overwritten_while_they_are_stored_are_named() -> None:
             op=program.op[order], kind=program.kind[order], wait=wait, signal=signal,
             fields=fields,
         )  # fmt: skip
-    with pytest.raises(ChipError, match=r"instruction 5 \(STORE.REMOTE\) reads changes"):
+    with pytest.raises(ChipError, match=r"instruction 5 \(STORE.REMOTE\) changes"):
         both(chip._replace(programs=programs))

@@ -64,7 +64,7 @@ REFUSED = [
     ("GEMM.INT8 wait=", "GEMM.INT8: wait is ''; give one or more of"),
     (".headers", "unknown section .headers; sections are .instructions, .micro_ops"),
     (".micro_ops 3", "unknown section .micro_ops 3; sections are"),
-    (".micro_ops\nacc=1", "'acc=1'; lines of .micro_ops begin with UOP"),
+    (".micro_ops\nacc=1", "'acc=1'; lines of .micro_ops start with UOP"),
     (".micro_ops\nUOP tap=16", "UOP: tap is 16; give a whole number from 0 to 15"),
 ]
 

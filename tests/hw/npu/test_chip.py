@@ -111,7 +111,7 @@ def test_weights_that_the_host_does_not_have_are_named() -> None:
     program = [int.from_bytes(encode(each), "little") for each in (asks, END)]
     chip = MixedChip(1, 1, TINY, ChipParts({(0, 0): Contents(program)}))
     side = HostSide(weights=np.zeros((4, 4, 4), np.int8))
-    with pytest.raises(HwError, match="asks the host for weight words 3 to 4, of 4"):
+    with pytest.raises(HwError, match="requests weight words 3 to 4; the host has 4"):
         NpuSimulator(chip).run([side])
 
 
@@ -126,9 +126,9 @@ def test_a_run_that_hangs_is_given_up() -> None:
 
 
 @pytest.mark.parametrize(("change", "text"), [
-    ({"npus": {(2, 0): Contents()}}, r"NPU core \(2, 0\) is outside of the 2x1 mesh"),
+    ({"npus": {(2, 0): Contents()}}, r"NPU core \(2, 0\) is outside the 2x1 mesh"),
     ({"hosts": [(0, 0), (0, 0)]}, "two host ports are at one node"),
-    ({"ports": {(0, 0): (1, 0)}}, r"core \(0, 0\) asks host port \(1, 0\), which is not there"),
+    ({"ports": {(0, 0): (1, 0)}}, r"core \(0, 0\) uses host port \(1, 0\), which does not exist"),
 ])  # fmt: skip
 def test_parts_that_do_not_fit_are_named(change: dict[str, Any], text: str) -> None:
     with pytest.raises(HwError, match=text):

@@ -108,13 +108,13 @@ def test_routers_that_are_busy(name: str) -> None:
 
 
 @pytest.mark.parametrize(("change", "text"), [
-    ({"columns": 8, "load_bits": 256}, "npu npu: columns is 8; give 16, as many as rows"),
+    ({"columns": 8, "load_bits": 256}, "npu npu: columns is 8; give 16, equal to rows"),
     ({"rows": 12, "columns": 12, "load_bits": 96}, "rows is 12; give one of 4, 8, 16, 32, 64"),
-    ({"map_vectors": 0}, "map_vectors is 0; give a multiple of 8; maps in external memory"),
+    ({"map_vectors": 0}, "map_vectors is 0; give a multiple of 8; external feature memory"),
     ({"map_vectors": 100}, "map_vectors is 100; give a multiple of 8"),
-    ({"instructions": 0}, "instructions is 0; give how many the core holds"),
+    ({"instructions": 0}, "instructions is 0; give the size of the memory"),
     ({"loop_overhead": 2}, "loop_overhead is 2; give 0"),
-    ({"load_bits": 384}, "loads move 3 vectors a cycle; give a load_bits for 1, 2, 4"),
+    ({"load_bits": 384}, "loads read 3 vectors per cycle; give load_bits for 1, 2, 4"),
 ])  # fmt: skip
 def test_cores_that_are_not_built_are_named(change: dict[str, int], text: str) -> None:
     with pytest.raises(HwError, match=text):

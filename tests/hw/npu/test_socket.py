@@ -105,7 +105,7 @@ def test_ticks_of_spiking_cores_and_frames_of_npu_cores() -> None:
 
 def test_layouts_of_chips_that_cannot_be() -> None:
     layout = NpuFlit(SHAPE, 1, 1)
-    with pytest.raises(HwError, match="chip: a layout of packets is for cores of make_core"):
+    with pytest.raises(HwError, match="chip: layout requires make_core"):
         Chip(2, 2, CORE, layout=layout)
     with pytest.raises(HwError, match="chip: 4x2 cores need 2 and 1 bits of x and y; the layout"):
         Chip(4, 2, CORE, layout=layout, make_core=lambda node: Core(CORE))
