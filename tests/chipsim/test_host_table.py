@@ -70,7 +70,7 @@ def test_every_key_has_a_meaning() -> None:
 @pytest.mark.parametrize(
     ("lines", "said"),
     [
-        ("port = [0]", "host: unknown key 'port'; did you mean 'ports'? known keys are ports, latency"),
+        ("port = [0]", "host: unknown key 'port'; did you mean 'ports'? known keys are ports"),
         ("ports = []", "host: ports is []; give one or more"),
         ("ports = 3", "host: ports is 3; give a list of core ids or [x, y] pairs"),
         ("ports = [[0]]", "host: ports holds [0]; give a core id or an [x, y] pair"),

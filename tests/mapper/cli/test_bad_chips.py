@@ -15,7 +15,7 @@ FAULTS = {
     "columns that fall": (
         "columns = [0, 1, 3, 2, 4, 5]", "columns: coordinates decrease from 3 to 2 at 3; sort them",
     ),
-    "rows that fall": ("rows = [0, 1, 2, -1]", "rows: coordinates decrease from 2 to -1 at 3; sort"),
+    "rows that fall": ("rows = [0, 1, 2, -1]", "rows: coordinates decrease from 2 to -1 at 3"),
     "steps below zero": ("link_cost = -2", "link_cost is -2; give a number, 0 or more: coordinate"),
     "chips that do not tile": (
         "[chip]\nwidth = 4\nheight = 4",
