@@ -92,7 +92,7 @@ def test_comments_tell_unit_and_source() -> None:
     assert 'energy_link = "Davies et al., IEEE Micro' in text
     assert "\naxons_out = 4096\n" in chip_toml(PRESETS["loihi"])
     assert "\n# axons_out = ...  # no limit\n" in chip_toml(PRESETS["mesh84"])
-    assert "energy of a spike in a router, relative units" in chip_toml(PRESETS["mesh84"])
+    assert "energy per spike in a router, relative units" in chip_toml(PRESETS["mesh84"])
 
 
 def test_a_changed_number_has_lost_its_source() -> None:
@@ -128,9 +128,9 @@ def test_a_changed_number_has_lost_its_source() -> None:
         ('notes = "text"', "notes is 'text'; give a list of texts"),
         ("notes = [1]", "notes: a note is '1'; give a text"),
         ("sources = 3", r"sources is 3; give a table \[sources\]"),
-        ("[sources]\nneuron = 'x'", "'neuron' is no key with a value in this file; did you mean"),
+        ("[sources]\nneuron = 'x'", "'neuron' is not a key with a value in this file; did you mean"),
         ("[sources]\nneurons = 3", "sources: neurons is '3'; give a text"),
-        ("[sources]\ntile.width = 'x'", "sources: 'tile.width' is no key with a value"),
+        ("[sources]\ntile.width = 'x'", "sources: 'tile.width' is not a key with a value"),
         ("unavailable = [16]", "unavailable core 16 is outside the 4x4 mesh"),
         ("unavailable = [[0, 4]]", r"unavailable core \[0, 4\] is outside"),
     ],

@@ -176,8 +176,8 @@ def test_a_number_of_synapses_stands_in_place_of_bits() -> None:
         ({"memory_bits": 1000, "weight_bits": 8, "axon_bits": 1}, "requires axons_in, the number"),
         ({"memory_bits": 7, "weight_bits": 8}, "memory_bits is 7, less than one synapse .8."),
         ({"memory_bits": 0, "weight_bits": 8}, "memory_bits is 0; give a whole number, 1 or more"),
-        ({"memory_bits": 9, "weight_bits": 1.5}, "weight_bits is 1.5; give a whole number of bits"),
-        ({"memory_bits": 9, "weight_bits": -1}, "weight_bits is -1; give a whole number of bits"),
+        ({"memory_bits": 9, "weight_bits": 1.5}, "weight_bits is 1.5; give a whole number, at"),
+        ({"memory_bits": 9, "weight_bits": -1}, "weight_bits is -1; give a whole number, at"),
     ],
 )
 def test_bits_that_say_nothing(values: dict[str, float], message: str) -> None:

@@ -336,7 +336,7 @@ def test_bad_input(edges: list[link_traffic.Edge], change: dict[str, Any], messa
 
 @pytest.mark.parametrize(
     ("ends", "message"),
-    [((0, 2), "the blocks hold 2 vertices, the mapping 3"), ((0, 4), "holds 4 vertices")],
+    [((0, 2), "the blocks hold 2 vertices, the mapping 3"), ((0, 4), "its 4 vertices exceed")],
 )
 def test_blocks_of_another_network(ends: tuple[int, int], message: str) -> None:
     three = np.array([0, 1, 2])

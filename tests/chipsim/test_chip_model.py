@@ -62,7 +62,7 @@ def test_numpy_numbers_become_plain() -> None:
     ("change", "message"),
     [
         ({"name": ""}, "name is ''"),
-        ({"width": 0}, "chip c: width is 0; give a whole number, at least one core"),
+        ({"width": 0}, "chip c: width is 0; give a whole number of cores, 1 or more"),
         ({"height": 2.0}, "height is 2.0"),
         ({"height": True}, "height is True"),
         ({"width": 50000, "height": 50000}, "50000x50000 is more than 2147483647 cores"),

@@ -86,7 +86,7 @@ def test_every_key_has_a_meaning() -> None:
         ("latency = 65537", "host: latency is 65537; give"),
         ("latency = 3.0", "host: latency is 3.0; give"),
         ("latency = true", "host: latency is True; give"),
-        ("flits = 0", "host: flits is 0; give flits in a cycle from 0.001 to 1"),
+        ("flits = 0", "host: flits is 0; give flits per cycle from 0.001 to 1"),
         ("flits = 1.5", "host: flits is 1.5; give"),
         ("flits = nan", "host: flits is nan; give"),
         ('flits = "1"', "host: flits is '1'; give"),

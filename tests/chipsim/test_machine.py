@@ -137,7 +137,7 @@ def test_given_coordinates() -> None:
         ("[board]\nwidth = 3\nheight = 4\ncosts = 1", "board: unknown key 'costs'; did you mean"),
         (
             "[board]\nwidth = 3\nheight = 4\ncost = 1\nbandwidth = 2",
-            "board: bandwidth is 2; give a number above 0, up to 1",
+            "board: bandwidth is 2; give a number above 0 and at most 1",
         ),
         ("board = 3", "board is 3; give a table [board] with width"),
         ("[chip]\nwidth = 3\nheight = 4\ncost = 0.0000001", "have the common unit 1e-07"),

@@ -379,8 +379,8 @@ def test_no_packets() -> None:
 @pytest.mark.parametrize(
     ("packets", "message"),
     [
-        (([0], [4], [0]), "source of packet 0 is 4; it runs from 0 to 3"),
-        (([0, 0], [0, 0], [1, -1]), "target of packet 1 is -1; it runs from 0 to 3"),
+        (([0], [4], [0]), "source of packet 0 is 4; give 0 to 3"),
+        (([0, 0], [0, 0], [1, -1]), "target of packet 1 is -1; give 0 to 3"),
         (([-3], [0], [0]), "created of packet 0 is -3"),
         (([NEVER], [0], [0]), f"created of packet 0 is {NEVER}"),
         (([0], [0, 1], [0]), "1 times, 2 sources and 1 targets"),
@@ -400,7 +400,7 @@ def test_bad_packets(packets: tuple[Any, Any, Any], message: str) -> None:
         ((2, 2.5, 4), "height is 2.5"),
         ((2, 2, 0), "depth is 0; give a whole number, 1 or more"),
         ((2, 2, True), "depth is True"),
-        ((64, 64, MAX_SLOTS), "try at most 13107 a FIFO"),
+        ((64, 64, MAX_SLOTS), "try at most 13107 per FIFO"),
     ],
 )
 def test_bad_meshes(sides: tuple[Any, Any, Any], message: str) -> None:

@@ -288,7 +288,7 @@ def test_lag_is_the_share_that_a_source_cannot_send() -> None:
         (lambda: uniform(Mesh(2, 2), float("nan")), "node 0 has the rate nan"),
         (
             lambda: measure_load(Mesh(2, 2), uniform(Mesh(2, 2), 1.5), cycles=5),
-            "node 0 is to send 1.5 flits a cycle, a node can send 1; scale the load by 0.6667",
+            "node 0 sends 1.5 flits per cycle; the maximum is 1: scale the load by 0.6667",
         ),
         (
             lambda: measure_load(Mesh(2, 2), uniform(Mesh(3, 3), 0.5), cycles=5),

@@ -70,7 +70,7 @@ def test_every_key_has_a_meaning() -> None:
         ('neuron = "1"', "time: neuron is '1'; give"),
         (
             "\n".join(f"{field.name} = 0" for field in fields(ChipTime)[:-1]),
-            "time: all is 0 cycles",
+            "time: all values are 0 cycles",
         ),
     ],
 )
