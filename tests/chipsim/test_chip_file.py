@@ -1,4 +1,4 @@
-"""Chips as TOML files: what is printed is read back, and every number says where it is from."""
+"""Chips as TOML files: written files are read back, and every number has a source."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_the_tables_are_complete() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_number_of_a_named_chip_has_a_source(name: str) -> None:
-    """Of all that is not the default of this tool, and of nothing else."""
+    """Exactly the numbers that differ from the defaults of this tool have sources."""
     chip = PRESETS[name]
     assert chip.name == name
     assert chip.origin is not None
@@ -82,7 +82,7 @@ def test_every_number_of_a_named_chip_has_a_source(name: str) -> None:
     assert set(found) - set(plain) <= mine
     assert mine | {"width", "height"} <= set(found)
     for text in found.values():
-        # A paper with authors and year, a maker's publication, or this tool's own choice.
+        # A paper with authors and year, a manufacturer's publication, or a choice of this tool.
         assert re.search(r"(et al\.|Intel|Research), .*20\d\d|this tool's model", text), text
 
 
@@ -128,7 +128,10 @@ def test_a_changed_number_has_lost_its_source() -> None:
         ('notes = "text"', "notes is 'text'; give a list of texts"),
         ("notes = [1]", "notes: a note is '1'; give a text"),
         ("sources = 3", r"sources is 3; give a table \[sources\]"),
-        ("[sources]\nneuron = 'x'", "'neuron' is not a key with a value in this file; did you mean"),
+        (
+            "[sources]\nneuron = 'x'",
+            "'neuron' is not a key with a value in this file; did you mean",
+        ),
         ("[sources]\nneurons = 3", "sources: neurons is '3'; give a text"),
         ("[sources]\ntile.width = 'x'", "sources: 'tile.width' is not a key with a value"),
         ("unavailable = [16]", "unavailable core 16 is outside the 4x4 mesh"),

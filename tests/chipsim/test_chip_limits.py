@@ -1,4 +1,4 @@
-"""Use of the cores and what counts as a violation; sums per core pair."""
+"""Use of the cores and violations of limits; sums per core pair."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def test_large_keys_survive() -> None:
 
 
 def test_bits_of_the_memory_by_hand() -> None:
-    """Three synapses of three sources in core 2 take 3 * (8 + 2) + 3 * 4 bits."""
+    """Three synapses of three sources in core 2 need 3 * (8 + 2) + 3 * 4 bits."""
     chip = Chip("c", 4, 1, axons_in=3, memory_bits=42, weight_bits=8, index_bits=2, axon_bits=4)
     usage = small_usage(chip)
     assert uses(chip, usage)["memory_bits"].tolist() == [28, 14, 42, 0]
@@ -139,7 +139,7 @@ def test_bits_of_the_memory_by_hand() -> None:
 def test_limits_of_mappings_keep_within_the_memory(
     memory: int, weight: int, index: int, axon: int, axons: int, synapses: int | None
 ) -> None:
-    """As many synapses as mappings may use have room with any number of axons; one more has not."""
+    """The synapse limit fits the memory with any number of axons; one more does not."""
     try:
         chip = Chip(
             "c", 1, 1, synapses=synapses, axons_in=axons, memory_bits=memory,

@@ -1,4 +1,4 @@
-"""Metrics against the plain-Python twin, against hand-computed cases, and against each other."""
+"""Metrics against the reference implementation, hand-computed cases, and each other."""
 
 from __future__ import annotations
 
@@ -162,8 +162,8 @@ def test_two_neurons_by_hand() -> None:
     assert east == [[8, 8, 0], [0, 0, 0]]  # x first: along row 0
     assert south == [[0, 0, 8], [0, 0, 0]]  # then down column 2
     assert not np.any(west) and not np.any(north)
-    # From (0, 0): half right, half down. What went down goes straight along row 1. Of the 4 at
-    # (1, 0) half goes down again, so that (1, 1) sees 4 + 2.
+    # From (0, 0): half right, half down. The lower half goes straight along row 1. Of the 4 at (1,
+    # 0) half goes down again, so (1, 1) gets 4 + 2.
     assert traffic.congestion.tolist() == [[8, 4, 2], [4, 6, 8]]
     links = {"link_load_max": 8, "link_load_mean": 24 / 14, "link_load_p99": 8.0}
     links |= {"router_load_max": 8, "router_load_mean": 32 / 6}
@@ -189,8 +189,10 @@ def test_two_neurons_by_hand() -> None:
 
 @pytest.mark.parametrize("hops", [(0, 0), (1, 0), (0, 1), (5, 2)])
 def test_hops_on_loihi_cost_what_its_paper_states(hops: tuple[int, int]) -> None:
-    """The way within a tile once, then hops between tiles: 3.0 pJ and 4.1 ns east-west each, 4.0 pJ
-    and 6.5 ns north-south. A tile is 2x2 cores."""
+    """A spike passes a tile once, then hops between tiles; a tile is 2x2 cores.
+
+    A hop costs 3.0 pJ and 4.1 ns east-west, 4.0 pJ and 6.5 ns north-south.
+    """
     chip, (x, y) = PRESETS["loihi"], hops
     core = np.array([0, 2 * y * chip.width + 2 * x + 1], dtype=np.int32)
     blocks = link_traffic.blocks_of([(0, 1, 3)], 2)
@@ -228,7 +230,7 @@ def test_multicast_tree_shares_links() -> None:
         rates=rates,
         units=Units(rate=0.5),
     )
-    assert found["multicast"]["hops_total"] == 0.5 * 3 * 5  # neurons that reach nothing add none
+    assert found["multicast"]["hops_total"] == 0.5 * 3 * 5  # neurons without targets add none
 
 
 def test_undirected_edge_counts_once() -> None:
@@ -290,7 +292,7 @@ def test_no_neurons() -> None:
 
 
 def test_units_keep_sums_exact() -> None:
-    # Two weights that float64 cannot tell apart: the sum must be exact all the same.
+    # Two weights that float64 cannot distinguish: the sum must still be exact.
     w = 2**53
     blocks = link_traffic.blocks_of([(0, 1, w), (1, 0, w + 1)], 2)
     core = np.array([0, 1], dtype=np.int32)

@@ -1,4 +1,4 @@
-"""The chip model, the presets, and what a user may write for a chip."""
+"""The chip model, the presets, and the chip argument of users."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Traffic by core, by distance and by destination against sums synapse by synapse."""
+"""Traffic by core, by distance and by destination against sums over synapses."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ several = settings(max_examples=150, deadline=None)
 
 
 def strongest(to: Counter[int], kept: int) -> tuple[list[int], list[int]]:
-    """Targets and weights of a core, filled up with -1 and 0."""
+    """Return targets and weights of a core, padded with -1 and 0."""
     ranked = sorted(to.items(), key=lambda item: (-item[1], item[0]))[:kept]
     more = kept - len(ranked)
     return [t for t, _ in ranked] + [-1] * more, [w for _, w in ranked] + [0] * more

@@ -1,4 +1,4 @@
-"""N10.5: the table [host] of chip files: ports, the memory of weights, and what is wrong."""
+"""N10.5: the table [host] of chip files: ports, the weight memory, and errors."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def parsed(text: str, folder: Path) -> Chip:
     return parse_chip(str(path))
 
 
-@settings(deadline=None)  # of a machine that does other things as well
+@settings(deadline=None)  # the machine may be busy
 @given(st.builds(
     ChipHost, st.lists(st.integers(0, 11), unique=True).map(tuple), st.integers(1, MOST_LATENCY),
     st.floats(LEAST_FLITS, 1),
@@ -39,7 +39,7 @@ def test_any_host_is_read_back(host: ChipHost) -> None:
 
 
 def test_ports_are_ids_or_pairs(tmp_path: Path) -> None:
-    """In the order of the file: of ports equally near, the first is taken."""
+    """In the order of the file: of equally near ports, the first is used."""
     chip = parsed("[host]\nports = [[3, 2], 4, [1, 0]]\nlatency = 50\nflits = 1", tmp_path)
     assert chip.host == ChipHost((11, 4, 1), 50, 1.0)
     assert chip.host_ports == (11, 4, 1)
@@ -50,7 +50,7 @@ def test_ports_are_ids_or_pairs(tmp_path: Path) -> None:
 
 
 def test_chips_that_say_nothing(tmp_path: Path) -> None:
-    """One port, at the first core that may be used; what is printed can be uncommented."""
+    """One port, at the first usable core; the written defaults can be uncommented."""
     assert parse_chip("4x3").host_ports == (0,)
     assert parsed(FAULTY, tmp_path).host_ports == (2,)
     assert parsed(f"{FAULTY}\n[host]\nlatency = 1", tmp_path).host_ports == (2,)

@@ -1,4 +1,4 @@
-"""Machines: coordinates against walks step by step, their unit, and what a file may say of them."""
+"""Machines: coordinates against walks step by step, their unit, and errors in files."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from chipsim.noc.mesh import Mesh
 
 
 def kind(sides: list[int], place: int, length: int) -> int:
-    """What the step behind a place is over; sides : of tile, chip and board, 0 without one."""
+    """Return the kind of the step after a place; sides : of tile, chip and board, 0 without one"""
     tile, chip, board = sides
     after = place + 1
     last = after == length
@@ -88,7 +88,7 @@ def test_links_and_routers() -> None:
     assert chip("x").links == 2 * (6 * 4 + 6 * 3)
     assert chip("xy").links == 2 * (6 * 4 + 6 * 4)
     tiles = chip("xy", Block(2, 4, 0.0))
-    assert (tiles.routers, tiles.links) == ((3, 1), 2 * 3)  # one router is no ring
+    assert (tiles.routers, tiles.links) == ((3, 1), 2 * 3)  # a single router is not a ring
 
 
 def test_windows_begin_at_nothing() -> None:

@@ -1,4 +1,4 @@
-"""Random loads: what they send, what is measured, and where they saturate."""
+"""Random loads: packets sent, measurements, and saturation."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from chipsim.noc.patterns import (
 from chipsim.noc.saturation import TOLERANCE, find_saturation
 from chipsim.traffic.links import loads_of, route_flows
 
-# Random numbers are modulo 2^64; with the JIT off numpy warns of that.
+# Random numbers are modulo 2^64; with the JIT off numpy warns about that.
 pytestmark = pytest.mark.filterwarnings("ignore:overflow encountered:RuntimeWarning")
 
 
@@ -36,7 +36,7 @@ def flows_of(mesh: Mesh, flows: list[tuple[int, int, int]], unit: float) -> Dema
 
 
 def sent_packets(mesh: Mesh, demand: Demand, seed: int, cycles: int) -> np.ndarray[Any, Any]:
-    """The packets of the first cycles, shape (3, packets): drawn one by one, nothing simulated."""
+    """Draw the packets of the first cycles one by one, shape (3, packets), without simulation."""
     from chipsim.noc.kernel import _refill
 
     run = Run(mesh, demand.feed(seed), new_tally(mesh), (0, cycles))
@@ -122,7 +122,7 @@ def test_packets_are_drawn_as_often_as_the_load_says(name: str) -> None:
     assert chance.sum(axis=1) == pytest.approx(demand.rate)
     spread = np.sqrt(cycles * chance * (1 - chance))
     assert (abs(counts - cycles * chance) <= 5 * spread).all()
-    # The gaps are those of a chance that does not remember: half of them may be split anywhere.
+    # The gaps are memoryless, so the sample may be split anywhere.
     gaps = np.diff(np.unique(created[source == 4]))
     rate = demand.rate[4]
     assert (gaps == 1).mean() == pytest.approx(rate, abs=5 * np.sqrt(rate / len(gaps)))
@@ -201,7 +201,7 @@ def test_uniform_traffic_loads_links_as_the_formula_says() -> None:
     i = np.arange(k - 1)
     cuts = rate * (i + 1) * (k - 1 - i) / k
     east, west, south, north = found.links / found.cycles
-    # Each cut has k links in each direction, all alike.
+    # Each cut has k equal links in each direction.
     for loads in (east[:, :-1], west[:, 1:], south[:-1].T, north[1:].T):
         np.testing.assert_allclose(loads.mean(axis=0), cuts, rtol=0.01)
         np.testing.assert_allclose(loads, np.tile(cuts, (k, 1)), rtol=0.03)
@@ -216,7 +216,7 @@ def test_uniform_traffic_loads_links_as_the_formula_says() -> None:
 @pytest.mark.jit
 @pytest.mark.parametrize(("depth", "reference"), [(4, 0.357), (8, 0.386)])
 def test_an_8x8_mesh_saturates_where_others_do(depth: int, reference: float) -> None:
-    """Accepted load beyond saturation, and the load that is just carried (docs/simulator.md)."""
+    """Accepted load beyond saturation, and the largest carried load (docs/simulator.md)."""
     mesh = Mesh(8, 8, depth)
     flooded = measure_load(mesh, uniform(mesh, 1.0), cycles=20_000, drain=0)
     assert 0.35 < flooded.accepted < 0.39
@@ -233,7 +233,7 @@ def test_an_8x8_mesh_saturates_where_others_do(depth: int, reference: float) -> 
 @pytest.mark.jit
 @pytest.mark.parametrize(("width", "height", "depth"), [(2, 2, 1), (3, 3, 1), (4, 3, 2), (1, 6, 1)])
 def test_saturated_meshes_do_not_lock_up(width: int, height: int, depth: int) -> None:
-    """In 250,000 cycles each of a load of 1 every node goes on receiving, to the very end."""
+    """In 250,000 cycles of a load of 1 every node keeps receiving to the end."""
     mesh = Mesh(width, height, depth)
     run = Run(mesh, uniform(mesh, 1.0).feed(9), new_tally(mesh), (0, 250_000))
     before = np.zeros(mesh.nodes)
@@ -248,7 +248,7 @@ def test_saturation_of_a_flow_without_rivals_is_its_bound() -> None:
     mesh = Mesh(4, 1, 2)
     alone = find_saturation(mesh, flows_of(mesh, [(0, 3, 2)], 0.1), cycles=200)
     assert (alone.scale, alone.bound, alone.runs) == (5.0, 5.0, 1)
-    one = Mesh(4, 1, 1)  # an input of one flit takes one every other cycle
+    one = Mesh(4, 1, 1)  # an input of one flit accepts one every second cycle
     half = find_saturation(one, flows_of(one, [(0, 3, 2)], 0.1), cycles=2000, precision=0.02)
     assert half.scale == pytest.approx(2.5, rel=0.1)
     assert half.accepted * 4 == pytest.approx(0.5, rel=0.1)
@@ -256,12 +256,12 @@ def test_saturation_of_a_flow_without_rivals_is_its_bound() -> None:
 
 @pytest.mark.jit
 def test_two_flows_over_one_link_saturate_when_it_is_full() -> None:
-    """The starved source is seen though most of the traffic is elsewhere and flows freely."""
+    """The starved source is detected although most traffic is elsewhere and flows freely."""
     mesh = Mesh(3, 4, 4)
     free = [(node, node, 40) for node in range(3, 12)]
     both = flows_of(mesh, [(0, 2, 10), (1, 2, 10), *free], 0.01)
     found = find_saturation(mesh, both, cycles=3000, precision=0.04)
-    assert found.bound == pytest.approx(2.5)  # the flows that go nowhere
+    assert found.bound == pytest.approx(2.5)  # the flows within a node
     lone = flows_of(mesh, [(0, 2, 30), (1, 2, 30), *free], 0.01)
     found = find_saturation(mesh, lone, cycles=3000, precision=0.04)
     assert found.bound == pytest.approx(1 / 0.6)

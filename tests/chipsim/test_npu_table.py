@@ -1,4 +1,4 @@
-"""C16: the table [npu] of chip files: presets, all parameters, and what is wrong with others."""
+"""C16: the table [npu] of chip files: presets, all parameters, and errors."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_parameters_of_a_preset_can_be_uncommented(tmp_path: Path) -> None:
 
 
 def test_a_preset_and_what_differs(tmp_path: Path) -> None:
-    """N2.1: programs name their shape, so that what differs from a preset has a name of its own."""
+    """N2.1: programs name their shape, so a preset with overrides has its own name."""
     assert parsed('[npu]\npreset = "npu-dual"', tmp_path).npu == NPU_SHAPES["npu-dual"]
     same = parsed('[npu]\npreset = "npu-dual"\nrows = 16', tmp_path).npu
     assert same == NPU_SHAPES["npu-dual"]

@@ -1,5 +1,7 @@
-"""Architecture files of SANA-FE as chips: its published examples, built again here from their
-numbers, what is left out, and what is wrong."""
+"""Architecture files of SANA-FE as chips.
+
+The published examples are rebuilt from their numbers; also tested are omissions and errors.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ from chipsim.errors import ChipError
 yaml: Any = pytest.importorskip("yaml")
 
 
-# Lists that hold the one before 99 times: written out, they would never end.
+# Lists that hold the previous one 99 times: expanded, they would be endless.
 BOMB = "a0: &a0 [x]\n"
 for level in range(1, 9):
     BOMB += f"a{level}: &a{level} [{', '.join([f'*a{level - 1}'] * 99)}]\n"
@@ -39,7 +41,7 @@ def soma(name: str, access: float, update: float, spike: float) -> dict[str, Any
 
 
 def architecture(**more: Any) -> dict[str, Any]:
-    """A mesh of 3x2 tiles of one core; more : parts that differ."""
+    """Return a mesh of 3x2 tiles of one core; more : parts that differ"""
     parts: dict[str, Any] = {
         "tile": "t[0..5]", "core": "c", "neurons": 100, "width": 3, "height": 2,
         "energies": (3e-12, 3e-12, 4e-12, 4e-12), "times": (1e-9, 1e-9, 2e-9, 2e-9),
@@ -117,7 +119,7 @@ def test_loihi_of_its_authors(tmp_path: Path) -> None:
 
 
 def test_truenorth_of_its_authors(tmp_path: Path) -> None:
-    """arch/truenorth.yaml: 64x64 cores, and no costs at all."""
+    """arch/truenorth.yaml: 64x64 cores, without costs."""
     none = (0.0,) * 4
     chip = chip_of(
         architecture(
@@ -168,7 +170,7 @@ def test_the_example_of_its_authors(tmp_path: Path) -> None:
 
 
 def test_tiles_that_are_missing(tmp_path: Path) -> None:
-    """Tiles go down the columns: 5 of 4x3 leave out the last two columns, and one tile."""
+    """Tiles are numbered down the columns: 5 of 4x3 omit the last two columns, and one tile."""
     chip = chip_of(architecture(tile="t[0..4]", core="c[0..1]", width=4, height=3), tmp_path)
     assert (chip.width, chip.height) == (4, 3)
     assert chip.unavailable == (10, 11)
@@ -182,7 +184,7 @@ def test_tiles_that_differ(tmp_path: Path) -> None:
     found["architecture"]["tile"] += other["architecture"]["tile"]
     chip = chip_of(found, tmp_path)
     assert (chip.width, chip.height, chip.neurons) == (6, 4, 60)
-    # The last column of tiles, from x = 4, has the cores of its upper rows alone.
+    # The last column of tiles, from x = 4, only has the cores of its upper rows.
     assert chip.unavailable == (1 * 6 + 4, 1 * 6 + 5, 3 * 6 + 4, 3 * 6 + 5)
     said = notes(chip)
     assert "left out: 2 tiles whose hop costs differ from the first tile's" in said

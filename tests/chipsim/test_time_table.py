@@ -1,4 +1,4 @@
-"""The table [time] of chip files: cycles of the parts of a tick, and what is wrong."""
+"""The table [time] of chip files: cycles of the parts of a tick, and errors."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def parsed(text: str, folder: Path) -> Chip:
     return parse_chip(str(path))
 
 
-@settings(deadline=None)  # of a machine that does other things as well
+@settings(deadline=None)  # the machine may be busy
 @given(st.builds(ChipTime, *[CYCLES] * 7, st.floats(1, MOST_CYCLES), st.floats(1e-9, MOST_CYCLES)))
 def test_any_times_are_read_back(time: ChipTime) -> None:
     chip = Chip("c", 4, 3, time=time)
@@ -42,7 +42,7 @@ def test_what_is_left_out_is_that_of_the_hardware(tmp_path: Path) -> None:
 
 
 def test_chips_without_published_cycles(tmp_path: Path) -> None:
-    """They have none, and what is printed can be uncommented."""
+    """They have none; the written defaults can be uncommented."""
     assert [chip.time for chip in PRESETS.values()] == [None] * len(PRESETS)
     assert "time" not in parsed("", tmp_path).to_json()
     head, rest = chip_toml(parsed("", tmp_path)).split("# [time]")

@@ -1,5 +1,5 @@
 # amaranth: UnusedElaboratable=no
-"""The arbiter grants in turn, and keeps what the receiver has not taken."""
+"""The arbiter grants round-robin, and holds a grant until the receiver accepts."""
 
 from __future__ import annotations
 
@@ -14,8 +14,12 @@ from tests.hw.bench import simulate
 
 
 def scenario(requests: str, ready: str, grants: str, path: Path, count: int = 5) -> None:
-    """Words are cycles: the inputs that request, as digits or `-`; 1 where the receiver is ready;
-    the input that is granted or `-`."""
+    """Run a scenario with one word per cycle.
+
+    requests : the requesting inputs, as digits or `-`
+    ready : 1 if the receiver is ready
+    grants : the granted input or `-`
+    """
     arbiter = Arbiter(count)
 
     async def bench(ctx: Any) -> None:

@@ -1,4 +1,4 @@
-"""A tick of a neuron: worked by hand, in plain Python, in numpy, and in logic."""
+"""A tick of a neuron: by hand, in plain Python, in numpy, and in logic."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ Case = tuple[int, int, int, int, int, int]
 
 
 def plain(shape: CoreShape, case: Case) -> tuple[int, bool]:
-    """What docs/core.md says, with the unbounded numbers of Python."""
+    """Compute the rules of docs/core.md with Python's unbounded integers."""
     potential, total, threshold, bias, leak, subtract = case
     most = 2 ** (shape.potential_bits - 1) - 1
     if leak != 2**shape.leak_bits - 1:
@@ -62,7 +62,7 @@ def in_numpy(shape: CoreShape, cases: list[Case]) -> list[tuple[int, bool]]:
 
 
 def in_logic(shape: CoreShape, cases: list[Case]) -> list[tuple[int, bool]]:
-    """A case enters in every cycle in which the stages move, its sum a move behind all else."""
+    """Enter a case in every cycle in which the stages move, its sum a move later than the rest."""
     dut: Any = NeuronUpdate(shape)
     found = []
     rng = np.random.default_rng(1)

@@ -1,5 +1,5 @@
 # amaranth: UnusedElaboratable=no
-"""The chip as its host sees it: loading, starting ticks, sending packets; and what it refuses."""
+"""The chip from the host's view: loading, starting ticks, sending packets, and errors."""
 
 from __future__ import annotations
 
@@ -57,14 +57,14 @@ class PortLoader(Host):
 
 
 class BuiltIn(Host):
-    """Finds the tables in the memories."""
+    """Uses the initial contents of the memories."""
 
     async def put_tables(self, ctx: Any) -> None:
         pass
 
 
 class Impatient(Host):
-    """Asks for the next tick all the time; sends nothing."""
+    """Requests the next tick all the time; sends nothing."""
 
     async def run(self, ctx: Any) -> None:
         await self.put_tables(ctx)
@@ -100,7 +100,7 @@ def test_loaded_by_the_port_or_built_in_is_the_same() -> None:
 
 @pytest.mark.heavy
 def test_words_that_are_not_loaded_are_never_used() -> None:
-    """They hold what another network left there, as memories of real chips do."""
+    """They hold data of another network, as memories of real chips do."""
     network, tables, _ = example(2)
     rng = np.random.default_rng(5)
     other = random_network(rng, 14, 60, SHAPE)
@@ -115,7 +115,7 @@ def test_words_that_are_not_loaded_are_never_used() -> None:
 @pytest.mark.heavy
 @pytest.mark.sample(0.5)
 def test_potentials_loaded_again_start_afresh() -> None:
-    """Spikes that were on their way to the next tick are forgotten with the potentials."""
+    """Pending spikes for the next tick are cleared with the potentials."""
     network = ring(4)
     network = replace(network, threshold=9, weight=np.full(4, 9), potential=network.potential // 10)
     tables = make_tables(network, np.arange(4) % 2, WIDTH, HEIGHT, SHAPE)
@@ -142,7 +142,7 @@ def test_ticks_that_are_asked_for_early_wait() -> None:
 
 @pytest.mark.heavy
 def test_the_host_and_the_core_of_node_0_share_its_way_into_the_mesh() -> None:
-    """Core 0 sends its spikes, and the host at once what counts in the tick after."""
+    """Core 0 sends its spikes while the host sends packets for the next tick."""
     here = np.arange(8)
     network = SpikingNetwork(
         8,
@@ -275,9 +275,9 @@ def test_runs_that_make_no_sense_are_refused() -> None:
         run(tables, 3, [[0], [2]])
     with pytest.raises(HwError, match="tick 0 has not ended after 2 cycles"):
         run(tables, 3, patience=2)
-    assert run(tables, 1).spikes.shape == (1, 9)  # and a good one still works
+    assert run(tables, 1).spikes.shape == (1, 9)  # and a valid one still works
     chip = Chip(WIDTH, HEIGHT, TINY, tables=tables)
-    with pytest.raises(HwError, match="has tables of its own"):
+    with pytest.raises(HwError, match="already has tables"):
         ChipSimulator(chip)
 
 

@@ -1,5 +1,5 @@
 # amaranth: UnusedElaboratable=no
-"""The mesh delivers every packet in the very cycle in which its plain twin does."""
+"""The mesh delivers every packet in exactly the same cycle as the reference implementation."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_every_packet_is_delivered_in_the_cycle_of_the_twin(name: str, tmp_path:
 @pytest.mark.heavy
 @pytest.mark.sample(0.25)
 def test_latency_without_load_is_hops_plus_one_for_all_pairs(tmp_path: Path) -> None:
-    """t_fixed = 1 and t_hop = 1: one packet at a time, each when the last one has arrived."""
+    """t_fixed = 1 and t_hop = 1: one packet at a time, each after the last one has arrived."""
     packets, expected, cycle = [], [], 0
     for source, target in product(range(9), repeat=2):
         hops = abs(source % 3 - target % 3) + abs(source // 3 - target // 3)

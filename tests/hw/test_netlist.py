@@ -1,4 +1,4 @@
-"""Equal components become one module; others of the kind get a name of their own."""
+"""Equal components become one module; others of the kind get their own name."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.hw.networks import TINY, ring
 
 
 class Buffers(wiring.Component):
-    """Three buffers without a use, two of them equal."""
+    """Three unused buffers, two of them equal."""
 
     def __init__(self) -> None:
         super().__init__({})

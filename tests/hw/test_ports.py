@@ -1,4 +1,4 @@
-"""A mesh without cores has its local ports as ports of a module, whose bits are limited."""
+"""A mesh without cores has its local ports as module ports, whose bits are limited."""
 
 from __future__ import annotations
 

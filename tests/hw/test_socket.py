@@ -1,5 +1,5 @@
 # amaranth: UnusedElaboratable=no
-"""Other cores behind the routers of a chip."""
+"""Other cores at the routers of a chip."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SHAPE = chip_shape(3, 1, TINY)
 
 
 class Relay(wiring.Component):
-    """Sends each packet on to the next node, with an axon less; the one with axon 0 stays."""
+    """Forwards each packet to the next node, with the axon decremented; axon 0 stays."""
 
     def __init__(self, node: int) -> None:
         self.node = node

@@ -1,4 +1,4 @@
-"""Tables for the cores: every synapse is found again, and what does not fit is named."""
+"""Tables for the cores: every synapse is found again, and errors name what does not fit."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ROOMY = replace(SHAPE, neurons=64, axons=256, routes=512, synapses=512, sum_bits
 
 
 def synapses_of(tables: ChipTables) -> list[tuple[int, int, int]]:
-    """(source, target, weight) of every synapse, by following each packet to where it ends."""
+    """Return (source, target, weight) of every synapse, by following each packet to its end."""
     found = []
     neurons = tables.neurons
     sent = [
@@ -62,7 +62,7 @@ def test_every_synapse_is_reached_by_one_packet(seed: int, n: int, width: int, h
 
 
 def star(leaves: int) -> SpikingNetwork:
-    """Neuron 0 has a synapse on each of the others."""
+    """Return a network in which neuron 0 has a synapse on each other neuron."""
     ends = np.arange(1, leaves + 1)
     return SpikingNetwork(
         leaves + 1, np.zeros(leaves, int), ends, np.ones(leaves, int), threshold=2
@@ -144,7 +144,7 @@ def test_numbers_that_have_no_room(changes: dict[str, Any], message: str) -> Non
 
 @pytest.mark.parametrize("sign", [1, -1])
 def test_sums_that_could_wrap(sign: int) -> None:
-    """18 weights of -15 make -270, more than nine bits hold; another sign does not help them."""
+    """18 weights of -15 sum to -270, beyond nine bits; weights of the other sign do not help."""
     weights = np.r_[np.full(18, -15 * sign), np.full(5, 15 * sign)]
     network = SpikingNetwork(1, np.zeros(23, int), np.zeros(23, int), weights, threshold=1)
     end = "-256" if sign == 1 else "255"
@@ -165,7 +165,7 @@ def test_sums_at_their_ends() -> None:
 @pytest.mark.parametrize(
     ("core", "message"),
     [
-        ([0, 8], "neuron 1 is on core 8, a 4x2 chip has cores 0..7"),
+        ([0, 8], "neuron 1 is on core 8; a 4x2 chip has cores 0..7"),
         ([-1, 0], "neuron 0 is on core -1"),
         ([0], "int64 of shape (1,); give one core id for each of the 2 neurons"),
         ([0.0, 1.0], "float64 of shape (2,)"),
@@ -179,7 +179,7 @@ def test_mappings_that_do_not_belong(core: list[Any], message: str) -> None:
 
 
 def test_chips_that_packets_cannot_cross() -> None:
-    with pytest.raises(HwError, match="width 5 has no room in packets with 2 bits for it"):
+    with pytest.raises(HwError, match="width 5 does not fit in packets with 2 bits for it"):
         make_tables(star(1), np.zeros(2, int), 5, 2, SHAPE)
 
 
@@ -188,8 +188,8 @@ def test_chips_that_packets_cannot_cross() -> None:
     [
         ((0, [], [], [], 1), "network: neurons is 0"),
         ((2, [0, 1], [1], [1], 1), "(2,) sources, (1,) targets, (1,) weights"),
-        ((2, [2], [1], [1], 1), "source of synapse 0 is 2; ids go from 0 to 1"),
-        ((2, [0], [-1], [1], 1), "target of synapse 0 is -1; ids go from 0 to 1"),
+        ((2, [2], [1], [1], 1), "source of synapse 0 is 2; give ids from 0 to 1"),
+        ((2, [0], [-1], [1], 1), "target of synapse 0 is -1; give ids from 0 to 1"),
         ((2, [0], [1], [0.5], 1), "weight are float64; cores compute with whole numbers"),
         ((2, [0], [1], [1], [1, 2, 3]), "threshold has shape (3,)"),
     ],

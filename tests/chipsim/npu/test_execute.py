@@ -1,4 +1,4 @@
-"""Programs of NPU cores: equal to the plain twin, checked addresses, order of cores."""
+"""Programs of NPU cores: against the reference implementation, address checks, order of cores."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ HERE = (0, 0)
 
 
 def outcome(case: Case, odd: bool) -> tuple[Any, ...]:
-    """What a program leaves behind, or the number of the instruction that it stops at."""
+    """Return the memories after a program, or the number of the faulting instruction."""
     chip = NpuChip(case.shape, {HERE: case.program()}, host_weights=host_words(case.shape))
     frame = chip.frame()
     try:
@@ -48,7 +48,7 @@ def expected(case: Case, odd: bool) -> tuple[Any, ...]:
 
 
 def test_words_that_cannot_be_written_need_no_other_kernels() -> None:
-    """Those of a compiled folder lie in the bytes of its file."""
+    """Words of a compiled folder are stored in the bytes of its file."""
     words = host_words(TINY)
     fixed = np.frombuffer(words.tobytes(), np.int8).reshape(words.shape)
     chips = [NpuChip(TINY, {}, host_weights=one) for one in (None, words, fixed)]
@@ -73,7 +73,7 @@ def test_random_programs_equal_the_twin(name: str, wild: bool) -> None:
             kinds |= {(op, kind) for op, kind, _ in case.steps}
     if wild:
         assert ran
-        assert faults or numba.config.DISABLE_JIT  # a few cases may all be legal
+        assert faults or numba.config.DISABLE_JIT  # a small sample may be all legal
     elif not numba.config.DISABLE_JIT:
         assert ran > PROGRAMS // 4
         everything = 30 if SHAPES[name].multiplier == "dual" else 27
@@ -96,7 +96,7 @@ COPY = {"x_size": 4, "y_size": 1, "c_size": 1, "x_stride": 1}
 
 
 def copies(source: int, target: int, store: str, **fields: int) -> list[Any]:
-    """Four vectors from one address to another."""
+    """Return a program that copies four vectors."""
     move = {"uops": 1, "n_out": 1, "n_in": 4, "dst_in": 1, "src_in": 1, "source": 1, "out": 1}
     return [
         ("LOAD", "ACC8", {"src": source, **COPY}),

@@ -1,4 +1,4 @@
-"""Text of programs: what is written in other ways, and what is refused."""
+"""Text of programs: alternative notations, and rejected ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The NPU core in Amaranth beside the simulators and the plain twin: values, and every cycle."""
+"""The NPU core in Amaranth against simulators and reference: values, and every cycle."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ CHUNKS = {
     "tiny": (10, 60), "4x4": (2, 60), "4x4-dual": (2, 60), "8x8": (3, 20), "8x8-dual": (3, 20),
     "16x16": (2, 10), "16x16-dual": (2, 10),
 }  # fmt: skip
-"""Of each shape, how many chunks of how many random programs are run each time."""
+"""For each shape: number of chunks in a normal run, and of random programs per chunk."""
 MANY = 20
-"""Times as many are run with the marker `many_hw`."""
+"""Factor on the chunks with the marker `many_hw`."""
 APART = 10_000
-"""Seeds from one chunk to the next."""
+"""Seeds between two chunks."""
 BUSY = 12
-"""Programs with routers that are busy, of each shape."""
+"""Programs with busy routers, for each shape."""
 
 
 def chunks(first: int, times: int) -> list[Any]:
-    """Pairs of a shape's name and a chunk's number."""
+    """Return pairs of a shape's name and a chunk's number."""
     return [
         (name, number)
         for name, (count, _) in CHUNKS.items()
@@ -55,8 +55,10 @@ def require_equal_three_ways(name: str, chunk: int) -> None:
 @pytest.mark.jit
 @pytest.mark.parametrize(("name", "chunk"), chunks(0, 1))
 def test_three_ways(name: str, chunk: int) -> None:
-    """N13.1: all memories and counters of the twin, the simulator and the hardware are equal after
-    random programs, and the starts and ends of all instructions of simulator and hardware."""
+    """N13.1: reference, simulator and hardware have equal memories and counters.
+
+    Simulator and hardware also have equal starts and ends of all instructions.
+    """
     require_equal_three_ways(name, chunk)
 
 
@@ -70,8 +72,10 @@ def test_three_ways_many_times(name: str, chunk: int) -> None:
 @pytest.mark.heavy
 @pytest.mark.sample(0.5)
 def test_programs_have_all_instructions() -> None:
-    """A thousand programs each time, and of each shape with all kinds of instructions but those
-    that no other core is there for."""
+    """A thousand programs per run, and all kinds of instructions for each shape.
+
+    Kinds that need other cores are excluded.
+    """
     assert sum(count * each for count, each in CHUNKS.values()) >= 1000
     for name, shape in SHAPES.items():
         count, each = CHUNKS[name]
@@ -94,8 +98,10 @@ def test_programs_have_all_instructions() -> None:
 @pytest.mark.jit
 @pytest.mark.parametrize("name", ["tiny", "8x8"])
 def test_routers_that_are_busy(name: str) -> None:
-    """N9.1: what leaves waits for the router as often as not, and words of the host come slowly;
-    values are the same, and what the host gets comes in the same order."""
+    """N9.1: outgoing flits wait for the router half of the time, and words of the host come slowly.
+
+    Values are the same, and the host receives the same sequence.
+    """
     shape = SHAPES[name]
     bench = CoreBench(shape)
     later = 0

@@ -1,4 +1,4 @@
-"""Whole programs: bits, text and arrays say the same."""
+"""Whole programs: bits, text and arrays agree."""
 
 from __future__ import annotations
 
