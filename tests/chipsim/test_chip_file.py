@@ -86,7 +86,7 @@ def test_every_number_of_a_named_chip_has_a_source(name: str) -> None:
         assert re.search(r"(et al\.|Intel|Research), .*20\d\d|this tool's model", text), text
 
 
-def test_comments_tell_unit_and_source() -> None:
+def test_comments_give_unit_and_source() -> None:
     text = " ".join(chip_toml(PRESETS["loihi"]).replace("\n# ", " ").split())
     assert "or [east-west, north-south], pJ energy_link" in text
     assert 'energy_link = "Davies et al., IEEE Micro' in text

@@ -156,7 +156,7 @@ def test_limits_of_mappings_keep_within_the_memory(
     assert synapses is None or most <= synapses
 
 
-def test_a_number_of_synapses_stands_in_place_of_bits() -> None:
+def test_a_synapse_limit_replaces_memory_bits() -> None:
     chip = Chip("c", 1, 1, memory_bits=100, weight_bits=9)
     assert chip.synapse_limit == 11
     assert chip.with_limits(synapses=50).synapse_limit == 50
@@ -180,7 +180,7 @@ def test_a_number_of_synapses_stands_in_place_of_bits() -> None:
         ({"memory_bits": 9, "weight_bits": -1}, "weight_bits is -1; give a whole number, at"),
     ],
 )
-def test_bits_that_say_nothing(values: dict[str, float], message: str) -> None:
+def test_inconsistent_memory_bits(values: dict[str, float], message: str) -> None:
     with pytest.raises(ChipError, match=message) as caught:
         from_fields({"name": "c", "width": 2, "height": 2, **values})
     assert "\n" not in str(caught.value)

@@ -47,7 +47,7 @@ def assert_close(found: dict[str, Any], expected: dict[str, Any]) -> None:
 @pytest.mark.sample(0.25)
 @settings(max_examples=500, deadline=None)
 @given(cases(), st.sampled_from([1.0, 0.5, 1e-3]), st.sampled_from([1.0, 0.25]))
-def test_score_matches_twin(case: Case, weight_unit: float, rate_unit: float) -> None:
+def test_score_matches_reference(case: Case, weight_unit: float, rate_unit: float) -> None:
     units = Units(weight_unit, rate_unit)
     found = score(case.chip, case.cores(), case.blocks(), **case.options(), units=units)
     expected = naive.score(
@@ -68,7 +68,7 @@ def test_score_matches_twin(case: Case, weight_unit: float, rate_unit: float) ->
 @pytest.mark.sample(0.25)
 @several
 @given(cases())
-def test_arrays_match_twin(case: Case) -> None:
+def test_arrays_match_reference(case: Case) -> None:
     found = measured(case)
     chip, core, edges = case.chip, case.core, case.edges
     unicast = link_traffic.unicast_loads(chip, core, edges, case.undirected)
@@ -121,7 +121,7 @@ def test_conservation(case: Case) -> None:
 @pytest.mark.sample(0.25)
 @several
 @given(cases())
-def test_trees_packets_to_cores_and_to_synapses_have_ever_more_hops(case: Case) -> None:
+def test_hops_increase_from_trees_to_cores_to_synapses(case: Case) -> None:
     found = score(case.chip, case.cores(), case.blocks(), **case.options())
     multicast = found["multicast"]
     assert multicast["hops_total"] <= found["core"]["hops_total"]
@@ -188,7 +188,7 @@ def test_two_neurons_by_hand() -> None:
 
 
 @pytest.mark.parametrize("hops", [(0, 0), (1, 0), (0, 1), (5, 2)])
-def test_hops_on_loihi_cost_what_its_paper_states(hops: tuple[int, int]) -> None:
+def test_hop_costs_on_loihi_match_its_paper(hops: tuple[int, int]) -> None:
     """A spike passes a tile once, then hops between tiles; a tile is 2x2 cores.
 
     A hop costs 3.0 pJ and 4.1 ns east-west, 4.0 pJ and 6.5 ns north-south.

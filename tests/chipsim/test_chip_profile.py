@@ -71,7 +71,7 @@ def test_only_the_strongest_destinations_are_kept(monkeypatch: pytest.MonkeyPatc
 @pytest.mark.parametrize(
     ("width", "height", "kept"), [(1, 1, 0), (8, 8, 63), (64, 64, 16), (256, 256, 1), (300, 300, 0)]
 )
-def test_how_many_are_kept(width: int, height: int, kept: int) -> None:
+def test_number_of_destinations_kept(width: int, height: int, kept: int) -> None:
     chip = Chip("any", width, height)
     assert destinations_kept(chip) == kept
     assert kept * chip.cores <= DESTINATIONS

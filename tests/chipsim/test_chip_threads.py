@@ -94,7 +94,7 @@ class Failing:
 
 
 @pytest.mark.parametrize("threads", [1, 2, 4])
-def test_the_first_failure_is_told(threads: int) -> None:
+def test_the_first_failure_is_raised(threads: int) -> None:
     five = np.zeros(5, dtype=np.int64)
     with pytest.raises(ChipError, match="block 1"):
         score(Chip("line", 4, 1), five, Failing(), sizes=five, threads=threads)

@@ -124,7 +124,7 @@ def test_nothing_changes_up_to_the_limit(limit: str, monkeypatch: pytest.MonkeyP
 @pytest.mark.sample(0.5)
 @settings(max_examples=50, deadline=None)
 @given(cases(), st.integers(0, 3))
-def test_what_is_looked_at_matches_twin(case: Case, near: int) -> None:
+def test_sample_matches_reference(case: Case, near: int) -> None:
     """Boxes, pairs, far pairs and their visits of each core, and which pairs are far."""
     chip = case.chip
     table = measure(case.chip, case.cores(), case.blocks(), **case.options()).pairs
@@ -178,7 +178,7 @@ def test_one_core_of_each_square(width: int, height: int, side: int) -> None:
     assert chosen.sum(axis=0).max() <= (1 if side > 1 else 4)
 
 
-def test_rows_and_columns_send_alike() -> None:
+def test_rows_and_columns_are_sampled_equally() -> None:
     """Squares choose differently."""
     side = 4
     for grid in one_of_each_square(Chip("c", 64, 64), side).reshape(4, 64, 64):

@@ -49,7 +49,7 @@ def test_ports_are_ids_or_pairs(tmp_path: Path) -> None:
     assert type(plain.to_json()["host"]["ports"][0]) is int
 
 
-def test_chips_that_say_nothing(tmp_path: Path) -> None:
+def test_chips_without_host_table(tmp_path: Path) -> None:
     """One port, at the first usable core; the written defaults can be uncommented."""
     assert parse_chip("4x3").host_ports == (0,)
     assert parsed(FAULTY, tmp_path).host_ports == (2,)
@@ -101,7 +101,7 @@ def test_bad_values_name_file_and_key(lines: str, said: str, tmp_path: Path) -> 
     assert "\n" not in text
 
 
-def test_what_is_no_table(tmp_path: Path) -> None:
+def test_invalid_tables(tmp_path: Path) -> None:
     with pytest.raises(ChipError, match="host is 'here'; give a table"):
         parsed('host = "here"', tmp_path)
     with pytest.raises(ChipError, match="host is 'here'; give a ChipHost"):

@@ -45,7 +45,7 @@ ROUND_THE_END = Case(  # three free steps round the end, where one between costs
 @settings(max_examples=400, deadline=None)
 @given(cases(), st.sampled_from([0.03, 0.3, 1.0]))
 @example(ROUND_THE_END, 0.03)
-def test_metrics_match_twin(case: Case, tick: float) -> None:
+def test_metrics_match_reference(case: Case, tick: float) -> None:
     """With rates that keep links busy for some of the time; for trees and packets."""
     time = ChipTime(tick=tick, link=case.chip.time.link if case.chip.time else 1.0)
     chip = replace(case.chip, time=time)
@@ -91,7 +91,7 @@ def test_cores_of_a_tile_wait_for_each_other_by_hand() -> None:
     assert latency(chip, sent(chip, [0], [1], [4]), 1 / 16) == Latency(0.25, 1.0, 1.0)
 
 
-def test_above_the_limit_it_says_simulate() -> None:
+def test_advice_above_the_limit() -> None:
     chip = Chip("hand", 4, 1)
     assert latency(chip, sent(chip, [0, 1], [3, 3], [1, 2]), 0.2).mean  # 0.6 and a rounding error
     flows = sent(chip, [0, 1], [3, 3], [3, 3])

@@ -91,7 +91,7 @@ def test_links_and_routers() -> None:
     assert (tiles.routers, tiles.links) == ((3, 1), 2 * 3)  # a single router is not a ring
 
 
-def test_windows_begin_at_nothing() -> None:
+def test_windows_start_at_zero() -> None:
     axes = Machine(6, 4, chip=Block(3, 2, 10.0)).axes
     assert axes.x.tolist() == [0, 1, 2, 12, 13, 14]
     part = axes.window(2, 1, 3, 2)

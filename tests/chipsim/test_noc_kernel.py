@@ -43,7 +43,7 @@ def analytic(mesh: Mesh, source: Whole, target: Whole, weight: Whole) -> list[An
 
 @pytest.mark.sample(9)
 @pytest.mark.parametrize("seed", range(60))
-def test_every_packet_arrives_when_the_twin_says(seed: int) -> None:
+def test_deliveries_match_reference(seed: int) -> None:
     rng = np.random.default_rng(seed)
     mesh = Mesh(int(rng.integers(1, 6)), int(rng.integers(1, 6)), int(rng.integers(1, 6)))
     shape = SHAPES[seed % len(SHAPES)]
@@ -63,7 +63,7 @@ def test_every_packet_arrives_when_the_twin_says(seed: int) -> None:
 
 @pytest.mark.sample(18)
 @pytest.mark.parametrize("seed", range(60))
-def test_every_packet_arrives_when_the_twin_says_where_cores_share_routers(seed: int) -> None:
+def test_deliveries_match_reference_with_tiles(seed: int) -> None:
     rng = np.random.default_rng([seed, 2])
     sides, tile = rng.integers(1, 4, 2), (1 + seed % 3, 1 + seed % 2)
     mesh = Mesh(int(sides[0]), int(sides[1]), int(rng.integers(1, 6)), tile=tile)
@@ -86,7 +86,7 @@ def test_every_packet_arrives_when_the_twin_says_where_cores_share_routers(seed:
 @pytest.mark.heavy
 @pytest.mark.sample(13)
 @pytest.mark.parametrize("seed", range(90))
-def test_every_packet_arrives_when_the_twin_says_on_a_torus(seed: int) -> None:
+def test_deliveries_match_reference_on_a_torus(seed: int) -> None:
     rng = np.random.default_rng([seed, 4])
     sides, tile = rng.integers(1, 7, 2), ((1, 1), (1, 1), (2, 1))[seed % 3]
     torus = cast(Torus, ("xy", "x", "xy", "y")[seed % 4])
@@ -108,7 +108,7 @@ def test_every_packet_arrives_when_the_twin_says_on_a_torus(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_flits_on_a_torus_of_unequal_steps_go_as_the_scorer_says(seed: int) -> None:
+def test_flits_on_a_torus_of_unequal_steps_match_the_scorer(seed: int) -> None:
     """The shorter way round is by cost, which chip boundaries change."""
     rng = np.random.default_rng([seed, 5])
     width, height = 2 * int(rng.integers(1, 5)), 3 * int(rng.integers(1, 3))
@@ -127,7 +127,7 @@ def test_flits_on_a_torus_of_unequal_steps_go_as_the_scorer_says(seed: int) -> N
 @pytest.mark.jit
 @pytest.mark.parametrize("depth", [2, 4])
 @pytest.mark.parametrize("sides", [(8, 1), (1, 5), (5, 5), (3, 2), (2, 2)])
-def test_full_rings_do_not_lock_up(sides: tuple[int, int], depth: int) -> None:
+def test_full_rings_do_not_deadlock(sides: tuple[int, int], depth: int) -> None:
     """Every node progresses in 100,000 cycles of a load of 1, half of it across the rings."""
     mesh = torus_of(*sides, "xy", (1, 1), depth)
     across = (np.arange(mesh.nodes) + mesh.width // 2 + mesh.nodes // 2) % mesh.nodes
@@ -142,7 +142,7 @@ def test_full_rings_do_not_lock_up(sides: tuple[int, int], depth: int) -> None:
 
 
 @pytest.mark.jit
-def test_without_its_bubble_a_ring_locks_up() -> None:
+def test_a_ring_without_bubble_deadlocks() -> None:
     """Eight routers that all send three steps on, when any flit may enter the ring."""
     mesh = torus_of(8, 1, "x", (1, 1), 2)
     demand = Demand.to_one(mesh, (np.arange(8) + 3) % 8, 1.0, 0.0)
@@ -162,7 +162,7 @@ def test_without_its_bubble_a_ring_locks_up() -> None:
 @pytest.mark.heavy
 @pytest.mark.sample(8)
 @pytest.mark.parametrize("seed", range(60))
-def test_every_packet_arrives_when_the_twin_says_over_links_that_differ(seed: int) -> None:
+def test_deliveries_match_reference_with_unequal_links(seed: int) -> None:
     rng = np.random.default_rng([seed, 1])
     mesh = Mesh(int(rng.integers(1, 6)), int(rng.integers(1, 6)), int(rng.integers(1, 6)))
     mesh = replace(mesh, links=random_links(rng, mesh))
@@ -175,7 +175,7 @@ def test_every_packet_arrives_when_the_twin_says_over_links_that_differ(seed: in
     while -1 in twin.delivered:
         twin.step()
     assert found.delivered.tolist() == twin.delivered
-    # Whatever the timing of links, every packet crosses the links of its route.
+    # For any timing of links, every packet crosses the links of its route.
     routes = np.array(packets, dtype=np.int64).reshape(-1, 3)[:, 1:].T
     expected = analytic(mesh, *routes, np.ones(len(packets), dtype=np.int64))
     assert found.links.tolist() == expected
@@ -225,7 +225,7 @@ def test_links_of_a_machine() -> None:
 @pytest.mark.heavy
 @pytest.mark.sample(0.5)
 @pytest.mark.jit
-def test_many_more_packets_arrive_when_the_twin_says() -> None:
+def test_many_more_packets_match_reference() -> None:
     for seed in range(1000, 1040):
         rng = np.random.default_rng(seed)
         mesh = Mesh(int(rng.integers(1, 9)), int(rng.integers(1, 9)), int(rng.integers(1, 10)))
@@ -242,7 +242,7 @@ def test_many_more_packets_arrive_when_the_twin_says() -> None:
         torus_of(3, 5, "y", (1, 2), 4),
     ],
 )  # fmt: skip
-def test_without_load_a_packet_takes_a_cycle_and_one_for_each_hop(mesh: Mesh) -> None:
+def test_unloaded_latency_is_hops_plus_one(mesh: Mesh) -> None:
     pairs = np.array(list(product(range(mesh.cores), repeat=2)))
     created = 7 + 100 * np.arange(len(pairs))
     found = deliver(mesh, created, *pairs.T)
@@ -256,7 +256,7 @@ def test_without_load_a_packet_takes_a_cycle_and_one_for_each_hop(mesh: Mesh) ->
     assert (found.delivered - created).tolist() == (hops + 1).tolist()
 
 
-def test_cores_of_a_tile_take_turns_and_share_the_way_out() -> None:
+def test_cores_of_a_tile_share_ports_in_turns() -> None:
     mesh = Mesh(2, 1, tile=(2, 2))  # cores 0, 1, 4, 5 at one router, 2, 3, 6, 7 at the other
     assert mesh.router.tolist() == [0, 0, 1, 1, 0, 0, 1, 1]
     # Within a tile a packet passes its router once; to the next tile, it takes a hop.
@@ -269,14 +269,14 @@ def test_cores_of_a_tile_take_turns_and_share_the_way_out() -> None:
     assert sent(mesh, packets).delivered.tolist() == [2, 12, 13, 11]
 
 
-def test_one_flit_a_cycle_leaves_a_node_and_reaches_a_node() -> None:
+def test_one_flit_per_cycle_leaves_and_reaches_a_node() -> None:
     line = sent(Mesh(2, 1, 2), [(0, 0, 1)] * 4)
     assert line.delivered.tolist() == [2, 3, 4, 5]
     both = sent(Mesh(3, 1, 2), [(0, 0, 1), (0, 2, 1)] * 3)  # the inputs take turns: east is first
     assert both.delivered.tolist() == [3, 2, 5, 4, 7, 6]
 
 
-def test_an_input_of_one_flit_takes_one_every_other_cycle() -> None:
+def test_an_input_of_one_flit_accepts_every_second_cycle() -> None:
     assert sent(Mesh(2, 1, 1), [(0, 0, 1)] * 4).delivered.tolist() == [2, 4, 6, 8]
 
 
@@ -338,7 +338,7 @@ def test_the_order_check_sees_a_reordered_pair() -> None:
         check_order(packets, np.array([3, 2]))
 
 
-def test_packets_may_be_given_in_any_order() -> None:
+def test_packets_in_any_order() -> None:
     rng = np.random.default_rng(1)
     packets = random_packets(rng, Mesh(3, 3), "uniform", 60, 500)
     # One packet per cycle, so that the given order does not matter.
@@ -364,7 +364,7 @@ def test_long_silence_is_skipped() -> None:
     assert (found.delivered - times).tolist() == [4] * len(times)
 
 
-def test_the_caller_is_told_of_cycles() -> None:
+def test_progress_callback() -> None:
     seen: list[int] = []
     sent(Mesh(2, 2), [(0, 0, 3), (9000, 0, 3)], advance=seen.append)
     assert seen == sorted(seen)
@@ -409,7 +409,7 @@ def test_bad_meshes(sides: tuple[Any, Any, Any], message: str) -> None:
     assert message in str(error.value)
 
 
-def test_a_limit_below_nothing() -> None:
+def test_a_negative_limit() -> None:
     with pytest.raises(ChipError, match="limit is -1"):
         deliver(Mesh(2, 2), [0], [0], [0], limit=-1)
 

@@ -61,7 +61,7 @@ LOADS: dict[str, tuple[Mesh, Demand]] = {
 
 
 @pytest.mark.parametrize("name", LOADS)
-def test_a_random_load_fares_like_its_packets_given_one_by_one(name: str) -> None:
+def test_a_random_load_equals_its_explicit_packets(name: str) -> None:
     mesh, demand = LOADS[name]
     warmup, cycles, drain = 30, 90, 150
     found = measure_load(mesh, demand, cycles=cycles, warmup=warmup, drain=drain, seed=3)
@@ -108,7 +108,7 @@ def test_no_load_at_all() -> None:
 
 
 @pytest.mark.parametrize("name", ["uniform", "hotspot", "neighbour", "flows"])
-def test_packets_are_drawn_as_often_as_the_load_says(name: str) -> None:
+def test_packet_rate_matches_the_load(name: str) -> None:
     mesh, demand = LOADS[name]
     cycles = 4000
     created, source, target = sent_packets(mesh, demand, 7, cycles)
@@ -158,7 +158,7 @@ def test_every_number_finds_its_entry_from_its_bin() -> None:
 
 @pytest.mark.parametrize("pattern", [*PATTERNS, "permutation"])
 @pytest.mark.parametrize(("width", "height"), [(4, 4), (5, 5), (1, 1)])
-def test_expected_loads_are_those_of_all_routes(pattern: str, width: int, height: int) -> None:
+def test_expected_loads_match_all_routes(pattern: str, width: int, height: int) -> None:
     mesh = Mesh(width, height)
     if pattern == "permutation":
         demand = permutation(mesh, 0.3, np.random.default_rng(2).permutation(mesh.nodes))
@@ -179,7 +179,7 @@ def test_expected_loads_are_those_of_all_routes(pattern: str, width: int, height
     assert demand.busiest(mesh) == max(links.max(), received.max(), 0.3)
 
 
-def test_patterns_go_where_they_say() -> None:
+def test_targets_of_patterns() -> None:
     mesh = Mesh(4, 4)
     assert transpose(mesh, 0.1).choice.reshape(4, 4)[1, 3] == 3 * 4 + 1
     assert complement(mesh, 0.1).choice.tolist() == [v ^ 15 for v in range(16)]
@@ -194,7 +194,7 @@ def test_patterns_go_where_they_say() -> None:
 @pytest.mark.heavy
 @pytest.mark.sample(0.25)
 @pytest.mark.jit
-def test_uniform_traffic_loads_links_as_the_formula_says() -> None:
+def test_uniform_traffic_matches_the_formula() -> None:
     """lambda (i + 1) (k - 1 - i) / k on the link across cut i | i + 1, 2 (k^2 - 1) / (3 k) hops."""
     k, rate = 8, 0.1
     found = measure_load(Mesh(k, k), uniform(Mesh(k, k), rate), cycles=400_000, seed=1)
@@ -215,7 +215,7 @@ def test_uniform_traffic_loads_links_as_the_formula_says() -> None:
 @pytest.mark.sample(1)
 @pytest.mark.jit
 @pytest.mark.parametrize(("depth", "reference"), [(4, 0.357), (8, 0.386)])
-def test_an_8x8_mesh_saturates_where_others_do(depth: int, reference: float) -> None:
+def test_saturation_of_an_8x8_mesh_matches_the_literature(depth: int, reference: float) -> None:
     """Accepted load beyond saturation, and the largest carried load (docs/simulator.md)."""
     mesh = Mesh(8, 8, depth)
     flooded = measure_load(mesh, uniform(mesh, 1.0), cycles=20_000, drain=0)
@@ -232,7 +232,7 @@ def test_an_8x8_mesh_saturates_where_others_do(depth: int, reference: float) -> 
 @pytest.mark.sample(3)
 @pytest.mark.jit
 @pytest.mark.parametrize(("width", "height", "depth"), [(2, 2, 1), (3, 3, 1), (4, 3, 2), (1, 6, 1)])
-def test_saturated_meshes_do_not_lock_up(width: int, height: int, depth: int) -> None:
+def test_saturated_meshes_do_not_deadlock(width: int, height: int, depth: int) -> None:
     """In 250,000 cycles of a load of 1 every node keeps receiving to the end."""
     mesh = Mesh(width, height, depth)
     run = Run(mesh, uniform(mesh, 1.0).feed(9), new_tally(mesh), (0, 250_000))

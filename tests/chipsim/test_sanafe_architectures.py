@@ -142,7 +142,7 @@ def test_truenorth_of_its_authors(tmp_path: Path) -> None:
     assert not {"energy_link", "energy.event"} & {source.key for source in chip.origin.sources}
 
 
-def test_energies_that_nobody_knows(tmp_path: Path) -> None:
+def test_unknown_energies(tmp_path: Path) -> None:
     nothing = {"out": 0.0, "in": 0, "somas": [soma("s", 0.0, 0.0, 0.0)]}
     chip = chip_of(
         architecture(synapses=[unit("s", model="x", energy_process_spike=0)], **nothing), tmp_path
@@ -169,7 +169,7 @@ def test_the_example_of_its_authors(tmp_path: Path) -> None:
     assert "left out: 1 units after the first" in notes(chip)
 
 
-def test_tiles_that_are_missing(tmp_path: Path) -> None:
+def test_missing_tiles(tmp_path: Path) -> None:
     """Tiles are numbered down the columns: 5 of 4x3 omit the last two columns, and one tile."""
     chip = chip_of(architecture(tile="t[0..4]", core="c[0..1]", width=4, height=3), tmp_path)
     assert (chip.width, chip.height) == (4, 3)
@@ -177,7 +177,7 @@ def test_tiles_that_are_missing(tmp_path: Path) -> None:
     assert "left out: 2 mesh columns without tiles" in notes(chip)
 
 
-def test_tiles_that_differ(tmp_path: Path) -> None:
+def test_unequal_tiles(tmp_path: Path) -> None:
     found, other = architecture(tile="a[0..3]", core="c[0..3]"), architecture(
         tile="b[4..5]", core="c[0..1]", neurons=60, energies=(9e-12,) * 4, out=1e-12
     )  # fmt: skip
@@ -219,7 +219,7 @@ def test_tiles_that_differ(tmp_path: Path) -> None:
         ({"synapses": [unit("s")]}, "synapse s: energy_process_spike is None; give a number"),
     ],
 )
-def test_what_is_wrong_is_one_line(change: Any, said: str, tmp_path: Path) -> None:
+def test_errors_are_one_line(change: Any, said: str, tmp_path: Path) -> None:
     found = change if isinstance(change, str) else architecture(**change)
     with pytest.raises(ChipError) as caught:
         chip_of(found, tmp_path, "bad.yml")
@@ -227,7 +227,7 @@ def test_what_is_wrong_is_one_line(change: Any, said: str, tmp_path: Path) -> No
     assert "\n" not in str(caught.value)
 
 
-def test_files_that_are_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unreadable_architectures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ChipError, match=r"chip file nowhere\.yaml does not exist; check"):
         parse_chip("nowhere.yaml")
     (tmp_path / "a.yaml").write_text("a: 1")

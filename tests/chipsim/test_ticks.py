@@ -29,7 +29,7 @@ def ragged(lists: list[list[int]]) -> tuple[np.ndarray, np.ndarray]:
 @pytest.mark.sample(9)
 @pytest.mark.parametrize("seed", range(60))
 @pytest.mark.parametrize("tree", [False, True])
-def test_kernel_and_twin(seed: int, tree: bool) -> None:
+def test_kernel_matches_reference(seed: int, tree: bool) -> None:
     rng = np.random.default_rng([seed, tree])
     mesh = Mesh(*(int(n) for n in rng.integers(1, 5, 2)), depth=int(rng.integers(1, 5)))
     torus = ""
@@ -87,7 +87,7 @@ def test_kernel_and_twin(seed: int, tree: bool) -> None:
     assert np.array_equal(found.taken, np.bincount(target, all_spikes[slot], mesh.cores))
 
 
-def test_runs_go_on_where_they_stopped() -> None:
+def test_runs_continue_where_they_stopped() -> None:
     """The arbiters keep their turns: two runs of a tick equal one of two."""
     mesh = Mesh(2, 2)
     origin = np.arange(4)

@@ -34,7 +34,7 @@ def test_any_times_are_read_back(time: ChipTime) -> None:
     assert from_fields(chip.to_json()) == chip
 
 
-def test_what_is_left_out_is_that_of_the_hardware(tmp_path: Path) -> None:
+def test_missing_times_default_to_the_hardware(tmp_path: Path) -> None:
     chip = parsed("[time]\nevent = 2\nlink = 0.5", tmp_path)
     assert chip.time == ChipTime(event=2.0, link=0.5)
     assert parsed("[time]", tmp_path).time == ChipTime() == parse_chip("4x3").time
@@ -82,7 +82,7 @@ def test_bad_values_name_file_and_key(lines: str, said: str, tmp_path: Path) -> 
     assert "\n" not in text
 
 
-def test_what_is_no_table(tmp_path: Path) -> None:
+def test_invalid_tables(tmp_path: Path) -> None:
     with pytest.raises(ChipError, match="time is 3; give a table"):
         parsed("time = 3", tmp_path)
     with pytest.raises(ChipError, match="time is 3; give a ChipTime"):

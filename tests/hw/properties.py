@@ -283,7 +283,7 @@ class ShallowRouterHarness(RouterHarness):
         super().__init__(1, only, **parts)
 
     def prove_a_head_waits_for_four_others_at_most(self, m: Module) -> None:
-        """Whatever the receivers do."""
+        """For any behaviour of the receivers."""
         others = Signal(COUNT)
         with m.If((self.entered == self.left) | self.leaves):
             m.d.sync += others.eq(0)

@@ -38,11 +38,11 @@ def test_all_in_turn(tmp_path: Path) -> None:
     scenario("01234 " * 7, "1 " * 7, "0 1 2 3 4 0 1", tmp_path)
 
 
-def test_the_turn_passes_to_the_one_behind_the_granted(tmp_path: Path) -> None:
+def test_the_turn_moves_after_the_granted_input(tmp_path: Path) -> None:
     scenario("3 013 013 01 0", "1 1 1 1 1", "3 0 1 0 0", tmp_path)
 
 
-def test_nobody_asks(tmp_path: Path) -> None:
+def test_no_requests(tmp_path: Path) -> None:
     scenario("- - 2", "1 0 1", "- - 2", tmp_path)
 
 

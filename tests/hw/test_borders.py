@@ -164,12 +164,12 @@ def test_ports_of_open_sides() -> None:
         (Borders(["south"], output=True), "chip: packets for the host leave by the open"),
     ],
 )
-def test_borders_that_cannot_be(borders: Borders, said: str) -> None:
+def test_invalid_borders(borders: Borders, said: str) -> None:
     with pytest.raises(HwError, match=said):
         Chip(3, 2, CORE, borders=borders)
 
 
-def test_a_mesh_knows_its_sides() -> None:
+def test_unknown_sides_of_a_mesh() -> None:
     with pytest.raises(HwError, match="mesh: unknown side 'up'"):
         Mesh(2, 2, open_sides=["up"])
 
@@ -182,7 +182,7 @@ def test_a_mesh_knows_its_sides() -> None:
         (list(range(9)), "watched: 9 neurons, but packets have only 8 axons"),
     ],
 )
-def test_watched_neurons_that_cannot_be(watched: list[int], said: str) -> None:
+def test_invalid_watched_neurons(watched: list[int], said: str) -> None:
     shape = chip_shape(3, 4, CoreShape(neurons=32, axons=8, routes=64, synapses=64))
     with pytest.raises(HwError, match=said):
         make_tables(ring(), np.arange(27) % 9, 3, 3, shape, watched)

@@ -47,7 +47,7 @@ def test_a_word_falls_through_in_one_cycle(tmp_path: Path) -> None:
     scenario(4, "a.b", "11111", ".a.b.", tmp_path)
 
 
-def test_one_word_a_cycle(tmp_path: Path) -> None:
+def test_one_word_per_cycle(tmp_path: Path) -> None:
     scenario(2, "abcd", "111111", ".abcd.", tmp_path)
 
 
@@ -59,7 +59,7 @@ def test_a_full_buffer_does_not_accept_while_it_is_read(tmp_path: Path) -> None:
     scenario(2, "abcd", "...1111.", ".aaabcd.", tmp_path)
 
 
-def test_what_is_not_taken_stays(tmp_path: Path) -> None:
+def test_rejected_words_stay(tmp_path: Path) -> None:
     scenario(3, "ab", "...1.1.", ".aaabb.", tmp_path)
 
 

@@ -99,7 +99,7 @@ def test_loaded_by_the_port_or_built_in_is_the_same() -> None:
 
 
 @pytest.mark.heavy
-def test_words_that_are_not_loaded_are_never_used() -> None:
+def test_unloaded_words_are_never_used() -> None:
     """They hold data of another network, as memories of real chips do."""
     network, tables, _ = example(2)
     rng = np.random.default_rng(5)
@@ -132,7 +132,7 @@ def test_potentials_loaded_again_start_afresh() -> None:
 
 
 @pytest.mark.heavy
-def test_ticks_that_are_asked_for_early_wait() -> None:
+def test_early_tick_requests_wait() -> None:
     network, tables, _ = example(2)
     spikes, _ = simulate(network, SHAPE, TICKS)
     host = Impatient(Chip(WIDTH, HEIGHT, TINY), tables, [[]] * TICKS)
@@ -264,7 +264,7 @@ def test_tables_of_another_chip_are_refused() -> None:
             make(make_tables(network, np.arange(9) % 2, 2, 1, wide))
 
 
-def test_runs_that_make_no_sense_are_refused() -> None:
+def test_invalid_runs_are_rejected() -> None:
     _, tables, inputs = example()
     run = simulator().run
     with pytest.raises(HwError, match="ticks is -1"):

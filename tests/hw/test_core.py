@@ -34,7 +34,7 @@ def packets_of(tables: ChipTables, spikes: NDArray[np.bool_]) -> list[tuple[int,
 
 @pytest.mark.sample(5)
 @pytest.mark.parametrize("seed", range(24))
-def test_core_does_what_its_twin_does(bench: CoreBench, seed: int) -> None:
+def test_core_matches_reference(bench: CoreBench, seed: int) -> None:
     rng = np.random.default_rng([7, seed])
     neurons = int(rng.integers(1, 17))
     network = random_network(rng, neurons, int(rng.integers(0, 50)), TINY)

@@ -59,7 +59,7 @@ def mixed() -> MixedChip:
     ],
     ids=["mesh", "chip", "larger cores", "npu"],
 )
-def test_no_warnings_but_those_that_are_listed(make: Callable[[], Any], tmp_path: Path) -> None:
+def test_no_unlisted_warnings(make: Callable[[], Any], tmp_path: Path) -> None:
     text = verilog(netlist(make(), "top"))
     assert sorted(LISTED) == ["DECLFILENAME", "UNUSEDSIGNAL"]
     assert lint(text, tmp_path, *(f"-Wno-{name}" for name in LISTED)) == ""

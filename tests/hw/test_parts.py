@@ -70,7 +70,7 @@ def read_lists(keys: list[int], takes: Callable[[int], bool]) -> tuple[list[tupl
     return found, busy
 
 
-def test_first_entry_comes_three_cycles_after_its_key_and_then_one_a_cycle() -> None:
+def test_entries_start_after_three_cycles_then_one_per_cycle() -> None:
     found, busy = read_lists([1, 2, 5], lambda cycle: True)
     assert found == [(3, 5), (4, 6), (5, 7), (6, 8), (7, 9), (8, 10)]
     assert busy == 8  # cycles 1 to 8
@@ -139,7 +139,7 @@ def test_sums_of_weights_in_every_cycle_and_their_banks() -> None:
 
 
 @pytest.mark.parametrize("used", [0, 1, 5, 8])
-def test_a_tick_without_spikes_takes_one_cycle_a_neuron_and_five(used: int) -> None:
+def test_a_tick_without_spikes_takes_one_cycle_per_neuron_plus_five(used: int) -> None:
     count = max(used, 1)
     network = SpikingNetwork(count, [], [], [], threshold=9)  # type: ignore[arg-type]
     tables = make_tables(network, np.full(count, 0 if used else 1), 2, 1, TINY)
@@ -198,7 +198,7 @@ def test_a_tick_while_the_core_is_busy_is_caught() -> None:
 
 
 @pytest.mark.parametrize("nodes", [1, 2, 5, 17])
-def test_barrier_counts_what_is_on_the_way(nodes: int) -> None:
+def test_barrier_counts_packets_in_flight(nodes: int) -> None:
     """The output refers to `LATENCY` cycles ago, but never to a cycle before a start."""
     rng = np.random.default_rng(2)
     capacity = 4

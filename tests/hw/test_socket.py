@@ -72,7 +72,7 @@ def test_a_core_with_other_ports_is_refused() -> None:
         Chip(2, 1, TINY, make_core=lambda node: Core(SHAPE))
 
 
-def test_tables_are_of_spiking_cores() -> None:
+def test_tables_require_spiking_cores() -> None:
     tables = ChipTables(3, 1, SHAPE, (), ())
     with pytest.raises(HwError, match="tables are for spiking cores; give tables or make_core"):
         Chip(3, 1, TINY, tables=tables, make_core=Relay)

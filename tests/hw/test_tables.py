@@ -106,13 +106,13 @@ def test_by_hand() -> None:
          np.full(8, 7), "core 7 (x 3, y 1): its memory for synapses holds 64 but needs 65"),
     ],
 )  # fmt: skip
-def test_memories_that_are_too_small(network: SpikingNetwork, core: Any, message: str) -> None:
+def test_memories_too_small(network: SpikingNetwork, core: Any, message: str) -> None:
     with pytest.raises(HwError) as error:
         make_tables(network, core, 4, 2, SHAPE)
     assert message in str(error.value)
 
 
-def test_routes_that_are_too_many() -> None:
+def test_too_many_routes() -> None:
     """Six neurons on core 0, each with a synapse in six other cores: 36 routes."""
     source = np.repeat(np.arange(6), 6)
     network = SpikingNetwork(12, source, 6 + np.arange(36) % 6, np.ones(36, int), threshold=9)
@@ -134,7 +134,7 @@ def test_routes_that_are_too_many() -> None:
         ({"subtract": 2}, "subtract 2 of neuron 0 is outside 0..1"),
     ],
 )  # fmt: skip
-def test_numbers_that_have_no_room(changes: dict[str, Any], message: str) -> None:
+def test_numbers_that_do_not_fit(changes: dict[str, Any], message: str) -> None:
     fields: dict[str, Any] = {"weight": [1, 1], "threshold": 5, **changes}
     network = SpikingNetwork(2, [0, 1], [1, 0], **fields)  # type: ignore[arg-type]
     with pytest.raises(HwError) as error:
@@ -171,14 +171,14 @@ def test_sums_at_their_ends() -> None:
         ([0.0, 1.0], "float64 of shape (2,)"),
     ],
 )
-def test_mappings_that_do_not_belong(core: list[Any], message: str) -> None:
+def test_invalid_mappings(core: list[Any], message: str) -> None:
     network = SpikingNetwork(2, [0], [1], [1], threshold=5)  # type: ignore[arg-type]
     with pytest.raises(HwError) as error:
         make_tables(network, np.array(core), 4, 2, SHAPE)
     assert message in str(error.value)
 
 
-def test_chips_that_packets_cannot_cross() -> None:
+def test_chips_too_large_for_packets() -> None:
     with pytest.raises(HwError, match="width 5 does not fit in packets with 2 bits for it"):
         make_tables(star(1), np.zeros(2, int), 5, 2, SHAPE)
 
@@ -194,7 +194,7 @@ def test_chips_that_packets_cannot_cross() -> None:
         ((2, [0], [1], [1], [1, 2, 3]), "threshold has shape (3,)"),
     ],
 )
-def test_networks_that_are_none(arguments: Any, message: str) -> None:
+def test_invalid_networks(arguments: Any, message: str) -> None:
     with pytest.raises(HwError) as error:
         SpikingNetwork(*arguments)
     assert message in str(error.value)

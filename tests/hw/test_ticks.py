@@ -98,7 +98,7 @@ def test_cycles_are_equal(name: str, size: tuple[int, int]) -> None:
 @pytest.mark.heavy
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("spiking", [16, 22, 28])
-def test_a_sender_that_waits_makes_its_neurons_wait(spiking: int) -> None:
+def test_a_stalled_sender_stalls_its_neurons(spiking: int) -> None:
     """Core 0 keeps core 2 busy; packets of core 1 wait after its packets.
 
     Core 1 still has neurons to update when the last of its spikes enters the queue: the tick ends

@@ -95,7 +95,7 @@ def random_case(seed: int) -> Any:
 
 @pytest.mark.sample(25)
 @pytest.mark.parametrize("seed", range(60))
-def test_c07_waiting_equals_the_twin_that_goes_cycle_by_cycle(seed: int) -> None:
+def test_c07_stalls_match_cycle_by_cycle_reference(seed: int) -> None:
     """C07: no product uses a word before it has arrived, and none waits longer than necessary."""
     shape, f, micro_ops, asked, host, start = random_case(seed)
     taken = WordOrder(shape, micro_ops, nothing).follow("GEMM", "INT8", f)
@@ -136,7 +136,7 @@ def test_words_of_external_memory() -> None:
     assert found.late.tolist() == [0, 0, 43 - 13 - 2]
 
 
-def test_two_requests_come_one_behind_the_other() -> None:
+def test_two_requests_are_served_in_order() -> None:
     link = HostWords(NPU, HostLink(32, 1.0))
     first, second = link.ask(Asked(0, 3), 5), link.ask(Asked(3, 1), 7)
     assert (first.begin, second.begin) == (37, 37 + 96)
@@ -144,7 +144,7 @@ def test_two_requests_come_one_behind_the_other() -> None:
     assert third.begin == 1032
 
 
-def test_words_that_were_not_asked_for_are_a_deadlock() -> None:
+def test_unrequested_words_are_a_deadlock() -> None:
     taken = WordOrder(NPU, [9], nothing).follow("GEMM", "INT8", {**LINEAR, "uops": 1})
     assert isinstance(taken, Taken)
     with pytest.raises(ChipError, match=r"deadlock: .* for weight word 9; .* at word 8"):
@@ -161,7 +161,7 @@ def test_the_later_of_two_words_of_a_product_counts() -> None:
     assert words == [[4, 6], [12, 14], [3, 5]]
 
 
-def test_micro_ops_that_are_loaded_again() -> None:
+def test_reloaded_micro_ops() -> None:
     """A vector of 16 bytes has two micro-ops; the load base is added to its address."""
     asked: list[tuple[int, int]] = []
 
@@ -215,7 +215,7 @@ def test_c07_one_core_equals_its_queues(seed: int) -> None:
     assert (times.busy + times.waits.sum(1) == times.cycles).all()
 
 
-def test_words_that_never_come_are_named() -> None:
+def test_words_that_never_arrive_are_named() -> None:
     program = streamed(3)
     program.fields[0, FIELDS[Op.LOAD, 5].index("words")] = 0
     with pytest.raises(ChipError, match="deadlock: a product waits for weight"):

@@ -51,7 +51,7 @@ def test_by_hand() -> None:
     assert (found.busy + found.waits.sum(1) == found.cycles).all()
 
 
-def test_equal_bytes_as_the_functional_run() -> None:
+def test_bytes_equal_the_functional_run() -> None:
     program = copier(0, 20)
     chip = NpuChip(TINY, {(0, 0): program})
     image = np.arange(16).reshape(4, 4).astype(np.int8)
@@ -74,7 +74,7 @@ def run_in_order(frame: Frame, times: CoreTimes) -> None:
     frame.run_in_order(np.zeros_like(order), order)
 
 
-def test_a_program_without_its_tokens_makes_other_bytes() -> None:
+def test_a_program_without_tokens_gives_other_bytes() -> None:
     """In a cycle-accurate run, unordered instructions run in any order."""
     program = copier(0, 40)
     program.fields[1, FIELDS[Op.ALU, 3].index("n_in")] = 9  # so long that the store is ready first
@@ -91,7 +91,7 @@ def test_a_program_without_its_tokens_makes_other_bytes() -> None:
     assert not (made[1] == 9).all()
 
 
-def test_a_deadlock_names_units_and_what_they_wait_for() -> None:
+def test_a_deadlock_names_units_and_causes() -> None:
     steps: list[Any] = [("LOAD", "INP", COPY), ("ALU", "MOV", MOVE)]
     program = tokens(program_of(steps), (1 << ALU, 1 << ALU), (1 << LOAD, 1 << LOAD))
     with pytest.raises(
@@ -110,7 +110,7 @@ def test_a_deadlock_names_units_and_what_they_wait_for() -> None:
         ("STORE", "REMOTE", {"x": 1, **COPY}),
     ],
 )
-def test_other_cores_are_refused(step: Any) -> None:
+def test_communication_with_other_cores_is_rejected(step: Any) -> None:
     name = rf"instruction 1 \({step[0]}.{step[1]}\) communicates with another core"
     with pytest.raises(ChipError, match=name):
         run_core(TINY, program_of([("LOAD", "INP", COPY), step]))

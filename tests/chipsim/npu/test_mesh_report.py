@@ -40,7 +40,7 @@ def test_few_frames(frames: int, period: float | None) -> None:
         assert found.frames_per_second(78) == 1e6
 
 
-def test_what_bounds_the_period() -> None:
+def test_bottleneck() -> None:
     """86 more input vectors, which the core never waits for.
 
     With the other 4, 4 results and 2 credits they leave the mesh at the node of host and first

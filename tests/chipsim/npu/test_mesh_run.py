@@ -75,7 +75,7 @@ def compare(chip: MeshChip, twin: Twin, found: MeshTimes, cycles: int) -> None:
 @pytest.mark.sample(0.5)
 @pytest.mark.jit
 @pytest.mark.parametrize("first", range(0, 200, 25))
-def test_the_kernel_equals_its_twin(first: int) -> None:
+def test_kernel_matches_reference(first: int) -> None:
     """Equal start and end of instructions, delivery of flits, completion of frames.
 
     A deadlock in one is a deadlock in the other.
@@ -269,7 +269,7 @@ DEADLOCKS: list[tuple[MeshChip, str]] = [
 
 
 @pytest.mark.parametrize(("chip", "says"), DEADLOCKS)
-def test_deadlocks_name_units_and_what_they_wait_for(chip: MeshChip, says: str) -> None:
+def test_deadlocks_name_units_and_causes(chip: MeshChip, says: str) -> None:
     with pytest.raises(ChipError, match=f"deadlock: {says}"):
         run_mesh(chip, 2)
 
@@ -294,7 +294,7 @@ REFUSED: list[tuple[MeshChip, str]] = [
 ]  # fmt: skip
 
 
-def test_two_results_at_one_address_are_told() -> None:
+def test_two_results_at_one_address_are_rejected() -> None:
     area = {"x_size": 2, "y_size": 1, "c_size": 1, "x_stride": 0}
     chip = stuck([("STORE", "HOST", area)], hosts=[HostPort((0, 0))])
     with pytest.raises(ChipError, match="frame 0: 1 of 2 flits at the host; several stores"):
@@ -302,7 +302,7 @@ def test_two_results_at_one_address_are_told() -> None:
 
 
 @pytest.mark.parametrize(("chip", "says"), REFUSED)
-def test_what_does_not_fit_together_is_refused(chip: MeshChip, says: str) -> None:
+def test_inconsistent_chips_are_rejected(chip: MeshChip, says: str) -> None:
     with pytest.raises(ChipError, match=says):
         run_mesh(chip, 2)
     with pytest.raises(ChipError, match="0 frames"):

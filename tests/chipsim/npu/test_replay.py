@@ -50,7 +50,7 @@ def changed(chip: MeshChip, at: int, **values: int) -> MeshChip:
 
 @pytest.mark.jit
 @pytest.mark.parametrize("slots", [1, 2])
-def test_overlapping_frames_make_equal_bytes(slots: int) -> None:
+def test_overlapping_frames_give_equal_bytes(slots: int) -> None:
     (wanted, before), (found, after) = both(pipeline(slots))
     assert len({one.vectors.tobytes() for one in wanted}) == FRAMES
     for one, other in zip(wanted, found, strict=True):
@@ -61,7 +61,7 @@ def test_overlapping_frames_make_equal_bytes(slots: int) -> None:
             assert np.array_equal(values, after.memory((x, 0))[name]), (x, name)
 
 
-def test_slots_that_are_given_away_too_early_are_named() -> None:
+def test_slots_freed_too_early_are_named() -> None:
     """More credits than slots: the next frame overwrites unread data."""
     chip = changed(pipeline(1), 1, pp=0)
     chip = chip._replace(
@@ -76,14 +76,14 @@ def test_slots_that_are_given_away_too_early_are_named() -> None:
         both(chip)
 
 
-def test_a_row_that_is_read_before_it_came_is_named() -> None:
+def test_a_row_read_too_early_is_named() -> None:
     """A wait for fewer vectors than the load reads: invisible with sequential frames."""
     chip = changed(pipeline(2), 0, count=1)
     with pytest.raises(ChipError, match=r"instruction 1 \(LOAD.ACC8\) changes while"):
         both(chip)
 
 
-def test_results_that_are_overwritten_while_they_are_stored_are_named() -> None:
+def test_results_overwritten_during_a_store_are_named() -> None:
     """A move that does not wait for the store of the previous frame."""
     chip = pipeline(2)
     programs = {}

@@ -51,7 +51,7 @@ def test_matrix_times_by_hand() -> None:
     assert [vectors_of_entry(shape) for shape in (NPU, DUAL)] == [4, 8]
 
 
-def test_units_work_side_by_side() -> None:
+def test_units_run_in_parallel() -> None:
     load, gemm, alu = 0, 1, 2
     program = [
         Timed(load, 0, 1 << gemm, 10),
@@ -68,7 +68,7 @@ def test_units_work_side_by_side() -> None:
     assert found.cycles == 56
 
 
-def test_a_full_queue_holds_up_what_is_behind() -> None:
+def test_a_full_queue_blocks_later_instructions() -> None:
     one = NpuShape("one", queue_places=1)
     program = [Timed(0, 0, 0, 10), Timed(0, 0, 0, 10), Timed(0, 0, 0, 10), Timed(1, 0, 0, 1)]
     assert run_queues(program, one).start.tolist() == [1, 11, 21, 14]
@@ -84,7 +84,7 @@ def test_tokens_that_never_come_and_counters_that_overflow() -> None:
         run_queues([*gives, *[Timed(1, 1, 0, 9)] * 2], narrow)
 
 
-def test_units_share_the_way_to_external_memory() -> None:
+def test_units_share_the_channel_to_external_memory() -> None:
     """512 bits need two cycles of the channel, first come, first served."""
     load, store = 0, 3
     program = [

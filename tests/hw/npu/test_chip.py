@@ -53,7 +53,7 @@ def test_chips_equal_the_simulator(seed: int) -> None:
 @pytest.mark.sample(0.5)
 @pytest.mark.jit
 @pytest.mark.parametrize("seed", [0, 2])
-def test_contents_that_come_as_flits(seed: int) -> None:
+def test_contents_loaded_by_flits(seed: int) -> None:
     """N3.3: loading by flits equals initial contents, in memories and in behaviour of cores.
 
     A flit of kind 7 starts the frames of a core, and flits of kind 3 provide its first credits.
@@ -94,7 +94,7 @@ def test_contents_that_come_as_flits(seed: int) -> None:
 
 @pytest.mark.heavy
 @pytest.mark.sample(0.25)
-def test_frames_that_a_flit_begins() -> None:
+def test_frames_started_by_a_flit() -> None:
     """One core runs its frames, from an instruction on; the other one gets no flit."""
     end = [int.from_bytes(encode(END), "little")]
     nop = int.from_bytes(encode(Instruction("CTRL", "NOP")), "little")
@@ -108,7 +108,7 @@ def test_frames_that_a_flit_begins() -> None:
 
 @pytest.mark.heavy
 @pytest.mark.sample(0.5)
-def test_weights_that_the_host_does_not_have_are_named() -> None:
+def test_missing_host_weights_are_named() -> None:
     asks = Instruction("LOAD", "WSTREAM", 0, 0, {"words": 2, "host": 3})
     program = [int.from_bytes(encode(each), "little") for each in (asks, END)]
     chip = MixedChip(1, 1, TINY, ChipParts({(0, 0): Contents(program)}))
@@ -119,7 +119,7 @@ def test_weights_that_the_host_does_not_have_are_named() -> None:
 
 @pytest.mark.heavy
 @pytest.mark.sample(0.25)
-def test_a_run_that_hangs_is_given_up() -> None:
+def test_a_hanging_run_is_aborted() -> None:
     waits = Instruction("CTRL", "WAIT", 0, 0, {"stream": 2, "count": 1})
     program = [int.from_bytes(encode(each), "little") for each in (waits, END)]
     chip = MixedChip(1, 1, TINY, ChipParts({(0, 0): Contents(program)}))
@@ -132,7 +132,7 @@ def test_a_run_that_hangs_is_given_up() -> None:
     ({"hosts": [(0, 0), (0, 0)]}, "two host ports share a node"),
     ({"ports": {(0, 0): (1, 0)}}, r"core \(0, 0\) uses host port \(1, 0\), which does not exist"),
 ])  # fmt: skip
-def test_parts_that_do_not_fit_are_named(change: dict[str, Any], text: str) -> None:
+def test_misplaced_parts_are_named(change: dict[str, Any], text: str) -> None:
     with pytest.raises(HwError, match=text):
         MixedChip(2, 1, TINY, ChipParts({(0, 0): Contents()})._replace(**change))
 
@@ -152,7 +152,7 @@ def test_layouts_of_the_issue() -> None:
 
 @pytest.mark.heavy
 @pytest.mark.sample(0.5)
-def test_differences_are_told() -> None:
+def test_differences_are_reported() -> None:
     """Differences that `first_difference` finds: a start, an end of a frame, a flit."""
     chip = random_chip(0)
     chip = chip._replace(shape=replace(chip.shape, payload_bits=32))

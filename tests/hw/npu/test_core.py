@@ -97,7 +97,7 @@ def test_programs_have_all_instructions() -> None:
 @pytest.mark.sample(0.25)
 @pytest.mark.jit
 @pytest.mark.parametrize("name", ["tiny", "8x8"])
-def test_routers_that_are_busy(name: str) -> None:
+def test_busy_routers(name: str) -> None:
     """N9.1: outgoing flits wait for the router half of the time, and words of the host come slowly.
 
     Values are the same, and the host receives the same sequence.
@@ -122,6 +122,6 @@ def test_routers_that_are_busy(name: str) -> None:
     ({"loop_overhead": 2}, "loop_overhead is 2; give 0"),
     ({"load_bits": 384}, "loads read 3 vectors per cycle; give load_bits for 1, 2, 4"),
 ])  # fmt: skip
-def test_cores_that_are_not_built_are_named(change: dict[str, int], text: str) -> None:
+def test_unsupported_cores_are_named(change: dict[str, int], text: str) -> None:
     with pytest.raises(HwError, match=text):
         Widths(replace(NPU_SHAPES["npu"], **change))

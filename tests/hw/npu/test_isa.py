@@ -139,7 +139,7 @@ def test_every_form_has_its_bits(text: str, bits: str) -> None:
     }
 
 
-def test_bits_are_those_of_all_forms() -> None:
+def test_bits_cover_all_forms() -> None:
     tested = [form_of(*text.split()[0].split(".")) for text, _ in BITS]
     assert tested == list(FORMS)
 
@@ -188,7 +188,7 @@ def test_fields_neither_overlap_nor_repeat(fields: tuple[Field, ...]) -> None:
         assert field.meaning
 
 
-# ---- what is refused ------------------------------------------------------------------------
+# ---- rejected data ---------------------------------------------------------------------------
 
 UNENCODABLE = [
     (Instruction("GEM", "INT8"), "unknown op 'GEM'; ops are CTRL, LOAD, GEMM, ALU, RQ, STORE"),
@@ -206,7 +206,7 @@ UNENCODABLE = [
 
 
 @pytest.mark.parametrize(("instruction", "said"), UNENCODABLE, ids=range(len(UNENCODABLE)))
-def test_what_has_no_encoding_is_named(instruction: Instruction, said: str) -> None:
+def test_unencodable_instructions_are_named(instruction: Instruction, said: str) -> None:
     with pytest.raises(HwError) as error:
         encode(instruction)
     assert said in str(error.value)
@@ -244,7 +244,7 @@ UNDECODABLE = [
 
 
 @pytest.mark.parametrize(("word", "said"), UNDECODABLE)
-def test_what_means_nothing_is_refused(word: int, said: str) -> None:
+def test_undefined_instructions_are_rejected(word: int, said: str) -> None:
     data = word.to_bytes(16, "little")
     with pytest.raises(HwError) as error:
         decode(data, "f")
@@ -275,7 +275,7 @@ def test_data_of_another_length_are_refused() -> None:
 
 
 @pytest.mark.heavy
-def test_arrays_refuse_what_single_decoders_refuse() -> None:
+def test_array_and_single_decoders_reject_the_same_data() -> None:
     """Arrays reject exactly the same data: bits of valid instructions are flipped at random."""
     random = Random(3)
     refused = 0

@@ -60,7 +60,7 @@ def test_small_networks(network: Any, shape: NpuShape) -> None:
     ("weights", "hardware: (INP|ACC|OUT|FM) differs in .* lanes"),
     ("latency", r"hardware: core \(1, 0\): end of instruction 0 of ALU: cycle \[\d+\]"),
 ])  # fmt: skip
-def test_what_differs_is_named(monkeypatch: pytest.MonkeyPatch, what: str, text: str) -> None:
+def test_differences_are_named(monkeypatch: pytest.MonkeyPatch, what: str, text: str) -> None:
     """A weight of the hardware differs, or an instruction takes a cycle more."""
     build = pooled()
     folder = compiled(build, FOUR).folder

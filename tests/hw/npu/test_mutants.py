@@ -166,7 +166,7 @@ def imported_now() -> dict[str, ModuleType]:
     return {name: each for name, each in sys.modules.items() if name.startswith("hw.npu")}
 
 
-def test_what_is_imported_with_a_fault_leaves_the_rest_alone() -> None:
+def test_importing_a_fault_leaves_other_modules_unchanged() -> None:
     import_module("hw.npu.core_run")
     before = imported_now()
     with imported(FAULTS[0], BENCH) as module:

@@ -26,7 +26,7 @@ PATIENCE = 2000
 @pytest.mark.heavy
 @pytest.mark.sample(0.25)
 @pytest.mark.parametrize("seed", range(3))
-def test_spikes_beside_maps(seed: int) -> None:
+def test_spikes_and_maps_share_nodes(seed: int) -> None:
     """N10.2: two spiking cores and two NPU cores at the same two nodes.
 
     Neurons spike according to their arithmetic, while the NPU cores keep sending tokens to each

@@ -105,7 +105,7 @@ def test_ticks_of_spiking_cores_and_frames_of_npu_cores() -> None:
     assert ended[TAKER] == 2 * TICKS, "WAIT and END, in every tick"
 
 
-def test_layouts_of_chips_that_cannot_be() -> None:
+def test_invalid_layouts() -> None:
     layout = NpuFlit(SHAPE, 1, 1)
     with pytest.raises(HwError, match="chip: layout requires make_core"):
         Chip(2, 2, CORE, layout=layout)

@@ -38,7 +38,7 @@ FAULTS = {
     ),
     "energies of an unknown unit": ('energy_unit = "J"', "energy_unit is 'J'; give relative or pJ"),
     "no energy": ("[energy]", "energy: the table is empty; give one or more of event, neuron"),
-    "sources of nothing": ("[sources]\nneuron = 'x'", "sources: 'neuron' is not a key with a value"),
+    "sources of nothing": ("[sources]\nneuron = 'x'", "sources: 'neuron' is not a key with"),
 }  # fmt: skip
 
 
