@@ -20,7 +20,7 @@ def map_ordered(
     """Like ``map(work, items)``, computed by ``threads`` threads.
 
     Kernels release the GIL, so threads suffice. Items are drawn in the caller's thread. The error
-    raised is always that of the first failing item, regardless of thread timing. With one thread,
+    raised is always the first failing item's, regardless of thread timing. With one thread,
     everything runs in the caller.
     """
     if threads <= 1:

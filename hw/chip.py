@@ -73,7 +73,7 @@ class Borders(NamedTuple):
 class Chip(wiring.Component):
     """Chip of width x height cores; node = y * width + x.
 
-    shape : shape of a core; its `x_bits` and `y_bits` are replaced by those of the mesh
+    shape : shape of a core; its `x_bits` and `y_bits` are replaced by the mesh's
     depth : packets per input buffer of a router
     tables : contents of the memories after reset; by default zero
     borders : open sides, host output and size of the machine

@@ -132,7 +132,10 @@ class Machine:
         tuple[float, ...],
         Meta(description="coordinate of each column, non-decreasing; replaces step costs"),
     ] = ()
-    rows: Annotated[tuple[float, ...], Meta(description="coordinate of each row, likewise")] = ()
+    rows: Annotated[
+        tuple[float, ...],
+        Meta(description="coordinate of each row, non-decreasing; replaces step costs"),
+    ] = ()
 
     def __post_init__(self) -> None:
         if self.torus not in get_args(Torus):

@@ -123,9 +123,9 @@ def _calculate(code, memory, core, kind, f):
 def _requantise(code, memory, core, kind, f):
     """Execute RQ and LEAKY: accumulator to result, with the record at `rec`.
 
-    An entry must differ from the one of the previous step, whose result needs an extra cycle. Shift
-    and rounding are the low 6 and 2 bits of their lanes; a value shifted by p is truncated to 32
-    bits.
+    An entry must differ from the entry of the previous step, whose result needs an extra cycle.
+    Shift and rounding are the low 6 and 2 bits of their lanes; a value shifted by p is truncated to
+    32 bits.
     """
     rows, words = code.sizes[ROWS], code.sizes[WORDS]
     out_bits = 16 if code.sizes[DUAL] == 1 else 8

@@ -1,7 +1,7 @@
 """Data of overlapping frames on a chip: a functional run in the order of a cycle-accurate run.
 
 Instructions take effect when they end; vectors of cores and host take effect when they are
-delivered. If nothing is read or written too early, the data equals that of sequential frames.
+delivered. If nothing is read or written too early, the data equals the data of sequential runs.
 """
 
 from __future__ import annotations

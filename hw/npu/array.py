@@ -2,7 +2,7 @@
 
 One cycle, from the registers of a weight word and an input vector to the registers of the sums. The
 binary product uses the same registers; a bit of the instruction selects it. For depthwise products,
-row r has a single product: of its own column with a weight of row `tap`.
+row r has a single product: column r times a weight of row `tap`.
 """
 
 from __future__ import annotations

@@ -57,7 +57,7 @@ class ChipParts(NamedTuple):
     hosts : nodes with a host port
     ports : host port that an NPU core requests weights from; default: the first one
     cores : tables of spiking cores; None for empty ones
-    core_shape : shape of spiking cores; its coordinates are replaced by those of the mesh
+    core_shape : shape of spiking cores; its coordinate widths are replaced by the mesh's
     """
 
     npus: Mapping[Place, Contents]

@@ -226,7 +226,7 @@ class Control(wiring.Component):
         return takes, wait.stream, wait.count
 
     def _set_registers(self, m: Module, unit: int, goes: Signal, word: Any) -> None:
-        """Update registers: BASE sets one of three from any queue, DIST those of its queue."""
+        """Update registers: BASE sets one of three from any queue, DIST its queue's registers."""
         base, distances = fields_of(word, "CTRL", "BASE"), fields_of(word, "CTRL", "DIST")
         registers: Any = self.registers
         with m.If(goes & is_kind(word, "CTRL", "BASE")), m.Switch(base.space):

@@ -231,7 +231,7 @@ def _random_steps(shape: NpuShape, rng: Any, below: Any, table: Any) -> Iterable
 
 
 def _apart(below: Any, steps: dict[str, int]) -> dict[str, int]:
-    """Return strides for which every entry differs from the one of the previous step."""
+    """Return strides for which every entry differs from the previous step's."""
     inner = 1 + below(2)
     outer = 1 + below(5)
     return {"dst_in": inner, "dst_out": outer + (outer == (steps["n_in"] - 1) * inner)}
