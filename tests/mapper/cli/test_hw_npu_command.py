@@ -49,8 +49,8 @@ def test_a_core_of_a_chip_file(run: Run, folder: Path) -> None:
 
 
 REFUSED = [
-    (["--npu", "ref32"], 3, "npu ref32: map_vectors is 0; give a multiple of 8; maps in external"
-     " memory are simulated"),
+    (["--npu", "ref32"], 3, "npu ref32: map_vectors is 0; give a multiple of 8; external"
+     " feature memory is only simulated"),
     (["--npu", "odd.toml"], 3, "npu odd: columns is 8; give 16, equal to rows"),
     (["--npu", "none.toml"], 1, "none.toml: its cores have no NPU; add a table [npu]"),
     (["--npu", "huge"], 2, "--npu 'huge' is not known; give one of npu, npu-dual, ref32, tiny, or"
