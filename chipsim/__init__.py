@@ -1,1 +1,1 @@
-"""The chip: its model, its metrics, its simulators."""
+"""Chip model, metrics and simulators."""

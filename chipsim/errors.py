@@ -1,14 +1,14 @@
-"""The one error that this package raises on bad input.
+"""The error that this package raises on bad input.
 
-A message is one line: what is wrong, where, and what to try. The command line prints it as it is.
+A message is one line: what is wrong, where, and what to do. The command line prints it unchanged.
 """
 
 from __future__ import annotations
 
 
 class ChipError(ValueError):
-    """A chip, a mapping or a network that cannot be used, said in one line."""
+    """A chip, mapping or network that cannot be used; the message is one line."""
 
     def __init__(self, message: str) -> None:
-        # Texts of other libraries find their way into messages; they may hold line breaks.
+        # Messages may quote other libraries, whose texts may hold line breaks.
         super().__init__(" ".join(message.split()))

@@ -1,6 +1,6 @@
-"""What the metrics ask of a network: blocks of consecutive vertices with their synapses.
+"""Interface of a network for the metrics: blocks of consecutive vertices with their synapses.
 
-Nothing here knows how a network is stored; any object of this form will do.
+This package does not depend on how a network is stored: any object with this interface works.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class SynapseBlock(Protocol):
         ...
 
     def outgoing(self) -> tuple[Int64Array, Int32Array, Int64Array]:
-        """The outgoing synapses of the block's vertices.
+        """Return the outgoing synapses of the block's vertices.
 
         Returns
         -------
@@ -41,7 +41,7 @@ class SynapseBlock(Protocol):
 
 @runtime_checkable
 class BlockSource(Protocol):
-    """A network whose blocks can be read in any order, by several threads at once."""
+    """A network whose blocks can be read in any order, by several threads concurrently."""
 
     @property
     def block_count(self) -> int:
@@ -49,5 +49,5 @@ class BlockSource(Protocol):
         ...
 
     def read_block(self, index: int) -> SynapseBlock:
-        """Block ``index``, from 0."""
+        """Return block ``index``, from 0."""
         ...

@@ -1,4 +1,4 @@
-"""Work in threads, results in order, with a bounded number in flight."""
+"""Ordered map over threads with a bounded number of items in flight."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 AHEAD = 2
-"""Items a thread that are handed out before the oldest result is asked for."""
+"""Items per thread that are submitted before the oldest result is awaited."""
 
 
 def map_ordered(
@@ -19,9 +19,9 @@ def map_ordered(
 ) -> Iterator[Result]:
     """Like ``map(work, items)``, computed by ``threads`` threads.
 
-    The kernels release the GIL, so threads are enough. Items are drawn in the thread of the caller.
-    The error that is raised is that of the first item that fails, whatever the threads do. With
-    one thread everything happens in the caller.
+    Kernels release the GIL, so threads suffice. Items are drawn in the caller's thread. The error
+    raised is always the first failing item's, regardless of thread timing. With one thread,
+    everything runs in the caller.
     """
     if threads <= 1:
         yield from map(work, items)

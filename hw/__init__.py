@@ -1,1 +1,1 @@
-"""The chip as logic: router, mesh and core in Amaranth, ready for simulation and synthesis."""
+"""Hardware of the chip in Amaranth: routers, mesh and cores, for simulation and synthesis."""

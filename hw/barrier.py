@@ -1,33 +1,33 @@
-"""The barrier between ticks: says when nothing moves on the chip any more.
+"""The barrier between ticks: detects that nothing moves on the chip any more.
 
-Ports (one bit a node in `busy`, `sent` and `received`)
-    ``busy``      In    the core of the node is at work
+Ports (one bit per node in `busy`, `sent` and `received`)
+    ``busy``      In    the core of the node is busy
     ``sent``      In    a packet enters the network at the node in this cycle
     ``received``  In    a packet leaves the network to the core of the node in this cycle
-    ``begins``    In    a tick starts, or the network takes a packet of the host, in this cycle
-    ``quiet``     Out   no core is at work and no packet is in the network
+    ``begins``    In    a tick starts, or the network accepts a packet of the host, in this cycle
+    ``quiet``     Out   no core is busy and no packet is in the network
 
 Timing
-    `quiet` tells of `LATENCY` cycles ago, and is 0 for as many cycles after one with `begins`.
-    What happens at a node is registered first; then a tree of two levels adds it up.
+    `quiet` refers to the state `LATENCY` cycles ago, and is 0 for LATENCY cycles after a cycle with
+    `begins`. Inputs are registered at each node; a tree of two levels then adds them up.
 
 State
     The registers of the tree and of `begins`, and ``flying``: packets in the network, 0 after
-    reset. It counts up by the packets sent and down by those received in a cycle, and cannot
-    overflow: the network holds at most `capacity`.
+    reset. It counts up by the packets sent and down by the packets received per cycle, and cannot
+    overflow: the network holds at most `capacity` packets.
 
-Why it is right
-    A tick is over when all its spikes have been added to the sums. At the end of every cycle a
-    spike that is not there yet is in a core that sends, in the network, or in a core that
-    receives. A core is busy while it holds one; `flying` counts one in the network. A spike goes
-    from one to the other at a clock edge, the same for both: in the cycle of its handshake the
-    sender is still busy, in the next one it is counted; in the cycle in which it is taken it is
-    still counted, in the next one the receiver is busy. So there is no cycle in which it is seen
-    by neither, and `quiet` is 0 until the last spike is in its sum.
+Correctness
+    A tick is over when all its spikes have been added to the sums. At the end of every cycle, a
+    spike that has not been added is in a sending core, in the network, or in a receiving core. A
+    core is busy while it holds one; `flying` counts a spike in the network. Both sides see a
+    transfer at the same clock edge: in the cycle of its handshake the sender is still busy, and in
+    the next one the spike is counted; in the cycle in which it is received it is still counted, and
+    in the next one the receiver is busy. So one of the two sees it in every cycle, and `quiet` is 0
+    until the last spike is in its sum.
 
-    And it stays 1 then: cores start to work only for a tick or a packet, and the network makes no
-    packets of its own. So `quiet` may come from any number of cycles ago, if all that it is made of
-    comes from the same cycle, and if it is not trusted until it can know of what began since.
+    `quiet` then stays 1: cores start to work only for a tick or a packet, and the network creates
+    no packets. So `quiet` may be any number of cycles old, provided that all its inputs are of the
+    same cycle and that it is ignored until it covers the last `begins`.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ from amaranth.lib.wiring import In, Out
 from hw.errors import check_count
 
 LATENCY = 3
-"""Cycles until `quiet` knows what happened: a register at each node, and two levels of sums."""
+"""Latency of `quiet` in cycles: a register at each node, and two levels of sums."""
 
 
 class Barrier(wiring.Component):
-    """Barrier of so many `nodes`, on a network that holds at most `capacity` packets."""
+    """Barrier for `nodes` cores, on a network that holds at most `capacity` packets."""
 
     busy: Signal
     sent: Signal
@@ -74,7 +74,7 @@ class Barrier(wiring.Component):
             _registered(m, name, list(getattr(self, name))) for name in ("busy", "sent", "received")
         )
         moved = [up - down for up, down in zip(sent, received, strict=True)]
-        fan_in = math.isqrt(len(busy) - 1) + 1  # nodes, and sums of them, that are added in a cycle
+        fan_in = math.isqrt(len(busy) - 1) + 1  # fan-in: nodes, or partial sums, added per cycle
         for level in range(1, LATENCY):
             busy = _registered(m, f"busy_{level}", _together(busy, or_, fan_in))
             moved = _registered(m, f"moved_{level}", _together(moved, add, fan_in))
@@ -90,7 +90,7 @@ class Barrier(wiring.Component):
 
 
 def _registered(m: Module, name: str, values: list[Value]) -> list[Value]:
-    """The values a cycle later."""
+    """Return the values delayed by a cycle."""
     registers: list[Value] = []
     for number, value in enumerate(values):
         register = Signal(value.shape(), name=f"{name}_{number}")
@@ -102,5 +102,5 @@ def _registered(m: Module, name: str, values: list[Value]) -> list[Value]:
 def _together(
     values: list[Value], join: Callable[[Value, Value], Value], count: int
 ) -> list[Value]:
-    """So many values in one."""
+    """Reduce groups of `count` values to one each."""
     return [reduce(join, values[at : at + count]) for at in range(0, len(values), count)]

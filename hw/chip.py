@@ -1,29 +1,30 @@
 # amaranth: UnusedElaboratable=no
-# (parts of a chip that is then refused are never elaborated)
-"""The chip: a mesh of routers, a core at each, and the barrier that ends a tick.
+# (a chip that raises an error is never elaborated, and neither are its parts)
+"""The chip: a mesh of routers, a core at each router, and the barrier that ends a tick.
 
 Ports
     ``tick``   In           a tick starts in a cycle with `tick` and `done`
     ``done``   Out          the last tick has ended, and all packets of the host have arrived
     ``input``  In, stream   packets of the host; they enter the mesh at node 0
-    ``load``   In, strobe   a word for a core's memories: `node`, and a word as `Core.load` takes it
-    ``<side>_in``, ``<side>_out``, ``column``, ``row``   of sides that are open, as the mesh's
+    ``load``   In, strobe   a word for a core's memories: `node`, and a word as in `Core.load`
+    ``<side>_in``, ``<side>_out``, ``column``, ``row``   ports of open sides, as of the mesh
     ``output``  Out, stream   packets for the host; only on a chip that has this port
 
 Timing
     A packet of the host counts in the next tick if it is accepted before the cycle in which that
-    tick starts, and in the one after next if it is accepted in that cycle or later. While words are
-    loaded, `done` must be 1, `tick` 0, and `input` not valid. Words and spikes go one a cycle.
+    tick starts, and in the tick after the next if it is accepted in that cycle or later. While
+    words are loaded, `done` must be 1, `tick` 0, and `input` not valid. Words and spikes are
+    accepted one per cycle.
 
-Chips side by side
-    Two chips are joined by their borders, output to input. Routers, packets and cycles are then
-    those of one large chip. `done` is of a chip alone: a tick ends when it is 1 on all in the same
-    cycle, and `tick` is given to all in such a cycle. That is right because a chip whose border
-    takes a packet is not done from the next cycle on, and the one that gave it is not before it
-    gave it. Where a link has registers, they are to be empty too.
+Adjacent chips
+    Two chips are joined at their borders, output to input. Routers, packets and cycles are then the
+    same as in one large chip. `done` is local to a chip: a tick ends when it is 1 on all chips in
+    the same cycle, and `tick` is set on all chips in such a cycle. This is correct because a chip
+    that receives a packet at its border is not done from the next cycle on, and the sending chip is
+    not done before. Registers on a link must also be empty.
 
 State
-    That of the mesh, the cores and the barrier.
+    The state of the mesh, the cores and the barrier.
 """
 
 from __future__ import annotations
@@ -50,12 +51,12 @@ from hw.tables import ChipTables
 
 
 class Borders(NamedTuple):
-    """What a chip has beside its cores.
+    """Ports of a chip other than its cores, and its place in a machine.
 
-    sides : of `hw.noc.mesh.SIDES`, borders whose links are ports, for other chips
-    columns, rows : of routers of the machine that it is part of; 0 for those of the chip
-    output : a port for packets to the host, whose place is column 0 of the row below the last one:
-        packets for it go to their column, and then south, as to any other place
+    sides : sides of `hw.noc.mesh.SIDES` whose links are ports, for other chips
+    columns, rows : columns and rows of routers of the whole machine; 0 for the size of the chip
+    output : True for a port for packets to the host. The host is addressed as column 0 of the row
+        below the last one: packets are routed to their column, and then south
     """
 
     sides: Sequence[str] = ()
@@ -65,22 +66,22 @@ class Borders(NamedTuple):
 
     @property
     def addressed(self) -> tuple[int, int]:
-        """Columns and rows that packets name, the host's included."""
+        """Columns and rows that packets can address, including the host."""
         return self.columns, self.rows + self.output
 
 
 class Chip(wiring.Component):
     """Chip of width x height cores; node = y * width + x.
 
-    shape : of a core; its `x_bits` and `y_bits` become those of the mesh
-    depth : packets in each buffer of a router
-    tables : contents of the memories after reset; without them all are zero
-    borders : what comes out of the mesh, and how large the machine is that the chip is part of
-    layout : of the packets, for cores of `make_core` that send other ones than spiking cores do
-    make_core : makes the core of a node, with the ports of `hw.socket.CoreSocket` for the packets
-        and the words of `shape`; without it spiking cores
+    shape : shape of a core; its `x_bits` and `y_bits` are replaced by the mesh's
+    depth : packets per input buffer of a router
+    tables : contents of the memories after reset; by default zero
+    borders : open sides, host output and size of the machine
+    layout : layout of the packets, for cores of `make_core` that are not spiking cores
+    make_core : function that returns the core of a node, with the ports of `hw.socket.CoreSocket`
+        for the packets and the words of `shape`; by default spiking cores
 
-    Raises `HwError` for sizes of which no chip can be built, and for tables of another chip.
+    Raises `HwError` for unsupported sizes, and for tables of another chip.
     """
 
     tick: Signal
@@ -106,15 +107,15 @@ class Chip(wiring.Component):
         sides = check_sides("chip", borders.sides)
         if columns < width or rows < height:
             raise HwError(
-                f"chip: a machine of {columns}x{rows} cores for a chip of {width}x{height}; give "
-                "the columns and rows of all chips together"
+                f"chip: a machine of {columns}x{rows} cores is smaller than a {width}x{height} "
+                "chip; give the columns and rows of all chips together"
             )
         if borders.output and "south" in sides:
-            raise HwError("chip: with an open south side packets for the host leave there; leave "
-                          "output out")  # fmt: skip
+            raise HwError("chip: packets for the host leave by the open south side; set "
+                          "output to False")  # fmt: skip
         self.shape = chip_shape(*borders.addressed, shape or CoreShape())
         if layout is not None and make_core is None:
-            raise HwError("chip: a layout of packets is for cores of make_core; give that too")
+            raise HwError("chip: layout requires make_core; give both")
         self.packet = packet = layout or self.shape.packet
         if packet.x_bits < self.shape.x_bits or packet.y_bits < self.shape.y_bits:
             raise HwError(
@@ -129,7 +130,7 @@ class Chip(wiring.Component):
         if tables is not None:
             self.require_own(tables)
         if make_core is not None and tables is not None:
-            raise HwError("chip: tables are of spiking cores; leave them or make_core out")
+            raise HwError("chip: tables are for spiking cores; give tables or make_core, not both")
         make = make_core or (
             lambda node: Core(self.shape, None if tables is None else tables.cores[node])
         )
@@ -138,7 +139,7 @@ class Chip(wiring.Component):
         for node, core in enumerate(self.cores):
             if core.signature.members != socket.members:
                 raise HwError(
-                    f"chip: the core of node {node} has other ports than hw.socket.CoreSocket of "
+                    f"chip: the core of node {node} lacks the ports of hw.socket.CoreSocket for "
                     "the chip's packets and words"
                 )
         packets = stream.Signature(packet)
@@ -155,15 +156,15 @@ class Chip(wiring.Component):
         super().__init__(members)
 
     def require_own(self, tables: ChipTables) -> None:
-        """Raises `HwError` if the tables were made for another chip."""
+        """Raise `HwError` if the tables were built for another chip."""
         size, own = (tables.width, tables.height), (self.mesh.width, self.mesh.height)
         if size != own:
             raise HwError(
-                f"tables of a {size[0]}x{size[1]} chip for one of {own[0]}x{own[1]}; make them "
+                f"tables of a {size[0]}x{size[1]} chip for one of {own[0]}x{own[1]}; build them "
                 "from a mapping onto this chip"
             )
         if tables.shape != self.shape:
-            raise HwError("tables for cores of another shape; make them with the chip's own")
+            raise HwError("tables for cores of another shape; build them for the chip's shape")
 
     def elaborate(self, platform: Any) -> Module:
         m = Module()
@@ -204,10 +205,12 @@ class Chip(wiring.Component):
         return m
 
     def _join_borders(self, m: Module) -> tuple[list[Value], list[Value]]:
-        """Joins the open sides to those of the mesh; whether a packet comes, and leaves, by each of
-        their links in this cycle."""
+        """Connect the open sides to the mesh.
+
+        Returns, for each link, whether a packet arrives and whether one leaves in this cycle.
+        """
         mesh: Any = self.mesh
-        links = []  # of the mesh: in, out
+        links = []  # links of the mesh: in, out
         for side in self.sides:
             ways = getattr(mesh, f"{side}_in"), getattr(mesh, f"{side}_out")
             own = getattr(self, f"{side}_in"), getattr(self, f"{side}_out")
@@ -231,7 +234,7 @@ class Chip(wiring.Component):
         )
 
     def _join(self, m: Module, sources: list[Any], sink: Any) -> None:
-        """Two streams into one, in turn: neither waits for more than one packet of the other."""
+        """Merge two streams, alternating: neither waits for more than one packet of the other."""
         m.submodules.host_arbiter = join = Arbiter(len(sources))
         m.d.comb += [
             join.requests.eq(Cat(source.valid for source in sources)),
@@ -249,5 +252,5 @@ class Chip(wiring.Component):
 
 
 def chip_shape(width: int, height: int, shape: CoreShape) -> CoreShape:
-    """`shape` for the cores of a width x height chip: its packets have the mesh's coordinates."""
+    """Return `shape` for the cores of a width x height chip, with the mesh's coordinate bits."""
     return replace(shape, x_bits=coordinate_bits(width), y_bits=coordinate_bits(height))

@@ -1,4 +1,4 @@
-"""Runs a chip in Amaranth's simulator, and gives back what its neurons did."""
+"""Run a chip in Amaranth's simulator and return spikes and potentials."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from hw.core.shape import Table
 from hw.errors import HwError, check_count
 from hw.tables import ChipTables, Packed
 
-PERIOD = 1e-8  # seconds a cycle, for the time axis of waveforms
-PATIENCE = 100_000  # cycles that a tick may take
+PERIOD = 1e-8  # seconds per cycle, for the time axis of waveforms
+PATIENCE = 100_000  # maximum cycles per tick
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ChipRun:
-    """What a chip did.
+    """Result of a run.
 
     spikes : ndarray[bool], shape (ticks, neurons), by the ids of the network
     potentials : ndarray[int64], shape (neurons,), after the last tick
-    cycles : ndarray[int64], shape (ticks,), from the start of each tick to its end
-    packets : packets that entered the mesh, those of the host included
-    heard : of each tick, the axons of packets to the host in the order in which they came; empty
-        where the chip has no port for them
+    cycles : ndarray[int64], shape (ticks,), cycles per tick
+    packets : packets that entered the mesh, including packets of the host
+    heard : for each tick, the axons of packets to the host in order of arrival; empty if the chip
+        has no port for them
     """
 
     spikes: NDArray[np.bool_]
@@ -42,15 +42,17 @@ class ChipRun:
 
 
 class ChipSimulator:
-    """A chip that is elaborated once and run many times, each time with other tables.
+    """A chip that is elaborated once and run many times with different tables.
 
-    Tables are put in the memories at once: to load them by the port would take longer than most
-    runs. The port does the same (a test holds it to that).
+    Tables are written directly to the memories: loading through the port would take longer than
+    most runs. A test checks that the port has the same effect.
     """
 
     def __init__(self, chip: Chip) -> None:
         if any(core.tables is not None for core in chip.cores):
-            raise HwError("the chip to simulate has tables of its own; give them to run() instead")
+            raise HwError(
+                "the chip already has tables; build it without tables and pass them to run()"
+            )
         self.chip = chip
         self._simulator = Simulator(chip)
         self._simulator.add_clock(PERIOD)
@@ -66,11 +68,11 @@ class ChipSimulator:
         waveform: Path | None = None,
         patience: int = PATIENCE,
     ) -> ChipRun:
-        """Run `ticks` ticks from the state that the tables hold.
+        """Run `ticks` ticks from the state in the tables.
 
-        inputs : of each tick, the inputs that spike before it; ticks that are left out have none
+        inputs : for each tick, the inputs that spike before it; missing ticks have none
         waveform : VCD file to write
-        patience : cycles after which a tick that has not ended is an error
+        patience : maximum cycles per tick
 
         Raises `HwError` for tables of another chip, inputs that do not exist, and a tick that does
         not end.
@@ -99,9 +101,9 @@ class ChipSimulator:
 
 
 class Host:
-    """One run: what is attached to the chip and makes it work, as a test bench.
+    """Test bench of one run: drives the chip and records its outputs.
 
-    packets : to send before each tick
+    packets : packets to send before each tick
     """
 
     def __init__(
@@ -143,7 +145,7 @@ class Host:
                 self.potentials[neuron] = ctx.get(memory[number])
 
     async def put_tables(self, ctx: Any) -> None:
-        """All words of a core in one assignment: the simulator settles after each."""
+        """Write all words of a core in one assignment, as the simulator settles after each."""
         for core, tables in zip(self.chip.cores, self.tables.cores, strict=True):
             words, values = [core.used], [(tables.used, len(core.used))]
             for table, memory in core.memories.items():
@@ -169,20 +171,20 @@ class Host:
         await self.settle(ctx)
 
     async def settle(self, ctx: Any, tick: int | None = None) -> int:
-        """Wait until all is done; returns the cycles that it took."""
+        """Wait until the chip is done; return the number of cycles."""
         cycles = 0
         while not ctx.get(self.chip.done):
             if cycles == self.patience:
                 raise HwError(
                     f"chip: tick {tick} has not ended after {cycles} cycles; packets are stuck, or "
-                    "there is more to do than patience allows"
+                    "the tick needs more cycles than `patience`"
                 )
             await self.cycle(ctx, tick)
             cycles += 1
         return cycles
 
     async def cycle(self, ctx: Any, tick: int | None = None) -> None:
-        """One clock cycle; notes what happens in it."""
+        """Advance one clock cycle and record its events."""
         self.sent += ctx.get(self.entering).bit_count()
         nodes = ctx.get(self.spiking)
         while nodes:
@@ -201,6 +203,6 @@ class Host:
 
 
 def word_bits(shape: ShapeLike, row: Any) -> int:
-    """A word of a memory, as Amaranth takes it, as the number that its bits make."""
+    """Return a word of a memory, in Amaranth's form, as an integer."""
     bits = Const.cast(Const(row, shape))
     return int(bits.value) & ((1 << len(bits)) - 1)

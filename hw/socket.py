@@ -1,4 +1,4 @@
-"""What a core must have to sit behind a router of a chip, whatever it computes."""
+"""Interface that any core must have to be attached to a router of a chip."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from hw.strobe import strobe
 class CoreSocket(wiring.Signature):
     """Ports of a core; all are synchronous to the domain `sync`.
 
-    tick : starts a tick; 1 for one cycle, in which `busy` is 0 and nothing is loaded
-    busy : the core is at work: 1 from the cycle after a tick in which there is something to do, or
-        after it took a packet, until it offers nothing more. While it is 0 the core sends nothing
-        and begins nothing by itself, which is what the barrier relies on.
-    outgoing, incoming : packets of layout `packet`; what is delivered must be taken in the end,
-        whether the network takes something or not
-    load : words of layout `load`, one a cycle while `busy` is 0
+    tick : starts a tick; 1 for one cycle in which `busy` is 0 and nothing is loaded
+    busy : 1 from the cycle after a tick with work to do, or after a packet was received, until the
+        core offers nothing more. While it is 0 the core sends nothing and starts nothing by itself;
+        the barrier relies on this.
+    outgoing, incoming : packets of layout `packet`; the core must eventually accept delivered
+        packets, even if the network accepts none
+    load : words of layout `load`, one per cycle while `busy` is 0
     """
 
     def __init__(self, packet: ShapeLike, load: ShapeLike) -> None:

@@ -1,7 +1,7 @@
-"""A port for words that the receiver takes at once: a stream without `ready`.
+"""A port for words that the receiver always accepts: a stream without `ready`.
 
-It is a signature of its own, and not a stream that is always ready, because the constant `ready`
-of such a stream can't be a port of a module that is made once and used many times.
+It has its own signature instead of an always-ready stream because the constant `ready` of such a
+stream cannot be a port of a module that is built once and instantiated many times.
 """
 
 from __future__ import annotations
@@ -12,5 +12,5 @@ from amaranth.lib.wiring import Out
 
 
 def strobe(payload: ShapeLike) -> wiring.Signature:
-    """Members `valid`, 1 in a cycle with a word, and `payload`."""
+    """Return the signature with `valid`, 1 in a cycle with a word, and `payload`."""
     return wiring.Signature({"valid": Out(1), "payload": Out(payload)})

@@ -1,9 +1,9 @@
-"""What the memories of all cores hold, made from a network and a core for every neuron.
+"""Memory contents of all cores, built from a network and a core for every neuron.
 
 Neurons of a core are numbered in the order of their ids, and so are the axons that reach it: one
-axon for every source (neuron or input) with a synapse in the core. A neuron has one route to every
-core that it has synapses in, its own included; an input has the same, but in no core: whoever feeds
-it sends its packets (`ChipTables.input_packets`).
+axon per source (neuron or input) with a synapse in the core. A neuron has one route to every core
+that it has synapses in, including its own. An input has the same routes, but in no core: the host
+sends its packets (`ChipTables.input_packets`).
 """
 
 from __future__ import annotations
@@ -28,12 +28,13 @@ class CoreTables:
     """The tables of one core.
 
     neurons : ids in the network of the neurons, by their number in the core, shape (used,)
-    parameters : threshold, bias, leak, subtract of each, shape (used, 4)
-    potentials : before the first tick, shape (used,)
-    route_indptr : routes of neuron i are the rows route_indptr[i] .. route_indptr[i+1]-1 of
+    parameters : threshold, bias, leak, subtract of each neuron, shape (used, 4)
+    potentials : potentials before the first tick, shape (used,)
+    route_indptr : routes of neuron i are rows route_indptr[i] .. route_indptr[i+1]-1 of `routes`
     routes : x, y, axon, shape (routes, 3)
     axons : ids in the network of the sources, by axon, shape (axons,)
-    synapse_indptr : synapses of axon i are the rows synapse_indptr[i] .. synapse_indptr[i+1]-1 of
+    synapse_indptr : synapses of axon i are rows synapse_indptr[i] .. synapse_indptr[i+1]-1 of
+        `synapses`
     synapses : neuron in the core, weight, shape (synapses, 2)
 
     All are ndarray[int64].
@@ -50,11 +51,11 @@ class CoreTables:
 
     @property
     def used(self) -> int:
-        """Neurons in the core."""
+        """Number of neurons in the core."""
         return self.neurons.size
 
     def rows(self, table: Table) -> list[Any]:
-        """The words of a memory, from address 0 on, as Amaranth takes them."""
+        """Return the words of a memory, from address 0 on, in Amaranth's form."""
         if table == Table.POTENTIALS:
             words: list[Any] = self.potentials.tolist()
             return words
@@ -72,7 +73,7 @@ class CoreTables:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ChipTables:
-    """The tables of all cores of a chip, by core id, and where the inputs' packets go."""
+    """The tables of all cores of a chip, by core id, and the packets of the inputs."""
 
     width: int
     height: int
@@ -82,7 +83,7 @@ class ChipTables:
 
     @property
     def neurons(self) -> int:
-        """Neurons of the network."""
+        """Number of neurons of the network."""
         return sum(core.used for core in self.cores)
 
 
@@ -94,20 +95,21 @@ def make_tables(
     shape: CoreShape,
     watched: Sequence[int] = (),
 ) -> ChipTables:
-    """Tables of the width x height cores of a chip.
+    """Return tables for the width x height cores of a chip.
 
     core : ndarray of integers, shape (neurons,), core id (y * width + x) of every neuron
-    watched : neurons whose spikes also go to the host, each once, as packets to column 0 of the row
-        below the last, with their number among these as axon; `hw.chip.Borders.output` is its port
+    watched : neurons whose spikes also go to the host, without repeats: as packets to column 0 of
+        the row below the last, with the index in this list as axon; the port is
+        `hw.chip.Borders.output`
 
-    Raises `HwError` if a number of the network has no room in the words of the cores, if a core id
-    does not exist, or if a core's memory is too small: it names the core, the memory, and how much.
+    Raises `HwError` if a number of the network does not fit in the words of the cores, if a core id
+    does not exist, or if a core's memory is too small; the message names core, memory and shortage.
     """
     count = check_count("chip: width", width) * check_count("chip: height", height)
     rows = height + bool(len(watched))
     for name, side, bits in (("width", width, shape.x_bits), ("height", rows, shape.y_bits)):
         if side > 1 << bits:
-            raise HwError(f"chip: {name} {side} has no room in packets with {bits} bits for it")
+            raise HwError(f"chip: {name} {side} does not fit in packets with {bits} bits for it")
     network.require_fit(shape)
     core = np.asarray(core)
     if core.shape != (network.neurons,) or not np.issubdtype(core.dtype, np.integer):
@@ -119,15 +121,15 @@ def make_tables(
     wrong = np.flatnonzero((place < 0) | (place >= count))
     if wrong.size:
         raise HwError(
-            f"mapping: neuron {wrong[0]} is on core {place[wrong[0]]}, a {width}x{height} chip has "
-            f"cores 0..{count - 1}"
+            f"mapping: neuron {wrong[0]} is on core {place[wrong[0]]}; a {width}x{height} chip "
+            f"has cores 0..{count - 1}"
         )
 
     order, first = _grouped(place, count)  # neurons by core
     local = np.empty(network.neurons, np.int64)
     local[order] = np.arange(network.neurons) - first[place[order]]
 
-    # An axon is a (core, source) pair; synapses in the order of their axons, then as given.
+    # An axon is a (core, source) pair; synapses in the order of their axons, then of the network.
     sources = network.neurons + network.inputs
     pair = place[network.target] * sources + network.source
     arranged = np.argsort(pair, kind="stable")
@@ -138,7 +140,7 @@ def make_tables(
     begins = np.r_[begins, pair.size]
     synapses = np.column_stack([local[network.target], network.weight])[arranged]
 
-    # A route is the same pair, seen from its source; in the order of sources, then of cores.
+    # A route is the same pair, ordered by source, then by core.
     by_source = np.argsort(axon_source, kind="stable")
     routes = np.column_stack([axon_core % width, axon_core // width, axon_number])[by_source]
     route_source = axon_source[by_source]
@@ -179,28 +181,28 @@ def make_tables(
 
 
 def _watched(watched: Sequence[int], neurons: int, shape: CoreShape) -> Int64Array:
-    """The neurons as an array; raises `HwError` for what is none, twice, or one too many."""
+    """Return the neurons as an array; raise `HwError` for unknown, repeated or too many neurons."""
     seen = np.array(watched, np.int64)
     wrong = seen[(seen < 0) | (seen >= neurons)]
     if wrong.size:
         raise HwError(f"watched: there is no neuron {wrong[0]}; the network has {neurons}")
     if np.unique(seen).size < seen.size:
-        raise HwError("watched: a neuron is there twice; give each once")
+        raise HwError("watched: a neuron is listed twice; give each once")
     if seen.size > shape.axons:
         raise HwError(
-            f"watched: {seen.size} neurons for packets with {shape.axons} axons; watch fewer"
+            f"watched: {seen.size} neurons, but packets have only {shape.axons} axons; watch fewer"
         )
     return seen
 
 
 def _grouped(core: Int64Array, count: int) -> tuple[Int64Array, Int64Array]:
-    """Neurons in the order of their cores, then of their ids; and where each core's begin."""
+    """Return the neurons ordered by core, then by id, and the start of each core."""
     order = np.argsort(core, kind="stable")
     return order, np.searchsorted(core[order], np.arange(count + 1))
 
 
 def _require_room(tables: list[CoreTables], width: int, shape: CoreShape) -> None:
-    """Raises `HwError` that names the memory and the core that is most short of it."""
+    """Raise `HwError` naming the memory and the core with the largest shortage."""
     for name in ("neurons", "axons", "routes", "synapses"):
         room = getattr(shape, name)
         needs = np.array([len(getattr(core, name)) for core in tables])
@@ -208,11 +210,11 @@ def _require_room(tables: list[CoreTables], width: int, shape: CoreShape) -> Non
         if needs[worst] <= room:
             continue
         over = int((needs > room).sum())
-        more = f"; {over} cores are over it" if over > 1 else ""
+        more = f"; {over} cores exceed it" if over > 1 else ""
         raise HwError(
-            f"core {worst} (x {worst % width}, y {worst // width}): its memory of {name} holds "
-            f"{room} and would need {needs[worst]}, {needs[worst] - room} too many{more}; take "
-            f"cores with more {name}, or a mapping that spreads the network further"
+            f"core {worst} (x {worst % width}, y {worst // width}): its memory for {name} holds "
+            f"{room} but needs {needs[worst]}, {needs[worst] - room} too many{more}; use "
+            f"cores with more {name}, or a mapping onto more cores"
         )
 
 

@@ -1,1 +1,1 @@
-"""The chip: cores, limits, costs; presets and files."""
+"""Chip model: cores, limits, costs, presets and files."""

@@ -1,7 +1,7 @@
-"""What the cores of a chip spend: the table ``[energy]``.
+"""Energies of core operations: the table ``[energy]`` of chip files.
 
-Beside the energies of routers and links, which are keys of the chip. What is not known is left out,
-and the sum of a mapping says so.
+Energies of routers and links are top-level keys of the chip. Unknown energies are left out, and the
+total energy of a mapping is then reported as incomplete.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ _Amount = Annotated[float, Meta(ge=0, le=sys.float_info.max)]
 
 @dataclass(frozen=True, slots=True)
 class ChipEnergy:
-    """Energies of what cores do; raises `ChipError` that names a value out of range."""
+    """Energies of core operations; raises `ChipError` naming a value out of range."""
 
     event: Annotated[
         _Amount | None,
-        Meta(description="energy of a synaptic event, that is a spike that reaches a synapse"),
+        Meta(description="energy per synaptic event (a spike that reaches a synapse)"),
     ] = None
     neuron: Annotated[
-        _Amount | None, Meta(description="energy of the update of a neuron, each tick")
+        _Amount | None, Meta(description="energy per neuron update, one per tick")
     ] = None
-    packet_out: Annotated[
-        _Amount | None, Meta(description="energy of a packet that a core sends")
-    ] = None
+    packet_out: Annotated[_Amount | None, Meta(description="energy per packet sent by a core")] = (
+        None
+    )
     packet_in: Annotated[
-        _Amount | None, Meta(description="energy of a packet that a core takes, beside its events")
+        _Amount | None, Meta(description="energy per packet received by a core, without its events")
     ] = None
     unit: Annotated[Literal["relative", "pJ"], Meta(description="unit of these energies")] = "pJ"
 
@@ -49,10 +49,10 @@ class ChipEnergy:
             except msgspec.ValidationError as error:
                 raise ChipError(f"energy: {name} is {value!r}; give {asked}") from error
         if not any(getattr(self, name) is not None for name in PARTS):
-            raise ChipError(f"energy: nothing is given; give one or more of {', '.join(PARTS)}")
+            raise ChipError(f"energy: the table is empty; give one or more of {', '.join(PARTS)}")
 
     def to_json(self) -> dict[str, Any]:
-        """What is known; `energy_from_table` undoes it."""
+        """Return the known values; `energy_from_table` is the inverse."""
         found = {field.name: getattr(self, field.name) for field in fields(self)}
         return {name: value for name, value in found.items() if value is not None}
 
@@ -62,15 +62,15 @@ PARTS = ("event", "neuron", "packet_out", "packet_in")
 
 @cache
 def energy_meanings() -> dict[str, str]:
-    """What each key of the table is."""
+    """Return the description of each key of the table."""
     kinds = get_type_hints(ChipEnergy, include_extras=True)
     return {name: get_args(kind)[1].description for name, kind in kinds.items()}
 
 
 def energy_from_table(values: object) -> ChipEnergy:
-    """The energies that a table describes: a parsed file's, or what `ChipEnergy.to_json` gave.
+    """Return the energies described by a table: parsed from a file or from `ChipEnergy.to_json`.
 
-    Raises `ChipError` that names the key.
+    Raises `ChipError` naming the faulty key.
     """
     if not isinstance(values, Mapping):
         raise ChipError(f"energy is {values!r}; give a table [energy], such as event = 23.6")
@@ -78,14 +78,14 @@ def energy_from_table(values: object) -> ChipEnergy:
     for key in sorted(set(values) - set(known)):
         alike = difflib.get_close_matches(key, known, 1)
         meant = f"did you mean {alike[0]!r}? " if alike else ""
-        raise ChipError(f"energy: unknown key {key!r}; {meant}known are {', '.join(known)}")
+        raise ChipError(f"energy: unknown key {key!r}; {meant}known keys are {', '.join(known)}")
     return ChipEnergy(**values)
 
 
 def energy_lines(energy: ChipEnergy | None) -> list[str]:
-    """The table as TOML; what is not known stands there as a comment."""
+    """Return the table as lines of TOML, with unknown values commented out."""
     shown = {} if energy is None else energy.to_json()
-    lines = ["", "[energy]" if energy else "# [energy]  # of what cores do, nothing is known"]
+    lines = ["", "[energy]" if energy else "# [energy]  # core energy: unknown"]
     for key, meaning in energy_meanings().items():
         value = shown.get(key, "...")
         entry = f'{key} = "{value}"' if key == "unit" else f"{key} = {value}"

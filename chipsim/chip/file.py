@@ -1,4 +1,4 @@
-"""A chip as a TOML file: what `parse_chip` reads, with a comment on every key."""
+"""Write a chip as a TOML file that `parse_chip` reads, with a comment on every key."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from chipsim.chip.time import time_lines
 from chipsim.chip.toml_text import toml_string
 
 _WIDTH = 96
-_LISTED = 12  # cores a line
+_LISTED = 12  # cores per line
 
 
 def chip_toml(chip: Chip) -> str:
-    """The file of a chip; reading it gives an equal chip.
+    """Return the text of the file of a chip; reading it gives an equal chip.
 
-    Limits that the chip does not have are there as comments, to be filled in.
+    Limits that the chip does not have are written as comments for the user to fill in.
     """
     lines = _comment(
         f"The chip {toml_string(chip.name)}, for --chip FILE.toml; see `mapper docs chips`. "
@@ -49,7 +49,7 @@ def chip_toml(chip: Chip) -> str:
 
 
 def unit_of(chip: Chip, field: str) -> str:
-    """The unit of a field; empty where it has none."""
+    """Return the unit of a field, or "" if it has none."""
     if field in ("width", "height"):
         return "cores"
     for kind in ("energy", "latency"):
@@ -67,7 +67,7 @@ def _comment(text: str) -> list[str]:
 
 
 def _entry(field: str, value: object) -> list[str]:
-    """A field as TOML."""
+    """Return the lines of TOML for one field."""
     if value is None:
         return [f"# {field} = ...{'' if field == 'weight_bits' else '  # no limit'}"]
     if isinstance(value, tuple) and field == "unavailable":

@@ -1,6 +1,6 @@
-"""The host of a chip: the nodes where it sends and takes frames, and its memory of weights.
+"""The host processor of a chip: its ports, where frames enter and leave, and its weight memory.
 
-The table ``[host]`` of chip files. Each port takes a flit in a cycle, and gives one.
+This is the table ``[host]`` of chip files. Each port receives one flit and sends one per cycle.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from chipsim.chip.places import core_ids
 from chipsim.errors import ChipError
 
 LATENCY, FLITS = 32, 1.0
-"""Of the host's memory, if nobody says otherwise."""
+"""Default latency (cycles) and bandwidth (flits per cycle and port) of the host's weight memory."""
 MOST_LATENCY, LEAST_FLITS = 1 << 16, 0.001
 
 
 @dataclass(frozen=True, slots=True)
 class ChipHost:
-    """Where the host is, and how fast; raises `ChipError` that names a value out of range.
+    """Ports and speed of the host; raises `ChipError` naming a value out of range.
 
-    No ports are one at the first core that may be used.
+    Without ports, the host has one at the first usable core.
     """
 
     ports: Annotated[
@@ -38,12 +38,12 @@ class ChipHost:
         int,
         Meta(
             ge=1, le=MOST_LATENCY,
-            description="cycles from a request for weights until the first flit",
+            description="cycles from a weight request to its first flit",
         ),
     ] = LATENCY  # fmt: skip
     flits: Annotated[
         float,
-        Meta(ge=LEAST_FLITS, le=1, description="flits of weights in a cycle, at each port"),
+        Meta(ge=LEAST_FLITS, le=1, description="weight flits per cycle at each port"),
     ] = FLITS
 
     def __post_init__(self) -> None:
@@ -62,15 +62,15 @@ class ChipHost:
             )
         if type(flits) not in (int, float) or not LEAST_FLITS <= flits <= 1:
             raise ChipError(
-                f"host: flits is {flits!r}; give flits in a cycle from {LEAST_FLITS} to 1: a port "
-                "passes one"
+                f"host: flits is {flits!r}; give flits per cycle from {LEAST_FLITS} to 1: a port "
+                "passes at most one"
             )
         object.__setattr__(self, "ports", ports)
         object.__setattr__(self, "latency", latency)
         object.__setattr__(self, "flits", float(flits))
 
     def to_json(self) -> dict[str, Any]:
-        """All fields but ports that are not listed; `host_from_table` undoes it."""
+        """Return all fields (`ports` only if listed); `host_from_table` is the inverse."""
         found: dict[str, Any] = {"latency": self.latency, "flits": self.flits}
         return ({"ports": list(self.ports)} if self.ports else {}) | found
 
@@ -81,16 +81,17 @@ def _plain(value: Any) -> Any:
 
 @cache
 def host_meanings() -> dict[str, str]:
-    """What each key of the table is."""
+    """Return the description of each key of the table."""
     kinds = get_type_hints(ChipHost, include_extras=True)
     return {field: get_args(kind)[1].description for field, kind in kinds.items()}
 
 
 def host_from_table(values: object, width: int, height: int) -> ChipHost:
-    """The host that a table describes, of a chip so large: a parsed file's, or what
-    `ChipHost.to_json` gave.
+    """Return the host described by a table: parsed from a file or from `ChipHost.to_json`.
 
-    Raises `ChipError` that names the key.
+    width, height : size of the chip, in cores
+
+    Raises `ChipError` naming the faulty key.
     """
     if not isinstance(values, Mapping):
         raise ChipError(f"host is {values!r}; give a table [host] with ports, latency or flits")
@@ -98,7 +99,7 @@ def host_from_table(values: object, width: int, height: int) -> ChipHost:
     for key in sorted(set(values) - set(known)):
         alike = difflib.get_close_matches(key, known, 1)
         meant = f"did you mean {alike[0]!r}? " if alike else ""
-        raise ChipError(f"host: unknown key {key!r}; {meant}known are {', '.join(known)}")
+        raise ChipError(f"host: unknown key {key!r}; {meant}known keys are {', '.join(known)}")
     given = dict(values)
     if "ports" in given:
         ports = core_ids(given["ports"], "host: ports", "host: port", width, height)
@@ -109,15 +110,15 @@ def host_from_table(values: object, width: int, height: int) -> ChipHost:
 
 
 def host_lines(host: ChipHost | None, ports: tuple[int, ...], width: int) -> list[str]:
-    """The table as TOML; what is not given stands there as a comment, to be changed.
+    """Return the table as lines of TOML; defaults are commented out for the user to change.
 
-    ports : that the chip has
+    ports : ports of the chip, core ids
     """
     pairs = ", ".join(f"[{core % width}, {core // width}]" for core in ports)
     values = {"ports": f"[{pairs}]"}
     shown = host or ChipHost()
     values |= {"latency": str(shown.latency), "flits": repr(shown.flits)}
-    lines = ["", "[host]" if host else "# [host]  # for `compile`, as it is without the table:"]
+    lines = ["", "[host]" if host else "# [host]  # for `compile`; defaults:"]
     for key, meaning in host_meanings().items():
         given = host is not None and (key != "ports" or host.ports)
         lines.append(f"{'' if given else '# '}{f'{key} = {values[key]}':<26}  # {meaning}")

@@ -1,4 +1,4 @@
-"""What every core is asked to hold, and where that is more than the chip allows."""
+"""Core limits: use of each core, and where it exceeds the limits of the chip."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from chipsim.errors import ChipError
 from chipsim.protocols import Int64Array
 
 LIMITS = ("neurons", "synapses", "axons_in", "axons_out")
-"""The limits of a core, in the order in which violations are listed; behind them `MEMORY`."""
+"""Core limits in the order in which violations are listed; `MEMORY` comes last."""
 MEMORY = "memory_bits"
-"""The limit of the memory for synapses, of chips that count its bits."""
+"""The limit of the synaptic memory, for chips that count its bits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,9 +25,9 @@ class Usage:
     count : neurons in the core
     neurons : their total size
     synapses : incoming synapses stored in the core
-    axons_in : distinct source neurons with a synapse in the core, those of the core included
-    axons_out : distinct (source neuron, other core) pairs that leave the core; where a neuron has
-        a single target, neurons and the copies that those with more take
+    axons_in : distinct source neurons with a synapse in the core, including neurons of the core
+    axons_out : distinct (source neuron, other core) pairs that leave the core; on chips with a
+        single target per neuron: neurons, plus one copy per additional target
     """
 
     count: Int64Array
@@ -38,23 +38,23 @@ class Usage:
 
     @classmethod
     def zeros(cls, cores: int) -> Usage:
-        """Nothing used yet."""
+        """Return the use of empty cores."""
         return cls(*(np.zeros(cores, dtype=np.int64) for _ in range(5)))
 
     def of(self, limit: str) -> Int64Array:
-        """The array that ``limit`` (one of LIMITS) bounds."""
+        """Return the array that ``limit`` (one of LIMITS) bounds."""
         if limit not in LIMITS:
-            raise ChipError(f"limit {limit!r} is unknown; known are {', '.join(LIMITS)}")
+            raise ChipError(f"limit {limit!r} is unknown; known limits are {', '.join(LIMITS)}")
         array: Int64Array = getattr(self, limit)
         return array
 
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """One core over one limit.
+    """One core that exceeds one limit.
 
-    ``limit`` is one of LIMITS, MEMORY, or "unavailable" for a core that must stay empty; ``used``
-    is then its number of neurons and ``allowed`` is 0.
+    ``limit`` is one of LIMITS, MEMORY, or "unavailable" for a core that must stay empty; in that
+    case ``used`` is its number of neurons and ``allowed`` is 0.
     """
 
     core: int
@@ -66,11 +66,11 @@ class Violation:
         if self.limit == "unavailable":
             return f"core {self.core} is unavailable but holds {self.used} neurons"
         name = "bits of memory" if self.limit == MEMORY else self.limit
-        return f"core {self.core} uses {self.used} {name} of {self.allowed}"
+        return f"core {self.core} uses {self.used} {name} (limit {self.allowed})"
 
 
 def uses(chip: Chip, usage: Usage) -> dict[str, Int64Array]:
-    """What each core uses of each limit, by its name; of the memory if the chip counts its bits."""
+    """Return the use of each core by limit name, with the memory if the chip counts its bits."""
     found = {limit: usage.of(limit) for limit in LIMITS}
     if chip.memory_bits is not None:
         found[MEMORY] = usage.synapses * chip.synapse_bits + usage.axons_in * chip.axon_bits
@@ -78,7 +78,7 @@ def uses(chip: Chip, usage: Usage) -> dict[str, Int64Array]:
 
 
 def violations(chip: Chip, usage: Usage) -> list[Violation]:
-    """All violations: unavailable cores in use first, then limit by limit, by core id."""
+    """Return all violations: unavailable cores in use first, then limit by limit, by core id."""
     if len(usage.count) != chip.cores:
         raise ChipError(
             f"usage of {len(usage.count)} cores does not belong to chip {chip.name} "

@@ -1,12 +1,12 @@
-"""Machines: cores that share a router, chips and boards side by side, tori.
+"""Machines: tiles of cores that share a router, adjacent chips and boards, tori.
 
-Every axis of a mesh has coordinates: a step between two columns or rows costs what the boundary
-between them costs, 0 within a tile, 1 between routers, and what ``[chip]`` and ``[board]`` say
-where a chip or a board ends. Two cores are |X[x1] - X[x2]| + |Y[y1] - Y[y2]| apart, on a torus the
-shorter way round. A flat chip is the case in which every step costs 1.
+Each axis of a mesh has coordinates. A step between adjacent columns or rows costs 0 within a tile,
+1 between routers, and the cost in ``[chip]`` or ``[board]`` at the boundary of a chip or a board.
+The distance of two cores is |X[x1] - X[x2]| + |Y[y1] - Y[y2]|, on a torus along the shorter way. On
+a flat chip every step costs 1.
 
-Costs may be fractions. Kernels count in whole numbers of a unit, the largest one of which all steps
-of the machine are multiples.
+Costs may be fractions. Kernels count in integer multiples of a unit: the largest number of which
+all steps of the machine are multiples.
 """
 
 from __future__ import annotations
@@ -28,25 +28,25 @@ from chipsim.errors import ChipError
 from chipsim.protocols import Int32Array, Int64Array
 
 STRAIGHT = 1 << 40
-"""The length of the way round where there is none: longer than any distance."""
+"""Length of the way round an axis that is not a ring: longer than any distance."""
 MOST_UNITS = 1 << 24
-"""Coordinates go up to this, so that weights times distances fit the kernels' integers."""
+"""Largest coordinate, so that weights times distances fit the kernels' integers."""
 MOST_COST = 1e9
 MOST_LATENCY = 500
-"""Cycles on a link, so that the timing wheels of the simulators hold them, and those of a flit on a
-narrow link."""
+"""Largest latency of a link in cycles: the timing wheels of the simulators must hold it. Also
+bounds the cycles per flit on a narrow link."""
 
 WITHIN, ROUTERS, CHIPS, BOARDS = range(4)
-"""What a step leads to: the next core of a tile, or another tile, chip or board."""
+"""Kinds of steps: to the next core within a tile, to another tile, chip or board."""
 
 Torus = Literal["", "x", "y", "xy"]
 
 
 class Axes(NamedTuple):
-    """Coordinates as kernels take them, whole numbers that never fall.
+    """Coordinates as kernels read them: non-decreasing integers.
 
-    x, y : ndarray[int32], of every column and of every row
-    round_x, round_y : the length of the way round on a torus, else `STRAIGHT`
+    x, y : ndarray[int32], coordinate of every column and of every row
+    round_x, round_y : circumference of a torus axis, else `STRAIGHT`
     """
 
     x: Int32Array
@@ -55,28 +55,28 @@ class Axes(NamedTuple):
     round_y: int
 
     def window(self, x: int, y: int, width: int, height: int) -> Axes:
-        """Those of some columns and rows side by side, from 0."""
+        """Return the coordinates of a range of columns and rows, starting at 0."""
         columns, rows = self.x[x : x + width], self.y[y : y + height]
         return self._replace(x=columns - columns[0], y=rows - rows[0])
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Rows and columns."""
+        """Number of rows and of columns."""
         return self.y.size, self.x.size
 
     def places(self, cells: Int64Array) -> Int64Array:
-        """Coordinates of cells (column, row), shape (n, 2)."""
+        """Return the coordinates of cells (column, row), shape (n, 2)."""
         return np.column_stack([self.x[cells[:, 0]], self.y[cells[:, 1]]]).astype(np.int64)
 
     @property
     def flat(self) -> bool:
-        """Whether every step costs 1, and no axis is a torus."""
+        """True if every step costs 1 and no axis is a ring."""
         straight = self.round_x == self.round_y == STRAIGHT
         return straight and all(bool((np.diff(each) == 1).all()) for each in (self.x, self.y))
 
 
 def flat_axes(width: int, height: int) -> Axes:
-    """Every step costs 1."""
+    """Return the axes of a mesh whose steps all cost 1."""
     columns, rows = (np.arange(length, dtype=np.int32) for length in (width, height))
     return Axes(columns, rows, STRAIGHT, STRAIGHT)
 
@@ -85,54 +85,57 @@ def flat_axes(width: int, height: int) -> Axes:
 class Block:
     """The cores of a tile, a chip or a board: ``[tile]``, ``[chip]``, ``[board]``.
 
-    cost : of a step within a tile, or over the end of a chip or board; None for that of a step
-        within the chip, or of a board for that over the end of a chip
-    bandwidth : of a link over that end, in those of a link within a chip
-    latency : cycles of a flit on its way over that end; None for those of a hop within a chip
+    cost : cost of a step within a tile, or across the boundary of a chip or board; None means the
+        cost of a step within the chip (for a board: of a step between chips)
+    bandwidth : bandwidth of a link across the boundary, relative to a link within a chip
+    latency : cycles of a flit across the boundary; None means the cycles of a hop within a chip
     """
 
-    width: Annotated[int, Meta(ge=1, description="cores in a row of it")]
-    height: Annotated[int, Meta(ge=1, description="cores in a column of it")]
+    width: Annotated[int, Meta(ge=1, description="width in cores")]
+    height: Annotated[int, Meta(ge=1, description="height in cores")]
     cost: Annotated[
         Annotated[float, Meta(ge=0, le=MOST_COST)] | None,
-        Meta(description="of a step over its end; of a tile, of a step within it"),
+        Meta(description="cost of a step across the boundary; for a tile: of a step within it"),
     ] = None
     bandwidth: Annotated[
         float,
-        Meta(gt=0, le=1, description="of a link over its end, in those of a link within a chip"),
+        Meta(gt=0, le=1, description="bandwidth of a link across the boundary; within a chip: 1"),
     ] = 1.0
     latency: Annotated[
         Annotated[int, Meta(ge=1, le=MOST_LATENCY)] | None,
-        Meta(description="cycles of a flit over its end, in place of those of a hop"),
+        Meta(description="cycles of a flit across the boundary, instead of a hop's"),
     ] = None
 
 
 @dataclass(frozen=True)
 class Machine:
-    """What a mesh of cores is made of; raises `ChipError` that names a value out of range.
+    """The structure of a mesh of cores; raises `ChipError` naming a value out of range.
 
-    width, height : of the mesh, in cores
+    width, height : size of the mesh, in cores
 
-    The step round a torus is over the end of the largest part that there is.
+    The wrap-around step of a torus crosses the boundary of the largest part present.
     """
 
     width: int
     height: int
     torus: Annotated[
-        Torus, Meta(description="axes on which the last core is beside the first: x, y or xy")
+        Torus, Meta(description="axes on which the last core is adjacent to the first: x, y or xy")
     ] = ""
     link_cost: Annotated[
         tuple[float, float],
-        Meta(description="of a step between routers of a chip: a number, or [east-west, other]"),
+        Meta(description="cost of a step between routers: a number, or [east-west, other]"),
     ] = (1.0, 1.0)
     tile: Annotated[Block | None, Meta(description="the cores that share a router")] = None
     chip: Annotated[Block | None, Meta(description="the cores of each chip of a board")] = None
     board: Annotated[Block | None, Meta(description="the cores of each board")] = None
     columns: Annotated[
         tuple[float, ...],
-        Meta(description="coordinate of each column, instead of costs of steps; they never fall"),
+        Meta(description="coordinate of each column, non-decreasing; replaces step costs"),
     ] = ()
-    rows: Annotated[tuple[float, ...], Meta(description="the same of each row")] = ()
+    rows: Annotated[
+        tuple[float, ...],
+        Meta(description="coordinate of each row, non-decreasing; replaces step costs"),
+    ] = ()
 
     def __post_init__(self) -> None:
         if self.torus not in get_args(Torus):
@@ -151,20 +154,20 @@ class Machine:
             ):
                 if mine % one:
                     raise ChipError(
-                        f"{name}: {side} {mine} is no multiple of the {one} of a {inner[0]}"
+                        f"{name}: {side} {mine} is not a multiple of the {one} of a {inner[0]}"
                     )
             inner = name, block.width, block.height
             if self.width % block.width or self.height % block.height:
                 raise ChipError(
                     f"{name}s of {block.width}x{block.height} cores do not tile the "
-                    f"{self.width}x{self.height} machine; give sides that divide its sides"
+                    f"{self.width}x{self.height} machine; give sides that divide the machine's"
                 )
         for name, given, length in (
             ("columns", self.columns, self.width),
             ("rows", self.rows, self.height),
         ):
             _check_coordinates(name, given, length)
-        self._counted  # noqa: B018 : whether the costs have a unit
+        self._counted  # noqa: B018 : raises if the costs have no common unit
 
     def _check_block(self, name: str, block: Block) -> None:
         for side in ("width", "height"):
@@ -175,7 +178,7 @@ class Machine:
             _check_cost(f"{name}: cost", block.cost)
         if type(block.bandwidth) not in (int, float) or not 0 < block.bandwidth <= 1:
             raise ChipError(
-                f"{name}: bandwidth is {block.bandwidth!r}; give a number above 0, up to 1: a "
+                f"{name}: bandwidth is {block.bandwidth!r}; give a number above 0 and at most 1: a "
                 "link within a chip has 1"
             )
         if block.latency is not None and (
@@ -192,9 +195,9 @@ class Machine:
         return (1, 1) if self.tile is None else (self.tile.width, self.tile.height)
 
     def kinds(self, axis: int) -> Int64Array:
-        """What each step along an axis is over, `WITHIN` to `BOARDS`, shape (length,).
+        """Return the kind of each step along an axis, `WITHIN` to `BOARDS`, shape (length,).
 
-        axis : 0 for columns. Entry i is the step from i to i + 1; the last one leads round to 0.
+        axis : 0 for columns. Entry i is the step from i to i + 1; the last one wraps round to 0.
         """
         length = (self.width, self.height)[axis]
         after = np.arange(1, length + 1)
@@ -212,7 +215,7 @@ class Machine:
         return kinds
 
     def _steps(self, axis: int) -> list[Fraction]:
-        """Cost of the steps along an axis, as `kinds` has them."""
+        """Return the cost of each step along an axis, in the order of `kinds`."""
         costs = [self.tile.cost or 0.0 if self.tile else 0.0, self.link_cost[axis]]
         for block in (self.chip, self.board):
             given = None if block is None else block.cost
@@ -227,9 +230,9 @@ class Machine:
 
     @cached_property
     def _counted(self) -> tuple[Axes, float]:
-        """The coordinates, and their unit."""
+        """The coordinates and their unit."""
         steps = [self._steps(axis) for axis in (0, 1)]
-        # The way round costs nothing where there is none.
+        # An axis that is not a ring has no wrap-around step.
         for axis, name in enumerate("xy"):
             if name not in self.torus:
                 steps[axis][-1] = Fraction(0)
@@ -239,8 +242,8 @@ class Machine:
         found = [[int(step * below) // unit for step in some] for some in steps]
         if max(sum(some) for some in found) > MOST_UNITS:
             raise ChipError(
-                f"costs of steps have the common unit {unit / below:.6g}, of which the machine "
-                f"measures {max(sum(some) for some in found)}, more than {MOST_UNITS}; round them"
+                f"costs of steps have the common unit {unit / below:.6g}; the machine is "
+                f"{max(sum(some) for some in found)} units long, more than {MOST_UNITS}; round them"
             )
         counted = [np.array(some, np.int32) for some in found]
         places = [np.append(0, some[:-1].cumsum()).astype(np.int32) for some in counted]
@@ -252,16 +255,16 @@ class Machine:
 
     @property
     def axes(self) -> Axes:
-        """The coordinates of columns and rows, in `unit`."""
+        """The coordinates of columns and rows, in multiples of `unit`."""
         return self._counted[0]
 
     @property
     def unit(self) -> float:
-        """What 1 of the coordinates is in the costs that were given."""
+        """Cost of one unit of the coordinates, on the scale of the given costs."""
         return self._counted[1]
 
     def to_json(self) -> dict[str, Any]:
-        """What the keys of a chip file say; `machine_from_fields` undoes it."""
+        """Return the keys of a chip file; `machine_from_fields` is the inverse."""
         found: dict[str, Any] = {}
         if self.torus:
             found["torus"] = self.torus
@@ -287,13 +290,13 @@ KEYS = ("torus", "link_cost", "columns", "rows", *PARTS)
 
 
 def _exact(cost: float) -> Fraction:
-    """The number as it is written, not as it is stored."""
+    """Return the exact value of the decimal notation, not of the binary number."""
     return Fraction(repr(float(cost)))
 
 
 def _check_cost(name: str, cost: Any) -> None:
     if type(cost) not in (int, float) or not 0 <= cost <= MOST_COST:
-        raise ChipError(f"{name} is {cost!r}; give a number, 0 or more: coordinates never fall")
+        raise ChipError(f"{name} is {cost!r}; give a number, 0 or more: coordinates never decrease")
 
 
 def _check_coordinates(name: str, given: Sequence[Any], length: int) -> None:
@@ -307,15 +310,15 @@ def _check_coordinates(name: str, given: Sequence[Any], length: int) -> None:
             raise ChipError(f"{name} holds {value!r}; give numbers")
         if before is not None and value < before:
             raise ChipError(
-                f"{name}: coordinates fall, from {before} to {value} at {at}; sort them"
+                f"{name}: coordinates decrease from {before} to {value} at {at}; sort them"
             )
         before = value
 
 
 def machine_from_fields(values: Mapping[str, Any], width: int, height: int) -> Machine | None:
-    """The machine that some of the keys of a chip file describe; None where there are none.
+    """Return the machine described by the keys of a chip file, or None if it has no such keys.
 
-    Raises `ChipError` that names the key.
+    Raises `ChipError` naming the faulty key.
     """
     given = {key: values[key] for key in KEYS if key in values}
     if not given:
@@ -323,7 +326,7 @@ def machine_from_fields(values: Mapping[str, Any], width: int, height: int) -> M
     cost = given.get("link_cost", 1.0)
     pair = tuple(cost) if isinstance(cost, list | tuple) else (cost, cost)
     if len(pair) != 2:
-        raise ChipError(f"link_cost is {cost!r}; give a number, or one east-west and one more")
+        raise ChipError(f"link_cost is {cost!r}; give a number, or [east-west, north-south]")
     given["link_cost"] = pair
     for name in PARTS:
         if name in given:
@@ -337,7 +340,7 @@ def machine_from_fields(values: Mapping[str, Any], width: int, height: int) -> M
 
 
 def _keys(name: str) -> list[str]:
-    """The keys of the table of a part; within a tile there is no link."""
+    """Return the keys of the table of a part; a tile has no link keys."""
     keys = [field.name for field in fields(Block)]
     return keys[:-2] if name == "tile" else keys
 
@@ -349,7 +352,7 @@ def _block(name: str, values: object) -> Block:
     for key in sorted(set(values) - set(known)):
         alike = difflib.get_close_matches(key, known, 1)
         meant = f"did you mean {alike[0]!r}? " if alike else ""
-        raise ChipError(f"{name}: unknown key {key!r}; {meant}known are {', '.join(known)}")
+        raise ChipError(f"{name}: unknown key {key!r}; {meant}known keys are {', '.join(known)}")
     for key in ("width", "height"):
         if key not in values:
             raise ChipError(f"{name}: key {key!r} is missing; add it")
@@ -357,7 +360,7 @@ def _block(name: str, values: object) -> Block:
 
 
 def machine_lines(machine: Machine | None) -> tuple[list[str], list[str]]:
-    """What a chip file says of a machine: keys that stand at the top, and tables."""
+    """Return the lines of a chip file that describe a machine: top-level keys, and tables."""
     if machine is None:
         return [], []
     found, means, inner = machine.to_json(), _meanings(Machine), _meanings(Block)
@@ -372,7 +375,7 @@ def machine_lines(machine: Machine | None) -> tuple[list[str], list[str]]:
 
 
 def _meanings(kind: type) -> dict[str, str]:
-    """What each key is."""
+    """Return the description of each key."""
     kinds = get_type_hints(kind, include_extras=True)
     return {
         field: hint.__metadata__[-1].description

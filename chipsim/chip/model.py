@@ -1,4 +1,4 @@
-"""The chip: a mesh of identical cores, their limits, and what a hop costs."""
+"""The chip: a mesh of identical cores, core limits, and the cost of a hop."""
 
 from __future__ import annotations
 
@@ -23,24 +23,24 @@ from chipsim.protocols import BoolArray, Int32Array
 MAX_CORES = 2**31 - 1
 """Core ids are int32."""
 MAX_LIMIT = 2**62
-"""Sums of what cores hold are int64."""
+"""Sums over cores are int64."""
 
 Delivery = Literal["synapse", "core", "tree"]
-"""What a chip sends for a spike: a packet for each synapse, one for each other core with a synapse,
-or one that branches on the way to these cores (multicast)."""
+"""Packets sent per spike: one per synapse, one per other core with a synapse, or one packet that
+branches on the way to these cores (multicast)."""
 
 _LIMITS = ("neurons", "synapses", "axons_in", "axons_out")
 _MEMORY = ("memory_bits", "weight_bits", "index_bits", "axon_bits")
 TABLES = ("npu", "host", "time", "energy", "machine")
-"""Fields that are tables of a chip file, behind all other keys; of a machine, several."""
+"""Fields that are tables of a chip file and follow all other keys; `machine` is several tables."""
 EnergyUnit = Literal["relative", "pJ"]
 LatencyUnit = Literal["relative", "ns"]
 
 _ASKED = {
     "name": "a non-empty text",
-    **dict.fromkeys(("width", "height"), "a whole number, at least one core"),
+    **dict.fromkeys(("width", "height"), "a whole number of cores, 1 or more"),
     **dict.fromkeys((*_LIMITS, "memory_bits"), "a whole number, 1 or more"),
-    **dict.fromkeys(("weight_bits", "index_bits", "axon_bits"), "a whole number of bits to 65536"),
+    **dict.fromkeys(("weight_bits", "index_bits", "axon_bits"), "a whole number, at most 65536"),
     "delivery": "synapse, core or tree",
     "single_target": "true or false",
     "energy_unit": "relative or pJ",
@@ -72,36 +72,29 @@ class Chip:
         If a value is out of range; the message names it.
     """
 
-    name: Annotated[str, Meta(min_length=1, description="what the chip is called in reports")]
-    width: Annotated[Count, Meta(description="cores in a row")]
-    height: Annotated[Count, Meta(description="cores in a column")]
-    neurons: Annotated[
-        Count, Meta(description="sum of the sizes of the neurons that a core holds")
-    ] = 1024
-    synapses: Annotated[Count | None, Meta(description="incoming synapses that a core stores")] = (
-        None
-    )
+    name: Annotated[str, Meta(min_length=1, description="name of the chip in reports")]
+    width: Annotated[Count, Meta(description="cores per row")]
+    height: Annotated[Count, Meta(description="cores per column")]
+    neurons: Annotated[Count, Meta(description="total size of the neurons of a core")] = 1024
+    synapses: Annotated[Count | None, Meta(description="incoming synapses per core")] = None
     axons_in: Annotated[
         Count | None, Meta(description="distinct source neurons with a synapse in a core")
     ] = None
     axons_out: Annotated[
         Count | None,
-        Meta(
-            description="distinct pairs of a neuron and another core that it reaches, "
-            "leaving a core"
-        ),
+        Meta(description="distinct (neuron, other core that it reaches) pairs, per core"),
     ] = None
-    memory_bits: Annotated[
-        Count | None, Meta(description="bits of the memory of a core for synapses")
-    ] = None
+    memory_bits: Annotated[Count | None, Meta(description="bits of synaptic memory per core")] = (
+        None
+    )
     weight_bits: Annotated[
-        Bits | None, Meta(description="bits of a weight in that memory; goes with memory_bits")
+        Bits | None, Meta(description="bits per weight in that memory; requires memory_bits")
     ] = None
     index_bits: Annotated[
-        Bits, Meta(description="bits of a synapse beside its weight: target, delay, type")
+        Bits, Meta(description="bits per synapse without its weight: target, delay, type")
     ] = 0
     axon_bits: Annotated[
-        Bits, Meta(description="bits of the list of synapses of a source neuron, beside these")
+        Bits, Meta(description="bits per synapse list of a source neuron, without its synapses")
     ] = 0
     unavailable: Annotated[
         tuple[int, ...],
@@ -110,51 +103,51 @@ class Chip:
     delivery: Annotated[
         Delivery,
         Meta(
-            description="packets of a spike: one per synapse (synapse), one per core that it is "
-            "for (core), or one that branches on its way to them (tree)"
+            description="packets per spike: one per synapse (synapse), one per destination core "
+            "(core), or one multicast packet (tree)"
         ),
     ] = "synapse"
     single_target: Annotated[
         bool,
         Meta(
-            description="whether a neuron sends to one core alone, be it its own: one with more "
-            "targets takes a copy in its core for each, and axons_out counts neurons and copies"
+            description="whether a neuron sends to one core only, even its own: a neuron with more "
+            "targets needs a copy in its core for each, and axons_out counts neurons and copies"
         ),
     ] = False
-    energy_router: Annotated[Cost, Meta(description="energy of a spike in a router")] = 1.0
+    energy_router: Annotated[Cost, Meta(description="energy per spike in a router")] = 1.0
     energy_link: Annotated[
         LinkCost,
         Meta(
-            description="energy of a spike on a link between routers: a number, or "
+            description="energy per spike on a link between routers: a number, or "
             "[east-west, north-south]"
         ),
     ] = 0.1
     energy_unit: Annotated[EnergyUnit, Meta(description="unit of these energies")] = "relative"
-    latency_router: Annotated[Cost, Meta(description="time of a spike in a router")] = 1.0
+    latency_router: Annotated[Cost, Meta(description="latency of a spike in a router")] = 1.0
     latency_link: Annotated[
         LinkCost,
         Meta(
-            description="time of a spike on a link between routers: a number, or "
+            description="latency of a spike on a link between routers: a number, or "
             "[east-west, north-south]"
         ),
     ] = 0.01
-    latency_unit: Annotated[LatencyUnit, Meta(description="unit of these times")] = "relative"
+    latency_unit: Annotated[LatencyUnit, Meta(description="unit of these latencies")] = "relative"
     npu: Annotated[
         NpuShape | None, Meta(description="the matrix processor (NPU) of each core, for `compile`")
     ] = None
     host: Annotated[
         ChipHost | None,
-        Meta(description="where frames enter and leave, and the memory of weights, for `compile`"),
+        Meta(description="where frames enter and leave, and the weight memory, for `compile`"),
     ] = None
     time: Annotated[
-        ChipTime | None, Meta(description="cycles that the parts of a tick take, for `tick_cycles`")
+        ChipTime | None, Meta(description="cycles of the parts of a tick, for `tick_cycles`")
     ] = None
-    energy: Annotated[ChipEnergy | None, Meta(description="energies of what the cores do")] = None
+    energy: Annotated[ChipEnergy | None, Meta(description="energies of core operations")] = None
     machine: Annotated[
-        Machine | None, Meta(description="tiles, chips and boards, tori, and what steps cost")
+        Machine | None, Meta(description="tiles, chips and boards, tori, and step costs")
     ] = None
     origin: Annotated[
-        Provenance | None, Meta(description="what the chip is, and where its numbers are from")
+        Provenance | None, Meta(description="description of the chip and sources of its numbers")
     ] = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
@@ -168,7 +161,7 @@ class Chip:
             )
         if self.single_target and self.delivery != "core":
             raise ChipError(
-                f"chip {self.name}: single_target is for chips that send packets to cores; "
+                f"chip {self.name}: single_target requires one packet per destination core; "
                 'add delivery = "core"'
             )
         self._check_unavailable()
@@ -190,7 +183,7 @@ class Chip:
                     f"{self.width}x{self.height}; give both the same size"
                 )
             if not self.machine.to_json():
-                object.__setattr__(self, "machine", None)  # nothing is said of it
+                object.__setattr__(self, "machine", None)  # an empty machine is no machine
 
     def _check(self, name: str, kind: Any) -> None:
         value = getattr(self, name)
@@ -219,29 +212,29 @@ class Chip:
         object.__setattr__(self, "unavailable", ids)
 
     def _check_memory(self) -> None:
-        """Bits say how many synapses there may be only if a synapse has some."""
+        """Check that the bits of the memory, of a synapse and of an axon belong together."""
         where = f"chip {self.name}"
         if self.memory_bits is None:
             for name in ("weight_bits", "index_bits", "axon_bits"):
                 if getattr(self, name):
                     raise ChipError(
-                        f"{where}: {name} is {getattr(self, name)}, but there is no memory_bits; "
-                        "add the bits of the memory of a core"
+                        f"{where}: {name} is {getattr(self, name)}, but memory_bits is missing; "
+                        "add the bits of synaptic memory per core"
                     )
             return
         if not self.weight_bits:
             raise ChipError(
-                f"{where}: memory_bits is given without weight_bits, the precision of weights; "
-                "add it, as weight_bits = 8"
+                f"{where}: memory_bits requires weight_bits, the precision of weights; "
+                "add it, such as weight_bits = 8"
             )
         if self.axon_bits and self.axons_in is None:
             raise ChipError(
-                f"{where}: axon_bits is given without axons_in, the most lists of a core; add it"
+                f"{where}: axon_bits requires axons_in, the number of lists per core; add it"
             )
         if not self.synapse_limit:
             raise ChipError(
-                f"{where}: memory_bits is {self.memory_bits}, less than a synapse takes "
-                f"({self.synapse_bits}) with the lists of all axons_in ({self._axon_memory}); "
+                f"{where}: memory_bits is {self.memory_bits}, less than one synapse "
+                f"({self.synapse_bits}) and the lists of all axons_in ({self._axon_memory}); "
                 "give more"
             )
 
@@ -260,12 +253,12 @@ class Chip:
             if core in faulty:
                 raise ChipError(
                     f"chip {self.name}: host: port [{core % self.width}, {core // self.width}] is "
-                    "at an unavailable core; give cores that may be used"
+                    "at an unavailable core; give usable cores"
                 )
 
     @property
     def synapse_bits(self) -> int:
-        """Bits of a synapse in the memory of its core."""
+        """Bits per synapse in the memory of its core."""
         return (self.weight_bits or 0) + self.index_bits
 
     @property
@@ -274,10 +267,10 @@ class Chip:
 
     @property
     def synapse_limit(self) -> int | None:
-        """Synapses of a core that mappings keep to: `synapses`, and what its memory has room for.
+        """Limit of synapses per core for mappings: `synapses` or the memory's capacity.
 
-        Room for the lists of all `axons_in` is set aside, so that no mapping within both limits is
-        above that of the memory.
+        The capacity excludes the lists of all `axons_in`, so a mapping within both limits also fits
+        in the memory.
         """
         if self.memory_bits is None:
             return self.synapses
@@ -286,43 +279,43 @@ class Chip:
 
     @property
     def out_limit(self) -> int | None:
-        """The limit of `axons_out` that mappings keep to; copies take the place of neurons."""
+        """Limit of `axons_out` for mappings; copies occupy neurons."""
         if not self.single_target:
             return self.axons_out
         return self.neurons if self.axons_out is None else min(self.neurons, self.axons_out)
 
     @property
     def host_ports(self) -> tuple[int, ...]:
-        """Cores with a port of the host: those that `host` lists, or the first that may be used."""
+        """Cores with a port of the host: the ports of `host`, or the first usable core."""
         if self.host is not None and self.host.ports:
             return self.host.ports
         return (int(self.usable.argmax()),)
 
     @property
     def cores(self) -> int:
-        """Number of cores of the mesh, the unavailable ones included."""
+        """Number of cores of the mesh, including unavailable ones."""
         return self.width * self.height
 
     @property
     def usable(self) -> BoolArray:
-        """A new mask, shape (cores,): True where neurons may be put."""
+        """A new mask, shape (cores,): True for cores that may hold neurons."""
         mask = np.ones(self.cores, dtype=np.bool_)
         mask[list(self.unavailable)] = False
         return mask
 
     @property
     def usable_count(self) -> int:
-        """Number of cores that neurons may be put on."""
+        """Number of cores that may hold neurons."""
         return self.cores - len(self.unavailable)
 
     @property
     def axes(self) -> Axes:
-        """Coordinates of columns and rows: `mapper` lays neurons out by the distances in them."""
+        """Coordinates of columns and rows; `mapper` places neurons by the distances in them."""
         return flat_axes(self.width, self.height) if self.machine is None else self.machine.axes
 
     @property
     def hop_axes(self) -> Axes:
-        """Columns and rows of routers as coordinates, so that distances are in hops."""
+        """Coordinates of columns and rows of routers: distances in hops."""
         columns, rows = self.routers
         axes = flat_axes(self.width, self.height)
         torus = "" if self.machine is None else self.machine.torus
@@ -341,12 +334,12 @@ class Chip:
 
     @property
     def link_energies(self) -> tuple[float, float]:
-        """Energy of a spike on a link east-west, and on one north-south."""
+        """Energy of a spike on an east-west link, and on a north-south link."""
         return _pair(self.energy_link)
 
     @property
     def link_latencies(self) -> tuple[float, float]:
-        """Time of a spike on a link east-west, and on one north-south."""
+        """Latency of a spike on an east-west link, and on a north-south link."""
         return _pair(self.latency_link)
 
     @property
@@ -354,13 +347,13 @@ class Chip:
         """Number of directed links between neighbouring routers."""
         columns, rows = self.routers
         torus = "" if self.machine is None else self.machine.torus
-        # One more, where the last router is beside the first.
+        # On a torus the link from the last router to the first counts as well.
         east = columns - 1 + ("x" in torus and columns > 1)
         south = rows - 1 + ("y" in torus and rows > 1)
         return 2 * (east * rows + columns * south)
 
     def coordinates(self) -> tuple[Int32Array, Int32Array]:
-        """Column and row of every core: two arrays of shape (cores,), indexed by core id."""
+        """Return column and row of every core: two arrays of shape (cores,), indexed by core id."""
         y, x = np.divmod(np.arange(self.cores, dtype=np.int32), np.int32(self.width))
         return x, y
 
@@ -371,9 +364,9 @@ class Chip:
         axons_in: int | None = None,
         axons_out: int | None = None,
     ) -> Chip:
-        """The same chip with other limits per core; None keeps the present one.
+        """Return the same chip with other limits per core; None keeps the present one.
 
-        A number of synapses stands in place of the bits of the memory.
+        A number of synapses replaces the bits of the memory.
         """
         given = dict(zip(_LIMITS, (neurons, synapses, axons_in, axons_out), strict=True))
         kept = self
@@ -382,12 +375,11 @@ class Chip:
         return replace(kept, **{k: v for k, v in given.items() if v is not None})  # type: ignore[arg-type]
 
     def to_json(self) -> dict[str, Any]:
-        """All fields by name, for ``json.dumps``; `chipsim.chip.presets.from_fields` undoes it.
+        """Return all fields by name for ``json.dumps``; `presets.from_fields` reads them.
 
-        A chip without an NPU has no ``npu``, one that says nothing of its host no ``host``, one
-        whose cycles are not known no ``time``, one of unknown energies no ``energy``, one of
-        relative units no units, one whose memory is not counted no bits; a machine has keys of
-        `chipsim.chip.machine.KEYS`. Where the numbers are from is not said.
+        Left out are ``npu``, ``host``, ``time`` and ``energy`` if the chip has none, units if they
+        are relative, memory bits if the memory is not counted, and the sources of the numbers. A
+        machine contributes the keys of `chipsim.chip.machine.KEYS`.
         """
         out = {each.name: getattr(self, each.name) for each in fields(self)}
         del out["origin"]
@@ -415,10 +407,10 @@ def _pair(cost: LinkCost) -> tuple[float, float]:
 
 @cache
 def _kinds() -> dict[str, Any]:
-    """Of every field what it must be."""
+    """Return the type of every field."""
     return get_type_hints(Chip, include_extras=True)
 
 
 def meanings() -> dict[str, str]:
-    """What each field of a chip is, in the order in which a chip file has them."""
+    """Return the description of each field, in the order of a chip file."""
     return {name: kind.__metadata__[-1].description for name, kind in _kinds().items()}

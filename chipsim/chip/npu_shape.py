@@ -1,4 +1,4 @@
-"""How large the matrix processor (NPU) of a core is: its arrays, memories and ports."""
+"""Shape of the matrix processor (NPU) of a core: array size, memories and ports."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ def _count(low: int, high: int, meaning: str) -> Meta:
 
 
 class Latency(NamedTuple):
-    """Cycles from the start of an instruction that has nothing to do until its end, by unit.
+    """Cycles from start to end of an instruction with no work, by unit.
 
-    restart : from the end of a frame until the first fetch of the next one
+    restart : from the end of a frame to the first fetch of the next one
     """
 
     control: int = 1
@@ -34,31 +34,29 @@ class Latency(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class NpuShape:
-    """An NPU core; raises `ChipError` that names a value out of range.
+    """An NPU core; raises `ChipError` naming a value out of range.
 
-    A vector holds one byte for each column. Maps in external memory (`map_vectors` of 0) are on a
-    core of its own, with memory attached. Least and most of every number are those of the fields
-    of the instructions.
+    A vector holds one byte per column. Feature maps in external memory (`map_vectors` = 0) are
+    stored on a separate core with attached memory. The range of each number follows from the
+    instruction fields.
     """
 
-    name: Annotated[str, Meta(min_length=1, description="what programs call it")] = "npu"
-    rows: Annotated[int, _count(1, 64, "output channels of the matrix unit")] = 16
-    columns: Annotated[int, _count(1, 64, "input channels of it; a vector has a byte for each")] = (
-        16
-    )
+    name: Annotated[str, Meta(min_length=1, description="name of the shape in programs")] = "npu"
+    rows: Annotated[int, _count(1, 64, "rows of the matrix unit (output channels)")] = 16
+    columns: Annotated[int, _count(1, 64, "its columns (input channels); bytes per vector")] = 16
     multiplier: Annotated[
         Literal["int8", "dual"],
         Meta(description="int8, or dual (25x16 bits: int16, or two int8 with a common factor)"),
     ] = "int8"
     binary: Annotated[
-        bool, Meta(description="whether there are binary products, of 8 bits per lane")
+        bool, Meta(description="whether binary products are supported, 8 bits per lane")
     ] = True
     multiply_lanes: Annotated[
-        int, _count(1, 64, "multipliers of the ALU, for requantising, 1 to rows")
+        int, _count(1, 64, "multipliers of the ALU for requantising, at most rows")
     ] = 8
     weight_port: Annotated[
         Literal["word", "row"],
-        Meta(description="what enters the matrix unit per cycle, a weight word or a row of it"),
+        Meta(description="weights loaded into the matrix unit per cycle: a word or a row"),
     ] = "word"
     map_vectors: Annotated[int, _count(0, 1 << 16, "feature memory, in vectors; 0 if external")] = (
         8192
@@ -79,15 +77,13 @@ class NpuShape:
     ] = 1024
     headers: Annotated[int, _count(0, 1 << 10, "packet headers of the window unit")] = 512
     load_bits: Annotated[
-        int, _count(8, 1 << 12, "bits that a load moves per cycle, of whole vectors")
+        int, _count(8, 1 << 12, "bits loaded per cycle, a multiple of a vector")
     ] = 256
     filters: Annotated[int, _count(0, 64, "filters of the window unit; 0 for none")] = 4
-    queue_places: Annotated[int, _count(1, 64, "instructions that wait for a unit")] = 8
-    token_bits: Annotated[int, _count(1, 16, "width of a counter of tokens")] = 8
+    queue_places: Annotated[int, _count(1, 64, "depth of the instruction queue of a unit")] = 8
+    token_bits: Annotated[int, _count(1, 16, "width of a token counter")] = 8
     payload_bits: Annotated[int, _count(8, 512, "payload of a flit")] = 64
-    loop_overhead: Annotated[
-        int, _count(0, 16, "cycles that an iteration of a loop around another one adds")
-    ] = 0
+    loop_overhead: Annotated[int, _count(0, 16, "extra cycles per iteration of an outer loop")] = 0
 
     def __post_init__(self) -> None:
         for field, kind in _kinds().items():
@@ -104,7 +100,7 @@ class NpuShape:
             )
 
     def _checked(self, field: str, kind: Any) -> Any:
-        """The value of a field, as a plain Python object."""
+        """Return the value of a field as a plain Python object."""
         value = getattr(self, field)
         plain = value.item() if isinstance(value, np.generic) else value
         base, meta = get_args(kind)
@@ -128,25 +124,27 @@ class NpuShape:
 
     @property
     def latency(self) -> Latency:
-        """Depths of the pipelines of its units. With a weight port of one row the matrix unit
-        begins when all rows of the first word are there; models of cores with external memory,
-        as published, do not count that."""
+        """Pipeline depths of the units.
+
+        With a weight port of one row, the matrix unit starts when all rows of the first word have
+        arrived; published models of cores with external memory do not count these cycles.
+        """
         if self.weight_port == "row" and self.map_vectors:
             return Latency(matrix=Latency().matrix + self.rows)
         return Latency()
 
     @property
     def accumulator_bits(self) -> int:
-        """Of a lane of ACC."""
+        """Bits per lane of ACC."""
         return 48 if self.multiplier == "dual" else 32
 
     @property
     def vectors_per_cycle(self) -> int:
-        """Vectors that a load moves in a cycle."""
+        """Vectors loaded per cycle."""
         return self.load_bits // (8 * self.columns)
 
     def to_json(self) -> dict[str, Any]:
-        """The name of a preset, or all fields; `npu_from_table` of the next module undoes it."""
+        """Return the name of a preset, or all fields; `npu_from_table` is the inverse."""
         if NPU_SHAPES.get(self.name) == self:
             return {"preset": self.name}
         return {field.name: getattr(self, field.name) for field in fields(self)}
@@ -154,12 +152,12 @@ class NpuShape:
 
 @cache
 def _kinds() -> dict[str, Any]:
-    """Of every field what it must be; the name, which messages begin with, comes first."""
+    """Return the type of every field; the name comes first, as messages start with it."""
     return get_type_hints(NpuShape, include_extras=True)
 
 
 def npu_meanings() -> dict[str, str]:
-    """What each parameter of an NPU is, in the order in which a chip file has them."""
+    """Return the description of each parameter of an NPU, in the order of a chip file."""
     return {field: get_args(kind)[1].description for field, kind in _kinds().items()}
 
 
@@ -180,4 +178,4 @@ NPU_SHAPES: dict[str, NpuShape] = {
         ),
     )
 }  # fmt: skip
-"""Shapes by name."""
+"""Preset shapes by name."""

@@ -1,4 +1,4 @@
-"""The table ``[npu]`` of a chip file: a preset with parameters of its own, or all of them."""
+"""The table ``[npu]`` of a chip file: a preset with overrides, or all parameters."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ _FIELDS = tuple(field.name for field in fields(NpuShape))
 
 
 def npu_from_table(values: object, chip: str) -> NpuShape:
-    """The NPU that a table describes: a parsed file's, or what `NpuShape.to_json` gave.
+    """Return the NPU described by a table: parsed from a file or from `NpuShape.to_json`.
 
-    chip : name of the chip, which a shape that is no preset has if the table gives it none
-    Raises `ChipError` that names the key.
+    chip : name of the chip: default name of a shape that is not a preset
+
+    Raises `ChipError` naming the faulty key.
     """
     if not isinstance(values, Mapping):
         raise ChipError(f"npu is {values!r}; give a table [npu] with preset, or all parameters")
@@ -26,14 +27,14 @@ def npu_from_table(values: object, chip: str) -> NpuShape:
     for key in sorted(set(values) - set(known)):
         alike = difflib.get_close_matches(key, known, 1)
         meant = f"did you mean {alike[0]!r}? " if alike else ""
-        raise ChipError(f"npu: unknown key {key!r}; {meant}known are {', '.join(known)}")
+        raise ChipError(f"npu: unknown key {key!r}; {meant}known keys are {', '.join(known)}")
     given = dict(values)
     preset = given.pop(PRESET, None)
     if preset is None:
         for key in _FIELDS[1:]:
             if key not in given:
                 raise ChipError(
-                    f"npu: key {key!r} is missing; add it, or a preset for what is left out: "
+                    f"npu: key {key!r} is missing; add it, or a preset with defaults: "
                     f"preset = one of {', '.join(NPU_SHAPES)}"
                 )
         return NpuShape(**{"name": chip, **given})
@@ -45,16 +46,14 @@ def npu_from_table(values: object, chip: str) -> NpuShape:
 
 
 def npu_lines(npu: NpuShape) -> list[str]:
-    """The table as TOML: that of a preset has its parameters as comments, to be changed."""
+    """Return the table as lines of TOML; parameters of a preset are comments to be changed."""
     found = npu.to_json()
     preset = found.get(PRESET)
     lines = ["", "[npu]"]
     if preset is not None:
-        lines += [
-            f'preset = "{preset}"  # of {", ".join(NPU_SHAPES)}; a key below replaces its own'
-        ]
+        lines += [f'preset = "{preset}"  # one of {", ".join(NPU_SHAPES)}; keys below override it']
     else:
-        lines += [f"# all parameters; or preset = one of {', '.join(NPU_SHAPES)}, and what differs"]
+        lines += [f"# all parameters; or preset = one of {', '.join(NPU_SHAPES)}, and overrides"]
     for key, meaning in npu_meanings().items():
         if preset is not None and key == "name":
             continue

@@ -1,4 +1,4 @@
-"""Cores as a user lists them: by their ids, by [x, y] pairs, or by both."""
+"""Lists of cores as users write them: core ids, [x, y] pairs, or both."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ from chipsim.errors import ChipError
 
 
 def core_ids(listed: object, field: str, what: str, width: int, height: int) -> tuple[int, ...]:
-    """Core ids of a list that holds ids and [x, y] pairs; ids are not checked here.
+    """Return the core ids of a list of ids and [x, y] pairs; ids are not range-checked here.
 
-    field : the key of the list; what : one of what it lists, in messages
-    Raises `ChipError` if it is no such list, or a pair is outside of the mesh.
+    field : name of the key, for messages
+    what : name of one item, for messages
+
+    Raises `ChipError` if the list is malformed or a pair is outside the mesh.
     """
     if not isinstance(listed, list | tuple):
         raise ChipError(f"{field} is {listed!r}; give a list of core ids or [x, y] pairs")

@@ -1,6 +1,6 @@
-"""Named chips, and the text that a user gives for a chip.
+"""Chip presets, and the chip argument of users.
 
-The named ones are chip files in the folder ``named``, each with the sources of its numbers.
+Presets are chip files in the folder ``named``, each with the sources of its numbers.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ NAMES = (
     "truenorth", "ns16e", "spinnaker1", "spinnaker24", "spinnaker2", "darwin3", "tianjic",
     "mesh84", "mesh1024",
 )  # fmt: skip
-"""Files of the folder ``named``, in the order in which lists have them."""
+"""Files of the folder ``named``, in listing order."""
 _MESH = re.compile(r"(\d+)\s*[xX]\s*(\d+)", re.ASCII)
 _FIELDS = (
     *(field.name for field in fields(Chip) if field.name not in ("machine", "origin")),
@@ -41,28 +41,27 @@ _FIELDS = (
 
 
 def parse_chip(text: str) -> Chip:
-    """The chip that ``text`` names: WIDTHxHEIGHT, a preset, or the path of a ``.toml`` file, or of
-    a ``.yaml`` file, an architecture of SANA-FE (`chip_of_architecture`).
+    """Return the chip of ``text``: WIDTHxHEIGHT, a preset, or a ``.toml`` or ``.yaml`` file.
 
-    A file holds Chip's fields as top-level keys: ``width`` and ``height``, and any of ``name``
-    (else the file's stem), ``neurons``, ``synapses``, ``axons_in``, ``axons_out``,
-    ``delivery``, ``energy_router``, ``energy_link``, ``latency_router``, ``latency_link``,
-    ``unavailable`` (a list of core ids, of [x, y] pairs, or of both), tables ``npu``
-    (`npu_from_table`), ``time`` (`time_from_table`), ``energy``
-    (`energy_from_table`) and ``host`` (`host_from_table`), what
-    describes a machine (`machine_from_fields`), and what says where the numbers are from
-    (`provenance_from_fields`). A bare WIDTHxHEIGHT has the default NPU and the
-    cycles of the hardware here; the presets, and files without those tables, have none.
+    A ``.yaml`` file is an architecture of SANA-FE (`chip_of_architecture`). A ``.toml`` file holds
+    Chip's fields as top-level keys: ``width`` and ``height``, and any of ``name`` (default: the
+    file's stem), ``neurons``, ``synapses``, ``axons_in``, ``axons_out``, ``delivery``,
+    ``energy_router``, ``energy_link``, ``latency_router``, ``latency_link``, ``unavailable`` (a
+    list of core ids, of [x, y] pairs, or of both), the tables ``npu`` (`npu_from_table`), ``time``
+    (`time_from_table`), ``energy`` (`energy_from_table`) and ``host`` (`host_from_table`), the keys
+    of a machine (`machine_from_fields`) and the sources of the numbers (`provenance_from_fields`).
+    A bare WIDTHxHEIGHT has the default NPU and the cycles of the hardware in ``hw``; presets and
+    files without these tables have none.
 
     Raises
     ------
     ChipError
-        If the text names no chip, or the file is missing, malformed or holds a bad value.
+        If the text is not a chip, or the file is missing, malformed or holds a bad value.
     """
     text = text.strip()
     mesh = _MESH.fullmatch(text)
     if mesh:
-        if len(text) > 24:  # int() refuses digits by the thousand with an error of its own
+        if len(text) > 24:  # int() rejects thousands of digits with its own error
             raise ChipError(f"chip {text[:24]}...: the mesh is too large")
         name = text.replace(" ", "").lower()
         return Chip(name, int(mesh[1]), int(mesh[2]), npu=NpuShape(), time=ChipTime())
@@ -109,9 +108,9 @@ def _read_toml(path: Path) -> Chip:
 
 
 def from_fields(values: Mapping[str, Any], where: str = "chip") -> Chip:
-    """A chip from its fields by name: a parsed file, or what `Chip.to_json` gave.
+    """Return a chip from its fields by name: a parsed file, or the result of `Chip.to_json`.
 
-    ``where`` opens the error messages.
+    ``where`` starts the error messages.
 
     Raises
     ------
@@ -123,7 +122,7 @@ def from_fields(values: Mapping[str, Any], where: str = "chip") -> Chip:
         alike = difflib.get_close_matches(unknown[0], _FIELDS, 1)
         meant = f"did you mean {alike[0]!r}? " if alike else ""
         raise ChipError(
-            f"{where}: unknown key {unknown[0]!r}; {meant}known are {', '.join(_FIELDS)}"
+            f"{where}: unknown key {unknown[0]!r}; {meant}known keys are {', '.join(_FIELDS)}"
         )
     for key in ("name", "width", "height"):
         if key not in values:
@@ -137,7 +136,7 @@ def from_fields(values: Mapping[str, Any], where: str = "chip") -> Chip:
             given["time"] = time_from_table(given["time"])
         if given.get("energy") is not None:
             given["energy"] = energy_from_table(given["energy"])
-        # First without what has [x, y] pairs: they need a width known to be good.
+        # First without the values that may hold [x, y] pairs: these need a valid width.
         chip = Chip(**given)
         size = chip.width, chip.height
         ids = core_ids(pairs, "unavailable", "unavailable core", *size)
@@ -158,4 +157,4 @@ def _named() -> dict[str, Chip]:
 
 
 PRESETS: dict[str, Chip] = _named()
-"""Chips by name."""
+"""Preset chips by name."""

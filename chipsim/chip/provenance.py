@@ -1,7 +1,8 @@
-"""What a chip is, what this model of it leaves out, and where each of its numbers is from.
+"""Provenance of a chip: its description, the gaps of its model, the sources of its numbers.
 
-The keys ``about`` and ``notes`` of a chip file, and its table ``[sources]``: for each number that
-is not this tool's default the paper, its table or section; what is this tool's choice says so.
+These are the keys ``about`` and ``notes`` of a chip file, and its table ``[sources]``, which gives
+the paper and the table or section of each number that is not a default of this tool. A choice of
+this tool is marked as one.
 """
 
 from __future__ import annotations
@@ -15,15 +16,15 @@ from chipsim.chip.toml_text import toml_string
 from chipsim.errors import ChipError
 
 KEYS = ("about", "notes", "sources")
-"""Keys of a chip file that say where it is from."""
-_LONGEST = 4096  # characters of a text
+"""Keys of a chip file for the provenance."""
+_LONGEST = 4096  # characters per text
 
 
 class Source(NamedTuple):
-    """Where one number is from.
+    """Source of one number.
 
-    key : of the chip file, with that of its table before it, as ``tile.width``
-    value : that the text is about
+    key : key of the chip file, prefixed with its table, such as ``tile.width``
+    value : value that the text refers to
     """
 
     key: str
@@ -33,7 +34,7 @@ class Source(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Provenance:
-    """What a chip is, in a few words; what is not in the model; sources of its numbers."""
+    """Short description of a chip, gaps of the model, sources of its numbers."""
 
     about: str = ""
     notes: tuple[str, ...] = ()
@@ -41,7 +42,7 @@ class Provenance:
 
 
 def numbers(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """The entries of a chip's fields, those of tables by ``table.key``."""
+    """Return the entries of a chip's fields; entries of tables as ``table.key``."""
     found: dict[str, Any] = {}
     for key, value in fields.items():
         if isinstance(value, Mapping):
@@ -54,11 +55,11 @@ def numbers(fields: Mapping[str, Any]) -> dict[str, Any]:
 def provenance_from_fields(
     values: Mapping[str, Any], fields: Mapping[str, Any]
 ) -> Provenance | None:
-    """What the `KEYS` of a chip file say; None where there are none of them.
+    """Return the provenance in the `KEYS` of a chip file, or None without these keys.
 
-    fields : of the chip, by name, as `Chip.to_json` gives them
+    fields : fields of the chip by name, from `Chip.to_json`
 
-    Raises `ChipError` that names the key.
+    Raises `ChipError` naming the faulty key.
     """
     if not any(key in values for key in KEYS):
         return None
@@ -73,7 +74,7 @@ def provenance_from_fields(
         if key not in stated:
             alike = difflib.get_close_matches(key, stated, 1)
             meant = f"; did you mean {alike[0]!r}?" if alike else ""
-            raise ChipError(f"sources: {key!r} is no key with a value in this file{meant}")
+            raise ChipError(f"sources: {key!r} is not a key with a value in this file{meant}")
         sources.append(Source(key, stated[key], _text(f"sources: {key}", text)))
     return Provenance(about, tuple(_text("notes: a note", note) for note in notes), tuple(sources))
 
@@ -87,7 +88,7 @@ def _text(name: str, value: Any) -> str:
 
 
 def sources_of(origin: Provenance | None, fields: Mapping[str, Any]) -> dict[str, str]:
-    """The sources of those numbers that are still the ones that they are about."""
+    """Return the sources of the numbers that still have the values that the sources refer to."""
     if origin is None:
         return {}
     stated = numbers(fields)
@@ -95,20 +96,20 @@ def sources_of(origin: Provenance | None, fields: Mapping[str, Any]) -> dict[str
 
 
 def key_lines(origin: Provenance | None) -> list[str]:
-    """The keys at the top of a chip file."""
+    """Return the lines at the top of a chip file."""
     if origin is None:
         return []
     lines = ["", f"about = {toml_string(origin.about)}"] if origin.about else []
     if origin.notes:
-        lines += ["", "# what this model leaves out", "notes = ["]
+        lines += ["", "# not in this model", "notes = ["]
         lines += [f"  {toml_string(note)}," for note in origin.notes] + ["]"]
     return lines
 
 
 def source_lines(origin: Provenance | None, fields: Mapping[str, Any]) -> list[str]:
-    """The table of a chip file."""
+    """Return the lines of the table of a chip file."""
     found = sources_of(origin, fields)
     if not found:
         return []
     entries = [f"{key} = {toml_string(text)}" for key, text in found.items()]
-    return ["", "[sources]  # where each number is from; change them together", *entries]
+    return ["", "[sources]  # source of each number; change both together", *entries]

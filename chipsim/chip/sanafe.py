@@ -1,11 +1,10 @@
-"""Chips from architecture files of SANA-FE (Boyle et al., IEEE TCAD 44(8), 2025), which are YAML.
+"""Chips from architecture files of SANA-FE (Boyle et al., IEEE TCAD 44(8), 2025), in YAML.
 
-Its tiles are numbered column by column, and so they are laid out here: tile t is in column
-t // height, row t % height of the mesh. Cores of a tile share a router, and are a block of cores as
-square as their number allows, core c in its column c % width. A message for each destination core
-is sent, so ``delivery`` is "core". A hop costs what the tile says, and routers nothing by
-themselves. Its files have to name every energy: one of 0 counts as not known. What a chip file has
-no place for is counted in the notes of the chip.
+SANA-FE numbers tiles column by column: tile t is in column t // height, row t % height of the mesh.
+Cores of a tile share a router and form the most nearly square block that their number allows, core
+c in column c % width. A message goes to each destination core, so ``delivery`` is "core". A hop has
+the cost of the tile; routers have no cost of their own. The files must name every energy, so 0
+counts as unknown. Entries that a chip cannot represent are counted in its notes.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from chipsim.chip.model import MAX_CORES, Chip
 from chipsim.chip.provenance import Provenance, Source, numbers
 from chipsim.errors import ChipError
 
-LARGEST = 1 << 20  # bytes of a file: published ones have a few thousand
+LARGEST = 1 << 20  # bytes per file: published ones have a few thousand
 _RANGE = re.compile(r"\[(\d{1,12})\.\.(\d{1,12})\]")
 _SIDES = ("east", "west", "north", "south")
 
@@ -31,8 +30,10 @@ _SIDES = ("east", "west", "north", "south")
 class Core(NamedTuple):
     """A core of the file.
 
-    many : of them in a tile; neurons : that it holds; energy : of what it does, None: not known
-    left_out : what it says that a chip here has no place for, each with a number
+    many : number of such cores in a tile
+    neurons : neurons per core
+    energy : energies of the core, None if unknown
+    left_out : entries that a chip cannot represent, each with its number
     """
 
     many: int
@@ -42,7 +43,7 @@ class Core(NamedTuple):
 
 
 class Tile(NamedTuple):
-    """A tile of the file: how many, of a hop the energies (pJ) and times (ns) by side, cores."""
+    """A tile of the file: number of such tiles, hop energies (pJ) and times (ns) by side, cores."""
 
     many: int
     energies: tuple[float, ...]
@@ -55,9 +56,9 @@ class Tile(NamedTuple):
 
 
 def chip_of_architecture(raw: bytes, name: str) -> Chip:
-    """The chip that a file describes; its notes say what of the file it has no place for.
+    """Return the chip described by a file; its notes list the entries that are left out.
 
-    Raises `ChipError` in one line that names the place in the file.
+    Raises a one-line `ChipError` naming the place in the file.
     """
     found = _loaded(raw)
     arch = _mapping(found, "architecture", "the file")
@@ -98,12 +99,12 @@ def chip_of_architecture(raw: bytes, name: str) -> Chip:
 
 def _loaded(raw: bytes) -> Any:
     if len(raw) > LARGEST:
-        raise ChipError(f"is larger than {LARGEST >> 20} MiB; is it an architecture of SANA-FE?")
+        raise ChipError(f"is larger than {LARGEST >> 20} MiB; is it a SANA-FE architecture?")
     try:
         yaml = importlib.import_module("yaml")
     except ImportError as error:
         raise ChipError(
-            "architectures of SANA-FE need pyyaml; pip install 'neuromapper[sanafe]'"
+            "SANA-FE architectures need pyyaml; run pip install 'neuromapper[sanafe]'"
         ) from error
     try:
         return yaml.safe_load(raw)
@@ -144,11 +145,11 @@ def _core(entry: Mapping[str, Any], where: str) -> Core:
         for key in found[0][0]
     )
     left_out = {
-        "units beside the first of each kind: theirs do not count": others,
-        "times of what cores do: this chip has none": times,
+        "units after the first of each kind: their costs are ignored": others,
+        "times of core operations: not part of the chip model": times,
         "pJ of each spike (energy_spike_out): not counted": spent("soma", "energy_spike_out"),
         "pJ of dendrites (energy_update): not counted": spent("dendrite", "energy_update"),
-        "pJ of an update that is not of every neuron in each tick: here it is": update,
+        "pJ of conditional neuron updates: counted for every neuron in each tick": update,
     }
     parts = {
         "event": energy("synapse", "energy_process_spike"),
@@ -157,7 +158,7 @@ def _core(entry: Mapping[str, Any], where: str) -> Core:
         "packet_in": energy("axon_in", "energy_message_in"),
     }
     known = {part: value for part, value in parts.items() if value}
-    left_out["energies of what cores do that are 0: not known"] = len(parts) - len(known)
+    left_out["core energies of 0: treated as unknown"] = len(parts) - len(known)
     return Core(
         _count(entry, where),
         _whole(attributes, "max_neurons_supported", where),
@@ -167,26 +168,26 @@ def _core(entry: Mapping[str, Any], where: str) -> Core:
 
 
 def _notes(tiles: list[Tile], attributes: Mapping[str, Any], columns: int) -> tuple[str, ...]:
-    """What the chip has no place for, counted."""
+    """Return the notes on entries that a chip cannot represent, with their counts."""
     first = tiles[0]
     core = first.cores[0]
     found: dict[str, float] = {
-        "columns of the mesh without tiles are left out": columns,
-        "tiles with other costs of hops than the first: its costs count": sum(
+        "mesh columns without tiles": columns,
+        "tiles whose hop costs differ from the first tile's, which are used": sum(
             tile.many for tile in tiles if tile[1:3] != first[1:3]
         ),
-        "kinds of hops that differ between east and west, or north and south: their means count": (
+        "hop costs that differ between east and west or north and south: averaged": (
             sum(of[k] != of[k + 1] for of in (first.energies, first.times) for k in (0, 2))
         ),
     }
     none = [what for what in (first.energies, first.times) if not any(what)]
-    found["costs of hops (energies, times) that are 0: not known"] = len(none)
+    found["hop costs (energies, times) of 0: treated as unknown"] = len(none)
     unlike = [(tile, other) for tile in tiles for other in tile.cores]
-    found["cores with other energies than the first: its energies count"] = sum(
+    found["cores whose energies differ from the first core's, which are used"] = sum(
         tile.many * other.many for tile, other in unlike if other.energy != core.energy
     )
     least = min(other.neurons for _, other in unlike)
-    found[f"cores that hold more than the {least} neurons of the least"] = sum(
+    found[f"cores with more than {least} neurons, the smallest limit"] = sum(
         tile.many * other.many for tile, other in unlike if other.neurons > least
     )
     found |= core.left_out
@@ -198,7 +199,7 @@ def _notes(tiles: list[Tile], attributes: Mapping[str, Any], columns: int) -> tu
 
 
 def _missing(tiles: list[Tile], height: int, columns: int, block: tuple[int, int]) -> Iterator[int]:
-    """Cores of the mesh that the file does not have."""
+    """Yield the cores of the mesh that the file does not have."""
     (across, down), at = block, 0
     for count, size in [(tile.many, tile.size) for tile in tiles] + [(0, 0)]:
         last = at + count if count else columns * height
@@ -212,7 +213,7 @@ def _missing(tiles: list[Tile], height: int, columns: int, block: tuple[int, int
 
 
 def _by_axis(of: tuple[float, ...]) -> float | tuple[float, ...]:
-    """Of hops east-west and north-south: one number if they are alike."""
+    """Return the costs of east-west and north-south hops, as one number if they are equal."""
     pair = tuple(float(f"{(of[k] + of[k + 1]) / 2:.12g}") for k in (0, 2))
     return pair[0] if pair[0] == pair[1] else pair
 
@@ -220,7 +221,7 @@ def _by_axis(of: tuple[float, ...]) -> float | tuple[float, ...]:
 def _entries(
     node: Mapping[str, Any], key: str, where: str
 ) -> Iterator[tuple[Mapping[str, Any], str]]:
-    """Each of the tiles, cores or units of a section, and what to call it."""
+    """Yield each tile, core or unit of a section, and its name for messages."""
     found = node.get(key)
     listed = found if isinstance(found, list) else [found]
     if found is None or not listed:
@@ -232,7 +233,7 @@ def _entries(
 
 
 def _count(entry: Mapping[str, Any], where: str) -> int:
-    """How many a name such as ``tile[0..31]`` stands for."""
+    """Return the number of elements that a name such as ``tile[0..31]`` denotes."""
     name = entry.get("name")
     if not isinstance(name, str):
         raise ChipError(f"{where}: key 'name' is missing; add it")
@@ -241,12 +242,12 @@ def _count(entry: Mapping[str, Any], where: str) -> int:
         return 1
     first, last = int(found[1]), int(found[2])
     if last < first:
-        raise ChipError(f"{where}: its range falls, from {first} to {last}; turn it round")
+        raise ChipError(f"{where}: its range runs from {first} down to {last}; swap the ends")
     return last - first + 1
 
 
 def _brief(value: Any) -> str:
-    """A value in a message: lists may hold themselves many times over."""
+    """Return a short form of a value for messages: a list may contain itself many times."""
     if value is None or isinstance(value, str | float | bool):
         return str(value)[:40]
     if isinstance(value, int):
@@ -269,7 +270,7 @@ def _whole(node: Mapping[str, Any], key: str, where: str) -> int:
 
 
 def _number(node: Mapping[str, Any], key: str, where: str, scale: float) -> float:
-    """A number of joules or seconds in the unit of chips here; ``1e-9`` is a text in YAML 1.1."""
+    """Return a number of joules or seconds in the unit of chips; ``1e-9`` is text in YAML 1.1."""
     value = node.get(key)
     try:
         found = float(value) if isinstance(value, int | float | str) else math.nan

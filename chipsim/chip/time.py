@@ -1,9 +1,9 @@
-"""What a tick costs the cores and the mesh, in cycles of the chip: the table ``[time]``.
+"""Cycles of the parts of a tick, in cores and mesh: the table ``[time]`` of chip files.
 
-A tick of a chip with a barrier lasts as long as its slowest part: max-affine bounds of this kind
-are what measurements on Loihi 2 and others agree with (arXiv 2601.10035, arXiv 2511.21549). A core
-updates its neurons one by one, sends packets meanwhile, and adds the weights of packets that
-arrive; a link carries one flit after the other.
+A tick of a chip with a barrier lasts as long as its slowest part. Measurements on Loihi 2 and other
+chips agree with max-affine bounds of this kind (arXiv 2601.10035, arXiv 2511.21549). A core updates
+its neurons one by one while it sends packets, and adds the weights of the packets that arrive; a
+link carries one flit at a time.
 """
 
 from __future__ import annotations
@@ -28,38 +28,33 @@ def _cycles(of: str) -> Meta:
 
 @dataclass(frozen=True, slots=True)
 class ChipTime:
-    """Cycles of each part of a tick; raises `ChipError` that names a value out of range.
+    """Cycles of each part of a tick; raises `ChipError` naming a value out of range.
 
-    Without values those of the cores in ``hw/core``, which a test holds to them
-    (tests/hw/test_time.py).
+    Defaults are the cycles of the cores in ``hw/core``, which tests/hw/test_time.py checks.
     """
 
-    neuron: Annotated[float, _cycles("per neuron that a core updates")] = 1.0
-    event: Annotated[
-        float, _cycles("per synaptic event, that is a spike that reaches a synapse")
-    ] = 1.0
-    packet_out: Annotated[float, _cycles("per packet that a core sends")] = 1.0
-    packet_in: Annotated[
-        float, _cycles("per packet that a core takes, beside those of its events")
-    ] = 0.0
+    neuron: Annotated[float, _cycles("per neuron update")] = 1.0
+    event: Annotated[float, _cycles("per synaptic event (a spike that reaches a synapse)")] = 1.0
+    packet_out: Annotated[float, _cycles("per packet sent by a core")] = 1.0
+    packet_in: Annotated[float, _cycles("per packet received by a core, without its events")] = 0.0
     link: Annotated[float, _cycles("per flit on a link between routers")] = 1.0
-    hop: Annotated[float, _cycles("of a flit's way from a router to the next")] = 1.0
+    hop: Annotated[float, _cycles("per hop of a flit")] = 1.0
     spike: Annotated[
         float,
         _cycles(
-            "from the update of a neuron to its first synaptic event in its own core, the "
-            "neuron's and the event's included"
+            "from the update of a neuron to its first synaptic event in its own core, "
+            "including update and event"
         ),
     ] = 14.0
     barrier: Annotated[
-        float, _cycles("of every tick beside all others: its start, and the barrier at its end")
+        float, _cycles("of overhead per tick: its start, and the barrier at its end")
     ] = 9.0
 
     tick: Annotated[
         float,
         Meta(gt=0, le=MOST_CYCLES,
-             description="units of time of the firing rates that a tick lasts, as 0.001 for rates "
-             "in Hz and ticks of a millisecond"),
+             description="duration of a tick in the time unit of the firing rates, as 0.001 for "
+             "rates in Hz and ticks of 1 ms"),
     ] = 1.0  # fmt: skip
 
     def __post_init__(self) -> None:
@@ -72,26 +67,27 @@ class ChipTime:
                 )
             object.__setattr__(self, field.name, float(value))
         if not self.tick:
-            raise ChipError("time: tick is 0; give the units of time that a tick lasts, above 0")
+            raise ChipError("time: tick is 0; give the duration of a tick, above 0")
         if not any(cycles for name, cycles in asdict(self).items() if name != "tick"):
-            raise ChipError("time: all is 0 cycles; give one or more that take time")
+            raise ChipError("time: all values are 0 cycles; give at least one above 0")
 
     def to_json(self) -> dict[str, float]:
-        """All fields; `time_from_table` undoes it."""
+        """Return all fields; `time_from_table` is the inverse."""
         return asdict(self)
 
 
 @cache
 def time_meanings() -> dict[str, str]:
-    """What each key of the table is."""
+    """Return the description of each key of the table."""
     kinds = get_type_hints(ChipTime, include_extras=True)
     return {field: get_args(kind)[1].description for field, kind in kinds.items()}
 
 
 def time_from_table(values: object) -> ChipTime:
-    """The times that a table describes: a parsed file's, or what `ChipTime.to_json` gave.
+    """Return the times described by a table: parsed from a file or from `ChipTime.to_json`.
 
-    Keys that are left out are those of the hardware here. Raises `ChipError` that names the key.
+    Missing keys default to the cycles of the hardware in ``hw``. Raises `ChipError` naming the
+    faulty key.
     """
     if not isinstance(values, Mapping):
         raise ChipError(f"time is {values!r}; give a table [time] with cycles, such as neuron = 1")
@@ -99,14 +95,14 @@ def time_from_table(values: object) -> ChipTime:
     for key in sorted(set(values) - set(known)):
         alike = difflib.get_close_matches(key, known, 1)
         meant = f"did you mean {alike[0]!r}? " if alike else ""
-        raise ChipError(f"time: unknown key {key!r}; {meant}known are {', '.join(known)}")
+        raise ChipError(f"time: unknown key {key!r}; {meant}known keys are {', '.join(known)}")
     return ChipTime(**values)
 
 
 def time_lines(time: ChipTime | None) -> list[str]:
-    """The table as TOML; a chip without times has those of the hardware here as comments."""
+    """Return the table as lines of TOML; without times, the defaults are commented out."""
     shown = asdict(time or ChipTime())
-    lines = ["", "[time]" if time else "# [time]  # no cycles are cited; those of hw/ are:"]
+    lines = ["", "[time]" if time else "# [time]  # no cycles are cited; cores of hw/ take:"]
     for key, meaning in time_meanings().items():
         lines.append(f"{'' if time else '# '}{f'{key} = {shown[key]!r}':<26}  # {meaning}")
     return lines

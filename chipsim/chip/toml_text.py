@@ -1,4 +1,4 @@
-"""TOML files that a user writes: small regular files, whose faults end in one line."""
+"""Parse TOML files of users: small regular files, with one-line errors."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-LARGEST = 16 << 20  # bytes: a list of a million cores or neurons
-MOST_DIGITS = 40  # what is too large for its key is said with the key
-DEEPEST = 64  # parts of a key, lists inside each other
-_DEEP_KEY = re.compile(r"(?:[\"'\w-]+[ \t]*\.[ \t]*){64}")  # as many as `DEEPEST`
+LARGEST = 16 << 20  # bytes: enough for a list of a million cores or neurons
+MOST_DIGITS = 40  # shorter numbers are range-checked with their key
+DEEPEST = 64  # parts of a key, nesting levels of lists
+_DEEP_KEY = re.compile(r"(?:[\"'\w-]+[ \t]*\.[ \t]*){64}")  # 64 is `DEEPEST`
 
 
 def read_toml_bytes(path: Path) -> bytes:
-    """What is in a file; raises `OSError`, or `ValueError` with the reason why it will not do.
+    """Return the bytes of a file; raises `OSError`, or `ValueError` if the file is unsuitable.
 
-    A pipe or a device may have no end, or never begin.
+    Pipes and devices are rejected: they may never start or end.
     """
     mode = path.stat().st_mode
     if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
-        raise ValueError("is a pipe or a device; save what it holds as a file, and name that")
+        raise ValueError("is a pipe or a device; save its content as a file and give that file")
     with path.open("rb") as file:
         raw = file.read(LARGEST + 1)
     if len(raw) > LARGEST:
@@ -31,9 +31,9 @@ def read_toml_bytes(path: Path) -> bytes:
 
 
 def parse_toml(raw: bytes) -> dict[str, Any]:
-    """The tables of a TOML text; raises `ValueError` with the reason why it is not valid.
+    """Return the tables of a TOML text; raises `ValueError` with the reason if it is invalid.
 
-    Whole numbers of very many digits are refused, which TOML allows, and what is nested very deep.
+    Integers with very many digits, which TOML allows, and deep nesting are rejected.
     """
     try:
         text = raw.decode("utf-8")
@@ -47,19 +47,19 @@ def parse_toml(raw: bytes) -> dict[str, Any]:
         raise ValueError(f"nested more than {DEEPEST} deep") from error
     except tomllib.TOMLDecodeError as error:
         raise ValueError(" ".join(str(error).split())[:200]) from error
-    except ValueError as error:  # of Python itself, and meant for programmers
+    except ValueError as error:  # raised by int(), with a message for programmers
         raise ValueError(f"a number of more than {MOST_DIGITS} digits") from error
     _check(list(found.values()))
     return found
 
 
 def toml_string(value: str) -> str:
-    """A text in quotes: JSON's escapes are TOML's, which has one more for DEL."""
+    """Return a text in quotes: TOML has JSON's escapes and one more, for DEL."""
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def _check(values: list[Any]) -> None:
-    """Raise `ValueError` for whole numbers that are too large, and for depth."""
+    """Raise `ValueError` for integers that are too large, and for deep nesting."""
     for _ in range(DEEPEST):
         if any(type(value) is int and abs(value) >= 10**MOST_DIGITS for value in values):
             raise ValueError(f"a number of more than {MOST_DIGITS} digits")

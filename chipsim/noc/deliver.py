@@ -1,4 +1,4 @@
-"""Given packets through the mesh: when each of them arrives."""
+"""Send given packets through the mesh and record their arrival times."""
 
 from __future__ import annotations
 
@@ -18,16 +18,15 @@ _Whole = npt.ArrayLike
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """How given packets fared.
+    """Result of the delivery of given packets.
 
     Attributes
     ----------
     delivered : ndarray[int64], shape (packets,)
-        Cycle in which each packet left the local output of its target, -1 if it did not by the
-        limit.
+        Cycle in which each packet left the local output of its target, -1 if not within the limit.
     links : ndarray[int64], shape (4, height, width)
         Flits on each link, in the form of `chipsim.traffic.links`.
-    cycles : cycles that were simulated
+    cycles : simulated cycles
     """
 
     delivered: Int64Array
@@ -44,21 +43,21 @@ def deliver(
     limit: int | None = None,
     advance: Advance | None = None,
 ) -> Delivery:
-    """Send packets and wait until all are delivered, or `limit` cycles have passed.
+    """Send packets and run until all are delivered, or for `limit` cycles.
 
     Parameters
     ----------
     mesh
-    created : whole numbers, shape (packets,), 0 or more: cycle of creation, in any order
-    source, target : whole numbers, shape (packets,), cores
-        Packets that a core creates in the same cycle enter the mesh in the order given.
-    limit : cycles to simulate at most; without one all are delivered, as the mesh has no deadlock
-    advance : called now and then with the cycle that has been reached
+    created : integers, shape (packets,), 0 or more: cycle of creation, in any order
+    source, target : integers, shape (packets,), cores
+        Packets that a core creates in the same cycle enter the mesh in the given order.
+    limit : maximum number of cycles; by default unlimited, as the mesh is free of deadlock
+    advance : callback, called regularly with the current cycle
 
     Raises
     ------
     ChipError
-        If the arrays do not belong together or a core is outside of the mesh.
+        If the arrays differ in length or a core is outside the mesh.
     """
     times = _whole("created", created, NEVER - 1)
     sources = _whole("source", source, mesh.cores - 1)
@@ -66,7 +65,7 @@ def deliver(
     if not len(times) == len(sources) == len(targets):
         raise ChipError(
             f"packets: {len(times)} times, {len(sources)} sources and {len(targets)} targets; "
-            "give one of each a packet"
+            "give one of each per packet"
         )
     if limit is not None and limit < 0:
         raise ChipError(f"limit is {limit}; give a number of cycles, 0 or more")
@@ -96,12 +95,11 @@ def _whole(name: str, values: _Whole, highest: int) -> Int64Array:
     if found.ndim != 1 or not (np.issubdtype(found.dtype, np.integer) or not found.size):
         raise ChipError(
             f"packets: {name} has shape {found.shape} and type {found.dtype}; "
-            "give a row of whole numbers"
+            "give a one-dimensional array of whole numbers"
         )
     wrong = np.flatnonzero((found < 0) | (found > highest))
     if wrong.size:
         raise ChipError(
-            f"packets: {name} of packet {wrong[0]} is {found[wrong[0]]}; "
-            f"it runs from 0 to {highest}"
+            f"packets: {name} of packet {wrong[0]} is {found[wrong[0]]}; give 0 to {highest}"
         )
     return found.astype(np.int64)

@@ -1,10 +1,10 @@
-"""Random loads: how often each node creates a packet, and for whom.
+"""Random loads: packet rate and targets of each node.
 
-In each cycle core v creates a packet with probability ``rate[v]``, whatever the network does: the
-source queues have no limit (an open loop). A packet goes to a node drawn from all alike with
-probability ``spread``, else to one drawn from the table of v by weight. Every core has a random
-generator of its own, so its packets depend on the seed alone. Nodes are routers: where cores have
-one each, they are the cores.
+In each cycle core v creates a packet with probability ``rate[v]``, independent of the network: the
+source queues are unlimited (an open loop). With probability ``spread`` a packet's target is drawn
+uniformly from all nodes, else from the table of v by weight. Every core has its own random
+generator, so its packets depend on the seed only. Nodes are routers; without tiles, they are the
+cores.
 """
 
 from __future__ import annotations
@@ -26,14 +26,15 @@ class Demand:
 
     Attributes
     ----------
-    rate : ndarray[float64], shape (cores,), packets a cycle
-    spread : share of the packets whose target is drawn from all nodes, the own one among them
+    rate : ndarray[float64], shape (cores,), packets per cycle
+    spread : share of the packets whose target is drawn uniformly from all nodes, including the
+        source
     indptr : ndarray[int64], shape (cores + 1,)
-        Core v owns the entries ``indptr[v]`` to ``indptr[v + 1] - 1`` of the next two.
+        Core v owns the entries ``indptr[v]`` to ``indptr[v + 1] - 1`` of the next two arrays.
     choice : ndarray[int32], shape (entries,), target
-    below : ndarray[int64], shape (entries,), sum of the weights of its core up to this entry
-    guide : ndarray[int32], shape (entries,), speeds up the search in it
-    nodes : how many there are
+    below : ndarray[int64], shape (entries,), cumulative weight within the core up to this entry
+    guide : ndarray[int32], shape (entries,), speeds up the search in `below`
+    nodes : number of nodes
     """
 
     rate: FloatArray
@@ -61,7 +62,7 @@ class Demand:
     def from_flows(
         cls, mesh: Mesh, source: Int32Array, target: Int32Array, weight: Int64Array, unit: float
     ) -> Demand:
-        """The load of flows between cores, each with ``weight * unit`` packets a cycle.
+        """Return the load of flows between cores, each with ``weight * unit`` packets per cycle.
 
         source, target, weight : shape (flows,); sources sorted, weights positive
         """
@@ -86,9 +87,10 @@ class Demand:
 
     @classmethod
     def to_one(cls, mesh: Mesh, target: Int64Array, rate: float, spread: float = 0.0) -> Demand:
-        """Every core sends to one; a share of its packets to all alike.
+        """Return a load of each core to one target, with a share of uniformly drawn targets.
 
-        target : shape (cores,); rate : packets a cycle of each core
+        target : shape (cores,)
+        rate : packets per cycle of each core
         """
         cores = mesh.cores
         return cls(
@@ -102,19 +104,19 @@ class Demand:
         )
 
     def scaled(self, factor: float) -> Demand:
-        """The same load with all rates multiplied."""
+        """Return the same load with all rates multiplied."""
         return replace(self, rate=self.rate * factor)
 
     def feed(self, seed: int) -> Feed:
-        """What the kernel draws the packets from; raises `ChipError` if a node has too many."""
+        """Return the kernel's packet source; raises `ChipError` above 1 flit per cycle and node."""
         if len(self.rate) and self.rate.max() > 1:
             worst = int(self.rate.argmax())
             raise ChipError(
-                f"load: node {worst} is to send {self.rate[worst]:.4g} flits a cycle, a node can "
-                f"send 1; scale the load by {1 / self.rate[worst]:.4g} or less"
+                f"load: node {worst} sends {self.rate[worst]:.4g} flits per cycle; the maximum is "
+                f"1: scale the load by {1 / self.rate[worst]:.4g} or less"
             )
         state = np.random.SeedSequence(seed).generate_state(len(self.rate), np.uint64)
-        with np.errstate(divide="ignore"):  # the logarithm of no chance at all is -inf
+        with np.errstate(divide="ignore"):  # log(0) = -inf is intended
             miss = np.log1p(-self.rate)
         return Feed(
             at=np.zeros(0, dtype=np.int64),
@@ -132,7 +134,7 @@ class Demand:
         )
 
     def flows(self) -> FloatArray:
-        """Packets a cycle of each entry of the tables, shape (entries,)."""
+        """Return the packets per cycle of each entry of the tables, shape (entries,)."""
         degree = np.diff(self.indptr)
         first = self.indptr[:-1][degree > 0]
         weight = np.diff(self.below, prepend=0)
@@ -142,7 +144,7 @@ class Demand:
         return np.repeat(self.rate * each, degree) * weight
 
     def expected(self, mesh: Mesh) -> tuple[FloatArray, FloatArray]:
-        """Flits a cycle on each link and to each node, if all packets get through.
+        """Return the flits per cycle on each link and to each node if all packets are delivered.
 
         Returns
         -------
@@ -161,15 +163,17 @@ class Demand:
         return links, received
 
     def _entering(self, mesh: Mesh) -> FloatArray:
-        """Packets a cycle into every router, shape (nodes,)."""
+        """Return the packets per cycle into every router, shape (nodes,)."""
         if not mesh.shared:
             return self.rate
         entering: FloatArray = np.bincount(mesh.router, self.rate, mesh.nodes).astype(np.float64)
         return entering
 
     def busiest(self, mesh: Mesh) -> float:
-        """Share of time that the busiest link or node, sending or receiving, is busy: 1 is the
-        most. On a link that takes a cycle a flit that is flits a cycle."""
+        """Return the largest utilisation of a link or of a sending or receiving node; 1 is full.
+
+        On a link that carries a flit per cycle, this is flits per cycle.
+        """
         links, received = self.expected(mesh)
         if mesh.links is not None:
             links = links * mesh.links.cycles
@@ -177,9 +181,11 @@ class Demand:
 
 
 def _spread_loads(mesh: Mesh, rate: FloatArray, links: FloatArray, received: FloatArray) -> None:
-    """Add the loads of packets to all nodes alike.
+    """Add the loads of packets with uniformly drawn targets.
 
-    rate : shape (nodes,); links : shape (4, height, width); received : shape (nodes,)
+    rate : shape (nodes,)
+    links : shape (4, height, width)
+    received : shape (nodes,)
     """
     _, height, width = links.shape
     received += rate.sum() / rate.size
@@ -204,7 +210,7 @@ def _spread_loads(mesh: Mesh, rate: FloatArray, links: FloatArray, received: Flo
 def _flow_loads(
     mesh: Mesh, source: Int64Array, target: Int64Array, flow: FloatArray, links: FloatArray
 ) -> None:
-    """Add the loads of flows under XY routing; arrays of shape (flows,), the last one as above."""
+    """Add the loads of flows under XY routing; arrays of shape (flows,), links as above."""
     height, width = mesh.height, mesh.width
     y, x = np.divmod(source, width)
     to_x = target % width
@@ -223,8 +229,7 @@ def _flow_loads(
 def _straight(
     start: Int64Array, steps: Int64Array, length: int
 ) -> tuple[tuple[Int64Array, Int64Array], tuple[Int64Array, Int64Array]]:
-    """First link and the one behind the last of ways along an axis, and of what of them is round
-    the end."""
+    """Return first and end link of each way along an axis, and of its wrapped part."""
     first = np.where(steps < 0, start + steps + 1, start)
     past = np.where(steps < 0, start + 1, start + steps)
     before, after = first < 0, past > length

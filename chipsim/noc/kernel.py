@@ -1,11 +1,11 @@
-"""The kernel of the flit-level simulator: many cycles in one call.
+"""Kernel of the flit-level simulator: many cycles per call.
 
-Only what holds flits is looked at. Routers with a flit are on a list; a source whose next packet is
-not due yet sleeps in a timing wheel. Each cycle decides on the state before it and then changes it
+Only routers with flits are processed; they are on a list. A source whose next packet is not due yet
+sleeps in a timing wheel. Each cycle decides on the state before it and then changes the state
 (`chipsim.noc.moves`), so the order of the lists does not matter.
 
-Source queues take no room, however long they grow. Only the packet at the front of each is known;
-the next one is drawn, or looked up, when that has entered the mesh.
+Source queues need no memory, however long they grow: only the packet at the front is stored. The
+next one is drawn, or looked up, when that packet has entered the mesh.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from chipsim.noc.moves import LOCAL, WHEEL, cross, decide, next_fifo, put, take,
 from chipsim.noc.tiles import offer, router_of, sends
 
 NEVER = 2**62
-"""Time of a packet that does not come."""
+"""Time of a packet that never comes."""
 
 CYCLE, ACTIVE, PENDING, BEHIND, DRAWN, ARRIVED, LATENCY = range(7)
 SCALARS = 7
@@ -25,7 +25,7 @@ SCALARS = 7
 
 @njit(cache=True, nogil=True)
 def _next(x):
-    """xorshift64* (Vigna, 2016): the state that follows x."""
+    """xorshift64* (Vigna, 2016): return the state that follows x."""
     x ^= x >> np.uint64(12)
     x ^= x << np.uint64(25)
     x ^= x >> np.uint64(27)
@@ -34,22 +34,22 @@ def _next(x):
 
 @njit(cache=True, nogil=True)
 def _uniform(x):
-    """The random number of a state: from 0 up to and without 1."""
+    """Return the random number of a state, in [0, 1)."""
     return np.float64((x * np.uint64(0x2545F4914F6CDD1D)) >> np.uint64(11)) * 2.0**-53
 
 
 @njit(cache=True, nogil=True)
 def _bin(weight, total, bins):
-    """Which of some bins of equal width a number from 0 up to and without `total` is in."""
+    """Return the bin, of `bins` of equal width, of a number in [0, total)."""
     return min(np.int64(np.float64(weight) / np.float64(total) * bins), bins - 1)
 
 
 @njit(cache=True, nogil=True)
 def _guide(indptr, below):
-    """For each node as many bins as it has entries: the first entry that a number may mean.
+    """Return, for each node, the first entry that a number in each bin may select.
 
-    Returns ndarray[int32], shape (entries,): places behind the node's first entry. What a number
-    means is at that entry or, on average, one further.
+    A node has one bin per entry. Returns ndarray[int32], shape (entries,): offsets from the node's
+    first entry. The selected entry is this one or, on average, one further.
     """
     guide = np.zeros(len(below), dtype=np.int32)
     for v in range(len(indptr) - 1):
@@ -57,7 +57,7 @@ def _guide(indptr, below):
         degree = indptr[v + 1] - low
         filled = 0
         for k in range(degree):
-            # The last number that means entry k is in this bin; no bin up to it begins later.
+            # Bin of the last number that selects entry k: bins up to it start no later.
             last = _bin(below[low + k] - 1, below[low + degree - 1], degree)
             while filled <= last:
                 guide[low + filled] = k
@@ -67,13 +67,14 @@ def _guide(indptr, below):
 
 @njit(cache=True, nogil=True)
 def _refill(sources, feed, tally, nodes, count, bits, begin, end, t):
-    """Put the next packets of some nodes at the front of their queues, and to sleep until due.
+    """Put the next packets of some nodes at the front of their queues, asleep until due.
 
-    nodes : ndarray[int32], of which the first `count` are meant; t : the cycle that comes next
+    nodes : ndarray[int32], of which the first `count` are processed
+    t : the next cycle
 
-    Returns how many of the packets belong to the window, and how many nodes have passed its end.
-    Handing an array to a function costs as much as moving a flit, so all nodes of a cycle are done
-    in one call.
+    Returns the number of packets in the window and the number of nodes that have passed its end.
+    Passing an array to a function costs as much as moving a flit, so one call processes all nodes
+    of a cycle.
     """
     time, flit, bucket, after = sources.time, sources.flit, sources.bucket, sources.after
     at, stop, order, created, wanted = feed.at, feed.stop, feed.order, feed.created, feed.wanted
@@ -94,7 +95,7 @@ def _refill(sources, feed, tally, nodes, count, bits, begin, end, t):
                 coming = created[packet]
                 flit[v] = (packet << bits) | wanted[packet]
         elif miss[v] != 0.0:
-            # A packet in each cycle with the same chance: the gaps between them are geometric.
+            # Equal probability in each cycle: the gaps between packets are geometric.
             x = _next(random[v])
             gap = np.floor(np.log(1.0 - _uniform(x)) / miss[v])
             if gap < NEVER - 1.0 - before:
@@ -112,7 +113,7 @@ def _refill(sources, feed, tally, nodes, count, bits, begin, end, t):
                 total = below[low + degree - 1]
                 weight = min(np.int64(_uniform(x) * total), total - 1)
                 entry = low + guide[low + _bin(weight, total, degree)]
-                while below[entry] <= weight:  # the first whose sum is above what was drawn
+                while below[entry] <= weight:  # first entry whose sum exceeds the drawn number
                     entry += 1
                 target = np.int64(choice[entry])
             random[v] = x
@@ -132,7 +133,7 @@ def _refill(sources, feed, tally, nodes, count, bits, begin, end, t):
 
 @njit(cache=True, nogil=True)
 def _start(sources, feed, tally, scalars, bits, begin, end):
-    """Fill the front of every queue; the state is that before cycle 0."""
+    """Fill the front of every queue, giving the state before cycle 0."""
     nodes = np.arange(len(sources.time)).astype(np.int32)
     sources.time[:] = -1
     drawn, passed = _refill(sources, feed, tally, nodes, len(nodes), bits, begin, end, 0)
@@ -142,7 +143,7 @@ def _start(sources, feed, tally, scalars, bits, begin, end):
 
 @njit(cache=True, nogil=True)
 def _count_rest(sources, feed, tally, scalars, bits, begin, end):
-    """Count the packets of the window that still wait in the queues; the queues are lost."""
+    """Count the packets of the window that still wait in the queues; this destroys the queues."""
     nodes = np.flatnonzero(sources.time < end).astype(np.int32)
     while len(nodes) > 0:
         drawn, _ = _refill(sources, feed, tally, nodes, len(nodes), bits, begin, end, 0)
@@ -152,9 +153,9 @@ def _count_rest(sources, feed, tally, scalars, bits, begin, end):
 
 @njit(cache=True, nogil=True)
 def _wake_sources(time, pending, bucket, after, waiting, t):
-    """Put the sources whose packet is due in cycle t behind the `waiting` ones that are pending.
+    """Append the sources whose packet is due in cycle t to the `waiting` pending ones.
 
-    Returns how many are pending then.
+    Returns the new number of pending sources.
     """
     slot = t % WHEEL
     v = bucket[slot]
@@ -164,7 +165,7 @@ def _wake_sources(time, pending, bucket, after, waiting, t):
         if time[v] <= t:
             pending[waiting] = v
             waiting += 1
-        else:  # in a later turn of the wheel
+        else:  # due in a later turn of the wheel
             after[v] = bucket[slot]
             bucket[slot] = v
         v = following
@@ -173,7 +174,7 @@ def _wake_sources(time, pending, bucket, after, waiting, t):
 
 @njit(cache=True, nogil=True)
 def _decide_entries(level, pending, entering, waiting, depth):
-    """Which of the pending packets enter in this cycle; how many do, and how many do not."""
+    """Choose the pending packets that enter in this cycle; return the counts that do and do not."""
     entries = 0
     kept = 0
     for i in range(waiting):
@@ -189,7 +190,7 @@ def _decide_entries(level, pending, entering, waiting, depth):
 
 @njit(cache=True, nogil=True)
 def _decide_shared(tiles, level, pending, entering, waiting, depth):
-    """The same where cores share routers: one of each tile enters."""
+    """Like `_decide_entries`, for cores that share routers: one core of each tile enters."""
     for i in range(waiting):
         offer(tiles, pending[i])
     entries = 0
@@ -207,7 +208,7 @@ def _decide_shared(tiles, level, pending, entering, waiting, depth):
 
 @njit(cache=True, nogil=True, _nrt=False)  # type: ignore[call-overload]
 def _advance(routers, sources, tiles, feed, tally, scalars, layout, times):
-    """Run from cycle scalars[CYCLE] to the pause, or until all is delivered; says whether it is.
+    """Run from cycle scalars[CYCLE] to the pause or until all is delivered; return True if it is.
 
     layout, times : a `Layout` and `Times` of the run
     """
@@ -238,7 +239,7 @@ def _advance(routers, sources, tiles, feed, tally, scalars, layout, times):
             entries, waiting = _decide_shared(tiles, level, pending, entering, waiting, depth)
         working = wake(routers, bits, working, t)
         count, working = decide(routers, working, depth, t)
-        # Everything is decided; from here on it happens. First flits move, then packets enter.
+        # All decisions are made. First flits move, then packets enter.
         for i in range(count + entries):
             if i < count:
                 leaving = routers.moves[i] // 5
@@ -272,7 +273,7 @@ def _advance(routers, sources, tiles, feed, tally, scalars, layout, times):
             drawn += more
             behind -= fewer
         idle = idle + 1 if count + entries + working == 0 else 0
-        if idle > WHEEL and idle > len(time):  # nothing comes for long: skip to what does
+        if idle > WHEEL and idle > len(time):  # nothing is due soon: skip to the next event
             coming = last
             for v in range(len(time)):
                 coming = min(coming, time[v])

@@ -1,8 +1,8 @@
 """Latency and throughput of a mesh under a random load.
 
-A run warms up, then measures. Latency is that of the packets created while it measured, all of
-them: the load goes on until the last of them has arrived, or for as long as is allowed, and those
-that had not arrived then are counted. Throughput and link counts are those of the cycles measured.
+A run warms up, then measures during a window. Latency covers all packets created in the window: the
+load continues until the last of them has arrived, or for the allowed time, and packets that have
+not arrived by then are counted. Throughput and link counts cover the cycles of the window.
 """
 
 from __future__ import annotations
@@ -19,27 +19,27 @@ from chipsim.noc.moves import LOCAL
 from chipsim.protocols import Int64Array
 
 DRAIN = 4
-"""Cycles that may pass after the window, as a multiple of it."""
+"""Default limit of cycles after the window, as a multiple of its length."""
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What a run measured.
+    """Result of a run.
 
     Attributes
     ----------
-    cores, warmup, cycles : number of cores, cycles before the window and of the window
-    drained : cycles behind the window until the last packet of it arrived, or the limit
-    packets, delivered : packets created in the window, and those of them that arrived
+    cores, warmup, cycles : number of cores, cycles before the window, cycles of the window
+    drained : cycles after the window until its last packet arrived, or the limit
+    packets, delivered : packets created in the window, and those that arrived
     sent : ndarray[int64], shape (cores,), packets that each core created in the window
     received : ndarray[int64], shape (nodes,), flits that each router delivered in the window
     links : ndarray[int64], shape (4, height, width)
         Flits on each link in the window, in the form of `chipsim.traffic.links`.
     histogram : ndarray[int64], shape (latencies,), delivered packets by latency in cycles
-    latency_sum : sum of the latencies
+    latency_sum : sum of the latencies in cycles
     waits : ndarray[int64], shape (cores,)
         Cycles that the packet at the front of each source queue had waited at the end of the
-        window; 0 where the queue was empty.
+        window; 0 for an empty queue.
     """
 
     cores: int
@@ -72,24 +72,24 @@ class Load:
 
     @property
     def lag(self) -> float:
-        """The longest wait at the front of a queue, as a share of the run up to then.
+        """The longest wait at the front of a queue, as a share of the run so far.
 
-        A source that gets rid of a share s of what it creates is behind by 1 - s of the time.
+        A source that sends a share s of the packets it creates lags by 1 - s of the time.
         """
         return float(self.waits.max(initial=0)) / (self.warmup + self.cycles)
 
     @property
     def latency_mean(self) -> float | None:
-        """Mean of the delivered packets; None without any."""
+        """Mean latency of the delivered packets; None without any."""
         return self.latency_sum / self.delivered if self.delivered else None
 
     @property
     def latency_max(self) -> int | None:
-        """Largest of the delivered packets."""
+        """Largest latency of the delivered packets; None without any."""
         return int(np.flatnonzero(self.histogram)[-1]) if self.delivered else None
 
     def percentile(self, percent: float) -> int | None:
-        """The smallest latency that so many per cent of the delivered packets do not exceed."""
+        """Return the given percentile of the latency of delivered packets; None without any."""
         if not self.delivered:
             return None
         within = np.cumsum(self.histogram)
@@ -112,15 +112,16 @@ def measure_load(
     ----------
     mesh, demand
     cycles : length of the window, 1 or more
-    warmup : cycles before it; half of it by default
-    drain : cycles behind it in which its packets may still arrive; by default four times the window
-    seed : of the packets
-    advance : called now and then with the cycle that has been reached
+    warmup : cycles before the window; half its length by default
+    drain : cycles after the window in which its packets may still arrive; by default four times its
+        length
+    seed : seed of the packets
+    advance : callback, called regularly with the current cycle
 
     Raises
     ------
     ChipError
-        If the load is not one of this mesh, or a core is to send more than a flit a cycle.
+        If the load does not fit this mesh, or a core sends more than a flit per cycle.
     """
     drain = DRAIN * cycles if drain is None else drain
     run = new_run(mesh, demand, cycles, warmup, drain, seed)
@@ -134,24 +135,24 @@ def measure_load(
 def new_run(
     mesh: Mesh, demand: Demand, cycles: int, warmup: int | None, drain: int, seed: int
 ) -> Run:
-    """A run that is still to begin; arguments and errors are those of `measure_load`."""
+    """Return a run that has not started; arguments and errors as in `measure_load`."""
     warmup = cycles // 2 if warmup is None else warmup
     if cycles < 1 or warmup < 0 or drain < 0:
         raise ChipError(
-            f"cycles {cycles}, warmup {warmup}, drain {drain}: give 1 or more, and twice 0 or more"
+            f"cycles {cycles}, warmup {warmup}, drain {drain}: need cycles >= 1, others >= 0"
         )
     if len(demand.rate) != mesh.cores or demand.nodes != mesh.nodes:
         raise ChipError(
-            f"load: made for {len(demand.rate)} nodes, the mesh has {mesh.cores}; "
-            "use the chip that it was made for"
+            f"load: built for {len(demand.rate)} nodes, but the mesh has {mesh.cores}; "
+            "use the chip that it was built for"
         )
     return Run(mesh, demand.feed(seed), new_tally(mesh), (warmup, warmup + cycles))
 
 
 def result_of(run: Run, waits: Int64Array) -> Load:
-    """What a run measured; it cannot go on afterwards.
+    """Return the result of a run; the run cannot continue afterwards.
 
-    waits : of its sources at the end of the window
+    waits : waits of its sources at the end of the window
     """
     warmup, end = run.window
     arrived = int(run.scalars[ARRIVED])

@@ -1,4 +1,4 @@
-"""The mesh of a simulation, its state at reset, and how long the kernel may stay away."""
+"""Mesh of a simulation: its size, its state at reset, and the driver loop of the kernel."""
 
 from __future__ import annotations
 
@@ -19,25 +19,26 @@ from chipsim.traffic.machines import link_times
 from chipsim.traffic.routes import Routes, way
 
 OUTPUTS = (EAST, WEST, SOUTH, NORTH)
-"""In the order of `chipsim.traffic.links.DIRECTIONS`."""
+"""Outputs in the order of `chipsim.traffic.links.DIRECTIONS`."""
 DEPTH = 4
-"""Flits in the FIFO of an input, unless said otherwise."""
+"""Default depth of the FIFO of an input, in flits."""
 MAX_SLOTS = 1 << 28
-"""Flits that all FIFOs together may hold: 3 GiB."""
+"""Maximum capacity of all FIFOs together, in flits: 3 GiB."""
 CHUNK = 1 << 12
-"""Cycles between two looks at the outside: Ctrl-C, progress."""
+"""Cycles per kernel call; between calls Ctrl-C and progress are handled."""
 
 ByteMask = np.ndarray[tuple[int], np.dtype[np.int8]]
 
 Advance = Callable[[int], None]
-"""Is called with the cycle that has been reached."""
+"""Callback with the current cycle."""
 
 
 class Links(NamedTuple):
-    """What flits take on links, shape (4, height, width), in the form of `chipsim.traffic.links`.
+    """Timing of links, shape (4, height, width), in the form of `chipsim.traffic.links`.
 
-    latency : int64, cycles from leaving until it can be at the head of the next buffer, at least 1
-    cycles : float64, for which a flit has the link to itself, at least 1
+    latency : int64, cycles from leaving until the flit can be at the head of the next buffer, at
+        least 1
+    cycles : float64, cycles that a flit occupies the link, at least 1
     """
 
     latency: Int64Array
@@ -45,16 +46,16 @@ class Links(NamedTuple):
 
     @property
     def held(self) -> Int64Array:
-        """Flits that are on the way at once, without the one that the buffer has room for."""
+        """Flits in flight on a link at once, minus the one that the buffer has room for."""
         held: Int64Array = (np.ceil(self.latency / self.cycles) - 1).astype(np.int64)
         return held
 
 
 class Ways(NamedTuple):
-    """Steps from one column of routers to another on a torus, and from one row to another.
+    """Steps between columns of routers on a torus, and between rows.
 
     x, y : int64, shape (width, width) and (height, height), negative westwards and northwards
-    axes : those that are rings: "x", "y" or "xy"
+    axes : axes that are rings: "x", "y" or "xy"
     """
 
     x: Int64Array
@@ -63,7 +64,7 @@ class Ways(NamedTuple):
 
     @classmethod
     def of(cls, chip: Chip) -> Ways | None:
-        """Those that the scorer takes, or None without a torus."""
+        """Return the ways that the metrics assume, or None without a torus."""
         if chip.machine is None or not chip.machine.torus:
             return None
         routes = Routes.of(chip)
@@ -76,12 +77,11 @@ class Ways(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Mesh:
-    """``width`` x ``height`` routers, each of whose five inputs holds ``depth`` flits.
+    """``width`` x ``height`` routers; each of their five inputs holds ``depth`` flits.
 
-    Node = y * width + x, x to the east, y to the south. Links of their own hold the flits that are
-    on their way, so that inputs behind them hold more. ``tile`` is how many columns and rows of
-    cores share each router; cores are numbered like nodes, over the whole mesh. ``ways`` are those
-    of a torus.
+    Node = y * width + x, x to the east, y to the south. Buffers after slow links also hold the
+    flits that are in flight on the link. ``tile`` gives the columns and rows of cores that share a
+    router; cores are numbered like nodes, over the whole mesh. ``ways`` is for a torus.
 
     Raises
     ------
@@ -105,22 +105,22 @@ class Mesh:
         if self.links is not None and self.links.latency.max() >= WHEEL:
             raise ChipError(
                 f"mesh: a flit takes {int(self.links.latency.max())} cycles on a link; the "
-                f"simulator has up to {WHEEL - 1}: give links more bandwidth or less latency"
+                f"simulator supports up to {WHEEL - 1}: give links more bandwidth or less latency"
             )
         if self.ways is not None and self.depth < 2:
             raise ChipError(
-                "mesh: depth is 1; a torus needs buffers of 2 flits or more, so that a place in "
+                "mesh: depth is 1; a torus needs buffers of 2 flits or more, so that one place in "
                 "each of its rings stays free"
             )
         if 5 * self.nodes * self.places > MAX_SLOTS:
             raise ChipError(
                 f"mesh: FIFOs of {self.depth} flits in {self.width}x{self.height} routers are more "
-                f"than {MAX_SLOTS} flits; try at most {MAX_SLOTS // (5 * self.nodes)} a FIFO"
+                f"than {MAX_SLOTS} flits; try at most {MAX_SLOTS // (5 * self.nodes)} per FIFO"
             )
 
     @classmethod
     def of(cls, chip: Chip, depth: int = DEPTH) -> Mesh:
-        """The mesh of a chip, or of a machine of chips, with the latency and width of each link."""
+        """Return the mesh of a chip or machine, with the latency and width of each link."""
         machine = chip.machine
         ways, cycles = link_times(chip)
         alike = bool((ways == 1).all() and (cycles == 1).all())
@@ -135,16 +135,16 @@ class Mesh:
 
     @property
     def shared(self) -> bool:
-        """Whether routers have several cores."""
+        """True if several cores share a router."""
         return self.tile != (1, 1)
 
     @property
     def torus(self) -> str:
-        """Axes on which the last router is beside the first."""
+        """Axes on which the last router is adjacent to the first."""
         return "" if self.ways is None else self.ways.axes
 
     def steps(self, source: Int64Array, target: Int64Array) -> tuple[Int64Array, Int64Array]:
-        """Columns and rows from routers to others, negative westwards and northwards."""
+        """Return columns and rows between routers, negative westwards and northwards."""
         (y, x), (to_y, to_x) = (np.divmod(each, self.width) for each in (source, target))
         if self.ways is None:
             return to_x - x, to_y - y
@@ -169,17 +169,17 @@ class Mesh:
 
     @property
     def places(self) -> int:
-        """Flits that the deepest FIFO holds, with those on its link."""
+        """Capacity of the deepest FIFO in flits, including flits on its link."""
         return self.depth + (0 if self.links is None else int(self.links.held.max()))
 
     @property
     def node_bits(self) -> int:
-        """Bits of the largest node."""
+        """Bits of the largest node number."""
         return (self.nodes - 1).bit_length()
 
 
 def new_tally(mesh: Mesh, packets: int = 0) -> Tally:
-    """Nothing counted yet; of a list of packets, none delivered."""
+    """Return empty counters; for a list of packets, none is delivered."""
     return Tally(
         passed=np.zeros(5 * mesh.nodes, dtype=np.int64),
         offered=np.zeros(mesh.cores, dtype=np.int64),
@@ -190,7 +190,7 @@ def new_tally(mesh: Mesh, packets: int = 0) -> Tally:
 
 
 def new_routers(mesh: Mesh, trees: ByteMask | None = None) -> Routers:
-    """All routers at reset; trees : as in `Routers`."""
+    """Return all routers at reset; trees : as in `Routers`"""
     nodes = mesh.nodes
     return Routers(
         column=(np.arange(nodes) % mesh.width).astype(np.int32),
@@ -210,7 +210,7 @@ def new_routers(mesh: Mesh, trees: ByteMask | None = None) -> Routers:
 
 
 def _rings(mesh: Mesh) -> Rings:
-    """Of a torus; empty arrays elsewhere."""
+    """Return the rings of a torus; empty arrays without one."""
     if mesh.ways is None:
         none = np.zeros(0, dtype=np.int64)
         grid = np.zeros((0, 0), dtype=np.int8)
@@ -220,7 +220,7 @@ def _rings(mesh: Mesh) -> Rings:
     for axis, both in (("x", (EAST, WEST)), ("y", (SOUTH, NORTH))):
         if axis in mesh.ways.axes:
             for output, other in (both, both[::-1]):
-                enters[output] = inputs & ~(1 << other)  # all but those that come straight on
+                enters[output] = inputs & ~(1 << other)  # all inputs but the one straight ahead
     return Rings(
         row=(np.arange(mesh.nodes) // mesh.width).astype(np.int32),
         east=np.sign(mesh.ways.x).astype(np.int8),
@@ -231,7 +231,7 @@ def _rings(mesh: Mesh) -> Rings:
 
 
 def _into(mesh: Mesh) -> Int64Array:
-    """The FIFO that each output leads to, shape (nodes, 5); round the end where links end."""
+    """Return the FIFO after each output, shape (nodes, 5), wrapping round at the edges."""
     y, x = np.divmod(np.arange(mesh.nodes), mesh.width)
     found = np.empty((mesh.nodes, 5), dtype=np.int64)
     for output, other, dx, dy in (
@@ -244,7 +244,7 @@ def _into(mesh: Mesh) -> Int64Array:
 
 
 def new_tiles(mesh: Mesh) -> Tiles:
-    """The first core of every tile is the first to send."""
+    """Return the tiles at reset: the first core of each sends first."""
     none = np.zeros(0, dtype=np.int32)
     if not mesh.shared:
         return Tiles(none, none, none, none, 1)
@@ -260,7 +260,7 @@ def new_tiles(mesh: Mesh) -> Tiles:
 
 
 def _wires(mesh: Mesh) -> Wires:
-    """Idle links; empty arrays where all are alike."""
+    """Return idle links; empty arrays if all are equal."""
     if mesh.links is None:
         whole, narrow = np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int32)
         return Wires(whole, np.zeros(0), np.zeros(0), narrow, whole, narrow, narrow)
@@ -283,7 +283,7 @@ def _wires(mesh: Mesh) -> Wires:
 
 
 def link_flits(mesh: Mesh, passed: Int64Array) -> Int64Array:
-    """Flits on each link, shape (4, height, width), in the form of `chipsim.traffic.links`.
+    """Return flits per link, shape (4, height, width), in the form of `chipsim.traffic.links`.
 
     passed : shape (5 * nodes,), flits through output o of node v at 5 * v + o
     """
@@ -292,15 +292,15 @@ def link_flits(mesh: Mesh, passed: Int64Array) -> Int64Array:
 
 
 class Run:
-    """A simulation at work: the mesh at reset, then whatever `until` made of it.
+    """A running simulation: the mesh at reset, advanced by `until`.
 
     Parameters
     ----------
     mesh
-    feed : where the packets come from; its state moves on with the run
-    tally : what is counted
-    window : cycles of creation, from the first up to and without the second, of the packets that
-        are to be delivered; what is counted by cycle is counted in these cycles
+    feed : source of the packets; its state advances with the run
+    tally : counters
+    window : range of creation cycles, first and end, of the packets that must be delivered; counts
+        per cycle cover these cycles
     """
 
     def __init__(self, mesh: Mesh, feed: Feed, tally: Tally, window: tuple[int, int]) -> None:
@@ -324,13 +324,13 @@ class Run:
 
     @property
     def cycle(self) -> int:
-        """The cycle that comes next."""
+        """The next cycle."""
         return int(self.scalars[CYCLE])
 
     def until(self, cycle: int, earliest: int, advance: Advance | None = None) -> bool:
-        """Run up to `cycle`, or from `earliest` on until all is delivered; returns whether it is.
+        """Run up to `cycle`, or from `earliest` on until all is delivered; return True if it is.
 
-        The kernel is left every few thousand cycles, so that Ctrl-C is heard.
+        The kernel returns every few thousand cycles, so that Ctrl-C is handled.
         """
         layout = Layout(self.mesh.depth, self.mesh.node_bits)
         done = False
@@ -354,11 +354,11 @@ class Run:
         return done
 
     def waits(self) -> Int64Array:
-        """For how long the packet at the front of each source queue has waited; 0 without one."""
+        """Return the waiting time of the front packet of each source queue; 0 without one."""
         return np.maximum(0, self.cycle - self.sources.time)
 
     def _make_room(self, cycle: int) -> None:
-        """No latency is larger than the cycles since the window began."""
+        """Grow the histogram: no latency exceeds the cycles since the window began."""
         needed = max(0, cycle - self.window[0])
         room = len(self.tally.histogram)
         if len(self.feed.random) and needed > room:

@@ -1,25 +1,26 @@
-"""How flits move: what every simulator of a mesh does in a cycle, in one place.
+"""Flit moves: the steps of a cycle that all simulators of a mesh share.
 
 A cycle decides on the state before it (`decide`), then changes it: heads leave their buffers
-(`take`), flits come into buffers (`put`). Kernels inline these functions, as handing them arrays in
-every call would cost as much as moving a flit; and they are compiled without reference counts
-(numba's `_nrt=False`, of kernels that make no arrays), which take ten times longer than the moves.
+(`take`), flits enter buffers (`put`). Kernels inline these functions, as passing arrays in every
+call would cost as much as moving a flit. They are compiled without reference counting (numba's
+`_nrt=False`, for kernels that allocate no arrays), which would take ten times longer than the
+moves.
 
-A router keeps, for each output, a mask of the inputs whose head wants it: 5 x 5 bits in one
-number. An output that offered a flit and could not pass it on must offer the same one again. Its
-pointer is set to that input, which is then the first one that asks: no lock is needed. With trees a
-head may ask for several outputs: each grants it in its own time, and it leaves with the last copy.
+A router keeps, for each output, a mask of the inputs whose head requests it: 5 x 5 bits in one
+number. An output that offered a flit but could not pass it on must offer the same flit again. Its
+pointer is set to that input, which is then the first to be granted: no lock is needed. With trees a
+head may request several outputs: each grants independently, and the flit leaves with the last copy.
 
-Links may differ (`chipsim.noc.mesh.Links`). A flit is in the buffer behind a link from when it
-leaves, but cannot be at the head before it is due; until then the buffer sleeps in a timing wheel.
-A link that takes several cycles for a flit is not free meanwhile.
+Links may differ (`chipsim.noc.mesh.Links`). A flit enters the buffer after a link when it leaves,
+but cannot be at the head before it is due; until then the buffer sleeps in a timing wheel. A link
+that needs several cycles per flit is busy meanwhile.
 
-On a torus the flits of a ring could fill it and wait for each other for ever. So each ring keeps a
-bubble (Puente et al., J. Parallel and Distributed Computing 61(9), 2001): a flit that comes into a
-ring, from a core or from its row, moves only if the buffer behind has room for two; one that is in
-the ring needs room for one. An output does not offer flits that may not come in, so that these hold
-up none of its ring. Columns wait for no row, so trees drain, too: a copy that takes the last place
-of a ring leaves its own as soon as its other copies are gone.
+On a torus the flits of a ring could fill it and deadlock. So each ring keeps a bubble (Puente et
+al., J. Parallel and Distributed Computing 61(9), 2001): a flit that enters a ring, from a core or
+from its row, moves only if the next buffer has room for two flits; a flit already in the ring needs
+room for one. An output does not offer flits that may not enter, so that these do not block the
+ring. Columns never wait for rows, so trees drain as well: a copy that takes the last place of a
+ring leaves its own place once its other copies have left.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ _INPUTS = 31  # five bits
 
 
 def _grants() -> np.ndarray[tuple[int, int], np.dtype[np.int8]]:
-    """First input at or after a pointer, by pointer and mask of the inputs that ask."""
+    """Return the first input at or after a pointer, by pointer and mask of requesting inputs."""
     table = np.full((5, 32), -1, dtype=np.int8)
     for pointer in range(5):
         for mask in range(1, 32):
@@ -48,10 +49,10 @@ def _grants() -> np.ndarray[tuple[int, int], np.dtype[np.int8]]:
 
 _GRANT = _grants()
 
-# The output by the signs of the way to go, 3 * east + south + 4.
+# The output by the signs of the remaining way, 3 * east + south + 4.
 _ROUTE = np.array([WEST, WEST, WEST, NORTH, LOCAL, SOUTH, EAST, EAST, EAST], dtype=np.int8)
 
-# Which output a single bit of a request is of, by its remainder modulo 37: all 25 differ.
+# The output of a single request bit, by its remainder modulo 37: all 25 differ.
 _OUTPUT = np.zeros(37, dtype=np.int8)
 for _bit in range(25):
     _OUTPUT[(1 << _bit) % 37] = _bit // 5
@@ -61,14 +62,14 @@ _PORTS = np.array([sum(1 << (5 * output + port) for output in range(5)) for port
 
 
 def leads(width: int) -> Int64Array:
-    """Where outputs lead: from FIFO 0 of a node to the FIFO of another, shape (5,)."""
+    """Return offsets from FIFO 0 of a node to the FIFO after each output, shape (5,)."""
     return np.array([SOUTH - 5 * width, WEST + 5, NORTH + 5 * width, EAST - 5, 0], dtype=np.int64)
 
 
 @njit(cache=True, nogil=True, inline="always")
 def route(column, v, target):
-    """The output that a flit takes at node v: its row first."""
-    # Looked up, as branches that cannot be foreseen would take more time than all the rest.
+    """Return the output of a flit at node v under XY routing."""
+    # Table lookup: unpredictable branches would dominate the run time.
     across = np.int64(column[target]) - np.int64(column[v])
     down = np.int64(target) - np.int64(v)
     return np.int64(_ROUTE[3 * np.sign(across) + np.sign(down) + 4])
@@ -76,7 +77,7 @@ def route(column, v, target):
 
 @njit(cache=True, nogil=True, inline="always")
 def round_route(routers, v, target):
-    """The same on a torus, the shorter way round."""
+    """Return the output on a torus, the shorter way round."""
     rings, column = routers.rings, routers.column
     across = np.int64(rings.east[column[v], column[target]])
     down = np.int64(rings.south[rings.row[v], rings.row[target]])
@@ -85,7 +86,7 @@ def round_route(routers, v, target):
 
 @njit(cache=True, nogil=True, inline="always")
 def next_fifo(routers, v, output):
-    """The FIFO that an output of a node leads to."""
+    """Return the FIFO after an output of a node."""
     fifo = 5 * v + routers.ahead[output]
     if len(routers.rings.leads) > 0:
         fifo = routers.rings.leads[5 * v + output]
@@ -94,9 +95,9 @@ def next_fifo(routers, v, output):
 
 @njit(cache=True, nogil=True, inline="always")
 def asks(routers, bits, v, port, flit):
-    """The requests of a flit at the head of an input: bit 5 * output + input.
+    """Return the requests of a flit at the head of an input: bit 5 * output + input.
 
-    Where there are trees a flit names a place of one; else its last bits are its target.
+    With trees a flit is a place of a tree; else its low bits are its target.
     """
     trees = routers.trees
     if len(trees) == 0:
@@ -115,7 +116,7 @@ def asks(routers, bits, v, port, flit):
 
 @njit(cache=True, nogil=True, inline="always")
 def wake(routers, bits, working, t):
-    """List the routers of the buffers whose head is due in cycle t; returns how many are listed."""
+    """List the routers whose buffer heads are due in cycle t; return the number listed."""
     wires = routers.wires
     if len(wires.bucket) > 0:
         slot = t & (WHEEL - 1)
@@ -136,7 +137,7 @@ def wake(routers, bits, working, t):
 
 @njit(cache=True, nogil=True, inline="always")
 def decide(routers, working, depth, t):
-    """Which flits move in this cycle; how many do, and how many routers stay on the list.
+    """Choose the flits that move; return their number and the number of routers kept on the list.
 
     Fills ``routers.moves`` with (node * 5 + output) * 5 + input.
     """
@@ -148,7 +149,7 @@ def decide(routers, working, depth, t):
     count = 0
     kept = 0
     nodes = len(request)
-    all_nodes = working > nodes // 4  # the memory likes to be read in order
+    all_nodes = working > nodes // 4  # sequential memory access is faster
     for i in range(nodes if all_nodes else working):
         v = np.int64(i if all_nodes else active[i])
         asking = np.int64(request[v])
@@ -182,14 +183,14 @@ def decide(routers, working, depth, t):
 
 @njit(cache=True, nogil=True, inline="always")
 def take(routers, bits, stride, leaving, port, t):
-    """Let the head of an input, or a copy of it, leave by 5 * node + output; returns it."""
+    """Remove the head of an input, or a copy of it, through output 5 * node + output; return it."""
     v = leaving // 5
     output = leaving - 5 * v
     fifo = 5 * v + port
     head = routers.first[fifo]
     moving = routers.flits[fifo * stride + head]
     asking = routers.request[v] & ~(1 << (5 * output + port))
-    if len(routers.trees) == 0 or asking & _PORTS[port] == 0:  # the last copy, or the only one
+    if len(routers.trees) == 0 or asking & _PORTS[port] == 0:  # the last or only copy
         head += 1
         if head == stride:
             head = 0
@@ -210,8 +211,10 @@ def take(routers, bits, stride, leaving, port, t):
 
 @njit(cache=True, nogil=True, inline="always")
 def cross(routers, leaving, t):
-    """Send a flit over the link of an output in cycle t; the cycle from which it can be at the head
-    of the buffer behind it."""
+    """Send a flit over the link of an output in cycle t.
+
+    Returns the cycle from which it can be at the head of the buffer after the link.
+    """
     wires = routers.wires
     due = t + 1
     if len(wires.bucket) > 0:
@@ -223,7 +226,7 @@ def cross(routers, leaving, t):
 
 @njit(cache=True, nogil=True, inline="always")
 def put(routers, bits, stride, working, fifo, moving, due, t):
-    """Put a flit into a buffer in cycle t; returns how many routers are listed then."""
+    """Put a flit into a buffer in cycle t; return the number of listed routers."""
     held = routers.level[fifo]
     routers.level[fifo] = held + 1
     place = routers.first[fifo] + held
@@ -248,7 +251,7 @@ def put(routers, bits, stride, working, fifo, moving, due, t):
 
 @njit(cache=True, nogil=True, inline="always")
 def sleep(wires, fifo, due):
-    """Have `wake` find a buffer when its head is due."""
+    """Schedule a buffer for `wake` in the cycle in which its head is due."""
     slot = due & (WHEEL - 1)
     wires.after[fifo] = wires.bucket[slot]
     wires.bucket[slot] = fifo
@@ -256,7 +259,7 @@ def sleep(wires, fifo, due):
 
 @njit(cache=True, nogil=True, inline="always")
 def sleeping(routers):
-    """Whether any buffer sleeps."""
+    """Return True if any buffer sleeps."""
     found = False
     for slot in range(len(routers.wires.bucket)):
         found = found or routers.wires.bucket[slot] >= 0

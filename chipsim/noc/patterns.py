@@ -1,4 +1,4 @@
-"""Synthetic loads that networks on chips are measured by (Dally and Towles, 2004, chapter 3)."""
+"""Synthetic loads for networks on chips (Dally and Towles, 2004, chapter 3)."""
 
 from __future__ import annotations
 
@@ -17,38 +17,38 @@ HOT = 0.1
 
 
 def uniform(mesh: Mesh, rate: float) -> Demand:
-    """To all routers alike, the own one among them."""
+    """Return a load to all routers with equal probability, including the source."""
     return Demand.to_one(mesh, np.arange(mesh.cores), rate, spread=1.0)
 
 
 def transpose(mesh: Mesh, rate: float) -> Demand:
-    """From (x, y) to (y, x); raises `ChipError` if the mesh is not square."""
+    """Return a load from (x, y) to (y, x); raises `ChipError` if the mesh is not square."""
     width, height = mesh.sides
     if width != height:
-        raise ChipError(f"transpose: the mesh is {width}x{height}; it must be as wide as high")
+        raise ChipError(f"transpose: the mesh is {width}x{height}; it must be square")
     y, x = np.divmod(np.arange(mesh.cores), width)
     return permutation(mesh, rate, x * width + y)
 
 
 def complement(mesh: Mesh, rate: float) -> Demand:
-    """From (x, y) to the point opposite: where sides are powers of two, all bits are inverted."""
+    """Return a load to the opposite point: with power-of-two sides, all bits are inverted."""
     return permutation(mesh, rate, np.arange(mesh.cores)[::-1])
 
 
 def hotspot(mesh: Mesh, rate: float, share: float = HOT, node: int | None = None) -> Demand:
-    """A share of the packets to one core, the middle one by default, the others to all alike."""
+    """Return a load with a share to one core (default: the middle one), the rest uniform."""
     width, height = mesh.sides
     middle = height // 2 * width + width // 2
     hot = middle if node is None else node
     if not 0 <= hot < mesh.cores:
-        raise ChipError(f"hotspot: node {hot} is outside of the mesh; it runs to {mesh.cores - 1}")
+        raise ChipError(f"hotspot: node {hot} is outside the mesh; give 0 to {mesh.cores - 1}")
     if not 0 <= share <= 1:
         raise ChipError(f"hotspot: the share is {share}; give 0 to 1")
     return Demand.to_one(mesh, np.full(mesh.cores, hot), rate, spread=1.0 - share)
 
 
 def neighbour(mesh: Mesh, rate: float) -> Demand:
-    """To one of the two to four cores next to it; a mesh of one core sends to itself."""
+    """Return a load to the two to four adjacent cores; a mesh of one core sends to itself."""
     if mesh.cores == 1:
         return permutation(mesh, rate, np.zeros(1, dtype=np.int64))
     width, height = mesh.sides
@@ -65,13 +65,13 @@ def neighbour(mesh: Mesh, rate: float) -> Demand:
 
 
 def permutation(mesh: Mesh, rate: float, target: npt.ArrayLike) -> Demand:
-    """From core v to ``target[v]``, which names every core once.
+    """Return a load from core v to ``target[v]``, a permutation of the cores.
 
-    target : whole numbers, shape (cores,)
+    target : integers, shape (cores,)
     """
     found = np.asarray(target)
     if found.shape != (mesh.cores,) or not np.array_equal(np.sort(found), np.arange(mesh.cores)):
-        raise ChipError(f"permutation: does not name each of the nodes 0 to {mesh.cores - 1} once")
+        raise ChipError(f"permutation: must name each of the nodes 0 to {mesh.cores - 1} once")
     return Demand.to_one(mesh, found, rate)
 
 
@@ -82,4 +82,4 @@ PATTERNS: dict[str, Callable[[Mesh, float], Demand]] = {
     "hotspot": hotspot,
     "neighbour": neighbour,
 }
-"""Patterns that need nothing but a rate: packets of each core in a cycle, 0 to 1."""
+"""Patterns with the rate as only parameter: packets per core and cycle, 0 to 1."""

@@ -1,15 +1,14 @@
 """The largest load that a mesh carries.
 
-A load is carried if every source keeps up with what it creates. In an open loop a source that does
-not falls behind at a steady pace: when it has got rid of a share s of what it created in n cycles,
-the packet at the front of its queue is (1 - s) * n cycles old. So a load counts as too much if, at
-one of `LOOKS` looks during a run, some source is behind by more than `TOLERANCE` of the whole run.
-That looks at each source by itself: one hot link may starve a single core while the sum over all of
-them hardly tells.
+A load is carried if every source keeps up with the packets it creates. In an open loop an
+overloaded source falls behind at a constant pace: if it has sent a share s of the packets created
+in n cycles, the packet at the front of its queue is (1 - s) * n cycles old. So a load counts as too
+large if, at one of `LOOKS` checks during a run, some source lags by more than `TOLERANCE` of the
+run. Checking each source separately matters: one hot link may starve a single core while the total
+hardly changes.
 
-No node carries more than one flit a cycle, no link more than its width, which bounds the scale from
-above.
-Bisection below that bound finds the largest load that is carried.
+The scale is bounded because no node carries more than one flit per cycle and no link more than its
+width. Bisection below that bound finds the largest load that is carried.
 """
 
 from __future__ import annotations
@@ -22,22 +21,23 @@ from chipsim.noc.load import Load, new_run, result_of
 from chipsim.noc.mesh import Mesh
 
 TOLERANCE = 0.05
-"""A source may be behind by this share of a run."""
+"""Tolerated lag of a source, as a share of the run."""
 LOOKS = 20
-"""Times that a run is looked at; it ends at the first that finds it overloaded."""
+"""Checks per run; the run ends at the first that finds an overload."""
 PRECISION = 0.01
 """Distance of the last two scales, as a share of the bound."""
 
 
 @dataclass(frozen=True, slots=True)
 class Saturation:
-    """Where a load stops being carried.
+    """Saturation point of a load.
 
-    scale : largest factor on the load that was carried; None if there is no load
-    bound : factor at which the busiest link or node has a flit in every cycle; None likewise
+    scale : largest factor on the load that was carried; None for an empty load
+    bound : factor at which the busiest link or node has a flit in every cycle; None for an empty
+        load
     offered : packets per node and cycle at `scale`
-    accepted : flits delivered per node and cycle there
-    runs : how many loads were tried
+    accepted : flits delivered per node and cycle at `scale`
+    runs : number of loads tried
     """
 
     scale: float | None
@@ -57,10 +57,10 @@ def find_saturation(
     precision: float = PRECISION,
     tried: Callable[[int], None] = lambda runs: None,
 ) -> Saturation:
-    """The largest factor on a load that the mesh carries, to `precision` of the bound.
+    """Return the largest factor on a load that the mesh carries, to `precision` of the bound.
 
-    The arguments are those of `chipsim.noc.load.measure_load`; every run is as long as told.
-    ``tried`` is called after each with the number of runs so far.
+    Arguments as in `chipsim.noc.load.measure_load`; every run has the full length. ``tried`` is
+    called after each run with the number of runs so far.
     """
     busiest = demand.busiest(mesh)
     if busiest == 0:
@@ -76,7 +76,7 @@ def find_saturation(
         return found
 
     def attempt(scale: float) -> Load | None:
-        # Rounding must not make a rate of 1 a little more.
+        # Rounding must not raise a rate above 1.
         load = demand.scaled(min(scale, (1 - 1e-12) / demand.rate.max()))
         run = new_run(mesh, load, cycles, warmup, 0, seed)
         end = run.window[1]

@@ -1,4 +1,4 @@
-"""The arrays that the kernel works on, in tuples of what belongs together."""
+"""Arrays of the kernel, grouped in named tuples."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from chipsim.protocols import FloatArray, Int32Array, Int64Array
 
 
 class Wires(NamedTuple):
-    """Links that differ, and what is on them; all empty where all links take a cycle.
+    """Unequal links and the flits on them; all empty if every link takes one cycle.
 
-    latency : ndarray[int64], shape (5 * nodes,), of the link behind output 5 * v + o: cycles from
-        when a flit leaves until it can be at the head of the buffer behind
-    cycles : ndarray[float64], shape (5 * nodes,), cycles that each flit takes of the link
-    free : ndarray[float64], shape (5 * nodes,), cycle from which the link takes the next one
-    room : ndarray[int32], shape (5 * nodes,), flits that a FIFO holds, with those on its link
+    latency : ndarray[int64], shape (5 * nodes,), latency of the link after output 5 * v + o: cycles
+        from leaving until the flit can be at the head of the next buffer
+    cycles : ndarray[float64], shape (5 * nodes,), cycles that each flit occupies the link
+    free : ndarray[float64], shape (5 * nodes,), cycle from which the link accepts the next flit
+    room : ndarray[int32], shape (5 * nodes,), capacity of a FIFO in flits, including its link
     due : ndarray[int64], shape (FIFOs * places,), cycle from which a flit can be at the head
     bucket : ndarray[int32], shape (WHEEL,), first FIFO whose head is due in a slot, or -1
-    after : ndarray[int32], shape (5 * nodes,), the next one in the same slot, or -1
+    after : ndarray[int32], shape (5 * nodes,), the next FIFO in the same slot, or -1
     """
 
     latency: Int64Array
@@ -32,13 +32,13 @@ class Wires(NamedTuple):
 
 
 class Rings(NamedTuple):
-    """A torus; all empty where there is none.
+    """A torus; all empty without one.
 
-    row : ndarray[int32], shape (nodes,), y of each
-    east, south : ndarray[int8], shape (columns, columns) and (rows, rows): sign of the way from one
-        to another
-    leads : ndarray[int64], shape (5 * nodes,), the FIFO that an output leads to
-    enters : ndarray[int64], shape (5,), inputs whose flits come into a ring by an output, as bits
+    row : ndarray[int32], shape (nodes,), y of each node
+    east, south : ndarray[int8], shape (columns, columns) and (rows, rows): sign of the way between
+        two columns or rows
+    leads : ndarray[int64], shape (5 * nodes,), the FIFO after an output
+    enters : ndarray[int64], shape (5,), inputs whose flits enter a ring at an output, as bits
     """
 
     row: Int32Array
@@ -51,21 +51,20 @@ class Rings(NamedTuple):
 class Routers(NamedTuple):
     """State of all routers. Input p of node v is FIFO 5 * v + p.
 
-    column : ndarray[int32], shape (nodes,), x of each
+    column : ndarray[int32], shape (nodes,), x of each node
     level, first : ndarray[int32], shape (5 * nodes,), flits in a FIFO, place of its head
-    flits : ndarray[int64], shape (5 * nodes * places,), as many places as the deepest FIFO holds
-        Target node of each, and above its bits the cycle of creation, or the index of the packet.
+    flits : ndarray[int64], shape (5 * nodes * places,), places is the capacity of the deepest FIFO
+        Target node of each flit; the bits above hold its cycle of creation, or its packet's index.
     request : ndarray[int32], shape (nodes,), bit 5 * output + input
-    pointer : ndarray[int8], shape (5 * nodes,), of every output
+    pointer : ndarray[int8], shape (5 * nodes,), round-robin pointer of every output
     active : ndarray[int32], shape (nodes,), routers with a flit come first
-    listed : ndarray[bool], shape (nodes,), whether a router is among them
+    listed : ndarray[bool], shape (nodes,), True for routers in `active`
     moves : ndarray[int64], shape (5 * nodes,), scratch: (node * 5 + output) * 5 + input
-    wires : links that differ
-    trees : ndarray[int8], by place of a tree, the bits of the outputs that it leaves by; empty
-        where flits name their targets
-    ahead : ndarray[int64], shape (5,), from FIFO 0 of a node to the FIFO that an output leads to,
-        where that is not round a torus
-    rings : of a torus
+    wires : unequal links
+    trees : ndarray[int8], output bits of each place of a tree; empty if flits name their targets
+    ahead : ndarray[int64], shape (5,), offset from FIFO 0 of a node to the FIFO after an output,
+        except at the wrap-around of a torus
+    rings : rings of a torus
     """
 
     column: Int32Array
@@ -84,12 +83,12 @@ class Routers(NamedTuple):
 
 
 class Tiles(NamedTuple):
-    """Cores that share a router (`chipsim.noc.tiles`); all empty where each has one of its own.
+    """Cores that share a router (`chipsim.noc.tiles`); all empty with one core per router.
 
     router, place : ndarray[int32], shape (cores,), router of each core, and its place in the tile
-    turn : ndarray[int32], shape (routers,), place at which the next search for a packet begins
+    turn : ndarray[int32], shape (routers,), place at which the next search for a packet starts
     first : ndarray[int32], shape (routers,), scratch: the core that sends in this cycle, or -1
-    size : cores of a tile
+    size : cores per tile
     """
 
     router: Int32Array
@@ -100,16 +99,16 @@ class Tiles(NamedTuple):
 
 
 class Sources(NamedTuple):
-    """The packet at the front of each source queue, and when to look at which.
+    """The packet at the front of each source queue, and the wake-up times of sources.
 
-    A source is a core. Where cores have routers of their own they are the nodes.
+    A source is a core. Without tiles, sources are the nodes.
 
     time : ndarray[int64], shape (cores,), cycle of creation, or NEVER
     flit : ndarray[int64], shape (cores,), as in `Routers`
     pending : ndarray[int32], shape (cores,), cores whose packet is due come first
     entering : ndarray[int32], shape (cores,), scratch
     bucket : ndarray[int32], shape (WHEEL,), first core that sleeps in a slot, or -1
-    after : ndarray[int32], shape (cores,), the next one in the same slot, or -1
+    after : ndarray[int32], shape (cores,), the next core in the same slot, or -1
     """
 
     time: Int64Array
@@ -121,20 +120,21 @@ class Sources(NamedTuple):
 
 
 class Feed(NamedTuple):
-    """Where packets come from: a list of them, or chance; the other half is empty.
+    """Source of packets: either a list or random generators; the fields of the other are empty.
 
     at, stop : ndarray[int64], shape (cores,), range in `order` of the packets still to come
     order : ndarray[int64], shape (packets,), packets grouped by core, by time within a core
-    created : ndarray[int64], shape (packets,); wanted : ndarray[int32], shape (packets,), router
-        of the target
+    created : ndarray[int64], shape (packets,), cycle of creation
+    wanted : ndarray[int32], shape (packets,), router of the target
 
-    random : ndarray[uint64], shape (cores,), generators, none 0; no shape of cores means a list
-    miss : ndarray[float64], shape (cores,), log(1 - chance of a packet in a cycle)
-    spread : ndarray[float64], shape (2,), share of packets to nodes drawn from all alike, and how
-        many these are
-    indptr : ndarray[int64], shape (cores + 1,), entries of each core in the next two
-    choice : ndarray[int32], target node; below : ndarray[int64], sum of the weights up to it
-    guide : ndarray[int32], where to begin the search for a sum; see `kernel._guide`
+    random : ndarray[uint64], shape (cores,), nonzero generator states; empty for a list of packets
+    miss : ndarray[float64], shape (cores,), log(1 - probability of a packet per cycle)
+    spread : ndarray[float64], shape (2,), share of packets to uniformly drawn nodes, and the number
+        of these nodes
+    indptr : ndarray[int64], shape (cores + 1,), entries of each core in the next three arrays
+    choice : ndarray[int32], target node
+    below : ndarray[int64], cumulative weight up to the entry
+    guide : ndarray[int32], start of the search for a sum; see `kernel._guide`
     """
 
     at: Int64Array
@@ -152,19 +152,18 @@ class Feed(NamedTuple):
 
 
 class Layout(NamedTuple):
-    """Flits that a FIFO holds, and bits of a flit that name its target."""
+    """Flits per FIFO, and number of target bits of a flit."""
 
     depth: int
     bits: int
 
 
 class Times(NamedTuple):
-    """Cycles between which a call of the kernel runs and counts.
+    """Cycle limits of a kernel call and of its counters.
 
     pause : cycle before which the call ends
-    last : cycle that is not run any more; where nothing happens until after `pause` the run may go
-        on as far as this
-    begin, end : the window; packets that are created in it are to be delivered
+    last : end of the run; if nothing happens until after `pause`, the call may skip as far as this
+    begin, end : the window; packets created in it must be delivered
     earliest : cycle from which the run may end because all is delivered
     """
 
@@ -176,12 +175,12 @@ class Times(NamedTuple):
 
 
 class Tally(NamedTuple):
-    """What is counted, of the cycles and of the packets of the window.
+    """Counters of the cycles and packets of the window.
 
     passed : ndarray[int64], shape (5 * nodes,), flits through output o of node v at 5 * v + o
     offered, entered : ndarray[int64], shape (cores,), packets created, and accepted by the mesh
-    histogram : ndarray[int64], shape (latencies,), packets by latency; too short is an error
-    delivered : ndarray[int64], shape (packets,), cycles of delivery, of a list of packets
+    histogram : ndarray[int64], shape (latencies,), packets by latency; must be long enough
+    delivered : ndarray[int64], shape (packets,), cycles of delivery, for a list of packets
     """
 
     passed: Int64Array

@@ -1,9 +1,9 @@
-"""Cores of a tile share the ports of their router: who sends in a cycle.
+"""Arbitration between cores of a tile for the port of their router.
 
-A tile has one port into its router and one out of it, each for a flit a cycle (a concentrator;
-Dally and Towles, 2004, section 3.3). The cores of a tile that have a packet take turns: in a cycle
-in which the router has room it takes that of the first core at or after the turn, in the order of
-their rows and columns, and the turn goes to the core behind it.
+A tile has one port into its router and one out of it, each for a flit per cycle (a concentrator;
+Dally and Towles, 2004, section 3.3). Cores of a tile with a packet take turns: when the router has
+room, it accepts the packet of the first core at or after the turn, in the order of rows and
+columns, and the turn moves to the following core.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ NOBODY = -1
 
 @njit(cache=True, nogil=True, inline="always")
 def router_of(tiles, core):
-    """The router of a core: without tiles the one with its number."""
+    """Return the router of a core: without tiles, the node of the same number."""
     v = np.int64(core)
     if len(tiles.router) > 0:
         v = np.int64(tiles.router[core])
@@ -25,7 +25,7 @@ def router_of(tiles, core):
 
 @njit(cache=True, nogil=True, inline="always")
 def offer(tiles, core):
-    """Note that a core has a packet for its router in this cycle; `sends` is to be asked of it."""
+    """Register that a core has a packet for its router in this cycle; call `sends` afterwards."""
     v = tiles.router[core]
     first = tiles.first[v]
     size = tiles.size
@@ -38,7 +38,7 @@ def offer(tiles, core):
 
 @njit(cache=True, nogil=True, inline="always")
 def sends(tiles, core, room):
-    """Whether a core is the one of its tile that sends in this cycle, if its router has room."""
+    """Return True if a core wins arbitration in its tile and its router has room."""
     v = tiles.router[core]
     chosen = tiles.first[v] == core
     if chosen:

@@ -1,1 +1,1 @@
-"""The integer and binary matrix processor of a core (NPU): what its programs compute."""
+"""Functional and cycle-accurate simulation of the integer and binary matrix processor (NPU)."""

@@ -1,6 +1,6 @@
 """Kernels of the ALU: sums, requantisation and thresholds.
 
-Each returns True at a fault, as those of `chipsim.npu.loads` do.
+Each returns True at a fault, like the kernels of `chipsim.npu.loads`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ RQ, LEAKY, THRESHOLD = range(3)
 
 @njit(cache=True, nogil=True)
 def _reject(code, memory, core, kind, f, micro_op):
-    """Whether a micro-op uses a place that there is not; places grow with the loops."""
+    """Return True if a micro-op addresses outside a memory; addresses grow with the loops."""
     fault, words = memory.fault, code.sizes[WORDS]
     o, i = f[2] - 1, f[3] - 1
     to = micro_op[0] + o * f[4] + i * f[5]
@@ -50,10 +50,11 @@ def _reject(code, memory, core, kind, f, micro_op):
 
 @njit(cache=True, nogil=True)
 def _calculate(code, memory, core, kind, f):
-    """ADD to MAC2, entry by entry: what one entry got the next one may read, but of RMUL and MAC2,
-    whose results take a cycle longer.
+    """Execute ADD to MAC2 entry by entry.
 
-    Shifts take the low 6 bits of the immediate, multipliers the low 32 bits of an accumulator.
+    An entry may read the result of the previous one, except for RMUL and MAC2, whose results need
+    an extra cycle. Shifts use the low 6 bits of the immediate, multipliers the low 32 bits of an
+    accumulator.
     """
     rows, bits = code.sizes[ROWS], code.sizes[ACC_BITS]
     out_bits = 16 if code.sizes[DUAL] == 1 else 8
@@ -67,7 +68,7 @@ def _calculate(code, memory, core, kind, f):
     sums, results = memory.sums[core], memory.results[core]
     shift = imm & 63
     ka, kb, kc = np.int64(0), np.int64(0), np.int64(0)
-    last = np.int64(-1)  # the entry before
+    last = np.int64(-1)  # previous entry
     for u in range(uop, uop + uops):
         micro_op = micro_ops[u]
         if _reject(code, memory, core, kind, f, micro_op):
@@ -120,11 +121,11 @@ def _calculate(code, memory, core, kind, f):
 
 @njit(cache=True, nogil=True)
 def _requantise(code, memory, core, kind, f):
-    """RQ and LEAKY: accumulator to result, by the record at `rec`.
+    """Execute RQ and LEAKY: accumulator to result, with the record at `rec`.
 
-    An entry may not be that of the step before, whose result takes a cycle longer.
-    Shift and rounding are the low 6 and 2 bits of their lanes; what was shifted by p is cut to 32
-    bits.
+    An entry must differ from the entry of the previous step, whose result needs an extra cycle.
+    Shift and rounding are the low 6 and 2 bits of their lanes; a value shifted by p is truncated to
+    32 bits.
     """
     rows, words = code.sizes[ROWS], code.sizes[WORDS]
     out_bits = 16 if code.sizes[DUAL] == 1 else 8
@@ -174,7 +175,7 @@ def _requantise(code, memory, core, kind, f):
 
 @njit(cache=True, nogil=True)
 def _threshold(code, memory, core, f):
-    """THRESHOLD: a bit of each lane; bits of other blocks in the packed vector stay."""
+    """Execute THRESHOLD: one bit per lane; bits of other blocks in the packed vector are kept."""
     rows, columns, words = code.sizes[ROWS], code.sizes[COLUMNS], code.sizes[WORDS]
     dst, n_out, n_in, dst_out, dst_in, rec = f[0], f[1], f[2], f[3], f[4], f[5]
     bits, block = f[7], f[8]
@@ -185,7 +186,7 @@ def _threshold(code, memory, core, f):
     last = dst + (n_out - 1) * dst_out + (n_in - 1) * dst_in
     if _outside(fault, ACC, last, sums.shape[0]):
         return True
-    blocks = 8 * columns // rows  # of a packed vector
+    blocks = 8 * columns // rows  # blocks per packed vector
     last = bits + (block + n_out - 1) // blocks * n_in + n_in - 1
     if _outside(fault, OUT, last, results.shape[0]):
         return True

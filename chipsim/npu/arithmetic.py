@@ -1,4 +1,4 @@
-"""Arithmetic of the NPU's lanes, and the check of an address; kernels share it."""
+"""Lane arithmetic of the NPU and address checks, shared by the kernels."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ AWAY, UP, EVEN, FLOOR = range(4)
 
 @njit(cache=True, nogil=True)
 def _round(x, n, mode):
-    """x / 2^n, rounded: to the nearest with halves away from zero, up or to even; or down."""
+    """Return x / 2^n, rounded to nearest (ties away from zero, up or to even) or down."""
     if n == 0:
         return x
     if mode == FLOOR:
@@ -29,19 +29,19 @@ def _round(x, n, mode):
 
 @njit(cache=True, nogil=True)
 def _wrap(x, bits):
-    """The low bits as a signed number."""
+    """Return the low bits as a signed number."""
     return (np.int64(x) << (64 - bits)) >> (64 - bits)
 
 
 @njit(cache=True, nogil=True)
 def _low(x):
-    """The low byte of a lane as a signed number."""
+    """Return the low byte of a lane as a signed number."""
     return ((np.int64(x) & 255) ^ 128) - 128
 
 
 @njit(cache=True, nogil=True)
 def _too_early(fault, entry, last):
-    """Whether an entry is the one whose result is still on its way; if so, the fault says it."""
+    """Return True, and set the fault, if the result of an entry is not written yet."""
     if entry != last:
         return False
     fault[CAUSE], fault[ADDRESS] = EARLY, entry
@@ -50,7 +50,7 @@ def _too_early(fault, entry, last):
 
 @njit(cache=True, nogil=True)
 def _outside(fault, where, address, size):
-    """Whether an address is outside of a memory of some size; if so, the fault says it."""
+    """Return True, and set the fault, if an address is outside a memory of the given size."""
     if 0 <= address < size:
         return False
     fault[CAUSE], fault[WHERE], fault[ADDRESS], fault[SIZE] = OUTSIDE, where, address, size

@@ -1,8 +1,8 @@
-"""Weight words that come from the host: when each is there, and how long products wait for them.
+"""Arrival of weight words from the host, and the resulting stalls of products.
 
-A request (WSTREAM) ends as soon as it is out, and its words arrive in order. A product of an
-instruction with `dyn` waits until its word has arrived; those behind it wait with it. The cycle
-simulator and the compiler's timeline take both from here.
+A request (WSTREAM) ends once it is sent; its words arrive in order. A product of an instruction
+with `dyn` stalls until its word has arrived, and the following products stall with it. The cycle
+simulator and the compiler's timeline share this model.
 """
 
 from __future__ import annotations
@@ -20,38 +20,41 @@ from chipsim.errors import ChipError
 from chipsim.npu.timing import matrix_cycles
 
 FINEST = 1 << 16
-"""Flits in a cycle are a fraction with a denominator of at most this."""
-LOAD, GEMM = 0, 1  # numbers of queues
-MICRO_OP_BYTES, WORD_BIT, WORD_MASK = 8, 24, 0xFFF  # of a micro-op in the maps, and its weight word
+"""Largest denominator of the fraction that represents flits per cycle."""
+LOAD, GEMM = 0, 1  # queue numbers
+MICRO_OP_BYTES, WORD_BIT, WORD_MASK = 8, 24, 0xFFF  # of micro-ops in maps
 Fetch = Callable[[int, int], bytes]
-"""Some vectors of the maps before the first frame, by the first address and their number."""
+"""Returns vectors of the feature maps before the first frame, by first address and count."""
 
 
 class HostLink(NamedTuple):
-    """How weights come to a core with its own maps: cycles until the first flit of a request, and
-    flits in a cycle."""
+    """Weight transfer to a core with its own feature memory.
+
+    latency : cycles from a request to its first flit
+    flits : flits per cycle
+    """
 
     latency: int = LATENCY
     flits: float = FLITS
 
     @classmethod
     def of(cls, host: ChipHost | None) -> HostLink:
-        """That of a chip, which may say nothing of its host."""
+        """Return the link of a chip, with defaults if the chip has no host table."""
         return cls() if host is None else cls(host.latency, host.flits)
 
 
 class Asked(NamedTuple):
-    """Words that WSTREAM asks for: the address of the first, and how many."""
+    """Weight words requested by WSTREAM: address of the first, and count."""
 
     first: int
     words: int
 
 
 class Taken(NamedTuple):
-    """Words that products wait for.
+    """Weight words that products read.
 
     words : addresses, in the order of the products
-    after : cycles from the first product until the one that takes each, if none waits
+    after : cycles from the first product to the one that reads each word, without stalls
     """
 
     words: NDArray[np.int64]
@@ -59,32 +62,36 @@ class Taken(NamedTuple):
 
 
 class Arriving(NamedTuple):
-    """Words on their way. begin : the cycle in which the first one leaves; each : cycles of one"""
+    """Weight words in transit.
+
+    begin : cycle in which the first word leaves
+    each : cycles per word
+    """
 
     asked: Asked
     begin: int
     each: Fraction
 
     def wait(self, taken: Taken, start: int) -> int:
-        """Cycles by which products end later that start in a cycle.
+        """Return the stall in cycles of products that start in a given cycle.
 
-        Raises `ChipError` if one takes a word that does not come.
+        Raises `ChipError` if a product reads a word that never arrives.
         """
         place = taken.words - self.asked.first
         last = int(place.max(initial=-1))
         if last >= self.asked.words:
             raise ChipError(
-                f"deadlock: a product waits for weight word {self.asked.first + last}; of those "
-                f"that were asked for last, {self.asked.first + self.asked.words - 1} is the last"
+                f"deadlock: a product waits for weight word {self.asked.first + last}; the last "
+                f"request ends at word {self.asked.first + self.asked.words - 1}"
             )
-        some = place >= 0  # words below were there before
+        some = place >= 0  # words below were loaded earlier
         there = -(-(place[some] + 1) * self.each.numerator // self.each.denominator)
         late = self.begin + there - start - taken.after[some]
         return max(0, int(late.max(initial=0)))
 
 
 class HostWords:
-    """The way of the words from the host, which all cores share: first come, first served."""
+    """Channel for weight words from the host, shared by all cores: first come, first served."""
 
     def __init__(self, shape: NpuShape, host: HostLink | None = None) -> None:
         host = host or HostLink()
@@ -99,8 +106,10 @@ class HostWords:
 
 
 class WordOrder:
-    """Which weight words instructions ask for and take, one after the other as the program has
-    them: micro-ops may be loaded again while it runs."""
+    """Weight words that instructions request and read, in program order.
+
+    Micro-ops may be reloaded while the program runs, so instructions must be passed in order.
+    """
 
     def __init__(self, shape: NpuShape, words: Sequence[int] | NDArray[np.int32], fetch: Fetch):
         """words : the weight word of each micro-op before the first frame"""
@@ -110,7 +119,7 @@ class WordOrder:
         self._base = self._apart = 0
 
     def follow(self, op: str, kind: str, f: Mapping[str, int]) -> Asked | Taken | None:
-        """What the next instruction asks for or takes."""
+        """Return the words that the next instruction requests or reads."""
         if op == "CTRL":
             if kind == "BASE" and (f["queue"], f["space"]) == (LOAD, 0):
                 self._base = f["value"]
@@ -129,7 +138,7 @@ class WordOrder:
         return None
 
     def _taken(self, kind: str, f: Mapping[str, int]) -> Taken:
-        """Each word once for as long as it stays; of two words of a product the later one."""
+        """Return each word once per stay; of two words of a product, the later one."""
         first = self._words[f["uop"] : f["uop"] + f["uops"]]
         more = {"INT16": 1, "DUAL_KERNEL": self._apart}.get(kind, 0)
         whole = matrix_cycles(f, self._shape)
@@ -138,7 +147,7 @@ class WordOrder:
         outer = f["n_out"] if f["wgt_out"] or f["wgt_in"] else 1
         inner = f["n_in"] if f["wgt_in"] else 1
         overhead = self._shape.loop_overhead
-        row = (whole - overhead) // max(1, f["n_out"])  # cycles from one row of a loop to the next
+        row = (whole - overhead) // max(1, f["n_out"])  # cycles per iteration of the outer loop
         step = (row - overhead) // max(1, f["n_in"])
         o, i = np.arange(outer)[:, None], np.arange(inner)
         words = (more + o * f["wgt_out"] + i * f["wgt_in"]).ravel()

@@ -1,4 +1,4 @@
-"""What a unit that does not work waits for."""
+"""Causes of stalls of NPU units."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ CAUSES = (
     "fetch", *(f"token of {unit}" for unit in UNITS),
     "stream", "credit", "router", "weights", "bank", "no more work",
 )  # fmt: skip
-"""Stream: maps of another core; credit: that a consumer has read its slot; router: that the mesh
-takes a flit; bank: that nothing is received into the bank of a store."""
+"""Stream: data of another core; credit: a consumer has not freed its slot; router: the mesh does
+not accept the flit; bank: a store's bank is receiving."""
 FETCH, TOKEN = 0, 1
 STREAM, CREDIT, ROUTER, WEIGHTS, BANK, DONE = range(TOKEN + len(UNITS), len(CAUSES))

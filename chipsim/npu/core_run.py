@@ -1,8 +1,8 @@
-"""When each instruction of a core that runs alone starts and ends, and what its units wait for.
+"""Cycle-accurate run of a core on its own: start and end of each instruction, stalls of the units.
 
-Events are worked off in order of time: at each cycle first what ends, then fetch, then the units
-that can start. Weights come by a way of their own, without a mesh. Cores that send each other maps
-are run by `chipsim.npu.mesh_run`; both give the same times of a core that sends nothing.
+Events are processed in time order: in each cycle first ends, then fetch, then the units that can
+start. Weights arrive over a separate channel, without a mesh. `chipsim.npu.mesh_run` simulates
+cores that exchange data; both give the same times for a core that sends nothing.
 """
 
 from __future__ import annotations
@@ -23,12 +23,14 @@ from chipsim.npu.cycles import UNITS
 from chipsim.npu.followed import Registers
 from chipsim.npu.records import Program
 
-_ENDS, _WAKES = 0, 1  # kinds of events, in the order in which those of a cycle are worked off
+_ENDS, _WAKES = 0, 1  # event kinds, in processing order within a cycle
 
 
 class Part(NamedTuple):
-    """An instruction as the units see it. words : weight words that it asks the host for, or that
-    its products wait for"""
+    """An instruction as the units see it.
+
+    words : weight words that it requests from the host, or that its products read
+    """
 
     unit: int
     wait: int
@@ -40,10 +42,10 @@ class Part(NamedTuple):
 class CoreTimes(NamedTuple):
     """Cycles of a frame.
 
-    cycles : until the last unit is idle
+    cycles : cycles until the last unit is idle
     start, end : int64, shape (instructions up to END,)
-    busy : cycles that each unit works, int64, shape (4,)
-    waits : cycles that each unit does not, by cause, int64, shape (4, len(CAUSES))
+    busy : busy cycles of each unit, int64, shape (4,)
+    waits : idle cycles of each unit by cause, int64, shape (4, len(CAUSES))
     """
 
     cycles: int
@@ -53,23 +55,23 @@ class CoreTimes(NamedTuple):
     waits: NDArray[np.int64]
 
     def order(self) -> NDArray[np.int64]:
-        """Numbers of instructions in the order in which they end."""
+        """Return the instruction numbers in the order of their ends."""
         return np.lexsort((self.start, self.end))
 
 
 def parts_of(program: Program, shape: NpuShape, begin: int = 0) -> list[Part]:
-    """The instructions of a core up to its END.
+    """Return the instructions of a core up to its END.
 
-    begin : of a function, the number of its first instruction
+    begin : number of the first instruction, for a function
 
-    Raises `ChipError` if one has to do with another core.
+    Raises `ChipError` if an instruction communicates with another core.
     """
     parts = []
     for one in Registers(program, shape).follow(begin):
         if one.kind in ("WAIT", "SEND", "REMOTE"):
             raise ChipError(
-                f"instruction {one.at} ({one.op}.{one.kind}) has to do with another core; the core "
-                "runs alone"
+                f"instruction {one.at} ({one.op}.{one.kind}) communicates with another core; "
+                "the core runs alone"
             )
         wait, signal = int(program.wait[one.at]), int(program.signal[one.at])
         parts.append(Part(one.unit, wait, signal, one.cycles, one.words))
@@ -78,31 +80,31 @@ def parts_of(program: Program, shape: NpuShape, begin: int = 0) -> list[Part]:
 
 @dataclass(slots=True)
 class _Core:
-    """A core at work; queues hold (instruction, cycle of its dispatch)."""
+    """A running core; queues hold (instruction, cycle of its dispatch)."""
 
     parts: list[Part]
     start: NDArray[np.int64]
     end: NDArray[np.int64]
     busy: NDArray[np.int64]
     waits: NDArray[np.int64]
-    at: int = 0  # the next one to fetch
-    fetched: int = -1  # cycle of the last one
+    at: int = 0  # next instruction to fetch
+    fetched: int = -1  # cycle of the last fetch
     queues: list[deque[tuple[int, int]]] = field(default_factory=lambda: [deque() for _ in UNITS])
     free: list[int] = field(default_factory=lambda: [0] * len(UNITS))  # since which cycle
     works: list[bool] = field(default_factory=lambda: [False] * len(UNITS))
     tokens: dict[tuple[int, int], deque[int]] = field(default_factory=dict)  # cycles of arrival
-    arriving: Arriving | None = None  # the last weight words that it asked for
+    arriving: Arriving | None = None  # last requested weight words
 
 
 def run_core(
     shape: NpuShape, program: Program, host: HostLink | None = None, begin: int = 0
 ) -> CoreTimes:
-    """One frame.
+    """Run one frame.
 
-    host : how weight words come; begin : the number of the first instruction, of a function
+    host : timing of weights from the host
+    begin : number of the first instruction, for a function
 
-    Raises `ChipError` that says which units wait for what if none can go on, and if more tokens
-    wait than a counter holds.
+    Raises `ChipError` naming the waiting units at a deadlock, and if a token counter overflows.
     """
     parts = parts_of(program, shape, begin)
     core = _Core(
@@ -118,7 +120,7 @@ def run_core(
 
 
 def _work(core: _Core, shape: NpuShape, host: HostWords) -> int:
-    """All events; returns the cycle of the last one."""
+    """Process all events; return the cycle of the last one."""
     events: list[tuple[int, int, int]] = [(0, _WAKES, 0)]  # cycle, kind, instruction
     last = 0
     while events:
@@ -142,7 +144,7 @@ def _work(core: _Core, shape: NpuShape, host: HostWords) -> int:
 
 
 def _finish(core: _Core, at: int, now: int, shape: NpuShape) -> None:
-    """An instruction ends: its unit is free, its tokens are there."""
+    """End an instruction: free its unit and deliver its tokens."""
     part = core.parts[at]
     core.works[part.unit], core.free[part.unit] = False, now
     for other in range(len(UNITS)):
@@ -157,7 +159,7 @@ def _finish(core: _Core, at: int, now: int, shape: NpuShape) -> None:
 
 
 def _fetch(core: _Core, now: int, shape: NpuShape) -> bool:
-    """Dispatch the next instruction, if its queue has a place; whether it did."""
+    """Dispatch the next instruction if its queue has room; return True if dispatched."""
     if core.at >= len(core.parts) or now <= core.fetched:
         return False
     queue = core.queues[core.parts[core.at].unit]
@@ -169,7 +171,7 @@ def _fetch(core: _Core, now: int, shape: NpuShape) -> bool:
 
 
 def _start(core: _Core, now: int, host: HostWords) -> list[int]:
-    """Start what can start; returns the instructions that do."""
+    """Start all instructions that can start; return them."""
     started = []
     for unit, queue in enumerate(core.queues):
         if core.works[unit] or not queue or queue[0][1] >= now:
@@ -195,7 +197,7 @@ def _start(core: _Core, now: int, host: HostWords) -> list[int]:
 
 
 def _wait(core: _Core, part: Part, now: int, host: HostWords) -> int:
-    """Cycles that products wait for their weights; an instruction that asks for some waits not."""
+    """Return the stall of products for their weights in cycles; a request does not stall."""
     if isinstance(part.words, Asked):
         core.arriving = host.ask(part.words, now)
     if not isinstance(part.words, Taken) or core.arriving is None:
@@ -204,7 +206,7 @@ def _wait(core: _Core, part: Part, now: int, host: HostWords) -> int:
 
 
 def _say_waits(core: _Core) -> str:
-    """Which units wait for what."""
+    """Return a text on the waiting units and the tokens that they lack."""
     found = []
     for unit, queue in enumerate(core.queues):
         if core.works[unit] or not queue:

@@ -1,9 +1,9 @@
-"""When each instruction of a core starts and ends: fetch, four queues, and tokens between units.
+"""Start and end of each instruction of a core: fetch, four queues, and tokens between units.
 
-An instruction is dispatched to the queue of its unit, one a cycle, in order, as soon as that has a
-place. A unit starts an instruction when the one before has ended, it was dispatched a cycle before,
-and the units that it waits for have given their tokens. Nothing depends on data, so one frame says
-it for all.
+Instructions are dispatched to the queues of their units in order, one per cycle, as soon as the
+queue has room. A unit starts an instruction at least one cycle after its dispatch, when the
+previous instruction has ended and the tokens it waits for have arrived. Timing is independent of
+data, so one frame represents all.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ UNITS = ("LOAD", "GEMM", "ALU", "STORE")
 
 
 class Timed(NamedTuple):
-    """An instruction as the units see it: its unit, masks of tokens, and cycles.
+    """An instruction as the units see it: its unit, token masks, and cycles.
 
-    moved : bits that it moves to or from external memory
-    words : weight words that it asks for, which come while others work, or that its products wait
-        for
+    moved : bits transferred to or from external memory
+    words : weight words that it requests (these arrive in the background), or that its products
+        read
     """
 
     unit: int
@@ -41,10 +41,10 @@ class Timed(NamedTuple):
 class Timeline(NamedTuple):
     """Cycles of one frame on a core.
 
-    start, end : int64, shape (instructions,); in `end` the next one of its unit may start
-    busy : cycles that each unit works, int64, shape (4,)
-    late : cycles of them in which an instruction waits for weights, int64, shape (instructions,);
-        they are not in `busy`
+    start, end : int64, shape (instructions,); the unit may start the next instruction at `end`
+    busy : busy cycles of each unit, int64, shape (4,)
+    late : cycles that an instruction stalls for weights, int64, shape (instructions,); not included
+        in `busy`
     """
 
     start: NDArray[np.int64]
@@ -54,15 +54,15 @@ class Timeline(NamedTuple):
 
     @property
     def cycles(self) -> int:
-        """From the first fetch until all units are idle."""
+        """Cycles from the first fetch until all units are idle."""
         return int(self.end.max(initial=0))
 
 
 def run_queues(program: list[Timed], shape: NpuShape, host: HostLink | None = None) -> Timeline:
-    """The timeline of a frame; raises `ChipError` if a unit waits for a token that never comes.
+    """Return the timeline of a frame; raises `ChipError` if a token that is waited for never comes.
 
-    Of the units that could start an instruction, the one that can first does; so the way to
-    external memory is taken in the order in which it is asked for.
+    Among the units that could start an instruction, the earliest one starts, so accesses to
+    external memory happen in the order of the requests.
     """
     start = np.zeros(len(program), np.int64)
     end = np.zeros(len(program), np.int64)
@@ -87,23 +87,25 @@ def run_queues(program: list[Timed], shape: NpuShape, host: HostLink | None = No
 
 
 class _Queues:
-    """The instructions that are dispatched and have not started, and the tokens between units.
+    """Dispatched instructions that have not started, and the tokens between units.
 
-    tokens : cycles from which they count, by unit that gives and unit that takes them
+    tokens : cycles from which tokens are valid, by producing and consuming unit
     """
 
     def __init__(self, program: list[Timed], shape: NpuShape) -> None:
         self.program, self.places = program, shape.queue_places
         self.tokens: dict[tuple[int, int], list[int]] = {}
         self._taken: dict[tuple[int, int], int] = {}
-        self._waiting: list[deque[tuple[int, int]]] = [deque() for _ in UNITS]  # and since when
+        self._waiting: list[deque[tuple[int, int]]] = [
+            deque() for _ in UNITS
+        ]  # with the cycle of dispatch
         self._starts: list[list[int]] = [[] for _ in UNITS]
         self._dispatched = [0] * len(UNITS)
         self._next = 0
         self._fetched = -1
 
     def next(self, free: list[int]) -> tuple[int, int]:
-        """The cycle and number of the instruction that can start first; `free` : of each unit."""
+        """Return cycle and number of the earliest instruction that can start; `free` : per unit"""
         self._dispatch()
         found = [
             (max(free[unit], waiting[0][1], self._given(waiting[0][0])), waiting[0][0])
@@ -116,7 +118,7 @@ class _Queues:
             assert other is not None
             raise ChipError(
                 f"deadlock: instruction {number} of {UNITS[self.program[number].unit]} waits for a "
-                f"token of {UNITS[other]} that no earlier instruction gives"
+                f"token of {UNITS[other]} that no earlier instruction sends"
             )
         return min(found)
 
@@ -131,7 +133,7 @@ class _Queues:
                 self.tokens.setdefault((one.unit, other), []).append(end)
 
     def _dispatch(self) -> None:
-        """As many as have a place; it is free a cycle after its instruction started."""
+        """Dispatch while queues have room; a place is free a cycle after its instruction starts."""
         while self._next < len(self.program):
             unit = self.program[self._next].unit
             before = self._dispatched[unit] - self.places
@@ -144,7 +146,7 @@ class _Queues:
             self._next += 1
 
     def _missing(self, number: int) -> int | None:
-        """A unit that has not given a token that an instruction waits for."""
+        """Return a unit whose token an instruction still waits for, or None."""
         one = self.program[number]
         for other in range(len(UNITS)):
             if one.wait >> other & 1:
@@ -154,7 +156,7 @@ class _Queues:
         return None
 
     def _given(self, number: int) -> int:
-        """The cycle from which all tokens of an instruction count."""
+        """Return the cycle from which all tokens of an instruction are valid."""
         one = self.program[number]
         return max(
             (
@@ -167,17 +169,19 @@ class _Queues:
 
 
 class _External:
-    """The way to external memory: a number of bits a cycle, first come, first served. Weight words
-    of a core with its own maps come from the host instead."""
+    """Channel to external memory: a number of bits per cycle, first come, first served.
+
+    Weight words of a core with its own feature memory come from the host instead.
+    """
 
     def __init__(self, shape: NpuShape, host: HostLink | None) -> None:
         self._bits = shape.load_bits
         self._host = HostWords(shape, host)
         self._free = 0
-        self._arriving: Arriving | None = None  # the last weight words that were asked for
+        self._arriving: Arriving | None = None  # last requested weight words
 
     def end(self, one: Timed, begin: int) -> int:
-        """When an instruction ends that starts in a cycle; its unit is busy until then."""
+        """Return the end of an instruction that starts in a cycle; its unit is busy until then."""
         if not one.moved:
             if isinstance(one.words, Asked):
                 self._arriving = self._host.ask(one.words, begin)
@@ -191,8 +195,7 @@ class _External:
         return max(at + one.cycles, self._free)
 
     def wait(self, taken: Taken, begin: int) -> int:
-        """Cycles by which products that start in a cycle end later; none if no word is asked
-        for."""
+        """Return the stall of products that start in a cycle; 0 if no word was requested."""
         return self._arriving.wait(taken, begin) if self._arriving else 0
 
 

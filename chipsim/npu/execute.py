@@ -1,4 +1,4 @@
-"""Running programs on the NPU cores of a chip: values only, no cycles.
+"""Functional simulation of programs on the NPU cores of a chip: values only, no cycles.
 
     chip = NpuChip(shape, {(0, 0): program, (1, 0): other})
     frame = chip.frame()
@@ -6,7 +6,7 @@
     frame.run()
     result = frame.read((1, 0), 512, (8, 8, 4), (32, 4, 1))
 
-A frame begins with all memories as the programs give them, whatever ran before.
+Each frame starts with the memory contents of the programs, whatever ran before.
 """
 
 from __future__ import annotations
@@ -58,16 +58,14 @@ class NpuChip:
         credits: Mapping[Place, ArrayLike] | None = None,
         host_weights: NDArray[np.int8] | None = None,
     ) -> None:
-        """
-        programs : of the cores that have one, by place
-        credits : what the streams of a core have counted before the frame, shape (STREAMS,); 0 if
-            it is not named
-        host_weights : words that WSTREAM asks for, shape (words, rows, columns), by address
+        """programs : programs by place
+        credits : initial stream counts of a core, shape (STREAMS,); default 0
+        host_weights : words that WSTREAM reads, shape (words, rows, columns), by address
         """
         if shape.rows != shape.columns:
             raise ChipError(
-                f"npu {shape.name}: {shape.rows} rows and {shape.columns} columns; programs run "
-                "only where there are as many of both"
+                f"npu {shape.name}: {shape.rows} rows and {shape.columns} columns; programs need "
+                "equal numbers"
             )
         self.shape = shape
         self.cores = list(programs)
@@ -83,7 +81,7 @@ class NpuChip:
             self._streams[self.number(place)] = counts
 
     def number(self, place: Place) -> int:
-        """Number of the core at a place; `ChipError` if it has no program."""
+        """Return the number of the core at a place; `ChipError` if it has no program."""
         x, y = place
         found = int(self._code.node[256 * y + x]) if 0 <= x < 256 and 0 <= y < 256 else -1
         if found < 0:
@@ -91,12 +89,12 @@ class NpuChip:
         return found
 
     def frame(self) -> Frame:
-        """What a frame needs: a set of memories of its own."""
+        """Return a frame with its own set of memories."""
         return Frame(self)
 
 
 class Frame:
-    """The memories of all cores; one thread at a time works with it."""
+    """Memories of all cores for one frame; not thread-safe."""
 
     def __init__(self, chip: NpuChip) -> None:
         self.chip = chip
@@ -109,7 +107,7 @@ class Frame:
         )
         lanes = code.weights.shape[3]
         most = host_vectors(code) + largest_store(code)
-        self._behind = code.start[1:]  # of each core, when it runs
+        self._behind = code.start[1:]  # end of each core's instructions
         self._memory = s.Memory(
             maps=np.zeros_like(chip._maps),
             inputs=np.zeros((cores, shape.input_vectors, lanes), np.int16),
@@ -128,7 +126,7 @@ class Frame:
         self.reset()
 
     def reset(self) -> None:
-        """All memories as before the first frame."""
+        """Reset all memories to their state before the first frame."""
         memory, chip = self._memory, self.chip
         memory.maps[:] = chip._maps
         memory.streams[:] = chip._streams
@@ -139,7 +137,7 @@ class Frame:
                 getattr(self._code, name)[:] = getattr(chip._code, name)
 
     def load(self, core: Place, address: int, vectors: NDArray[np.generic]) -> None:
-        """Bytes (int8 or uint8), shape (count, columns), into the maps of a core."""
+        """Write bytes (int8 or uint8), shape (count, columns), to the feature memory of a core."""
         number, columns = self.chip.number(core), self.chip.shape.columns
         maps = self._memory.maps
         if vectors.ndim != 2 or vectors.shape[1] != columns or vectors.dtype.itemsize != 1:
@@ -154,7 +152,7 @@ class Frame:
     def read(
         self, core: Place, base: int, sizes: tuple[int, ...], strides: tuple[int, ...]
     ) -> NDArray[np.int8]:
-        """Vectors of a core's maps, at base + sum of index * stride (in vectors).
+        """Return vectors of a core's feature memory at base + sum of index * stride (in vectors).
 
         Returns ndarray[int8], shape (*sizes, columns).
         """
@@ -164,14 +162,14 @@ class Frame:
     def write(
         self, core: Place, base: int, strides: tuple[int, ...], vectors: NDArray[np.generic]
     ) -> None:
-        """Bytes, shape (*sizes, columns), into a core's maps, at base + sum of index * stride."""
+        """Write bytes, shape (*sizes, columns), to a core at base + sum of index * stride."""
         places = self._places(core, base, vectors.shape[:-1], strides)
         self._memory.maps[self.chip.number(core)][places] = vectors.view(np.int8)
 
     def _places(
         self, core: Place, base: int, sizes: tuple[int, ...], strides: tuple[int, ...]
     ) -> NDArray[np.int64]:
-        """Addresses in a core's maps, shape (*sizes,); `ChipError` if one is outside."""
+        """Return feature memory addresses, shape (*sizes,); `ChipError` if one is outside."""
         places = np.asarray(base)
         for size, stride in zip(sizes, strides, strict=True):
             places = places[..., None] + np.arange(size) * stride
@@ -181,27 +179,31 @@ class Frame:
         return places
 
     def host(self, core: Place) -> tuple[NDArray[np.int64], NDArray[np.int8]]:
-        """What a core has sent to the host, in order: addresses, shape (count,), and vectors, shape
-        (count, columns)."""
+        """Return the vectors that a core has sent to the host, in order.
+
+        Returns addresses, shape (count,), and vectors, shape (count, columns).
+        """
         memory = self._memory
         count = int(memory.host_count[0])
         mine = np.flatnonzero(memory.host_core[:count] == self.chip.number(core))
         return memory.host_address[mine], memory.host_vectors[mine]
 
     def forget_host(self) -> None:
-        """The host has taken what was sent to it."""
+        """Clear the vectors that were sent to the host."""
         self._memory.host_count[0] = 0
 
     def receive(self, core: Place, address: int, vector: NDArray[np.int8], stream: int) -> None:
-        """A vector, shape (columns,), comes to a core, whose stream counts it."""
+        """Deliver a vector, shape (columns,), to a core and increment its stream."""
         self.load(core, address, vector[None])
         self._memory.streams[self.chip.number(core), stream] += 1
 
     def stored(
         self, core: Place, place: int, odd: bool
     ) -> tuple[NDArray[np.int64], NDArray[np.int8]]:
-        """What a store to another core would write now, in order: addresses, shape (count,), and
-        vectors, shape (count, columns). It is not written."""
+        """Return the vectors that a store to another core would write now, without writing.
+
+        Returns addresses, shape (count,), and vectors, shape (count, columns).
+        """
         memory, number = self._memory, self.chip.number(core)
         memory.registers[number, s.ODD] = odd
         before = int(memory.host_count[0])
@@ -213,8 +215,10 @@ class Frame:
         return memory.host_address[sent].copy(), memory.host_vectors[sent].copy()
 
     def loaded(self, core: Place, place: int, odd: bool) -> NDArray[np.generic]:
-        """What a load of maps would put into its buffer now: inputs, or the accumulators from its
-        first one on. Nothing is changed."""
+        """Return the buffer content that a load would produce now, without changing anything.
+
+        The result is the inputs, or the accumulators from the load's first one on.
+        """
         memory, number = self._memory, self.chip.number(core)
         at = int(self._code.start[number]) + place
         f, kind = self._code.fields[at], KINDS[Op.LOAD][int(self._code.kind[at])]
@@ -228,8 +232,7 @@ class Frame:
         return found
 
     def memory(self, core: Place) -> dict[str, NDArray[np.int64]]:
-        """Copies of a core's memories by name, without the lanes that fill up: FM, INP, ACC, OUT,
-        and what its streams have counted."""
+        """Return copies of a core's memories and stream counts by name, without padding."""
         number, memory, rows = self.chip.number(core), self._memory, self.chip.shape.rows
         found = {
             "FM": memory.maps[number],
@@ -241,13 +244,13 @@ class Frame:
         return {name: values.astype(np.int64) for name, values in found.items()}
 
     def run(self, odd: bool = False, parts: Mapping[Place, tuple[int, int]] | None = None) -> None:
-        """The programs of all cores to their ends.
+        """Run the programs of all cores to their ends.
 
-        odd : an odd frame, whose slots of maps are the second ones
-        parts : of each core that runs, the first instruction and the one behind the last; None for
-            all of all cores
+        odd : True for an odd frame, which uses the second slots of feature maps
+        parts : first and end instruction of each core that runs; None runs all instructions of all
+            cores
 
-        Raises `ChipError` if an instruction cannot be executed, or if all cores wait.
+        Raises `ChipError` if an instruction cannot be executed, or at a deadlock.
         """
         memory = self._memory
         memory.registers[:, s.ODD] = odd
@@ -265,10 +268,11 @@ class Frame:
     def run_in_order(
         self, cores: NDArray[np.int64], places: NDArray[np.int64], odd: bool = False
     ) -> None:
-        """Some instructions, one after the other, as `ChipTimes.order` of a cycle-true run has
-        them: numbers of cores and of their instructions, shape (count,) each.
+        """Run instructions in the order of a cycle-accurate run, such as `ChipTimes.order`.
 
-        Raises `ChipError` as `run` does.
+        cores, places : numbers of cores and of their instructions, shape (count,) each
+
+        Raises `ChipError` like `run`.
         """
         memory = self._memory
         memory.registers[:, s.ODD] = odd
@@ -283,20 +287,20 @@ class Frame:
         what = f"{self._say_core(core)}: instruction {at} ({instruction_name(op, kind)})"
         memory = s.MEMORIES[where]
         if cause == s.OUTSIDE:
-            return f"{what}: address {address:,} of the {memory}, which ends before {size:,}"
+            return f"{what}: address {address:,} is outside the {memory} of {size:,}"
         if cause == s.NO_UNIT:
-            return f"{what}: the core {self.chip.shape.name} has no unit for it"
+            return f"{what}: the core {self.chip.shape.name} does not support it"
         if cause == s.NO_CORE:
             return f"{what}: core ({address % 256}, {address // 256}) has no program"
         if cause == s.STATIC:
-            return f"{what}: weight word {address:,} is static; those of the host begin at {size:,}"
+            return f"{what}: weight word {address:,} is static; host words start at {size:,}"
         if cause == s.NEVER:
             return (
-                f"{what}: weight word {address:,} never arrives; the host sends those before "
+                f"{what}: weight word {address:,} never arrives; the host sends words below "
                 f"{size:,}"
             )
         if cause == s.UNCOVERED:
-            return f"{what}: packet header {address:,} leaves out word {size:,} of the map"
+            return f"{what}: packet header {address:,} does not cover word {size:,} of the map"
         if cause == s.EARLY:
             return f"{what}: uses accumulator {address:,} again before its result is written"
         if cause == s.DEADLOCK:
@@ -308,7 +312,7 @@ class Frame:
         return f"core ({x}, {y})"
 
     def _say_waits(self) -> str:
-        """Which cores wait for what; the first four."""
+        """Return a text on the waiting cores; at most four are listed."""
         code, memory = self._code, self._memory
         found = []
         for core in range(len(self.chip.cores)):
@@ -330,9 +334,9 @@ def run_frames(
     work: Callable[[Frame, Item], Result],
     threads: int,
 ) -> Iterator[Result]:
-    """Frames side by side; results in the order of the items.
+    """Run frames in parallel and yield the results in the order of the items.
 
-    work : is given a fresh frame and an item; it loads, runs and reads
+    work : called with a reset frame and an item; loads inputs, runs, and reads results
     """
     free: SimpleQueue[Frame] = SimpleQueue()
 

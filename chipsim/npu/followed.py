@@ -1,4 +1,4 @@
-"""The instructions of a program one after the other: units, cycles, and what registers say then."""
+"""Walk the instructions of a program in order, with units, cycles, and register values."""
 
 from __future__ import annotations
 
@@ -18,9 +18,12 @@ from chipsim.npu.timing import cycles_of, matrix_cycles, stores_pairs
 class Followed(NamedTuple):
     """An instruction.
 
-    at : its number; fields : by name; cycles : if nothing delays it
-    words : weight words that it asks the host for, or that its products wait for
-    base : of stores; high : distance of the high bytes that it stores, 0 for none
+    at : its number
+    fields : by name
+    cycles : cycles without stalls
+    words : weight words that it requests from the host, or that its products read
+    base : base address of stores
+    high : distance of the high bytes that it stores, 0 for none
     """
 
     at: int
@@ -35,7 +38,7 @@ class Followed(NamedTuple):
 
 
 class Registers:
-    """What a program sets while it runs, and what the next frame begins with."""
+    """Registers that a program sets while it runs; the next frame starts with their last values."""
 
     def __init__(self, program: Program, shape: NpuShape) -> None:
         self.program, self.shape = program, shape
@@ -46,9 +49,9 @@ class Registers:
         self._store = self._high = 0
 
     def follow(self, begin: int = 0) -> Iterator[Followed]:
-        """The instructions of a frame up to END.
+        """Yield the instructions of a frame up to END.
 
-        begin : the first one that is given; those before it only set registers
+        begin : the first instruction to yield; earlier ones only set registers
         """
         program, shape = self.program, self.shape
         headers = program.headers.tolist()
@@ -72,7 +75,7 @@ class Registers:
 
 
 def units_of(program: Program) -> NDArray[np.int64]:
-    """The unit of each instruction, shape (instructions,)."""
+    """Return the unit of each instruction, shape (instructions,)."""
     rows = (fields_by_name(program, at) for at in range(len(program.op)))
     return np.array([_unit_of(op, fields) for op, _, fields in rows], np.int64)
 
@@ -84,7 +87,7 @@ def _unit_of(op: str, fields: Mapping[str, int]) -> int:
 
 
 def fields_by_name(program: Program, at: int) -> tuple[str, str, dict[str, int]]:
-    """Op, kind, and fields of an instruction."""
+    """Return op, kind, and fields of an instruction."""
     op, kind = int(program.op[at]), int(program.kind[at])
     names = FIELDS[op, kind]
     values = program.fields[at, : len(names)].tolist()

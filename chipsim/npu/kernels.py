@@ -1,8 +1,7 @@
-"""The kernel that runs the programs of all cores of a chip, one frame.
+"""Kernel that runs one frame of the programs of all cores of a chip.
 
-A core runs its instructions in program order until one waits for a stream that has not counted far
-enough; then the next core runs. Tokens order units that work side by side, and program order has
-that order in it, so they are left out.
+A core runs its instructions in program order until one waits for a stream; then the next core runs.
+Tokens only order parallel units consistently with program order, so they are ignored.
 """
 
 from __future__ import annotations
@@ -41,12 +40,12 @@ WENT, WAITS, ENDED, FAULT = range(4)
 
 @njit(cache=True, nogil=True)
 def _control(code, memory, core, kind, f):
-    """CTRL; registers are set by the queue that reads them."""
+    """Execute CTRL; registers are set by the queue that reads them."""
     if kind == WAIT:
         if memory.streams[core, f[1]] < f[2]:
             return WAITS
         memory.streams[core, f[1]] -= f[2]
-    elif kind == SEND and f[6] == 1:  # credits for the host, which sends a frame at a time here
+    elif kind == SEND and f[6] == 1:  # credits for the host, which sends one frame at a time here
         return WENT
     elif kind == SEND:
         to = code.node[256 * f[4] + f[3]]
@@ -74,7 +73,7 @@ def _control(code, memory, core, kind, f):
 
 @njit(cache=True, nogil=True)
 def _execute(code, memory, core, at):
-    """One instruction."""
+    """Execute one instruction."""
     op, kind, f = np.int64(code.op[at]), np.int64(code.kind[at]), code.fields[at]
     wrong = False
     if op == CTRL:
@@ -107,9 +106,9 @@ def _execute(code, memory, core, at):
 
 @njit(cache=True, nogil=True)
 def _run(code, memory, first, behind):
-    """All cores from an instruction to an end, or to a fault, which is then in `memory.fault`.
+    """Run all cores to their ends, or to a fault, which is stored in `memory.fault`.
 
-    first, behind : of each core, counted over the instructions of all
+    first, behind : first and end instruction of each core, counted over all cores' instructions
     """
     cores = len(code.start) - 1
     position = memory.position
@@ -141,7 +140,7 @@ def _run(code, memory, first, behind):
 
 @njit(cache=True, nogil=True)
 def _run_in_order(code, memory, cores, places):
-    """Some instructions one after the other, of cores by number; a fault is in `memory.fault`."""
+    """Run instructions of cores in the given order; a fault is stored in `memory.fault`."""
     for one in range(len(cores)):
         core, at = cores[one], code.start[cores[one]] + places[one]
         memory.position[core] = at
@@ -156,8 +155,7 @@ def _run_in_order(code, memory, cores, places):
 
 @njit(cache=True, nogil=True)
 def _show_store(code, memory, core, place):
-    """Vectors of a store to another core as if they went to the host; a fault is in
-    `memory.fault`."""
+    """Execute a remote store as a store to the host; a fault is stored in `memory.fault`."""
     at = code.start[core] + place
     if _store(code, memory, core, HOST, code.fields[at]):
         memory.fault[CORE] = core

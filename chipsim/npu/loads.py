@@ -1,7 +1,7 @@
 """Kernels of the LOAD unit.
 
-Each returns True if the instruction cannot be executed; `Memory.fault` then says why. Fields are
-unsigned, so the last address that an instruction uses is its largest, and is all that is checked.
+Each returns True if the instruction cannot be executed and stores the reason in `Memory.fault`.
+Fields are unsigned, so the last address of an instruction is its largest; only that is checked.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from chipsim.npu.state import (
 
 @njit(cache=True, nogil=True)
 def _load_area(code, memory, core, kind, f):
-    """INP, ACC8 (bytes, or pairs of bytes as 16 bits), ACC32 (all bytes of a lane)."""
+    """Execute INP, ACC8 (bytes, or pairs of bytes as 16 bits), ACC32 (all bytes of a lane)."""
     rows, columns = code.sizes[ROWS], code.sizes[COLUMNS]
     dst, c_size, x_size, y_size = f[0], f[2], f[3], f[4]
     x_stride, y_stride = f[5], f[6]
@@ -111,7 +111,7 @@ def _load_area(code, memory, core, kind, f):
 
 @njit(cache=True, nogil=True)
 def _load_bias(code, memory, core, f):
-    """BIAS: parameters to accumulators, words of one block an outer step."""
+    """Execute BIAS: parameters to accumulators, the words of one block per outer step."""
     rows, words = code.sizes[ROWS], code.sizes[WORDS]
     dst, bm, n_out, n_in, dst_out, dst_in = f[0], f[1], f[2], f[3], f[4], f[5]
     if n_out * n_in == 0:
@@ -132,11 +132,11 @@ def _load_bias(code, memory, core, f):
 
 @njit(cache=True, nogil=True)
 def _load_windows(code, memory, core, f):
-    """WIN: columns of the im2col matrix of a T-mode map.
+    """Execute WIN: build columns of the im2col matrix of a T-mode map.
 
-    A word has two vectors in each of four banks, one bank a channel. What the packets bring is read
-    from the map at once. Window k of a packet is k windows behind that of its header; windows that
-    begin below the map are dropped, and take no place.
+    A word has two vectors in each of four banks, one bank per channel. The packets' data is read
+    directly from the map. Window k of a packet is k windows after the window of its header; windows
+    that start below the map are dropped and produce no output.
     """
     columns, filters = code.sizes[COLUMNS], code.sizes[FILTERS]
     dst, head, packets, width, height = f[0], f[2], f[3], f[4], f[5]
@@ -151,7 +151,7 @@ def _load_windows(code, memory, core, f):
     if _outside(fault, HM, head + packets - 1, code.headers.shape[1]):
         return True
     maps, inputs = memory.maps[core], memory.inputs[core]
-    bank = 2 * columns  # bytes of a word in a bank
+    bank = 2 * columns  # bytes per word and bank
     words = (width * height + bank - 1) // bank
     base = memory.registers[core, BASE_LOAD] // 8 + f[1]
     if pp > 0 and memory.registers[core, ODD] == 1:
@@ -202,7 +202,7 @@ def _load_windows(code, memory, core, f):
 
 @njit(cache=True, nogil=True)
 def _store_word(code, core, to, word):
-    """A weight word in the layouts of the products."""
+    """Write a weight word in the layouts of the products."""
     rows, columns = code.sizes[ROWS], code.sizes[COLUMNS]
     weights, bits = code.weights[core], code.bits[core]
     for r in range(rows):
@@ -219,7 +219,7 @@ def _store_word(code, core, to, word):
 
 @njit(cache=True, nogil=True)
 def _load_weights(code, memory, core, f):
-    """WSTREAM: words from the host's memory; here they arrive at once."""
+    """Execute WSTREAM: words from the host's memory arrive immediately."""
     dst, count, host = f[0], f[1], f[2]
     fault = memory.fault
     if count > 0:
@@ -239,7 +239,7 @@ def _load_weights(code, memory, core, f):
 
 @njit(cache=True, nogil=True)
 def _number(maps, columns, first, count):
-    """Bytes of maps from byte `first` on, little-endian."""
+    """Return bytes of the map from byte `first` on as a little-endian number."""
     number = np.int64(0)
     for k in range(count):
         place = first + k
@@ -249,7 +249,7 @@ def _number(maps, columns, first, count):
 
 @njit(cache=True, nogil=True)
 def _load_table(code, memory, core, f):
-    """TABLE: micro-ops and headers of 8 bytes, parameter words of 64; whole ones only."""
+    """Execute TABLE: micro-ops and headers of 8 bytes, parameter words of 64; whole ones only."""
     columns = code.sizes[COLUMNS]
     dst, vectors, table = f[0], f[2], f[3]
     maps, fault = memory.maps[core], memory.fault

@@ -1,4 +1,5 @@
-"""Kernels of the matrix unit. Each returns True at a fault, as those of `chipsim.npu.loads` do."""
+"""Kernels of the matrix unit; each returns True at a fault, like the kernels of
+`chipsim.npu.loads`."""
 
 from __future__ import annotations
 
@@ -33,14 +34,15 @@ from chipsim.npu.state import (
 INT8, BITS, DUAL_PIXEL, DUAL_KERNEL, INT16, DEPTHWISE = range(6)
 
 
-# Products take whole arrays and places in them: a view of a row would cost as much as its product.
+# Products take whole arrays and indices: creating a view of a row would cost as much as a product.
 
 
 @njit(cache=True, nogil=True)
 def _add_bytes(weights, w, x, part, sums, a, bits):
-    """sums[a] += weights[w] * x, of bytes; columns in fours, whose last ones may be 0.
+    """sums[a] += weights[w] * x, for bytes; columns in groups of four, padded with 0.
 
-    x : int32, one a column; part : int32, of LANES
+    x : int32, one per column
+    part : int32, shape (LANES,), scratch
     """
     for first in range(0, weights.shape[2], LANES):
         for r in range(LANES):
@@ -60,7 +62,7 @@ def _add_bytes(weights, w, x, part, sums, a, bits):
 
 @njit(cache=True, nogil=True)
 def _add_halves(weights, w, inputs, i, sums, a, bits):
-    """sums[a] += (low bytes in w, high bytes in w + 1) * inputs[i], of 16 bits."""
+    """sums[a] += (low bytes in w, high bytes in w + 1) * inputs[i], for 16 bits."""
     for c in range(weights.shape[1]):
         x = np.int64(inputs[i, c])
         for r in range(weights.shape[2]):
@@ -71,7 +73,7 @@ def _add_halves(weights, w, inputs, i, sums, a, bits):
 
 @njit(cache=True, nogil=True)
 def _pack(inputs, columns, packed):
-    """Bytes of vectors as words of 64 bits, the rest 0."""
+    """Pack bytes of vectors into words of 64 bits, padded with 0."""
     for i in range(packed.shape[0]):
         for k in range(packed.shape[1]):
             eight = np.uint64(0)
@@ -83,7 +85,7 @@ def _pack(inputs, columns, packed):
 
 @njit(cache=True, nogil=True)
 def _add_signs(words, w, packed, i, width, count, sums, a, bits):
-    """sums[a] += 2 * popcount(xnor(words[w], packed[i])) - width; both are 0 behind the width."""
+    """sums[a] += 2 * popcount(xnor(words[w], packed[i])) - width; padding bits are 0 in both."""
     ones, twos = np.uint64(0x5555555555555555), np.uint64(0x3333333333333333)
     fours, eights = np.uint64(0x0F0F0F0F0F0F0F0F), np.uint64(0x00FF00FF00FF00FF)
     for first in range(0, words.shape[2], LANES):
@@ -95,7 +97,7 @@ def _add_signs(words, w, packed, i, width, count, sums, a, bits):
                 v = words[w, k, first + r] ^ x
                 v = v - ((v >> np.uint64(1)) & ones)
                 v = (v & twos) + ((v >> np.uint64(2)) & twos)
-                count[r] += (v + (v >> np.uint64(4))) & fours  # of each byte: at most 8 words
+                count[r] += (v + (v >> np.uint64(4))) & fours  # per byte: at most 8 words
         for r in range(LANES):
             v = count[r]
             v = (v & eights) + ((v >> np.uint64(8)) & eights)
@@ -114,14 +116,14 @@ def _add_lanes(weights, w, tap, inputs, i, sums, a, bits):
 
 @njit(cache=True, nogil=True)
 def _start(sums, a, parameters, first, zero):
-    """What an accumulator begins with: 0, or the parameter words from `first` on."""
+    """Initialise an accumulator: 0, or the parameter words from `first` on."""
     for r in range(sums.shape[1]):
         sums[a, r] = 0 if zero else parameters[first + r // 16, r % 16]
 
 
 @njit(cache=True, nogil=True)
 def _reject(code, memory, core, kind, f, micro_op):
-    """Whether a micro-op uses a place that there is not; places grow with the loops."""
+    """Return True if a micro-op addresses outside a memory; addresses grow with the loops."""
     fault, registers = memory.fault, memory.registers[core]
     o, i = f[2] - 1, f[3] - 1
     pair = kind in (DUAL_PIXEL, DUAL_KERNEL)
@@ -153,7 +155,7 @@ def _reject(code, memory, core, kind, f, micro_op):
 
 @njit(cache=True, nogil=True)
 def _multiply(code, memory, core, kind, f):
-    """GEMM: all micro-ops, outer and inner steps."""
+    """Execute GEMM: all micro-ops, outer and inner steps."""
     columns, bits, dual = code.sizes[COLUMNS], code.sizes[ACC_BITS], code.sizes[DUAL]
     fault = memory.fault
     if (kind in (DUAL_PIXEL, DUAL_KERNEL, INT16) and dual == 0) or (
@@ -166,7 +168,7 @@ def _multiply(code, memory, core, kind, f):
         return False
     pair = kind in (DUAL_PIXEL, DUAL_KERNEL)
     if pair and _too_early(fault, memory.registers[core, DIST_ACC], 0):
-        return True  # both sums of a pair would go to one entry
+        return True  # both sums of a pair would use one entry
     micro_ops, parameters = code.micro_ops[core], code.parameters[core]
     if _outside(fault, UM, uop + uops - 1, micro_ops.shape[0]):
         return True

@@ -1,4 +1,4 @@
-"""What runs on a mesh: cores with their programs, host ports, and what these send."""
+"""Setup of a mesh simulation: cores with their programs, host ports, and their inputs."""
 
 from __future__ import annotations
 
@@ -18,11 +18,13 @@ Place = tuple[int, int]
 
 
 class HostInputs(NamedTuple):
-    """The vectors of a frame's input, in the order in which a host sends them, n in all.
+    """Input vectors of a frame, in the order in which a host sends them, n in all.
 
-    core : int64, shape (n, 2), x and y; stream : int64, shape (n,), that counts them
-    vector : int64, shape (n,), address; odd : int64, shape (n,), what odd frames add to it
-    slots : int64, shape (n,), frames of what goes to this core and stream that the core holds
+    core : int64, shape (n, 2), x and y
+    stream : int64, shape (n,), stream that counts the vector
+    vector : int64, shape (n,), address
+    odd : int64, shape (n,), address offset in odd frames
+    slots : int64, shape (n,), frames of the input to this core and stream that the core buffers
     """
 
     core: NDArray[np.int64]
@@ -38,7 +40,7 @@ class HostInputs(NamedTuple):
 
 
 class HostPort(NamedTuple):
-    """A node where the host takes a flit in each cycle, and gives one.
+    """A node where the host receives one flit and sends one per cycle.
 
     The first flit of a frame's input to a core and stream waits for a credit of the core once its
     slots are full.
@@ -49,12 +51,13 @@ class HostPort(NamedTuple):
 
 
 class MeshChip(NamedTuple):
-    """What runs.
+    """A chip with its programs and host.
 
-    streams : what the streams of a core have counted before, shape (STREAMS,); 0 if not named
-    hosts : host ports; link : how they answer requests for weights
-    ports : of cores, the host port that they ask; the first one if not named
-    begins : of cores, the number of the first instruction, 0 if not named
+    streams : initial stream counts of a core, shape (STREAMS,); default 0
+    hosts : host ports
+    link : timing of weight requests
+    ports : host port that a core requests weights from; default: the first one
+    begins : number of the first instruction of a core; default 0
     """
 
     shape: NpuShape

@@ -1,4 +1,4 @@
-"""A core on a mesh in the kernel: fetch, queues, tokens, units, and what it receives."""
+"""Kernel functions of a core on a mesh: fetch, queues, tokens, units, and receiver."""
 
 from __future__ import annotations
 
@@ -47,14 +47,14 @@ from chipsim.npu.mesh_steps import (
 UNITS = 4
 GEMM_UNIT, STORE_UNIT = 1, 3
 STORING = 1
-"""Of `Nodes.wants`: a store has, or will have, a flit."""
+"""Bit of `Nodes.wants`: a store has, or will have, a flit."""
 PIPELINE = 2
-"""Cycles from the start of an instruction of the matrix unit until its first product may wait."""
+"""Cycles from the start of a matrix instruction until its first product may stall."""
 
 
 @njit(cache=True, nogil=True)
 def _store_address(more, number, odd):
-    """Where a store writes one of its vectors."""
+    """Return the address of one of the vectors of a store."""
     times, x_stride, y_stride = more[TIMES], more[X_STRIDE], more[Y_STRIDE]
     at = more[FIRST] + (more[SLOT] if odd else 0)
     rest = number // times
@@ -71,7 +71,7 @@ def _store_address(more, number, odd):
 
 @njit(cache=True, nogil=True)
 def _settle(steps, cores, sizes, c, t):
-    """Products pass that may until cycle t, before bounds change for the next one."""
+    """Advance the products up to cycle t, before the arrival bound changes for the next cycle."""
     at = cores.job[c, GEMM_UNIT]
     if at < 0 or steps.what[at] != PRODUCTS:
         return
@@ -90,7 +90,7 @@ def _settle(steps, cores, sizes, c, t):
 
 @njit(cache=True, nogil=True)
 def _foresee(steps, cores, sizes, c, t):
-    """When products end, with bounds that hold from cycle t on."""
+    """Schedule the end of the products, with the arrival bound valid from cycle t on."""
     at = cores.job[c, GEMM_UNIT]
     if at < 0 or steps.what[at] != PRODUCTS:
         return
@@ -110,7 +110,7 @@ def _foresee(steps, cores, sizes, c, t):
 
 @njit(cache=True, nogil=True)
 def _finish(steps, cores, seen, sizes, c, unit, t):
-    """An instruction ended with the cycle before t; returns whether a counter is too small."""
+    """End an instruction that finished before cycle t; return True if a token counter overflows."""
     at = cores.job[c, unit]
     cores.job[c, unit] = -1
     cores.end[c, unit] = NEVER
@@ -132,7 +132,7 @@ def _finish(steps, cores, seen, sizes, c, unit, t):
 
 @njit(cache=True, nogil=True)
 def _end_frame(steps, cores, seen, sizes, c, t):
-    """The next frame, if nothing of this one is left; whether it was."""
+    """Start the next frame if nothing of this one is left; return True if started."""
     if cores.position[c] < steps.first[c + 1]:
         return False
     for unit in range(UNITS):
@@ -159,7 +159,7 @@ def _end_frame(steps, cores, seen, sizes, c, t):
 
 @njit(cache=True, nogil=True)
 def _begin(steps, cores, nodes, seen, sizes, c, unit, at, t):
-    """An instruction starts."""
+    """Start an instruction."""
     cores.job[c, unit] = at
     cores.begun[c, unit] = t
     seen.busy[c, unit] += steps.cycles[at]
@@ -193,7 +193,7 @@ def _begin(steps, cores, nodes, seen, sizes, c, unit, at, t):
 
 @njit(cache=True, nogil=True)
 def _go_on(steps, cores, nodes, sizes, c, unit, t):
-    """An instruction whose end is not known: what it waits for may be there."""
+    """Advance an instruction of unknown end: the event it waits for may have happened."""
     at = cores.job[c, unit]
     what, more = steps.what[at], steps.more[at]
     if what == WAIT:
@@ -214,7 +214,7 @@ def _go_on(steps, cores, nodes, sizes, c, unit, t):
 
 @njit(cache=True, nogil=True)
 def _work(steps, cores, nodes, seen, sizes, c, t):
-    """Cycle t of a core; returns whether it is at fault."""
+    """Run cycle t of a core; return True at a fault."""
     if cores.frame[c] == sizes.frames:
         cores.wakes[c] = NEVER
         return False
@@ -257,7 +257,7 @@ def _work(steps, cores, nodes, seen, sizes, c, t):
         for other in range(UNITS):
             if wait >> other & 1:
                 cores.tokens[c, other, unit] -= 1
-        if late > 0:  # of those that came last, the last unit
+        if late > 0:  # the last unit among the latest
             other = UNITS - 1
             while not cores.lacking[c, unit] >> other & 1:
                 other -= 1
@@ -278,7 +278,7 @@ def _work(steps, cores, nodes, seen, sizes, c, t):
 
 @njit(cache=True, nogil=True)
 def _receive(steps, cores, sizes, c, kind, stream, value, t):
-    """A core takes a flit, which counts from the next cycle on."""
+    """Receive a flit, effective from the next cycle on."""
     if kind == WORDS:
         cores.filled[c] += 1
         if cores.filled[c] == sizes.word:

@@ -1,7 +1,7 @@
-"""Flits of cores on a mesh, as numbers.
+"""Flits of cores on a mesh, encoded as numbers.
 
-From bit 0 on: target node and source node, of as many bits as the mesh needs; kind and stream, of
-4 bits each; from `TOP` on the value.
+From bit 0 on: target node and source node, with as many bits as the mesh needs; kind and stream, 4
+bits each; from `TOP` on the value.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A host port in the kernel: what it offers, and what it takes."""
+"""Kernel functions of a host port: flits that it sends and receives."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from chipsim.npu.mesh_steps import (
 
 @njit(cache=True, nogil=True)
 def _choose(hosts, sizes, h, t):
-    """What a host offers from cycle t on, or -1."""
+    """Return the flit that a host offers from cycle t on, or -1."""
     bits, node = sizes.bits, hosts.node[h]
     if hosts.level[h] > 0:
         head = hosts.head[h]
@@ -54,7 +54,7 @@ def _choose(hosts, sizes, h, t):
 
 @njit(cache=True, nogil=True)
 def _next_of_host(hosts, sizes, h, t):
-    """The first cycle from t on in which a host that offers nothing may have something."""
+    """Return the first cycle from t on in which an idle host may offer a flit."""
     found = NEVER
     at = hosts.at[h]
     pair = hosts.pair[at] if at < hosts.first[h + 1] else -1
@@ -68,7 +68,7 @@ def _next_of_host(hosts, sizes, h, t):
 
 @njit(cache=True, nogil=True)
 def _to_host(hosts, seen, sizes, h, source, kind, stream, value, t):
-    """A host takes a flit."""
+    """Receive a flit at a host."""
     if kind == TO_HOST:
         frame = seen.written[value]
         seen.written[value] += 1

@@ -1,10 +1,10 @@
-"""The kernel that runs NPU cores on a mesh, many cycles in one call.
+"""Kernel that runs NPU cores on a mesh, many cycles per call.
 
-In each cycle hosts choose what they offer and nodes what enters the mesh; the routers decide what
-moves; cores do what is due; then flits move, and what they bring counts from the next cycle on.
-Units are events: a core is looked at when an instruction of it ends, or when something came that
-it may wait for. Only flits, and the stores and requests that make them, go cycle by cycle. A
-stretch in which no flit is anywhere is skipped.
+In each cycle hosts choose the flits they offer, nodes choose the flits that enter the mesh, routers
+decide on moves, and cores process due events; then flits move and take effect from the next cycle
+on. Units are event-driven: a core is processed when one of its instructions ends or when something
+arrives that it may wait for. Only flits, and the stores and requests that create them, are
+simulated cycle by cycle. Stretches without any flit are skipped.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from chipsim.npu.mesh_steps import (
 
 @njit(cache=True, nogil=True)
 def _grant(turn, mask):
-    """The first source at or behind a turn."""
+    """Return the first source at or after a turn."""
     for step in range(SOURCES):
         source = turn + step
         if source >= SOURCES:
@@ -49,8 +49,10 @@ def _grant(turn, mask):
 
 @njit(cache=True, nogil=True)
 def _enter(steps, cores, hosts, nodes, sizes, level, t):
-    """Which flits enter the mesh in cycle t; returns how many, and whether a source has, or will
-    have, one."""
+    """Choose the flits that enter the mesh in cycle t.
+
+    Returns their number, and True if a source has, or will have, a flit.
+    """
     count, wanting = 0, False
     for v in range(len(nodes.wants)):
         mask = nodes.wants[v]
@@ -64,7 +66,7 @@ def _enter(steps, cores, hosts, nodes, sizes, level, t):
                 continue
         source = _grant(nodes.turn[v], mask)
         if level[5 * v + LOCAL] >= sizes.depth:
-            nodes.turn[v] = source  # and so it is offered again
+            nodes.turn[v] = source  # offered again in the next cycle
             continue
         nodes.turn[v] = source + 1 if source + 1 < SOURCES else 0
         nodes.entering[count] = v
@@ -99,8 +101,7 @@ def _enter(steps, cores, hosts, nodes, sizes, level, t):
 
 @njit(cache=True, nogil=True, _nrt=False)  # type: ignore[call-overload]
 def _advance_chip(steps, cores, hosts, nodes, routers, seen, sizes, pause):
-    """Run from scalars[CYCLE] to the pause, or until nothing more can happen, or a fault; returns
-    whether it goes on."""
+    """Run from scalars[CYCLE] to the pause, to the end or to a fault; return True at the pause."""
     depth, bits = sizes.depth, sizes.bits
     level = routers.level
     stride = len(routers.flits) // len(level)
@@ -120,7 +121,7 @@ def _advance_chip(steps, cores, hosts, nodes, routers, seen, sizes, pause):
         for c in range(len(cores.wakes)):
             if cores.wakes[c] <= t and _work(steps, cores, nodes, seen, sizes, c, t):
                 goes_on = False
-        # Everything is decided; first flits move, then others enter.
+        # All decisions are made: first flits move, then others enter.
         for i in range(count + entries):
             if i < count:
                 leaving = routers.moves[i] // 5

@@ -1,8 +1,7 @@
-"""What a run of cores on a mesh says of a chip: latency, period, and what bounds it.
+"""Report of a mesh run: latency, initiation interval, and bottleneck.
 
-A core works on one frame at a time, and a link passes a flit a cycle; so no period is shorter than
-the cycles that a frame takes on a core that waits for nobody, nor than the flits of a frame on a
-link.
+A core processes one frame at a time and a link carries a flit per cycle. So the period is at least
+the cycles per frame of any core without waiting, and at least the flits per frame of any link.
 """
 
 from __future__ import annotations
@@ -19,22 +18,28 @@ from chipsim.npu.mesh_setup import steps_of_chip
 from chipsim.npu.mesh_steps import Steps
 
 SETTLED = 3
-"""The first frame whose distance from the one before counts for the period."""
+"""First frame whose interval from the previous one counts for the period."""
 SIDES = ("east", "west", "south", "north")
-"""Of links, in the order of `MeshTimes.links`."""
+"""Sides of links, in the order of `MeshTimes.links`."""
 
 
 class Bound(NamedTuple):
-    """cycles : that a frame takes there at least; where : a core, link or port of a node"""
+    """A lower bound of the period.
+
+    cycles : minimum cycles per frame
+    where : core, link or port of a node
+    """
 
     cycles: float
     where: str
 
 
 class CoreReport(NamedTuple):
-    """cycles : of a frame, if nothing from other cores, the host or the mesh is waited for
-    busy : of the cycles of the run, by unit, float64, shape (4,)
-    waits : likewise, by unit and cause, float64, shape (4, len(CAUSES))
+    """Report of a core.
+
+    cycles : cycles per frame without waiting for other cores, the host or the mesh
+    busy : share of the run's cycles that each unit is busy, float64, shape (4,)
+    waits : share of the run's cycles by unit and cause, float64, shape (4, len(CAUSES))
     """
 
     cycles: int
@@ -43,12 +48,15 @@ class CoreReport(NamedTuple):
 
 
 class ChipReport(NamedTuple):
-    """latency : cycles until the host has all results of the first frame
-    period : median of the cycles from frame to frame, from frame 3 on; of fewer frames the last
-        ones; None of a single frame
-    mean : likewise; frames that wait for weights of the host may take turns with others that do not
-    links : flits of a frame on each link, float64, shape (4, height, width)
-    bound : what takes longest
+    """Report of a run.
+
+    latency : cycles until the host has all results of the first frame
+    period : median initiation interval from frame 3 on; with fewer frames, the last interval; None
+        for a single frame
+    mean : mean of the same intervals; frames that wait for weights of the host may alternate with
+        others that do not
+    links : flits per frame on each link, float64, shape (4, height, width)
+    bound : the bottleneck
     """
 
     frames: int
@@ -61,12 +69,12 @@ class ChipReport(NamedTuple):
     bound: Bound
 
     def frames_per_second(self, megahertz: float) -> float:
-        """At a clock; of a single frame as many as follow each other without overlap."""
+        """Return the throughput at a clock; for a single frame, without overlap."""
         return 1e6 * megahertz / (self.mean or self.latency)
 
 
 def chip_report(chip: MeshChip, times: MeshTimes) -> ChipReport:
-    """The report of a run."""
+    """Return the report of a run."""
     frames = len(times.completed)
     apart = np.diff(times.completed)
     settled = apart[SETTLED - 1 :] if frames > SETTLED else apart[-1:]
@@ -87,7 +95,7 @@ def chip_report(chip: MeshChip, times: MeshTimes) -> ChipReport:
 
 
 def _alone(chip: MeshChip, steps: Steps, number: int) -> int:
-    """Cycles from frame to frame of a core that waits for nobody."""
+    """Return the initiation interval of a core that never waits for others."""
     span = slice(int(steps.first[number]), int(steps.first[number + 1]))
     columns = (steps.unit, steps.wait, steps.signal, steps.cycles)
     rows = zip(*(column[span].tolist() for column in columns), strict=True)

@@ -1,10 +1,10 @@
-"""Programs on the NPU cores of a chip, cycle by cycle: cores, mesh and hosts, many frames.
+"""Cycle-accurate simulation of programs on the NPU cores of a chip, with mesh and hosts.
 
     chip = MeshChip(shape, Mesh(4, 4), programs, streams, [HostPort((0, 0), inputs, 2)])
     times = run_mesh(chip, frames=100)
 
-Cores work without each other but for flits; nothing depends on data. All begin with frame 0 in
-cycle 0. docs/npu.md has the rules, the hardware keeps them to the cycle.
+Cores interact only through flits; timing is independent of data. All cores start frame 0 in cycle
+0. docs/npu.md has the rules; the hardware agrees with them in every cycle.
 """
 
 from __future__ import annotations
@@ -40,17 +40,20 @@ from chipsim.npu.mesh_steps import CREDITS, REQUEST
 from chipsim.npu.mesh_waits import say_waits
 
 CHUNK = 1 << 16
-"""Cycles between two looks at the outside: Ctrl-C, progress."""
+"""Cycles per kernel call; between calls Ctrl-C and progress are handled."""
 
 Advance = Callable[[int], None]
-"""Is called with the number of frames that are done."""
+"""Callback with the number of completed frames."""
 
 
 class Deliveries(NamedTuple):
-    """All flits, n of them, in the order of cycles and, within one, of any; int64, shape (n,).
+    """All n flits by cycle, unordered within a cycle; each array int64 of shape (n,).
 
-    cycle : in which it left the mesh; source, target : nodes; kind, stream : as in hardware
-    value : address of a part, count, or weight words that are asked for; of a credit its count
+    cycle : cycle in which it left the mesh
+    source, target : nodes
+    kind, stream : as in hardware
+    value : address of a part, token count, or number of requested weight words; for a credit, its
+        count
     """
 
     cycle: NDArray[np.int64]
@@ -62,12 +65,12 @@ class Deliveries(NamedTuple):
 
 
 class CoreWork(NamedTuple):
-    """Of one core.
+    """Timing of one core.
 
-    start, end : int64, shape (frames that are kept, instructions up to END)
-    ended : int64, shape (frames,), the first cycle in which nothing of a frame is left
-    busy : cycles that each unit works, int64, shape (4,)
-    waits : cycles that each unit does not, by cause, int64, shape (4, len(CAUSES))
+    start, end : int64, shape (kept frames, instructions up to END)
+    ended : int64, shape (frames,), the first cycle with nothing left of a frame
+    busy : busy cycles of each unit, int64, shape (4,)
+    waits : idle cycles of each unit by cause, int64, shape (4, len(CAUSES))
     """
 
     start: NDArray[np.int64]
@@ -78,14 +81,14 @@ class CoreWork(NamedTuple):
 
 
 class MeshTimes(NamedTuple):
-    """What came of a run.
+    """Result of a run.
 
-    cycles : until all cores have ended all frames, and the last flit is where it belongs
-    completed : int64, shape (frames,), the cycle behind that in which the host had all results of
-        a frame; without any, in which all cores had ended it
+    cycles : cycles until all cores have ended all frames and the last flit is delivered
+    completed : int64, shape (frames,), the cycle after the one in which the host had all results of
+        a frame; without results, in which all cores had ended it
     links : int64, shape (4, height, width), in the form of `chipsim.traffic.links`
-    entered, left : int64, shape (nodes,), flits that came into the mesh at a node, and out of it
-    deliveries : of all flits, if they were asked for
+    entered, left : int64, shape (nodes,), flits that entered and left the mesh at a node
+    deliveries : all flits, if requested
     """
 
     cycles: int
@@ -101,13 +104,13 @@ def run_mesh(
     chip: MeshChip, frames: int = 1, *, keep: Collection[int] = (), flits: bool = False,
     advance: Advance | None = None,
 ) -> MeshTimes:  # fmt: skip
-    """So many frames of all cores.
+    """Run a number of frames on all cores.
 
-    keep : frames whose instructions are told; flits : whether deliveries are
+    keep : frames whose instruction times are returned
+    flits : True to return deliveries
 
-    Raises `ChipError` that says which units of which cores wait for what if none can go on; if
-    more tokens wait than a counter holds; if two results go to one address of the host; and if the
-    parts of the chip do not fit together.
+    Raises `ChipError` at a deadlock, naming the waiting units; if a token counter overflows; if two
+    results go to one address of the host; and if the parts of the chip do not fit together.
     """
     run = new_state(chip, frames, sorted(set(keep)), flits)
     routers = new_routers(chip.mesh)
@@ -128,8 +131,8 @@ def run_mesh(
     if run.sizes.results and run.seen.completed.min() < 0:
         lost = int(run.seen.completed.argmin())
         raise ChipError(
-            f"frame {lost}: the host got {run.seen.came[lost]:,} of {run.sizes.results:,} flits; "
-            "stores of a frame write the same address of the host"
+            f"frame {lost}: {run.seen.came[lost]:,} of {run.sizes.results:,} flits at the host; "
+            "several stores of a frame write the same host address"
         )
     return _times(chip, run)
 
@@ -170,7 +173,7 @@ def _times(chip: MeshChip, run: MeshState) -> MeshTimes:
 
 
 def _entered(mesh: Mesh, passed: NDArray[np.int64]) -> NDArray[np.int64]:
-    """What left a node, less what came from its neighbours; all flits are delivered."""
+    """Return flits that left a node minus flits from its neighbours; all flits are delivered."""
     outputs = passed.reshape(mesh.height, mesh.width, 5)
     found = outputs.sum(axis=2)
     north, east, south, west = (outputs[:, :, port] for port in (NORTH, EAST, SOUTH, WEST))

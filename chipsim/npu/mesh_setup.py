@@ -1,4 +1,4 @@
-"""The state of cores on a mesh before cycle 0, made of what a `MeshChip` says."""
+"""Build the state of cores on a mesh before cycle 0 from a `MeshChip`."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ from chipsim.npu.mesh_steps import (
 )
 
 MOST_FLITS = 1 << 26
-"""Delivered flits that are kept, at most: a GiB."""
+"""Maximum number of delivered flits that are kept: 1 GiB."""
 
 
 class MeshState(NamedTuple):
-    """All that the kernel works on, but the routers."""
+    """State of the kernel, without the routers."""
 
     steps: Steps
     cores: Cores
@@ -57,15 +57,16 @@ class MeshState(NamedTuple):
 
 
 def new_state(chip: MeshChip, frames: int, keep: list[int], flits: bool) -> MeshState:
-    """A chip before cycle 0; raises `ChipError` if its parts do not fit together.
+    """Return the state of a chip before cycle 0; raises `ChipError` if its parts do not match.
 
-    keep : frames whose instructions are kept, ascending; flits : whether delivered ones are
+    keep : frames whose instruction times are kept, ascending
+    flits : True to keep delivered flits
     """
     shape, mesh = chip.shape, chip.mesh
     if not shape.map_vectors:
-        raise ChipError(f"npu {shape.name}: has external memory; such a core runs alone")
+        raise ChipError(f"npu {shape.name}: has external memory; it cannot run on a mesh")
     if frames < 1 or (keep and not 0 <= keep[0] <= keep[-1] < frames):
-        raise ChipError(f"{frames} frames, of which {keep} are kept; give 1 or more, and some")
+        raise ChipError(f"{frames} frames, keep {keep}; give 1 or more frames and keep only these")
     steps = steps_of_chip(chip, frames)
     _require_ports(steps, list(chip.programs))
     hosts = _hosts(chip)
@@ -91,18 +92,18 @@ def new_state(chip: MeshChip, frames: int, keep: list[int], flits: bool) -> Mesh
 
 
 def _parts(shape: NpuShape) -> int:
-    """Flits of a vector."""
+    """Return the flits per vector."""
     return -(-8 * shape.columns // shape.payload_bits)
 
 
 def _sizes(chip: MeshChip, frames: int, results: int) -> Sizes:
-    """results : vectors of a frame that go to the host"""
+    """results : vectors per frame that go to the host"""
     shape, mesh, parts = chip.shape, chip.mesh, _parts(chip.shape)
     rate = Fraction(chip.link.flits).limit_denominator(FINEST)
     if rate <= 0 or chip.link.latency < 1:
         raise ChipError(
-            f"host: {chip.link.flits} flits in a cycle, {chip.link.latency} cycles behind a "
-            "request; give more than 0, and 1 or more"
+            f"host: {chip.link.flits} flits per cycle, latency {chip.link.latency} cycles; "
+            "give more than 0 flits and 1 or more cycles"
         )
     latency = shape.latency
     return Sizes(
@@ -115,14 +116,16 @@ def _sizes(chip: MeshChip, frames: int, results: int) -> Sizes:
 
 
 def steps_of_chip(chip: MeshChip, frames: int = 1) -> Steps:
-    """The programs of a chip as the kernel sees them; raises `ChipError` if something is outside
-    of the mesh, or sent to nowhere."""
+    """Return the programs of a chip in the form of the kernel.
+
+    Raises `ChipError` if a place is outside the mesh or a destination does not exist.
+    """
     mesh = chip.mesh
     for what, places in (("core", chip.programs), ("host port", [one.place for one in chip.hosts])):
         for x, y in places:
             if not (0 <= x < mesh.width and 0 <= y < mesh.height):
                 raise ChipError(
-                    f"{what} ({x}, {y}) is outside of the mesh, {mesh.width}x{mesh.height}"
+                    f"{what} ({x}, {y}) is outside the mesh, {mesh.width}x{mesh.height}"
                 )
     host_at = {port.place: _node(mesh, port.place) for port in chip.hosts}
     if len(host_at) < len(chip.hosts):
@@ -156,18 +159,18 @@ def _core_node(chip: MeshChip, place: Place) -> int:
 
 
 def _require_ports(steps: Steps, places: list[Place]) -> None:
-    """That who asks for weights has a host port to ask."""
+    """Require a host port for each core that requests weights."""
     rows = np.flatnonzero((steps.what == ASK) & (steps.more[:, TARGET] < 0))
     if rows.size:
         core = int(np.searchsorted(steps.first, rows[0], "right")) - 1
         raise ChipError(
             f"core {say(places[core])}: instruction {rows[0] - steps.first[core]} (LOAD.WSTREAM) "
-            "asks the host for weights; there is no host port that it knows"
+            "requests weights from the host, but the core has no host port"
         )
 
 
 def _hosts(chip: MeshChip) -> Hosts:
-    """All host ports before cycle 0."""
+    """Return all host ports before cycle 0."""
     parts = _parts(chip.shape)
     hosts = new_hosts([_node(chip.mesh, port.place) for port in chip.hosts], chip.mesh.nodes)
     credits: list[int] = []
@@ -175,7 +178,7 @@ def _hosts(chip: MeshChip) -> Hosts:
     for number, port in enumerate(chip.hosts):
         inputs = port.inputs
         if len({len(column) for column in inputs}) > 1:
-            raise ChipError(f"host port {say(port.place)}: columns of inputs of several lengths")
+            raise ChipError(f"host port {say(port.place)}: input columns have different lengths")
         nodes = [_core_node(chip, (x, y)) for x, y in inputs.core.tolist()]
         targets = np.array(nodes, np.int64)
         taken = np.full((targets.size, parts), -1, np.int64)
@@ -201,7 +204,7 @@ def _hosts(chip: MeshChip) -> Hosts:
 
 
 def _require_credits(steps: Steps, hosts: Hosts, chip: MeshChip) -> None:
-    """That credits for the host are for something that it sends."""
+    """Require that the host sends inputs to each stream that it receives credits for."""
     rows = np.flatnonzero((steps.what == SEND) & (steps.more[:, KIND] == CREDITS))
     for at in rows.tolist():
         number = int(np.searchsorted(steps.first, at, "right")) - 1
@@ -209,13 +212,13 @@ def _require_credits(steps: Steps, hosts: Hosts, chip: MeshChip) -> None:
         port = int(np.flatnonzero(hosts.node == more[TARGET])[0])
         if hosts.pairs[port, y * chip.mesh.width + x, more[STREAM_OF]] < 0:
             raise ChipError(
-                f"core ({x}, {y}): instruction {at - steps.first[number]} (CTRL.SEND) gives the "
-                f"host a credit for stream {more[STREAM_OF]}, to which it sends nothing"
+                f"core ({x}, {y}): instruction {at - steps.first[number]} (CTRL.SEND) sends the "
+                f"host a credit for stream {more[STREAM_OF]}, which gets no input from the host"
             )
 
 
 def _flits_of(steps: Steps, hosts: Hosts, sizes: Sizes) -> int:
-    """Flits in all frames."""
+    """Return the number of flits in all frames."""
     count, away = steps.more[:, COUNT], steps.more[:, TARGET] >= 0
     asked = count[steps.what == ASK]
     each = int(count[(steps.what == STORE) & away].sum()) * sizes.parts

@@ -1,4 +1,4 @@
-"""The arrays that the kernel of cores on a mesh works on, in tuples of what belongs together."""
+"""Arrays of the kernel of cores on a mesh, grouped in named tuples."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from chipsim.npu.cycles import UNITS
 from chipsim.npu.records import STREAMS
 
 REGISTERS = len(UNITS) + 1
-"""Of a core, for flits that wait for the router: a SEND of each queue, and WSTREAM."""
+"""Registers per core for flits that wait for the router: a SEND of each queue, and WSTREAM."""
 ASKED = len(UNITS)
 """The register of WSTREAM."""
 SOURCES = REGISTERS + 2
-"""Of a node: STORE, the registers, the host port."""
+"""Flit sources per node: STORE, the registers, the host port."""
 HOST = SOURCES - 1
 TOP = 1 << 32
 """A flit is value * TOP + its other parts; see `pack`."""
@@ -27,20 +27,21 @@ TOP = 1 << 32
 CYCLE, ACTIVE, FINISHED, FAULT, FAULT_CORE, FAULT_FROM, FAULT_TO, FLITS = range(8)
 SCALARS = 8
 MOST_REQUESTS = 1 << 12
-"""Requests for weights that wait at a host port."""
-# What `FAULT` says; 0 is none.
+"""Maximum number of weight requests that wait at a host port."""
+# Values of `FAULT`; 0 is none.
 TOKENS, REQUESTS = 1, 2
 
 
 class Sizes(NamedTuple):
-    """Numbers that a run does not change.
+    """Constants of a run.
 
-    width, depth, bits : as `chipsim.noc.state.Layout` has them
-    parts, word : flits of a vector and of a weight word
-    queue, tokens : places of a queue, the most that a counter of tokens holds
-    control, store, stream, matrix, restart : of `NpuShape.latency`
-    frames : that each core runs; results : flits of a frame that go to the host
-    latency, numerator, denominator : of the host's answers; flits in a cycle as a fraction
+    width, depth, bits : as in `chipsim.noc.state.Layout`
+    parts, word : flits per vector and per weight word
+    queue, tokens : depth of a queue, largest value of a token counter
+    control, store, stream, matrix, restart : latencies of `NpuShape.latency`
+    frames : frames per core
+    results : flits per frame that go to the host
+    latency, numerator, denominator : latency of the host's answers; flits per cycle as a fraction
     """
 
     width: int
@@ -63,24 +64,24 @@ class Sizes(NamedTuple):
 
 
 class Cores(NamedTuple):
-    """State of n cores; cycles are NEVER where they are not known.
+    """State of n cores; unknown cycles are NEVER.
 
     node : int64, shape (n,)
     position, frame : int64, shape (n,), next instruction to fetch, number of the frame
-    fetches, wakes : int64, shape (n,), cycle of a frame's first fetch; next one with work
-    queue, dispatched : int64, shape (n, 4, places), instructions, and when they were dispatched
+    fetches, wakes : int64, shape (n,), cycle of a frame's first fetch; next cycle with work
+    queue, dispatched : int64, shape (n, 4, places), instructions, and their dispatch cycles
     head, level : int64, shape (n, 4)
-    job, begun, end, free : int64, shape (n, 4), instruction at work or -1, its start, the cycle
-        in which it ends, and since when the unit is free
-    lacking : int64, shape (n, 4), units whose tokens the next one waited for last
-    tokens : int64, shape (n, 4, 4), by unit that gives and unit that takes
+    job, begun, end, free : int64, shape (n, 4), running instruction or -1, its start and end cycle,
+        and the cycle since when the unit is free
+    lacking : int64, shape (n, 4), units whose tokens the next instruction waited for last
+    tokens : int64, shape (n, 4, 4), by producing and consuming unit
     streams : int64, shape (n, STREAMS)
     register : int64, shape (n, REGISTERS), flits, or -1
-    offers, sent : int64, shape (n,), of a store: first cycle of its flit, flits or cycles of delay
-    base, pointer, filled : int64, shape (n,), weights of the host: the first, the one behind the
-        last that came, flits of the next one
-    place, offset, delay : int64, shape (n,), of products: the next one's place in `Steps.words`,
-        cycles from the first one on, and how long they waited
+    offers, sent : int64, shape (n,), for a store: first cycle of its flit, flits or cycles of delay
+    base, pointer, filled : int64, shape (n,), weights of the host: the first word, the word after
+        the last one received, flits of the next word
+    place, offset, delay : int64, shape (n,), for products: index of the next one in `Steps.words`,
+        cycles since the first one, and total stall
     """
 
     node: NDArray[np.int64]
@@ -114,16 +115,17 @@ class Hosts(NamedTuple):
     """State of n host ports.
 
     node : int64, shape (n,)
-    first : int64, shape (n + 1,), where the input of each begins in the next four
+    first : int64, shape (n + 1,), start of the input of each port in the next four arrays
     target, stream, address, odd : int64, shape (flits,): node, stream and address of a flit of a
-        frame, and what odd frames add to the address
-    pair : int64, shape (flits,), number of the credits that it takes one of, or -1
-    credits : int64, shape (pairs,); pairs : int64, shape (n, nodes, STREAMS), their numbers
+        frame, and its address offset in odd frames
+    pair : int64, shape (flits,), index of the credit counter that the flit decrements, or -1
+    credits : int64, shape (pairs,), credit counters
+    pairs : int64, shape (n, nodes, STREAMS), indices into `credits`
     at, frame : int64, shape (n,), the next flit of the input, and its frame
     offered : int64, shape (n,), flit, or -1
     asked, begin, flits : int64, shape (n, places), requests: node, first cycle, flits
-    head, level, answered, free : int64, shape (n,), of the requests; flits of the first one that
-        were offered; the cycle in which the next request may begin
+    head, level, answered, free : int64, shape (n,), request queue; flits of the first request that
+        were offered; the cycle in which the next request may start
     """
 
     node: NDArray[np.int64]
@@ -148,9 +150,11 @@ class Hosts(NamedTuple):
 
 
 class Nodes(NamedTuple):
-    """What is at each node. core, host : int64, shape (nodes,), a number, or -1
+    """State of each node.
+
+    core, host : int64, shape (nodes,), a number, or -1
     wants : int64, shape (nodes,), bits of the sources that have a flit
-    turn : int64, shape (nodes,), of the arbiter of the sources
+    turn : int64, shape (nodes,), round-robin turn of the sources
     passed : int64, shape (5 * nodes,), flits through output o of node v at 5 * v + o
     entering, flits : int64, shape (nodes,), scratch: nodes and the flits that enter there
     """
@@ -165,16 +169,16 @@ class Nodes(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """What is counted and kept.
+    """Counters and recorded times.
 
     scalars : int64, shape (SCALARS,)
     busy, waits : int64, shape (cores, 4) and (cores, 4, causes)
-    ended : int64, shape (cores, frames), cycle behind the last of each frame
-    kept : int64, shape (frames,), row of a frame in the next two, or -1
+    ended : int64, shape (cores, frames), the cycle after the last one of each frame
+    kept : int64, shape (frames,), row of a frame in the next two arrays, or -1
     starts, ends : int64, shape (rows, instructions)
-    written : int64, shape (addresses,), flits that the host got at each
-    came, completed : int64, shape (frames,), flits of each; cycle in which it was whole, or -1
-    cycle, flit : int64, shape (flits that are kept,), delivered ones
+    written : int64, shape (addresses,), flits that the host received at each address
+    came, completed : int64, shape (frames,), flits of each frame; cycle of its completion, or -1
+    cycle, flit : int64, shape (kept flits,), delivered flits
     """
 
     scalars: NDArray[np.int64]
@@ -192,7 +196,7 @@ class Seen(NamedTuple):
 
 
 def new_cores(nodes: list[int], first: NDArray[np.int64], shape: NpuShape) -> Cores:
-    """Before the first fetch, in cycle 0."""
+    """Return the state before the first fetch, in cycle 0."""
     n, units = len(nodes), len(UNITS)
 
     def zeros(*sizes: int) -> NDArray[np.int64]:
@@ -211,7 +215,7 @@ def new_cores(nodes: list[int], first: NDArray[np.int64], shape: NpuShape) -> Co
 
 
 def new_hosts(nodes: list[int], all_nodes: int) -> Hosts:
-    """Hosts that send no input."""
+    """Return hosts without input."""
     n = len(nodes)
 
     def zeros(*sizes: int) -> NDArray[np.int64]:
@@ -228,7 +232,7 @@ def new_hosts(nodes: list[int], all_nodes: int) -> Hosts:
 
 
 def new_nodes(count: int) -> Nodes:
-    """Nodes with nothing at them."""
+    """Return idle nodes."""
     none = np.full(count, -1, np.int64)
     wants, turn, entering, flits = (np.zeros(count, np.int64) for _ in range(4))
     return Nodes(none, none.copy(), wants, turn, np.zeros(5 * count, np.int64), entering, flits)
@@ -237,7 +241,11 @@ def new_nodes(count: int) -> Nodes:
 def new_seen(
     cores: int, instructions: int, frames: int, keep: list[int], addresses: int, flits: int
 ) -> Seen:
-    """keep : frames whose instructions are kept; flits : delivered ones that are"""
+    """Return empty counters.
+
+    keep : frames whose instruction times are kept
+    flits : number of delivered flits to keep
+    """
     kept = np.full(frames, -1, np.int64)
     kept[keep] = np.arange(len(keep))
 

@@ -1,7 +1,7 @@
-"""Programs of cores on a mesh, as the kernel of `chipsim.npu.mesh_run` sees their instructions.
+"""Instructions of programs on a mesh in the form of the kernel of `chipsim.npu.mesh_run`.
 
-Values of maps have no part in it: an instruction is a unit, tokens, cycles, and what it has to do
-with the mesh, with streams or with weights from the host.
+Data values are not needed: an instruction is a unit, tokens, cycles, and its interaction with the
+mesh, with streams or with weights from the host.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from chipsim.npu.timing import vectors_of_entry
 
 NodeOf = Callable[[Place], int]
 
-# What an instruction does beside working: column `Steps.what`.
+# Interactions of an instruction: column `Steps.what`.
 PLAIN, WAIT, SEND, ASK, PRODUCTS, STORE, BASE, END = range(8)
 
-# Kinds of flits; a credit goes as a request without words.
+# Kinds of flits; a credit is a request without words.
 MAP, WORDS, TOKEN, TO_HOST, REQUEST, CREDITS = 1, 2, 3, 4, 5, 8
 
-# Columns of `Steps.more`. TARGET : node; -1 for the own maps. COUNT : of vectors, words, or what a
-# stream is to have. VALUE : of a base, first word, or whether all is drained. The others are those
-# of stores: how addresses follow each other.
+# Columns of `Steps.more`. TARGET : node; -1 for the core's own memory. COUNT : number of vectors or
+# words, or count to wait for. VALUE : base, first word, or whether END drains. The other columns
+# describe the address pattern of stores.
 (
     TARGET, KIND, STREAM_OF, COUNT, VALUE, FIRST, SLOT, C_SIZE, Y_SIZE, X_SIZE, Y_STRIDE, X_STRIDE,
     TIMES, WIDTH, PARTS, STEP,
@@ -42,15 +42,15 @@ MORE = 16
 
 
 class Steps(NamedTuple):
-    """The instructions of all cores, each up to its END, n in all.
+    """Instructions of all cores, each up to its END, n in all.
 
     first : int64, shape (cores + 1,), the first instruction of each core
-    unit, wait, signal, what, cause : uint8, shape (n,); `cause` : of what it waits for at work
-    cycles : int64, shape (n,), if nothing delays it
+    unit, wait, signal, what, cause : uint8, shape (n,); `cause` : cause of its stalls while running
+    cycles : int64, shape (n,), without stalls
     more : int64, shape (n, MORE)
-    behind : int64, shape (n + 1,): of products, where their words begin in the next three
-    words, after, most : int64: each weight word that they take, cycles from the first product on,
-        and the largest of the words from it on
+    behind : int64, shape (n + 1,), for products: start of their words in the next three arrays
+    words, after, most : int64: each weight word read, cycles since the first product, and the
+        largest word from it on
     """
 
     first: NDArray[np.int64]
@@ -81,8 +81,12 @@ class One(NamedTuple):
 
 
 class Ends(NamedTuple):
-    """Where flits go. core, host : the node of a core or of a host port at a place; both raise
-    `ChipError` if there is none. port : of the host port that a core asks for words"""
+    """Destinations of flits.
+
+    core, host : return the node of a core or of a host port at a place; raise `ChipError` without
+        one
+    port : node of the host port that a core requests weights from
+    """
 
     core: NodeOf
     host: NodeOf
@@ -93,12 +97,12 @@ def steps_of(
     programs: Mapping[Place, Program], shape: NpuShape, ends: Mapping[Place, Ends], frames: int,
     begins: Mapping[Place, int],
 ) -> Steps:  # fmt: skip
-    """The programs of all cores.
+    """Return the instructions of the programs of all cores.
 
-    begins : of cores, the number of the first instruction, 0 if not named
+    begins : number of the first instruction of a core; default 0
 
-    Raises `ChipError` if one sends to nowhere, if two queues of a core wait for one stream, or if
-    an instruction does something else in later frames than in the first.
+    Raises `ChipError` if a destination does not exist, if two queues of a core wait for one stream,
+    or if an instruction differs between the first and later frames.
     """
     cores = [
         core_steps(program, shape, place, ends[place], frames, begins.get(place, 0))
@@ -122,19 +126,19 @@ def steps_of(
 def core_steps(
     program: Program, shape: NpuShape, place: Place, ends: Ends, frames: int, begin: int
 ) -> list[One]:
-    """The instructions of a core."""
+    """Return the instructions of a core."""
     where = f"core ({place[0]}, {place[1]})"
     registers = Registers(program, shape)
     found = [_step(one, program, shape, where, ends) for one in registers.follow(begin)]
     if frames > 1:
-        # What the first frame leaves in registers and tables, the next ones begin with.
+        # Registers and tables left by the first frame are the start of the next ones.
         for one, again in zip(found, registers.follow(begin), strict=True):
             other = _step(again, program, shape, where, ends)
             if not _same(one, other):
                 raise ChipError(
-                    f"{where}: instruction {one.at} does something else in the second frame than "
-                    "in the first, since the first changes a base, a distance or micro-ops; set "
-                    "them before they are used"
+                    f"{where}: instruction {one.at} differs between first and second frame, "
+                    "as the program changes a base, a distance or micro-ops after their use; set "
+                    "them before"
                 )
     queues: dict[int, int] = {}
     for one in found:
@@ -163,7 +167,7 @@ def _step(one: Followed, program: Program, shape: NpuShape, where: str, ends: En
 
 
 def _mesh_work(one: Followed, shape: NpuShape, ends: Ends) -> tuple[int, dict[int, int]]:
-    """What an instruction does beside working, and the columns of `more` that say it."""
+    """Return the interaction of an instruction, and its columns of `more`."""
     kind, f = one.kind, one.fields
     if kind == "WAIT":
         return WAIT, {STREAM_OF: f["stream"], COUNT: f["count"]}
@@ -214,7 +218,7 @@ def _store_columns(one: Followed, shape: NpuShape, ends: Ends) -> dict[int, int]
 
 
 def store_vectors(more: Sequence[int], odd: bool) -> NDArray[np.int64]:
-    """Addresses of the vectors that a store writes, in order."""
+    """Return the addresses of the vectors that a store writes, in order."""
     m = more
     base = m[FIRST] + (m[SLOT] if odd else 0)
     axes: list[tuple[int, int]] = [
@@ -232,7 +236,7 @@ def _causes(
     what: NDArray[np.uint8], more: NDArray[np.int64], first: NDArray[np.int64],
     unit: NDArray[np.uint8],
 ) -> NDArray[np.uint8]:  # fmt: skip
-    """What each instruction waits for at work; a WAIT of the queue of stores is one for credits."""
+    """Return the stall cause of each instruction; a WAIT in the store queue is for credits."""
     found = np.full(len(what), FETCH, np.uint8)
     found[(what == SEND) | (what == ASK)] = ROUTER
     found[what == PRODUCTS] = WEIGHTS
@@ -254,7 +258,7 @@ def _joined(parts: Iterator[NDArray[np.int64]]) -> NDArray[np.int64]:
 
 
 def _most(words: NDArray[np.int64], behind: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The largest word from each place on, up to the end of its instruction."""
+    """Return the largest word from each place on, up to the end of its instruction."""
     found = words.copy()
     for low, high in zip(behind[:-1].tolist(), behind[1:].tolist(), strict=True):
         if high > low:
@@ -263,7 +267,7 @@ def _most(words: NDArray[np.int64], behind: NDArray[np.int64]) -> NDArray[np.int
 
 
 def require_streams(stream: Any, what: str) -> NDArray[np.int64]:
-    """Counts of the streams of a core, shape (STREAMS,)."""
+    """Return the stream counts of a core, shape (STREAMS,)."""
     counts = np.asarray(stream, np.int64)
     say = f"{what}: streams of shape {counts.shape}; give {STREAMS} counts, 0 or more"
     if counts.shape != (STREAMS,) or counts.min() < 0:

@@ -1,4 +1,4 @@
-"""What the units of cores on a mesh wait for when none can go on."""
+"""Description of a deadlock of cores on a mesh."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from chipsim.npu.mesh_state import Cores, Hosts
 from chipsim.npu.mesh_steps import ASK, COUNT, PRODUCTS, SEND, STREAM_OF, WAIT, Steps
 
 SHOWN = 6
-"""Waits in a message."""
+"""Maximum number of waits in a message."""
 
 
 def say_waits(chip: MeshChip, steps: Steps, cores: Cores, hosts: Hosts) -> str:
-    """Which units, and which host ports, wait for what; the first few."""
+    """Return a text on the waiting units and host ports; the first few are listed."""
     found = []
     for number, port in enumerate(chip.hosts):
         at = int(hosts.at[number])
@@ -38,7 +38,10 @@ def _works(cores: Cores, number: int) -> bool:
 
 
 def _waits(steps: Steps, cores: Cores, number: int, begin: int) -> Iterator[str]:
-    """begin : what turns the number of a step into that of its instruction"""
+    """Yield a text per waiting unit.
+
+    begin : offset from the number of a step to the number of its instruction
+    """
     frame = f" of frame {cores.frame[number]}" if cores.frame[number] else ""
     for unit, name in enumerate(UNITS):
         at = int(cores.job[number, unit])
@@ -51,7 +54,7 @@ def _waits(steps: Steps, cores: Cores, number: int, begin: int) -> Iterator[str]
             elif steps.what[at] == PRODUCTS:
                 word = int(steps.most[cores.place[number]])
                 arrived = int(max(cores.base[number], cores.pointer[number]))
-                yield f"{here} for weight word {word:,}; those before {arrived:,} are there"
+                yield f"{here} for weight word {word:,}; words below {arrived:,} have arrived"
             elif steps.what[at] in (SEND, ASK):
                 yield f"{here} for the router"
         elif cores.level[number, unit]:

@@ -1,4 +1,4 @@
-"""Programs of all cores of a chip as the arrays of the kernels, once they are found sound."""
+"""Check the programs of all cores of a chip and convert them to the arrays of the kernels."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Place = tuple[int, int]
 """Column and row of a core."""
 _SIGNED = ("value", "imm")
 TABLES = ("micro_ops", "parameters", "headers", "weights", "bits")
-"""What instructions write of the code."""
+"""Arrays of the code that instructions may write."""
 
 
 def instruction_name(op: int, kind: int) -> str:
@@ -35,10 +35,10 @@ def instruction_name(op: int, kind: int) -> str:
 
 
 def check_program(shape: NpuShape, place: Place, program: Program) -> None:
-    """That the arrays have their shapes, and numbers in fields their range."""
+    """Check the shapes of the arrays and the ranges of the fields."""
     what = f"core ({place[0]}, {place[1]})"
     if not all(0 <= each < 256 for each in place):
-        raise ChipError(f"{what}: coordinates are from 0 to 255")
+        raise ChipError(f"{what}: coordinates must be from 0 to 255")
     rows, count = shape.rows, len(program.op)
     wanted = {
         "kind": (count,),
@@ -54,7 +54,7 @@ def check_program(shape: NpuShape, place: Place, program: Program) -> None:
         if found[1:] != size[1:] or len(found) != len(size) or found[0] > size[0]:
             raise ChipError(f"{what}: {name} of shape {found}; npu {shape.name} has {size}")
     if len(program.micro_ops) and program.micro_ops.min() < 0:
-        raise ChipError(f"{what}: a micro-op with a negative field")
+        raise ChipError(f"{what}: a micro-op has a negative field")
     for (op, kind), names in FIELDS.items():
         mine = np.flatnonzero((program.op == op) & (program.kind == kind))
         for column, name in enumerate(names):
@@ -72,7 +72,7 @@ def check_program(shape: NpuShape, place: Place, program: Program) -> None:
 def merge(
     shape: NpuShape, programs: Mapping[Place, Program], host_weights: NDArray[np.int8]
 ) -> s.Code:
-    """Programs and tables of all cores in the layouts of the kernels."""
+    """Return programs and tables of all cores in the layouts of the kernels."""
     rows, cores = shape.rows, len(programs)
     lanes = -(-rows // s.LANES) * s.LANES
     whole = list(programs.values())
@@ -94,7 +94,8 @@ def merge(
         bits=np.zeros(
             (cores, shape.weight_words if binary else 0, -(-rows // 8), lanes), np.uint64
         ),
-        # those of a file cannot be written: another type, for which all kernels were compiled again
+        # copied: memory-mapped arrays are read-only, a different type that would recompile all
+        # kernels
         host_weights=np.require(host_weights, np.int8, ["C", "W"]),
         node=np.full(1 << 16, -1, np.int32),
     )
@@ -131,7 +132,7 @@ def writes_tables(code: s.Code) -> bool:
 
 
 def host_vectors(code: s.Code) -> int:
-    """How many vectors the host gets in a frame, at most."""
+    """Return the maximum number of vectors that the host receives per frame."""
     whole = code.kind == PARTIAL_HOST
     sends = (code.op == Op.STORE) & ((code.kind == HOST) | whole)
     f = code.fields[sends]
@@ -140,7 +141,7 @@ def host_vectors(code: s.Code) -> int:
 
 
 def largest_store(code: s.Code) -> int:
-    """Vectors of the largest store to another core."""
+    """Return the vectors of the largest store to another core."""
     f = code.fields[(code.op == Op.STORE) & (code.kind == KINDS[Op.STORE].index("REMOTE"))]
     vectors = f[:, 2] * f[:, 3] * f[:, 4] * (1 + 3 * f[:, 7]) * (1 + code.sizes[s.DUAL])
     return int(vectors.max(initial=0))

@@ -1,7 +1,7 @@
-"""Decoded programs of NPU cores: codes, names of fields, and the arrays that hold them.
+"""Decoded programs of NPU cores: codes, field names, and the arrays that hold them.
 
-The bit layout is none of this package's business; whoever decodes a program hands over the arrays.
-`docs/reference/isa.md` says what the instructions do.
+This package does not depend on the bit layout: the caller decodes a program into these arrays.
+`docs/reference/isa.md` describes the instructions.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 PARAMETER_LANES = 16
-"""Lanes of a parameter word, of 32 bits each. More rows take several words in place of one."""
+"""Lanes of a parameter word, 32 bits each. More rows use several words instead of one."""
 STREAMS = 16
-"""Streams of a core."""
+"""Streams per core."""
 
 
 class Op(IntEnum):
-    """Kinds of instructions by the unit that runs them; RQ runs in the ALU."""
+    """Instruction classes by unit; RQ runs in the ALU."""
 
     CTRL = 0
     LOAD = 1
@@ -76,23 +76,23 @@ FIELDS: dict[tuple[int, int], tuple[str, ...]] = {
     **{(Op.RQ, kind): _RQ for kind in range(3)},
     **{(Op.STORE, kind): _STORE for kind in range(5)},
 }
-"""Names of the fields of an instruction by op and kind: its columns in `Program.fields`."""
+"""Field names of an instruction by op and kind: its columns in `Program.fields`."""
 
 MOST_FIELDS = max(len(names) for names in FIELDS.values())
 """Columns of `Program.fields`."""
 
 
 class Program(NamedTuple):
-    """The decoded program of a core, and what its memories hold before the first frame.
+    """Decoded program of a core with its initial memory contents.
 
     op, kind, wait, signal : ndarray[uint8], shape (instructions,)
     fields : ndarray[int64], shape (instructions, MOST_FIELDS), columns as in `FIELDS`, then zeros
     micro_ops : ndarray[int32], shape (words, 6), columns acc, inp, wgt, tap, bm, init
     weights : ndarray[int8], shape (words, rows, columns)
     parameters : ndarray[int32], shape (words, PARAMETER_LANES)
-    maps : ndarray[uint8], shape (vectors, columns): from address 0 on, the rest is 0. External
-        memory is as large as this
-    headers : ndarray[uint64], shape (words,), of packets of the window unit
+    maps : ndarray[uint8], shape (vectors, columns): from address 0 on, the rest is 0; also the size
+        of external memory
+    headers : ndarray[uint64], shape (words,), packet headers of the window unit
     """
 
     op: NDArray[np.uint8]

@@ -1,8 +1,7 @@
-"""Bytes of frames that overlap on a chip: a functional run in the order of a cycle-true one.
+"""Data of overlapping frames on a chip: a functional run in the order of a cycle-accurate run.
 
-Instructions take effect when they end, and what cores and host send when it is delivered, vector
-by vector. If nothing is read too early and nothing written too early, that makes the same bytes as
-one frame after the other does.
+Instructions take effect when they end; vectors of cores and host take effect when they are
+delivered. If nothing is read or written too early, the data equals the data of sequential runs.
 """
 
 from __future__ import annotations
@@ -25,12 +24,15 @@ Bytes = NDArray[np.int8]
 REMOTE = KINDS[Op.STORE].index("REMOTE")
 TO_HOST = [KINDS[Op.STORE].index(kind) for kind in ("HOST", "PARTIAL_HOST")]
 _LOADS = [(Op.LOAD, KINDS[Op.LOAD].index(kind)) for kind in ("INP", "ACC8", "ACC32", "WIN")]
-_DELIVERED, _ENDS, _BEGINS = range(3)  # order of what is in the same cycle
+_DELIVERED, _ENDS, _BEGINS = range(3)  # processing order within a cycle
 
 
 class Results(NamedTuple):
-    """What the host got of a frame: addresses, ascending, int64, shape (n,), and vectors, int8,
-    shape (n, columns)."""
+    """Results of a frame at the host.
+
+    address : int64, shape (n,), ascending
+    vectors : int8, shape (n, columns)
+    """
 
     address: NDArray[np.int64]
     vectors: Bytes
@@ -39,7 +41,7 @@ class Results(NamedTuple):
 def in_turn(
     chip: MeshChip, functional: NpuChip, inputs: Sequence[Sequence[Bytes]]
 ) -> tuple[list[Results], Frame]:
-    """One frame after the other; what the host got of each, and the memories behind the last.
+    """Run frames sequentially; return the host's results of each, and the final memories.
 
     inputs : vectors of each frame and host port, int8, shape (vectors of its input, columns)
     """
@@ -59,10 +61,10 @@ def in_turn(
 def overlapped(
     chip: MeshChip, functional: NpuChip, inputs: Sequence[Sequence[Bytes]], times: MeshTimes
 ) -> tuple[list[Results], Frame]:
-    """All frames in the order of a cycle-true run that has kept all of them, and its flits.
+    """Run all frames in the order of a cycle-accurate run that kept all times and deliveries.
 
-    Raises `ChipError` if an instruction takes from a stream what has not come, and if what a load
-    or a store to another core reads is something else when it begins than when it ends.
+    Raises `ChipError` if an instruction consumes from a stream before the data has arrived, or if
+    data read by a load or a remote store changes while it runs.
     """
     frame = functional.frame()
     frame.forget_host()
@@ -91,8 +93,8 @@ def overlapped(
                 begun[core, at] = moved
             elif not np.array_equal(begun[core, at], moved):
                 raise ChipError(
-                    f"core {say(place)}: what instruction {at} ({Op(op).name}."
-                    f"{KINDS[Op(op)][code]}) reads changes while it works (frame {number}, cycle "
+                    f"core {say(place)}: data read by instruction {at} ({Op(op).name}."
+                    f"{KINDS[Op(op)][code]}) changes while it runs (frame {number}, cycle "
                     f"{cycle})"
                 )
         if kind == _ENDS and (op, code) != (Op.STORE, REMOTE):
@@ -104,7 +106,7 @@ def overlapped(
 
 
 class _Flying:
-    """Vectors on their way, by place, stream and address: of one of them, in order."""
+    """Vectors in transit, in order, by place, stream and address."""
 
     def __init__(self, chip: MeshChip, inputs: Sequence[Sequence[Bytes]]) -> None:
         self._rows: dict[tuple[Place, int, int], deque[Bytes]] = defaultdict(deque)
@@ -116,7 +118,7 @@ class _Flying:
     def start(
         self, fields: NDArray[np.int64], addresses: NDArray[np.int64], vectors: Bytes
     ) -> None:
-        """fields : of the store"""
+        """fields : fields of the store"""
         x, y, stream = fields[_X : _X + 3].tolist()
         for address, vector in zip(addresses.tolist(), vectors, strict=True):
             self._rows[(x, y), stream, address].append(vector)
@@ -126,11 +128,11 @@ class _Flying:
 
 
 _X = FIELDS[Op.STORE, REMOTE].index("x")
-"""y and the stream are behind it."""
+"""Column of x; y and stream follow."""
 
 
 def _sent(port: HostPort, number: int, vectors: Bytes) -> Iterator[tuple[Place, int, int, Bytes]]:
-    """What a host port sends in a frame: core, stream, address, vector."""
+    """Yield the vectors that a host port sends in a frame: core, stream, address, vector."""
     inputs = port.inputs
     address = inputs.vector + inputs.odd * (number % 2)
     places = map(tuple, inputs.core.tolist())
@@ -138,7 +140,7 @@ def _sent(port: HostPort, number: int, vectors: Bytes) -> Iterator[tuple[Place, 
 
 
 def _events(chip: MeshChip, times: MeshTimes) -> Iterator[tuple[int, ...]]:
-    """Cycles, kinds, and what it is about."""
+    """Yield events: cycle, kind, and details."""
     flits = times.deliveries
     assert flits is not None
     parts = -(-8 * chip.shape.columns // chip.shape.payload_bits)

@@ -1,4 +1,4 @@
-"""The arrays that the kernels of the NPU read and write, all cores of a chip together."""
+"""Arrays that the NPU kernels read and write, for all cores of a chip."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 LANES = 16
-"""Lanes that the kernels treat at once; buffers are padded to a multiple."""
+"""Lanes that the kernels process at once; buffers are padded to a multiple."""
 
 # Columns of `Memory.registers`: bases, distances of LOAD, GEMM and STORE, end of the weight words
-# that have arrived, whether the frame is an odd one.
+# that have arrived, 1 for an odd frame.
 BASE_LOAD, BASE_STORE, BASE_WEIGHTS = range(3)
 DIST_LOAD, DIST_ACC, DIST_WGT, DIST_STORE, ARRIVED, ODD = range(3, 9)
 REGISTERS = 9
@@ -24,10 +24,10 @@ SIZES = 7
 CAUSE, CORE, INSTRUCTION, WHERE, ADDRESS, SIZE = range(6)
 FAULTS = 6
 
-# What `CAUSE` says; 0 is none.
+# Values of `CAUSE`; 0 is none.
 OUTSIDE, UNKNOWN, NO_UNIT, NO_CORE, STATIC, NEVER, UNCOVERED, DEADLOCK, EARLY = range(1, 10)
 
-# What `WHERE` says.
+# Values of `WHERE`.
 FM, INP, WM, ACC, OUT, PM, UM, HM, HOST = range(9)
 MEMORIES = (
     "feature memory (FM)", "input buffer (INP)", "weight memory (WM)", "accumulators (ACC)",
@@ -37,15 +37,15 @@ MEMORIES = (
 
 
 class Code(NamedTuple):
-    """Programs and tables of n cores; TABLE and WSTREAM write some of it.
+    """Programs and tables of n cores; TABLE and WSTREAM write some of them.
 
-    sizes : int64, shape (SIZES,); WORDS: parameter words that hold one number a row
+    sizes : int64, shape (SIZES,); WORDS: parameter words that hold one number per row
     start : int64, shape (n + 1,), first instruction of each core
-    op, kind, fields : of all cores, one after the other
+    op, kind, fields : instructions of all cores, concatenated
     micro_ops : int32, shape (n, words, 6)
     parameters : int32, shape (n, words, 16)
     headers : int64, shape (n, words)
-    weights : int16, shape (n, words, columns, lanes): transposed, lanes 0 behind the rows
+    weights : int16, shape (n, words, columns, lanes): transposed, padding lanes are 0
     bits : uint64, shape (n, words, columns / 8, lanes): rows of the same words as bits
     host_weights : int8, shape (words, rows, columns)
     node : int32, shape (65536,), number of the core at 256*y + x, -1 for none
@@ -66,7 +66,7 @@ class Code(NamedTuple):
 
 
 class Memory(NamedTuple):
-    """What a frame changes, of n cores.
+    """State of a frame on n cores.
 
     maps : int8, shape (n, vectors, columns)
     inputs : int16, shape (n, vectors, lanes): bytes, or pairs of bytes
@@ -76,7 +76,7 @@ class Memory(NamedTuple):
     position : int64, shape (n,), the next instruction of each core
     registers : int64, shape (n, REGISTERS)
     fault : int64, shape (FAULTS,)
-    host_count : int64, shape (1,), vectors that the host has got
+    host_count : int64, shape (1,), vectors that the host has received
     host_core, host_address : int64, shape (most,)
     host_vectors : int8, shape (most, columns)
     scratch : int32, shape (2, lanes)

@@ -1,4 +1,4 @@
-"""The kernel of the STORE unit. It returns True at a fault, as those of `chipsim.npu.loads` do."""
+"""Kernel of the STORE unit; returns True at a fault, like the kernels of `chipsim.npu.loads`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LOCAL, REMOTE, HOST, PARTIAL, PARTIAL_HOST = range(5)
 
 @njit(cache=True, nogil=True)
 def _write(memory, core, kind, at):
-    """The byte lanes of the scratch vector to a map, or to what the host gets."""
+    """Write the byte lanes of the scratch vector to feature memory or to the host."""
     lanes = memory.scratch[1]
     if kind in (HOST, PARTIAL_HOST):
         place = memory.host_count[0]
@@ -41,10 +41,10 @@ def _write(memory, core, kind, at):
 
 @njit(cache=True, nogil=True)
 def _store(code, memory, core, kind, f):
-    """LOCAL, REMOTE and HOST from results, PARTIAL and PARTIAL_HOST from accumulators.
+    """Execute LOCAL, REMOTE and HOST from results, PARTIAL and PARTIAL_HOST from accumulators.
 
-    With 16-bit results and a distance `src` of the queue STORE above 0, high bytes are written that
-    far behind the low ones.
+    With 16-bit results and a distance `src` of the STORE queue above 0, high bytes are written at
+    that distance after the low bytes.
     """
     columns, bits = code.sizes[COLUMNS], code.sizes[ACC_BITS]
     src, c_size, y_size, x_size = f[0], f[2], f[4], f[3]

@@ -1,6 +1,6 @@
-"""How many cycles an instruction takes, from its start until the next one may start.
+"""Cycles of an instruction, from its start until the next one may start.
 
-The constants are the depths of the units' pipelines: `NpuShape.latency`.
+The constants are the pipeline depths of the units: `NpuShape.latency`.
 """
 
 from __future__ import annotations
@@ -12,19 +12,20 @@ from chipsim.errors import ChipError
 from chipsim.npu.windows import cycles_of_windows, windows_of
 
 SLOW = ("RMUL", "MAC2", "RQ", "LEAKY")
-"""Kinds of the ALU that need a multiplier for each lane."""
-PART_BITS = 8  # of a lane that a vector holds
+"""ALU kinds that need a multiplier per lane."""
+PART_BITS = 8  # bits of a lane per vector
 
 
 def cycles_of(
     op: str, kind: str, fields: Mapping[str, int], weights_change: Sequence[int], shape: NpuShape,
     headers: Sequence[int] = (), pairs: bool = False,
 ) -> int:  # fmt: skip
-    """Cycles of an instruction that nothing delays, of a core's shape.
+    """Return the cycles of an instruction without stalls, for a core shape.
 
-    fields : by name; weights_change : of GEMM alone, see `matrix_cycles`
-    headers : what the header memory holds, for LOAD.WIN alone
-    pairs : of STORE, see `stores_pairs`
+    fields : by name
+    weights_change : for GEMM only, see `matrix_cycles`
+    headers : content of the header memory, for LOAD.WIN only
+    pairs : for STORE, see `stores_pairs`
     """
     if op == "CTRL":
         return shape.latency.control
@@ -47,19 +48,22 @@ def cycles_of(
 
 
 def stores_pairs(kind: str, fields: Mapping[str, int], distance: int, shape: NpuShape) -> bool:
-    """Whether a STORE writes results of 16 bits: low bytes, and high ones `distance` behind."""
+    """Return True if a STORE writes 16-bit results, high bytes `distance` after low bytes."""
     dual = shape.multiplier == "dual"
     return dual and distance > 0 and not kind.startswith("PARTIAL") and not fields["bits"]
 
 
 def vectors_of_entry(shape: NpuShape) -> int:
-    """Vectors that a whole accumulator takes in memory: four, or eight of 48 bits."""
+    """Return the vectors of a whole accumulator in memory: four, or eight for 48 bits."""
     return 1 << (-(-shape.accumulator_bits // PART_BITS) - 1).bit_length()
 
 
 def matrix_cycles(fields: Mapping[str, int], shape: NpuShape) -> int:
-    """Cycles of one micro-op of the matrix unit: one for each product, or as long as its weights
-    take to enter, where they change or stay too short; and the overhead of its two loops."""
+    """Return the cycles of one micro-op of the matrix unit.
+
+    A product takes one cycle, or the load time of its weights where that is longer. The overhead
+    of both loops is added.
+    """
     enter = shape.rows if shape.weight_port == "row" else 1
     outer, inner = fields["n_out"], fields["n_in"]
     if not outer * inner:
@@ -83,7 +87,7 @@ def _load(kind: str, fields: Mapping[str, int], shape: NpuShape, headers: Sequen
         first, behind = fields["head"], fields["head"] + fields["packets"]
         if behind > len(headers):
             raise ChipError(
-                f"LOAD.WIN: takes headers {first} to {behind - 1}, of {len(headers)} that are there"
+                f"LOAD.WIN: reads headers {first} to {behind - 1}, but only {len(headers)} exist"
             )
         unit = windows_of(fields, shape.filters, shape.columns)
         return shape.latency.load + cycles_of_windows(unit, tuple(headers[first:behind]))

@@ -1,5 +1,5 @@
-"""Ticks of a chip of spiking cores, cycle by cycle: sweeps, senders, the mesh, receivers, barrier.
+"""Cycle-accurate ticks of a chip of spiking cores: sweeps, senders, mesh, receivers, barrier.
 
-`docs/simulator.md` describes the machine. `chipsim.ticks.routes` holds where the packets of each
-neuron go, `chipsim.ticks.run` says how many cycles ticks take in which given neurons spike.
+`docs/simulator.md` describes the machine. `chipsim.ticks.routes` computes the routes of each
+neuron's packets; `chipsim.ticks.run` computes the cycles of ticks in which given neurons spike.
 """

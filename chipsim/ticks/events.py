@@ -1,4 +1,4 @@
-"""Synaptic events: the weights that spikes add to the sums of neurons, list by list."""
+"""Synaptic events: add the weights of spikes to the sums of neurons, list by list."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from chipsim.protocols import Int64Array
 
 
 class Lists(NamedTuple):
-    """The lists of all cores. A slot is a neuron, numbered core by core.
+    """Synapse lists of all cores. A slot is a neuron, numbered core by core.
 
-    route : ndarray[int64], shape (slots + 1,): slot s sends to the axons of the rows route[s] to
-        route[s + 1] - 1 of
+    route : ndarray[int64], shape (slots + 1,): slot s sends to the axons of rows route[s] to
+        route[s + 1] - 1 of `axon`
     axon : ndarray[int64], shape (routes,), numbered core by core
-    synapse : ndarray[int64], shape (axons + 1,): axon a has the synapses synapse[a] to
-        synapse[a + 1] - 1
+    synapse : ndarray[int64], shape (axons + 1,): axon a has the synapses synapse[a] to synapse[a +
+        1] - 1
     target, weight : ndarray[int64], shape (synapses,), slot and weight
     """
 
@@ -29,9 +29,9 @@ class Lists(NamedTuple):
 
 @njit(cache=True, nogil=True)
 def add_events(lists, spikes, total):
-    """Add the weights of the synapses that some slots reach; returns how many these are.
+    """Add the weights of the synapses of spiking slots; returns the number of events.
 
-    spikes : ndarray[int64], shape (spikes,), slots; one may be there repeatedly
+    spikes : ndarray[int64], shape (spikes,), slots, repeats allowed
     total : ndarray[int64], shape (slots,)
     """
     count = 0

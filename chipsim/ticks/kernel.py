@@ -1,16 +1,16 @@
-"""The kernel of ticks: cores and mesh, cycle by cycle, until nothing moves any more.
+"""Kernel of the tick simulator: cores and mesh, cycle by cycle, until nothing moves any more.
 
-In each cycle the cores decide what they offer and take, and the routers what moves, on the state
-before it; then it happens. A core is that of hw/core: it updates its neurons one by one; one that
-spikes goes to the sender by a queue of two; the sender works at one list of packets and has looked
-up two others at most, so that a sixth spike makes the neurons wait; two packets of it wait for the
-mesh; the receiver takes three packets while it adds the events of the one before.
+Each cycle first decides, from the state before it, which packets cores send and receive and which
+flits move; then it updates the state. A core behaves like hw/core. It updates its neurons one by
+one; a spiking neuron enters a queue of two before the sender. The sender processes one list of
+packets and has looked up at most two more, so a sixth spike stalls the sweep. Two of its packets
+wait for the mesh. The receiver accepts three packets while it adds the events of the one before.
 
-A head flit asks for one output or, in a tree, for several: each grants it in its own time, and it
-leaves its buffer with the last copy. Such trees of XY routes wait for each other in no circle.
+A head flit requests one output or, in a tree, several. Each output grants independently, and the
+flit leaves its buffer with the last copy. Such trees of XY routes cannot deadlock.
 
-Cores of a tile send in turns (`chipsim.noc.tiles`); what leaves a router for them takes the one
-port, a tree once, when all the cores that it is for can take it.
+Cores of a tile take turns to send (`chipsim.noc.tiles`). Packets for them share one local port,
+which a tree passes once, when all its destination cores of the tile are ready.
 """
 
 from __future__ import annotations
@@ -23,16 +23,18 @@ from chipsim.noc.tiles import offer, router_of, sends
 from chipsim.ticks.state import NONE
 
 LATER = 1e18
-"""Of what does not come."""
+"""Cycle of an event that never happens."""
 
 _QUEUE = 2
-"""Spikes that wait to be looked up."""
+"""Depth of the queue of spikes that wait for their lookup."""
 
 
 @njit(cache=True, nogil=True)
 def _begin(cores, routes, spikes, costs, begin, end):
-    """Start a tick in cycle 0, in which the slots spikes[begin:end] spike; returns the cycle in
-    which the last neuron is updated, if none of them waits."""
+    """Start a tick in cycle 0, in which the slots spikes[begin:end] spike.
+
+    Returns the cycle in which the last neuron is updated if none stalls.
+    """
     swept = 0.0
     at = begin
     for c in range(len(cores.next)):
@@ -58,10 +60,12 @@ def _begin(cores, routes, spikes, costs, begin, end):
 
 @njit(cache=True, nogil=True)
 def _work(cores, routes, spikes, costs, room, c, t):
-    """A cycle of the sweep and the sender of a core: what enters the mesh, or NONE; whether
-    something is left to do; and the cycle up to which these two are at work.
+    """Run one cycle of the sweep and the sender of a core.
 
-    room : whether the router takes a packet of this core
+    room : True if the router accepts a packet of this core
+
+    Returns the packet that enters the mesh, or NONE; whether work is left; and the cycle until
+    which sweep and sender are busy.
     """
     entering = NONE
     full = cores.behind[c] != NONE
@@ -117,12 +121,12 @@ def _work(cores, routes, spikes, costs, room, c, t):
 
 @njit(cache=True, nogil=True, _nrt=False)  # type: ignore[call-overload]
 def _phase(cores, routes, routers, tiles, seen, spikes, host, entering, costs):
-    """Run until nothing moves any more, from cycle 0: a tick, or the packets of the host before it.
+    """Run from cycle 0 until nothing moves: a tick, or the packets of the host before it.
 
-    spikes : of the tick, of which `_begin` knows; host : slots whose packets enter at core 0, one
-        a cycle, with no core at work
+    spikes : slots that spike in the tick, as passed to `_begin`
+    host : slots whose packets enter at core 0, one per cycle, while the cores are idle
 
-    Returns the cycle in which the senders and sweeps, and the one in which the receivers are done.
+    Returns the last busy cycle of senders and sweeps, and the last busy cycle of receivers.
     """
     depth, bits = costs.depth, costs.bits
     child, level = routes.child, routers.level
@@ -170,7 +174,7 @@ def _phase(cores, routes, routers, tiles, seen, spikes, host, entering, costs):
                     seen.sent[c] += 1
         working = wake(routers, bits, working, t)
         count, working = decide(routers, working, depth, t)
-        # Everything is decided; first flits move, then packets enter.
+        # All decisions are made: first flits move, then packets enter.
         for i in range(count + entries):
             if i < count:
                 leaving = routers.moves[i] // 5
@@ -185,7 +189,7 @@ def _phase(cores, routes, routers, tiles, seen, spikes, host, entering, costs):
                     ready = True
                     for end in range(at_end, past):
                         ready = ready and cores.free[routes.core[end]] <= t
-                    if not ready:  # a core does not take it yet
+                    if not ready:  # a core is not ready
                         routers.pointer[leaving] = port
                         continue
                 moving = take(routers, bits, stride, leaving, port, t)
@@ -194,7 +198,9 @@ def _phase(cores, routes, routers, tiles, seen, spikes, host, entering, costs):
                     for end in range(at_end, past):
                         c, events = routes.core[end], routes.events[end]
                         begins = max(t + 3.0, cores.ends[c])
-                        cores.free[c] = max(t + 1.0, cores.before[c])  # when that one begins
+                        cores.free[c] = max(
+                            t + 1.0, cores.before[c]
+                        )  # start of the previous packet's events
                         cores.before[c] = cores.begins[c]
                         cores.begins[c] = begins
                         cores.ends[c] = begins + costs.packet_in + events * costs.event
@@ -219,7 +225,10 @@ def _phase(cores, routes, routers, tiles, seen, spikes, host, entering, costs):
 
 @njit(cache=True, nogil=True)
 def run_ticks(cores, routes, routers, tiles, seen, spiking, costs):
-    """Run ticks one after the other; spiking : a `Spiking`"""
+    """Run consecutive ticks.
+
+    spiking : a `Spiking`
+    """
     spikes, ends = spiking.spikes, spiking.ends
     host, host_ends = spiking.host, spiking.host_ends
     entering = np.zeros((len(cores.next), 2), dtype=np.int64)

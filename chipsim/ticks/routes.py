@@ -1,7 +1,7 @@
-"""Where the packets of each neuron go: one to each core that it has synapses in, or one in a tree.
+"""Routes of the packets of each neuron: one packet per destination core, or one per tree.
 
-Trees are those of the multicast metrics: the XY routes of a neuron to its cores, each link once, on
-a torus the shorter way round.
+Trees are the multicast trees of the metrics: the union of the XY routes of a neuron to its cores,
+each link once, on a torus the shorter way round.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ def core_routes(
     mesh: Mesh, origin: Int64Array, slots: Int64Array, slot: Int64Array, target: Int64Array,
     events: Int64Array,
 ) -> Routes:  # fmt: skip
-    """A packet for each pair of a slot and a core.
+    """Return routes with one packet per pair of a slot and a destination core.
 
     Parameters
     ----------
     mesh
-    origin : shape (slots + inputs,), core of each slot, increasing over the slots of neurons; the
-        inputs behind them are the host's, at core 0
+    origin : shape (slots + inputs,), core of each slot, increasing over the slots of neurons;
+        inputs follow and belong to the host, at core 0
     slots : shape (cores + 1,), as `Routes.first`
-    slot, target, events : shape (pairs,), sorted by slot and core, no pair twice: the synaptic
-        events that a spike of the slot makes in the core
+    slot, target, events : shape (pairs,), sorted by slot and core, unique pairs: synaptic events
+        per spike of the slot in the core
     """
     indptr = np.searchsorted(slot, np.arange(len(origin) + 1)).astype(np.int64)
     none = np.zeros((0, 5), np.int64)
@@ -39,7 +39,7 @@ def tree_routes(
     mesh: Mesh, origin: Int64Array, slots: Int64Array, slot: Int64Array, target: Int64Array,
     events: Int64Array,
 ) -> Routes:  # fmt: skip
-    """A packet for each slot with a core to reach; what is given is as for `core_routes`."""
+    """Return routes with one tree per slot that has destinations; arguments as in `core_routes`."""
     nodes, width = mesh.nodes, mesh.width
     root, end = mesh.router[origin], mesh.router[target]
     y0, x0 = np.divmod(root[slot], width)
@@ -56,14 +56,14 @@ def tree_routes(
     places, place = np.unique(key, return_inverse=True)
     mask = np.zeros(len(places), np.int64)
     child = np.full((len(places), 5), NONE, np.int64)
-    leads = np.flatnonzero(step[1:] > 0)  # from a router on the way to the next
+    leads = np.flatnonzero(step[1:] > 0)  # pairs of consecutive routers
     on, row = pair[leads], step[leads] < across[pair[leads]]
     output = np.where(row, np.where(dx[on] > 0, EAST, WEST), np.where(dy[on] > 0, SOUTH, NORTH))
     np.bitwise_or.at(mask, place[leads], 1 << output)
     child[place[leads], output] = place[leads + 1]
     ends = np.searchsorted(places, slot * nodes + end)
     mask[ends] |= 1 << LOCAL
-    order = np.argsort(ends, kind="stable")  # cores of a tile, of one place, side by side
+    order = np.argsort(ends, kind="stable")  # cores of a tile share a place and are contiguous
     heard = np.searchsorted(ends[order], np.arange(len(places) + 1)).astype(np.int64)
     senders = np.unique(slot)
     roots = np.searchsorted(places, senders * nodes + root[senders])

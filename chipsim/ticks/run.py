@@ -1,4 +1,4 @@
-"""Ticks of a chip in which given neurons spike: how many cycles each takes, and for what."""
+"""Cycles of ticks in which given neurons spike, by cause."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from chipsim.ticks.kernel import LATER, run_ticks
 from chipsim.ticks.state import NONE, Cores, Costs, Routes, Spiking, Ticks
 
 _TO_LIST = 9
-"""Cycles from the update of a neuron until its packet, at the core, has been looked up: five in
+"""Cycles from the update of a neuron until its packet has been looked up at the core: five in
 the sender, one in the router, three in the receiver."""
 
 
 @dataclass(frozen=True, slots=True)
 class TickRun:
-    """What ticks took.
+    """Result of simulated ticks.
 
-    cycles : ndarray[int64], shape (ticks,), from the start of each tick to its end
+    cycles : ndarray[int64], shape (ticks,), cycles of each tick
     swept, received : ndarray[float64], shape (ticks,), cycle in which the last neuron was updated
-        and had left the sweep; in which the last event was in its sum, 0 without one
-    sent, taken, events : ndarray[int64], shape (cores,): packets that each core sent and took,
-        those of the host among these, and synaptic events
+        and had left the sweep; cycle in which the last event was added to its sum, 0 without events
+    sent, taken, events : ndarray[int64], shape (cores,), packets that each core sent and received
+        (including packets of the host), and synaptic events
     links : ndarray[int64], shape (4, height, width), flits, in the form of `chipsim.traffic.links`
     """
 
@@ -40,10 +40,10 @@ class TickRun:
 
 
 class TickSimulator:
-    """A chip at reset, and what its cores send; ticks run on from where the last ones ended.
+    """A chip at reset with the routes of its neurons; ticks continue from the last state.
 
-    The turns of the arbiters stay from tick to tick. The links are those of the mesh: a cycle a hop
-    and a flit a cycle, unless `Mesh.of` has others.
+    The arbiters keep their state from tick to tick. Links are the mesh's: one cycle per hop and one
+    flit per cycle unless `Mesh.of` sets others.
     """
 
     def __init__(self, mesh: Mesh, time: ChipTime, routes: Routes) -> None:
@@ -76,7 +76,8 @@ class TickSimulator:
         ----------
         spikes : ndarray[int64], shape (spikes,): slots, tick by tick, sorted within each
         ends : ndarray[int64], shape (ticks + 1,): tick k has spikes[ends[k]:ends[k + 1]]
-        host, host_ends : slots, alike, whose packets the host sends before each tick, in this order
+        host, host_ends : slots in the same form, whose packets the host sends before each tick, in
+            this order
         """
         ticks = len(ends) - 1
         sent, taken, events = np.zeros((3, self.mesh.cores), np.int64)

@@ -1,4 +1,4 @@
-"""The arrays that the kernel of ticks works on, in tuples of what belongs together."""
+"""Arrays of the tick kernel, grouped in named tuples."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ NONE = -1
 
 
 class Routes(NamedTuple):
-    """What the neurons of all cores send. A slot is a neuron, numbered core by core.
+    """Packets of the neurons of all cores. A slot is a neuron, numbered core by core.
 
     first : ndarray[int64], shape (cores + 1,), core c has the slots first[c] .. first[c+1] - 1,
-        which it updates in this order
+        updated in this order
     indptr : ndarray[int64], shape (slots + 1,), packets of a slot in `flit` and `events`
-    flit : ndarray[int64], shape (packets,): the router that it goes to; with trees, its root there
-    core, events : ndarray[int64], shape (ends,): the core that a packet ends in, and the synaptic
-        events that it makes there; of packets to cores, entry by entry those of `flit`
+    flit : ndarray[int64], shape (packets,), destination router; with trees, the root place
+    core, events : ndarray[int64], shape (ends,), destination core of a packet, and its synaptic
+        events there; without trees, parallel to `flit`
 
-    With trees a packet is copied on its way; a place of a tree is a router that it passes:
+    With trees a packet is copied on its way; a place of a tree is a router on the tree:
 
-    mask : ndarray[int8], shape (places,), bit o: it leaves by output o; empty without trees
-    child : ndarray[int64], shape (places, 5), the place behind an output
-    heard : ndarray[int64], shape (places + 1,), ends of a place, all of which take it in one cycle
+    mask : ndarray[int8], shape (places,), bit o: the tree leaves by output o; empty without trees
+    child : ndarray[int64], shape (places, 5), the place after an output
+    heard : ndarray[int64], shape (places + 1,), ends of a place, all of which receive in one cycle
     """
 
     first: Int64Array
@@ -41,19 +41,19 @@ class Routes(NamedTuple):
 class Cores(NamedTuple):
     """State of the cores, each array of shape (cores,).
 
-    next : float64, cycle in which the next neuron that spikes is updated, NEVER without one
-    at, stop : int64, that neuron and the end of the core's, among the spikes of the tick
-    queued : int64, spikes before `at` that wait to be looked up
-    looked, known : int64, slots whose lists of packets were looked up and not begun, or NONE; that
-        of `known` is begun first
-    row, left : int64, the next packet of the list that was begun, and how many remain
-    read : int64, the packet that was read of it, or NONE
-    offered : int64, the packet at the output, or NONE; offer : float64, cycle from which it is, or
-        of the last one; behind : int64, the packet that waits behind it, or NONE
-    free : float64, cycle from which the receiver takes the next packet
-    begins, before : float64, cycle in which it begins with the events of the last packet, and of
-        the one before
-    ends : float64, cycle in which the events of the last packet have been taken from its list
+    next : float64, cycle in which the next spiking neuron is updated, LATER without one
+    at, stop : int64, that neuron and the core's end, as indices into the spikes of the tick
+    queued : int64, spikes before `at` that wait for their lookup
+    looked, known : int64, slots whose lists of packets were looked up but not started, or NONE;
+        `known` starts first
+    row, left : int64, the next packet of the current list, and the number of remaining packets
+    read : int64, the packet last read from the list, or NONE
+    offered : int64, the packet at the output, or NONE
+    offer : float64, cycle from which it is offered, or of the last one
+    behind : int64, the packet that waits after `offered`, or NONE
+    free : float64, cycle from which the receiver accepts the next packet
+    begins, before : float64, start cycle of the events of the last packet, and of the previous one
+    ends : float64, cycle in which the list of the last packet has been read to its end
     """
 
     next: FloatArray
@@ -75,11 +75,12 @@ class Cores(NamedTuple):
 
 
 class Spiking(NamedTuple):
-    """What spikes in each of some ticks.
+    """Spikes of consecutive ticks.
 
     spikes : ndarray[int64], shape (spikes,): slots, tick by tick, sorted within each
     ends : ndarray[int64], shape (ticks + 1,): tick k has spikes[ends[k]:ends[k + 1]]
-    host, host_ends : slots, alike, whose packets the host sends before each tick, in this order
+    host, host_ends : slots in the same form, whose packets the host sends before each tick, in this
+        order
     """
 
     spikes: Int64Array
@@ -89,12 +90,13 @@ class Spiking(NamedTuple):
 
 
 class Ticks(NamedTuple):
-    """What is counted.
+    """Counters of the simulated ticks.
 
     cycles : int64, shape (ticks,)
-    swept, received : float64, shape (ticks,): cycle in which the last neuron was updated, the last
+    swept, received : float64, shape (ticks,), cycle in which the last neuron was updated, the last
         event added
-    sent, taken, events : int64, shape (cores,), packets that a core sent, took, events of these
+    sent, taken, events : int64, shape (cores,), packets sent and received by a core, and their
+        events
     passed : int64, shape (5 * routers,), flits through output o of router v at 5 * v + o
     """
 
@@ -108,11 +110,11 @@ class Ticks(NamedTuple):
 
 
 class Costs(NamedTuple):
-    """Cycles of the parts, as in `chipsim.chip.time.ChipTime`; and of the mesh.
+    """Cycle costs, as in `chipsim.chip.time.ChipTime`, and mesh parameters.
 
-    tail : from the end of a packet's list until its last event is in its sum
-    depth : flits in the buffer of an input
-    bits : of a flit that name the router that it goes to, without trees
+    tail : cycles from the end of a packet's list until its last event is in its sum
+    depth : flits per input buffer
+    bits : number of bits of a flit that name its destination router, without trees
     """
 
     neuron: float

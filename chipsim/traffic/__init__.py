@@ -1,1 +1,1 @@
-"""Where the spikes of a mapped network go, and the metrics that follow."""
+"""Traffic of a mapped network on a chip, and its metrics."""

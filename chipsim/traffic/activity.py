@@ -1,4 +1,4 @@
-"""What the cores of a chip do: spikes that they send and receive, synapses that these reach."""
+"""Activity of the cores of a chip: spikes sent and received, synaptic events."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ class Activity:
 
     Attributes
     ----------
-    spikes : of the neurons of the core that have a synapse in another core: packets of a chip that
-        sends multicast trees
-    sent : pairs of such a spike and another core that it reaches: packets of a chip that sends one
-        to each core
-    received : pairs of a spike of another core and this core, where it has a synapse
+    spikes : spikes of the core's neurons that have a synapse in another core: packets of a chip
+        with multicast trees
+    sent : (such a spike, other core that it reaches) pairs: packets of a chip with one packet per
+        destination core
+    received : spikes of other cores with a synapse in this core
     local : spikes of the core's own neurons that have a synapse in it
     events : synaptic events: spikes times the synapses in this core that they reach
     """
@@ -32,7 +32,7 @@ class Activity:
 
     @classmethod
     def idle(cls, cores: int) -> Activity:
-        """Nothing yet."""
+        """Return zero activity."""
         return cls(*(np.zeros(cores, np.int64) for _ in fields(cls)))
 
     def add(self, columns: Int64Array) -> None:

@@ -1,4 +1,4 @@
-"""Where the traffic of a mapped network goes: the arrays behind the metrics and the pictures."""
+"""Traffic arrays of a mapped network: the basis of metrics and plots."""
 
 from __future__ import annotations
 
@@ -29,34 +29,35 @@ _Integer = TypeVar("_Integer", np.int32, np.int64)
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """Loads of one network under one mapping, in units that are still to be multiplied in.
+    """Loads of a network under a mapping, as integers to be multiplied by the units.
 
     Attributes
     ----------
     weight_unit, rate_unit
-        What 1 means in the unicast arrays and in the others. Where the rates of the neurons
-        come from the weights, ``rate_unit`` is the unit of the weights.
+        Unit of the unicast arrays and of the other arrays. If the rates of the neurons come from
+        the weights, ``rate_unit`` is the unit of the weights.
     pairs
         The sum of the weights of every core pair with traffic, in a compact form.
     totals
-        What the metrics need of the unicast spikes: weight, cut, hops.
+        Totals of the unicast spikes for the metrics: weight, cut, hops.
     unicast_links, core_links, multicast_links : ndarray[int64], shape (4, rows, columns of routers)
         Load of the link that leaves router (x, y) at [d, y, x] towards
-        `chipsim.traffic.links.DIRECTIONS[d]`: of a packet for each synapse, in ``weight_unit``; of
-        one for each core that a neuron reaches, and of the multicast trees, in ``rate_unit``.
+        `chipsim.traffic.links.DIRECTIONS[d]`: with one packet per synapse, in ``weight_unit``; with
+        one packet per destination core, and with multicast trees, in ``rate_unit``.
     unicast_turns, core_turns, multicast_turns : ndarray[int64], shape (8, rows, columns)
-        Where these leave their cores and turn, in the form of `chipsim.traffic.turns`; of packets
-        to cores and trees, shape (0, ...) where the chip does not need them.
+        Where these packets leave their cores and turn, in the form of `chipsim.traffic.turns`; for
+        packets to cores and trees, shape (0, ...) if the chip does not need them.
     congestion : ndarray[float64], shape (rows, columns of routers)
         Expected load of the routers when spikes spread over all minimal paths.
-    congestion_sample : the traffic that it was measured of; None if it was all
+    congestion_sample : the sample of traffic that congestion was measured on; None for all traffic
     connectivity : sum over neurons of rate * (number of other cores reached)
-    unicast_hops : sum over synapses of the rate of the source * distance, in ``rate_unit``: hops
-        of the same activity as the trees', were every synapse sent a packet of its own
-    usage : what every core holds; activity : what it does, in ``rate_unit``
+    unicast_hops : sum over synapses of the rate of the source * distance, in ``rate_unit``: hops of
+        one packet per synapse, with the same activity as the trees
+    usage : use of every core
+    activity : activity of every core, in ``rate_unit``
     profile : unicast traffic by core and by distance
-    costs, core_cost : of unicast spikes in ``weight_unit``, and of a packet to each core that a
-        neuron reaches in ``rate_unit``, on a machine; 0 otherwise
+    costs, core_cost : distance costs on a machine: of unicast spikes in ``weight_unit``, and of one
+        packet per destination core in ``rate_unit``; 0 otherwise
     """
 
     weight_unit: float
@@ -81,7 +82,7 @@ class Traffic:
 
 
 class Units(NamedTuple):
-    """What 1 means in weights and in rates."""
+    """Units of weights and of rates."""
 
     weight: float = 1.0
     rate: float = 1.0
@@ -103,35 +104,36 @@ def measure(
     scratch: Path | None = None,
     swept: Iterable[Swept] = (),
 ) -> Traffic:
-    """Stream ``blocks`` once and gather all loads.
+    """Stream ``blocks`` once and collect all loads.
 
     Parameters
     ----------
     chip
-        The chip that the mapping is for. Unavailable cores are routed through and may even be in
-        use here; `chipsim.chip.limits.violations` tells.
+        The chip of the mapping. Routes may pass unavailable cores, and these may even be in use
+        here; `chipsim.chip.limits.violations` reports that.
     core : ndarray[int32], shape (neurons,), core id
         The mapping.
     blocks
-        Every vertex of the network once, in any order of the blocks. Of a `BlockSource` the
-        threads read blocks themselves; an iterable is drawn from in the caller's thread, a few
-        blocks ahead.
+        Every vertex of the network once, in any order of the blocks. Threads read the blocks of a
+        `BlockSource` themselves; an iterable is consumed in the caller's thread, a few blocks
+        ahead.
     sizes : ndarray[int64], shape (neurons,), capacity that a neuron uses, >= 0
-    rates : ndarray[int64], shape (neurons,), in units of rates, >= 0
+    rates : ndarray[int64], shape (neurons,), in rate units, >= 0
         Firing rates; None for the largest weight of each neuron's outgoing synapses.
     units
-        Of weights and of rates; where rates come from the weights, theirs is that of the weights.
+        Units of weights and of rates; if rates come from the weights, the rate unit equals the
+        weight unit.
     undirected
-        Each edge is listed as outgoing at both of its ends. It is one flow, from the lower to
-        the higher vertex id, in all unicast sums; and two synapses, one each way, in the multicast
-        ones and in the use of the cores.
+        True if each edge is listed as outgoing at both of its ends. An edge is one flow, from the
+        lower to the higher vertex id, in all unicast sums; it is two synapses, one each way, in the
+        multicast sums and in the use of the cores.
     threads
-        How many work at the same time. The result is the same to the bit for any number.
+        Number of threads. The result is bit-identical for any number.
     scratch
-        Folder for temporary files, used where the core pairs would take hundreds of megabytes;
-        None keeps them in memory.
+        Folder for temporary files if the core pairs exceed hundreds of megabytes; None keeps them
+        in memory.
     swept
-        What other processes have gathered of blocks that are not among ``blocks``.
+        Sums of other processes over blocks that are not in ``blocks``.
 
     Raises
     ------
@@ -197,7 +199,7 @@ def _exhaust(results: Iterable[None]) -> None:
 def _checked(
     core: Int32Array, sizes: Int64Array, rates: Int64Array | None
 ) -> tuple[Int32Array, Int64Array, Int64Array | None]:
-    """The arrays per neuron in the types of the kernels; copies only where they differ."""
+    """Return the arrays per neuron in the types of the kernels; copies only if they differ."""
     core = _whole("core", core, np.int32, np.size(core))
     sizes = _whole("sizes", sizes, np.int64, len(core))
     if rates is not None:
@@ -205,7 +207,7 @@ def _checked(
         if len(rates) and rates.min() < 0:
             raise ChipError(f"rates: neuron {int(rates.argmin())} has a negative rate")
     if float(sizes.sum(dtype=np.float64)) >= SUM_LIMIT:
-        raise ChipError("sizes add up to over 2^62; use a coarser unit")
+        raise ChipError("the sum of sizes exceeds 2^62; use a coarser unit")
     return core, sizes, rates
 
 
@@ -216,7 +218,7 @@ def _whole(
     if found.shape != (neurons,) or not np.issubdtype(found.dtype, np.integer):
         raise ChipError(
             f"{name} has shape {found.shape} and type {found.dtype}; "
-            f"give whole numbers, one for each of the {neurons} neurons"
+            f"give one whole number for each of the {neurons} neurons"
         )
     if neurons and not np.can_cast(found.dtype, dtype):
         for value in (int(found.min()), int(found.max())):

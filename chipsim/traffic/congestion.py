@@ -1,23 +1,23 @@
 """Expected load of every router when spikes spread over all minimal paths.
 
-A spike on its way to its target core moves only closer. At a router where both a horizontal and a
+A spike on its way to its target core only moves closer. At a router where both a horizontal and a
 vertical step bring it closer it takes either with probability 1/2; elsewhere it goes straight.
 
-Seen from the source, let a target be i columns and j rows away. Until the spike enters the column
-or the row of its target it is a plain random walk, so that it visits the router (a, b) with a < i
-and b < j with the probability C(a + b, a) / 2^(a + b), whatever the target. In the column of the
-target it goes straight, so that it visits (i, b) with b < j if it has entered the column in a row
-up to b; likewise in the row. A router therefore sees of a source
+Let a target be i columns and j rows away from the source. Until the spike enters the column or the
+row of its target it is a plain random walk, so it visits the router (a, b) with a < i and b < j
+with probability C(a + b, a) / 2^(a + b), independent of the target. In the column of the target it
+goes straight, so it visits (i, b) with b < j if it has entered the column in a row up to b; the
+same holds for the row. From one source, a router therefore receives
 
     inside * (weight of the targets beyond it in both directions)
     + down * (weight of the targets beyond it in its column)
     + across * (weight of the targets beyond it in its row)
-    + the weight that is meant for it
+    + the weight of targets at this router
 
-with three probabilities that depend on the offset alone. The weights are sums over rows and
-columns that are carried along from the far corner: O(bounding box of the targets) per source core,
-17 million steps for a 64x64 mesh where every core sends to every other, and less for a mapping
-that keeps traffic local. All terms are positive, so nothing cancels.
+with three probabilities that depend on the offset only. The weights are sums over rows and columns,
+accumulated from the far corner: O(bounding box of the targets) per source core, 17 million steps
+for a 64x64 mesh where every core sends to every other, and less for a mapping with local traffic.
+All terms are positive, so nothing cancels.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Walks(NamedTuple):
 
     @classmethod
     def within(cls, rows: int, columns: int) -> Walks:
-        """For offsets of less than ``rows`` rows and ``columns`` columns."""
+        """Return the tables for offsets of less than ``rows`` rows and ``columns`` columns."""
         walks = cls(*(np.zeros((rows, columns), dtype=np.float64) for _ in range(3)))
         _fill_walks(walks.inside, walks.down, walks.across)
         return walks
@@ -55,16 +55,16 @@ class Walks(NamedTuple):
 def router_loads(
     chip: Chip, walks: Walks, source: Int32Array, target: Int32Array, weight: Int64Array
 ) -> FloatArray:
-    """Expected load per router, float64 of shape (rows, columns), in weight units.
+    """Return the expected load per router, float64 of shape (rows, columns), in weight units.
 
-    ``source``, ``target`` (core ids) and ``weight`` have shape (flows,), those of a source side by
-    side, and ``walks`` covers their offsets. A flow loads the routers of its source and target too;
-    flows within a core load none. The result is the same to the bit for the same flows in the same
-    order.
+    ``source``, ``target`` (core ids) and ``weight`` have shape (flows,), the flows of a source
+    contiguous, and ``walks`` covers their offsets. A flow also loads the routers of its source and
+    target; flows within a core load none. The result is bit-identical for the same flows in the
+    same order.
     """
     routes, (columns, rows) = Routes.of(chip), chip.routers
-    # On a torus the routers are laid out three times in both directions, and a source is in the
-    # middle, so that no way leads round.
+    # On a torus the routers are laid out three times in both directions, with the source in the
+    # middle copy, so that no way wraps round.
     copies = 3 if routes.torus else 1
     load = np.zeros((copies * rows, copies * columns), dtype=np.float64)
     lines = np.empty((2, load.shape[1]), dtype=np.float64)
@@ -75,7 +75,7 @@ def router_loads(
 @njit(cache=True, nogil=True)
 def _fill_walks(inside, down, across):
     """Fill the tables of `Walks`; each has shape (rows, columns)."""
-    tiny = 1e-280  # less than this only slows the processor down: it is far below rounding
+    tiny = 1e-280  # flush to 0: denormals are slow and far below rounding
     rows, columns = inside.shape
     for b in range(rows):
         for a in range(columns):
@@ -90,7 +90,8 @@ def _fill_walks(inside, down, across):
             inside[b, a] = chance if chance > tiny else 0.0
     for b in range(rows):
         for a in range(columns):
-            # Straight on from the source, or from any earlier router of the line: what has entered.
+            # Straight on from the source, or from an earlier router of the line: the entering
+            # spikes.
             down[b, a] = 1.0 if a == 0 else 0.5 * inside[b, a - 1]
             across[b, a] = 1.0 if b == 0 else 0.5 * inside[b - 1, a]
             if a > 0 and b > 0:
@@ -102,8 +103,8 @@ def _fill_walks(inside, down, across):
 def _spread(source, target, weight, walks, routes, grid, lines, load):
     """Add the router loads of all flows to ``load``; ``grid`` is zero before and after.
 
-    grid : shape of ``load``, weights of the source at work by target
-    lines : (2, columns of it), scratch of `_quadrant`
+    grid : shape of ``load``, weights of the current source by target
+    lines : (2, columns of ``load``), scratch of `_quadrant`
     """
     width, torus = routes.column.size, routes.torus
     columns, rows = np.int64(routes.x.size), np.int64(routes.y.size)
@@ -123,14 +124,14 @@ def _spread(source, target, weight, walks, routes, grid, lines, load):
                 if torus:
                     y = y0 + way(y0 - rows, y, routes.y, routes.round_y)
                     x = x0 + way(x0 - columns, x, routes.x, routes.round_x)
-                grid[y, x] += weight[at]  # cores of a tile are in one place
-                # What is straight ahead belongs to the quadrant of the larger coordinates.
+                grid[y, x] += weight[at]  # cores of a tile share a place
+                # Targets straight ahead belong to the quadrant of the larger coordinates.
                 q = 2 * int(y < y0) + int(x < x0)
                 far[q, 0] = max(far[q, 0], abs(y - y0))
                 far[q, 1] = max(far[q, 1], abs(x - x0))
             at += 1
         for q in range(4):
-            # A line between quadrants is read, and cleared, by the first one that owns it.
+            # A line between quadrants is read, and cleared, by its first owner.
             if far[q, 0] >= 0:
                 steps = 1 if q < 2 else -1, 1 if q % 2 == 0 else -1
                 _quadrant(grid, lines, load, walks, (y0, x0), steps, far[q, 0], far[q, 1])
@@ -138,7 +139,7 @@ def _spread(source, target, weight, walks, routes, grid, lines, load):
 
 @njit(cache=True, nogil=True)
 def _quadrant(grid, lines, load, walks, source, steps, rows, columns):
-    """Load of the routers up to ``rows`` and ``columns`` away, from the farthest row inwards.
+    """Add the load of routers up to ``rows`` and ``columns`` away, from the farthest row inwards.
 
     source, steps : row and column of the source core, and the direction in each, 1 or -1
     """
@@ -159,8 +160,8 @@ def _quadrant(grid, lines, load, walks, source, steps, rows, columns):
         across_b = across[b]
         beyond_row = 0.0  # weight farther away in the row
         for i in range(columns, -1, -1):
-            # Unsigned indices spare the compiled loop, the hottest one here, a test for negative
-            # ones: half of its time.
+            # Unsigned indices save the compiler's test for negative ones: half of the time of this
+            # loop, the hottest of this module.
             a = np.uint64(i)
             x = np.uint64(x0 + step_x * i)
             w = weights[x]

@@ -1,27 +1,28 @@
-"""Congestion of large chips from a sample of the traffic.
+"""Congestion of large chips, estimated from a sample of the traffic.
 
-Sending the traffic of a source core over all minimal paths takes as long as the box around its
-targets is large (`chipsim.traffic.congestion`): where cores send all over the chip the time grows
-with the square of the cores. Above `ROUTERS_PER_CORE` on average, traffic to cores nearby is
-followed as ever, and that to farther ones only from one core of each square of q x q for each
-quadrant of targets, which a hash chooses. It is scaled by total / kept, sums of weight * routers
-visited, so that the mean over the routers is exact.
+Spreading the traffic of a source core over all minimal paths takes time proportional to the box
+around its targets (`chipsim.traffic.congestion`). If cores send all over the chip the time grows
+with the square of the number of cores. Above `ROUTERS_PER_CORE` routers on average, traffic to
+nearby cores is still processed in full, but traffic to farther cores only for a sample: in each
+square of q x q cores, a hash chooses one source core for each quadrant of targets. The sampled
+loads are scaled by total / kept, the sums of weight * routers visited, so the mean over the routers
+is exact.
 
-Measured, before this was chosen, with 60 heavy near targets and 1,280 spikes to anywhere from each
-core of 352x352, 1.7 * 10^8 pairs (one thread):
+Measurements behind this choice, with 60 heavy near targets and 1,280 spikes to random cores from
+each core of 352x352, 1.7 * 10^8 pairs (one thread):
 
-- all pairs take 31 s. It is the routers that count, 2 ns each: a tenth of the pairs, by a hash of
-  both ends, takes 0.9 of the time, since each source core still sends all over the chip. On 64x64
-  cores all pairs take 0.1 s.
-- on 96x96 cores half of the pairs, whatever their distance, give the largest load 0.6 % too high
-  and an eighth 5 %; with few far pairs 12 % and 43 %, as what is heavy is near.
-- with q = 2 the largest load is 0.1 % off and those of all routers 0.9 % (root of the mean
-  square), in 7.9 s; q = 3: 0.4 % and 2.1 %, 3.6 s; q = 4: 1.0 % and 3.0 %, 2.1 s; q = 8: 3.3 % and
-  8.0 %. So `ROUTERS_PER_CORE` is such that q is 2 here, and 4 on 1000x1000 cores.
-- choosing and dividing the pairs takes another 15 s here, 90 ns a pair, so that all sums of pairs
-  take 33 s with the sample and 41 s without; larger chips gain more.
-- one core of each square for all quadrants, each square by itself, is off by 0.6 % and 1.2 % with
-  q = 2, and 12 % and 8 % with q = 8; with layers of 48x48 cores 17 % instead of 9 %.
+- All pairs take 31 s. The cost is in the routers, 2 ns each: a tenth of the pairs, chosen by a hash
+of both ends, takes 0.9 of the time, since each source core still sends all over the chip. On 64x64
+cores all pairs take 0.1 s.
+- On 96x96 cores, half of the pairs regardless of distance overestimate the largest load by 0.6 %,
+an eighth by 5 %; with few far pairs by 12 % and 43 %, as the heavy traffic is near.
+- With q = 2 the largest load is off by 0.1 % and all routers by 0.9 % (root mean square), in 7.9 s;
+q = 3: 0.4 % and 2.1 %, 3.6 s; q = 4: 1.0 % and 3.0 %, 2.1 s; q = 8: 3.3 % and 8.0 %.
+`ROUTERS_PER_CORE` gives q = 2 here, and q = 4 on 1000x1000 cores.
+- Choosing and dividing the pairs takes another 15 s here, 90 ns per pair, so all sums of pairs take
+33 s with the sample and 41 s without; larger chips gain more.
+- One core per square for all quadrants, chosen independently per square, is off by 0.6 % and 1.2 %
+with q = 2, and 12 % and 8 % with q = 8; with layers of 48x48 cores 17 % instead of 9 %.
 """
 
 from __future__ import annotations
@@ -42,23 +43,24 @@ from chipsim.traffic.routes import Routes, way
 from chipsim.workers import map_ordered
 
 ROUTERS_PER_CORE = 1 << 16
-"""Routers in the boxes around the targets of a core, on average, up to which all traffic is
-followed: 130 us a core. The pass over the synapses of its neurons takes five times as long."""
+"""Average number of routers in the boxes around the targets of a core, up to which all traffic
+is processed: 130 us per core. The pass over the synapses of its neurons takes five times as
+long."""
 NEAR = 16
-"""Rows and columns to a target that is nearby."""
+"""Rows and columns to a target that counts as nearby."""
 SAMPLED = "sampled"
-"""What reports say then of congestion."""
+"""Value of the metric `congestion` if it was measured on a sample."""
 SEED = 0x51A7
-"""Of the hash that chooses source cores."""
+"""Seed of the hash that chooses source cores."""
 
 
 @dataclass(frozen=True, slots=True)
 class CongestionSample:
-    """Whose far traffic is followed.
+    """Sampled source cores of far traffic.
 
-    chosen : ndarray[bool], shape (4, cores), by quadrant of the targets as seen from the core
-    scale : what the loads by far traffic are multiplied with
-    pairs, share : pairs of different cores that are followed, and their share of all
+    chosen : ndarray[bool], shape (4, cores), by quadrant of the targets relative to the core
+    scale : factor on the loads by far traffic
+    pairs, share : sampled pairs of different cores, and their share of all
     """
 
     chosen: NDArray[np.bool_]
@@ -69,7 +71,7 @@ class CongestionSample:
     def router_loads(
         self, chip: Chip, walks: Walks, source: Int32Array, target: Int32Array, weight: Int64Array
     ) -> FloatArray:
-        """As `chipsim.traffic.congestion.router_loads`, from the sample."""
+        """Like `chipsim.traffic.congestion.router_loads`, from the sample."""
         parts = [np.empty((2, len(one)), one.dtype) for one in (source, target, weight)]
         near, kept = _divide(
             source, target, weight, Places.of(chip), NEAR, self.chosen, tuple(parts)
@@ -79,9 +81,10 @@ class CongestionSample:
 
 
 class Places(NamedTuple):
-    """Where the routers of cores are.
+    """Positions of the routers of cores.
 
-    column, row : ndarray[int32], shape (cores,); looked up, as a division takes ten times as long
+    column, row : ndarray[int32], shape (cores,); table lookup, as a division takes ten times as
+        long
     """
 
     column: Int32Array
@@ -90,7 +93,7 @@ class Places(NamedTuple):
 
     @classmethod
     def of(cls, chip: Chip) -> Places:
-        """Those of a chip."""
+        """Return the positions on a chip."""
         routes = Routes.of(chip)
         return cls(*routes.of_cores(), routes)
 
@@ -98,12 +101,14 @@ class Places(NamedTuple):
 def choose_sample(
     chip: Chip, pairs: PairTable, used: int, threads: int = 1
 ) -> CongestionSample | None:
-    """The sample that congestion is measured of; None if all traffic is followed.
+    """Return the sample for congestion; None if all traffic is processed.
 
-    It depends on the chip and the sums of the pairs alone. used : number of cores with a neuron
+    It depends only on the chip and the sums of the pairs.
+
+    used : number of cores with a neuron
     """
     columns, rows = chip.routers
-    if columns * rows <= ROUTERS_PER_CORE:  # a box is no larger
+    if columns * rows <= ROUTERS_PER_CORE:  # no box is larger
         return None
     sums = np.zeros((10, chip.cores), dtype=np.int64)
     places = Places.of(chip)
@@ -120,19 +125,19 @@ def choose_sample(
         return None
     chosen = one_of_each_square(chip, ceil(sqrt(looks / (ROUTERS_PER_CORE * used))))
     kept, total = int(visits[chosen].sum()), int(visits.sum())
-    if kept in (0, total):  # nothing to scale: no core that sends far is among them
+    if kept in (0, total):  # nothing to scale: the sample has no core with far traffic
         return None
     followed = int(flows.sum() - far[~chosen].sum())
     return CongestionSample(chosen, total / kept, followed, followed / int(flows.sum()))
 
 
 def one_of_each_square(chip: Chip, side: int) -> NDArray[np.bool_]:
-    """One core of each square of side x side cores for each quadrant, shape (4, cores); of a square
-    over the edge of the chip perhaps none.
+    """Choose one core of each square of side x side cores per quadrant, shape (4, cores).
 
-    Of side x side squares together each row and each column of cores has one: otherwise traffic
-    that goes straight along them would come from too many here, too few there. The cores for the
-    quadrants are others, so that a core does not send all of its traffic at once.
+    A square that crosses the edge of the chip may have none. Among side x side squares, each row
+    and each column of cores is chosen once: otherwise traffic that goes straight along a row or
+    column would be over- or underestimated. The quadrants have different cores, so that a core does
+    not contribute all of its traffic at once.
     """
     (y, in_y), (x, in_x) = (
         np.divmod(n, side) for n in np.divmod(np.arange(chip.cores), chip.width)
@@ -148,7 +153,7 @@ def one_of_each_square(chip: Chip, side: int) -> NDArray[np.bool_]:
 
 
 def _hashed(a: Int64Array, b: Int64Array, seed: int) -> Int64Array:
-    """Numbers below 2^31, by the finaliser of splitmix64 (Steele, Lea and Flood, OOPSLA 2014)."""
+    """Hash to numbers below 2^31: finaliser of splitmix64 (Steele, Lea and Flood, OOPSLA 2014)."""
     state = ((a << 20) + b).astype(np.uint64) + np.uint64(seed << 42)
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
         state = (state ^ (state >> np.uint64(shift))) * np.uint64(factor)
@@ -157,9 +162,9 @@ def _hashed(a: Int64Array, b: Int64Array, seed: int) -> Int64Array:
 
 @njit(cache=True, nogil=True, inline="always")
 def _steps(s, t, column, row, across, down, torus):
-    """Rows and columns from the router of a core to that of another, southwards and eastwards.
+    """Return rows and columns between the routers of two cores, southwards and eastwards.
 
-    across, down : coordinates of columns and of rows of routers, and the length of the way round
+    across, down : coordinates of columns and of rows of routers, and the circumference
     """
     if torus:
         return way(row[s], row[t], down[0], down[1]), way(
@@ -170,7 +175,7 @@ def _steps(s, t, column, row, across, down, torus):
 
 @njit(cache=True, nogil=True, inline="always")
 def _quadrant_of(dy, dx, near):
-    """That of a target that many rows and columns away, 4 if it is nearby."""
+    """Return the quadrant of a target at this offset, or 4 if it is nearby."""
     if max(abs(dy), abs(dx)) <= near:
         return 4
     return 2 * (dy < 0) + (dx < 0)
@@ -178,8 +183,11 @@ def _quadrant_of(dy, dx, near):
 
 @njit(cache=True, nogil=True)
 def _survey(source, target, weight, places, near, sums):
-    """Sums of each source core; sums : shape (10, cores): routers in the boxes around its targets,
-    pairs, and by quadrant far pairs, and weight * routers visited of these"""
+    """Compute sums of each source core.
+
+    sums : shape (10, cores): routers in the boxes around its targets, pairs, and by quadrant far
+        pairs and their weight * routers visited
+    """
     column, row, torus = places.column, places.row, places.routes.torus
     across = places.routes.x, places.routes.round_x
     down = places.routes.y, places.routes.round_y
@@ -211,8 +219,12 @@ def _survey(source, target, weight, places, near, sums):
 
 @njit(cache=True, nogil=True)
 def _divide(source, target, weight, places, near, chosen, parts):
-    """Copy pairs of cores that are near each other, and far ones of chosen source cores, to the
-    rows of ``parts``: sources, targets and weights, each shape (2, pairs). Returns how many."""
+    """Copy near pairs of cores, and far pairs of chosen source cores, to the rows of ``parts``.
+
+    parts : sources, targets and weights, each shape (2, pairs)
+
+    Returns the number of near and of far pairs.
+    """
     column, row, torus = places.column, places.row, places.routes.torus
     across = places.routes.x, places.routes.round_x
     down = places.routes.y, places.routes.round_y

@@ -1,4 +1,4 @@
-"""Energies and times of spikes on links, which may differ east-west and north-south."""
+"""Energies and latencies of spikes on links, which may differ east-west and north-south."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from chipsim.traffic.routes import Routes
 
 
 def links_cost(loads: Int64Array, costs: tuple[float, float]) -> float:
-    """Loads of all links times the cost of one.
+    """Return the loads of all links times the cost of one.
 
-    loads : shape (4, rows, columns), as in `chipsim.traffic.links`; costs : east-west, north-south
+    loads : shape (4, rows, columns), as in `chipsim.traffic.links`
+    costs : east-west, north-south
     """
     if costs[0] == costs[1]:
         return int(loads.sum()) * costs[0]
@@ -21,7 +22,7 @@ def links_cost(loads: Int64Array, costs: tuple[float, float]) -> float:
 
 
 def latency_max(chip: Chip, traffic: Traffic) -> float:
-    """The longest way of a spike between two cores."""
+    """Return the largest latency of a spike between two cores."""
     across, down = chip.link_latencies
     farthest = traffic.totals.farthest
     if across == down:
@@ -40,7 +41,7 @@ def latency_max(chip: Chip, traffic: Traffic) -> float:
 
 
 def _steps(a: Int32Array, b: Int32Array, at: Int32Array, around: int) -> Int64Array:
-    """Links between columns (or rows) of routers; see `chipsim.traffic.routes.way`."""
+    """Return the links between columns (or rows) of routers; see `chipsim.traffic.routes.way`."""
     straight = np.abs(b.astype(np.int64) - a)
     far = 2 * np.abs(at[b].astype(np.int64) - at[a]) > around
     return np.where(far, at.size - straight, straight)

@@ -1,7 +1,7 @@
-"""What a mapping spends, part by part: the network, synaptic events, updates of neurons.
+"""Energy of a mapping by part: network, synaptic events, updates of neurons.
 
-Per unit of time of the rates. A part whose energy nobody knows is left out, and the sum names it.
-Energies in different units are never added: those of the cores count, if there are any.
+Energies are per unit of time of the rates. A part of unknown energy is left out, and the sum names
+it. Energies in different units are never added: if there are core energies, these are used.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ PARTS = ("network", "events", "neurons")
 
 
 def energy_parts(chip: Chip, traffic: Traffic) -> dict[str, Any]:
-    """The metrics ``energy_parts``; empty for chips that know no energy in real units.
+    """Return the metrics ``energy_parts``; empty for chips without energies in real units.
 
-    network : of what the chip sends for a spike, routers and links, and of packets at the cores
-    events, neurons : of synaptic events, and of updates of neurons, one in each tick
-    sum, lacks : of the parts that are known, and the names of the others
-    unit : of all of them
+    network : energy of the packets in routers and on links, and of packets at the cores
+    events, neurons : energy of synaptic events, and of updates of neurons, one per tick
+    sum, lacks : sum of the known parts, and the names of the others
+    unit : unit of all of them
     """
     known = chip.energy
     if known is None and chip.energy_unit == "relative":
@@ -49,7 +49,7 @@ def energy_parts(chip: Chip, traffic: Traffic) -> dict[str, Any]:
 
 
 def _network(chip: Chip, traffic: Traffic, cores: ChipEnergy) -> float:
-    """Of the packets that the chip sends, from core to core."""
+    """Return the energy of the packets that the chip sends, from core to core."""
     activity, unit = traffic.activity, traffic.rate_unit
     taken = int(activity.received.sum() + activity.local.sum())
     if chip.delivery == "synapse":
@@ -67,6 +67,6 @@ def _network(chip: Chip, traffic: Traffic, cores: ChipEnergy) -> float:
 
 
 def _on_the_way(chip: Chip, links: Int64Array, leaving: int) -> float:
-    """A packet passes one router more than links; so does a tree, as it branches in routers."""
+    """Return the energy of routers and links; a packet passes one more router than links."""
     routers = (int(links.sum()) + leaving) * chip.energy_router
     return routers + links_cost(links, chip.link_energies)

@@ -1,9 +1,8 @@
-"""What the sums per core pair amount to: totals, loads of links, routers and cores.
+"""Evaluate the sums per core pair: totals, loads of links, routers and cores.
 
-Threads decode the pairs of a range of source cores each, stripe by stripe. Loads of routers are
-floats, so they are added up in the order of the stripes of a range, and of the ranges: the result
-is the same to the bit for any number of threads. Memory is O(cores) and one stripe for each
-thread.
+Each thread decodes the pairs of a range of source cores, stripe by stripe. Loads of routers are
+floats, so they are added in the order of the stripes of a range, and of the ranges: the result is
+bit-identical for any number of threads. Memory is O(cores) plus one stripe per thread.
 """
 
 from __future__ import annotations
@@ -29,13 +28,13 @@ from chipsim.workers import map_ordered
 class Flows:
     """Sums over all flows between cores.
 
-    totals : those of `chipsim.traffic.links.Totals`
-    routes : ndarray[int64], shape (12, rows + 1, columns of routers + 1): what was noted of the XY
+    totals : as in `chipsim.traffic.links.Totals`
+    routes : ndarray[int64], shape (12, rows + 1, columns of routers + 1): differences of the XY
         routes, as in `chipsim.traffic.links`
     congestion : ndarray[float64], shape (rows, columns), expected loads of the routers
-    sample : what that was measured of, None if it was all traffic
-    profile : by core and by distance
-    costs : those of a machine
+    sample : the sample that congestion was measured on, None for all traffic
+    profile : traffic by core and by distance
+    costs : costs on a machine
     """
 
     totals: Totals
@@ -47,9 +46,9 @@ class Flows:
 
 
 def _walks(chip: Chip, used: Int64Array) -> Walks:
-    """For all offsets that ways between these cores may have, cores of a torus all of its length.
+    """Return the tables for all offsets between these cores; on a torus for its whole length.
 
-    Where steps cost different amounts the way round may pass more routers than lie between.
+    With unequal step costs the shorter way round may pass more routers than lie between.
     """
     wide, tall = (1, 1) if chip.machine is None else chip.machine.tile_size
     torus = "" if chip.machine is None else chip.machine.torus
@@ -62,9 +61,9 @@ def _walks(chip: Chip, used: Int64Array) -> Walks:
 
 
 def follow(chip: Chip, pairs: PairTable, used: Int64Array, threads: int = 1) -> Flows:
-    """Send the traffic of all core pairs through the mesh.
+    """Route the traffic of all core pairs through the mesh.
 
-    ``used`` holds the ids of the cores that pairs name. Raises ChipError if weight * hops exceeds
+    ``used`` holds the ids of the cores in the pairs. Raises ChipError if weight * hops exceeds
     2^62.
     """
     walks = _walks(chip, used) if len(used) else None
@@ -86,7 +85,7 @@ def follow(chip: Chip, pairs: PairTable, used: Int64Array, threads: int = 1) -> 
 
 
 class _Range:
-    """What the flows of a range of source cores amount to."""
+    """Sums over the flows of a range of source cores."""
 
     def __init__(self, chip: Chip) -> None:
         columns, rows = chip.routers
@@ -101,7 +100,7 @@ class _Range:
         self, flows: tuple[Int32Array, Int32Array, Int64Array], walks: Walks,
         sample: CongestionSample | None, profile: Profile,
     ) -> None:  # fmt: skip
-        """Send the flows of a stripe."""
+        """Route the flows of a stripe."""
         chip = self._chip
         routed = router_loads if sample is None else sample.router_loads
         self.congestion += routed(chip, walks, *flows)
@@ -114,7 +113,7 @@ class _Range:
         self.costs.add(costs_of(chip, *flows))
 
     def join(self, other: _Range) -> None:
-        """Take in the next range; ChipError if a sum would exceed 2^62."""
+        """Add the sums of the next range; ChipError if a sum would exceed 2^62."""
         self.congestion += other.congestion
         self.incoming += other.incoming
         self.distances += other.distances
@@ -124,4 +123,4 @@ class _Range:
         if self.totals.hops_estimate >= SUM_LIMIT:
             raise ChipError("unicast: weight * hops exceeds 2^62; use a coarser weight unit")
         if self.costs.estimate >= SUM_LIMIT:
-            raise ChipError("unicast: weight * cost exceeds 2^62; use coarser costs of steps")
+            raise ChipError("unicast: weight * cost exceeds 2^62; use coarser step costs")

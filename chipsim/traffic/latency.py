@@ -1,22 +1,21 @@
-"""How long packets are on their way on average, without a simulation: hops and waiting.
+"""Analytical estimate of the mean packet latency: hops and waiting, without simulation.
 
-An output with flits from several inputs is a queue in discrete time with a constant service of s
-cycles. With L the share of time that it is busy and p_i the part of input i in it, a flit waits
+An output with flits from several inputs is a discrete-time queue with a constant service time of s
+cycles. With L its utilisation and p_i the part of input i in it, a flit waits
 
     W = (L - sum p_i^2 / L + L (s - 1)) / (2 (1 - L))
 
-for those before it (Geo/D/1; Meisling 1958): flits of one input never come in the same cycle, which
-the second term takes off. Behind a head that waits all others of its buffer wait, whatever output
-they are for. Where heads for output o come with rate p_o and wait W_o, of those that come while
-one waits the first loses W_o, and the mean over all is p_o W_o (1 + W_o); the input is busy for a
-share 1 + W_o of the flits, so that a queue before it lengthens this by 1 / (1 - sum p_o (1 + W_o)).
+cycles for earlier flits (Geo/D/1; Meisling 1958). The second term accounts for flits of one input,
+which never arrive in the same cycle. All flits of a buffer wait for its head, whichever output they
+request (head-of-line blocking). If heads for output o arrive at rate p_o and wait W_o, the first
+flit that arrives while one waits loses W_o, and the mean over all is p_o W_o (1 + W_o). The input
+is busy for 1 + W_o cycles per flit, so a queue there extends this by 1 / (1 - sum p_o (1 + W_o)).
 
-Cores of a tile send through one port in turns: before it stands the same queue, with the cores as
-its inputs.
+Cores of a tile take turns on one port: the same queue, with the cores as its inputs.
 
-Waiting along the routes is added up flow by flow, as sums over the outputs of all routers. Against
-the simulator of flits, mean latencies are within 1 % on average where the busiest link has a flit
-in 60 % of the cycles, and within 3 % at worst (`docs/simulator.md`). Beyond, queues depend on the
+Waiting along the routes is summed over the outputs of all routers, flow by flow. Compared with the
+flit simulator, mean latencies are within 1 % on average where the busiest link has a flit in 60 %
+of the cycles, and within 3 % at worst (`docs/simulator.md`). Beyond that, queues depend on the
 depth of the buffers: simulate.
 """
 
@@ -35,23 +34,23 @@ from chipsim.traffic.machines import link_times
 from chipsim.traffic.turns import LOCAL, entering, legs_of, of_routers
 
 HIGHEST = 0.6
-"""Busy share of the busiest link, or port of a core, up to which waiting is computed."""
+"""Largest utilisation of a link or core port for which waiting is estimated."""
 FREE = 0.1
-"""Share of time that every input must have no head, for the same."""
+"""Smallest share of time without a head that every input must have for the estimate."""
 ROUNDING = 1e-9
-"""What sums in another order may be beyond these limits and still be at them."""
+"""Tolerance of these limits for rounding, which depends on the order of summation."""
 SIMULATE = "simulate"
 BAND = 1 << 16
-"""Routers that are looked at together."""
+"""Routers that are processed at a time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Latency:
-    """Of packets between cores, in cycles of the mesh.
+    """Mean latency of packets between cores, in cycles of the mesh.
 
-    load_max : busy share of the busiest link, or port of a core
+    load_max : utilisation of the busiest link or core port
     unloaded : mean without waiting
-    mean : with it; None where load_max is above `HIGHEST`, or an input is hardly ever free
+    mean : mean with waiting; None if load_max is above `HIGHEST`, or an input is hardly ever free
     """
 
     load_max: float
@@ -59,17 +58,17 @@ class Latency:
     mean: float | None
 
     def to_json(self) -> dict[str, Any]:
-        """As metrics: without `mean` they say what to do."""
+        """Return the metrics; without `mean` they advise to simulate."""
         found: dict[str, Any] = {"load_max": self.load_max, "unloaded": self.unloaded}
         return found | ({"advice": SIMULATE} if self.mean is None else {"mean": self.mean})
 
 
 class Sent(NamedTuple):
-    """What goes through the routers, each ndarray[int64].
+    """Traffic through the routers, each ndarray[int64].
 
     links, turns : in the forms of `chipsim.traffic.links` and `chipsim.traffic.turns`
     entered : shape (cores,), packets that leave each core for others
-    ends : the same of a packet to each core, where the others are those of trees
+    ends : for trees, the same arrays with one packet per destination core
     """
 
     links: Int64Array
@@ -79,10 +78,10 @@ class Sent(NamedTuple):
 
 
 def mapped_latency(chip: Chip, traffic: Traffic, time: ChipTime, cycles: float) -> Latency | None:
-    """Latency of what a chip sends, if it comes evenly over ticks of so many cycles.
+    """Return the latency of a chip's packets if they spread evenly over ticks of `cycles` cycles.
 
-    None for trees where cores share routers: how many of its cores a tile takes a tree for is not
-    known.
+    None for trees on chips whose cores share routers: the number of destination cores per tile is
+    unknown.
     """
     if chip.delivery == "tree" and chip.routers != (chip.width, chip.height):
         return None
@@ -100,13 +99,13 @@ def mapped_latency(chip: Chip, traffic: Traffic, time: ChipTime, cycles: float) 
 
 
 def latency(chip: Chip, sent: Sent, per_cycle: float) -> Latency:
-    """The mean latency of packets that come at random, evenly in time.
+    """Return the mean latency of packets that arrive at random, evenly in time.
 
     Parameters
     ----------
-    chip : trees only where its cores have a router each
-    sent : per unit of time
-    per_cycle : flits in a cycle that 1 is
+    chip : for trees, with one core per router
+    sent : traffic per unit of time
+    per_cycle : flits per cycle of a traffic of 1
     """
     ends = (sent.links, sent.turns, sent.entered) if sent.ends is None else sent.ends
     packets = int(ends[2].sum())
@@ -145,11 +144,13 @@ def latency(chip: Chip, sent: Sent, per_cycle: float) -> Latency:
 def _waits(
     parts: FloatArray, load: FloatArray, service: FloatArray, came: FloatArray
 ) -> tuple[FloatArray, float]:
-    """Mean waiting of a flit by input and output, shape (5, 5, rows, columns), and the least share
-    of time that an input has no head.
+    """Return waiting by input and output, shape (5, 5, rows, columns), and the least free share.
 
-    parts : flits in a cycle, of the same shape; load, service : of outputs, (5, rows, columns)
-    came : flits in a cycle of inputs, (5, rows, columns)
+    The free share of an input is its share of time without a head.
+
+    parts : flits per cycle, of the same shape
+    load, service : of outputs, (5, rows, columns)
+    came : flits per cycle of inputs, (5, rows, columns)
     """
     output = _queues(load, ((parts * service) ** 2).sum(axis=0), service)
     free = 1 - came - (parts * output).sum(axis=1)
@@ -158,9 +159,10 @@ def _waits(
 
 
 def _queues(load: FloatArray, squares: FloatArray, service: FloatArray) -> FloatArray:
-    """Mean waiting of a flit in queues of constant service, each argument of the same shape.
+    """Return the mean waiting in queues of constant service, each argument of the same shape.
 
-    load : busy shares; squares : sums of the squares of what inputs have of these
+    load : utilisations
+    squares : sums of the squares of the inputs' parts in them
     """
     same = np.divide(squares, load, out=np.zeros_like(load), where=load > 0)
     found: FloatArray = (load - same + load * (service - 1)) / (2 * (1 - load))

@@ -1,11 +1,11 @@
 """Loads of the directed links of the mesh under XY routing (x first).
 
-Loads are kept as int64 of shape (4, rows, columns of routers): entry [d, y, x] is the link that
-leaves the router in column x, row y towards DIRECTIONS[d]. Links that would leave the mesh stay 0;
-on a torus they lead to its other end. A route is a run in the row of its source and a run in the
-column of its target, so it costs O(1) to note in differences of shape (4, rows + 1, columns + 1);
-`loads_of` turns differences into loads. Eight more of the same shape behind these, where there are
-such, count where routes leave their core and turn (`chipsim.traffic.turns`).
+Loads are int64 of shape (4, rows, columns of routers): entry [d, y, x] is the link that leaves the
+router in column x, row y towards DIRECTIONS[d]. Links that would leave the mesh stay 0; on a torus
+they lead to its other end. A route is a run in the row of its source and a run in the column of its
+target, so adding it to differences of shape (4, rows + 1, columns + 1) costs O(1); `loads_of` turns
+differences into loads. Eight more arrays of the same shape may follow: they count where routes
+leave their core and turn (`chipsim.traffic.turns`).
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ DIRECTIONS = ("east", "west", "south", "north")
 
 
 def new_differences(chip: Chip, turns: bool = True) -> Int64Array:
-    """What is noted of idle routers, shape (12, rows + 1, columns + 1); without turns (4, ...)."""
+    """Return zero differences, shape (12, rows + 1, columns + 1); without turns (4, ...)."""
     columns, rows = chip.routers
     return np.zeros((12 if turns else 4, rows + 1, columns + 1), dtype=np.int64)
 
 
 def loads_of(differences: Int64Array) -> Int64Array:
-    """Link loads, shape (4, rows, columns), from what was noted of routes."""
+    """Return link loads, shape (4, rows, columns), from differences."""
     loads = np.empty_like(differences[:4, :-1, :-1])
     np.cumsum(differences[:2, :-1, :-1], axis=2, out=loads[:2])
     np.cumsum(differences[2:4, :-1, :-1], axis=1, out=loads[2:])
@@ -38,14 +38,14 @@ def loads_of(differences: Int64Array) -> Int64Array:
 
 
 def turns_of(differences: Int64Array) -> Int64Array:
-    """Where routes enter and turn, shape (8, rows, columns), or (0, ...) if it was not noted."""
+    """Return where routes enter and turn, shape (8, rows, columns), or (0, ...) without turns."""
     return differences[4:, :-1, :-1].copy()
 
 
 def existing(loads: Int64Array, torus: str = "") -> Int64Array:
-    """The loads of the links that exist, shape (Chip.links,), direction by direction.
+    """Return the loads of the links that exist, shape (Chip.links,), direction by direction.
 
-    torus : axes on which the last router is beside the first, if there is more than one
+    torus : axes with a link from the last router to the first, if there is more than one router
     """
     east, west, south, north = loads
     _, rows, columns = loads.shape
@@ -58,10 +58,11 @@ def existing(loads: Int64Array, torus: str = "") -> Int64Array:
 
 @dataclass(slots=True)
 class Totals:
-    """Sums over flows; ``hops_estimate`` is ``hops`` in float64, which cannot wrap around.
+    """Sums over flows; ``hops_estimate`` is ``hops`` in float64, which cannot overflow.
 
-    weight, cut : weight of all flows, and of those that leave their core
-    hops : weight * distance; farthest : largest distance
+    weight, cut : weight of all flows, and of flows that leave their core
+    hops : weight * distance
+    farthest : largest distance
     """
 
     weight: int = 0
@@ -71,7 +72,7 @@ class Totals:
     hops_estimate: float = 0.0
 
     def add(self, other: Totals) -> None:
-        """Take in those of other flows."""
+        """Add the totals of other flows."""
         self.weight += other.weight
         self.cut += other.cut
         self.hops += other.hops
@@ -82,7 +83,7 @@ class Totals:
 def route_flows(
     chip: Chip, source: Int32Array, target: Int32Array, weight: Int64Array
 ) -> tuple[Int64Array, Totals]:
-    """Send every flow along its XY route by itself: what is noted of the links, and the totals.
+    """Route every flow as its own XY packet; return the differences and the totals.
 
     ``source``, ``target`` (core ids) and ``weight`` (positive) have shape (flows,).
     """
@@ -95,7 +96,7 @@ def route_flows(
 
 @njit(cache=True, nogil=True, inline="always")
 def add_straight(diff, x0, y0, x, y, rate):
-    """Note the XY route from a place to another."""
+    """Add the XY route between two places to the differences."""
     if x > x0:
         diff[0, y0, x0] += rate
         diff[0, y0, x] -= rate
@@ -114,7 +115,7 @@ def add_straight(diff, x0, y0, x, y, rate):
 
 @njit(cache=True, nogil=True)
 def _unicast(source, target, weight, routes, diff):
-    """Note the XY route of every flow in ``diff``, as `new_differences` makes it."""
+    """Add the XY route of every flow to ``diff`` of `new_differences`."""
     width, torus = routes.column.size, routes.torus
     total = 0
     cut = 0

@@ -1,4 +1,5 @@
-"""What machines add to the traffic: trees round a torus, costs of distances, what crosses ends."""
+"""Traffic on machines: trees round a torus, distance costs, crossings of chip and board
+boundaries."""
 
 from __future__ import annotations
 
@@ -14,15 +15,15 @@ from chipsim.protocols import FloatArray, Int32Array, Int64Array
 from chipsim.traffic.routes import add_route, leg, way
 
 PARTS = ("tiles", "chips", "boards")
-"""What the sums of `Costs.cut` are between, from small to large."""
+"""Parts between which `Costs.cut` sums, from small to large."""
 
 
 @dataclass(slots=True)
 class Costs:
-    """Sums over unicast flows, in weight units times units of cost.
+    """Sums over unicast flows, in weight units times cost units.
 
     total, farthest : weight times distance in coordinates, and the largest distance
-    estimate : the same as ``total`` in float64, which cannot wrap around
+    estimate : ``total`` in float64, which cannot overflow
     cut : weight between different tiles, chips and boards
     """
 
@@ -32,7 +33,7 @@ class Costs:
     cut: Int64Array = field(default_factory=lambda: np.zeros(len(PARTS), np.int64))
 
     def add(self, other: Costs) -> None:
-        """Take in those of other flows."""
+        """Add the costs of other flows."""
         self.total += other.total
         self.farthest = max(self.farthest, other.farthest)
         self.estimate += other.estimate
@@ -40,7 +41,7 @@ class Costs:
 
 
 def costs_of(chip: Chip, source: Int32Array, target: Int32Array, weight: Int64Array) -> Costs:
-    """Of flows between cores; nothing where the chip is no machine."""
+    """Return the costs of flows between cores; zero if the chip is not a machine."""
     costs = Costs()
     if chip.machine is None:
         return costs
@@ -51,9 +52,9 @@ def costs_of(chip: Chip, source: Int32Array, target: Int32Array, weight: Int64Ar
 
 
 def part_ids(machine: Machine) -> Int64Array:
-    """The tile, the chip and the board of every core, shape (3, cores); a core alone is a tile.
+    """Return tile, chip and board of every core, shape (3, cores); without tiles, a core is a tile.
 
-    What is not described is as what is inside it, and a machine without chips is one chip.
+    A part that is not described equals the next smaller part; a machine without chips is one chip.
     """
     y, x = np.divmod(np.arange(machine.width * machine.height), machine.width)
     found = []
@@ -67,11 +68,14 @@ def part_ids(machine: Machine) -> Int64Array:
 
 
 def crossings(chip: Chip, links: Int64Array) -> dict[str, Any]:
-    """What loads of links, shape (4, rows, columns), are over the ends of chips and boards.
+    """Return the traffic across chip and board boundaries, from link loads (4, rows, columns).
 
-    cost : loads times the cost of each link; crossings_chips, crossings_boards : sums of the loads
-    over their ends, an end of a board being one of a chip; crossing_load_max : the largest over its
-    bandwidth. All in units of the loads, cost in units of cost. Empty where there is no machine.
+    cost : loads times the cost of each link
+    crossings_chips, crossings_boards : sums of the loads across boundaries; a board boundary is
+        also a chip boundary
+    crossing_load_max : the largest of these loads over its bandwidth
+
+    All in units of the loads, cost in units of cost. Empty without a machine.
     """
     machine = chip.machine
     if machine is None:
@@ -90,9 +94,9 @@ def crossings(chip: Chip, links: Int64Array) -> dict[str, Any]:
 
 
 def link_tables(machine: Machine) -> tuple[Int64Array, Int64Array, FloatArray]:
-    """Cost, kind (`ROUTERS` to `BOARDS`) and bandwidth of every link, each (4, rows, columns).
+    """Return cost, kind (`ROUTERS` to `BOARDS`) and bandwidth of links, each (4, rows, columns).
 
-    The link that leaves the mesh has those of the step round the end.
+    A link that leaves the mesh has the values of the wrap-around step.
     """
     wide, tall = machine.tile_size
     axes, (columns, rows) = machine.axes, (machine.width // wide, machine.height // tall)
@@ -117,8 +121,10 @@ def link_tables(machine: Machine) -> tuple[Int64Array, Int64Array, FloatArray]:
 
 
 def hop_cycles(chip: Chip, hop: float) -> FloatArray:
-    """Cycles of a hop over every link, (4, rows, columns): `hop`, and what ends of chips and boards
-    have of their own."""
+    """Return the cycles of a hop over every link, (4, rows, columns).
+
+    They are `hop`, except for the boundaries of chips and boards with their own latency.
+    """
     columns, rows = chip.routers
     found = np.full((4, rows, columns), float(hop))
     if chip.machine is not None:
@@ -130,11 +136,10 @@ def hop_cycles(chip: Chip, hop: float) -> FloatArray:
 
 
 def link_times(chip: Chip) -> tuple[Int64Array, FloatArray]:
-    """How a flit passes every link, each (4, rows, columns): cycles of its way to the next router,
-    and cycles for which it has the link to itself.
+    """Return latency and occupancy of every link in cycles per flit, each (4, rows, columns).
 
-    On a link of less bandwidth a flit comes in parts: the last is later by the cycles that these
-    take. Simulators count whole cycles of a way, and at least one of both.
+    On a link of less bandwidth a flit is sent in parts, so the last part arrives later by the
+    cycles of the parts. Simulators count whole cycles of latency, and at least one of both.
     """
     hop, link = (1.0, 1.0) if chip.time is None else (chip.time.hop, chip.time.link)
     bandwidth = 1.0 if chip.machine is None else link_tables(chip.machine)[2]
@@ -145,7 +150,7 @@ def link_times(chip: Chip) -> tuple[Int64Array, FloatArray]:
 
 @njit(cache=True, nogil=True)
 def apart(axes, a, b):
-    """Distance of two cores in coordinates; a, b : core ids."""
+    """Return the distance of two cores in coordinates; a, b : core ids"""
     width = axes.x.size
     x = abs(np.int64(axes.x[a % width]) - axes.x[b % width])
     y = abs(np.int64(axes.y[a // width]) - axes.y[b // width])
@@ -154,7 +159,7 @@ def apart(axes, a, b):
 
 @njit(cache=True, nogil=True)
 def _sum_costs(source, target, weight, axes, parts, cut):
-    """Fills ``cut``; parts : as by `part_ids`."""
+    """Return total, farthest and estimate of `Costs`, and fill ``cut``; parts : from `part_ids`"""
     total = np.int64(0)
     farthest = np.int64(0)
     estimate = 0.0
@@ -172,12 +177,13 @@ def _sum_costs(source, target, weight, axes, parts, cut):
 
 @njit(cache=True, nogil=True)
 def add_round(mapping, s, reached, rate, extents, mark, cast, tree):
-    """Note a packet to each core that a neuron reaches, and its tree, on a torus; its hops.
+    """Add one packet per core that a neuron reaches, and its tree, on a torus; return tree hops.
 
-    mapping : as in `chipsim.traffic.sweep`; s : core of the neuron
-    reached : cores, that of the neuron perhaps among them
+    mapping : as in `chipsim.traffic.sweep`
+    s : core of the neuron
+    reached : cores, possibly including the neuron's
     extents, mark : scratch of the sweep, lowest and highest steps along each column
-    cast, tree : what is noted of routes, as in `chipsim.traffic.links`
+    cast, tree : differences of routes, as in `chipsim.traffic.links`
     """
     routes, columns, rows = mapping.routes, mapping.columns, mapping.rows
     x0, y0 = columns[s], rows[s]
@@ -220,7 +226,7 @@ def add_round(mapping, s, reached, rate, extents, mark, cast, tree):
 
 @njit(cache=True, nogil=True)
 def cast_cost(axes, s, reached, rate):
-    """Rate times distance to each core that a neuron on core s reaches."""
+    """Return rate times distance, summed over the cores that a neuron on core s reaches."""
     cost = np.int64(0)
     for c in reached:
         cost += apart(axes, s, c)

@@ -1,9 +1,9 @@
-"""The metrics of a mapping: one dict of plain numbers, names as in the report.
+"""Metrics of a mapping: one dict of plain numbers, named as in the report.
 
-d is the distance in hops between the cores at the two ends of a synapse: the links between routers
-on its XY route; cores of a tile share a router and are no hop apart. w is its weight, W the sum of
-all w. Everything but the entries under ``core`` and ``multicast`` treats each spike on each
-synapse as a packet of its own, and is a function of the sums per core pair.
+d is the distance in hops between the cores of a synapse: the links between routers on its XY route;
+cores of a tile share a router, at a distance of 0. w is its weight, W the sum of all w. All metrics
+except those under ``core`` and ``multicast`` assume one packet per spike and synapse, and are
+functions of the sums per core pair.
 """
 
 from __future__ import annotations
@@ -29,30 +29,30 @@ from chipsim.traffic.turns import entering, of_routers
 
 
 def summarise(chip: Chip, traffic: Traffic) -> dict[str, Any]:
-    """The metrics that ``traffic`` amounts to, ready for ``json.dumps``.
+    """Return the metrics of ``traffic``, ready for ``json.dumps``.
 
     cut_weight, cut_fraction
-        Sum of w between different cores; that over W.
+        Sum of w between different cores; the sum divided by W.
     hops_total, hops_mean, hops_max
-        Sum of w * d; that over W; largest d over synapses with w > 0.
+        Sum of w * d; the sum divided by W; largest d over synapses with w > 0.
     energy
-        Sum of w * ((d + 1) * energy_router + d * energy_link) between different cores: that of the
-        network on the chip, routers and links, for unicast spikes; cores take none here.
+        Sum of w * ((d + 1) * energy_router + d * energy_link) between different cores: energy of
+        the network on the chip, routers and links, for unicast spikes, without cores.
     latency_mean, latency_max
         (d + 1) * latency_router + d * latency_link between different cores: mean weighted by w, and
-        largest. Where links east-west and north-south differ, each counts by itself, in energies
-        too.
+        largest. East-west and north-south links are counted with their own values, also in
+        energies.
     link_load_max, link_load_mean, link_load_p99
         Over all directed links of the mesh, under XY routing.
     router_load_max, router_load_mean
-        Over all routers, spikes that pass them, under XY routing.
+        Spikes through a router, over all routers, under XY routing.
     congestion_mean, congestion_max
         Over all routers, expected load if spikes spread over all minimal paths, as on a mesh with
         adaptive routers.
     congestion, congestion_pairs, congestion_share
-        Only where the largest of these was measured of a sample of the traffic
-        (`chipsim.traffic.congestion_sample`): the word "sampled", pairs of different cores that
-        were followed, and their share of all.
+        Only if congestion was measured on a sample of the traffic
+        (`chipsim.traffic.congestion_sample`): the word "sampled", the sampled pairs of different
+        cores, and their share of all.
     core.packets, core.hops_total, core.link_load_*, core.router_load_*
         One packet per spike and other core that it reaches, along its XY route: sum of rate * other
         cores reached; sum of rate * d over them; loads of the links and routers.
@@ -60,34 +60,34 @@ def summarise(chip: Chip, traffic: Traffic) -> dict[str, Any]:
         Sum of rate * other cores reached; sum of rate * links of the multicast tree; loads of the
         trees on the links and routers.
     multicast.unicast_hops_total
-        Sum over synapses of rate of the source * d: hops at the same rates, were every synapse sent
-        a packet of its own. Never less than multicast.hops_total. Each edge of an undirected
-        network is two synapses, one each way.
+        Sum over synapses of rate of the source * d: hops at the same rates with one packet per
+        synapse. Never less than multicast.hops_total. Each edge of an undirected network is two
+        synapses, one each way.
     machine.cost_total, machine.cost_mean, machine.cost_max
-        On a machine, with c the distance of the cores by its coordinates: sum of w * c; that over
-        W; largest c. `core.cost_total` is the sum of rate * c over packets to cores,
-        `multicast.cost_total` that of rate * cost over the links of the trees.
+        On a machine, with c the distance of the cores by its coordinates: sum of w * c; the sum
+        divided by W; largest c. `core.cost_total` is the sum of rate * c over packets to cores,
+        `multicast.cost_total` the sum of rate * cost over the links of the trees.
     machine.cut_tiles, machine.cut_chips, machine.cut_boards
-        Sum of w between different tiles, chips and boards, where the machine has such.
+        Sum of w between different tiles, chips and boards, if the machine has them.
     crossings_chips, crossings_boards, crossing_load_max
-        Of machine, core and multicast: sum of the loads of links over the ends of chips and boards
-        (an end of a board is one of a chip), and the largest of them over its bandwidth.
+        Under machine, core and multicast: sum of the link loads across chip and board boundaries (a
+        board boundary is also a chip boundary), and the largest of them over its bandwidth.
     cores_used, core_fill_mean, core_fill_max
         Cores with a neuron; size used over capacity, over those cores.
     copies
-        Copies of neurons that reach more cores than one, where a neuron has a single target.
+        Copies of neurons that reach more than one core, on chips with a single target per neuron.
     memory_fill_mean, memory_fill_max
-        Bits of the memory for synapses that are used, over those that a core has, over those cores;
-        of chips that count them.
+        Bits of synaptic memory used over the bits per core, over the same cores; for chips that
+        count them.
     energy_parts.*
-        Of `chipsim.traffic.energies`: of the network, of events, of neurons, of chips that know
-        any of them in real units; their sum, and what it lacks.
+        From `chipsim.traffic.energies`: energy of network, events and neurons, for chips with any
+        of them in real units; their sum, and its missing parts.
     tick_cycles, tick_bound, tick_bounds.*
-        Cycles of a mean tick of a chip whose cycles are known, which of `chipsim.traffic.ticks`
-        bounds it, and the largest of each.
+        For chips with known cycles: cycles of a mean tick, its bottleneck (one of the bounds of
+        `chipsim.traffic.ticks`), and the largest value of each bound.
     noc_latency.*
-        Mean cycles of what the chip sends from core to core if it spreads evenly over such ticks,
-        with and without waiting: `chipsim.traffic.latency`.
+        Mean latency in cycles of packets between cores that spread evenly over such ticks, with and
+        without waiting: `chipsim.traffic.latency`.
 
     Sums and largest loads are int if their unit is exactly 1, else float. Without traffic the
     fractions, means and largest values are 0.
@@ -96,7 +96,7 @@ def summarise(chip: Chip, traffic: Traffic) -> dict[str, Any]:
     totals = traffic.totals
     total, cut, hops, farthest = totals.weight, totals.cut, totals.hops, totals.farthest
     trees, links = traffic.multicast_links, traffic.unicast_links
-    visits = hops + cut  # of routers: one more than links
+    visits = hops + cut  # router visits: one more than links
     found: dict[str, Any] = {
         "cut_weight": _scaled(cut, unit),
         "cut_fraction": _ratio(cut, total),
@@ -137,14 +137,14 @@ def summarise(chip: Chip, traffic: Traffic) -> dict[str, Any]:
     for name, value in [one for part in (found, *parts) for one in part.items()]:
         if isinstance(value, float) and not math.isfinite(value):
             raise ChipError(
-                f"chip {chip.name}: {name} goes beyond 1e308; scale the weights of the network, or "
-                "the energy and latency of the chip, down"
+                f"chip {chip.name}: {name} exceeds 1e308; scale down the weights of the network or "
+                "the energy and latency of the chip"
             )
     return found
 
 
 def _sampled(traffic: Traffic) -> dict[str, Any]:
-    """What congestion was measured of; nothing where it was all traffic."""
+    """Return the metrics of the congestion sample; empty if all traffic was processed."""
     sample = traffic.congestion_sample
     if sample is None:
         return {}
@@ -156,7 +156,7 @@ def _sampled(traffic: Traffic) -> dict[str, Any]:
 
 
 def _machine(chip: Chip, traffic: Traffic) -> dict[str, Any]:
-    """What a report says of a machine; nothing of a chip that is none."""
+    """Return the metrics of a machine; empty for other chips."""
     machine = chip.machine
     if machine is None:
         return {}
@@ -175,7 +175,7 @@ def _machine(chip: Chip, traffic: Traffic) -> dict[str, Any]:
 def _crossings(
     chip: Chip, links: Int64Array, unit: float, cost: int | None = None
 ) -> dict[str, Any]:
-    """What crosses the ends of chips and boards; cost : instead of that of the links."""
+    """Return the traffic across boundaries; cost : replaces the cost of the links"""
     found = crossings(chip, links)
     if chip.machine is None:
         return found
@@ -198,9 +198,10 @@ def _link_loads(chip: Chip, loads: Int64Array, unit: float) -> dict[str, Any]:
 
 
 def _router_loads(chip: Chip, links: Int64Array, sent: Int64Array, unit: float) -> dict[str, Any]:
-    """Largest and mean load of the routers.
+    """Return largest and mean load of the routers.
 
-    links : loads, shape (4, rows, columns); sent : what leaves each core for another
+    links : loads, shape (4, rows, columns)
+    sent : packets that leave each core for another
     """
     loads = entering(links).sum(axis=0) + of_routers(chip, sent)
     return {
@@ -210,7 +211,7 @@ def _router_loads(chip: Chip, links: Int64Array, sent: Int64Array, unit: float) 
 
 
 def _time(chip: Chip, traffic: Traffic) -> dict[str, Any]:
-    """The bounds of a tick, and latency; nothing where the cycles are not known."""
+    """Return tick bounds and latency; empty if the cycles are unknown."""
     if chip.time is None:
         return {}
     bounds = tick_bounds(chip, traffic, chip.time)
@@ -234,10 +235,10 @@ def _fill(chip: Chip, traffic: Traffic) -> dict[str, Any]:
 
 
 def _scaled(value: int, unit: float) -> int | float:
-    """An exact int where the unit is 1."""
+    """Return an exact int if the unit is 1."""
     return value if unit == 1 else value * unit
 
 
 def _ratio(part: float, whole: int) -> float:
-    """part / whole, and 0 where there is nothing."""
+    """Return part / whole, or 0 if whole is 0."""
     return float(part / whole) if whole else 0.0

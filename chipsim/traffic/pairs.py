@@ -1,14 +1,14 @@
-"""Traffic between cores, summed while the network streams by.
+"""Traffic between cores, summed while the network is streamed.
 
-The sums are a sparse matrix: (source core, target core) -> weight. It is kept as sorted runs of
-unequal length that are merged as in a log-structured store, so that each entry is copied O(log)
-times and no more than about twice the final size is held. A run is a string of varints, seven bits
-a byte, least significant group first: for each entry the gap to the previous key and the sum. That
-is 2 to 4 bytes an entry where arrays would take 16, and merging it is as fast. All sums are exact,
-so neither the order of arrival nor the threads matter.
+The sums are a sparse matrix: (source core, target core) -> weight. It is stored as sorted runs of
+unequal length that are merged as in a log-structured store: each entry is copied O(log) times, and
+memory stays below about twice the final size. A run is a string of varints, seven bits per byte,
+least significant group first: for each entry the gap to the previous key and the sum. That is 2 to
+4 bytes per entry instead of 16 in arrays, and merging is as fast. All sums are exact, so neither
+the order of arrival nor the threads matter.
 
-What is made of them in floats is added up by ranges of source cores, which the number of cores
-alone decides: whoever works on a range, and with whatever else in memory, finds the same.
+Floating-point results are summed by ranges of source cores, which depend on the number of cores
+only. So they do not depend on the thread that processes a range or on the content of memory.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from numba import njit
 from chipsim.protocols import ByteArray, Int32Array, Int64Array
 
 STRIPE_PAIRS = 1 << 18
-"""Pairs that are decoded at a time, about: 4 MiB."""
+"""Approximate number of pairs that are decoded at a time: 4 MiB."""
 SPILL_BYTES = 1 << 26
-"""Runs that may get longer live in a temporary file, if there is a folder for it."""
+"""Runs that may become longer are stored in a temporary file, if there is a scratch folder."""
 RANGES = 64
-"""Ranges of source cores, at most: one for each of as many threads."""
+"""Maximum number of ranges of source cores: one per thread for up to this many threads."""
 LEAST_RANGE = 512
-"""Cores of a range, at least. All pairs of as many cores are a stripe."""
+"""Minimum number of cores per range. All pairs of so few cores form one stripe."""
 
-_ENTRY_BYTES = 18  # a key and a sum below 2^63 take nine bytes each
+_ENTRY_BYTES = 18  # bytes: a key and a sum below 2^63 need nine bytes each
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class Run:
 
 
 class PairSums:
-    """Sums per key ``source core * cores + target core``; may be added to by several threads.
+    """Sums per key ``source core * cores + target core``; several threads may add to it.
 
     Parameters
     ----------
@@ -66,19 +66,19 @@ class PairSums:
         self._runs: list[Run] = []
 
     def add(self, keys: Int64Array, sums: Int64Array) -> None:
-        """Add a run: strictly increasing keys, a positive sum for each; both are copied."""
+        """Add a run: strictly increasing keys with positive sums; both are copied."""
         if not len(keys):
             return
         data = np.empty(_ENTRY_BYTES * len(keys), dtype=np.uint8)
         self.add_run(Run(data[: _encode(keys, sums, data)].copy(), len(keys)))
 
     def add_run(self, run: Run) -> None:
-        """Add what others have summed, see `PairTable.run`."""
+        """Add the sums of another process, see `PairTable.run`."""
         while (other := self._partner(run)) is not None:
             run = self._merged(other, run)
 
     def table(self) -> PairTable:
-        """All sums. Nothing may be added meanwhile."""
+        """Return all sums; nothing may be added meanwhile."""
         run = Run(np.zeros(0, dtype=np.uint8), 0)
         while self._runs:
             run = self._merged(self._runs.pop(), run)
@@ -86,26 +86,26 @@ class PairSums:
         return PairTable(self._cores, run)
 
     def _partner(self, run: Run) -> Run | None:
-        """A run to merge ``run`` with; None once it has been put in its place."""
-        with self._lock:  # merging itself happens outside, in as many threads as add
+        """Return a run to merge ``run`` with, or None after storing ``run``."""
+        with self._lock:  # merging itself happens outside, in parallel
             if self._runs and 2 * len(run.data) >= len(self._runs[-1].data):
                 return self._runs.pop()
             self._runs.append(run)
             return None
 
     def _merged(self, a: Run, b: Run) -> Run:
-        # Merging only shortens gaps, and a sum takes no more bytes than its two terms.
+        # Merging only shortens gaps, and a sum needs no more bytes than its two terms.
         data = self._room(len(a.data) + len(b.data))
         length, count = _merge(a.data, b.data, data)
-        # Pages behind the end were never touched, so the slice costs no memory.
+        # Pages after the end were never touched, so the slice costs no memory.
         return Run(data[:length], count)
 
     def _room(self, size: int) -> ByteArray:
-        """An array of ``size`` bytes; a large one in a file that goes away with it."""
+        """Return an array of ``size`` bytes, backed by a temporary file if it is large."""
         if self._scratch is None or size <= SPILL_BYTES:
             return np.empty(size, dtype=np.uint8)
         with tempfile.TemporaryFile(dir=self._scratch) as file:
-            if hasattr(os, "posix_fallocate"):  # a full disk is an error here, a crash later
+            if hasattr(os, "posix_fallocate"):  # report a full disk here instead of crashing later
                 os.posix_fallocate(file.fileno(), 0, size)
             else:
                 file.truncate(size)
@@ -115,9 +115,9 @@ class PairSums:
 class PairTable:
     """The core pairs with traffic, sorted by source and then target.
 
-    Traffic within a core is there too, with source = target. ``len()`` is the number of pairs.
+    Traffic within a core is included, with source = target. ``len()`` is the number of pairs.
 
-    run : the same as one string, for other processes
+    run : the pairs as one string, for other processes
     """
 
     def __init__(self, cores: int, run: Run) -> None:
@@ -136,14 +136,14 @@ class PairTable:
 
     @property
     def stripes(self) -> int:
-        """Number of parts that `stripe` tells apart."""
+        """Number of stripes."""
         return len(self._starts) - 1
 
     def stripe(self, index: int) -> tuple[Int32Array, Int32Array, Int64Array]:
-        """Source core, target core and weight of the pairs of some consecutive source cores.
+        """Return source core, target core and weight of the pairs of some consecutive source cores.
 
-        All pairs of a source core are in one stripe. Where the stripes end depends on the pairs
-        of their range alone.
+        All pairs of a source core are in one stripe. Stripe boundaries depend only on the pairs of
+        their range.
         """
         return self._decode(index, index + 1)
 
@@ -153,12 +153,12 @@ class PairTable:
         return len(self._ranges) - 1
 
     def stripes_of(self, index: int) -> Iterator[tuple[Int32Array, Int32Array, Int64Array]]:
-        """The stripes of a range of source cores, one after the other."""
+        """Yield the stripes of a range of source cores in order."""
         for stripe in range(self._ranges[index], self._ranges[index + 1]):
             yield self.stripe(stripe)
 
     def arrays(self) -> tuple[Int32Array, Int32Array, Int64Array]:
-        """Source core, target core and weight of all pairs: 16 bytes a pair."""
+        """Return source core, target core and weight of all pairs: 16 bytes per pair."""
         return self._decode(0, self.stripes)
 
     def _decode(self, first: int, last: int) -> tuple[Int32Array, Int32Array, Int64Array]:
@@ -173,7 +173,7 @@ class PairTable:
 
 @njit(cache=True, nogil=True)
 def _read(data, at):
-    """The number at ``at``, and where the next one is."""
+    """Return the number at ``at``, and the position of the next one."""
     byte = np.int64(data[at])
     value = byte & 127
     shift = 7
@@ -187,7 +187,7 @@ def _read(data, at):
 
 @njit(cache=True, nogil=True)
 def _write(data, at, value):
-    """Put a number, 0 or more, at ``at``; returns where the next one goes."""
+    """Write a number, 0 or more, at ``at``; return the position of the next one."""
     while value > 127:
         data[at] = (value & 127) | 128
         value >>= 7
@@ -198,7 +198,7 @@ def _write(data, at, value):
 
 @njit(cache=True, nogil=True)
 def _encode(keys, sums, data):
-    """Keys and sums as varints; returns the number of bytes."""
+    """Encode keys and sums as varints; return the number of bytes."""
     at = 0
     last = np.int64(0)
     for i in range(len(keys)):
@@ -210,8 +210,8 @@ def _encode(keys, sums, data):
 
 @njit(cache=True, nogil=True)
 def _merge(a, b, data):
-    """Merge the runs a and b into ``data``; returns the number of bytes and of entries."""
-    end = np.int64(2**63 - 1)  # the key behind the last one
+    """Merge the runs a and b into ``data``; return the number of bytes and of entries."""
+    end = np.int64(2**63 - 1)  # sentinel key
     at_a = 0
     at_b = 0
     at = 0
@@ -255,19 +255,21 @@ def _merge(a, b, data):
 
 @njit(cache=True, nogil=True)
 def _cut(data, cores, span, least, starts):
-    """Note where a stripe starts, at the first source core after at least ``least`` pairs each, or
-    the first one of the next ``span`` source cores.
+    """Find the starts of the stripes.
+
+    A stripe ends at the first source core after at least ``least`` pairs, or at a multiple of
+    ``span`` source cores.
 
     starts : (stripes + 1, 4): offset of the entry, the key before it, the number of entries before,
         the range of source cores
 
-    Returns the number of stripes; the entry behind them is the end.
+    Returns the number of stripes; the entry after them is the end.
     """
     at = 0
     key = np.int64(0)
     count = 0
     stripes = 0
-    since = 0  # entries before the stripe at work
+    since = 0  # entries before the current stripe
     row_end = np.int64(0)
     range_end = np.int64(0)
     while at < len(data):
@@ -300,7 +302,7 @@ def _decode(data, at, key, cores, source, target, weight):
     for i in range(len(source)):
         gap, at = _read(data, at)
         key += gap
-        if key - row * cores >= cores:  # a division only where a row ends
+        if key - row * cores >= cores:  # divide only where a row ends
             row = key // cores
         weight[i], at = _read(data, at)
         source[i] = row

@@ -1,9 +1,8 @@
-"""What every core sends and receives, how far spikes travel, and where each core sends most.
+"""Traffic sent and received by every core, by distance, and to the strongest destinations.
 
-All of it comes from the sums per core pair, stripe by stripe, while `chipsim.traffic.flows` follows
-them. The pairs of a source core are all in one stripe, so what belongs to a source is written
-once, by
-one thread; what belongs to targets is added up. Everything is exact, in weight units.
+All of it is computed from the sums per core pair, stripe by stripe, in `chipsim.traffic.flows`. The
+pairs of a source core are all in one stripe, so values per source are written once, by one thread;
+values per target are summed. Everything is exact, in weight units.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from chipsim.protocols import Int32Array, Int64Array
 from chipsim.traffic.routes import Routes, way
 
 DESTINATIONS = 1 << 16
-"""Strongest destinations that are kept for all cores of a chip together."""
+"""Number of strongest destinations kept for all cores of a chip together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,16 +28,16 @@ class Profile:
     Attributes
     ----------
     outgoing, incoming : ndarray[int64], shape (cores,)
-        Weight that leaves for other cores, and that comes from them.
+        Weight to other cores, and from other cores.
     within : ndarray[int64], shape (cores,)
         Weight that stays in the core.
     distances : ndarray[int64], shape (columns + rows of routers - 1,)
         Weight of the spikes that travel 0, 1, 2, ... hops.
     destination : ndarray[int32], shape (cores, kept), core id
-        The other cores that each core sends most to, the strongest first and of equals the lowest
-        id; -1 where there are fewer.
+        The strongest destinations of each core other than itself, by falling weight, then by id; -1
+        for missing ones.
     share : ndarray[int64], shape (cores, kept)
-        The weight that goes there; 0 where there is none.
+        Weight sent to these destinations; 0 for missing ones.
     """
 
     outgoing: Int64Array
@@ -50,7 +49,7 @@ class Profile:
 
     @classmethod
     def idle(cls, chip: Chip) -> Profile:
-        """No traffic yet."""
+        """Return zero traffic."""
         cores, kept = chip.cores, destinations_kept(chip)
         return cls(
             outgoing=np.zeros(cores, np.int64),
@@ -64,10 +63,10 @@ class Profile:
     def send(
         self, chip: Chip, source: Int32Array, target: Int32Array, weight: Int64Array
     ) -> tuple[Int64Array, Int64Array]:
-        """Note what a stripe says of its sources; `receive` takes the result.
+        """Add the values of a stripe per source; pass the result to `receive`.
 
         ``source``, ``target`` (core ids) and ``weight`` (positive) have shape (flows,), with all
-        flows of a source. Threads may call it at once for different sources.
+        flows of a source. Threads may call it concurrently for different sources.
         """
         incoming, distances = np.zeros_like(self.incoming), np.zeros_like(self.distances)
         sums = _Sums(self.outgoing, incoming, self.within, distances, self.destination, self.share)
@@ -75,13 +74,13 @@ class Profile:
         return incoming, distances
 
     def receive(self, part: tuple[Int64Array, Int64Array]) -> None:
-        """Add what a stripe says of its targets and distances."""
+        """Add the values of a stripe per target and distance."""
         self.incoming[:] += part[0]
         self.distances[:] += part[1]
 
 
 def destinations_kept(chip: Chip) -> int:
-    """Destinations that are kept of each core: all on small chips, 16 at 64x64, fewer above."""
+    """Return the destinations kept per core: all on small chips, 16 at 64x64, fewer above."""
     return min(chip.cores - 1, DESTINATIONS // chip.cores)
 
 
@@ -98,7 +97,7 @@ class _Sums(NamedTuple):
 
 @njit(cache=True, nogil=True)
 def _send(source, target, weight, routes, sums):
-    """Sums by source, target and distance; the first rows of ``share`` stay sorted, falling."""
+    """Sum by source, target and distance; keep the first rows of ``share`` sorted, descending."""
     outgoing, incoming, within = sums.outgoing, sums.incoming, sums.within
     distances, destination, share = sums.distances, sums.destination, sums.share
     kept = destination.shape[1]
@@ -123,7 +122,7 @@ def _send(source, target, weight, routes, sums):
         if kept == 0 or share[s, kept - 1] >= w:
             continue
         at = kept - 1
-        while at > 0 and share[s, at - 1] < w:  # equals stay before: targets come in order
+        while at > 0 and share[s, at - 1] < w:  # stable for equal weights: targets come in order
             share[s, at] = share[s, at - 1]
             destination[s, at] = destination[s, at - 1]
             at -= 1

@@ -1,7 +1,7 @@
-"""Where the routers of a chip are, and which way spikes take between them.
+"""Positions of the routers of a chip, and the routes of spikes between them.
 
 Cores of a tile share a router. Spikes go along the row first, then along the column, on a torus the
-shorter way round by what steps cost; of two ways alike, the one that does not lead round.
+shorter way round by step cost; if both ways are equal, the one without wrap-around.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from chipsim.protocols import Int32Array
 
 
 class Routes(NamedTuple):
-    """Routers as kernels take them.
+    """Routers as kernels read them.
 
     column, row : ndarray[int32], router of every column and row of cores
     x, y : ndarray[int32], coordinates of every column and row of routers
     round_x, round_y : as in `chipsim.chip.machine.Axes`
-    torus : whether any way leads round
+    torus : True if any axis is a ring
     """
 
     column: Int32Array
@@ -35,7 +35,7 @@ class Routes(NamedTuple):
 
     @classmethod
     def of(cls, chip: Chip) -> Routes:
-        """Those of a chip."""
+        """Return the routers of a chip."""
         wide, tall = (1, 1) if chip.machine is None else chip.machine.tile_size
         axes = chip.axes
         column, row = (np.arange(n, dtype=np.int32) for n in (chip.width, chip.height))
@@ -50,15 +50,15 @@ class Routes(NamedTuple):
         )
 
     def of_cores(self) -> tuple[Int32Array, Int32Array]:
-        """Column and row of the router of every core, each shape (cores,)."""
+        """Return column and row of the router of every core, each shape (cores,)."""
         return np.tile(self.column, self.row.size), np.repeat(self.row, self.column.size)
 
 
 @njit(cache=True, nogil=True)
 def way(a, b, at, around):
-    """Steps from one column (or row) of routers to another, negative westwards (northwards).
+    """Return steps between two columns (or rows) of routers, negative westwards (northwards).
 
-    at, around : coordinates of the routers, and the length of the way round
+    at, around : coordinates of the routers, and the circumference
     """
     steps = np.int64(b) - a
     if 2 * abs(np.int64(at[b]) - at[a]) > around and steps != 0:
@@ -68,7 +68,7 @@ def way(a, b, at, around):
 
 @njit(cache=True, nogil=True)
 def leg(ahead, back, start, steps, weight):
-    """Note some steps along a row (or column) in differences of the loads of its links.
+    """Add steps along a row (or column) to the differences of its link loads.
 
     ahead, back : differences of the links towards higher and lower positions, shape (length + 1,)
     """
@@ -77,7 +77,7 @@ def leg(ahead, back, start, steps, weight):
         ahead[start] += weight
         if start + steps < length:
             ahead[start + steps] -= weight
-        else:  # round the end
+        else:  # wraps round
             ahead[length] -= weight
             ahead[0] += weight
             ahead[start + steps - length] -= weight
@@ -94,9 +94,10 @@ def leg(ahead, back, start, steps, weight):
 
 @njit(cache=True, nogil=True, inline="always")
 def add_turns(diff, x0, y0, x, east, west, south, north, weight):
-    """Note where a route leaves its core and turns, as `chipsim.traffic.turns` has it.
+    """Add the places where a route leaves its core and turns (`chipsim.traffic.turns`).
 
-    x : column in which it ends; east, west, south, north : which ways it goes
+    x : column in which it ends
+    east, west, south, north : directions that it takes
     """
     if east or west:
         diff[4 if east else 5, y0, x0] += weight
@@ -106,7 +107,7 @@ def add_turns(diff, x0, y0, x, east, west, south, north, weight):
 
 @njit(cache=True, nogil=True)
 def add_route(diff, x0, y0, dx, dy, weight):
-    """Note an XY route of so many steps in ``diff``, as `chipsim.traffic.links` has it."""
+    """Add an XY route of dx, dy steps to ``diff``, in the form of `chipsim.traffic.links`."""
     leg(diff[0, y0], diff[1, y0], x0, dx, weight)
     x = x0 + dx
     if x < 0:

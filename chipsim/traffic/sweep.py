@@ -1,15 +1,14 @@
-"""The one pass over a network that all metrics come from.
+"""The single pass over a network that all metrics are computed from.
 
-Each block of vertices leaves behind: sums per (source core, target core), the links of the
-packets to cores and of the multicast trees, the links that as many packets to every synapse would
-cross, and the use and activity of each core. A packet to a core takes the XY route by itself. A
-multicast tree is the union of the XY routes from the neuron's core to the distinct cores that it
-reaches: the horizontal extent of the row of the source, and in each column with a target the
-vertical extent from that row.
+Each block of vertices contributes: sums per (source core, target core), the link loads of packets
+to cores and of multicast trees, the hops of one packet per synapse, and the use and activity of
+each core. A packet to a core takes its own XY route. A multicast tree is the union of the XY routes
+from the neuron's core to the distinct cores that it reaches: the horizontal extent in the row of
+the source, and in each column with a target the vertical extent from that row.
 
 All sums are int64 in weight units or rate units. They are exact and depend neither on the order of
-the blocks nor on the threads; a sum that would not fit raises ChipError. Memory is O(cores + block)
-for each thread, plus the core pairs with traffic.
+the blocks nor on the threads; overflow raises ChipError. Memory is O(cores + block) per thread,
+plus the core pairs with traffic.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ from chipsim.traffic.sweep_kernel import (
 )
 
 SUM_LIMIT = 2.0**62
-"""Sums are watched in float64 and refused from here on: half of what int64 holds."""
+"""Limit of sums, tracked in float64: half of the int64 range."""
 
 _FAULTS = {
     1: "indptr decreases; verify the network",
@@ -50,12 +49,12 @@ _FAULTS = {
 
 
 class Swept(NamedTuple):
-    """What a sweep over some blocks has gathered, as other processes send it.
+    """Sums of a sweep over some blocks, as other processes send them.
 
     columns : ndarray[int64], shape (cores, 3): synapses, axons in, axons out
-    activity : ndarray[int64], shape (cores, 5), as of `Activity.add`
+    activity : ndarray[int64], shape (cores, 5), as for `Activity.add`
     sums : connectivity, unicast hops, cost of packets to cores, vertices
-    about : sums that are watched, in float64: of weights, and of links of trees
+    about : sums tracked against overflow, in float64: weights, and links of trees
     """
 
     columns: Int64Array
@@ -68,9 +67,9 @@ class Swept(NamedTuple):
 
 
 class Sweep:
-    """Gathers traffic and usage block by block; arguments as of `chipsim.traffic.arrays.measure`.
+    """Collect traffic and usage block by block; arguments as in `chipsim.traffic.arrays.measure`.
 
-    `add` may be called by several threads at once; `finish` then completes the attributes.
+    Several threads may call `add` concurrently; `finish` then completes the attributes.
     """
 
     def __init__(
@@ -112,7 +111,7 @@ class Sweep:
         self._idle: list[_Tally] = []
 
     def add(self, block: SynapseBlock) -> None:
-        """Take in one block; ChipError if it does not belong to the network or is malformed."""
+        """Add one block; ChipError if it does not belong to the network or is malformed."""
         indptr, targets, weights = block.outgoing()
         first = block.first
         degree = self._check(first, indptr, targets, weights)
@@ -120,7 +119,8 @@ class Sweep:
             tally = self._idle.pop() if self._idle else _Tally(self._chip)
         tally.reserve(len(targets), degree)
         mine = self._mapping.core[first : first + len(indptr) - 1]
-        # Neurons of a core side by side: their synapses add up before they meet the pair sums.
+        # Process the neurons of a core together: their synapses are summed before they reach the
+        # pair sums.
         order = np.argsort(mine, kind="stable")
         n, connectivity, tree_hops, unicast_hops, unicast_about, core_cost = sweep_block(
             Block(first, order, indptr, targets, weights), self._mapping, tally.serial,
@@ -143,11 +143,11 @@ class Sweep:
                 )
 
     def finish(self) -> None:
-        """Add up what the threads have gathered; ChipError if a cost would exceed 2^62."""
+        """Add up the sums of the threads; ChipError if a cost would exceed 2^62."""
         axes = self._chip.axes
         longest = float(axes.x[-1]) + float(axes.y[-1])
         if self._mapping.priced and self.connectivity * longest >= SUM_LIMIT:
-            raise ChipError("core: rate * cost may exceed 2^62; use coarser costs of steps")
+            raise ChipError("core: rate * cost may exceed 2^62; use coarser step costs")
         for tally in self._idle:
             self.usage.synapses[:] += tally.arrays.synapses
             self.usage.axons_in[:] += tally.arrays.axons_in
@@ -158,7 +158,7 @@ class Sweep:
         self._idle.clear()
 
     def swept(self) -> Swept:
-        """What was gathered, once it is complete."""
+        """Complete and return the sums."""
         self.finish()
         usage, activity = self.usage, self.activity
         return Swept(
@@ -172,7 +172,7 @@ class Sweep:
         )
 
     def join(self, other: Swept) -> None:
-        """Add what was gathered of other blocks; ChipError if a sum would exceed 2^62."""
+        """Add the sums of other blocks; ChipError if a sum would exceed 2^62."""
         for mine, more in zip(
             (self.usage.synapses, self.usage.axons_in, self.usage.axons_out),
             other.columns.T,
@@ -191,20 +191,20 @@ class Sweep:
         self._weight += other.about[0]
         self._tree_hops += other.about[1]
         if self._weight >= SUM_LIMIT:
-            raise ChipError("weights add up to over 2^62; use a coarser weight unit")
+            raise ChipError("the sum of weights exceeds 2^62; use a coarser weight unit")
         if self._tree_hops >= SUM_LIMIT:
             raise ChipError("multicast: rate * links exceeds 2^62; use a coarser rate unit")
 
     def _check(
         self, first: int, indptr: Int64Array, targets: Int32Array, weights: Int64Array
     ) -> int:
-        """Refuse what would make the kernel leave its arrays; returns the largest degree."""
+        """Reject data that would make the kernel exceed its arrays; return the largest degree."""
         where = f"block of vertex {first}"
         count = len(indptr) - 1
         neurons = len(self._mapping.core)
         if count < 0 or first < 0 or first + count > neurons:
             raise ChipError(
-                f"{where}: it holds {count} vertices, the mapping {neurons} neurons; "
+                f"{where}: its {count} vertices exceed the {neurons} neurons of the mapping; "
                 "use the mapping of this network"
             )
         if not len(targets) == len(weights) == indptr[-1] or indptr[0] != 0:
@@ -215,7 +215,9 @@ class Sweep:
         with self._lock:
             self._weight += weight
             if self._weight >= SUM_LIMIT:
-                raise ChipError(f"{where}: weights add up to over 2^62; use a coarser weight unit")
+                raise ChipError(
+                    f"{where}: the sum of weights exceeds 2^62; use a coarser weight unit"
+                )
         return int(degree)
 
 
@@ -245,7 +247,7 @@ class _Tally:
         )
 
     def reserve(self, synapses: int, degree: int) -> None:
-        """Hold a block of ``synapses``, at most ``degree`` of them of one neuron."""
+        """Reserve room for a block of ``synapses``, at most ``degree`` of them per neuron."""
         if len(self.arrays.keys) < synapses:
             self.arrays = self.arrays._replace(
                 keys=np.empty(synapses, dtype=np.int64), sums=np.empty(synapses, dtype=np.int64)
@@ -257,8 +259,11 @@ class _Tally:
 
 
 def _differences(chip: Chip) -> tuple[Int64Array, Int64Array]:
-    """What is noted of packets to cores and of trees: their turns only where the chip sends them,
-    those of packets to cores with trees, too, as they say where the trees end."""
+    """Return zero differences for packets to cores and for trees.
+
+    Turns are included only for packets that the chip sends. With trees, packets to cores have turns
+    as well, as they determine where the trees end.
+    """
     return (
         new_differences(chip, chip.delivery != "synapse"),
         new_differences(chip, chip.delivery == "tree"),
@@ -267,7 +272,7 @@ def _differences(chip: Chip) -> tuple[Int64Array, Int64Array]:
 
 def _bad_neuron(chip: Chip, neuron: int, core: Int32Array, sizes: Int64Array) -> str:
     if sizes[neuron] < 0:
-        return f"neuron {neuron} has size {sizes[neuron]}; sizes are 0 or more"
+        return f"neuron {neuron} has size {sizes[neuron]}; sizes must be 0 or more"
     return (
         f"neuron {neuron} is on core {core[neuron]}, outside the {chip.width}x{chip.height} mesh; "
         "check the mapping and the chip"

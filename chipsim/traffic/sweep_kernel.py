@@ -1,4 +1,4 @@
-"""The kernels of the one pass over a network: what a block of vertices adds to all sums."""
+"""Kernels of the single pass over a network: contributions of a block of vertices to all sums."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from chipsim.traffic.links import add_straight
 from chipsim.traffic.machines import add_round, cast_cost
 from chipsim.traffic.routes import Routes, way
 
-# Columns of a cell, the record of a core: weight from the source core at work, serial number of
-# the last neuron that reached it, and synapses of that neuron.
+# Columns of a cell, the record of a core: weight from the current source core, serial number of the
+# last neuron that reached it, and synapses of that neuron.
 _SUM, STAMP, _COUNT = 0, 1, 2
 
-# Columns of what is active in a core, in the order of the fields of `Activity`.
+# Columns of a core's activity, in the order of the fields of `Activity`.
 _SPIKES, _SENT, _RECEIVED, _LOCAL, _EVENTS = 0, 1, 2, 3, 4
 
-# Which bit a power of two below 2^32 is, by its remainder modulo 37: all 32 differ.
+# The bit of a power of two below 2^32, by its remainder modulo 37: all 32 differ.
 _PLACE = np.zeros(37, dtype=np.int64)
 _PLACE[[(1 << bit) % 37 for bit in range(32)]] = np.arange(32)
 
@@ -36,10 +36,10 @@ class Block(NamedTuple):
 
 
 class Mapping(NamedTuple):
-    """What the kernel has to know of all neurons, and of the router of each core.
+    """Data of all neurons, and the router of each core.
 
-    priced : whether distances have costs of their own, those of `axes`
-    copies : whether a neuron takes a copy for each core that it reaches, its own too
+    priced : True if distances have their own costs, in `axes`
+    copies : True if a neuron needs a copy for each core that it reaches, including its own
     """
 
     core: Int32Array
@@ -57,16 +57,16 @@ class Mapping(NamedTuple):
 class Arrays(NamedTuple):
     """Sums and scratch of one thread at a time.
 
-    cells : (cores, 3), columns as above. A stamp equals the serial number of the neuron at work
-        where that neuron has been, so that stamps are never cleared
+    cells : (cores, 3), columns as above. A stamp is the serial number of the last neuron that
+        reached the core, so stamps are never cleared
     extents : (columns of routers, 4): stamp, lowest and highest row of the tree in a column; the
         last field of entry j is the j-th column of the tree
     ends, reached : core of every synapse of a neuron, and the distinct ones
-    touched : (cores + 1,), the cores with weight from the source core at work
+    touched : (cores + 1,), the cores with weight from the current source core
     bits : (cores / 32,), the same as a set of bits; zero between uses
     synapses, axons_in, axons_out : (cores,), incoming synapses, incoming and outgoing axons
     activity : (cores, 5), columns in the order of the fields of `Activity`
-    core_links, tree_links : what is noted of routes, as in `chipsim.traffic.links`
+    core_links, tree_links : differences of routes, as in `chipsim.traffic.links`
     keys, sums : the run for PairSums
     """
 
@@ -88,7 +88,7 @@ class Arrays(NamedTuple):
 
 @njit(cache=True, nogil=True)
 def fill_cores(core: Int32Array, sizes: Int64Array, count: Int64Array, used: Int64Array) -> int:
-    """Count neurons and sizes per core; returns the first bad neuron, or -1."""
+    """Count neurons and sizes per core; return the first bad neuron, or -1."""
     for v in range(len(core)):
         c = core[v]
         if c < 0 or c >= len(count) or sizes[v] < 0:
@@ -102,7 +102,7 @@ def fill_cores(core: Int32Array, sizes: Int64Array, count: Int64Array, used: Int
 def examine(
     indptr: Int64Array, targets: Int32Array, weights: Int64Array, neurons: int
 ) -> tuple[int, int, float]:
-    """First kind of fault found (a key of _FAULTS, or 0), largest degree, sum of the weights."""
+    """Return the first fault (a key of _FAULTS, or 0), largest degree, sum of the weights."""
     degree = 0
     for i in range(len(indptr) - 1):
         if indptr[i + 1] < indptr[i]:
@@ -124,8 +124,7 @@ def examine(
 
 @njit(cache=True, nogil=True)
 def _sort(values, n):
-    """Sort the first n values, a few hundred at most (Shell 1959); numba's own sort is much to
-    compile."""
+    """Sort the first n values, at most a few hundred (Shell 1959); numba's sort compiles slowly."""
     gap = 1
     while gap < n // 3:
         gap = 3 * gap + 1
@@ -153,7 +152,7 @@ def _flush(source, cells, touched, n, bits, out_keys, out_sums, at):
             cells[c, _SUM] = 0
             at += 1
         return at
-    # As a set of bits the cores sort themselves, in a fraction of the time.
+    # A bit set yields the cores in sorted order, in a fraction of the time.
     for i in range(n):
         c = np.int64(touched[i])
         bits[c >> 5] |= np.int64(1) << (c & 31)
@@ -173,11 +172,12 @@ def _flush(source, cells, touched, n, bits, out_keys, out_sums, at):
 
 @njit(cache=True, nogil=True)
 def sweep_block(block, mapping, serial, arrays):
-    """All that one block adds; a `Block`, a `Mapping` and the `Arrays` of a thread.
+    """Add the contributions of one block; a `Block`, a `Mapping` and the `Arrays` of a thread.
 
-    Returns the length of the run, the connectivity, the hops of the trees in float64, the hops of a
-    packet to each synapse at the same rates, exactly, and with one more each in float64: no sum
-    over packets or synaptic events is above that; and the cost of a packet to each core.
+    Returns the length of the run; the connectivity; the hops of the trees in float64; the exact
+    hops of one packet per synapse at the same rates; the same with one more hop each in float64, an
+    upper bound of all sums over packets or synaptic events; and the cost of one packet per
+    destination core.
     """
     first, order, indptr = block.first, block.order, block.indptr
     targets, weights = block.targets, block.weights
@@ -189,7 +189,7 @@ def sweep_block(block, mapping, serial, arrays):
     synapses, axons_in, axons_out = arrays.synapses, arrays.axons_in, arrays.axons_out
     diff, cast, active = arrays.tree_links, arrays.core_links, arrays.activity
     out_keys, out_sums = arrays.keys, arrays.sums
-    n_out = np.int64(0)  # not a literal: `_flush` would be compiled for it, too
+    n_out = np.int64(0)  # not a literal, which would compile another version of `_flush`
     n_touched = 0
     connectivity = 0
     tree_hops = 0.0
@@ -207,9 +207,9 @@ def sweep_block(block, mapping, serial, arrays):
             source = s
         start = indptr[order[i]]
         degree = indptr[order[i] + 1] - start
-        # Cores of targets lie all over the memory: in a loop of its own the processor asks for
-        # many of them at once. The loop behind it has no branches that cannot be foreseen, and
-        # unsigned indices spare both a test for negative ones.
+        # Cores of targets are scattered in memory: a separate loop lets the processor overlap the
+        # accesses. The loop after it has no unpredictable branches, and unsigned indices save both
+        # loops a test for negative ones.
         for k in range(degree):
             ends[k] = core[np.uint64(targets[start + k])]
         mark = serial + i
@@ -238,7 +238,8 @@ def sweep_block(block, mapping, serial, arrays):
         n_columns = 0
         others = n_reached
         spread = np.int64(0)
-        # Synapses on one core count together: a neuron has far more of them than it reaches cores.
+        # Synapses in one core are added together: a neuron has far more synapses than cores that it
+        # reaches.
         for k in range(n_reached):
             c = reached[k]
             count = cells[c, _COUNT]

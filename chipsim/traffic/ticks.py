@@ -1,11 +1,11 @@
-"""How many cycles a tick takes on a chip with a barrier, and what keeps it from ending sooner.
+"""Estimated cycles of a tick on a chip with a barrier, and its bottleneck.
 
-Each core and link has a bound, affine in what it has to do (the ``[time]`` of the chip): a core
-updates its neurons, sends packets, and takes packets and adds their synaptic events, all three at
-once; a link passes flits. A tick takes at least as long as the slowest of them. Such max-affine
-bounds explain what was measured on Loihi 2 (arXiv 2601.10035, arXiv 2511.21549).
+Each core and link has a bound that is affine in its work (the ``[time]`` table of the chip): a core
+updates its neurons, sends packets, and receives packets and adds their synaptic events, all three
+in parallel; a link carries flits. A tick takes at least as long as the slowest of them. Such
+max-affine bounds explain measurements on Loihi 2 (arXiv 2601.10035, arXiv 2511.21549).
 
-Rates are those of the network; ``ChipTime.tick`` makes spikes per tick of them.
+Rates are the rates of the network; ``ChipTime.tick`` converts them to spikes per tick.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from chipsim.traffic.activity import Activity
 from chipsim.traffic.machines import hop_cycles, link_tables
 from chipsim.traffic.profile import Profile
 
-_STEPS = 32  # of the integral over when the last neuron spikes
+_STEPS = 32  # steps of the integral over the time of the last spike
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,12 +32,12 @@ class TickBounds:
 
     Attributes
     ----------
-    neurons, packets_out, events : ndarray[float64], shape (cores,): to update the neurons; to send
-        the packets; to take those that arrive and to add their events; 0 where there are none
+    neurons, packets_out, events : ndarray[float64], shape (cores,): cycles to update the neurons,
+        to send the packets, and to receive packets and add their events; 0 without any
     links : ndarray[float64], shape (4, rows, columns of routers), in the form of
         `chipsim.traffic.links`
-    after : cycles from the update of the last neuron until its spikes are in the sums, beyond those
-        of the fullest core: 0 if nothing spikes
+    after : cycles from the end of the fullest core's sweep until the last spikes are added to the
+        sums; 0 if nothing spikes
     """
 
     neurons: FloatArray
@@ -48,21 +48,21 @@ class TickBounds:
 
     @property
     def bound(self) -> str:
-        """Which of `most` takes longest."""
+        """The entry of `most` with the most cycles."""
         most = self.most()
         return max(most, key=lambda name: most[name])
 
     @property
     def cycles(self) -> float:
-        """Of a tick, on average; at least one."""
+        """Mean cycles of a tick; at least one."""
         return max(1.0, *self.most().values())
 
     def to_json(self) -> dict[str, Any]:
-        """The metrics of them."""
+        """Return the metrics."""
         return {"tick_cycles": self.cycles, "tick_bound": self.bound, "tick_bounds": self.most()}
 
     def most(self) -> dict[str, float]:
-        """The most cycles of what may bound a tick, over all cores or links."""
+        """Return the largest cycles of each bound over all cores or links."""
         return {
             "neurons": float(self.neurons.max()) + self.after,
             "packets_out": float(self.packets_out.max()),
@@ -72,12 +72,12 @@ class TickBounds:
 
     @property
     def cores(self) -> FloatArray:
-        """The largest of its bounds for every core, shape (cores,)."""
+        """The largest bound of every core, shape (cores,)."""
         return np.maximum(np.maximum(self.neurons, self.packets_out), self.events)
 
 
 class Measured(Protocol):
-    """What is asked of traffic: a `chipsim.traffic.arrays.Traffic`, or as much of one."""
+    """The part of `chipsim.traffic.arrays.Traffic` that the bounds need."""
 
     @property
     def weight_unit(self) -> float: ...
@@ -98,15 +98,14 @@ class Measured(Protocol):
 
 
 def tick_bounds(chip: Chip, traffic: Measured, time: ChipTime) -> TickBounds:
-    """The bounds of a mapping, with what the chip sends for a spike.
+    """Return the bounds of a mapping for the chip's kind of packets.
 
-    Packets to the own core count as they do on the chip: they pass the local port of its router.
-    With a packet for each synapse those of a core are the sums of the weights, as in the unicast
-    metrics.
+    Packets to the own core count as on the chip: they pass the local port of its router. With one
+    packet per synapse, a core's packets are the sums of the weights, as in the unicast metrics.
     """
     unit = traffic.rate_unit * time.tick
     activity, profile = traffic.activity, traffic.profile
-    # Neurons with synapses in their core and in others are in both.
+    # Neurons with synapses both in their core and in others are in both counts.
     spikes = _times(np.maximum(activity.spikes, activity.local), unit)
     events = _times(activity.events, unit)
     taken = _times(activity.received + activity.local, unit)
@@ -136,7 +135,7 @@ def tick_bounds(chip: Chip, traffic: Measured, time: ChipTime) -> TickBounds:
 
 
 def _bandwidth(chip: Chip) -> FloatArray | float:
-    """Flits that each link takes in the time of one on a link within a chip."""
+    """Return the bandwidth of each link relative to a link within a chip."""
     return 1.0 if chip.machine is None else link_tables(chip.machine)[2]
 
 
@@ -146,14 +145,16 @@ def _times(values: Int64Array, unit: float) -> FloatArray:
 
 
 def _after(begin: float, cycles: FloatArray, what: FloatArray) -> FloatArray:
-    """From when the first neuron has spiked, where there is anything."""
+    """Return begin + cycles where there is any work, else 0."""
     found: FloatArray = np.where(what > 0, begin + cycles, 0.0)
     return found
 
 
 def _way(time: ChipTime, sums: tuple[FloatArray, ...]) -> float:
-    """Cycles from the update of a neuron until all its spikes are in sums, on average: of the last
-    of its packets, and the last of its events."""
+    """Return the mean cycles from the update of a neuron until all its spikes are added to sums.
+
+    This is the arrival of the last of its packets, and the last of its events.
+    """
     spikes, sent, taken, events, ways = (float(values.sum()) for values in sums)
     if not (spikes and sent and taken):
         return 0.0
@@ -162,13 +163,13 @@ def _way(time: ChipTime, sums: tuple[FloatArray, ...]) -> float:
 
 
 def _tail(time: ChipTime, neurons: FloatArray, spikes: FloatArray, way: float) -> float:
-    """Cycles that a tick goes on, on average, after the fullest core has updated its last neuron.
+    """Return the mean cycles of a tick after the fullest core has updated its last neuron.
 
-    Spikes of a core come at any time of its sweep, and as many as a Poisson process has: so
-    the last of all that is later than x cycles is none with probability exp(-G(x)), with G(x) the
-    spikes that are expected later.
+    Spikes of a core are spread over its sweep as a Poisson process, so no spike is later than x
+    cycles with probability exp(-G(x)), where G(x) is the expected number of later spikes.
 
-    neurons : cycles of the sweep of each core; spikes : of each core in a tick
+    neurons : cycles of the sweep of each core
+    spikes : spikes of each core per tick
     """
     last = float(neurons.max())
     if not (way and last):

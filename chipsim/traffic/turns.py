@@ -1,10 +1,10 @@
-"""Through which input and output of each router spikes go.
+"""Traffic of each router by input and output.
 
-Routes are noted where they leave their core and where they turn; with the loads of the links this
-gives the load of every pair of an input and an output. Counts are int64 of shape (8, rows, columns
-of routers): 0 to 3 leave the core east, west, south and north; 4 to 7 turn from east to south, from
-east to north, from west to south, from west to north. In a multicast tree a spike may do several of
-these in one router, and counts for each.
+Routes are recorded where they leave their core and where they turn; together with the link loads
+this gives the load of every pair of an input and an output. Counts are int64 of shape (8, rows,
+columns of routers): 0 to 3 leave the core east, west, south and north; 4 to 7 turn from east to
+south, from east to north, from west to south, from west to north. A spike of a multicast tree may
+do several of these in one router, and counts for each.
 """
 
 from __future__ import annotations
@@ -26,15 +26,16 @@ core."""
 def legs_of(
     links: Int64Array, turns: Int64Array, came: Int64Array, entered: Int64Array
 ) -> Int64Array:
-    """Loads by input and output, shape (5, 5, rows, columns).
+    """Return loads by input and output, shape (5, 5, rows, columns).
 
-    links, came : shape (4, rows, columns), in the form of `chipsim.traffic.links`, and by the
-        router that they lead to, as `entering` has them; turns : as above
+    links, came : shape (4, rows, columns), in the form of `chipsim.traffic.links`, and by
+        destination router, from `entering`
+    turns : as above
     entered : shape (rows, columns), from the cores
 
-    Entry [i, o] is of spikes that come in travelling in direction i (LOCAL: from the core) and go
-    out in direction o (LOCAL: to the core). What arrives is what comes in and does not go on, so
-    entries [i, LOCAL] do not hold for trees: there they are those of packets to each core.
+    Entry [i, o] counts spikes that travel in direction i (LOCAL: from the core) and leave in
+    direction o (LOCAL: to the core). Arrivals are computed as inputs minus continuing outputs, so
+    entries [i, LOCAL] are wrong for trees: use one packet per destination core instead.
     """
     legs = np.zeros((5, 5, *links.shape[1:]), np.int64)
     legs[LOCAL, :LOCAL] = turns[:4]
@@ -47,13 +48,13 @@ def legs_of(
 
 
 def entering(links: Int64Array) -> Int64Array:
-    """Loads by the router that a link leads to, shape (4, rows, columns)."""
+    """Return loads by destination router of a link, shape (4, rows, columns)."""
     steps = ((1, 1), (-1, 1), (1, 0), (-1, 0))  # links that leave the mesh have no load
     return np.stack([np.roll(links[way], *step) for way, step in enumerate(steps)])
 
 
 def of_routers(chip: Chip, values: Summed) -> Summed:
-    """Sums over the cores of each router, shape (rows, columns), of values of shape (cores,)."""
+    """Sum values of shape (cores,) over the cores of each router; return shape (rows, columns)."""
     columns, rows = chip.routers
     tiles = values.reshape(rows, chip.height // rows, columns, chip.width // columns)
     found: Summed = tiles.sum(axis=(1, 3))

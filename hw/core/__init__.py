@@ -1,1 +1,1 @@
-"""The core as logic: memories, neurons, synapses, routes."""
+"""Hardware of the spiking core: memories, neurons, synapses, routes."""

@@ -1,18 +1,17 @@
-"""Sums of the weights that reach each neuron, in two banks that change roles with every tick.
+"""Sums of the weights that reach each neuron, in two banks that swap roles every tick.
 
-The weights that arrive during a tick are added in one bank, while the sums of the tick before are
-read from the other and cleared. Sums wrap modulo 2^bits, so that they do not depend on the order
-of the weights; tables are made so that no sum of the network can wrap (hw/tables.py).
+The weights that arrive during a tick are added in one bank, while the sums of the previous tick are
+read from the other bank and cleared. Sums wrap modulo 2^bits, so they do not depend on the order of
+the weights; tables are built so that no sum of the network can wrap (hw/tables.py).
 
-Timing: a weight that is taken in cycle t is in its sum from cycle t+5 on: it is taken, its sum
-is read, held, added to, and written, a cycle each. One weight can be taken in every cycle, also for
-the same neuron again: sums that were added up last stand in for what was read too early. A sum that
-is asked for in cycle t is held in the first cycle with `hold` behind it, and is at `sum` from the
-next one until another is held. It may be cleared in t+1 at the earliest, and is zero for who asks
-two cycles later.
+Timing: a weight that is accepted in cycle t is in its sum from cycle t+5 on: it is accepted, its
+sum is read, held, added to, and written, one cycle each. One weight is accepted per cycle, even for
+the same neuron: recent sums are forwarded in place of stale reads. A sum requested in cycle t is
+captured in the first later cycle with `hold`, and stays at `sum` from the next cycle until another
+is captured. It may be cleared in t+1 at the earliest, and reads as zero two cycles later.
 
-The way to a memory and back takes most of a cycle: what is read goes to a register without any
-logic on its way, of each bank by itself, and what is written comes from registers.
+A memory access takes most of a cycle: read data goes to a register of its bank without any logic,
+and write data comes from registers.
 """
 
 from __future__ import annotations
@@ -30,17 +29,18 @@ from hw.strobe import strobe
 
 
 class Accumulator(wiring.Component):
-    """Ports of the adding side and of the reading side.
+    """Accumulator with a port for adding and a port for reading.
 
-    phase : the bank that is added to; the other is read. It changes only while `busy` is 0.
+    phase : the bank for adding; the other is read. It changes only while `busy` is 0.
     weights : (neuron, weight) stream, always ready
-    busy : a weight was taken whose sum is not in the register of what is written; sums may be asked
-        for from the second cycle without
-    read, neuron : ask for the sum of a neuron
-    hold : takes what was asked for last; sum : what was taken last
+    busy : an accepted weight has not reached the write register; sums may be requested from the
+        second cycle without it
+    read, neuron : request the sum of a neuron
+    hold : captures the last requested sum
+    sum : the last captured sum
     clear, cleared : set the sum of neuron `cleared` to zero in the bank that is read
-    load : a word for a neuron's potential sets its sums to zero in both banks; no weights may come
-        meanwhile, and nothing be cleared
+    load : a word for a neuron's potential clears its sums in both banks; meanwhile weights must not
+        arrive and sums must not be cleared
     """
 
     phase: Signal
@@ -75,7 +75,7 @@ class Accumulator(wiring.Component):
     def elaborate(self, platform: Any) -> Module:
         m = Module()
         synapse: Any = self.weights.payload
-        # A weight in each of the stages: its sum is read, held in a register, added to, written.
+        # A weight in each stage: its sum is read, held, added to, written.
         stages = [Signal(self.shape.synapse, name=f"stage_{n}") for n in range(4)]
         valid = Signal(4)
         reading, holding, adding, writing = stages
@@ -83,7 +83,7 @@ class Accumulator(wiring.Component):
             Signal(self.shape.sum, name=name)
             for name in ("held", "added", "last", "before_last", "earlier")
         )
-        # To add to: the sum of the weight ahead, or of the two before that, or what was read.
+        # Operand: the sum of the weight ahead, of the two before it, or the word read.
         again, second_again, third_again, earlier_again = (
             Signal(name=f"{name}again") for name in ("", "second_", "third_", "earlier_")
         )
@@ -107,7 +107,7 @@ class Accumulator(wiring.Component):
         clear_both = Signal()
         m.d.comb += clear_both.eq(self.load.valid & (word.table == Table.POTENTIALS))
 
-        read_sums, held_sums = [], []  # of each bank
+        read_sums, held_sums = [], []  # per bank
         for bank in (0, 1):
             memory = Memory(
                 shape=self.shape.sum, depth=self.shape.neurons, init=[], attrs=NO_RW_CHECK

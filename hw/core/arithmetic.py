@@ -1,7 +1,7 @@
-"""The arithmetic of the cores without any hardware: what docs/core.md says, on numpy arrays.
+"""Reference arithmetic of the cores on numpy arrays, as specified in docs/core.md.
 
-The cores agree with it bit for bit. `simulate` knows nothing of cores, packets or cycles: it is the
-network as its author sees it, and what a mapped network must do whatever the mapping.
+The cores agree with it bit for bit. `simulate` does not model cores, packets or cycles: it runs the
+network as its author defines it, which a mapped network must reproduce under any mapping.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from hw.core.shape import CoreShape
 def update(
     network: SpikingNetwork, shape: CoreShape, potential: Int64Array, total: Int64Array
 ) -> tuple[Int64Array, NDArray[np.bool_]]:
-    """One tick of all neurons: leak, integrate, compare, reset.
+    """Compute one tick of all neurons: leak, integrate, compare, reset.
 
-    potential : before the tick; total : sums of the weights that arrived in the tick before; each
-        ndarray[int64], shape (neurons,)
+    potential : potentials before the tick, ndarray[int64], shape (neurons,)
+    total : sums of the weights that arrived in the previous tick, ndarray[int64], shape (neurons,)
 
     Returns the potential after the tick and which neurons spike, each shape (neurons,).
     """
@@ -34,13 +34,13 @@ def update(
 
 
 def saturate(values: Int64Array, bits: int) -> Int64Array:
-    """The nearest numbers that signed words of so many bits can hold."""
+    """Clip to the range of signed words of `bits` bits."""
     half = 1 << (bits - 1)
     return np.clip(values, -half, half - 1)
 
 
 def wrap(values: Int64Array, bits: int) -> Int64Array:
-    """The numbers that signed words of so many bits hold when what does not fit is cut off."""
+    """Truncate to signed words of `bits` bits."""
     half = 1 << (bits - 1)
     return ((values + half) & (2 * half - 1)) - half
 
@@ -48,9 +48,9 @@ def wrap(values: Int64Array, bits: int) -> Int64Array:
 def add_weights(
     network: SpikingNetwork, shape: CoreShape, spikes: NDArray[np.integer]
 ) -> Int64Array:
-    """Sums of the weights on every neuron, shape (neurons,), when sources spike.
+    """Return the sums of the weights on every neuron, shape (neurons,), when sources spike.
 
-    spikes : how often each of the neurons and inputs spikes, shape (neurons + inputs,)
+    spikes : number of spikes of each neuron and input, shape (neurons + inputs,)
     """
     total = np.zeros(network.neurons, np.int64)
     np.add.at(total, network.target, network.weight * spikes[network.source])
@@ -63,10 +63,10 @@ def simulate(
     ticks: int,
     inputs: Sequence[Sequence[int]] = (),
 ) -> tuple[NDArray[np.bool_], Int64Array]:
-    """Spikes of `ticks` ticks, shape (ticks, neurons), and the potentials after the last.
+    """Return the spikes of `ticks` ticks, shape (ticks, neurons), and the final potentials.
 
-    inputs : of each tick, the inputs (0 .. network.inputs-1) that spike before it, so that their
-        weights count in it; ticks that are left out have none. An input may spike repeatedly.
+    inputs : for each tick, the inputs (0 .. network.inputs-1) that spike before it, so that their
+        weights count in it; missing ticks have none. An input may spike repeatedly.
     """
     events = check_inputs(inputs, network.inputs, ticks)
     potential = network.potential.copy()

@@ -1,9 +1,9 @@
-"""A core: integrate-and-fire neurons, the synapses on them, and the routes of their spikes.
+"""A core: integrate-and-fire neurons, their synapses, and the routes of their spikes.
 
 Data sheet: docs/core.md. In a tick the core updates its neurons one by one, and sends for each
 neuron that spikes one packet to every core that it has synapses in. The weights of packets that
-arrive are added up for the tick after. Receiving never waits for sending, so a network that
-delivers what is taken from it cannot lock up on its cores.
+arrive are added up for the next tick. Receiving never waits for sending, so a network that delivers
+every packet cannot deadlock on its cores.
 """
 
 from __future__ import annotations
@@ -27,23 +27,23 @@ if TYPE_CHECKING:
     from hw.tables import CoreTables
 
 SPIKES = 2
-"""Spikes that wait for the sender, beside those that it has looked up."""
+"""Spikes that wait for the sender, in addition to those already looked up."""
 PACKETS = 2
-"""Packets that wait for the mesh, beside the one that was read."""
+"""Packets that wait for the mesh, in addition to the one last read."""
 
 
 class Core(wiring.Component):
-    """Ports; all are synchronous to the domain `sync`.
+    """Spiking core; all ports are synchronous to the domain `sync`.
 
-    tick : starts a tick; 1 for one cycle, in which `busy` is 0 and nothing is loaded
-    busy : a tick, or a packet that arrived, is being worked at
+    tick : starts a tick; 1 for one cycle in which `busy` is 0 and nothing is loaded
+    busy : a tick, or a packet that arrived, is being processed
     outgoing : packets of the core's spikes
-    incoming : packets for the core; only their axon is looked at
-    load : words for the memories, one a cycle while `busy` is 0; see `hw.core.shape.Table`
+    incoming : packets for the core; only their axon is used
+    load : words for the memories, one per cycle while `busy` is 0; see `hw.core.shape.Table`
 
-    fired : neurons that spike, in the order of their numbers, each as it leaves the sweep; no port,
-        but a signal within for simulations to watch
-    tables : initial contents of the memories; without them all are zero, and no neuron is used
+    fired : neurons that spike, in the order of their numbers, as they leave the sweep; not a port,
+        but an internal signal for simulations to observe
+    tables : initial contents of the memories; by default all are zero, and no neuron is used
     """
 
     module_name = "core"
@@ -65,7 +65,7 @@ class Core(wiring.Component):
 
     @property
     def module_parameters(self) -> tuple[Any, ...]:
-        """What makes two cores the same module."""
+        """Key of the shared module."""
         return (self.shape, self.tables)
 
     @shared
@@ -76,11 +76,11 @@ class Core(wiring.Component):
         m.submodules.sender = sender = ListReader(shape, memories, Table.FANOUTS, Table.ROUTES)
         m.submodules.receiver = receiver = ListReader(shape, memories, Table.AXONS, Table.SYNAPSES)
         m.submodules.accumulator = accumulator = Accumulator(shape)
-        # A buffer, so that what makes the sweep wait comes from a register and not from the mesh.
+        # A buffer, so that the stall of the sweep comes from a register and not from the mesh.
         m.submodules.spikes = spikes = Buffer(unsigned(shape.neuron_bits), SPIKES)
         wiring.connect(m, sweep.spikes, spikes.i)
         wiring.connect(m, spikes.o, sender.keys)
-        # And one to the mesh, for what makes the sender wait: its memories may be far from there.
+        # Another one to the mesh, for the stall of the sender: its memories may be far from there.
         m.submodules.packets = packets = Buffer(shape.packet, PACKETS)
         wiring.connect(m, sender.entries, packets.i)
         wiring.connect(m, packets.o, wiring.flipped(self.outgoing))
@@ -91,7 +91,7 @@ class Core(wiring.Component):
         phase = Signal()  # the bank of sums that weights are added to
         with m.If(self.tick):
             m.d.sync += phase.eq(~phase)
-        # What the network offers comes late in a cycle, and memories are far: a register between.
+        # Inputs from the network arrive late in a cycle, and memories are far: add a register.
         arrived = Signal()
         with m.If(self.incoming.ready):
             m.d.sync += [

@@ -1,16 +1,16 @@
-"""A reader of lists: keys go in, the entries of each key's list come out.
+"""A reader of lists: consumes keys and streams the entries of each key's list.
 
 Both tables of a core are of this kind: the routes of a neuron, and the synapses of an axon. A
-memory of heads says where the list of each key begins and how long it is; a memory of entries
-holds the lists. Lists come out whole, in the order of their keys.
+memory of heads gives the start and length of each key's list; a memory of entries holds the lists.
+Lists are streamed whole, in the order of their keys.
 
-Timing: a key that is accepted in cycle t gives its first entry in cycle t+3, if the reader was
-idle. One entry leaves a cycle while the receiver is ready, without a gap between the lists of keys
-that follow each other; an empty list takes one cycle.
+Timing: a key that is accepted in cycle t yields its first entry in cycle t+3 if the reader was
+idle. One entry leaves per cycle while the receiver is ready, without a gap between consecutive
+lists; an empty list takes one cycle.
 
-State: the head at the read port and the one in the register behind it, which are of keys whose
-lists were not begun; the next entry to read and how many remain; and the entry at the output, which
-is held by the read port of its memory until it is taken.
+State: the head at the read port and the one in the following register, whose lists have not
+started; the next entry to read and the number of remaining entries; and the entry at the output,
+which the read port of its memory holds until it is accepted.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from hw.strobe import strobe
 
 
 class ListReader(wiring.Component):
-    """Ports: `keys` in, `entries` out, `busy`, and `load` for words of the two memories.
+    """List reader: `keys` in, `entries` out, `busy`, and `load` for words of the two memories.
 
     `busy` is 1 from the cycle after a key was accepted until its last entry has left.
 
@@ -56,12 +56,12 @@ class ListReader(wiring.Component):
         m = Module()
         heads: Any = loaded_memory(m, self.memories, self.heads, self.load)
         rows: Any = loaded_memory(m, self.memories, self.rows, self.load)
-        looked = Signal()  # there is a head at the read port
+        looked = Signal()  # a head is at the read port
         head = Signal(heads.data.shape())
-        known = Signal()  # and one in the register
-        row = Signal(len(head.first))  # the next entry of the list that was begun
-        left = Signal(len(head.count))  # and how many of them remain
-        running = Signal()  # if any
+        known = Signal()  # a head is in the register
+        row = Signal(len(head.first))  # the next entry of the current list
+        left = Signal(len(head.count))  # number of remaining entries
+        running = Signal()  # any entries remain
         free, begin, issue, passes = Signal(), Signal(), Signal(), Signal()
 
         remain = Mux(running, left, head.count)

@@ -1,4 +1,4 @@
-"""Memories that take words from the load port of their core."""
+"""Memories that are written through the load port of their core."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from hw.tables import CoreTables
 
 Memories = dict[Table, MemoryData]
-"""Of each table of a core: the shape of its words, how many, and what they are after reset."""
+"""Word shape, depth and initial contents of each table of a core."""
 
 
 def memories_of(shape: CoreShape, tables: CoreTables | None = None) -> Memories:
-    """The memories of a core that hold `tables` after reset, or else nothing but zeros."""
+    """Return the memories of a core with `tables` as initial contents, or zeros."""
     return {
         table: MemoryData(
             shape=word, depth=depth, init=[] if tables is None else tables.rows(table)
@@ -28,10 +28,10 @@ def memories_of(shape: CoreShape, tables: CoreTables | None = None) -> Memories:
 
 
 def loaded_memory(m: Module, memories: Memories, table: Table, load: Any) -> ReadPort:
-    """Add the memory of a table to `m`, with all that writes it; returns its read port.
+    """Add the memory of a table and its write logic to `m`; return its read port.
 
-    What writes it is a module of its own, so that a simulator evaluates it when words are loaded,
-    and not whenever anything around it changes.
+    The write logic is a separate module, so that a simulator evaluates it only when words are
+    loaded, not whenever the surrounding logic changes.
 
     load : strobe of words of layout `CoreShape.load`
     """

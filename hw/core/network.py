@@ -1,4 +1,4 @@
-"""A network of integrate-and-fire neurons with integer numbers, as arrays."""
+"""A network of integrate-and-fire neurons with integer parameters, as arrays."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ from hw.core.shape import CoreShape
 from hw.errors import HwError, check_count
 
 Int64Array = NDArray[np.int64]
-NO_LEAK = -1  # in place of the shift of a leak
+NO_LEAK = -1  # value for no leak instead of a shift
 _PER_NEURON = ("threshold", "leak", "bias", "subtract", "potential")
 _PER_SYNAPSE = ("source", "target", "weight")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SpikingNetwork:
-    """Neurons 0 .. neurons-1, and inputs that are numbered on behind them.
+    """Neurons 0 .. neurons-1, followed by inputs in the numbering.
 
-    neurons : how many
+    neurons : number of neurons
     source, target, weight : ndarray[int64], shape (synapses,). A source is a neuron or an input, a
         target is a neuron. Synapses of the same pair add up.
     threshold : ndarray[int64], shape (neurons,), potential from which on a neuron spikes
-    leak : shift of a neuron's leak: in every tick it loses potential / 2^leak, so that 0 keeps
-        nothing; -1, or None for all, means that it keeps everything
+    leak : shift of a neuron's leak: in every tick it loses potential / 2^leak, so 0 clears the
+        potential; -1, or None for all neurons, means no leak
     bias : added in every tick
-    subtract : 1 if a spike takes the threshold off the potential, 0 if it sets it to zero
-    potential : before the first tick
-    inputs : sources that spike when they are told to
+    subtract : 1 if a spike subtracts the threshold from the potential, 0 if it resets it to zero
+    potential : potential before the first tick
+    inputs : number of sources that spike under external control
 
-    What a neuron has of its own is an array, or one number for all. Raises `HwError` for arrays of
-    other shapes or kinds, and for ids that do not exist.
+    A parameter of neurons is an array, or one number for all. Raises `HwError` for arrays of other
+    shapes or types, and for ids that do not exist.
     """
 
     neurons: int
@@ -57,7 +57,7 @@ class SpikingNetwork:
         if not size == self.target.shape == self.weight.shape or len(size) != 1:
             raise HwError(
                 f"network: {self.source.shape} sources, {self.target.shape} targets, "
-                f"{self.weight.shape} weights; give one of each for every synapse"
+                f"{self.weight.shape} weights; give one of each per synapse"
             )
         for name in _PER_NEURON:
             value = getattr(self, name)
@@ -76,27 +76,27 @@ class SpikingNetwork:
             if wrong.size:
                 raise HwError(
                     f"network: {name} of synapse {wrong[0]} is {ids[wrong[0]]}; "
-                    f"ids go from 0 to {end - 1}"
+                    f"give ids from 0 to {end - 1}"
                 )
 
     def leaks(self, shape: CoreShape) -> Int64Array:
-        """Leaks as a core of this shape writes them, shape (neurons,)."""
+        """Return the leaks in the encoding of a core of this shape, shape (neurons,)."""
         if self.leak is None:
             return np.full(self.neurons, shape.no_leak)
         return np.where(self.leak == NO_LEAK, shape.no_leak, self.leak)
 
     def require_fit(self, shape: CoreShape) -> None:
-        """Raises `HwError` that names the first number that has no room in a core's words.
+        """Raise `HwError` naming the first number that does not fit in a core's words.
 
-        Also when a neuron's weights could add up beyond the sums of a core, with every source
-        spiking at most once a tick.
+        It also raises if a neuron's weights could exceed the sums of a core, assuming that every
+        source spikes at most once per tick.
         """
         half = 1 << (shape.potential_bits - 1)
         potentials = f"{shape.potential_bits}-bit potentials"
         for name in ("threshold", "bias", "potential"):
             self._require(name, -half, half - 1, potentials)
         if self.leak is not None:
-            words = f"{shape.leak_bits}-bit leaks, whose last value is no leak"
+            words = f"{shape.leak_bits}-bit leaks, whose last value means no leak"
             self._require("leak", NO_LEAK, shape.no_leak - 1, words)
         self._require("subtract", 0, 1, "a bit")
         half = 1 << (shape.weight_bits - 1)
@@ -119,7 +119,7 @@ class SpikingNetwork:
             if abs(total[worst]) > abs(bound):
                 raise HwError(
                     f"network: weights on neuron {worst} add up to {total[worst]} at worst, beyond "
-                    f"{bound}, the end of the {shape.sum_bits}-bit sums of a core; widen sum_bits"
+                    f"{bound}, the limit of the {shape.sum_bits}-bit sums of a core; widen sum_bits"
                 )
 
     def _require(self, name: str, least: int, most: int, words: str) -> None:
@@ -133,12 +133,14 @@ class SpikingNetwork:
 
 
 def check_inputs(inputs: Sequence[Sequence[int]], known: int, ticks: int) -> list[list[int]]:
-    """The inputs that spike before each of `ticks` ticks; ticks that are left out have none.
+    """Return the inputs that spike before each of `ticks` ticks; missing ticks have none.
 
-    Raises `HwError` if there are more than ticks, or inputs outside 0 .. known-1.
+    Raises `HwError` if there are more lists than ticks, or inputs outside 0 .. known-1.
     """
     if len(inputs) > ticks:
-        raise HwError(f"inputs of {len(inputs)} ticks for a run of {ticks}; give {ticks} at most")
+        raise HwError(
+            f"inputs for {len(inputs)} ticks, but the run has {ticks}; give at most {ticks}"
+        )
     events = [[int(one) for one in told] for told in inputs]
     for tick, told in enumerate(events):
         for one in told:
@@ -151,7 +153,7 @@ def check_inputs(inputs: Sequence[Sequence[int]], known: int, ticks: int) -> lis
 
 
 def _whole(name: str, values: Any) -> Int64Array:
-    """`values` as int64; raises `HwError` where they are no whole numbers."""
+    """Return `values` as int64; raise `HwError` if they are not whole numbers."""
     array = np.asarray(values)
     if array.size == 0:
         return array.astype(np.int64)

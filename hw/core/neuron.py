@@ -1,7 +1,7 @@
-"""One tick of one neuron, in stages; a neuron enters in every cycle.
+"""Pipelined update of one neuron per cycle.
 
-A clock of memories and adders has no room for all of it in one cycle: on an ECP5 that took 28 ns,
-of which the memories' read ports take 6. `hw.core.arithmetic.update` is its twin.
+Memory access and arithmetic do not fit in one clock cycle: on an ECP5 they took 28 ns, of which the
+memories' read ports take 6. `hw.core.arithmetic.update` is the reference implementation.
 """
 
 from __future__ import annotations
@@ -19,14 +19,15 @@ STAGES = 4
 
 
 class NeuronUpdate(wiring.Component):
-    """Leak, integrate, compare, reset: in this order, behind a stage that takes what memories read.
+    """Leak, integrate, compare, reset, in this order, after a stage that registers memory reads.
 
-    moves : all stages go on by one in this cycle; without it they wait
+    moves : all stages advance by one in this cycle; otherwise they wait
     potential : before the tick
-    sum : of the weights that arrived in the tick before; a move later than all else of the neuron
+    sum : sum of the weights that arrived in the previous tick; one move later than the other inputs
+        of the neuron
     parameters : `threshold`, `bias`, `leak`, `subtract` of the neuron
-    after, fires : of the neuron `STAGES` moves before: its potential after the tick, and whether it
-        spikes in it
+    after, fires : results of the neuron that entered `STAGES` moves before: its potential after the
+        tick, and whether it spikes
     """
 
     moves: Signal
@@ -52,7 +53,7 @@ class NeuronUpdate(wiring.Component):
     def elaborate(self, platform: Any) -> Module:
         m = Module()
         potential, neuron = self.shape.potential, self.shape.neuron
-        read, leaking, charging = (  # parameters, stage by stage
+        read, leaking, charging = (  # parameters per stage
             Signal(neuron, name=name) for name in ("read", "leaking", "charging")
         )
         before = Signal(potential)
@@ -80,8 +81,8 @@ class NeuronUpdate(wiring.Component):
 
 
 def saturated(value: Value, shape: Shape) -> Value:
-    """The number of the signed `shape` that is nearest to `value`."""
-    over = value[shape.width - 1 :]  # all equal to the sign where the number fits
+    """Return the number of the signed `shape` nearest to `value`."""
+    over = value[shape.width - 1 :]  # all equal to the sign if the number fits
     least, most = -(1 << (shape.width - 1)), (1 << (shape.width - 1)) - 1
     fits = over.all() | ~over.any()
     return Mux(fits, value[: shape.width].as_signed(), Mux(value < 0, least, most))

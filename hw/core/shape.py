@@ -1,4 +1,4 @@
-"""How large a core is: the depths of its memories and the widths of its numbers."""
+"""Size of a core: depths of its memories and widths of its numbers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from amaranth.utils import ceil_log2, exact_log2
 from hw.errors import HwError, check_count
 from hw.noc.packet import Packet, packet_layout
 
-_LIMITS = {  # least and most of every field of CoreShape
+_LIMITS = {  # minimum and maximum of every field of CoreShape
     "neurons": (2, 1 << 20),
     "axons": (2, 1 << 20),
     "routes": (2, 1 << 24),
@@ -28,7 +28,7 @@ _DEPTHS = ("neurons", "axons", "routes", "synapses")
 
 
 class Table(IntEnum):
-    """What a word that is loaded into a core is for; see docs/core.md."""
+    """Destination table of a word that is loaded into a core; see docs/core.md."""
 
     USED = 0
     NEURONS = 1
@@ -41,19 +41,19 @@ class Table(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class CoreShape:
-    """Depths and widths of a core; raises `HwError` where no core can be built of them.
+    """Depths and widths of a core; raises `HwError` for unsupported values.
 
-    neurons : neurons that the core holds
-    axons : axons that reach it, each with a list of synapses
-    routes : (neuron, destination core) pairs in all, of all its neurons
-    synapses : synapses in all, of all its axons
-    potential_bits : of a potential, a threshold, and a bias (signed)
-    weight_bits : of a synapse's weight (signed)
-    sum_bits : of the sum of all weights that reach a neuron in a tick (signed)
-    leak_bits : of a neuron's leak
-    x_bits, y_bits : of the destination of a packet
+    neurons : neurons per core
+    axons : axons per core, each with a list of synapses
+    routes : total number of (neuron, destination core) pairs
+    synapses : total number of synapses
+    potential_bits : bits of a potential, a threshold, and a bias (signed)
+    weight_bits : bits of a synapse's weight (signed)
+    sum_bits : bits of the sum of all weights that reach a neuron in a tick (signed)
+    leak_bits : bits of a neuron's leak
+    x_bits, y_bits : bits of the destination of a packet
 
-    Depths are powers of two: every address that a packet can hold is then in the memory.
+    Depths are powers of two, so every address that a packet can hold is in the memory.
     """
 
     neurons: int = 256
@@ -93,7 +93,7 @@ class CoreShape:
 
     @property
     def no_leak(self) -> int:
-        """The leak that leaves a potential alone."""
+        """The leak value that leaves a potential unchanged."""
         return (1 << self.leak_bits) - 1
 
     @property
@@ -122,12 +122,12 @@ class CoreShape:
 
     @property
     def fanout(self) -> data.StructLayout:
-        """A word of the fan-out memory: where the routes of a neuron are."""
+        """A word of the fan-out memory: start and number of a neuron's routes."""
         return _list_layout(self.routes)
 
     @property
     def axon(self) -> data.StructLayout:
-        """A word of the axon memory: where the synapses of an axon are."""
+        """A word of the axon memory: start and number of an axon's synapses."""
         return _list_layout(self.synapses)
 
     @property
@@ -137,7 +137,7 @@ class CoreShape:
 
     @property
     def memories(self) -> dict[Table, tuple[data.StructLayout | Shape, int]]:
-        """Shape of a word and number of words of every memory that is loaded."""
+        """Word shape and number of words of every memory that can be loaded."""
         return {
             Table.NEURONS: (self.neuron, self.neurons),
             Table.POTENTIALS: (self.potential, self.neurons),
@@ -149,7 +149,7 @@ class CoreShape:
 
     @property
     def load(self) -> data.StructLayout:
-        """A word on the load port: which table, which of its rows, and what is written there."""
+        """A word on the load port: table, row, and data."""
         memories = self.memories.values()
         return data.StructLayout(
             {
@@ -163,9 +163,9 @@ class CoreShape:
 
 
 DEEPEST = CoreShape(**{name: _LIMITS[name][1] for name in _DEPTHS})
-"""The largest memories: for runs without hardware, where no network is to be too large."""
+"""The largest memories: for runs without hardware, where every network must fit."""
 
 
 def _list_layout(entries: int) -> data.StructLayout:
-    """First entry and number of entries of a list in a memory of so many."""
+    """Return the layout of a list: first entry and count in a memory of `entries`."""
     return data.StructLayout({"first": exact_log2(entries), "count": exact_log2(entries) + 1})

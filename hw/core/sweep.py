@@ -1,15 +1,14 @@
 """The sweep of a tick over the neurons of a core.
 
-One neuron enters a cycle. In the first stage its parameters, its potential and its sum are read;
-then it is updated, which takes `hw.core.neuron.STAGES` cycles; in the last stage its potential is
-written and its sum is cleared. A neuron that spikes leaves by `spikes`; when that is not taken, all
-stages wait.
+One neuron enters per cycle. The first stage reads its parameters, potential and sum; the update
+takes `hw.core.neuron.STAGES` cycles; the last stage writes its potential and clears its sum. A
+neuron that spikes leaves through `spikes`; while that is not accepted, all stages stall.
 
-Timing: a sweep over n neurons takes n + LATENCY cycles, from the one after `start`, and one more
-for every cycle in which a spike waits.
+Timing: a sweep over n neurons takes n + LATENCY cycles, from the cycle after `start`, plus one for
+every cycle in which a spike waits.
 
 State: the two memories, and the number of neurons in use; the next neuron to enter and whether
-there is one; of each stage behind the first whether it holds a neuron, and the neuron in the last.
+there is one; for each stage after the first whether it holds a neuron, and the neuron in the last.
 """
 
 from __future__ import annotations
@@ -32,14 +31,15 @@ LATENCY = STAGES + 1
 
 
 class Sweep(wiring.Component):
-    """Ports
+    """Sweep unit.
 
     start : begins a sweep; 1 for one cycle in which `busy` is 0
-    sums, neuron : ask for the sum of a neuron
-    hold : takes what was asked for last; sum : what was taken last
+    sums, neuron : request the sum of a neuron
+    hold : captures the last requested sum
+    sum : the last captured sum
     clear, cleared : set the sum of a neuron to zero
     spikes : stream of neurons that spike
-    busy : a sweep is under way
+    busy : a sweep is in progress
     load : words for the memories of parameters and potentials, and the number of neurons in use
 
     used : the register with that number
@@ -90,7 +90,7 @@ class Sweep(wiring.Component):
 
         m.submodules.update = update = NeuronUpdate(self.shape)
         entering, moves, reads, ends = Signal(), Signal(), Signal(), Signal()
-        stages = Signal(LATENCY)  # which of the stages behind the first hold a neuron
+        stages = Signal(LATENCY)  # which stages after the first hold a neuron
         m.d.comb += [
             update.moves.eq(moves),
             update.potential.eq(potentials.data),

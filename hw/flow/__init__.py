@@ -1,1 +1,1 @@
-"""From logic to tools: Verilog, names, cells, simulation."""
+"""Tool flow: Verilog, names, cell counts, Yosys."""

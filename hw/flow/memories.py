@@ -1,10 +1,10 @@
-r"""Memories whose reads and writes never meet, so that synthesis needs no logic for that.
+r"""Memories without read-write collisions, so that synthesis needs no extra logic for them.
 
-A read port of Amaranth gives the word from before a write of the same cycle to the same address.
-Block RAM does not promise that, so synthesis compares addresses and keeps words beside it: of the
-spiking core on an ECP5, a third of its LUTs and nearly half of its flip-flops. A memory that is
-made with ``attrs=NO_RW_CHECK`` says that such words are never used. Then RTLIL for synthesis leaves
-them open, and Verilog has an attribute that tools know (Yosys, Quartus, and Diamond).
+A read port of Amaranth returns the old word if the same address is written in the same cycle. Block
+RAM does not guarantee that, so synthesis adds address comparators and registers for words: for the
+spiking core on an ECP5, a third of its LUTs and nearly half of its flip-flops. A memory with
+``attrs=NO_RW_CHECK`` declares that such words are never used. RTLIL for synthesis then leaves them
+undefined, and Verilog has an attribute that tools recognise (Yosys, Quartus, and Diamond).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator
 
 NO_RW_CHECK = {"no_rw_check": 1}
-"""Attributes of a memory whose words are not read in the cycle of a write, or then not used."""
+"""Attributes of a memory whose words are not read in the cycle of a write, or not used then."""
 
 _MODULE = re.compile(r"^module \\(?P<name>\S+)\n.*?^end$", re.MULTILINE | re.DOTALL)
 _MARKED = re.compile(r"^ *attribute \\no_rw_check 1\n *memory .*\\(?P<name>\S+)$", re.MULTILINE)
@@ -23,13 +23,13 @@ _VERILOG = re.compile(r"^module (?P<name>\w+)\b.*?^endmodule$", re.MULTILINE | r
 
 
 def marked(text: str) -> Iterator[tuple[str, str]]:
-    """(module, memory) of those that are marked, in RTLIL."""
+    """Yield (module, memory) of the marked memories in RTLIL."""
     for module in _MODULE.finditer(text):
         yield from ((module["name"], memory["name"]) for memory in _MARKED.finditer(module[0]))
 
 
 def unchecked(text: str) -> str:
-    """RTLIL in which marked memories may read anything where they are written."""
+    """Return RTLIL in which reads of marked memories are undefined in the cycle of a write."""
     found = set(marked(text))
 
     def opened(module: re.Match[str]) -> str:
@@ -45,7 +45,7 @@ def unchecked(text: str) -> str:
 
 
 def with_attributes(verilog: str, text: str) -> str:
-    """Verilog with the attribute on the memories that are marked in its RTLIL."""
+    """Return Verilog with the attribute on the memories that are marked in its RTLIL."""
     found = set(marked(text))
 
     def told(module: re.Match[str]) -> str:

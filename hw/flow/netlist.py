@@ -1,7 +1,7 @@
-"""Hardware as text: RTLIL and Verilog of a component, and the cells that it takes.
+"""RTLIL and Verilog of a component, and its cell counts.
 
-Equal components are one module each (`hw.flow.sharing`), so that the time goes by the kinds of
-components and not by the size of the mesh. Assertions are left out; they are for simulation and
+Equal components become one module (`hw.flow.sharing`), so the time depends on the kinds of
+components and not on the size of the mesh. Assertions are left out; they are for simulation and
 proofs.
 """
 
@@ -25,17 +25,17 @@ from hw.flow.widths import FILE as WIDTHS
 from hw.flow.widths import techmap_rules
 from hw.flow.yosys import Note, quiet, run_yosys
 
-# A memory's initial contents, a few lines of a cell, all of them zero.
+# A memory's initial contents, a cell of a few lines, all zero.
 _ZEROS = re.compile(
     r"^  cell \$meminit_v2 [^\n]*\n(?:    (?!connect \\DATA)[^\n]*\n)*"
     r"    connect \\DATA \d+'0*\n(?:    [^\n]*\n)*  end\n",
     re.MULTILINE,
 )
-# A register and its value after reset, which some tools want apart from each other.
+# A register with its reset value, which some tools require as separate statements.
 _INITIAL = re.compile(
     r"^(?P<reg>  reg (?:signed )?(?:\[[^\]]*\] )?(?P<name>\w+)) = (?P<value>[^;]*);$", re.MULTILINE
 )
-# An operand without bits, as a constant 0 is: Verilog has none of these.
+# A zero-width operand, such as a constant 0: Verilog does not allow these.
 _NO_BITS = re.compile(
     r"^(    parameter \\[AB]_WIDTH) 0$|^(    connect \\[AB]) \{\s*\}$", re.MULTILINE
 )
@@ -68,11 +68,11 @@ endmodule
 class Netlist:
     """A design as RTLIL.
 
-    Memories without contents of their own have none here, instead of zeros: a reset would not bring
-    these back, and Yosys takes minutes to read them from Verilog.
+    Memories without initial contents are not initialised, instead of being set to zero: a reset
+    would not restore zeros, and Yosys takes minutes to read them from Verilog.
 
     top : name of the top module
-    modules : names of the modules that components share, the top module last
+    modules : names of the shared modules, the top module last
     text : RTLIL of all modules
     """
 
@@ -81,7 +81,7 @@ class Netlist:
     text: str
 
     def part(self, module: str) -> str:
-        """RTLIL of a module, and of what is its own."""
+        """Return the RTLIL of a module and its private submodules."""
         return self.text.partition(_PART.format(module))[2].partition(_PART_BEGINS)[0]
 
 
@@ -104,7 +104,7 @@ def netlist(component: Any, top: str) -> Netlist:
 
 
 def verilog(design: Netlist, note: Note = quiet) -> str:
-    """The design as Verilog 2005; raises `HwError` without a Yosys."""
+    """Return the design as Verilog 2005; raise `HwError` without Yosys."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder)
         (path / "design.il").write_text(design.text)
@@ -120,15 +120,16 @@ def verilog(design: Netlist, note: Note = quiet) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Cells:
-    """What a module takes.
+    """Cell counts of a module.
 
     module : its name
     count : instances in the design
-    cells : gates and flip-flops of one, without those of shared modules within
-    flip_flops : of these, flip-flops
-    memory_bits : of one's memories that are read synchronously, as block RAM is, or by several
-        ports
-    multipliers : of one; their gates are cells, or not if multipliers are kept
+    cells : gates and flip-flops per instance, without shared submodules
+    flip_flops : flip-flops among these
+    memory_bits : bits per instance of memories that are read synchronously, like block RAM, or by
+        several ports
+    multipliers : multipliers per instance; their gates are included in `cells` unless multipliers
+        are kept
     """
 
     module: str
@@ -145,14 +146,14 @@ def cells(
     keep_multipliers: bool = False,
     known: Mapping[str, Cells] | None = None,
 ) -> list[Cells]:
-    """Cells of every shared module after generic synthesis, the top module last.
+    """Return cell counts of every shared module after generic synthesis, the top module last.
 
-    Gates of two inputs, multiplexers and flip-flops: what Yosys calls ``synth`` without a
-    technology. Memories that are read asynchronously by one port, as the buffers' are, become
-    flip-flops; the others stay memories. Raises `HwError` without a Yosys.
+    Cells are two-input gates, multiplexers and flip-flops: Yosys ``synth`` without a technology.
+    Memories with one asynchronous read port, such as the buffers', become flip-flops; the others
+    stay memories. Raises `HwError` without Yosys.
 
-    keep_multipliers : do without their gates, as where a chip has blocks for them
-    known : what modules take that were counted before, by their RTLIL; they are not made again
+    keep_multipliers : do not map multipliers to gates, for chips with multiplier blocks
+    known : cell counts of earlier runs, by RTLIL; these modules are not synthesised again
     """
     known = known or {}
     found = {
@@ -161,7 +162,7 @@ def cells(
     if len(found) == len(design.modules):
         return _counted(design, found)
     whole = design
-    if found:  # those that are left, side by side
+    if found:  # synthesise the remaining modules together
         text = design.text + _side_by_side(design, found)
         design = replace(design, top=_SIDE_BY_SIDE, text=text)
     keep = [f"setattr -mod -set keep_hierarchy 1 {name}" for name in design.modules]
@@ -199,7 +200,7 @@ def cells(
 
 
 def _side_by_side(design: Netlist, without: Iterable[str]) -> str:
-    """A module with one of every shared module but some, as RTLIL."""
+    """Return RTLIL of a module that instantiates every shared module except `without` once."""
     names = [name for name in design.modules if name not in without]
     cells = (f"  attribute \\keep 1\n  cell \\{name} \\{name}\n  end\n" for name in names)
     return f"{_PART.format(_SIDE_BY_SIDE)}module \\{_SIDE_BY_SIDE}\n{''.join(cells)}end\n"
@@ -214,7 +215,7 @@ _INSTANCE = re.compile(r"^ *cell \\(\S+) ", re.MULTILINE)
 
 
 def _instances(design: Netlist) -> Counter[str]:
-    """How often each module is in the design."""
+    """Return the number of instances of each module in the design."""
     shared = set(design.modules)
     within = {name: Counter(_INSTANCE.findall(design.part(name))) for name in design.modules}
     counts: Counter[str] = Counter()
@@ -230,7 +231,7 @@ def _instances(design: Netlist) -> Counter[str]:
 
 
 def _read(design: Netlist) -> list[str]:
-    """Commands that load a design without its assertions."""
+    """Return commands that load a design without its assertions."""
     return [
         "read_rtlil design.il",
         f"hierarchy -check -top {design.top}",

@@ -1,13 +1,13 @@
-"""Equal components as one module.
+"""Share one module between equal components.
 
-Amaranth elaborates every component anew: a mesh of 64x64 would be 4,096 routers of five buffers
-and five arbiters each, written out one by one. Converted with a `SharedModules` as its platform,
-a design has instances of modules by name instead, and each of those is converted once
-(`hw.flow.netlist`). Simulation does without, since it can't look into instances.
+Amaranth elaborates every component separately: a mesh of 64x64 would be 4,096 routers with five
+buffers and five arbiters each, all written out. Converted with `SharedModules` as platform, a
+design instantiates modules by name instead, and each module is converted once (`hw.flow.netlist`).
+Simulation does not share modules, since it cannot see inside instances.
 
 A component takes part if it has a ``module_name`` and ``module_parameters`` (a tuple; equal ones
-make equal logic), and its ``elaborate`` is decorated by `shared`. It must work in the clock domain
-``sync``, or have ``clocked = False`` if nothing in it is registered.
+give equal logic), and its ``elaborate`` is decorated by `shared`. It must work in the clock domain
+``sync``, or have ``clocked = False`` if it has no registers.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Elaborate = Callable[[Any, Any], Any]
 
 
 def shared(elaborate: Elaborate) -> Elaborate:
-    """Decorates ``elaborate``: an instance where the platform shares modules, else the logic."""
+    """Decorate ``elaborate``: return an instance if the platform shares modules, else the logic."""
 
     @functools.wraps(elaborate)
     def wrapper(self: Any, platform: Any) -> Any:
@@ -35,11 +35,11 @@ def shared(elaborate: Elaborate) -> Elaborate:
 
 
 class SharedModules:
-    """Platform that collects the components that a design has instances of.
+    """Platform that collects the components that a design instantiates.
 
-    top : name of the design's own module, which no other may have
-    definition : the component whose own logic is being converted, never an instance
-    waiting : (module's name, component) pairs that are named by instances but not yet converted
+    top : name of the design's top module, reserved
+    definition : the component whose logic is being converted, never an instance
+    waiting : (module name, component) pairs that are instantiated but not yet converted
     """
 
     def __init__(self, top: str) -> None:
@@ -49,7 +49,7 @@ class SharedModules:
         self._names: dict[Any, str] = {}
 
     def instance(self, component: Any) -> Instance:
-        """An instance of the module of ``component``, which is put on the list when it is new."""
+        """Return an instance of the module of ``component``; queue a new module for conversion."""
         key = (type(component), component.module_parameters)
         if key not in self._names:
             name, taken = component.module_name, {self.top, *self._names.values()}

@@ -1,8 +1,8 @@
-"""Operands as wide as the operation: Verilog that linters take without a warning.
+"""Extend operands to the width of the operation, so that linters accept the Verilog.
 
-Amaranth and Yosys cut operands to the bits that matter, and leave it to the rules of Verilog to
-extend them again. That is correct, but what linters warn of (Verilator: WIDTH). Here operands are
-extended where the netlist is made, by Yosys's ``techmap``; the logic stays the same.
+Amaranth and Yosys cut operands to the bits that matter, and leave the extension to the rules of
+Verilog. That is correct, but linters warn about it (Verilator: WIDTH). This module extends operands
+in the netlist by Yosys's ``techmap``; the logic stays the same.
 """
 
 from __future__ import annotations
@@ -80,14 +80,14 @@ module widen{number} (A, B, Y);
 endmodule
 """
 _SHIFTS = ("$shl", "$shr", "$sshl", "$sshr", "$shift", "$shiftx")
-"""Of these the first operand and the result are as wide as each other."""
+"""Cells whose first operand and result have the same width."""
 _RESULT = ("$add", "$sub", "$mul", "$and", "$or", "$xor")
-"""Of these the result modulo 2^width depends on no more bits of the operands."""
+"""Cells whose result modulo 2^width depends only on the low bits of the operands."""
 _COMPARED = ("$eq", "$ne", "$lt", "$le", "$gt", "$ge", "$divfloor", "$modfloor")
 
 
 def techmap_rules() -> str:
-    """The rules for ``techmap``, in Verilog."""
+    """Return the rules for ``techmap``, in Verilog."""
     rules = [_LOGIC_NOT]
     wider = "A_WIDTH > B_WIDTH ? A_WIDTH : B_WIDTH"
     for width, cells in (("Y_WIDTH", _RESULT), (wider, _COMPARED)):

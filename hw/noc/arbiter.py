@@ -1,24 +1,24 @@
-"""Round-robin arbiter of one output, which keeps its choice until the receiver takes it.
+"""Round-robin arbiter of one output, which holds its grant until the receiver accepts.
 
 Ports
-    ``requests``  In, count bits   bit i: input i has something for this output; stays 1
-                                   until granted with ``ready``
-    ``ready``     In, 1 bit        the receiver takes what the output offers in this cycle
+    ``requests``  In, count bits   bit i: input i has something for this output; stays 1 until
+    granted with ``ready``
+    ``ready``     In, 1 bit        the receiver accepts the output in this cycle
     ``grants``    Out, count bits  one-hot while there are requests, else 0; combinational
 
 Timing
-    Granted is the first input with a request at or behind the turn, in cyclic order. Without
-    ``ready`` the grant is held in the next cycle, whatever else requests then; so what is offered
-    is stable, as streams must be. With ``ready`` it is a transfer, and the turn passes to the
-    input behind the granted one. A request is served after count - 1 other transfers at most.
+    The grant goes to the first requesting input at or after the turn, in cyclic order. Without
+    ``ready`` the grant is held in the next cycle, whatever else requests then; so the output is
+    stable, as streams require. With ``ready`` it is a transfer, and the turn moves to the input
+    after the granted one. A request is served after at most count - 1 other transfers.
 
-    Two searches without a carry between the inputs: one among the requests at or behind the turn,
-    and one among all, which counts if the first finds none.
+    The search is done twice without a carry between the inputs: among the requests at or after the
+    turn, and among all requests; the second result counts if the first search finds none.
 
 State
-    ``behind``  count - 1 bits, 0 after reset: inputs 1 and up that are at or behind the turn; none
-        of them if the turn is that of input 0. A grant that is not taken keeps the turn, so that
-        it is granted again: its request is still there, as it has to be.
+    ``behind``  count - 1 bits, 0 after reset: inputs 1 and up that are at or after the turn; all 0
+    if the turn is at input 0. A grant that is not accepted keeps the turn, so it is repeated: its
+    request must still be present.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from hw.flow.sharing import shared
 
 
 class Arbiter(wiring.Component):
-    """Arbiter of ``count`` (1 to 64) inputs; raises `HwError` on others."""
+    """Arbiter of ``count`` (1 to 64) inputs; raises `HwError` for other counts."""
 
     def __init__(self, count: int) -> None:
         self.count = check_count("arbiter: count", count, 1, 64)
@@ -44,7 +44,7 @@ class Arbiter(wiring.Component):
 
     @property
     def module_parameters(self) -> tuple[Any, ...]:
-        """What makes two arbiters the same module."""
+        """Key of the shared module."""
         return (self.count,)
 
     @shared
@@ -57,7 +57,7 @@ class Arbiter(wiring.Component):
             for number, bit in enumerate(behind, start=1):
                 taken, held = self.grants[:number], self.grants[1 : number + 1]
                 m.d.sync += bit.eq(Mux(self.ready, taken.any(), held.any()))
-        waits = Signal(self.count)  # for the assertions alone
+        waits = Signal(self.count)  # for the assertions only
         m.d.sync += waits.eq(Mux(self.ready, 0, self.grants))
         m.d.sync += [
             Assert(
@@ -72,11 +72,11 @@ class Arbiter(wiring.Component):
 
 
 def first(requests: Value) -> Value:
-    """The first request, as one bit."""
+    """Return the first request, one-hot."""
     before = (requests[:number].any() for number in range(1, len(requests)))
     return requests & ~Cat(Const(0, 1), *before)
 
 
 def one_hot(value: Value) -> Value:
-    """Whether exactly one bit is 1."""
+    """Return whether exactly one bit is 1."""
     return value.any() & ~(value & (value - 1)).any()

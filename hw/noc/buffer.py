@@ -1,5 +1,5 @@
 # amaranth: UnusedElaboratable=no
-# (proofs look at the memory of a buffer, also of a faulty one that has none)
+# (proofs access the memory of a buffer, even of a faulty one that has none)
 """Input buffer: a queue of packets between two streams.
 
 Ports
@@ -9,14 +9,14 @@ Ports
 
 Timing
     First word falls through: a packet accepted in cycle t by an empty buffer is at the output in
-    cycle t + 1. ``i.ready`` and ``o.valid`` come from ``level`` alone, which is a register: a
-    full buffer does not accept in the cycle in which it is read, and no path leads through from
-    ``o.ready`` to ``i.ready``. So a depth of 1 passes a packet every second cycle, 2 and more one
-    every cycle.
+    cycle t + 1. ``i.ready`` and ``o.valid`` depend only on ``level``, which is a register: a full
+    buffer does not accept in the cycle in which it is read, and there is no combinational path from
+    ``o.ready`` to ``i.ready``. So a depth of 1 passes a packet every second cycle, a depth of 2 or
+    more one every cycle.
 
 State
     ``depth`` packets in a memory with an asynchronous read port (distributed RAM or registers), a
-    read and a write pointer, the level. All are 0 after reset, but the contents of the memory.
+    read and a write pointer, the level. All are 0 after reset except the contents of the memory.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ MAX_DEPTH = 1024
 
 
 def check_depth(where: str, depth: object) -> int:
-    """``depth`` as an int; raises `HwError` unless it is 1 to 1024."""
+    """Return ``depth`` as an int; raise `HwError` unless it is 1 to 1024."""
     return check_count(f"{where}: depth", depth, 1, MAX_DEPTH)
 
 
 class Buffer(wiring.Component):
-    """Queue of ``depth`` (1 to 1024) payloads of shape ``layout``; raises `HwError` on others."""
+    """Queue of ``depth`` (1 to 1024) payloads of shape ``layout``; raises `HwError` otherwise."""
 
     module_name = "buffer"
 
@@ -64,7 +64,7 @@ class Buffer(wiring.Component):
 
     @property
     def module_parameters(self) -> tuple[Any, ...]:
-        """What makes two buffers the same module."""
+        """Key of the shared module."""
         return (self.layout, self.depth)
 
     @shared
@@ -99,5 +99,5 @@ class Buffer(wiring.Component):
         return m
 
     def _after(self, pointer: Signal) -> Value:
-        """The next place in the memory."""
+        """Return the next place in the memory."""
         return Mux(pointer == self.depth - 1, 0, pointer + 1)

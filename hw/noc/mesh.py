@@ -1,23 +1,23 @@
-"""Mesh of routers: width x height of them, each with the local port of a core.
+"""Mesh of width x height routers, each with a local port for a core.
 
 Ports
-    ``local_in``   In, stream, one a node    packets from the cores
-    ``local_out``  Out, stream, one a node   packets to the cores
+    ``local_in``   In, stream, one per node    packets from the cores
+    ``local_out``  Out, stream, one per node   packets to the cores
 
-    ``<side>_in``, ``<side>_out``   In, Out, stream, one a router of that border, for each of the
-                   sides that are open: links to what is there, as another mesh
-    ``column``, ``row``   In       place of router 0 among all meshes, constant after reset; only
-                                    with a side that is open, and 0, 0 if nobody says
+    ``<side>_in``, ``<side>_out``   In, Out, stream, one per router of that border, for each open
+    side: links to the outside, such as another mesh
+    ``column``, ``row``   In       place of router 0 in the whole machine, constant after reset;
+    only with an open side, default 0, 0
 
     Node = y * width + x; x counts columns to the east, y rows to the south. The destination of
-    every packet must lie in the mesh: whoever feeds it has to refuse others (an assertion at the
-    border of the mesh sees those that get there, at the latest).
+    every packet must be in the mesh: the sender has to reject others (an assertion at the border of
+    the mesh catches them at the latest).
 
 Timing
-    A packet accepted in cycle t by an empty mesh is offered at its destination in cycle t + 1 +
-    H, where H is the number of hops, |x' - x| + |y' - y|: t_fixed = 1, t_hop = 1. Packets of a
-    node to another stay in order. Nothing is lost while the cores take what they are offered,
-    sooner or later; a core that takes nothing blocks what lies on the way.
+    A packet accepted in cycle t by an empty mesh is offered at its destination in cycle t + 1 + H,
+    where H is the number of hops, |x' - x| + |y' - y|: t_fixed = 1, t_hop = 1. Packets between two
+    nodes stay in order. No packet is lost as long as every core eventually accepts its packets; a
+    core that accepts none blocks the routers on the way.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ from hw.noc.router import EAST, NORTH, PORTS, SOUTH, WEST, Router
 
 MAX_SIDE = 256
 MAX_ELABORATED = 256
-"""Routers that are elaborated one by one; at about six a second these take 40 seconds."""
+"""Routers that are elaborated one by one; at about six per second these take 40 seconds."""
 MAX_SHARED = 2048
-"""Routers that are instances of one module; at about thirty a second these take 70 seconds."""
+"""Routers that are instances of one module; at about thirty per second these take 70 seconds."""
 MAX_PORT_BITS = (1 << 16) - 1
-"""Bits of the inputs of a module that Amaranth converts."""
+"""Maximum input bits of a module that Amaranth converts."""
 
 SIDES = tuple(PORTS[port] for port in (NORTH, EAST, SOUTH, WEST))
 """Borders of a mesh."""
@@ -50,16 +50,16 @@ OPPOSITE = {NORTH: SOUTH, EAST: WEST, SOUTH: NORTH, WEST: EAST}
 
 
 def mesh_layout(width: int, height: int, axon_bits: int) -> Packet:
-    """The packets of a mesh; raises `HwError` unless its sides are 1 to 256."""
+    """Return the packet layout of a mesh; raise `HwError` unless its sides are 1 to 256."""
     columns = check_count("mesh: width", width, 1, MAX_SIDE)
     rows = check_count("mesh: height", height, 1, MAX_SIDE)
     return packet_layout(coordinate_bits(columns), coordinate_bits(rows), axon_bits)
 
 
 def check_size(width: int, height: int, shared: bool) -> None:
-    """Raises `HwError` if the elaboration of a mesh would take more than about 40 seconds.
+    """Raise `HwError` if the elaboration of a mesh would take more than about 40 seconds.
 
-    shared : whether the routers are instances of one module
+    shared : True if the routers are instances of one module
     """
     most = MAX_SHARED if shared else MAX_ELABORATED
     if width * height > most:
@@ -70,17 +70,17 @@ def check_size(width: int, height: int, shared: bool) -> None:
 
 
 def check_sides(where: str, sides: Sequence[str]) -> tuple[str, ...]:
-    """The sides in the order of `SIDES`; raises `HwError` for what is none."""
+    """Return the sides in the order of `SIDES`; raise `HwError` for an unknown side."""
     for side in sides:
         if side not in SIDES:
-            raise HwError(f"{where}: {side!r} is no side; known are {', '.join(SIDES)}")
+            raise HwError(f"{where}: unknown side {side!r}; sides are {', '.join(SIDES)}")
     return tuple(side for side in SIDES if side in sides)
 
 
 def border_members(
     layout: Flit, sides: Sequence[str], width: int, height: int
 ) -> dict[str, wiring.Member]:
-    """Ports of the sides that are open, and of the place of router 0 if there are any."""
+    """Return the ports of the open sides, and of the place of router 0 if any side is open."""
     members: dict[str, wiring.Member] = {}
     if sides:
         members |= {"column": In(layout.x_bits), "row": In(layout.y_bits)}
@@ -97,12 +97,12 @@ class Mesh(wiring.Component):
     """Mesh of width x height routers (sides 1 to 256) with buffers of ``depth`` packets.
 
     axon_bits : width of the axon index in a packet
-    open_sides : of `SIDES`, borders whose links are ports
-    layout : of flits that are no spikes; its coordinates must hold those of the mesh
-    router : function of the layout and the depth that makes a router
+    open_sides : sides of `SIDES` whose links are ports
+    layout : layout of flits other than spikes; its coordinates must fit the mesh
+    router : function of the layout and the depth that returns a router
 
-    `layout` is the `hw.noc.packet.Flit` of all streams. Raises `HwError` on other sizes;
-    elaboration does on more than 256 routers for simulation, more than 2,048 for export.
+    `layout` is the `hw.noc.packet.Flit` of all streams. Raises `HwError` for other sizes;
+    elaboration raises it above 256 routers for simulation, above 2,048 for export.
     """
 
     def __init__(
@@ -139,8 +139,8 @@ class Mesh(wiring.Component):
         is_top = isinstance(platform, SharedModules) and platform.definition is self
         if is_top and bits > MAX_PORT_BITS:
             raise HwError(
-                f"mesh: its local ports have {bits} inputs, and {MAX_PORT_BITS} are the most; "
-                "export the chip with its cores, or a mesh of fewer routers or axon bits"
+                f"mesh: its local ports have {bits} input bits, more than {MAX_PORT_BITS}; "
+                "export the chip with its cores, or a mesh with fewer routers or axon bits"
             )
         m = Module()
         me: Any = self

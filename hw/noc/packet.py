@@ -1,4 +1,4 @@
-"""What routers pass: flits that name their destination; a spike is one of an axon there.
+"""Flit layouts of routers: a destination and payload fields; a spike carries an axon.
 
 ========  =========  ==================================================
 field     bits       meaning
@@ -8,8 +8,8 @@ field     bits       meaning
 ``axon``  axon_bits  index into the synapse tables of that core
 ========  =========  ==================================================
 
-Fields are packed in this order from bit 0. Routers look at ``x`` and ``y`` alone, so all flits of
-a mesh begin with them; what follows is between sender and receiver (`hw.npu.flit` has others).
+Fields are packed in this order from bit 0. Routers use only ``x`` and ``y``, so all flits of a mesh
+begin with these; the other fields are private to sender and receiver (`hw.npu.flit` has others).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ MAX_BITS = 32
 
 
 class Flit(data.StructLayout):
-    """A destination, and fields behind it; raises `HwError` unless x and y have 1 to 32 bits."""
+    """A destination followed by fields; raises `HwError` unless x and y have 1 to 32 bits."""
 
     def __init__(self, x_bits: int, y_bits: int, fields: Mapping[str, int]) -> None:
         self.x_bits = check_count("packet: x_bits", x_bits, 1, MAX_BITS)
@@ -43,10 +43,10 @@ class Packet(Flit):
 
 
 def packet_layout(x_bits: int, y_bits: int, axon_bits: int) -> Packet:
-    """The layout of packets with fields of these widths; equal widths give equal layouts."""
+    """Return the layout of packets with these field widths; equal widths give equal layouts."""
     return Packet(x_bits, y_bits, axon_bits)
 
 
 def coordinate_bits(side: int) -> int:
-    """Bits that hold 0 .. side - 1; at least 1, so that a mesh of one column has the field too."""
+    """Return the bits for 0 .. side - 1; at least 1, so that every mesh has the field."""
     return max(1, ceil_log2(side))

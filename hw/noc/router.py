@@ -1,34 +1,33 @@
-"""Router of the mesh: five ports, x before y, a buffer at each input, an arbiter at each output.
+"""Router of the mesh: five ports, XY routing, a buffer at each input, an arbiter at each output.
 
-Ports (north, east, south, west and local, in this order wherever they are counted)
-    ``x``, ``y``       In           position: columns count to the east, rows to the south. They are
-                                    inputs so that all routers are one module; constant after reset.
+Ports (north, east, south, west and local, always counted in this order)
+    ``x``, ``y``       In           position: columns count to the east, rows to the south. Inputs,
+    so that all routers share one module; constant after reset.
     ``<port>_in``      In, stream   packets from the neighbour, or from the core (local)
     ``<port>_out``     Out, stream  packets to the neighbour, or to the core
 
 Routing
-    The column first: a packet for x' > x leaves east, x' < x west; in its column one for y' > y
-    leaves south, y' < y north; at its destination it leaves at the local port. A packet to the
-    own core takes the same way. It never turns back, nor from a column into a row: with such
-    turns out, the waits of buffers for each other have no cycle, so the mesh can't deadlock
-    (Dally and Seitz 1987). So 17 of the 25 ways from an input to an output are built (`LEGS`); a
-    packet that comes by an input from which its way is none of them must not be sent.
+    Along the row first: a packet for x' > x leaves east, x' < x west; in its column a packet for y'
+    > y leaves south, y' < y north; at its destination it leaves at the local port. A packet to the
+    own core takes the same way. A packet never turns back, nor from a column into a row: without
+    such turns the waits between buffers are acyclic, so the mesh cannot deadlock (Dally and Seitz
+    1987). So only 17 of the 25 paths from an input to an output are built (`LEGS`); a packet that
+    would need another path must not be sent.
 
 Timing
     A packet accepted in cycle t by an empty buffer is offered at its output in cycle t + 1: one
-    cycle a hop. ``ready`` of an input depends on registers alone; ``valid`` and ``payload`` of an
-    output depend on registers and on x and y; no combinational path leads from any stream to
-    another, so that routers may be wired in any way. An output passes a packet in every cycle
-    (with depth >= 2). Each input offers its oldest packet alone: one that can't leave holds up
-    those behind it.
+    cycle per hop. ``ready`` of an input depends on registers only; ``valid`` and ``payload`` of an
+    output depend on registers and on x and y; there is no combinational path between streams, so
+    routers may be wired in any way. An output passes a packet in every cycle (with depth >= 2).
+    Each input offers only its oldest packet: a packet that cannot leave blocks the following ones.
 
 Fairness
-    Round robin at each output, among its legs: a packet at the head of its buffer waits for four
-    others at most, at the local output; at the others for three, or one.
+    Round robin at each output, among its legs: a packet at the head of its buffer waits for at most
+    four others at the local output, and for at most three or one at the other outputs.
 
 State
-    That of five `hw.noc.buffer.Buffer` of ``depth`` packets and of five `hw.noc.arbiter.Arbiter`,
-    of 2, 4, and 5 inputs.
+    The state of five `hw.noc.buffer.Buffer` of ``depth`` packets and of five
+    `hw.noc.arbiter.Arbiter`, with 2, 4, and 5 inputs.
 """
 
 from __future__ import annotations
@@ -58,15 +57,15 @@ LEGS = tuple(
     )
     for output in range(len(PORTS))
 )
-"""Of each output, the inputs from which packets get there, in the order of `PORTS`."""
+"""Inputs from which packets reach each output, in the order of `PORTS`."""
 
 
 class Router(wiring.Component):
     """Router for packets of ``layout``, with ``depth`` packets in the buffer of each input.
 
-    arbiter, buffer : classes of the parts, for others with the same ports
+    arbiter, buffer : classes of the parts, to be replaced by others with the same ports
 
-    Raises `HwError` if the layout is no `Flit` or the depth is not 1 to 1024.
+    Raises `HwError` if the layout is not a `Flit` or the depth is not 1 to 1024.
     """
 
     module_name = "router"
@@ -80,7 +79,7 @@ class Router(wiring.Component):
         buffer: type[Buffer] = Buffer,
     ) -> None:
         if not isinstance(layout, Flit):
-            raise HwError(f"router: layout is {layout!r}; make one with packet_layout()")
+            raise HwError(f"router: layout is {layout!r}; create one with packet_layout()")
         self.layout = layout
         self.depth = check_depth("router", depth)
         self.make_arbiter, self.make_buffer = arbiter, buffer
@@ -92,7 +91,7 @@ class Router(wiring.Component):
 
     @property
     def module_parameters(self) -> tuple[Any, ...]:
-        """What makes two routers the same module."""
+        """Key of the shared module."""
         return (self.layout, self.depth, self.make_arbiter, self.make_buffer)
 
     @property
@@ -109,7 +108,7 @@ class Router(wiring.Component):
     def elaborate(self, platform: Any) -> Module:
         m = Module()
         buffers = [self.make_buffer(self.layout, self.depth) for _ in PORTS]
-        wanted: list[dict[int, Value]] = []  # by input: does its oldest packet want the output?
+        wanted: list[dict[int, Value]] = []  # by input: outputs that its oldest packet requests
         for port, (name, source, buffer) in enumerate(
             zip(PORTS, self.inputs, buffers, strict=True)
         ):
@@ -151,10 +150,10 @@ class Router(wiring.Component):
 
 
 def _ways(port: int, packet: Any, x: Value, y: Value) -> dict[int, Value]:
-    """Where a packet that came by an input goes, for each output that has a leg from there.
+    """Return the output of a packet from an input, as a bit for each output with a leg from there.
 
-    One is 1, as in `route`; but what an input cannot have is not looked at: a packet that goes east
-    was sent for a column in the east, and one in its column is in it for good.
+    One bit is 1, as in `route`. Cases that cannot occur at an input are not decoded: a packet that
+    travels east has its column in the east, and a packet in its column stays in it.
     """
     ways: dict[int, Value] = {}
     column: Value = Const(1)
@@ -177,7 +176,7 @@ def _ways(port: int, packet: Any, x: Value, y: Value) -> dict[int, Value]:
 
 
 def route(packet: Any, x: Value, y: Value) -> Value:
-    """The port by which ``packet`` leaves the router at (x, y), one-hot in the order of `PORTS`."""
+    """Return the output port of ``packet`` at router (x, y), one-hot in the order of `PORTS`."""
     east, west = packet.x > x, packet.x < x
     south, north = packet.y > y, packet.y < y
     column = ~(east | west)
@@ -185,13 +184,13 @@ def route(packet: Any, x: Value, y: Value) -> Value:
 
 
 def _merge(grants: Value, payloads: list[Any]) -> Value:
-    """The payload of the one that is granted, or 0: an AND-OR multiplexer."""
+    """Return the payload of the granted input, or 0: an AND-OR multiplexer."""
     pairs = zip(grants, payloads, strict=True)
     return reduce(or_, (Mux(grant, payload.as_value(), 0) for grant, payload in pairs))
 
 
 def _check_stable(m: Module, name: str, sink: Any) -> None:
-    """Asserts that what an output offers stays as it is until the receiver takes it."""
+    """Assert that an offered output stays stable until the receiver accepts it."""
     waits = Signal(name=f"{name}_waits")
     offered = Signal.like(sink.payload.as_value(), name=f"{name}_offered")
     m.d.sync += [waits.eq(sink.valid & ~sink.ready), offered.eq(sink.payload)]

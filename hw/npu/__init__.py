@@ -1,1 +1,1 @@
-"""The core that runs integer and binary networks (NPU): its instructions, and its hardware."""
+"""The NPU core for integer and binary networks: instruction set and hardware."""

@@ -1,14 +1,15 @@
-"""The ALU: sums of accumulators, requantisation, and thresholds whose bits it packs.
+"""The ALU: sums of accumulators, requantisation, and thresholds with bit packing.
 
-Pipeline, an entry in every stage, of slow kinds for as many cycles as the lanes share multipliers:
+Pipeline, one entry per stage; slow kinds stay in a stage for as many cycles as lanes share a
+multiplier:
 
-    0  counters of the loops; the micro-op is read
+    0  loop counters; the micro-op is read
     1  addresses; accumulators and parameters are read
-    2  they come: simple kinds are done and written; slow ones multiply some lanes
-    3  these are shifted, rounded, clamped and written
+    2  data arrives: simple kinds are computed and written; slow kinds multiply some lanes
+    3  products are shifted, rounded, clamped and written
 
-Requantisation reads the head of its record first, one cycle. What an entry got a simple kind may
-read for the next one; slow ones may not.
+Requantisation first reads the head of its record, which takes one cycle. A simple kind may read the
+result of the previous entry; slow kinds may not.
 """
 
 from __future__ import annotations
@@ -28,19 +29,21 @@ from hw.npu.shape import PARAMETER_LANES, NpuShape, Widths
 from hw.npu.steps import ADDRESS, Loops
 
 BLOCKS = 8
-"""Of a vector of packed bits."""
+"""Blocks per vector of packed bits."""
 SCALES, OFFSETS, LEAKS = range(3)
 """Ports of the parameter memory."""
 
 
 class AluUnit(wiring.Component):
-    """Ports
+    """ALU.
 
     word, starts, ends : see `hw.npu.control.Control`
-    uop, micro_op : number of a micro-op, and it, a cycle later
+    uop, micro_op : number of a micro-op, and its word, a cycle later
     entry, acc : two accumulators, the destination and a source, a cycle later
-    words, parameters : up to three numbers a row; head, record : the first word of a record
-    sums : a write to an accumulator; results : to a result, some bits of it
+    words, parameters : up to three parameters per row
+    head, record : the first word of a record
+    sums : a write to an accumulator
+    results : a write to some bits of a result
     """
 
     module_name = "npu_alu"
@@ -78,7 +81,7 @@ class AluUnit(wiring.Component):
 
     @property
     def module_parameters(self) -> tuple[Any, ...]:
-        """What makes two of them the same module."""
+        """Key of the shared module."""
         return (self.shape,)
 
     @shared
@@ -149,7 +152,7 @@ class AluUnit(wiring.Component):
         return m
 
     def _fields(self, m: Module, word: Signal, record: Value) -> _Fields:
-        """Fields of the instruction that is worked at, as signals."""
+        """Return the fields of the current instruction as signals."""
         f = _Fields(word, record)
         for name in _Fields.NAMES:
             value = Value.cast(getattr(f, name))
@@ -162,7 +165,7 @@ class AluUnit(wiring.Component):
         self, m: Module, word: Signal, k: _Kinds, f: _Fields, loops: Loops, sets_up: Signal,
         turns: Signal,
     ) -> _Record:  # fmt: skip
-        """The head of the record, and where its numbers and packed bits are."""
+        """Return the head of the record, and the addresses of its parameters and packed bits."""
         me: Any = self
         found = _Record(me.record)
         words = self.size.words
@@ -183,8 +186,10 @@ class AluUnit(wiring.Component):
     def _rows(
         self, m: Module, word: Signal, k: _Kinds, record: _Record, mode: Signal
     ) -> tuple[list[Value], Value]:
-        """Results of ADD to SHL, and bits of THRESHOLD, of all rows; of slow kinds what the lanes
-        begin with, which is shifted and rounded here."""
+        """Return results of ADD to SHL, and bits of THRESHOLD, of all rows.
+
+        For slow kinds, the results are the operands of the lanes, shifted and rounded here.
+        """
         me: Any = self
         bits = self.size.acc
         f = fields_of(word, "ALU", "ADD")
@@ -215,7 +220,10 @@ class AluUnit(wiring.Component):
         self, m: Module, k: _Kinds, record: _Record, stage: _Stage, before: list[Value],
         mode: Signal,
     ) -> list[Value]:  # fmt: skip
-        """Results of the lanes that have the multipliers, in stage 3. before : of all rows"""
+        """Return the results of the lanes with multipliers, in stage 3.
+
+        before : operands of all rows
+        """
         me: Any = self
         bits, lanes = self.size.acc, self.shape.multiply_lanes
         leaky, offsets = Signal(name="leaky"), Signal(name="offsets")
@@ -256,7 +264,7 @@ class AluUnit(wiring.Component):
         self, m: Module, k: _Kinds, f: _Fields, stage2: _Stage, simple: list[Value],
         slow: list[Value], bits: tuple[Value, Signal, Signal],
     ) -> None:  # fmt: skip
-        """Simple kinds and thresholds write in stage 2, slow kinds some lanes in stage 3."""
+        """Write simple kinds and thresholds in stage 2, some lanes of slow kinds in stage 3."""
         me: Any = self
         rows, lanes, size = self.shape.rows, self.shape.multiply_lanes, self.size
         stage3 = _Stage(m, stage2.valid, stage2.entry, stage2.phase)
@@ -283,7 +291,7 @@ class AluUnit(wiring.Component):
         ]
 
     def _packed(self, bits: Value, slot: Signal) -> tuple[Value, Value]:
-        """Data and enables of a write of bits into the packed vector of an entry."""
+        """Return data and enables to write bits into the packed vector of an entry."""
         rows, size = self.shape.rows, self.size
         if not size.dual:
             each = rows // self.grain
@@ -298,9 +306,9 @@ class AluUnit(wiring.Component):
 
 
 class _Fields:
-    """Fields of either form, ALU or RQ, by one name.
+    """Fields of either form, ALU or RQ, under common names.
 
-    record : it is an RQ
+    record : the instruction is an RQ
     """
 
     NAMES = (
@@ -328,9 +336,10 @@ class _Fields:
 
 
 class _Kinds:
-    """What an instruction is.
+    """Decoded kind of an instruction.
 
-    record : RQ, LEAKY or THRESHOLD; slow : it needs multipliers
+    record : RQ, LEAKY or THRESHOLD
+    slow : it needs multipliers
     """
 
     def __init__(self, m: Module, word: Signal) -> None:
@@ -353,9 +362,10 @@ class _Kinds:
 
 
 class _Record:
-    """The head of a record, by its lanes, and registers that go through what is behind it.
+    """The head of a record, by lane, and registers that step through the following words.
 
-    first : of the numbers of a block; packed, slot : entry and place of its bits
+    first : address of the parameters of a block
+    packed, slot : entry and place of its bits
     """
 
     def __init__(self, word: Value) -> None:
@@ -374,7 +384,7 @@ class _Record:
 
 
 class _Stage:
-    """Registers of a stage behind another one."""
+    """Registers of a pipeline stage."""
 
     def __init__(self, m: Module, valid: Value, entry: Value, phase: Value) -> None:
         self.valid, self.entry, self.phase = Signal(), Signal(ADDRESS), Signal(len(phase))

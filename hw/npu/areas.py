@@ -1,7 +1,7 @@
-"""The steps of a load from an area of a map: which vectors, where to, and which are padding.
+"""Steps of a load from an area of a feature map: vectors to read, destinations, and padding.
 
-Pixels whose vectors follow each other without a gap are read as one row; of others no two share a
-cycle. A step reads neighbouring vectors.
+Contiguous pixels are read as one row; otherwise a cycle reads a single pixel only. A step reads
+neighbouring vectors.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from hw.npu.instruction import Word
 from hw.npu.shape import Widths
 
 ADDRESS = 32
-"""Bits of sums of addresses; a memory uses the low ones."""
+"""Bits of address sums; a memory uses the low ones."""
 
 NAMES = ("x", "c", "part", "block", "pixel")
 
@@ -22,9 +22,10 @@ NAMES = ("x", "c", "part", "block", "pixel")
 class Lane(NamedTuple):
     """One of the vectors of a step.
 
-    valid : it is one; pad : it is padding
-    to : entry of the buffer that is written
-    part : number of the vector among those of its entry
+    valid : the lane holds a vector
+    pad : the vector is padding
+    to : destination entry in the buffer
+    part : number of the vector within its entry
     """
 
     valid: Value
@@ -34,21 +35,23 @@ class Lane(NamedTuple):
 
 
 class Area:
-    """The counters of a load from an area.
+    """Counters of a load from an area.
 
-    first : address of the first vector of a step; lanes : of a step; last : it is the last
+    first : address of the first vector of a step
+    lanes : lanes of a step
+    last : the step is the last one
     """
 
     def __init__(self, m: Module, size: Widths, f: Word, whole: Value, source: Value) -> None:
-        """
-        f : fields of the instruction; whole : entries of several vectors (ACC32)
+        """f : fields of the instruction
+        whole : entries of several vectors (ACC32)
         source : address of the first pixel of the map
         """
         self.m, self.size, self.f, self.whole, self.source = m, size, f, whole, source
         self.y, self.x, self.c = Signal(8), Signal(9), Signal(6)
         self.part = Signal(range(max(2, size.entry)))
-        self.plane = Signal(17)  # entries of a block
-        self.block = Signal(ADDRESS)  # first entry of a block, behind that of the area
+        self.plane = Signal(17)  # entries per block
+        self.block = Signal(ADDRESS)  # first entry of a block, relative to the area
         self.row, self.pixel = Signal(ADDRESS), Signal(ADDRESS)  # addresses
         self.row_to = Signal(ADDRESS)  # entry of the first pixel of a row
         self.first = Signal(ADDRESS)
@@ -62,7 +65,7 @@ class Area:
         return (f.c_size == 0) | (f.x_size == 0) | (f.y_size == 0)
 
     def set_up(self) -> None:
-        """In the domain of what surrounds it: begin with the first step."""
+        """Start at the first step; must be called in the domain of the surrounding logic."""
         f = self.f
         row = self.source - f.pad_t * f.y_stride - f.pad_l * f.x_stride
         self.m.d.sync += [
@@ -72,7 +75,7 @@ class Area:
         ]  # fmt: skip
 
     def step(self) -> None:
-        """In the domain of what surrounds it: go to the next step."""
+        """Go to the next step; must be called in the domain of the surrounding logic."""
         f = self.f
         with self.m.If(self._row_ends):
             self.m.d.sync += [
@@ -88,7 +91,7 @@ class Area:
             ]  # fmt: skip
 
     def _chain(self) -> None:
-        """The vectors of a step one after the other; behind the end of a pixel or a row none."""
+        """Chain the vectors of a step; lanes after the end of a pixel or row are invalid."""
         m, f, size = self.m, self.f, self.size
         shift = (size.entry - 1).bit_length()
         m.d.comb += self.first.eq(self.pixel + Mux(self.whole, self.c << shift, self.c) + self.part)

@@ -1,4 +1,4 @@
-"""Arithmetic of lanes as combinational logic: cut, saturated, and shifted with rounding."""
+"""Lane arithmetic as combinational logic: clamping, saturation, and shifts with rounding."""
 
 from __future__ import annotations
 
@@ -6,19 +6,21 @@ from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal, Value, signed
 
 
 def clamp(value: Value, low: Value, high: Value) -> Value:
-    """min(max(value, low), high)"""
+    """Return min(max(value, low), high)."""
     least = Mux(value < low, low, value)
     return Mux(least > high, high, least)
 
 
 def shifted(m: Module, value: Value, shift: Value, mode: Value) -> tuple[Value, Value]:
-    """The floor of value / 2^shift, signed, and whether rounding adds 1 to it: to the nearest with
-    halves away from zero, up or to even; or down.
+    """Return the floor of value / 2^shift, signed, and whether rounding adds 1.
 
-    value : signed; shift : from 0 on, also beyond its bits
+    Rounding is to nearest (ties away from zero, up or to even) or down.
 
-    Large shifts come first. Of what they cut off two bits are kept: the last one, which counts a
-    half, and whether there was any other.
+    value : signed
+    shift : 0 or more, may exceed the bits of `value`
+
+    Large shifts come first. Two bits of the shifted-out part are kept: the last one, worth a half,
+    and the OR of all others.
     """
     bits = len(value)
     kept, half, more = value.as_signed(), Value.cast(0), Value.cast(0)
@@ -34,7 +36,7 @@ def shifted(m: Module, value: Value, shift: Value, mode: Value) -> tuple[Value, 
         kept, half, more = now, halves, others
     up = Array(
         [
-            half & (more | ~value[bits - 1]),  # away from zero: a half of a negative one goes down
+            half & (more | ~value[bits - 1]),  # away from zero: a negative half rounds down
             half,
             half & (more | kept[0]),
             Value.cast(0),
@@ -44,7 +46,7 @@ def shifted(m: Module, value: Value, shift: Value, mode: Value) -> tuple[Value, 
 
 
 def saturated(m: Module, value: Value, bits: int) -> Value:
-    """A signed number as the nearest one of so many bits."""
+    """Return a signed number saturated to `bits` bits."""
     sign, upper = value[-1], value[bits - 1 :]
     found = Signal(signed(bits), name="saturated")
     fits = upper.all() | ~upper.any()
@@ -53,6 +55,6 @@ def saturated(m: Module, value: Value, bits: int) -> Value:
 
 
 def sum_of(one: Value, other: Value, carry: Value) -> Value:
-    """The sum of two signed numbers and a bit, by one adder."""
+    """Return the sum of two signed numbers and a carry bit, using one adder."""
     first = Cat(Const(1, 1), one).as_signed()
     return (first + Cat(carry, other).as_signed())[1:].as_signed()

@@ -1,8 +1,8 @@
-"""The array: every row multiplies its weights with the columns, and adds up the products.
+"""The MAC array: every row multiplies its weights by the columns and sums the products.
 
-One cycle: from the registers of a weight word and an input vector to the registers of the sums.
-The binary product has the same registers; a bit of the instruction chooses. Depthwise, row r has
-one product: of its own column, with a weight of the row `tap`.
+One cycle, from the registers of a weight word and an input vector to the registers of the sums. The
+binary product uses the same registers; a bit of the instruction selects it. For depthwise products,
+row r has a single product: column r times a weight of row `tap`.
 """
 
 from __future__ import annotations
@@ -19,11 +19,13 @@ from hw.npu.shape import NpuShape, Widths
 
 
 class MacArray(wiring.Component):
-    """Ports
+    """MAC array.
 
-    kind : of the product, as instructions have it; tap : row of weights of depthwise ones
-    x : input vector; w, v : weight word, and a second one of dual cores
-    sums, others : of each row, a cycle later; others : second ones of pairs
+    kind : kind of the product, as in instructions
+    tap : weight row for depthwise products
+    x : input vector
+    w, v : weight word, and a second one of dual cores
+    sums, others : sum of each row, a cycle later; `others` are the second sums of pairs
     """
 
     module_name = "npu_array"
@@ -47,7 +49,7 @@ class MacArray(wiring.Component):
 
     @property
     def module_parameters(self) -> tuple[Any, ...]:
-        """What makes two of them the same module."""
+        """Key of the shared module."""
         return (self.shape,)
 
     @shared
@@ -77,5 +79,5 @@ class MacArray(wiring.Component):
 
 
 def _from(lanes: Value, first: int) -> Value:
-    """The bits from one on, and behind them those before it."""
+    """Rotate lanes so that they start at bit `first`."""
     return lanes.rotate_right(first)

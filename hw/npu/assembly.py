@@ -1,8 +1,8 @@
-"""Programs as text: an assembler and a disassembler, the inverse of each other.
+"""Assembler and disassembler of programs as text; each is the inverse of the other.
 
-One instruction a line, as `GEMM.INT8 wait=LOAD,ALU signal=ALU uops=9 n_out=16 init=bias`; a field
-that is left out is 0. Micro-ops follow a line `.micro_ops`, as `UOP acc=0 inp=4 wgt=1 init=1`.
-`#` begins a comment. docs/reference/isa.md lists the instructions and their fields.
+One instruction per line, such as `GEMM.INT8 wait=LOAD,ALU signal=ALU uops=9 n_out=16 init=bias`; a
+missing field is 0. Micro-ops follow a line `.micro_ops`, such as `UOP acc=0 inp=4 wgt=1 init=1`.
+`#` starts a comment. docs/reference/isa.md lists the instructions and their fields.
 """
 
 from __future__ import annotations
@@ -28,19 +28,21 @@ SECTIONS = (".instructions", ".micro_ops")
 _MICRO_OP_WORD = "UOP"
 _MASKS = tuple(field for field in HEAD if field.name in ("wait", "signal"))
 _NUMBER = re.compile(r"-?(0x[0-9a-f]+|[0-9]+)", re.IGNORECASE | re.ASCII)
-_DIGITS = 40  # of a number; no field has room for half of them
+_DIGITS = 40  # maximum digits of a number; no field can hold half of them
 
 
 class Program(NamedTuple):
-    """What the text of a program says."""
+    """Instructions and micro-ops of a program."""
 
     instructions: list[Instruction]
     micro_ops: list[MicroOp]
 
 
 def assemble(text: str, where: str) -> Program:
-    """The program in ``text``, its instructions with all their fields; where : file, for errors,
-    which add the line."""
+    """Return the program in ``text``, its instructions with all their fields.
+
+    where : file name for errors, which add the line
+    """
     program = Program([], [])
     section = SECTIONS[0]
     for number, line in enumerate(text.splitlines(), 1):
@@ -62,7 +64,7 @@ def assemble(text: str, where: str) -> Program:
 
 
 def disassemble(instructions: Sequence[Instruction], micro_ops: Sequence[MicroOp] = ()) -> str:
-    """Text of a program; fields that are 0 are left out."""
+    """Return the text of a program; fields that are 0 are omitted."""
     lines = [instruction_text(each) for each in instructions]
     if micro_ops:
         lines.append(SECTIONS[1])
@@ -73,7 +75,7 @@ def disassemble(instructions: Sequence[Instruction], micro_ops: Sequence[MicroOp
 
 
 def instruction_text(instruction: Instruction) -> str:
-    """The line of an instruction."""
+    """Return the line of an instruction."""
     op, kind, wait, signal, fields = instruction
     masks = [
         f"{field.name}={','.join(unit for bit, unit in enumerate(UNITS) if mask >> bit & 1)}"
@@ -101,12 +103,12 @@ def _instruction(words: list[str], where: str) -> Instruction:
 
 def _micro_op(words: list[str], where: str) -> MicroOp:
     if words[0] != _MICRO_OP_WORD:
-        raise HwError(f"{where}: {words[0]!r}; lines of {SECTIONS[1]} begin with {_MICRO_OP_WORD}")
+        raise HwError(f"{where}: {words[0]!r}; lines of {SECTIONS[1]} start with {_MICRO_OP_WORD}")
     return MicroOp(**_values(MICRO_OP, words[1:], f"{where}: {_MICRO_OP_WORD}"))
 
 
 def _values(fields: Sequence[Field], words: list[str], where: str) -> dict[str, int]:
-    """All fields, in their order, from words as `n_out=16`."""
+    """Return all fields, in their order, from words such as `n_out=16`."""
     known = {field.name: field for field in fields}
     given: dict[str, int] = {}
     for word in words:
@@ -134,5 +136,5 @@ def _value(field: Field, text: str, where: str) -> int:
     if text in field.values:
         return field.values.index(text)
     if len(text) > _DIGITS or not _NUMBER.fullmatch(text):
-        return check_value(field, text, where)  # says what would do
+        return check_value(field, text, where)  # raises the error
     return check_value(field, int(text, 0) if "x" in text.lower() else int(text), where)

@@ -1,18 +1,19 @@
 # amaranth: UnusedElaboratable=no
-# (parts of a chip that is then refused, or of modules that are shared, are never elaborated)
-"""A chip of NPU cores: a mesh, and at its nodes cores, spiking cores and host ports.
+# (a chip that raises an error, and shared modules, are not elaborated)
+"""A mixed chip: a mesh with NPU cores, spiking cores and host ports at its nodes.
 
 Ports
-    ``begin``   In, strobe   all NPU cores run so many frames; flits of kind 7 begin those of one
-    ``firsts``  In           for each NPU core, in their order, the instruction with which frames
-                             begin that `begin` starts
-    ``active``  Out          one bit for each NPU core, in their order: frames are under way
-    ``hosts``   one for each host port, in their order: ``i``, a stream of flits that enter there,
-                and ``o``, of those for the host
-    ``tick``, ``done``   of spiking cores, as `hw.chip.Chip` has them; missing without spiking cores
+    ``begin``   In, strobe   all NPU cores run this number of frames; flits of kind 7 start single
+    cores
+    ``firsts``  In           for each NPU core, in order, the first instruction of the frames that
+    `begin` starts
+    ``active``  Out          one bit per NPU core, in order: frames are in progress
+    ``hosts``   one per host port, in order: ``i``, a stream of flits that enter there, and ``o``,
+    of flits for the host
+    ``tick``, ``done``   for spiking cores, as in `hw.chip.Chip`; missing without spiking cores
 
 Timing
-    The first fetch of a frame is `STARTING` cycles behind `begin`.
+    The first fetch of a frame is `STARTING` cycles after `begin`.
 """
 
 from __future__ import annotations
@@ -50,13 +51,13 @@ STARTING = 3
 
 
 class ChipParts(NamedTuple):
-    """What is where on a chip.
+    """Parts of a chip by place.
 
-    npus : of NPU cores, what their memories hold at first
+    npus : initial memory contents of NPU cores
     hosts : nodes with a host port
-    ports : of NPU cores, the host port that they ask for weights; the first one if not named
-    cores : of spiking cores, their tables; None for empty ones
-    core_shape : of spiking cores; its coordinates become those of the mesh
+    ports : host port that an NPU core requests weights from; default: the first one
+    cores : tables of spiking cores; None for empty ones
+    core_shape : shape of spiking cores; its coordinate widths are replaced by the mesh's
     """
 
     npus: Mapping[Place, Contents]
@@ -67,8 +68,7 @@ class ChipParts(NamedTuple):
 
 
 class MixedChip(wiring.Component):
-    """Chip of width x height nodes; raises `HwError` for parts that are outside of it, and for
-    shapes of which none can be built."""
+    """Chip of width x height nodes; raises `HwError` for parts outside and unsupported shapes."""
 
     def __init__(
         self, width: int, height: int, shape: NpuShape, parts: ChipParts, depth: int = 4
@@ -109,14 +109,12 @@ class MixedChip(wiring.Component):
         ):  # fmt: skip
             for x, y in places:
                 if not (0 <= x < width and 0 <= y < height):
-                    raise HwError(
-                        f"chip: {what} ({x}, {y}) is outside of the {width}x{height} mesh"
-                    )
+                    raise HwError(f"chip: {what} ({x}, {y}) is outside the {width}x{height} mesh")
         if len(set(parts.hosts)) < len(parts.hosts):
-            raise HwError("chip: two host ports are at one node; give each a node of its own")
+            raise HwError("chip: two host ports share a node; give each its own node")
         for (x, y), port in parts.ports.items():
             if port not in parts.hosts:
-                raise HwError(f"chip: core ({x}, {y}) asks host port {port}, which is not there")
+                raise HwError(f"chip: core ({x}, {y}) uses host port {port}, which does not exist")
 
     def elaborate(self, platform: Any) -> Module:
         m = Module()
@@ -157,7 +155,7 @@ class MixedChip(wiring.Component):
         return m
 
     def _tick(self, m: Module) -> None:
-        """Ticks of the spiking cores: over when no spike is in the mesh."""
+        """Connect the ticks of the spiking cores: a tick ends when no spike is in the mesh."""
         me: Any = self
         mesh = self.mesh
         m.submodules.barrier = barrier = Barrier(mesh.nodes, mesh.nodes * len(PORTS) * mesh.depth)

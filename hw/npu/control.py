@@ -1,12 +1,12 @@
-"""Fetch, the four queues, the tokens between units, and the instructions that order them.
+"""Fetch, the four queues, the tokens between units, and the CTRL instructions.
 
-One instruction a cycle is dispatched, in order, to the queue of its unit, if that has a place; it
-can start in the next cycle. A unit starts the first of its queue when the one before has ended and
-every counter of tokens that it waits for is above 0; it takes them in that cycle. A token that is
-given in a cycle counts from the next one on.
+Instructions are dispatched in order, one per cycle, to the queue of their unit when it has room; an
+instruction can start in the next cycle. A unit starts the first instruction of its queue when the
+previous one has ended and every token counter that it waits for is above 0; it consumes the tokens
+in that cycle. A token counts from the cycle after it was sent.
 
-CTRL is done here, in the cycle of its start; WAIT when its stream has counted, SEND when its flit
-has a place.
+CTRL instructions are executed here, in the cycle of their start: WAIT when its stream has counted
+enough, SEND when its register is free.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from hw.npu.steps import ADDRESS
 
 BASES = ("load", "store", "weights")
 COUNT_BITS = 16 + 1
-"""Of what a stream has counted; a WAIT takes up to 2^16 - 1."""
+"""Bits of a stream count; a WAIT consumes up to 2^16 - 1."""
 DISTANCES = {"LOAD": ("src",), "GEMM": ("acc", "wgt"), "STORE": ("src",)}
-"""What DIST sets, by the queue that it is in."""
+"""Registers that DIST sets, by its queue."""
 
 
 def _registers() -> dict[str, int]:
-    """Names and bits of the registers that instructions set."""
+    """Return names and bits of the registers that instructions set."""
     bits = {f.name: f.width for form in FORMS for f in form.fields if "DIST" in form.kinds}
     base = fields_of(Signal(WORD_BITS), "CTRL", "BASE").value
     found = {f"base_{name}": len(base) for name in BASES}
@@ -48,16 +48,19 @@ REGISTERS = _registers()
 
 
 class Control(wiring.Component):
-    """Ports
+    """Control unit.
 
-    start, first : begins a frame with an instruction; busy : it is under way
+    start, first : starts a frame at an instruction
+    busy : the frame is in progress
     load : words for the program
     word, starts : per unit, its next instruction, and that it starts in this cycle
-    ends : per unit, that what it does ends with this cycle
-    registers : what BASE and DIST have set
-    counts : of each stream, added in this cycle
-    sends, words, blocked : SEND wants to be done in this cycle; it; and cannot
-    started, ended : per unit, to watch: an instruction, CTRL too, starts, or ends with the cycle
+    ends : per unit, its instruction ends with this cycle
+    registers : registers set by BASE and DIST
+    counts : amounts added to each stream in this cycle
+    sends, words, blocked : a SEND requests its register in this cycle; its word; the register is
+        not available
+    started, ended : per unit, for observation: an instruction, including CTRL, starts, or ends with
+        the cycle
     """
 
     module_name = "npu_control"
@@ -68,7 +71,9 @@ class Control(wiring.Component):
     def __init__(
         self, shape: NpuShape, memory: MemoryData, lanes: int = 1, streams: Sequence[int] = ()
     ) -> None:
-        """lanes : of an instruction that is loaded; streams : what they have counted at first"""
+        """lanes : lanes of an instruction word that is loaded
+        streams : initial stream counts
+        """
         self.shape, self.memory, self.lanes = shape, memory, lanes
         self.streams = [*streams, *[0] * (STREAMS - len(streams))]
         units = len(UNITS)
@@ -93,7 +98,7 @@ class Control(wiring.Component):
 
     @property
     def module_parameters(self) -> tuple[Any, ...]:
-        """What makes two of them the same module."""
+        """Key of the shared module."""
         return (self.shape, self.memory, self.lanes, *self.streams)
 
     @shared
@@ -137,7 +142,7 @@ class Control(wiring.Component):
         return m
 
     def _fetch(self, m: Module) -> list[Any]:
-        """Read the program, and dispatch it; returns the queues."""
+        """Read and dispatch the program; return the queues."""
         m.submodules.program = program = Memory(self.memory)
         port: Any = program.read_port()
         queues = []
@@ -149,7 +154,7 @@ class Control(wiring.Component):
         load: Any = self.load
         m.d.comb += [write.en.eq(load.en), write.addr.eq(load.addr), write.data.eq(load.data)]
         self._fetching = fetching = Signal()
-        self._drains = Signal()  # END clears the tokens when all is idle
+        self._drains = Signal()  # END clears the tokens when all units are idle
         at = Signal(ceil_log2(self.memory.depth))
         word = port.data
         unit, goes = Signal(range(len(UNITS))), Signal()
@@ -180,8 +185,7 @@ class Control(wiring.Component):
     def _unit(
         self, m: Module, unit: int, queue: Any, busy: Signal, tokens: Any, counted: list[Signal]
     ) -> tuple[Any, Any, Any]:
-        """What starts and ends in a queue; returns whether a WAIT takes, of which stream, and how
-        much."""
+        """Handle start and end in a queue; return whether a WAIT consumes, its stream and count."""
         name = UNITS[unit].lower()
         word, waits = queue.r_data, Signal(name=f"{name}_waits")
         held = Signal(WORD_BITS, name=f"{name}_word")
@@ -222,7 +226,7 @@ class Control(wiring.Component):
         return takes, wait.stream, wait.count
 
     def _set_registers(self, m: Module, unit: int, goes: Signal, word: Any) -> None:
-        """BASE sets one of three, whichever queue it is in; DIST those of its queue."""
+        """Update registers: BASE sets one of three from any queue, DIST its queue's registers."""
         base, distances = fields_of(word, "CTRL", "BASE"), fields_of(word, "CTRL", "DIST")
         registers: Any = self.registers
         with m.If(goes & is_kind(word, "CTRL", "BASE")), m.Switch(base.space):

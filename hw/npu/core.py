@@ -1,4 +1,4 @@
-"""The NPU core: fetch, four units that work side by side, and their memories.
+"""The NPU core: fetch, four parallel units, and their memories.
 
 Data sheet: docs/npu.md.
 """
@@ -30,17 +30,19 @@ from hw.strobe import strobe
 
 
 class NpuCore(wiring.Component):
-    """Ports
+    """NPU core.
 
-    start : begins a frame, 1 for one cycle in which `busy` is 0; first : its first instruction
-    odd : it is an odd one
-    busy : the frame is under way
-    here, port : places of the core, and of the host port that it asks for weights
-    flit : what it receives, in any cycle; sources : what it sends, see `hw.npu.sending`
-    started, ended : per unit, an instruction starts in this cycle, or ends with it; to watch
+    start : starts a frame, 1 for one cycle in which `busy` is 0
+    first : its first instruction
+    odd : it is an odd frame
+    busy : the frame is in progress
+    here, port : places of the core, and of the host port that it requests weights from
+    flit : received flit, in any cycle
+    sources : sent flits, see `hw.npu.sending`
+    started, ended : per unit, for observation: an instruction starts in this cycle, or ends with it
 
-    memories : what they hold, for simulations; control : counters of streams and tokens, once the
-        core is elaborated
+    memories : memory contents, for simulations
+    control : counters of streams and tokens, once the core is elaborated
     """
 
     module_name = "npu_core"
@@ -49,7 +51,7 @@ class NpuCore(wiring.Component):
         self, shape: NpuShape, contents: Contents = NOTHING,
         layout: NpuFlit | None = None,
     ) -> None:  # fmt: skip
-        """layout : of flits; without it that of the largest mesh"""
+        """layout : layout of flits; by default for the largest mesh"""
         self.shape, self.contents = shape, contents
         self.layout = layout or NpuFlit(shape, SIDE_BITS, SIDE_BITS)
         self.memories = NpuMemories(shape, contents)
@@ -70,7 +72,7 @@ class NpuCore(wiring.Component):
 
     @property
     def module_parameters(self) -> tuple[Any, ...]:
-        """What makes two of them the same module."""
+        """Key of the shared module."""
         own = None if self.contents is NOTHING else self.memories
         return (self.shape, self.layout, own)
 
@@ -118,7 +120,7 @@ class NpuCore(wiring.Component):
     def _connect_mesh(
         self, m: Module, control: Any, maps: Any, load: Any, store: Any, mesh: tuple[Any, Any]
     ) -> None:  # fmt: skip
-        """What is received, and what is sent."""
+        """Connect received and sent flits."""
         me: Any = self
         receive, sending = mesh
         vector = store.vector
@@ -147,7 +149,7 @@ class NpuCore(wiring.Component):
     def _buffers(
         self, m: Module, load: Any, gemm: Any, alu: Any, store: Any, receive: Any
     ) -> None:  # fmt: skip
-        """INP, WM, ACC and OUT."""
+        """Build INP, WM, ACC and OUT."""
         memories, size = self.memories, Widths(self.shape)
         m.submodules.inp = inp = Memory(memories.inp)
         for write in load.inputs:
@@ -186,7 +188,7 @@ class NpuCore(wiring.Component):
             m.d.comb += [read.addr.eq(store.entry), read.en.eq(~store.holds), found.eq(read.data)]
 
     def _tables(self, m: Module, load: Any, gemm: Any, alu: Any, receive: Any) -> None:
-        """PM, UM and HM."""
+        """Build PM, UM and HM."""
         memories, size = self.memories, Widths(self.shape)
         m.submodules.pm = pm = Memory(memories.pm)
         _connect_both(m, pm, load.parameters, receive.pm)
@@ -223,7 +225,7 @@ class NpuCore(wiring.Component):
 
 
 def _connect_both(m: Module, memory: Memory, write: Any, loaded: Any) -> None:
-    """A port for what LOAD writes, and what is loaded before the first frame."""
+    """Add a write port for LOAD and for words that are loaded before the first frame."""
     lanes = len(loaded.en)
     port: Any = memory.write_port(granularity=len(loaded.data) // lanes)
     loads = loaded.en.any()

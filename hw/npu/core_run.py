@@ -1,11 +1,11 @@
 # amaranth: UnusedElaboratable=no
-# (a core that is then refused is never elaborated)
-"""One core in Amaranth's simulator, without a mesh: frames with memories that are given.
+# (a core that raises an error is never elaborated)
+"""Run one core in Amaranth's simulator, without a mesh, from given memory contents.
 
     simulator = CoreSimulator(shape)
     run = simulator.run(NpuMemories(shape, contents).words(), most=10_000)
 
-`hw.npu.run` runs chips of several cores.
+`hw.npu.run` runs chips with several cores.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ from hw.npu.shape import PARAMETER_LANES, NpuShape, Widths
 
 Ints = NDArray[np.int64]
 Words = Mapping[str, Sequence[int]]
-"""Of the memories that are set, by the names of `NpuMemories.by_name`, from the first word on."""
+"""Memory contents by the names of `NpuMemories.by_name`, from the first word on."""
 Advance = Callable[[int], None]
-"""Is called with the number of cycles that are over."""
+"""Callback with the number of completed cycles."""
 STEP = 256
-"""Cycles between two calls of it."""
+"""Cycles between two calls of `Advance`."""
 
 
 class Link(NamedTuple):
-    """How the host is reached.
+    """Connection to the host.
 
-    latency, flits : of its answers, as `chipsim.npu.arrivals.HostLink` has them
-    waits : of cycles, in how many a flit of the core is not taken
-    weights : of the host, int8, shape (words, rows, columns)
+    latency, flits : timing of its answers, as in `chipsim.npu.arrivals.HostLink`
+    waits : share of cycles in which a flit of the core is not accepted
+    weights : weights of the host, int8, shape (words, rows, columns)
     """
 
     latency: int = 32
@@ -52,10 +52,11 @@ class Link(NamedTuple):
 
 
 class Begin(NamedTuple):
-    """How a frame begins.
+    """Start of a frame.
 
-    first : number of its first instruction; odd : whether it is an odd one
-    counted : what streams have counted before
+    first : number of its first instruction
+    odd : True for an odd frame
+    counted : initial stream counts
     """
 
     first: int = 0
@@ -64,24 +65,24 @@ class Begin(NamedTuple):
 
 
 class Credit(NamedTuple):
-    """What SEND gives the host, at the port of a node."""
+    """Credit that SEND gives the host, at the port of a node."""
 
     x: int
     y: int
     stream: int
-    count: int  # type: ignore[assignment]  # the name that the instruction has
+    count: int  # type: ignore[assignment]  # named as in the instruction
 
 
 class CoreRun(NamedTuple):
-    """What a core did.
+    """Result of a run.
 
-    started, ended : by unit, cycles of starts, and cycles behind ends, as the cycle simulator
-        counts
-    words : of all memories behind the frame, by name
-    lanes : of all but the instructions as signed numbers, shape (words, lanes), by the names that
-        instructions use; and what streams have counted, and tokens of each pair of units, shape
-        (counters,)
-    host : addresses and vectors that went to the host, in order; credits : that it was given
+    started, ended : by unit, cycles of starts, and cycles after ends, counted as in the cycle
+        simulator
+    words : words of all memories after the frame, by name
+    lanes : signed lanes of all memories but the instructions, shape (words, lanes), by the names of
+        the instruction set; also stream counts, and tokens of each pair of units, shape (counters,)
+    host : addresses and vectors sent to the host, in order
+    credits : credits sent to the host
     """
 
     started: list[list[int]]
@@ -93,7 +94,7 @@ class CoreRun(NamedTuple):
 
 
 class CoreSimulator:
-    """One core that is elaborated once; its memories are set before every frame."""
+    """A core that is elaborated once; its memories are set before every frame."""
 
     def __init__(self, shape: NpuShape) -> None:
         self.shape, self.core = shape, NpuCore(shape)
@@ -107,11 +108,11 @@ class CoreSimulator:
         link: Link = Link(),  # noqa: B008
         advance: Advance | None = None,
     ) -> CoreRun:  # fmt: skip
-        """One frame.
+        """Run one frame.
 
-        most : cycles, behind which it is given up
+        most : maximum number of cycles
 
-        Raises `HwError` if it is at work for longer, or asks for weights that the host has not.
+        Raises `HwError` if the frame takes longer, or requests weights that the host does not have.
         """
         if self._job is not None:
             self._simulator.reset()
@@ -147,7 +148,7 @@ class _Job:
         memories = self.core.memories.by_name()
         for name, words in self.before.items():
             for at, word in enumerate(words):
-                if word:  # all are 0 behind a reset
+                if word:  # memories are 0 after reset
                     ctx.set(memories[name][at], word)
         await self._count(ctx)
         ctx.set(ports.odd, self.begin.odd)
@@ -168,7 +169,7 @@ class _Job:
                     for unit, started, ended in zip(UNITS, self.started, self.ended, strict=True)
                 )
                 raise HwError(
-                    f"core: at work after {self.most:,} cycles; instructions that ended: {counts}"
+                    f"core: still busy after {self.most:,} cycles; completed instructions: {counts}"
                 )
             takes = everything
             if self.link.waits:
@@ -201,7 +202,7 @@ class _Job:
         }
 
     async def _count(self, ctx: Any) -> None:
-        """Tokens come before the frame."""
+        """Send tokens before the frame."""
         port: Any = self.core.flit
         for stream, count in enumerate(self.begin.counted):
             if count:
@@ -219,13 +220,13 @@ class _Job:
         host, weights = flit.data >> 16, self.link.weights
         if weights is None or host + flit.address > len(weights):
             raise HwError(
-                f"core: asks the host for weight words {host} to {host + flit.address - 1}, of "
+                f"core: requests weight words {host} to {host + flit.address - 1}; the host has "
                 f"{0 if weights is None else len(weights)}"
             )
         data = weights[host : host + flit.address].tobytes()
         size = min(self.shape.payload_bits // 8, self.shape.columns)
         parts = [int.from_bytes(data[at : at + size], "little") for at in range(0, len(data), size)]
-        # A request goes out in the cycle behind its start; each way takes as long as a register.
+        # A request leaves in the cycle after its start; each direction adds one register.
         begin = max(cycle - 1 + self.link.latency, self.free)
         self.free = begin + ceil(len(parts) / self.link.flits)
         self.answers += [
@@ -234,7 +235,7 @@ class _Job:
         ]
 
     def _answer(self, ctx: Any, port: Any, cycle: int | None) -> None:
-        """cycle : None if the frame is over, and the rest comes at once"""
+        """cycle : None after the end of the frame, when remaining parts are sent immediately"""
         comes = bool(self.answers) and (cycle is None or self.answers[0][0] <= cycle)
         if comes != self.comes:
             ctx.set(port.valid, comes)
@@ -246,7 +247,7 @@ class _Job:
 
     def found(self) -> CoreRun:
         shape, size, words = self.shape, Widths(self.shape), self.words
-        rows = shape.rows if shape.weight_port == "word" else 1  # of a word of the memory
+        rows = shape.rows if shape.weight_port == "word" else 1  # rows per memory word
         banks = [name for name in words if name.startswith("fm")]
         maps = np.stack([_lanes_of_all(words[one], 2 * shape.columns, 8) for one in banks])
         weights = _lanes_of_all(words["wm"], rows * shape.columns, 8)
@@ -264,7 +265,7 @@ class _Job:
         return CoreRun(self.started, self.ended, words, lanes, self._host(), self._credits())
 
     def _credits(self) -> list[Credit]:
-        """Requests without words."""
+        """Return the requests without words."""
         return [
             Credit(flit.x, flit.y, flit.stream, flit.data >> 2 * SIDE_BITS)
             for flit in self.sent
@@ -272,14 +273,14 @@ class _Job:
         ]
 
     def _host(self) -> list[tuple[int, list[int]]]:
-        """Vectors from their parts."""
+        """Return the vectors assembled from their parts."""
         parts = self.core.layout.parts[Loaded.FM]
         mine = [flit for flit in self.sent if flit.kind == Kind.TO_HOST]
         found = []
         for first in range(0, len(mine), parts):
             group = mine[first : first + parts]
             if [each.address for each in group] != [group[0].address + n for n in range(parts)]:
-                raise HwError("core: parts of a vector for the host do not follow each other")
+                raise HwError("core: parts of a vector for the host are not contiguous")
             whole = sum(each.data << self.shape.payload_bits * n for n, each in enumerate(group))
             found.append((group[0].address // parts, lanes_of(whole, self.shape.columns, 8)))
         return found
@@ -290,6 +291,6 @@ def _lanes_of_all(words: Sequence[int], count: int, bits: int) -> Ints:
 
 
 def lanes_of(word: int, count: int, bits: int) -> list[int]:
-    """Signed numbers."""
+    """Return the lanes of a word as signed numbers."""
     found = [word >> bits * number & ((1 << bits) - 1) for number in range(count)]
     return [value - (value >> (bits - 1) << bits) for value in found]

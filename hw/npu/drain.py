@@ -1,4 +1,4 @@
-"""The end of an instruction: so many cycles behind its last step."""
+"""End of an instruction: a fixed number of cycles after its last step."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from hw.errors import HwError
 
 
 def drained(m: Module, last: Any, cycles: int) -> Any:
-    """A signal that is 1 so many cycles behind those in which `last` is; raises `HwError` if a
-    latency is shorter than the pipeline."""
+    """Return `last` delayed by `cycles`; raise `HwError` if a latency is below the pipeline's."""
     if cycles < 0:
         raise HwError(f"npu: a latency is {-cycles} cycles shorter than the pipeline of its unit")
     if cycles == 0:

@@ -1,7 +1,7 @@
-"""The feature memory: four banks, loads that read neighbouring vectors, and two writers.
+"""The feature memory: four banks, reads of neighbouring vectors, and two writers.
 
-Reads take a cycle. A store waits in a cycle in which a flit is received into the same bank; what is
-received never waits.
+A read takes a cycle. A store stalls in a cycle in which a flit is received into the same bank;
+received data never waits.
 """
 
 from __future__ import annotations
@@ -20,11 +20,13 @@ HALVES = 2 * BANKS
 
 
 def reads(size: Widths) -> wiring.Signature:
-    """Ports of one that reads.
+    """Return the ports of a reader.
 
-    en : the vectors are kept if it is 0
-    vector : the first of those that are wanted; plane, word : instead, a word of all banks
-    data : the vectors, a cycle later; words : of all banks
+    en : if 0, the vectors are kept
+    vector : the first requested vector
+    plane, word : instead, a word of all banks
+    data : the vectors, a cycle later
+    words : words of all banks
     """
     return wiring.Signature(
         {
@@ -39,10 +41,10 @@ def reads(size: Widths) -> wiring.Signature:
 
 
 class FeatureMemory(wiring.Component):
-    """Ports
+    """Feature memory.
 
     reads : see `reads`; a dual core has two, for the vectors that a load packs in pairs
-    stored : a vector to write; waits : it is not written in this cycle
+    stored : a vector to write; `waits`: it is not written in this cycle
     received : a part of a vector to write, in any cycle
     """
 
@@ -68,7 +70,7 @@ class FeatureMemory(wiring.Component):
 
     @property
     def module_parameters(self) -> tuple[Any, ...]:
-        """What makes two of them the same module."""
+        """Key of the shared module."""
         return (self.shape, *self.banks)
 
     @shared

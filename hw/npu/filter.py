@@ -1,12 +1,12 @@
-"""A filter of the window unit: makes the values of one window of a packet from words on their way.
+"""A filter of the window unit: produces the values of one window of a packet from a word stream.
 
-The filters are a chain. In a move, each takes the item that waits for it into its cache, and hands
-it on to the one behind: a header is rewritten on its way to the next window. A filter without work
-drops the words at the head of its cache and takes the header behind them. Then it has a command a
-cycle, over groups, kernel rows and kernel columns: outside of the map four pad values; inside of it
-four bytes of a word, one of each bank, as soon as that is there. Words before it are dropped, and
-the word itself stays, as the next command may want it. Vectors that are full wait in a register for
-the turn of the filter to write.
+The filters form a chain. In a move, each one stores the waiting item in its cache and passes it to
+the next filter: a header is advanced to the next window on the way. An idle filter drops the words
+at the head of its cache and consumes the following header. Then it executes one command per cycle,
+over groups, kernel rows and kernel columns: outside the map four pad values; inside it four bytes
+of a word, one per bank, once the word is present. Earlier words are dropped, and the word itself
+stays, as the next command may need it. Full vectors wait in a register for the filter's turn to
+write.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from hw.flow.sharing import shared
 from hw.npu.shape import BANKS, Widths
 
 CACHE = 8
-"""Items that a filter holds, headers among them."""
+"""Items per filter cache, including headers."""
 CHANNELS = 4
-"""Of a group: banks, and bytes that a command makes."""
+"""Channels per group: banks, and bytes per command."""
 PLACE = 16
-"""Bits of a coordinate, of a word and of a number of windows."""
+"""Bits of a coordinate, of a word address and of a window number."""
 SIGNED = PLACE + 2
 
 
@@ -37,16 +37,16 @@ LAYER = data.StructLayout(
         "columns": 9, "groups": 6, "value": signed(8), "vectors": PLACE,
     }
 )  # fmt: skip
-"""What an instruction says of the map and its windows; vectors : of a window."""
+"""Fields of an instruction for the map and its windows; vectors : vectors per window"""
 HEADER = data.StructLayout(
     {"start": PLACE, "length": PLACE, "x": PLACE, "y": PLACE, "window": PLACE}
 )
 """start, length : words of a plane; x, y : a window, in padded coordinates; window : its number
-among those that are kept"""
+among the windows that are kept"""
 
 
 def item_layout(size: Widths) -> data.StructLayout:
-    """An item of the chain: a header, or a word of all banks."""
+    """Return the layout of an item of the chain: a header, or a word of all banks."""
     return data.StructLayout(
         {
             "valid": 1,
@@ -57,12 +57,12 @@ def item_layout(size: Widths) -> data.StructLayout:
 
 
 def inside(header: Any, layer: Any) -> Value:
-    """Whether a window begins above the last row of the map; others are dropped."""
+    """Return whether a window starts above the last row of the map; others are dropped."""
     return header.y < layer.height + layer.pad_t
 
 
 def behind(m: Module, header: Any, layer: Any) -> Any:
-    """The header for the next window; one below the map stays as it is."""
+    """Return the header of the next window; one below the map stays unchanged."""
     found = Signal(HEADER, name="behind")
     right = header.x + layer.sw
     in_row = right < layer.columns * layer.sw
@@ -77,13 +77,14 @@ def behind(m: Module, header: Any, layer: Any) -> Any:
 
 
 class Filter(wiring.Component):
-    """Ports
+    """Filter of the window unit.
 
-    layer : of the instruction; stays as long as it runs
-    item, moves : what waits for the filter; it is taken, and `handed` goes on
-    full : the cache takes no more; idle : there is nothing left to do
-    turn : a vector may be written in this cycle; en, place, vector : it is, at this vector behind
-        the first one
+    layer : fields of the instruction; constant while it runs
+    item, moves : the waiting item; it is accepted, and `handed` passes it on
+    full : the cache is full
+    idle : no work is left
+    turn : a vector may be written in this cycle
+    en, place, vector : a vector is written, at an offset from the first one
     """
 
     module_name = "npu_filter"
@@ -108,7 +109,7 @@ class Filter(wiring.Component):
 
     @property
     def module_parameters(self) -> tuple[Any, ...]:
-        """What makes two of them the same module."""
+        """Key of the shared module."""
         return (self.size.shape,)
 
     @shared
@@ -122,7 +123,7 @@ class Filter(wiring.Component):
         cache = _Cache(m, self.size, me.item, me.moves)
         self.works = works = Signal()
 
-        # Without work: up to the next header, and that.
+        # Idle: drop words up to the next header, and consume it.
         taken = Signal(HEADER)
         kept = inside(taken, layer)
         m.d.comb += taken.eq(cache.header)
@@ -130,7 +131,7 @@ class Filter(wiring.Component):
 
         commands = _Commands(m, self.size, layer, taken, takes & kept)
         there = Signal()
-        ahead = Signal(signed(SIGNED))  # words of the cache before the wanted one
+        ahead = Signal(signed(SIGNED))  # words of the cache before the required one
         m.d.comb += [
             ahead.eq(commands.wanted - cache.first),
             there.eq(commands.outside | (ahead < cache.level)),
@@ -148,7 +149,7 @@ class Filter(wiring.Component):
         ]
         values = self._values(m, cache, ahead, commands)
         whole = self._whole(values, collected, number)
-        vector = Signal(PLACE)  # number of the next one in the window
+        vector = Signal(PLACE)  # number of the next vector of the window
         window = Signal(PLACE)
         with m.If(takes):
             m.d.sync += [
@@ -186,7 +187,7 @@ class Filter(wiring.Component):
         return m
 
     def _values(self, m: Module, cache: _Cache, ahead: Signal, commands: _Commands) -> Value:
-        """Four bytes: of the wanted word, or of padding."""
+        """Return four bytes: of the required word, or of padding."""
         me: Any = self
         word = cache.word(ahead)
         bank = 2 * self.size.vector
@@ -200,7 +201,7 @@ class Filter(wiring.Component):
         return Cat(*found)
 
     def _whole(self, values: Value, collected: Signal | None, number: Signal) -> Value:
-        """The vector with the values of a command; zeros are behind them."""
+        """Return the vector including the values of a command, zero-padded."""
         if collected is None:
             return values
         shift = Cat(Const(0, 5), number)
@@ -208,10 +209,12 @@ class Filter(wiring.Component):
 
 
 class _Cache:
-    """The items that a filter holds.
+    """The cache of a filter.
 
-    first : number of the first word, among those of its packet
-    level : items; up_to_header : words before the first header; has_header, header : there is one
+    first : number of the first word, within its packet
+    level : items
+    up_to_header : words before the first header
+    has_header, header : whether there is a header, and the header
     dropped : items that leave in this cycle
     """
 
@@ -245,17 +248,17 @@ class _Cache:
         self._m = m
 
     def word(self, ahead: Value) -> Value:
-        """The item so many places behind the first one."""
+        """Return the item `ahead` places after the first one."""
         self._m.d.comb += self._word.addr.eq(self._at + ahead[: ceil_log2(CACHE)])
         return self._word.data
 
 
 class _Commands:
-    """What a filter does for its window, one after the other.
+    """Sequence of commands of a filter for its window.
 
-    outside : the next one is outside of the map; pixel, wanted : else its pixel of the plane, and
-        the number of its word among those of the packet
-    last : it is the last
+    outside : the next command is outside the map
+    pixel, wanted : otherwise its pixel of the plane, and the number of its word within the packet
+    last : the command is the last one
     """
 
     def __init__(self, m: Module, size: Widths, layer: Any, taken: Any, begins: Value) -> None:
@@ -266,7 +269,7 @@ class _Commands:
         self._row, self._first = Signal(signed(2 * PLACE)), Signal(signed(2 * PLACE))
         self._pixel = Signal(signed(2 * PLACE))
         self._start, self._length = Signal(PLACE), Signal(PLACE)
-        self._behind = Signal(PLACE + 6)  # words of the groups before
+        self._behind = Signal(PLACE + 6)  # words of the previous groups
         y, x = taken.y - layer.pad_t, taken.x - layer.pad_l
         first = Signal(signed(2 * PLACE))
         m.d.comb += first.eq(y * layer.width + x)
@@ -292,7 +295,7 @@ class _Commands:
         ]
 
     def step(self) -> None:
-        """In the domain of what surrounds it."""
+        """Go to the next command; must be called in the domain of the surrounding logic."""
         m, layer = self.m, self.layer
         below = (self._row + layer.width)[: 2 * PLACE].as_signed()
         with m.If(self._window_ends):

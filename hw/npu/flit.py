@@ -6,16 +6,16 @@ kind           address, data, stream
 0 spike        -, axon
 1 map data     vector * parts + part, a part of the vector; stream that counts the vectors
 2 weights      -, the next part of a row of weights
-3 token        -, how much it adds; to which stream
-4 to the host  as map data, of the host's results
-5 request      words: of weights; data: x, y (8 bits each) of the sender, then the address of
-               the first in the host's memory. Without words it is a credit: its stream, and a
-               count in place of the address
+3 token        -, amount to add; stream
+4 to the host  as map data, for the host's results
+5 request      number of weight words; data: x, y (8 bits each) of the sender, then the
+               address of the first word in the host's memory. Without words it is a
+               credit: its stream, and a count instead of the address
 6 load         word * parts of it + part; stream: number of the memory
-7 frames       -, how many (16 bits), then the first instruction (16)
+7 frames       -, number of frames (16 bits), then the first instruction (16)
 =============  ==========================================================================
 
-A vector, and every word that is loaded, goes as so many parts as it needs, low bits first.
+A vector, and every word that is loaded, is sent in as many parts as it needs, low bits first.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ from hw.npu.shape import HEADER_BITS, PARAMETER_LANES, NpuShape
 
 KIND_BITS, STREAM_BITS = 3, 4
 SIDE_BITS = 8
-"""Of a coordinate in the data of a request."""
+"""Bits of a coordinate in the data of a request."""
 HOST_VECTOR_BITS = 16
-"""Of the address of a vector in the host's results."""
+"""Bits of the address of a vector in the host's results."""
 COUNT_BITS = 16
-"""Of what a token adds, and of a number of frames."""
+"""Bits of a token's amount, and of a number of frames."""
 PAYLOADS = (32, 64, 128, 256, 512)
-"""Bits of data: words and vectors have a number of parts that is a power of two."""
+"""Supported data bits: words and vectors have a power-of-two number of parts."""
 
 
 class Kind(IntEnum):
-    """What a flit is."""
+    """Kind of a flit."""
 
     SPIKE = 0
     MAP = 1
@@ -54,7 +54,7 @@ class Kind(IntEnum):
 
 
 class Loaded(IntEnum):
-    """Memories that flits load, by their numbers."""
+    """Numbers of the memories that flits can load."""
 
     FM = 0
     WM = 1
@@ -65,7 +65,7 @@ class Loaded(IntEnum):
 
 
 class NpuFlit(Flit):
-    """The layout for cores of a shape; raises `HwError` for a payload of which no port is built."""
+    """Flit layout for cores of a shape; raises `HwError` for an unsupported payload."""
 
     def __init__(self, shape: NpuShape, x_bits: int, y_bits: int) -> None:
         if shape.payload_bits not in PAYLOADS:
@@ -90,7 +90,7 @@ class NpuFlit(Flit):
 
 
 def word_bits(shape: NpuShape) -> dict[Loaded, tuple[int, int]]:
-    """Bits of a word of each memory as flits have it, and how many it holds; of FM vectors."""
+    """Return word bits and number of words of each memory as flits address it; FM in vectors."""
     vector = 8 * shape.columns
     return {
         Loaded.FM: (vector, shape.map_vectors),

@@ -1,7 +1,7 @@
-"""Frames: the program of a core again and again, as often as the host wants.
+"""Frame control: repeats the program of a core for the number of frames that the host requests.
 
-The next frame starts when nothing of the one before is left: `NpuShape.latency.restart` cycles
-lie between the first cycle in which the core is idle and the first fetch. The first is even.
+The next frame starts when nothing of the previous one is left: `NpuShape.latency.restart` cycles
+pass between the first cycle in which the core is idle and the first fetch. The first frame is even.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from hw.npu.shape import NpuShape
 from hw.strobe import strobe
 
 STAGES = 2
-"""Cycles of a restart, from an idle core to the first fetch, at least."""
+"""Minimum cycles of a restart, from an idle core to the first fetch."""
 FRAMES = data.StructLayout({"count": COUNT_BITS, "first": COUNT_BITS})
-"""How many frames, and the first instruction of each."""
+"""Number of frames, and the first instruction of each."""
 
 
 class Frames(wiring.Component):
-    """Ports
+    """Frame control.
 
-    begin : so many frames from the next cycle on
-    busy, start, odd, first : of the core
-    active : frames are under way, or wait
+    begin : run a number of frames from the next cycle on
+    busy, start, odd, first : ports of the core
+    active : frames are in progress or waiting
     """
 
     module_name = "npu_frames"
@@ -49,7 +49,7 @@ class Frames(wiring.Component):
 
     @property
     def module_parameters(self) -> tuple[Any, ...]:
-        """What makes two of them the same module."""
+        """Key of the shared module."""
         return (self.shape,)
 
     @shared

@@ -1,18 +1,18 @@
 """The matrix unit: micro-ops in loops, products, and sums in accumulators.
 
-Pipeline, a call in every stage:
+Pipeline, one call per stage:
 
-    0  counters of the loops; the micro-op is read
+    0  loop counters; the micro-op is read
     1  addresses; input vector and weight word are read
-    2  both come
+    2  both arrive
     3  products and their sums (`hw.npu.array`); accumulator and bias are read
     4  the sum is added and written
 
-With a weight port of one row a word enters row by row, into shadow registers, while the array
-works with the word before. Stage 0 and 1 work for the word that enters; calls wait `rows` cycles
-behind stage 1 until it is whole, and a word with fewer calls than rows leaves stage 0 idle.
+With a weight port of one row a word enters row by row, into shadow registers, while the array works
+on the previous word. Stages 0 and 1 process the entering word; calls wait `rows` cycles after stage
+1 until it is complete, and a word with fewer calls than rows leaves stage 0 idle.
 
-A call whose weight word has not come from the host stays in stage 1.
+A call whose weight word has not arrived from the host stays in stage 1.
 """
 
 from __future__ import annotations
@@ -37,16 +37,17 @@ STRIDES = ("acc", "inp", "wgt")
 
 
 class GemmUnit(wiring.Component):
-    """Ports
+    """Matrix unit.
 
     word, starts, ends : see `hw.npu.control.Control`
-    acc_distance, wgt_distance : of pairs
-    base, arrived : first weight word that comes from the host, and the one behind the last that
-        came
-    uop, micro_op, holds : number of a micro-op, and it, a cycle later, as long as `holds` is 0
-    input, vector; weights, rows : address, and what is there a cycle later; of weight words or
-        their rows, two for dual cores
-    entry, acc : accumulators that are read, one or two; words, bias : parameters
+    acc_distance, wgt_distance : distances of pairs
+    base, arrived : first weight word that comes from the host, and the one after the last received
+    uop, micro_op, holds : number of a micro-op, and its word, a cycle later, while `holds` is 0
+    input, vector : address of an input, and its vector a cycle later
+    weights, rows : addresses of weight words, and the words or their rows a cycle later, two for
+        dual cores
+    entry, acc : accumulators that are read, one or two
+    words, bias : parameters
     sums : writes to accumulators, one or two
     """
 
@@ -87,7 +88,7 @@ class GemmUnit(wiring.Component):
 
     @property
     def module_parameters(self) -> tuple[Any, ...]:
-        """What makes two of them the same module."""
+        """Key of the shared module."""
         return (self.shape,)
 
     @shared
@@ -102,11 +103,12 @@ class GemmUnit(wiring.Component):
         empty = (asked.n_out == 0) | (asked.n_in == 0) | (asked.uops == 0)
         works, holds = Signal(), me.holds
 
-        # Stage 0. A slot is the time of one weight word; by rows it is at least their number long.
+        # Stage 0. A slot is the time of one weight word; with a row port it lasts at least `rows`
+        # cycles.
         slot = Signal(range(self.shape.rows + 1))
-        whole, calls = Signal(), Signal()  # a slot may end; the step of the loops is a call
+        whole, calls = Signal(), Signal()  # a slot may end; the loop step is a call
         slot_ends = Mux(f.wgt_in != 0, 1, Mux(f.wgt_out != 0, loops.inner_ends, loops.outer_ends))
-        called = Signal()  # the last call of the slot was made in a cycle before
+        called = Signal()  # the last call of the slot was made in an earlier cycle
         leaves = Signal()
         m.d.comb += [
             whole.eq((slot >= self.shape.rows - 1) if self.by_row else 1),
@@ -176,7 +178,7 @@ class GemmUnit(wiring.Component):
         return m
 
     def _shadow(self, m: Module, rows: Value, enters: Signal, at: Signal) -> Value:
-        """Registers that a weight word enters row by row."""
+        """Return the registers that a weight word enters row by row."""
         shadow = [Signal(self.size.vector, name=f"shadow_{r}") for r in range(self.shape.rows)]
         for number, register in enumerate(shadow):
             with m.If(enters & (at == number)):
@@ -184,7 +186,7 @@ class GemmUnit(wiring.Component):
         return Cat(*shadow)
 
     def _delayed(self, m: Module, stage: dict[str, Signal]) -> dict[str, Signal]:
-        """Calls of stage 1 as many cycles later as a word has rows."""
+        """Delay calls of stage 1 by the rows of a weight word."""
         for _ in range(self.shape.rows):
             after = {name: Signal.like(value) for name, value in stage.items()}
             m.d.sync += [after[name].eq(value) for name, value in stage.items()]
@@ -192,7 +194,7 @@ class GemmUnit(wiring.Component):
         return stage
 
     def _stages(self, m: Module, f: Any, stage1: dict[str, Signal], weights: list[Value]) -> None:
-        """Stage 1 reads inputs; then 2 to 4."""
+        """Read inputs in stage 1, then build stages 2 to 4."""
         me: Any = self
         size = self.size
         m.d.comb += me.input.eq(stage1["inp"])

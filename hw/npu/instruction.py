@@ -1,4 +1,4 @@
-"""The fields of an instruction as values of the hardware, from the one table of instructions."""
+"""Fields of an instruction as hardware values, from the instruction table."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ class Word:
 
 
 def head_of(bits: Value) -> Word:
-    """op, wait, signal and kind."""
+    """Return the fields op, wait, signal and kind."""
     return Word(bits, HEAD)
 
 
 def fields_of(bits: Value, op: str, kind: str) -> Word:
-    """The fields of an instruction of a kind."""
+    """Return the fields of an instruction of a kind."""
     form = next(form for form in FORMS if form.op == op and kind in form.kinds)
     return Word(bits, (*HEAD, *form.fields))
 
@@ -44,7 +44,7 @@ def is_op(bits: Value, op: str) -> Value:
 
 
 def is_kind(bits: Value, op: str, *kinds: str) -> Value:
-    """Whether a word is an instruction of one of some kinds."""
+    """Return whether a word is an instruction of one of the kinds."""
     found = Value.cast(0)
     for form in FORMS:
         for kind in kinds:

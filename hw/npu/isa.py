@@ -1,8 +1,8 @@
-"""The instructions of the NPU: one table, and the encoder and decoder that read it.
+"""Instruction set of the NPU: one table, and the encoder and decoder that read it.
 
 An instruction has 128 bits, little-endian: op 3:0, wait 7:4, signal 11:8, kind 15:12, then the
-fields of its form. A micro-op has 50 bits and lies in a memory of its own. docs/reference/isa.md
-says what they do. Nothing here needs Amaranth; the hardware decoder reads the same table.
+fields of its form. A micro-op has 50 bits and its own memory. docs/reference/isa.md describes them.
+This module does not depend on Amaranth; the hardware decoder reads the same table.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from hw.errors import HwError
 # ---- the table ------------------------------------------------------------------------------
 
 UNITS = ("LOAD", "GEMM", "ALU", "STORE")
-"""Units by their bit in `wait` and `signal`; the field `queue` counts them the same way."""
+"""Units by their bit in `wait` and `signal`, and by their number in the field `queue`."""
 ROUNDINGS = ("away", "up", "even", "floor")
 OPS = {"CTRL": 0, "LOAD": 1, "GEMM": 2, "ALU": 3, "RQ": 4, "STORE": 5}
 INSTRUCTION_BYTES, MICRO_OP_BYTES = 16, 8
@@ -27,7 +27,7 @@ class Field(NamedTuple):
     """Bits high:low of a word.
 
     signed : two's complement, else unsigned
-    values : names of 0, 1, ...; other values mean nothing and are refused
+    values : names of 0, 1, ...; other values are undefined and rejected
     """
 
     name: str
@@ -64,76 +64,76 @@ class Form(NamedTuple):
     fields: tuple[Field, ...]
 
     def column(self, field: str) -> int:
-        """Place of a field in this form, and so in the rows of `Decoded.fields`."""
+        """Return the index of a field in this form, and so in the rows of `Decoded.fields`."""
         return [each.name for each in self.fields].index(field)
 
 
-_OP = Field("op", 3, 0, "what kind of unit runs it", values=tuple(OPS))
-_WAIT = Field("wait", 7, 4, "units to take a token from before it starts, one bit each")
-_SIGNAL = Field("signal", 11, 8, "units to give a token to when it ends, one bit each")
-_KIND = Field("kind", 15, 12, "which instruction of the op")
+_OP = Field("op", 3, 0, "operation class", values=tuple(OPS))
+_WAIT = Field("wait", 7, 4, "units whose token it consumes before it starts, one bit each")
+_SIGNAL = Field("signal", 11, 8, "units that it sends a token to when it ends, one bit each")
+_KIND = Field("kind", 15, 12, "instruction within the op")
 HEAD = (_OP, _WAIT, _SIGNAL, _KIND)
-"""What all instructions begin with."""
+"""Fields that start all instructions."""
 
 _QUEUE = Field("queue", 17, 16, "the unit whose queue runs it", values=UNITS)
 _AREA = (
-    Field("c_size", 49, 44, "vectors of a pixel, the innermost of the area in memory"),
-    Field("x_size", 58, 50, "pixels of a row"),
+    Field("c_size", 49, 44, "vectors per pixel, innermost in memory"),
+    Field("x_size", 58, 50, "pixels per row"),
     Field("y_size", 66, 59, "rows"),
-    Field("x_stride", 76, 67, "vectors from a pixel of the map to the next"),
-    Field("y_stride", 91, 77, "vectors from a row of the map to the next"),
+    Field("x_stride", 76, 67, "vectors from one pixel of the map to the next"),
+    Field("y_stride", 91, 77, "vectors from one row of the map to the next"),
 )
-_SLOTS = "0, or two slots: odd frames use addresses 2^(pp+2) vectors higher"
+_SLOTS = "0, or double buffering: odd frames use addresses 2^(pp+2) vectors higher"
 
 FORMS = (
     Form("CTRL", "order and synchronisation", {
         "NOP": (0, "does nothing; still waits and signals"),
-        "WAIT": (1, "the queue waits until `stream` has counted `count`, and takes them"),
+        "WAIT": (1, "the queue waits until `stream` has counted `count`, and subtracts it"),
         "SEND": (2, "adds `count` to `stream` of core (`x`, `y`), or gives the host credits"),
         "END": (3, "the last instruction of a frame"),
     }, (
         _QUEUE,
         Field("stream", 21, 18, "number of a stream"),
-        Field("count", 37, 22, "how much to take, or to add"),
-        Field("x", 45, 38, "column of the core that is sent to"),
-        Field("y", 53, 46, "row of the core that is sent to"),
+        Field("count", 37, 22, "amount to subtract or add"),
+        Field("x", 45, 38, "column of the destination core"),
+        Field("y", 53, 46, "row of the destination core"),
         Field("drain", 54, 54, "END: 1 waits until all units are idle and clears all tokens"),
         Field("host", 55, 55, "SEND: 1: credits for the host, whose port is at (`x`, `y`)"),
     )),
     Form("CTRL", "base addresses", {"BASE": (4, "sets a base register")}, (
         _QUEUE,
-        Field("space", 19, 18, "which register", values=("load", "store", "weights")),
-        Field("value", 51, 20, "its new value"),
+        Field("space", 19, 18, "register", values=("load", "store", "weights")),
+        Field("value", 51, 20, "new value"),
     )),
     Form("CTRL", "distances of pairs", {"DIST": (5, "sets the distances of dual cores")}, (
         _QUEUE,
-        Field("inp", 29, 18, "between the two inputs of a pair"),
-        Field("acc", 41, 30, "between the two accumulators of a pair"),
-        Field("wgt", 53, 42, "between the two weight words of a pair"),
-        Field("src", 69, 54, "between the two vectors that a load packs into one; 0 packs none"),
+        Field("inp", 29, 18, "distance of the two inputs of a pair"),
+        Field("acc", 41, 30, "distance of the two accumulators of a pair"),
+        Field("wgt", 53, 42, "distance of the two weight words of a pair"),
+        Field("src", 69, 54, "distance of the two vectors that a load packs into one; 0: none"),
     )),
     Form("LOAD", "maps", {
         "INP": (0, "from a map to the input buffer"),
         "ACC8": (1, "from a map to accumulators, bytes sign-extended"),
-        "ACC32": (2, "from a map to accumulators, four vectors an entry"),
+        "ACC32": (2, "from a map to accumulators, four vectors per entry"),
     }, (
-        Field("dst", 27, 16, "first entry of the buffer that is written"),
-        Field("src", 43, 28, "first vector that is read, behind the base of loads"),
+        Field("dst", 27, 16, "first entry of the destination buffer"),
+        Field("src", 43, 28, "first vector read, relative to the load base"),
         *_AREA,
         Field("pad_t", 94, 92, "rows of the area above the map"),
         Field("pad_b", 97, 95, "rows of the area below the map"),
         Field("pad_l", 100, 98, "columns of the area left of the map"),
         Field("pad_r", 103, 101, "columns of the area right of the map"),
-        Field("value", 119, 104, "what every lane of a pad pixel holds", signed=True),
+        Field("value", 119, 104, "value of every lane of a pad pixel", signed=True),
         Field("pp", 123, 120, _SLOTS),
     )),
     Form("LOAD", "bias", {"BIAS": (3, "from parameters to accumulators")}, (
         Field("dst", 27, 16, "first accumulator"),
         Field("bm", 37, 28, "first parameter word"),
-        Field("n_out", 45, 38, "outer count, one parameter word each"),
+        Field("n_out", 45, 38, "outer count, one parameter word per step"),
         Field("n_in", 57, 46, "inner count"),
-        Field("dst_out", 69, 58, "accumulators from an outer step to the next"),
-        Field("dst_in", 75, 70, "accumulators from an inner step to the next"),
+        Field("dst_out", 69, 58, "accumulators from one outer step to the next"),
+        Field("dst_in", 75, 70, "accumulators from one inner step to the next"),
     )),
     Form("LOAD", "windows", {"WIN": (4, "columns of the im2col matrix of a T-mode map")}, (
         Field("dst", 27, 16, "first vector of the input buffer"),
@@ -142,31 +142,31 @@ FORMS = (
         Field("packets", 60, 51, "packets"),
         Field("width", 69, 61, "columns of the map"),
         Field("height", 78, 70, "rows of the map"),
-        Field("kh", 82, 79, "rows of a window"),
-        Field("kw", 86, 83, "columns of a window"),
-        Field("sh", 89, 87, "rows from a window to the next"),
-        Field("sw", 92, 90, "columns from a window to the next"),
+        Field("kh", 82, 79, "kernel rows"),
+        Field("kw", 86, 83, "kernel columns"),
+        Field("sh", 89, 87, "vertical stride in rows"),
+        Field("sw", 92, 90, "horizontal stride in columns"),
         Field("pad_t", 95, 93, "rows of padding above the map"),
         Field("pad_l", 98, 96, "columns of padding left of the map"),
-        Field("columns", 107, 99, "windows in a row"),
+        Field("columns", 107, 99, "windows per row"),
         Field("groups", 113, 108, "groups of four channels"),
-        Field("value", 121, 114, "what every lane of a pad pixel holds", signed=True),
+        Field("value", 121, 114, "value of every lane of a pad pixel", signed=True),
         Field("pp", 125, 122, _SLOTS),
     )),
-    Form("LOAD", "weights from the host", {"WSTREAM": (5, "asks the host for weight words")}, (
-        Field("dst", 27, 16, "first weight word that is written"),
+    Form("LOAD", "weights from the host", {"WSTREAM": (5, "requests weight words from the host")}, (
+        Field("dst", 27, 16, "first weight word written"),
         Field("words", 39, 28, "weight words"),
         Field("host", 71, 40, "address of the first word in the host's memory"),
     )),
     Form("LOAD", "tables", {"TABLE": (6, "refills a small memory")}, (
         Field("dst", 27, 16, "first word of that memory"),
-        Field("src", 43, 28, "first vector that is read, behind the base of loads"),
+        Field("src", 43, 28, "first vector read, relative to the load base"),
         Field("vectors", 57, 44, "vectors"),
-        Field("memory", 59, 58, "which memory", values=("micro_ops", "parameters", "headers")),
+        Field("memory", 59, 58, "memory to refill", values=("micro_ops", "parameters", "headers")),
     )),
     Form("GEMM", "matrix unit", {
         "INT8": (0, "int8 times int8"),
-        "BINARY": (1, "128 channels of one bit a row: 2 popcount(xnor) - 128"),
+        "BINARY": (1, "128 one-bit channels per row: 2 popcount(xnor) - 128"),
         "DUAL_PIXEL": (2, "int8, two pixels at once"),
         "DUAL_KERNEL": (3, "int8, two kernels at once"),
         "INT16": (4, "int16 times int16"),
@@ -176,16 +176,16 @@ FORMS = (
         Field("uops", 35, 26, "micro-ops, the outermost loop"),
         Field("n_out", 44, 36, "outer count"),
         Field("n_in", 54, 45, "inner count"),
-        Field("acc_out", 65, 55, "accumulators from an outer step to the next"),
-        Field("acc_in", 71, 66, "accumulators from an inner step to the next"),
-        Field("inp_out", 83, 72, "input vectors from an outer step to the next"),
-        Field("inp_in", 89, 84, "input vectors from an inner step to the next"),
-        Field("wgt_out", 101, 90, "weight words from an outer step to the next"),
-        Field("wgt_in", 107, 102, "weight words from an inner step to the next"),
-        Field("init", 109, 108, "what a micro-op with `init` puts into its accumulators first",
+        Field("acc_out", 65, 55, "accumulators from one outer step to the next"),
+        Field("acc_in", 71, 66, "accumulators from one inner step to the next"),
+        Field("inp_out", 83, 72, "input vectors from one outer step to the next"),
+        Field("inp_in", 89, 84, "input vectors from one inner step to the next"),
+        Field("wgt_out", 101, 90, "weight words from one outer step to the next"),
+        Field("wgt_in", 107, 102, "weight words from one inner step to the next"),
+        Field("init", 109, 108, "initial value of accumulators of micro-ops with `init`",
               values=("none", "zero", "bias")),
-        Field("bm", 119, 110, "parameter word of the bias, to which that of the micro-op is added"),
-        Field("dyn", 120, 120, "1: waits for every weight word that comes from the host"),
+        Field("bm", 119, 110, "parameter word of the bias; the micro-op's `bm` is added"),
+        Field("dyn", 120, 120, "1: waits for weight words from the host"),
     )),
     Form("ALU", "accumulators", {
         "ADD": (0, "x + s"),
@@ -201,28 +201,28 @@ FORMS = (
         Field("uops", 35, 26, "micro-ops, the outermost loop"),
         Field("n_out", 44, 36, "outer count"),
         Field("n_in", 54, 45, "inner count"),
-        Field("dst_out", 65, 55, "destinations from an outer step to the next"),
-        Field("dst_in", 71, 66, "destinations from an inner step to the next"),
-        Field("src_out", 82, 72, "sources from an outer step to the next"),
-        Field("src_in", 88, 83, "sources from an inner step to the next"),
-        Field("source", 90, 89, "what s is", values=("immediate", "accumulator", "parameters")),
-        Field("imm", 106, 91, "the immediate", signed=True),
+        Field("dst_out", 65, 55, "destinations from one outer step to the next"),
+        Field("dst_in", 71, 66, "destinations from one inner step to the next"),
+        Field("src_out", 82, 72, "sources from one outer step to the next"),
+        Field("src_in", 88, 83, "sources from one inner step to the next"),
+        Field("source", 90, 89, "operand s", values=("immediate", "accumulator", "parameters")),
+        Field("imm", 106, 91, "immediate operand", signed=True),
         Field("round", 108, 107, "rounding of RSHR and RMUL", values=ROUNDINGS),
-        Field("rec", 118, 109, "parameter word of MAC2; that of RMUL is the next one"),
-        Field("out", 119, 119, "1: results go to the result buffer as well"),
+        Field("rec", 118, 109, "parameter word of MAC2; RMUL uses the next one"),
+        Field("out", 119, 119, "1: results also go to the result buffer"),
     )),
     Form("RQ", "requantisation, in the ALU", {
-        "RQ": (0, "one multiplier a channel"),
-        "LEAKY": (1, "two multipliers a channel, chosen by the sign"),
-        "THRESHOLD": (2, "one bit a channel, packed"),
+        "RQ": (0, "one multiplier per channel"),
+        "LEAKY": (1, "two multipliers per channel, selected by the sign"),
+        "THRESHOLD": (2, "one bit per channel, packed"),
     }, (
         Field("dst", 27, 16, "first entry, of accumulators and of results"),
         Field("n_out", 35, 28, "blocks"),
-        Field("n_in", 47, 36, "pixels of a block"),
-        Field("dst_out", 59, 48, "entries from a block to the next"),
-        Field("dst_in", 65, 60, "entries from a pixel to the next"),
+        Field("n_in", 47, 36, "pixels per block"),
+        Field("dst_out", 59, 48, "entries from one block to the next"),
+        Field("dst_in", 65, 60, "entries from one pixel to the next"),
         Field("rec", 75, 66, "first parameter word of the record"),
-        Field("out", 76, 76, "1: results go to the result buffer as well"),
+        Field("out", 76, 76, "1: results also go to the result buffer"),
         Field("bits", 88, 77, "THRESHOLD: first entry of results for packed vectors"),
         Field("block", 94, 89, "THRESHOLD: number of the first block"),
     )),
@@ -230,16 +230,16 @@ FORMS = (
         "LOCAL": (0, "results to a map of this core"),
         "REMOTE": (1, "results to a map of core (`x`, `y`)"),
         "HOST": (2, "results to the host"),
-        "PARTIAL": (3, "accumulators to a map of this core, four vectors an entry"),
-        "PARTIAL_HOST": (4, "accumulators to the host, four vectors an entry"),
+        "PARTIAL": (3, "accumulators to a map of this core, four vectors per entry"),
+        "PARTIAL_HOST": (4, "accumulators to the host, four vectors per entry"),
     }, (
-        Field("src", 27, 16, "first entry that is read"),
-        Field("dst", 43, 28, "first vector that is written, behind the base of stores"),
+        Field("src", 27, 16, "first entry read"),
+        Field("dst", 43, 28, "first vector written, relative to the store base"),
         *_AREA,
-        Field("up", 92, 92, "1: every pixel is written to 2x2 pixels"),
-        Field("bits", 93, 93, "1: entries are packed vectors, made by THRESHOLD"),
-        Field("x", 101, 94, "column of the core that is written to"),
-        Field("y", 109, 102, "row of the core that is written to"),
+        Field("up", 92, 92, "1: upsampling, every pixel is written to 2x2 pixels"),
+        Field("bits", 93, 93, "1: entries are packed vectors of THRESHOLD"),
+        Field("x", 101, 94, "column of the destination core"),
+        Field("y", 109, 102, "row of the destination core"),
         Field("stream", 113, 110, "stream of that core that counts the vectors"),
         Field("pp", 117, 114, _SLOTS),
     )),
@@ -250,23 +250,23 @@ MICRO_OP = (
     Field("inp", 23, 12, "input vector; for the ALU the source"),
     Field("wgt", 35, 24, "weight word"),
     Field("tap", 39, 36, "DEPTHWISE: row of the weight word"),
-    Field("bm", 48, 40, "parameter word of the bias, behind that of the instruction"),
+    Field("bm", 48, 40, "parameter word of the bias, relative to the instruction's `bm`"),
     Field("init", 49, 49, "1: the accumulators are initialised first"),
 )
 
 SCALE = (
     Field("m0", 31, 6, "multiplier", signed=True),
-    Field("n", 5, 0, "right shift behind it"),
+    Field("n", 5, 0, "right shift after the product"),
 )
 """A lane of a scale word."""
 
 RECORD = {
-    "z": "zero point, added behind the shift",
-    "lo": "least result",
+    "z": "zero point, added after the shift",
+    "lo": "smallest result",
     "hi": "largest result",
-    "p": "right shift before the multiplier; 0 in 8 bit",
+    "p": "right shift before the multiplier; 0 for 8 bits",
     "rounding": "; ".join(f"{code} {name}" for code, name in enumerate(ROUNDINGS)),
-    "flags": "1: words of c follow each scale; 2: words of leaky scales do",
+    "flags": "1: words of c follow each scale; 2: words of leaky scales follow",
 }
 """Lanes 0, 1, ... of the first word of a record, 32 bits each."""
 
@@ -284,7 +284,11 @@ _BY_CODE = {
 
 
 class Instruction(NamedTuple):
-    """fields : by name; those that are missing are 0. wait, signal : masks, LOAD in bit 0"""
+    """An instruction.
+
+    fields : by name; missing ones are 0
+    wait, signal : masks, LOAD in bit 0
+    """
 
     op: str
     kind: str
@@ -294,7 +298,7 @@ class Instruction(NamedTuple):
 
 
 class MicroOp(NamedTuple):
-    """Its fields are those of `MICRO_OP`."""
+    """A micro-op, with the fields of `MICRO_OP`."""
 
     acc: int = 0
     inp: int = 0
@@ -305,7 +309,7 @@ class MicroOp(NamedTuple):
 
 
 def form_of(op: str, kind: str) -> Form:
-    """The form of an instruction; `HwError` if there is no such instruction."""
+    """Return the form of an instruction; `HwError` if there is no such instruction."""
     if form := _BY_NAME.get((op, kind)):
         return form
     if op not in OPS:
@@ -315,7 +319,7 @@ def form_of(op: str, kind: str) -> Form:
 
 
 def encode(instruction: Instruction) -> bytes:
-    """Its 16 bytes; `HwError` names the instruction and the field that cannot be encoded."""
+    """Return the 16 bytes; `HwError` names the instruction and the field that cannot be encoded."""
     op, kind, wait, signal, fields = instruction
     form = form_of(op, kind)
     what = f"{op}.{kind}"
@@ -325,7 +329,7 @@ def encode(instruction: Instruction) -> bytes:
 
 
 def decode(data: bytes, where: str) -> Instruction:
-    """The instruction in 16 bytes, with all its fields; where : file and offset, for errors."""
+    """Decode 16 bytes to an instruction with all its fields; where : file and offset, for errors"""
     if len(data) != INSTRUCTION_BYTES:
         raise HwError(f"{where}: {len(data)} bytes; an instruction has {INSTRUCTION_BYTES}")
     word = int.from_bytes(data, "little")
@@ -339,19 +343,19 @@ def decode(data: bytes, where: str) -> Instruction:
 
 
 def encode_micro_op(micro_op: MicroOp) -> bytes:
-    """Its 8 bytes, as in files; `HwError` names the field that cannot be encoded."""
+    """Return the 8 bytes, as in files; `HwError` names the field that cannot be encoded."""
     return _pack(MICRO_OP, micro_op._asdict(), "micro-op").to_bytes(MICRO_OP_BYTES, "little")
 
 
 def decode_micro_op(data: bytes, where: str) -> MicroOp:
-    """The micro-op in 8 bytes; where : file and offset, for errors."""
+    """Decode 8 bytes to a micro-op; where : file and offset, for errors"""
     if len(data) != MICRO_OP_BYTES:
         raise HwError(f"{where}: {len(data)} bytes; a micro-op has {MICRO_OP_BYTES}")
     return MicroOp(**_unpack(MICRO_OP, int.from_bytes(data, "little"), f"{where}: micro-op"))
 
 
 def check_value(field: Field, value: object, what: str) -> int:
-    """``value`` as an int; raises `HwError` that names ``what`` and the field if it has no room."""
+    """Return ``value`` as an int; raise `HwError` naming ``what`` and field if it does not fit."""
     try:
         number = operator.index(value)  # type: ignore[arg-type]
     except TypeError:
@@ -388,7 +392,7 @@ def _unpack(fields: Iterable[Field], word: int, what: str) -> dict[str, int]:
             value -= 1 << field.width
         found[field.name] = check_value(field, value, what) if field.values else value
     if rest:
-        raise HwError(f"{what}: bit {(rest & -rest).bit_length() - 1} is set, and is of no field")
+        raise HwError(f"{what}: bit {(rest & -rest).bit_length() - 1} is set, but not in a field")
     return found
 
 

@@ -1,6 +1,6 @@
-"""What the ALU does with one number of an entry: simple kinds in every row, slow ones in lanes.
+"""ALU operations on one number of an entry: simple kinds in every row, slow kinds in lanes.
 
-Rows are one module, and so are the lanes, which have the multipliers.
+Rows share one module; so do the lanes, which have the multipliers.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ ACCUMULATOR, PARAMETERS = 1, 2
 SIMPLE = ("ADD", "MAX", "MIN", "MOV", "RSHR", "SHL")
 """Kinds of the rows, by their numbers."""
 NEAR_BITS = 33
-"""Of a rounded product: enough to tell on which side of all numbers of 32 bits it is, even when one
-of these has been added."""
+"""Bits of a rounded product: enough to compare it with every 32-bit number, even after adding
+one."""
 M0_BITS = SCALE[0].width
 
 
 class AluRow(wiring.Component):
-    """ADD, MAX, MIN, MOV, RSHR and SHL, and the comparison of THRESHOLD. Combinational.
+    """Combinational ADD, MAX, MIN, MOV, RSHR and SHL, and the comparison of THRESHOLD.
 
-    Ports
-
-    kind, source, immediate, mode : of the instruction; mode : of rounding
+    kind, source, immediate, mode : fields of the instruction; `mode` is the rounding
     adds, shifts : the result is a sum, or x shifted right by `shift` and rounded; all other kinds
         compare
-    x, other : accumulators, the destination and a source; number, turns : parameters
-    result : of a simple kind; bit : whether x is at least the source, turned around or not
+    x, other : accumulators, the destination and a source
+    number, turns : parameters
+    result : result of a simple kind
+    bit : whether x is at least the source, inverted if `turns`
     """
 
     module_name = "npu_alu_row"
@@ -63,7 +63,7 @@ class AluRow(wiring.Component):
 
     @property
     def module_parameters(self) -> tuple[Any, ...]:
-        """What makes two of them the same module."""
+        """Key of the shared module."""
         return (self.shape,)
 
     @shared
@@ -84,8 +84,8 @@ class AluRow(wiring.Component):
             ),
             left.eq(is_kind["SHL"] & ~me.shifts),
         ]
-        # One shifter for both sides: to the left is to the right of the bits turned around, which
-        # are no signed number.
+        # One shifter for both directions: a left shift is a right shift of the reversed bits, which
+        # are not a signed number.
         turned, kept = Signal(signed(len(x) + 1)), Signal.like(x, name="floor")
         m.d.comb += turned.eq(Mux(left, x[::-1], x))
         floor, up = shifted(m, turned, me.shift, me.mode)
@@ -99,7 +99,7 @@ class AluRow(wiring.Component):
             less.eq(total[-1]),
             me.bit.eq(~less ^ me.turns),
         ]
-        # The greater, the smaller, or s in any case.
+        # The larger, the smaller, or always s.
         takes = Mux(is_kind["MAX"], less, Mux(is_kind["MIN"], ~less, 1))
         m.d.comb += me.result.eq(
             Mux(
@@ -112,16 +112,16 @@ class AluRow(wiring.Component):
 
 
 class AluLane(wiring.Component):
-    """RMUL, MAC2, RQ and LEAKY: it multiplies in one cycle, and rounds and clamps in the next.
+    """RMUL, MAC2, RQ and LEAKY: multiplies in one cycle, rounds and clamps in the next.
 
-    Ports
-
-    mac : the kind is MAC2; mode : of rounding
-    leaky : negative numbers take the scale `leak`
-    x, other : accumulators, x shifted before; scale, offset, leak : parameters
-    first, second, third : of MAC2, x * first + other * second + third
-    zero, low, high : what is added to a rounded product, and the ends of the results
-    result : a cycle later
+    mac : the kind is MAC2
+    mode : rounding
+    leaky : negative numbers use the scale `leak`
+    x, other : accumulators, x already shifted
+    scale, offset, leak : parameters
+    first, second, third : for MAC2, x * first + other * second + third
+    zero, low, high : added to a rounded product, and the range of the results
+    result : the result, a cycle later
     """
 
     module_name = "npu_alu_lane"
@@ -144,7 +144,7 @@ class AluLane(wiring.Component):
 
     @property
     def module_parameters(self) -> tuple[Any, ...]:
-        """What makes two of them the same module."""
+        """Key of the shared module."""
         return (self.shape,)
 
     @shared
@@ -155,7 +155,7 @@ class AluLane(wiring.Component):
         t, chosen = (Signal(signed(32), name=name) for name in ("before", "chosen"))
         factor = Signal(signed(M0_BITS))
         # MAC2 has a factor of 32 bits: high * 2^M0_BITS + a signed number of M0_BITS.
-        upper = bits - M0_BITS  # bits of the sum that `high` is in
+        upper = bits - M0_BITS  # bits of the sum that `high` affects
         high = Signal(signed(32 - M0_BITS + 1))
         m.d.comb += [
             t.eq(me.x),
@@ -163,7 +163,7 @@ class AluLane(wiring.Component):
             factor.eq(Mux(me.mac, me.first[:M0_BITS].as_signed(), chosen >> (32 - M0_BITS))),
             high.eq(me.first[M0_BITS:].as_signed() + me.first[M0_BITS - 1]),
         ]
-        # One sum with the product: the offset, or all the rest of MAC2.
+        # One addition to the product: the offset, or all other terms of MAC2.
         product = Signal(signed(32 + M0_BITS))
         top, rest = Signal(upper), Signal(signed(bits))
         shift = Signal(6)
@@ -181,7 +181,7 @@ class AluLane(wiring.Component):
         ]
         ended = Signal(signed(32))
         floor, up = shifted(m, product, shift, me.mode)
-        # What does not fit is so large that it ends at an end, whatever is added.
+        # An overflow is so large that the result is clamped, whatever is added.
         near = saturated(m, floor, NEAR_BITS)
         m.d.comb += ended.eq(clamp(sum_of(near, me.zero, up), me.low, me.high))
         m.d.comb += me.result.eq(Mux(me.mac, product[:bits].as_signed(), ended))

@@ -1,8 +1,7 @@
-"""The load unit: from maps and parameters to buffers and tables.
+"""The load unit: from feature maps and parameters to buffers and tables.
 
-Pipeline: in the first cycle behind its start an instruction is set up; then every cycle is a step,
-that gives an address to a memory; in the cycle behind it what was read is aligned, and in the next
-one it is written.
+Pipeline: an instruction is set up in the first cycle after its start; then every cycle is a step
+that addresses a memory; the data is aligned in the next cycle and written in the one after.
 """
 
 from __future__ import annotations
@@ -27,34 +26,37 @@ from hw.npu.windows import WindowUnit
 SETUP = 1
 """Cycles between the start and the first step."""
 PIPELINE = 4
-"""Cycles from the start to the last write, both counted, of a load that has nothing to do."""
+"""Cycles from the start to the last write, inclusive, of a load without work."""
 WORDS = 12
 """Bits of a number of weight words."""
 WORD_BYTES = {"micro_ops": 8, "parameters": 4 * PARAMETER_LANES, "headers": 8}
 
 
 def writes(address: int, data: int) -> wiring.Signature:
-    """A word for a memory."""
+    """Return the port of a memory write."""
     return wiring.Signature({"en": Out(1), "addr": Out(address), "data": Out(data)})
 
 
 def request() -> wiring.Signature:
-    """What WSTREAM asks the host for: weight words, from an address on; not yet if it waits."""
+    """Return the port of a WSTREAM request: weight words from an address on; may have to wait."""
     return wiring.Signature(
         {"en": Out(1), "words": Out(WORDS), "host": Out(32), "waits": In(1)}
     )  # fmt: skip
 
 
 class LoadUnit(wiring.Component):
-    """Ports
+    """Load unit.
 
     word, starts, ends : see `hw.npu.control.Control`
-    base, distance : of loads; odd : whether the frame is an odd one
-    head, header, reads_header : of the header memory, see `hw.npu.windows.WindowUnit`
-    maps : of the feature memory; parameter, words : address of a word, and it and those behind it,
-        a cycle later
-    inputs, sums : writes to INP and ACC; micro_ops, parameters, headers : to the tables
-    asks, first : WSTREAM starts, and the first word that it asks for; request : see `request`
+    base, distance : registers of loads
+    odd : the frame is an odd one
+    head, header, reads_header : port of the header memory, see `hw.npu.windows.WindowUnit`
+    maps : port of the feature memory
+    parameter, words : address of a parameter word, and the words from it on, a cycle later
+    inputs, sums : writes to INP and ACC
+    micro_ops, parameters, headers : writes to the tables
+    asks, first : WSTREAM starts, and the first word that it requests
+    request : see `request`
     """
 
     module_name = "npu_load"
@@ -62,7 +64,7 @@ class LoadUnit(wiring.Component):
     def __init__(self, shape: NpuShape, memories: NpuMemories) -> None:
         self.shape, self.size = shape, Widths(shape)
         size = self.size
-        self.many = max(1, shape.columns // WORD_BYTES["micro_ops"])  # words in a vector
+        self.many = max(1, shape.columns // WORD_BYTES["micro_ops"])  # words per vector
         tables = {
             "micro_ops": writes(ADDRESS, memories.um.shape),
             "headers": writes(ADDRESS, memories.hm.shape),
@@ -93,7 +95,7 @@ class LoadUnit(wiring.Component):
 
     @property
     def module_parameters(self) -> tuple[Any, ...]:
-        """What makes two of them the same module."""
+        """Key of the shared module."""
         return (self.shape,)
 
     @shared
@@ -148,7 +150,7 @@ class LoadUnit(wiring.Component):
         return m
 
     def _windows(self, m: Module, word: Signal, starts: Value) -> Value:
-        """LOAD.WIN, if there is a unit for it; returns when it ends."""
+        """Build LOAD.WIN, if the shape has a window unit; return when it ends."""
         me: Any = self
         self._window: Any = None
         if not self.shape.filters:
@@ -167,7 +169,7 @@ class LoadUnit(wiring.Component):
         return drained(m, unit.ends, self.shape.latency.load - PIPELINE)
 
     def _ask(self, m: Module, word: Signal) -> Value:
-        """LOAD.WSTREAM; returns when it ends."""
+        """Build LOAD.WSTREAM; return when it ends."""
         me: Any = self
         waits = Signal(name="request_waits")
         f = fields_of(Mux(waits, word, me.word), "LOAD", "WSTREAM")
@@ -189,7 +191,7 @@ class LoadUnit(wiring.Component):
         return Area(m, self.size, f, kinds["ACC32"], me.base + f.src + self._slot(f))
 
     def _slot(self, f: Any) -> Value:
-        """How far behind the first slot of a map the one of this frame begins."""
+        """Return the offset of the map slot of this frame from the first slot."""
         me: Any = self
         return Mux(me.odd & (f.pp != 0), Const(1, ADDRESS) << (f.pp + 2), 0)
 
@@ -197,7 +199,7 @@ class LoadUnit(wiring.Component):
         self, m: Module, word: Signal, kinds: dict[str, Value], works: Signal, area: Area,
         bias: _Bias,
     ) -> None:  # fmt: skip
-        """The cycles behind a step: align, and write."""
+        """Align and write in the cycles after a step."""
         me: Any = self
         size, rows = self.size, self.shape.rows
         f = fields_of(word, "LOAD", "INP")
@@ -213,7 +215,7 @@ class LoadUnit(wiring.Component):
             to_inputs.eq(works & kinds["INP"]),
             to_sums.eq(works & (kinds["ACC8"] | kinds["ACC32"] | kinds["BIAS"])),
         ]
-        before: list[Value] = []  # vectors of an entry that have come before
+        before: list[Value] = []  # earlier vectors of an entry
         collected = Signal(size.vector * size.entry)
         for number, lane in enumerate(area.lanes):
             valid, pad, to = Signal(), Signal(), Signal(ADDRESS)
@@ -268,7 +270,7 @@ class LoadUnit(wiring.Component):
                 ]  # fmt: skip
 
     def _write_tables(self, m: Module, works: Value, table: Any, vector: Signal) -> None:
-        """Vectors as they come fill words, or hold several."""
+        """Write table words from vectors, which may be smaller or larger than a word."""
         me: Any = self
         size, columns = self.size, self.shape.columns
         comes, number = Signal(), Signal(14)
@@ -277,7 +279,7 @@ class LoadUnit(wiring.Component):
         memories = ("micro_ops", "parameters", "headers")
         for place, name in enumerate(memories):
             ports = [me.parameters] if name == "parameters" else list(getattr(me, name))
-            vectors = max(1, WORD_BYTES[name] // columns)  # of a word
+            vectors = max(1, WORD_BYTES[name] // columns)  # vectors per word
             before = Signal(max(1, size.vector * (vectors - 1)), name=f"{name}_before")
             whole = Cat(before, data) if vectors > 1 else data
             if vectors > 1:
@@ -296,7 +298,9 @@ class LoadUnit(wiring.Component):
 class _Bias:
     """The steps of LOAD.BIAS: one entry each.
 
-    word : parameter word of a step; to : its entry; last : it is the last
+    word : parameter word of a step
+    to : destination entry
+    last : the step is the last one
     """
 
     def __init__(self, m: Module, size: Widths, f: Any) -> None:
@@ -338,7 +342,7 @@ def _vector(data: Value, number: int, bits: int) -> Value:
 
 
 def _lane(m: Module, value: Value, bits: int) -> Signal:
-    """A signed number as a lane of some bits."""
+    """Return a signed number as a lane of `bits` bits."""
     lane = Signal(signed(bits), name="lane")
     m.d.comb += lane.eq(value)
     return lane

@@ -1,4 +1,4 @@
-"""Flits that a host sends before the first frame: what memories hold, and what streams counted."""
+"""Flits that a host sends before the first frame: memory contents and stream counts."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class FlitFields(NamedTuple):
 def contents_flits(
     shape: NpuShape, layout: NpuFlit, place: tuple[int, int], contents: Contents
 ) -> Iterator[FlitFields]:
-    """Flits that give the core at a place its contents; what these leave out stays as it is."""
+    """Yield flits that load contents into the core at a place; missing contents stay unchanged."""
     vector = shape.columns
     words = {
         Loaded.FM: words_of(contents.maps, vector),
@@ -47,5 +47,5 @@ def contents_flits(
 
 
 def frames_flit(place: tuple[int, int], count: int, first: int = 0) -> FlitFields:
-    """The flit that lets a core run so many frames, from an instruction on."""
+    """Return the flit that starts a number of frames on a core, at an instruction."""
     return FlitFields(*place, Kind.FRAMES, data=count | first << 16)

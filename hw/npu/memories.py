@@ -1,10 +1,10 @@
-"""The memories of an NPU core, and who reads and writes them.
+"""The memories of an NPU core, with their readers and writers.
 
 All are synchronous. The feature memory (FM) has four banks with words of two vectors: vector v is
-half v & 1 of word v >> 3 in bank (v >> 1) & 3; a plane of four channels has a bank for each, and
-its words are read at once. The other memories hold whole words, of which loads write several
-in a cycle. A read sees what was written in cycles before it; accumulators are also read in the
-cycle in which their own unit writes them, so that sums into one entry follow each other.
+half v & 1 of word v >> 3 in bank (v >> 1) & 3; a plane of four channels has one bank per channel,
+and its words are read together. The other memories hold whole words; loads write several per cycle.
+A read returns the writes of earlier cycles; accumulators can also be read in the cycle in which
+their own unit writes them, so that sums into one entry can follow each other directly.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from hw.npu.steps import ADDRESS
 
 
 class Contents(NamedTuple):
-    """What the memories of a core hold before its first frame; what is not given is 0.
+    """Initial memory contents of a core; missing contents are 0.
 
     instructions, micro_ops, headers : words
     parameters : int32, shape (words, PARAMETER_LANES)
     weights : int8, shape (words, rows, columns)
     maps : bytes, shape (vectors, columns)
-    streams : what streams have counted, of those that have
+    streams : initial stream counts
     """
 
     instructions: Sequence[int] = ()
@@ -43,7 +43,7 @@ class Contents(NamedTuple):
 
 
 def loads(bits: int, lanes: int) -> wiring.Signature:
-    """A word for a memory, of which some lanes are written."""
+    """Return the port of a memory write with lane enables."""
     return wiring.Signature({"en": Out(lanes), "addr": Out(ADDRESS), "data": Out(bits)})
 
 
@@ -51,7 +51,7 @@ NOTHING = Contents()
 
 
 class NpuMemories:
-    """Shapes and first contents of all memories, by name; simulations look into them.
+    """Shapes and initial contents of all memories, by name; simulations access them.
 
     fm : the banks of the feature memory
     """
@@ -59,7 +59,7 @@ class NpuMemories:
     def __init__(self, shape: NpuShape, contents: Contents = NOTHING) -> None:
         size = Widths(shape)
         whole = shape.weight_port == "word"
-        rows = shape.rows if whole else 1  # of a word of the memory
+        rows = shape.rows if whole else 1  # rows per memory word
         weights = words_of(contents.weights, rows * shape.columns)
         maps = words_of(contents.maps, 2 * shape.columns)
         parameters = words_of(contents.parameters, 4 * PARAMETER_LANES)
@@ -85,17 +85,17 @@ class NpuMemories:
         self.hm = MemoryData(shape=HEADER_BITS, depth=max(1, shape.headers), init=contents.headers)
 
     def by_name(self) -> dict[str, MemoryData]:
-        """All of them, the banks of the feature memory as fm0 and so on."""
+        """Return all memories, the banks of the feature memory as fm0 and so on."""
         names = ("inp", "wm", "acc", "out", "pm", "um", "im", "hm")
         found = {f"fm{number}": bank for number, bank in enumerate(self.fm)}
         return found | {name: getattr(self, name) for name in names}
 
     def words(self) -> dict[str, list[int]]:
-        """What each holds at first."""
+        """Return the initial contents of each memory."""
         return {name: list(memory.init) for name, memory in self.by_name().items()}
 
     def bits(self) -> dict[str, int]:
-        """Of every memory, by the name that instructions use."""
+        """Return the bits of every memory, by its name in the instruction set."""
         names = {"INP": self.inp, "WM": self.wm, "ACC": self.acc, "OUT": self.out}
         names |= {"PM": self.pm, "UM": self.um, "IM": self.im, "HM": self.hm}
         sizes = {name: Shape.cast(each.shape).width * each.depth for name, each in names.items()}
@@ -104,7 +104,7 @@ class NpuMemories:
 
 
 def words_of(values: NDArray[Any] | None, size: int) -> list[int]:
-    """Numbers of `size` bytes each, little-endian; the last one is filled up."""
+    """Return integers of `size` bytes each, little-endian; the last one is zero-padded."""
     data = b"" if values is None else np.ascontiguousarray(values).tobytes()
     return [
         int.from_bytes(data[first : first + size], "little") for first in range(0, len(data), size)

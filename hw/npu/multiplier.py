@@ -1,7 +1,7 @@
-"""Multipliers of the array: bytes, or one of 25x16 bits that makes two products of bytes.
+"""Multipliers of the array: byte multipliers, or a 25x16-bit one that computes two byte products.
 
-(a * 2^16 + b) * c holds b * c in its low 16 bits, and a * c above them, but for the borrow of a
-negative low product, which is its sign bit. With c of 16 bits and a + b as one number of 16 bits it
+(a * 2^16 + b) * c holds b * c in its low 16 bits, and a * c above them, except for the borrow of a
+negative low product, which is its sign bit. With a 16-bit c and a + b as one 16-bit number it
 multiplies these.
 """
 
@@ -14,35 +14,35 @@ LOW = 16  # bits of the low product
 
 
 def product(m: Module, a: Value, b: Value) -> Value:
-    """a * b, both signed bytes."""
+    """Return a * b, both signed bytes."""
     found = Signal(signed(16), name="product")
     m.d.comb += found.eq(a * b)
     return found
 
 
 def dual_product(m: Module, wide: Value, narrow: Value) -> Value:
-    """The product of the one multiplier that a lane has."""
+    """Return the product of a lane's multiplier."""
     found = Signal(signed(WIDE + NARROW), name="product")
     m.d.comb += found.eq(wide * narrow)
     return found
 
 
 def pair(m: Module, high: Value, low: Value) -> Value:
-    """Two bytes as the wide operand."""
+    """Return two bytes combined to the wide operand."""
     found = Signal(signed(WIDE), name="pair")
     m.d.comb += found.eq((Cat(Const(0, LOW), high).as_signed() + low).as_signed())
     return found
 
 
 def parted(found: Value) -> tuple[Value, Value]:
-    """The high and the low product of a pair."""
+    """Return the high and the low product of a pair."""
     low = found[:LOW].as_signed()
     high = (found[LOW : 2 * LOW].as_signed() + found[LOW - 1])[:LOW].as_signed()
     return high, low
 
 
 def chosen(m: Module, select: Value, one: Value, other: Value, bits: int) -> Value:
-    """One of two signed operands."""
+    """Return one of two signed operands."""
     found = Signal(signed(bits), name="operand")
     m.d.comb += found.eq(Mux(select, one, other))
     return found

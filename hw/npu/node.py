@@ -1,7 +1,7 @@
-"""What is at a router's local port: an NPU core, a spiking core, a host port, or several of them.
+"""A node at a router's local port: an NPU core, a spiking core, a host port, or several of them.
 
-Flits are handed out by their kind: 0 to the spiking core, 4 and 5 to the host port, the others to
-the NPU core, which takes one in every cycle. Those that leave are joined by a round-robin arbiter:
+Incoming flits are distributed by kind: 0 to the spiking core, 4 and 5 to the host port, the others
+to the NPU core, which accepts one per cycle. Outgoing flits are merged by a round-robin arbiter:
 the sources of the NPU core, then the host port, then spikes.
 """
 
@@ -27,15 +27,15 @@ from hw.strobe import strobe
 
 
 class Node(wiring.Component):
-    """Ports
+    """Node.
 
-    here, port : places of the node, and of the host port that its NPU core asks for weights
-    incoming, outgoing : those of the router
-    begin, active, started, ended : of an NPU core, see `hw.npu.frames.Frames` and `NpuCore`
-    from_host, to_host : of a host port
-    tick, busy, load : of a spiking core
+    here, port : places of the node, and of the host port that its NPU core requests weights from
+    incoming, outgoing : streams of the router
+    begin, active, started, ended : for an NPU core, see `hw.npu.frames.Frames` and `NpuCore`
+    from_host, to_host : for a host port
+    tick, busy, load : for a spiking core
 
-    Those of a part that is not there are missing.
+    Ports of missing parts are omitted.
     """
 
     module_name = "npu_node"
@@ -61,7 +61,7 @@ class Node(wiring.Component):
 
     @property
     def module_parameters(self) -> tuple[Any, ...]:
-        """What makes two of them the same module."""
+        """Key of the shared module."""
         parts = (None if each is None else each.module_parameters for each in (self.npu, self.core))
         return (self.layout, *parts, self.host)
 
@@ -72,7 +72,7 @@ class Node(wiring.Component):
         kind = me.incoming.payload.kind
         to_host = (kind == Kind.TO_HOST) | (kind == Kind.REQUEST)
         sources: list[Any] = []
-        takers: list[tuple[Value, Value]] = []  # kinds of flits, and whether they are taken
+        takers: list[tuple[Value, Value]] = []  # kinds of flits, and whether they are accepted
         if self.npu is not None:
             sources += self._npu(m, (kind != Kind.SPIKE) & ~to_host)
             takers.append(((kind != Kind.SPIKE) & ~to_host, Const(1)))
@@ -96,7 +96,7 @@ class Node(wiring.Component):
         return m
 
     def _npu(self, m: Module, mine: Value) -> list[Any]:
-        """The NPU core, and the frames that it runs."""
+        """Build the NPU core and its frame control."""
         me: Any = self
         npu: Any = self.npu
         m.submodules.npu = npu
@@ -116,7 +116,7 @@ class Node(wiring.Component):
         return list(npu.sources)
 
     def _spiking(self, m: Module, mine: Value) -> Any:
-        """The spiking core, whose axon is in the data of a flit; returns its flits."""
+        """Build the spiking core, whose axon is the data of a flit; return its flits."""
         me: Any = self
         core: Any = self.core
         m.submodules.core = core

@@ -1,8 +1,8 @@
-"""The binary product: how many bits of two words agree, byte by byte.
+"""The binary product: number of equal bits of two words, per byte.
 
-Full adders side by side, as operations on words: bit n of each byte is in word n, and of three bits
-of a weight they make one of it and one of the next. The counts go to the tree that adds up the
-products of bytes.
+Parallel full adders work on words: bit n of each byte is in word n, and three bits of one weight
+give one of the same and one of the next weight. The counts go to the tree that sums the products of
+bytes.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ from amaranth.lib.wiring import In, Out
 from hw.flow.sharing import shared
 
 COUNT_BITS = 4
-"""Of a count of the bits of a byte."""
+"""Bits of the count of a byte's bits."""
 
 
 class BinaryProduct(wiring.Component):
-    """Ports
+    """Binary product.
 
     one, other : words
-    agreement : how many bits of each byte agree, COUNT_BITS each; combinational
+    agreement : number of equal bits of each byte, COUNT_BITS each; combinational
     """
 
     module_name = "npu_binary"
     clocked = False
 
     def __init__(self, count: int) -> None:
-        """count : of bytes"""
+        """count : number of bytes"""
         self.count = count
         super().__init__(
             {
@@ -42,7 +42,7 @@ class BinaryProduct(wiring.Component):
 
     @property
     def module_parameters(self) -> tuple[Any, ...]:
-        """What makes two of them the same module."""
+        """Key of the shared module."""
         return (self.count,)
 
     @shared
@@ -59,8 +59,7 @@ class BinaryProduct(wiring.Component):
 
 
 def _counts(m: Module, bits: list[Value]) -> list[Value]:
-    """How many of some bits are 1, as bits of growing weight; all are words, whose places do not
-    touch each other."""
+    """Return the number of 1s per position of some words, as words of increasing bit weight."""
     found = []
     while bits:
         carries = []

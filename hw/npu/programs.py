@@ -1,4 +1,4 @@
-"""Whole programs: instructions and micro-ops to bytes, and bytes to arrays."""
+"""Encode instructions and micro-ops to bytes, and decode bytes to arrays."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ class Decoded(NamedTuple):
     """A program as arrays of n rows.
 
     op, kind, wait, signal : codes and masks, ndarray[uint8], shape (n,)
-    fields : values in the order of the form's fields, then zeros, ndarray[int64], shape
-        (n, MOST_FIELDS)
+    fields : values in the order of the form's fields, then zeros, ndarray[int64], shape (n,
+        MOST_FIELDS)
     """
 
     op: NDArray[np.uint8]
@@ -48,17 +48,17 @@ class Decoded(NamedTuple):
 
 
 def encode_program(instructions: Sequence[Instruction]) -> bytes:
-    """One after the other; an error names the number of the instruction, too."""
+    """Encode instructions in order; an error also names the number of the instruction."""
     return b"".join(_encoded(encode, instructions, "instruction"))
 
 
 def encode_micro_ops(micro_ops: Sequence[MicroOp]) -> bytes:
-    """One after the other; an error names the number of the micro-op, too."""
+    """Encode micro-ops in order; an error also names the number of the micro-op."""
     return b"".join(_encoded(encode_micro_op, micro_ops, "micro-op"))
 
 
 def decode_program(data: bytes, where: str) -> Decoded:
-    """The instructions in ``data``; where : file and section, to which errors add the offset."""
+    """Decode the instructions in ``data``; where : file and section, errors add the offset"""
     import numpy as np
 
     words = _words(data, INSTRUCTION_BYTES, where)
@@ -82,8 +82,10 @@ def decode_program(data: bytes, where: str) -> Decoded:
 
 
 def decode_micro_ops(data: bytes, where: str) -> NDArray[np.int32]:
-    """The micro-ops in ``data``, shape (n, 6), columns as in `MICRO_OP`; where : file and section,
-    to which errors add the offset."""
+    """Decode the micro-ops in ``data``, shape (n, 6), columns as in `MICRO_OP`.
+
+    where : file and section, to which errors add the offset
+    """
     import numpy as np
 
     found, faults = _columns(MICRO_OP, _words(data, MICRO_OP_BYTES, where))
@@ -94,7 +96,7 @@ def decode_micro_ops(data: bytes, where: str) -> NDArray[np.int32]:
 
 
 def encode_scales(m0: ArrayLike, n: ArrayLike) -> NDArray[np.int32]:
-    """Lanes of scale words; `HwError` names the first value that has no room."""
+    """Return the lanes of scale words; `HwError` names the first value that does not fit."""
     import numpy as np
 
     parts = np.broadcast_arrays(np.asarray(m0, np.int64), np.asarray(n, np.int64))
@@ -114,7 +116,7 @@ def _encoded(encoder: Callable[[T], bytes], parts: Iterable[T], name: str) -> It
 
 
 def _words(data: bytes, size: int, where: str) -> NDArray[np.uint64]:
-    """Rows of 64-bit words, one for every ``size`` bytes."""
+    """Return rows of 64-bit words, one row per ``size`` bytes."""
     import numpy as np
 
     if len(data) % size:
@@ -125,7 +127,7 @@ def _words(data: bytes, size: int, where: str) -> NDArray[np.uint64]:
 def _columns(
     fields: Sequence[Field], words: NDArray[np.uint64]
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Values of fields, a column each, and which rows hold a value or a bit that means nothing."""
+    """Return field values, one column each, and which rows have an undefined value or bit."""
     import numpy as np
 
     found = np.zeros((len(words), len(fields)), np.int64)

@@ -1,7 +1,7 @@
-"""RECEIVE: what flits bring, into the memories of a core. It takes one in every cycle.
+"""RECEIVE: writes received flits to the memories of a core, one per cycle.
 
-Map data and weights are written in the cycle in which they come. What they count, and words of
-weights that are whole, is there from the next cycle on.
+Map data and weights are written in the cycle in which they arrive. Stream counts and complete
+weight words are visible from the next cycle on.
 """
 
 from __future__ import annotations
@@ -25,20 +25,21 @@ TABLES = (Loaded.PM, Loaded.UM, Loaded.IM, Loaded.HM)
 
 
 def lanes_of(shape: NpuShape, layout: NpuFlit, memory: Loaded) -> int:
-    """Parts of a word that are written one by one; 1 if parts do not fill it."""
+    """Return the parts of a word that are written separately; 1 if parts do not fill it."""
     bits, _ = word_bits(shape)[memory]
     return bits // layout.payload if bits % layout.payload == 0 else 1
 
 
 class Receive(wiring.Component):
-    """Ports
+    """Receiver.
 
-    flit : for this core, in any cycle
-    asks, first : weights are asked for in this cycle, and their first word
+    flit : a flit for this core, in any cycle
+    asks, first : weights are requested in this cycle, and their first word
     base : first weight word that comes from the host
-    arrived : the weight word behind the last that came whole
-    map : a part of a vector; weights : a part of a row
-    counts : of each stream, see `hw.npu.control.Control`
+    arrived : the weight word after the last complete one
+    map : a part of a vector
+    weights : a part of a row
+    counts : amounts for each stream, see `hw.npu.control.Control`
     pm, um, im, hm : words, or parts of them, for the other memories
     """
 
@@ -49,7 +50,7 @@ class Receive(wiring.Component):
         size = self.size
         self.part = min(layout.payload, size.vector)
         self.parts = layout.parts[Loaded.FM]
-        self.rows = 1 if shape.weight_port == "row" else shape.rows  # of a word of the memory
+        self.rows = 1 if shape.weight_port == "row" else shape.rows  # rows per memory word
         tables = {}
         for memory in TABLES:
             bits, _ = word_bits(shape)[memory]
@@ -73,7 +74,7 @@ class Receive(wiring.Component):
 
     @property
     def module_parameters(self) -> tuple[Any, ...]:
-        """What makes two of them the same module."""
+        """Key of the shared module."""
         return (self.shape, self.layout)
 
     @shared
@@ -107,12 +108,12 @@ class Receive(wiring.Component):
         return m
 
     def _weights(self, m: Module, flit: Any, comes: Signal, loaded: Signal) -> None:
-        """Rows of words in order behind the pointer; or anywhere, before the first frame."""
+        """Write rows of words in order at the pointer; or anywhere, before the first frame."""
         me: Any = self
         each = exact_log2(self.shape.rows * self.parts)  # parts of a weight word
         pointer, filled = Signal(ADDRESS), Signal(each)
         word, number = Signal(ADDRESS), Signal(each)
-        at = Signal(ADDRESS + each)  # number of the part, of all
+        at = Signal(ADDRESS + each)  # number of the part, over all words
         m.d.comb += [
             me.arrived.eq(pointer),
             word.eq(Mux(me.asks, me.first, pointer)),
@@ -147,7 +148,7 @@ class Receive(wiring.Component):
                 port.data.eq(flit.data.replicate(parts)),
             ]
             return
-        # Its parts do not fill the word: it is written whole, with the last one.
+        # Its parts do not fill the word: it is written whole, with the last part.
         whole: Value = flit.data
         if parts > 1:
             before = Signal(self.layout.payload * (parts - 1), name=f"{memory.name.lower()}_before")

@@ -1,7 +1,7 @@
-"""A row of the array: it multiplies its weights with the columns, and adds up the products.
+"""A row of the array: multiplies its weights by the columns and sums the products.
 
-The row's own column, which alone counts in depthwise products, comes first in all of its ports; the
-order of the others changes no sum. So all rows are one module.
+The row's own column, the only one in depthwise products, comes first in all of its ports; the order
+of the others does not change the sum. So all rows share one module.
 """
 
 from __future__ import annotations
@@ -21,17 +21,19 @@ KINDS = ("INT8", "BINARY", "DUAL_PIXEL", "DUAL_KERNEL", "INT16", "DEPTHWISE")
 
 
 def sum_bits(shape: NpuShape) -> int:
-    """Of the sum of the products of a row."""
+    """Return the bits of the sum of the products of a row."""
     product = 32 if shape.multiplier == "dual" else 16
     return product + shape.columns.bit_length() - 1
 
 
 class ArrayRow(wiring.Component):
-    """Ports
+    """Array row.
 
-    kind : of the product, as instructions have it; tap : weight of depthwise ones
-    x : input vector; w, v : weights of the row, and of a second word of dual cores
-    sum, other : a cycle later; other : second one of pairs
+    kind : kind of the product, as in instructions
+    tap : weight for depthwise products
+    x : input vector
+    w, v : weights of the row, and of a second word of dual cores
+    sum, other : sum, a cycle later; `other` is the second sum of pairs
     """
 
     module_name = "npu_row"
@@ -52,7 +54,7 @@ class ArrayRow(wiring.Component):
 
     @property
     def module_parameters(self) -> tuple[Any, ...]:
-        """What makes two of them the same module."""
+        """Key of the shared module."""
         return (self.shape,)
 
     @shared
@@ -79,9 +81,10 @@ class ArrayRow(wiring.Component):
     def _dual(
         self, m: Module, is_kind: dict[str, Value], x: list[Value], w: list[Value]
     ) -> tuple[Value, Value]:
-        """Sums of a row of a dual core: of low or single products, and of high ones.
+        """Return the sums of a row of a dual core: of low or single products, and of high products.
 
-        wide : two pixels, two kernels, or a number of 16 bits; narrow : what they share
+        wide : two pixels, two kernels, or a 16-bit number
+        narrow : the common factor
         """
         me: Any = self
         firsts, seconds = [], []
@@ -98,7 +101,7 @@ class ArrayRow(wiring.Component):
             narrow = multiplier.chosen(m, halves, pixel, Mux(kernels, low, w[c]), multiplier.NARROW)
             found = multiplier.dual_product(m, wide, narrow)
             up, down = multiplier.parted(found)
-            # A single product of bytes is the low one of a pair, whose high one nobody adds.
+            # A single product of bytes is the low one of a pair whose high one is ignored.
             firsts.append(multiplier.chosen(m, halves, found, down, 32))
             seconds.append(up)
         return self._sum(m, is_kind, x, firsts), _tree(m, seconds)
@@ -106,8 +109,10 @@ class ArrayRow(wiring.Component):
     def _sum(
         self, m: Module, is_kind: dict[str, Value], x: list[Value], products: list[Value]
     ) -> Value:
-        """The sum of all products, depthwise of that of the row's own column alone; or of bits: 1
-        for those that agree, -1 for the others."""
+        """Return the sum of all products; depthwise, the product of the row's own column.
+
+        In binary mode, equal bits count 1 and different bits -1.
+        """
         me: Any = self
         columns = len(x)
         binary = is_kind["BINARY"] if self.shape.binary else Const(0)
@@ -122,7 +127,7 @@ class ArrayRow(wiring.Component):
         counts = b.agreement & binary.replicate(len(b.agreement))
         parts = [counts[COUNT_BITS * number :][:COUNT_BITS] for number in range(columns)]
         total = _tree(m, _instead(m, gone, products, parts))
-        # Twice the number of bits that agree, less all: a number of 9 bits or fewer.
+        # Twice the number of equal bits minus all bits: at most 9 bits.
         half = (8 * columns).bit_length() - 1
         found = Signal(signed(len(total)), name="with_bits")
         upper = total[half:]
@@ -134,7 +139,7 @@ class ArrayRow(wiring.Component):
 def _instead(
     m: Module, gone: list[Value], products: list[Value], counts: list[Value]
 ) -> list[Value]:
-    """Products, and where they are gone twice a count."""
+    """Return the products, replaced by twice a count where `gone`."""
     found = []
     for away, product, count in zip(gone, products, counts, strict=True):
         one = Signal(signed(len(product)), name="kept")
@@ -148,7 +153,7 @@ def _bytes(weights: Value) -> list[Value]:
 
 
 def _tree(m: Module, values: list[Value]) -> Value:
-    """The sum of signed numbers, two by two."""
+    """Return the sum of signed numbers by a binary tree."""
     while len(values) > 1:
         sums = []
         for one, other in zip(values[::2], values[1::2], strict=True):

@@ -1,8 +1,8 @@
-"""Runs a chip of NPU cores in Amaranth's simulator, with its hosts: small chips, to the cycle.
+"""Cycle-accurate run of a small chip of NPU cores, with its hosts, in Amaranth's simulator.
 
-Cycle 0 is that of the first fetch. Hosts take a flit in every cycle and offer one: answers to
-requests for weights as they are due, else the next flit of the input, in order; the first one of a
-frame to a core and stream takes a credit.
+Cycle 0 is the cycle of the first fetch. Hosts accept one flit per cycle and offer one: answers to
+weight requests when due, else the next flit of the input, in order; the first flit of a frame to a
+core and stream consumes a credit.
 """
 
 from __future__ import annotations
@@ -25,12 +25,18 @@ from hw.npu.isa import UNITS
 from hw.npu.loading import FlitFields
 
 PATIENCE = 5_000
-"""Cycles in which nothing moves, behind which a run is given up."""
+"""Maximum number of cycles in which nothing moves."""
 
 
 class Input(NamedTuple):
-    """A vector of a frame's input: a core, the stream that counts it, its address, what odd frames
-    add to that, and the frames of what goes to this core and stream that the core holds."""
+    """A vector of a frame's input.
+
+    core : destination core
+    stream : stream that counts the vector
+    vector : address
+    odd : address offset in odd frames
+    slots : frames of the input to this core and stream that the core buffers
+    """
 
     core: Place
     stream: int
@@ -40,11 +46,12 @@ class Input(NamedTuple):
 
 
 class HostSide(NamedTuple):
-    """What is attached to a host port.
+    """Host attached to a host port.
 
-    inputs : vectors of a frame, in order; data : uint8, shape (frames, inputs, columns)
+    inputs : vectors of a frame, in order
+    data : uint8, shape (frames, inputs, columns)
     weights : int8, shape (words, rows, columns)
-    latency, flits : cycles from a request to the first flit of its answer; flits in a cycle
+    latency, flits : cycles from a request to the first flit of its answer; flits per cycle
     """
 
     inputs: Sequence[Input] = ()
@@ -63,16 +70,16 @@ class Delivered(NamedTuple):
 
 
 class NpuRun(NamedTuple):
-    """What a chip did.
+    """Result of a run.
 
-    results : of each frame, vectors by their address
-    completed : of each frame, the cycle behind that in which its last result came, or the cores
-        had ended it if there are none
-    deliveries : of all flits from cycle 0 on, in order
-    started, ended : of each core, by unit: cycles of starts, and cycles behind ends
-    idle : of each core, first cycle behind each frame
-    loaded : cycles until what came before the frames was there
-    memories : of each core, words by the name of the memory
+    results : for each frame, vectors by their address
+    completed : for each frame, the cycle after the arrival of its last result; without results,
+        after the cores had ended it
+    deliveries : all flits from cycle 0 on, in order
+    started, ended : for each core, by unit: cycles of starts, and cycles after ends
+    idle : for each core, first cycle after each frame
+    loaded : cycles until the flits before the frames had arrived
+    memories : for each core, words by the name of the memory
     """
 
     results: list[dict[int, NDArray[np.int8]]]
@@ -86,7 +93,7 @@ class NpuRun(NamedTuple):
 
 
 class NpuSimulator:
-    """A chip that is elaborated once; each run begins with the contents that it was made with."""
+    """A chip that is elaborated once; each run starts with its initial memory contents."""
 
     def __init__(self, chip: MixedChip) -> None:
         self.chip = chip
@@ -103,13 +110,13 @@ class NpuSimulator:
         before: Sequence[FlitFields] = (),
         patience: int = PATIENCE,
     ) -> NpuRun:
-        """So many frames of all cores; none if flits begin those of some.
+        """Run a number of frames on all cores; 0 if flits start them.
 
-        hosts : at each port of the chip
-        firsts : instructions that the frames of cores begin with, if not 0
+        hosts : host at each port of the chip
+        firsts : first instruction of the frames of a core, if not 0
         before : flits that the first host sends before the cores start
 
-        Raises `HwError` if nothing moves any more and something is left to do.
+        Raises `HwError` if nothing moves any more but work is left.
         """
         check_count("frames", frames, 0, (1 << 16) - 1)
         if len(hosts) != len(self.chip.parts.hosts):
@@ -128,7 +135,7 @@ class NpuSimulator:
 
 
 class _Host:
-    """The state of a host; as the simulator of chips has it."""
+    """The state of a host, as in the simulator of chips."""
 
     def __init__(self, chip: MixedChip, side: HostSide, frames: int) -> None:
         self.chip, self.side, self.frames = chip, side, frames
@@ -140,7 +147,7 @@ class _Host:
         self.inputs = self._inputs()
 
     def _inputs(self) -> deque[tuple[FlitFields, tuple[Place, int] | None]]:
-        """All input flits of all frames, and whose credit they take."""
+        """Return all input flits of all frames, with the credit that they consume."""
         side, parts = self.side, self.layout.parts[Loaded.FM]
         mask = (1 << self.layout.payload) - 1
         found: deque[tuple[FlitFields, tuple[Place, int] | None]] = deque()
@@ -163,7 +170,7 @@ class _Host:
         return found
 
     def choose(self, cycle: int) -> None:
-        """What is offered from this cycle on."""
+        """Choose the flit offered from this cycle on."""
         if self.offered is not None:
             return
         if self.requests:
@@ -183,22 +190,22 @@ class _Host:
             self.offered = flit
 
     def take(self, flit: FlitFields, cycle: int) -> None:
-        """A request, or a credit."""
+        """Handle a request, or a credit."""
         side = flit.data & ((1 << SIDE_BITS) - 1), flit.data >> SIDE_BITS & ((1 << SIDE_BITS) - 1)
         rest = flit.data >> 2 * SIDE_BITS
         if not flit.address:
             if (side, flit.stream) not in self.credits:
                 raise HwError(
-                    f"core {side} gives the host a credit for stream {flit.stream}, to which it "
-                    "sends nothing"
+                    f"core {side} sends the host a credit for stream {flit.stream}, which gets "
+                    "no input from the host"
                 )
             self.credits[side, flit.stream] += rest
             return
         weights = self.side.weights
         if weights is None or rest + flit.address > len(weights):
             raise HwError(
-                f"core {side} asks the host for weight words {rest} to "
-                f"{rest + flit.address - 1}, of {0 if weights is None else len(weights)}"
+                f"core {side} requests weight words {rest} to "
+                f"{rest + flit.address - 1}; the host has {0 if weights is None else len(weights)}"
             )
         size = min(self.layout.payload // 8, self.chip.shape.columns)
         data = weights[rest : rest + flit.address].tobytes()

@@ -1,7 +1,7 @@
-"""What leaves a core: vectors of STORE part by part, and registers for SEND and WSTREAM.
+"""Outgoing flits of a core: vectors of STORE part by part, and registers for SEND and WSTREAM.
 
-A register is loaded in the cycle in which its instruction starts, or in the first one in which it
-is empty or its flit is taken; what it holds is offered from the next cycle on.
+A register is loaded in the cycle in which its instruction starts, or in the first later cycle in
+which it is empty or its flit is accepted; its content is offered from the next cycle on.
 """
 
 from __future__ import annotations
@@ -22,20 +22,21 @@ from hw.npu.shape import NpuShape, Widths
 from hw.npu.store import vectors
 
 SOURCES = 2 + len(UNITS)
-"""STORE, the SEND of each queue, WSTREAM: in the order of the arbiter that joins them."""
+"""STORE, the SEND of each queue, WSTREAM: in the order of the arbiter that merges them."""
 
 
 def place() -> wiring.Signature:
-    """Column and row of a node."""
+    """Return the signature of column and row of a node."""
     return wiring.Signature({"x": Out(SIDE_BITS), "y": Out(SIDE_BITS)})
 
 
 class Sending(wiring.Component):
-    """Ports
+    """Sender.
 
-    here, port : places of the core, and of the host port that it asks for weights
-    sends, words, blocked : per queue, its SEND that wants its register; and cannot have it yet
-    request, vector : of LOAD and STORE
+    here, port : places of the core, and of the host port that it requests weights from
+    sends, words, blocked : per queue, a SEND requests its register; its word; the register is not
+        available
+    request, vector : ports of LOAD and STORE
     sources : flits
     """
 
@@ -59,7 +60,7 @@ class Sending(wiring.Component):
 
     @property
     def module_parameters(self) -> tuple[Any, ...]:
-        """What makes two of them the same module."""
+        """Key of the shared module."""
         return (self.shape, self.layout)
 
     @shared
@@ -84,7 +85,7 @@ class Sending(wiring.Component):
         return m
 
     def _store(self, m: Module, source: Any) -> None:
-        """The parts of a vector; the unit waits until the last one is taken."""
+        """Send the parts of a vector; the store unit waits until the last one is accepted."""
         me: Any = self
         vector, flit = me.vector, source.payload
         payload, parts = self.layout.payload, self.layout.parts[Loaded.FM]

@@ -1,4 +1,4 @@
-"""What the hardware of an NPU core needs to know of its shape, and what follows from it."""
+"""Shape parameters that the hardware of an NPU core needs, and derived sizes."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from amaranth.utils import ceil_log2
 from hw.errors import NotBuiltError
 
 PARAMETER_LANES = 16
-"""Numbers of 32 bits in a parameter word."""
+"""Numbers of 32 bits per parameter word."""
 BANKS = 4
-"""Of the feature memory; each has words of two vectors."""
+"""Banks of the feature memory; each has words of two vectors."""
 STREAMS = 16
 HEADER_BITS = 64
 SIDES = (4, 8, 16, 32, 64)
-"""Rows and columns of an array: words of tables are whole vectors, or vectors whole words."""
+"""Supported rows and columns: table words are whole vectors, or vectors whole words."""
 LOAD_SIZES = (1, 2, 4)
-"""Vectors in a cycle that a load can move: those of neighbouring banks, whole entries of ACC32."""
+"""Supported vectors per cycle of a load: neighbouring banks, whole entries of ACC32."""
 
 
 class Latency(Protocol):
-    """Cycles of an instruction that is done with everything at once, by unit."""
+    """Cycles of an instruction without work, by unit."""
 
     @property
     def control(self) -> int: ...
@@ -43,7 +43,7 @@ class Latency(Protocol):
 
 
 class NpuShape(Protocol):
-    """The parameters of a core, as chip files have them in `[npu]`."""
+    """The parameters of a core, as in the table `[npu]` of chip files."""
 
     @property
     def name(self) -> str: ...
@@ -94,11 +94,12 @@ class NpuShape(Protocol):
 
 
 class Widths:
-    """Numbers that follow from a shape; raises `NotBuiltError` for a core that is not built.
+    """Sizes derived from a shape; raises `NotBuiltError` for an unsupported core.
 
-    lane : bits of a lane of INP and OUT; vector : bits of a vector in the maps
-    words : parameter words that hold a number a row
-    entry : vectors that an accumulator entry takes in the maps
+    lane : bits of a lane of INP and OUT
+    vector : bits of a vector in feature memory
+    words : parameter words that hold a number per row
+    entry : vectors of an accumulator entry in feature memory
     """
 
     def __init__(self, shape: NpuShape) -> None:
@@ -113,7 +114,7 @@ class Widths:
         self.entry = 1 << ceil_log2(-(-self.acc // 8))
         self.loads = shape.vectors_per_cycle
         self.phases = -(-shape.rows // shape.multiply_lanes)
-        self.blocks = 8  # of a packed vector
+        self.blocks = 8  # blocks per packed vector
 
     @property
     def sum(self) -> Shape:
@@ -130,18 +131,20 @@ def _require_buildable(shape: NpuShape) -> None:
         raise NotBuiltError(f"npu {shape.name}: {field} is {getattr(shape, field)!r}; give {asked}")
 
     if shape.rows != shape.columns:
-        refuse("columns", f"{shape.rows}, as many as rows")
+        refuse("columns", f"{shape.rows}, equal to rows")
     if shape.rows not in SIDES:
         refuse("rows", f"one of {', '.join(map(str, SIDES))}")
     if shape.map_vectors == 0 or shape.map_vectors % (2 * BANKS):
-        refuse("map_vectors", f"a multiple of {2 * BANKS}; maps in external memory are simulated")
+        refuse(
+            "map_vectors", f"a multiple of {2 * BANKS}; external feature memory is only simulated"
+        )
     if shape.instructions == 0:
-        refuse("instructions", "how many the core holds; external ones are simulated")
+        refuse("instructions", "the size of the memory; external memory is only simulated")
     if shape.loop_overhead:
-        refuse("loop_overhead", "0; the loops of the hardware cost nothing")
+        refuse("loop_overhead", "0; hardware loops have no overhead")
     if shape.vectors_per_cycle not in LOAD_SIZES:
         raise NotBuiltError(
-            f"npu {shape.name}: loads move {shape.vectors_per_cycle} vectors a cycle; give a "
+            f"npu {shape.name}: loads read {shape.vectors_per_cycle} vectors per cycle; give "
             f"load_bits for {', '.join(map(str, LOAD_SIZES))}"
         )
     if shape.multiplier == "dual" and shape.binary and shape.rows % 8:

@@ -1,8 +1,8 @@
-"""Nodes with NPU cores behind the socket of a chip, beside nodes with spiking cores.
+"""Nodes with NPU cores for the core socket of a chip, along with nodes with spiking cores.
 
-`hw.chip.Chip(..., layout=NpuFlit(...), make_core=...)` takes a `SocketedNode` for every node: with
-an NPU core, a spiking core, both, or neither. `hw.npu.chip.MixedChip` has host ports at any node,
-and begins frames apart from ticks; here both are those of the chip.
+`hw.chip.Chip(..., layout=NpuFlit(...), make_core=...)` uses a `SocketedNode` at every node: with an
+NPU core, a spiking core, both, or neither. `hw.npu.chip.MixedChip` has host ports at any node and
+starts frames independently of ticks; here the chip provides both.
 """
 
 from __future__ import annotations
@@ -19,16 +19,14 @@ Place = tuple[int, int]
 
 
 class SocketedNode(wiring.Component):
-    """A node at `here`, whose NPU core asks the host at `port` for weights.
+    """A node at `here`, whose NPU core requests weights from the host at `port`.
 
-    tick : starts a tick of the spiking core, and a frame of the NPU core with its first instruction
-    busy : the spiking core works, a frame is under way, a flit was taken in the cycle before, or
-        one is offered
+    tick : starts a tick of the spiking core, and a frame of the NPU core at its first instruction
+    busy : the spiking core is busy, a frame is in progress, a flit was accepted in the previous
+        cycle, or one is offered
     incoming, outgoing : flits of the node's layout
-    load : words for the spiking core; the memories of an NPU core are loaded by flits, or have
-        their contents from the start
-
-    load : layout of these words, the chip's `CoreShape.load`
+    load : words for the spiking core (layout: the chip's `CoreShape.load`); the memories of an NPU
+        core are loaded by flits, or initialised
     """
 
     def __init__(self, node: Node, here: Place, port: Place, load: data.StructLayout) -> None:

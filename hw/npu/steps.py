@@ -11,16 +11,19 @@ ADDRESS = 16
 
 
 class Loops:
-    """Counters that go one step at a time.
+    """Counters that advance one step at a time.
 
     micro_op : number of the micro-op of the step
-    offsets : for every stride, what it has added up to
-    last : it is the last step; inner_ends, outer_ends : the last of its loop
-    after : what `micro_op` will be behind a step
+    offsets : accumulated offset of every stride
+    last : the step is the last one
+    inner_ends, outer_ends : the step is the last one of its loop
+    after : value of `micro_op` after the step
     """
 
     def __init__(self, m: Module, f: Any, strides: Sequence[str], micro_ops: bool = True) -> None:
-        """strides : names of fields without `_out`, `_in`; micro_ops : without them there is one"""
+        """strides : names of fields without `_out`, `_in`
+        micro_ops : False for a single micro-op
+        """
         self.m, self.f = m, f
         self._uops = f.uops if micro_ops else Value.cast(1)
         self.micro_op, self._left = Signal(10), Signal(10)
@@ -40,7 +43,7 @@ class Loops:
         return (self.f.n_out == 0) | (self.f.n_in == 0) | (self._uops == 0)
 
     def set_up(self, first: Any) -> None:
-        """Begin. first : micro-op of the instruction that starts"""
+        """Start the loops; first : micro-op of the instruction that starts"""
         self.m.d.sync += [
             self.micro_op.eq(first), self._left.eq(0), self.outer.eq(0), self.inner.eq(0),
             *(each.eq(0) for each in (*self.offsets.values(), *self._starts.values())),

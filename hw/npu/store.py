@@ -1,8 +1,7 @@
-"""The store unit: results or accumulators to maps, to other cores, or to the host.
+"""The store unit: results or accumulators to feature memory, to other cores, or to the host.
 
-Pipeline: in the first cycle behind its start an instruction is set up; then every cycle is a step
-that reads an entry; in the cycle behind it a vector is written. A vector that has to wait holds up
-both.
+Pipeline: an instruction is set up in the first cycle after its start; then every cycle is a step
+that reads an entry; a vector is written in the next cycle. A vector that has to wait stalls both.
 """
 
 from __future__ import annotations
@@ -22,15 +21,15 @@ from hw.npu.instruction import WORD_BITS, fields_of, is_kind
 from hw.npu.shape import NpuShape, Widths
 
 PIPELINE = 3
-"""Cycles from the start to the first write, both counted."""
+"""Cycles from the start to the first write, inclusive."""
 
 
 def vectors(size: Widths) -> wiring.Signature:
-    """A vector of a store, and where it goes.
+    """Return the port of a stored vector and its destination.
 
-    en : it is there, as long as `waits`
-    local, host : to the maps of the core; to the host, else to another core
-    x, y, stream : of those that are not local
+    en : a vector is present; it stays while `waits`
+    local, host : destination is the core's own feature memory, or the host; else another core
+    x, y, stream : destination of vectors that are not local
     """
     return wiring.Signature(
         {
@@ -42,11 +41,12 @@ def vectors(size: Widths) -> wiring.Signature:
 
 
 class StoreUnit(wiring.Component):
-    """Ports
+    """Store unit.
 
     word, starts, ends : see `hw.npu.control.Control`
-    base, distance : of stores; odd : whether the frame is an odd one
-    entry, result, acc : an entry, and what it holds a cycle later
+    base, distance : registers of stores
+    odd : the frame is an odd one
+    entry, result, acc : an entry, and its content a cycle later
     vector : see `vectors`
     """
 
@@ -73,7 +73,7 @@ class StoreUnit(wiring.Component):
 
     @property
     def module_parameters(self) -> tuple[Any, ...]:
-        """What makes two of them the same module."""
+        """Key of the shared module."""
         return (self.shape,)
 
     @shared
@@ -93,7 +93,7 @@ class StoreUnit(wiring.Component):
         c, y, x = Signal(6), Signal(8), Signal(9)
         part, right, below = Signal(range(max(2, size.entry))), Signal(), Signal()
         entry = Signal(ADDRESS)
-        # Addresses of the block, of the row in it, and of the pixel in that.
+        # Addresses of the block, of the row within the block, and of the pixel within the row.
         block, row, pixel = Signal(ADDRESS), Signal(ADDRESS), Signal(ADDRESS)
         slot = Mux(me.odd & (f.pp != 0), Const(1, ADDRESS) << (f.pp + 2), 0)
         start = Signal(ADDRESS)
@@ -140,7 +140,7 @@ class StoreUnit(wiring.Component):
                 m.d.sync += pixel.eq(pixel + x_step)
         m.d.comb += me.entry.eq(entry)
 
-        # What is written
+        # Output
         writes, last, at, piece = Signal(), Signal(), Signal(ADDRESS), Signal.like(part)
         far = Mux(partial, part, Mux(part != 0, me.distance, 0))
         with m.If(~holds):
@@ -163,7 +163,7 @@ class StoreUnit(wiring.Component):
         return m
 
     def _part(self, m: Module, piece: Signal) -> Value:
-        """A vector of the accumulators of an entry, each as bytes, sign-extended."""
+        """Return a vector of the accumulators of an entry, each as sign-extended bytes."""
         me: Any = self
         size = self.size
         lane = 8 * size.entry
@@ -176,7 +176,7 @@ class StoreUnit(wiring.Component):
         return Array(vectors)[piece]
 
     def _result(self, piece: Signal) -> Value:
-        """The low bytes of the results, or the high ones."""
+        """Return the low or the high bytes of the results."""
         me: Any = self
         lane = self.size.lane
         low = Cat(*(me.result[lane * r : lane * r + 8] for r in range(self.shape.rows)))

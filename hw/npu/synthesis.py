@@ -1,6 +1,6 @@
 # amaranth: UnusedElaboratable=no
-# (a shape that is refused is never elaborated)
-"""What a core takes as gates, and what parts of it that a shape may leave out add to that."""
+# (a shape that raises an error is never elaborated)
+"""Cell counts of a core, and the contribution of its optional parts."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ ARRAY = (MacArray.module_name, ArrayRow.module_name, BinaryProduct.module_name)
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """What a part adds to a whole.
+    """Contribution of a part to a whole.
 
-    part : the binary unit, or the dual multiplier in place of that of bytes
+    part : the binary unit, or the dual multiplier instead of byte multipliers
     whole : the array, or the core
     without, within : cells of the whole without the part, and with it
-    multipliers, memory_bits : that the part adds
+    multipliers, memory_bits : multipliers and bits that the part adds
     """
 
     part: str
@@ -43,20 +43,22 @@ class Difference:
 
     @property
     def share(self) -> float:
-        """Cells that the part adds, of those without it."""
+        """Cells that the part adds, relative to the cells without it."""
         return self.within / self.without - 1
 
 
 def core_netlist(shape: NpuShape) -> Netlist:
-    """Raises `NotBuiltError` for a shape that is not built."""
+    """Return the netlist of a core; raise `NotBuiltError` for an unsupported shape."""
     return netlist(NpuCore(shape), NpuCore.module_name)
 
 
 def chip_netlist(
     width: int, height: int, shape: NpuShape, depth: int, ports: Mapping[Place, Place]
 ) -> Netlist:
-    """A mesh with a core at every node, and at some a port of the host. ports : of each core the
-    node of the port that it asks for weights"""
+    """Return the netlist of a mesh with a core at every node, and host ports at some.
+
+    ports : for each core, the node of the port that it requests weights from
+    """
     check_size(width, height, shared=True)
     places = ((x, y) for y in range(height) for x in range(width))
     hosts = list(dict.fromkeys(ports.values()))
@@ -67,11 +69,13 @@ def chip_netlist(
 def differences(
     shape: Any, design: Netlist, found: list[Cells], keep_multipliers: bool, note: Note = quiet
 ) -> list[Difference]:
-    """The binary unit and the dual multiplier, by synthesising the core without or with them.
+    """Measure binary unit and dual multiplier by synthesising the core without or with them.
 
-    shape : of the core, a dataclass; design, found : the core, and its cells
-    Only modules that differ are made again. A part without which, or with which, the shape is not
-    built is noted and left out.
+    shape : shape of the core, a dataclass
+    design, found : the core, and its cells
+
+    Only modules that differ are synthesised again. A part is skipped with a note if the shape is
+    not supported without it, or with it.
     """
     result = []
     known = {design.part(one.module): one for one in found}
@@ -86,7 +90,7 @@ def differences(
         try:
             other = cells(core_netlist(changed), note, keep_multipliers, known)
         except NotBuiltError as error:
-            note(f"no figures of the {part}: {error}")
+            note(f"no cell counts for the {part}: {error}")
             continue
         without, within = (other, found) if has else (found, other)
         for whole in ("array", "core"):
@@ -98,7 +102,7 @@ def differences(
 
 
 def _sums(modules: Iterable[Cells], names: Iterable[str] | None) -> Mapping[str, int]:
-    """Of all instances of some modules, or of all."""
+    """Return sums over all instances of the named modules, or of all modules."""
     chosen = [one for one in modules if names is None or one.module in names]
     return {
         name: sum(one.count * getattr(one, name) for one in chosen)

@@ -1,12 +1,12 @@
-"""The window unit: columns of the im2col matrix from a map in planes, without storing the matrix.
+"""The window unit: computes columns of the im2col matrix from a planar map, without storing it.
 
-A generator makes a list of items: of each packet its header, then the words of each group of
-channels. They go through a chain of filters (`hw.npu.filter`), each of which makes the values of
-one of the windows of a packet. In a cycle in which no cache is full the whole chain moves on. The
-input buffer takes one vector a cycle, of the filters in turn.
+A generator creates a list of items: for each packet its header, then the words of each group of
+channels. They pass a chain of filters (`hw.npu.filter`), each of which produces the values of one
+window of a packet. In a cycle in which no cache is full the whole chain advances. The input buffer
+accepts one vector per cycle, from the filters in round-robin order.
 
-Pipeline of the generator: an address of the header memory or of the feature memory; what was read;
-the register that the first filter takes from. All of it moves with the chain.
+Pipeline of the generator: an address of the header memory or of the feature memory; the data read;
+the input register of the first filter. All stages advance with the chain.
 """
 
 from __future__ import annotations
@@ -26,15 +26,16 @@ from hw.npu.shape import BANKS, HEADER_BITS, NpuShape, Widths
 
 
 class WindowUnit(wiring.Component):
-    """Ports
+    """Window unit.
 
-    word : the instruction, from the cycle behind its start on; starts : it is that cycle
-    base : of loads, in vectors
-    head, header, reads_header : address of a header, and it a cycle later, kept while it is not
+    word : the instruction, from the cycle after its start on
+    starts : the cycle after its start
+    base : base address of loads, in vectors
+    head, header, reads_header : address of a header, and the header a cycle later, kept while not
         read
-    place, words, reads : the same of the words of all banks
+    place, words, reads : the same for the words of all banks
     en, to, vector : a write to the input buffer
-    ends : the instruction is done with this cycle
+    ends : the instruction ends with this cycle
     """
 
     module_name = "npu_windows"
@@ -62,7 +63,7 @@ class WindowUnit(wiring.Component):
 
     @property
     def module_parameters(self) -> tuple[Any, ...]:
-        """What makes two of them the same module."""
+        """Key of the shared module."""
         return (self.shape,)
 
     @shared
@@ -73,7 +74,7 @@ class WindowUnit(wiring.Component):
         layer = self._layer(m, f)
         filters = [Filter(self.size) for _ in range(self.shape.filters)]
         moves, works = Signal(), Signal()
-        # The first header is read, it comes, the chain can move.
+        # The first header is read, arrives, and the chain can advance.
         begun = Signal()
         m.d.sync += begun.eq(me.starts)
         with m.If(begun):
@@ -122,7 +123,7 @@ class WindowUnit(wiring.Component):
         return m
 
     def _layer(self, m: Module, f: Any) -> Any:
-        """What filters know, worked out in the cycle behind the start."""
+        """Return the constants of the filters, computed in the cycle after the start."""
         layer = Signal(LAYER)
         lanes = ceil_log2(self.shape.columns)
         values = Signal(PLACE)
@@ -140,13 +141,13 @@ class WindowUnit(wiring.Component):
     def _generate(
         self, m: Module, f: Any, layer: Any, front: Any, begun: Signal, moves: Signal
     ) -> Value:
-        """Items, one a move; returns whether none is on its way to the first register.
+        """Generate items, one per move; return whether none is on its way to the first register.
 
-        The second stage holds what was read: a header, or a word of one.
+        The second stage holds the data read: a header, or a word.
         """
         me: Any = self
-        comes, is_header = Signal(), Signal()  # the second stage has something
-        packet = Signal(range(1 << 11))  # packets whose header has not come yet, behind this one
+        comes, is_header = Signal(), Signal()  # the second stage holds an item
+        packet = Signal(range(1 << 11))  # packets after this one whose header has not arrived
         header = Signal(HEADER)
         window = Signal(PLACE)
         length, group, at, plane_at = Signal(PLACE), Signal(6), Signal(PLACE), Signal(PLACE)
@@ -163,7 +164,7 @@ class WindowUnit(wiring.Component):
         start = Signal(PLACE)
         m.d.comb += start.eq((me.base >> 3) + f.src + header.start)
         advances = begun | moves
-        place = Signal(PLACE)  # of the word in the second stage
+        place = Signal(PLACE)  # place of the word in the second stage
         last_of_group = at + 1 == length
         last = last_of_group & (group + 1 == f.groups)
         next_header = Mux(is_header, header.length == 0, last)
@@ -203,7 +204,7 @@ class WindowUnit(wiring.Component):
         return ~comes
 
     def _behind_all(self, m: Module, header: Any, layer: Any) -> Value:
-        """The number of the first window of the next packet."""
+        """Return the number of the first window of the next packet."""
         for _ in range(self.shape.filters):
             header = behind(m, header, layer)
         return header.window

@@ -1,4 +1,4 @@
-"""Metrics in one call, as most tests want them."""
+"""Metrics in one call, for most tests."""
 
 from __future__ import annotations
 
@@ -14,5 +14,5 @@ from chipsim.traffic.metrics import summarise
 def score(
     chip: Chip, core: Int32Array, blocks: Iterable[SynapseBlock] | BlockSource, **options: Any
 ) -> dict[str, Any]:
-    """All metrics of a mapping; options are those of `measure`."""
+    """Return all metrics of a mapping; options as for `measure`."""
     return summarise(chip, measure(chip, core, blocks, **options))

@@ -1,4 +1,4 @@
-"""Small random sets of packets for the tests of the mesh."""
+"""Small random sets of packets for tests of the mesh."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ SHAPES = ("uniform", "hotspot", "transpose", "complement", "neighbour", "self", 
 def random_packets(
     rng: np.random.Generator, mesh: Mesh, shape: str, count: int, cycles: int
 ) -> list[Packet]:
-    """`count` packets of one shape, created at random in `cycles` cycles; in no order."""
+    """Return `count` packets of one shape, created at random in `cycles` cycles, unordered."""
     nodes, (width, height) = mesh.cores, mesh.sides
     created = rng.integers(0, cycles, count)
     source = rng.integers(0, nodes, count)
     y, x = np.divmod(source, width)
     if shape == "hotspot":
         target = np.where(rng.random(count) < 0.5, nodes // 2, rng.integers(0, nodes, count))
-    elif shape == "transpose":  # cut off where the mesh is not square
+    elif shape == "transpose":  # cropped if the mesh is not square
         target = np.minimum(x, height - 1) * width + np.minimum(y, width - 1)
     elif shape == "complement":
         target = nodes - 1 - source
@@ -38,21 +38,21 @@ def random_packets(
 
 
 def random_links(rng: np.random.Generator, mesh: Mesh) -> Links:
-    """Long and narrow links among short and wide ones."""
+    """Return random links: long and narrow among short and wide ones."""
     shape = 4, mesh.height, mesh.width
     latency = np.where(rng.random(shape) < 0.5, 1, rng.integers(1, 12, shape))
     return Links(latency.astype(np.int64), rng.choice([1.0, 1.0, 1.0, 1.5, 2.25, 4.0], shape))
 
 
 def torus_of(width: int, height: int, torus: Torus, tile: tuple[int, int], depth: int) -> Mesh:
-    """Routers with rings, of tiles perhaps, whose steps all cost the same."""
+    """Return routers with rings, optionally with tiles, with equal step costs."""
     sides = width * tile[0], height * tile[1]
     machine = Machine(*sides, torus, tile=Block(*tile, 0.0))
     return Mesh.of(Chip("torus", *sides, machine=machine), depth)
 
 
 def slow_links(mesh: Mesh) -> dict[Link, tuple[int, float]]:
-    """Latency and cycles of a flit of every link, as the twins take them."""
+    """Return latency and cycles per flit of every link, for the reference implementations."""
     assert mesh.links is not None
     return {
         (x, y, port): (int(mesh.links.latency[d, y, x]), float(mesh.links.cycles[d, y, x]))

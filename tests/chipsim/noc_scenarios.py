@@ -1,4 +1,4 @@
-"""Traffic for every model of the mesh; all of them deliver every packet in the same cycle."""
+"""Traffic for every model of the mesh; all of them deliver each packet in the same cycle."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.reference.noc import Packet
 
 @dataclass(frozen=True)
 class Scenario:
-    """A mesh with buffers of some depth, and the packets that its cores create."""
+    """A mesh with a buffer depth, and the packets that its cores create."""
 
     width: int
     height: int
@@ -22,7 +22,7 @@ class Scenario:
 def random_traffic(
     nodes: int, load: float, cycles: int, seed: int, hot: float = 0.0
 ) -> list[Packet]:
-    """Packets of every node with probability `load` a cycle, a share of them to node 0."""
+    """Return packets of every node with probability `load` per cycle, a share of them to node 0."""
     rng = np.random.default_rng(seed)
     created, source = np.nonzero(rng.random((cycles, nodes)) < load)
     target = rng.integers(0, nodes, len(source))

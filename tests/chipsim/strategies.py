@@ -18,7 +18,7 @@ from tests.reference.link_traffic import Block, Edge, blocks_of
 
 @dataclass
 class Case:
-    """A network on a chip, with everything that `chipsim.traffic.arrays.measure` takes."""
+    """A network on a chip, with all arguments of `chipsim.traffic.arrays.measure`."""
 
     chip: Chip
     core: list[int]
@@ -45,7 +45,7 @@ class Case:
 
 @st.composite
 def machines(draw: st.DrawFn, width: int, height: int) -> Machine:
-    """Tiles in chips in boards, each perhaps, on a mesh or a torus."""
+    """Draw optional tiles, chips and boards, on a mesh or a torus."""
     costs = st.sampled_from([0, 0.5, 1, 3, 10])
     parts: list[Part | None] = []
     within = 1, 1
@@ -73,7 +73,7 @@ def machines(draw: st.DrawFn, width: int, height: int) -> Machine:
 
 
 def energies() -> st.SearchStrategy[ChipEnergy]:
-    """Tables with some of the energies, one at least."""
+    """Draw tables with some of the energies, at least one."""
     amount = st.none() | st.sampled_from([0.0, 0.5, 3.0])
     unit: st.SearchStrategy[Any] = st.sampled_from(["relative", "pJ"])
     some = st.tuples(amount, amount, amount, amount).filter(lambda parts: parts != (None,) * 4)
@@ -82,10 +82,11 @@ def energies() -> st.SearchStrategy[ChipEnergy]:
 
 @st.composite
 def cases(draw: st.DrawFn, always: bool = False) -> Case:
-    """Meshes of 1x1 to 6x5, half of them machines, up to 14 neurons; isolated neurons and zero
-    weights are common.
+    """Draw meshes of 1x1 to 6x5, half of them machines, with up to 14 neurons.
 
-    always : all of them are machines
+    Isolated neurons and zero weights are common.
+
+    always : True for machines only
     """
     width = draw(st.integers(1, 6))
     height = draw(st.integers(1, 5))

@@ -1,4 +1,4 @@
-"""Chips as TOML files: what is printed is read back, and every number says where it is from."""
+"""Chips as TOML files: written files are read back, and every number has a source."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_the_tables_are_complete() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_number_of_a_named_chip_has_a_source(name: str) -> None:
-    """Of all that is not the default of this tool, and of nothing else."""
+    """Exactly the numbers that differ from the defaults of this tool have sources."""
     chip = PRESETS[name]
     assert chip.name == name
     assert chip.origin is not None
@@ -82,17 +82,17 @@ def test_every_number_of_a_named_chip_has_a_source(name: str) -> None:
     assert set(found) - set(plain) <= mine
     assert mine | {"width", "height"} <= set(found)
     for text in found.values():
-        # A paper with authors and year, a maker's publication, or this tool's own choice.
+        # A paper with authors and year, a manufacturer's publication, or a choice of this tool.
         assert re.search(r"(et al\.|Intel|Research), .*20\d\d|this tool's model", text), text
 
 
-def test_comments_tell_unit_and_source() -> None:
+def test_comments_give_unit_and_source() -> None:
     text = " ".join(chip_toml(PRESETS["loihi"]).replace("\n# ", " ").split())
     assert "or [east-west, north-south], pJ energy_link" in text
     assert 'energy_link = "Davies et al., IEEE Micro' in text
     assert "\naxons_out = 4096\n" in chip_toml(PRESETS["loihi"])
     assert "\n# axons_out = ...  # no limit\n" in chip_toml(PRESETS["mesh84"])
-    assert "energy of a spike in a router, relative units" in chip_toml(PRESETS["mesh84"])
+    assert "energy per spike in a router, relative units" in chip_toml(PRESETS["mesh84"])
 
 
 def test_a_changed_number_has_lost_its_source() -> None:
@@ -110,7 +110,7 @@ def test_a_changed_number_has_lost_its_source() -> None:
     ("line", "message"),
     [
         ("neuron = 4", "unknown key 'neuron'; did you mean 'neurons'"),
-        ("[limits]\nneurons = 4", "unknown key 'limits'; known are"),
+        ("[limits]\nneurons = 4", "unknown key 'limits'; known keys are"),
         ("neurons = -1", "neurons is -1; give a whole number"),
         ("neurons = 4.0", r"neurons is 4\.0; give a whole number"),
         ("axons_in = true", "axons_in is True; give a whole number"),
@@ -118,7 +118,7 @@ def test_a_changed_number_has_lost_its_source() -> None:
         ("energy_link = nan", "energy_link is nan; give a finite number"),
         ('latency_link = "1"', "latency_link is '1'; give a finite number"),
         ("energy = 3", r"energy is 3; give a table \[energy\]"),
-        ("[energy]", "energy: nothing is given; give one or more of event, neuron, packet_out"),
+        ("[energy]", "energy: the table is empty; give one or more of event, neuron, packet_out"),
         ("[energy]\nevent = -1", "energy: event is -1; give a finite number, 0 or more"),
         ("[energy]\nneuron = inf", "energy: neuron is inf; give a finite number"),
         ("[energy]\nevent = 1\nunit = 'nJ'", 'energy: unit is \'nJ\'; give "pJ" or "relative"'),
@@ -128,9 +128,12 @@ def test_a_changed_number_has_lost_its_source() -> None:
         ('notes = "text"', "notes is 'text'; give a list of texts"),
         ("notes = [1]", "notes: a note is '1'; give a text"),
         ("sources = 3", r"sources is 3; give a table \[sources\]"),
-        ("[sources]\nneuron = 'x'", "'neuron' is no key with a value in this file; did you mean"),
+        (
+            "[sources]\nneuron = 'x'",
+            "'neuron' is not a key with a value in this file; did you mean",
+        ),
         ("[sources]\nneurons = 3", "sources: neurons is '3'; give a text"),
-        ("[sources]\ntile.width = 'x'", "sources: 'tile.width' is no key with a value"),
+        ("[sources]\ntile.width = 'x'", "sources: 'tile.width' is not a key with a value"),
         ("unavailable = [16]", "unavailable core 16 is outside the 4x4 mesh"),
         ("unavailable = [[0, 4]]", r"unavailable core \[0, 4\] is outside"),
     ],

@@ -1,4 +1,4 @@
-"""Use of the cores and what counts as a violation; sums per core pair."""
+"""Use of the cores and violations of limits; sums per core pair."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_usage_by_hand() -> None:
     assert usage.axons_in.tolist() == [2, 1, 3, 0]  # core 0: neurons 0 and 1, its own
     assert usage.axons_out.tolist() == [3, 1, 0, 0]  # core 0: 0 -> {1, 2}, 1 -> {2}
     assert usage.of("axons_out") is usage.axons_out
-    with pytest.raises(ChipError, match="limit 'axons' is unknown; known are neurons"):
+    with pytest.raises(ChipError, match="limit 'axons' is unknown; known limits are neurons"):
         usage.of("axons")
 
 
@@ -59,7 +59,7 @@ def test_violations_name_core_and_limit() -> None:
         Violation(0, "axons_out", 3, 2),
     ]
     assert str(found[0]) == "core 0 is unavailable but holds 2 neurons"
-    assert str(found[-1]) == "core 0 uses 3 axons_out of 2"
+    assert str(found[-1]) == "core 0 uses 3 axons_out (limit 2)"
 
 
 def test_usage_of_another_chip() -> None:
@@ -121,7 +121,7 @@ def test_large_keys_survive() -> None:
 
 
 def test_bits_of_the_memory_by_hand() -> None:
-    """Three synapses of three sources in core 2 take 3 * (8 + 2) + 3 * 4 bits."""
+    """Three synapses of three sources in core 2 need 3 * (8 + 2) + 3 * 4 bits."""
     chip = Chip("c", 4, 1, axons_in=3, memory_bits=42, weight_bits=8, index_bits=2, axon_bits=4)
     usage = small_usage(chip)
     assert uses(chip, usage)["memory_bits"].tolist() == [28, 14, 42, 0]
@@ -129,7 +129,7 @@ def test_bits_of_the_memory_by_hand() -> None:
     assert violations(chip, usage) == []
     smaller = replace(chip, memory_bits=41)
     assert violations(smaller, usage) == [Violation(2, "memory_bits", 42, 41)]
-    assert str(violations(smaller, usage)[0]) == "core 2 uses 42 bits of memory of 41"
+    assert str(violations(smaller, usage)[0]) == "core 2 uses 42 bits of memory (limit 41)"
 
 
 @given(
@@ -139,7 +139,7 @@ def test_bits_of_the_memory_by_hand() -> None:
 def test_limits_of_mappings_keep_within_the_memory(
     memory: int, weight: int, index: int, axon: int, axons: int, synapses: int | None
 ) -> None:
-    """As many synapses as mappings may use have room with any number of axons; one more has not."""
+    """The synapse limit fits the memory with any number of axons; one more does not."""
     try:
         chip = Chip(
             "c", 1, 1, synapses=synapses, axons_in=axons, memory_bits=memory,
@@ -147,7 +147,7 @@ def test_limits_of_mappings_keep_within_the_memory(
         )  # fmt: skip
     except ChipError as error:
         assert weight + index + axon * axons > memory
-        assert "less than a synapse takes" in str(error)
+        assert "less than one synapse" in str(error)
         return
     most = chip.synapse_limit
     assert most is not None
@@ -156,7 +156,7 @@ def test_limits_of_mappings_keep_within_the_memory(
     assert synapses is None or most <= synapses
 
 
-def test_a_number_of_synapses_stands_in_place_of_bits() -> None:
+def test_a_synapse_limit_replaces_memory_bits() -> None:
     chip = Chip("c", 1, 1, memory_bits=100, weight_bits=9)
     assert chip.synapse_limit == 11
     assert chip.with_limits(synapses=50).synapse_limit == 50
@@ -168,19 +168,19 @@ def test_a_number_of_synapses_stands_in_place_of_bits() -> None:
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"memory_bits": 1000}, "memory_bits is given without weight_bits, the precision of weigh"),
-        ({"memory_bits": 1000, "index_bits": 4}, "memory_bits is given without weight_bits"),
-        ({"memory_bits": 1000, "weight_bits": 0}, "memory_bits is given without weight_bits"),
-        ({"weight_bits": 8}, "weight_bits is 8, but there is no memory_bits; add the bits"),
-        ({"axon_bits": 8}, "axon_bits is 8, but there is no memory_bits"),
-        ({"memory_bits": 1000, "weight_bits": 8, "axon_bits": 1}, "without axons_in, the most"),
-        ({"memory_bits": 7, "weight_bits": 8}, "memory_bits is 7, less than a synapse takes .8."),
+        ({"memory_bits": 1000}, "memory_bits requires weight_bits, the precision of weigh"),
+        ({"memory_bits": 1000, "index_bits": 4}, "memory_bits requires weight_bits"),
+        ({"memory_bits": 1000, "weight_bits": 0}, "memory_bits requires weight_bits"),
+        ({"weight_bits": 8}, "weight_bits is 8, but memory_bits is missing; add the bits"),
+        ({"axon_bits": 8}, "axon_bits is 8, but memory_bits is missing"),
+        ({"memory_bits": 1000, "weight_bits": 8, "axon_bits": 1}, "requires axons_in, the number"),
+        ({"memory_bits": 7, "weight_bits": 8}, "memory_bits is 7, less than one synapse .8."),
         ({"memory_bits": 0, "weight_bits": 8}, "memory_bits is 0; give a whole number, 1 or more"),
-        ({"memory_bits": 9, "weight_bits": 1.5}, "weight_bits is 1.5; give a whole number of bits"),
-        ({"memory_bits": 9, "weight_bits": -1}, "weight_bits is -1; give a whole number of bits"),
+        ({"memory_bits": 9, "weight_bits": 1.5}, "weight_bits is 1.5; give a whole number, at"),
+        ({"memory_bits": 9, "weight_bits": -1}, "weight_bits is -1; give a whole number, at"),
     ],
 )
-def test_bits_that_say_nothing(values: dict[str, float], message: str) -> None:
+def test_inconsistent_memory_bits(values: dict[str, float], message: str) -> None:
     with pytest.raises(ChipError, match=message) as caught:
         from_fields({"name": "c", "width": 2, "height": 2, **values})
     assert "\n" not in str(caught.value)

@@ -1,4 +1,4 @@
-"""Metrics against the plain-Python twin, against hand-computed cases, and against each other."""
+"""Metrics against the reference implementation, hand-computed cases, and each other."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def assert_close(found: dict[str, Any], expected: dict[str, Any]) -> None:
 @pytest.mark.sample(0.25)
 @settings(max_examples=500, deadline=None)
 @given(cases(), st.sampled_from([1.0, 0.5, 1e-3]), st.sampled_from([1.0, 0.25]))
-def test_score_matches_twin(case: Case, weight_unit: float, rate_unit: float) -> None:
+def test_score_matches_reference(case: Case, weight_unit: float, rate_unit: float) -> None:
     units = Units(weight_unit, rate_unit)
     found = score(case.chip, case.cores(), case.blocks(), **case.options(), units=units)
     expected = naive.score(
@@ -68,7 +68,7 @@ def test_score_matches_twin(case: Case, weight_unit: float, rate_unit: float) ->
 @pytest.mark.sample(0.25)
 @several
 @given(cases())
-def test_arrays_match_twin(case: Case) -> None:
+def test_arrays_match_reference(case: Case) -> None:
     found = measured(case)
     chip, core, edges = case.chip, case.core, case.edges
     unicast = link_traffic.unicast_loads(chip, core, edges, case.undirected)
@@ -121,7 +121,7 @@ def test_conservation(case: Case) -> None:
 @pytest.mark.sample(0.25)
 @several
 @given(cases())
-def test_trees_packets_to_cores_and_to_synapses_have_ever_more_hops(case: Case) -> None:
+def test_hops_increase_from_trees_to_cores_to_synapses(case: Case) -> None:
     found = score(case.chip, case.cores(), case.blocks(), **case.options())
     multicast = found["multicast"]
     assert multicast["hops_total"] <= found["core"]["hops_total"]
@@ -162,8 +162,8 @@ def test_two_neurons_by_hand() -> None:
     assert east == [[8, 8, 0], [0, 0, 0]]  # x first: along row 0
     assert south == [[0, 0, 8], [0, 0, 0]]  # then down column 2
     assert not np.any(west) and not np.any(north)
-    # From (0, 0): half right, half down. What went down goes straight along row 1. Of the 4 at
-    # (1, 0) half goes down again, so that (1, 1) sees 4 + 2.
+    # From (0, 0): half right, half down. The lower half goes straight along row 1. Of the 4 at (1,
+    # 0) half goes down again, so (1, 1) gets 4 + 2.
     assert traffic.congestion.tolist() == [[8, 4, 2], [4, 6, 8]]
     links = {"link_load_max": 8, "link_load_mean": 24 / 14, "link_load_p99": 8.0}
     links |= {"router_load_max": 8, "router_load_mean": 32 / 6}
@@ -188,9 +188,11 @@ def test_two_neurons_by_hand() -> None:
 
 
 @pytest.mark.parametrize("hops", [(0, 0), (1, 0), (0, 1), (5, 2)])
-def test_hops_on_loihi_cost_what_its_paper_states(hops: tuple[int, int]) -> None:
-    """The way within a tile once, then hops between tiles: 3.0 pJ and 4.1 ns east-west each, 4.0 pJ
-    and 6.5 ns north-south. A tile is 2x2 cores."""
+def test_hop_costs_on_loihi_match_its_paper(hops: tuple[int, int]) -> None:
+    """A spike passes a tile once, then hops between tiles; a tile is 2x2 cores.
+
+    A hop costs 3.0 pJ and 4.1 ns east-west, 4.0 pJ and 6.5 ns north-south.
+    """
     chip, (x, y) = PRESETS["loihi"], hops
     core = np.array([0, 2 * y * chip.width + 2 * x + 1], dtype=np.int32)
     blocks = link_traffic.blocks_of([(0, 1, 3)], 2)
@@ -228,7 +230,7 @@ def test_multicast_tree_shares_links() -> None:
         rates=rates,
         units=Units(rate=0.5),
     )
-    assert found["multicast"]["hops_total"] == 0.5 * 3 * 5  # neurons that reach nothing add none
+    assert found["multicast"]["hops_total"] == 0.5 * 3 * 5  # neurons without targets add none
 
 
 def test_undirected_edge_counts_once() -> None:
@@ -290,7 +292,7 @@ def test_no_neurons() -> None:
 
 
 def test_units_keep_sums_exact() -> None:
-    # Two weights that float64 cannot tell apart: the sum must be exact all the same.
+    # Two weights that float64 cannot distinguish: the sum must still be exact.
     w = 2**53
     blocks = link_traffic.blocks_of([(0, 1, w), (1, 0, w + 1)], 2)
     core = np.array([0, 1], dtype=np.int32)
@@ -307,7 +309,7 @@ def test_units_keep_sums_exact() -> None:
     [
         ([(0, 1, -1)], {}, "block of vertex 0: a weight is negative"),
         ([(0, 3, 1)], {}, "block of vertex 0: a target is not a neuron"),
-        ([(0, 1, 2**62)], {}, "weights add up to over 2\\^62; use a coarser weight unit"),
+        ([(0, 1, 2**62)], {}, "the sum of weights exceeds 2\\^62; use a coarser weight unit"),
         ([(0, 2, 2**61)], {}, "multicast: rate \\* links exceeds 2\\^62"),
         (
             [(0, 2, 1), (0, 3, 1)],
@@ -321,7 +323,7 @@ def test_units_keep_sums_exact() -> None:
         ([], {"core": [0, 1]}, "sizes has shape \\(3,\\)"),
         ([], {"core": [0.0, 1.0, 2.0]}, "core has shape \\(3,\\) and type float64"),
         ([], {"sizes": [1, 1, -1]}, "neuron 2 has size -1"),
-        ([], {"sizes": [2**62, 1, 1]}, "sizes add up"),
+        ([], {"sizes": [2**62, 1, 1]}, "the sum of sizes"),
         ([], {"rates": [1, -2, 1]}, "neuron 1 has a negative rate"),
         ([], {"units": Units(0.0)}, "weight_unit is 0.0; give a positive number"),
     ],
@@ -336,7 +338,7 @@ def test_bad_input(edges: list[link_traffic.Edge], change: dict[str, Any], messa
 
 @pytest.mark.parametrize(
     ("ends", "message"),
-    [((0, 2), "the blocks hold 2 vertices, the mapping 3"), ((0, 4), "holds 4 vertices")],
+    [((0, 2), "the blocks hold 2 vertices, the mapping 3"), ((0, 4), "its 4 vertices exceed")],
 )
 def test_blocks_of_another_network(ends: tuple[int, int], message: str) -> None:
     three = np.array([0, 1, 2])

@@ -1,4 +1,4 @@
-"""The chip model, the presets, and what a user may write for a chip."""
+"""The chip model, the presets, and the chip argument of users."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_numpy_numbers_become_plain() -> None:
     ("change", "message"),
     [
         ({"name": ""}, "name is ''"),
-        ({"width": 0}, "chip c: width is 0; give a whole number, at least one core"),
+        ({"width": 0}, "chip c: width is 0; give a whole number of cores, 1 or more"),
         ({"height": 2.0}, "height is 2.0"),
         ({"height": True}, "height is True"),
         ({"width": 50000, "height": 50000}, "50000x50000 is more than 2147483647 cores"),
@@ -83,7 +83,7 @@ def test_numpy_numbers_become_plain() -> None:
         ),
         (
             {"single_target": True},
-            "single_target is for chips that send packets to cores; add deliv",
+            "single_target requires one packet per destination core; add deliv",
         ),
         ({"single_target": 1, "delivery": "core"}, "single_target is 1; give true or false"),
         ({"energy_unit": "J"}, "energy_unit is 'J'; give relative or pJ"),

@@ -1,4 +1,4 @@
-"""Traffic by core, by distance and by destination against sums synapse by synapse."""
+"""Traffic by core, by distance and by destination against sums over synapses."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ several = settings(max_examples=150, deadline=None)
 
 
 def strongest(to: Counter[int], kept: int) -> tuple[list[int], list[int]]:
-    """Targets and weights of a core, filled up with -1 and 0."""
+    """Return targets and weights of a core, padded with -1 and 0."""
     ranked = sorted(to.items(), key=lambda item: (-item[1], item[0]))[:kept]
     more = kept - len(ranked)
     return [t for t, _ in ranked] + [-1] * more, [w for _, w in ranked] + [0] * more
@@ -71,7 +71,7 @@ def test_only_the_strongest_destinations_are_kept(monkeypatch: pytest.MonkeyPatc
 @pytest.mark.parametrize(
     ("width", "height", "kept"), [(1, 1, 0), (8, 8, 63), (64, 64, 16), (256, 256, 1), (300, 300, 0)]
 )
-def test_how_many_are_kept(width: int, height: int, kept: int) -> None:
+def test_number_of_destinations_kept(width: int, height: int, kept: int) -> None:
     chip = Chip("any", width, height)
     assert destinations_kept(chip) == kept
     assert kept * chip.cores <= DESTINATIONS

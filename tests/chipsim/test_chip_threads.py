@@ -1,4 +1,4 @@
-"""Any number of threads, any order of the blocks, any size of the stripes: the same metrics."""
+"""The same metrics for any number of threads, block order and stripe size."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ several = settings(max_examples=150, deadline=None)
 
 
 def assert_same(found: Traffic, expected: Traffic) -> None:
-    """The same to the bit, in all fields."""
+    """Require bit-identical fields."""
     assert found.totals == expected.totals
     assert found.connectivity == expected.connectivity
     for name in ("unicast_links", "multicast_links", "congestion"):
@@ -82,7 +82,7 @@ def test_stripes_change_rounding_alone(case: Case) -> None:
 
 
 class Failing:
-    """A source whose blocks fail, each in its own words; the first ones take longest."""
+    """A source whose blocks fail with distinct messages; the first ones take longest."""
 
     block_count = 5
 
@@ -94,7 +94,7 @@ class Failing:
 
 
 @pytest.mark.parametrize("threads", [1, 2, 4])
-def test_the_first_failure_is_told(threads: int) -> None:
+def test_the_first_failure_is_raised(threads: int) -> None:
     five = np.zeros(5, dtype=np.int64)
     with pytest.raises(ChipError, match="block 1"):
         score(Chip("line", 4, 1), five, Failing(), sizes=five, threads=threads)
@@ -120,7 +120,7 @@ def test_results_in_order_and_few_in_flight(threads: int) -> None:
 @pytest.mark.jit
 @pytest.mark.parametrize("undirected", [False, True])
 def test_a_larger_network(undirected: bool) -> None:
-    """40x30 cores, all in use, so that runs are merged over and over; one to many stripes."""
+    """40x30 cores, all in use, so that runs are merged repeatedly; one to many stripes."""
     rng = np.random.default_rng(5)
     n, fanout = 6000, 20
     pair = rng.integers(0, n, (2, n * fanout))

@@ -1,4 +1,4 @@
-"""Congestion of a sample of the traffic: of whom, how near it is, and that nothing else changes."""
+"""Congestion of a traffic sample: choice of the sample, accuracy, and no side effects."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SAMPLED = ("congestion", "congestion_pairs", "congestion_share")
 
 
 class Source:
-    """A neuron on each core; those of some cores are a block."""
+    """A neuron on each core; a block holds the neurons of some cores."""
 
     def __init__(self, far: int, near: int, weight: int) -> None:
         rng = np.random.default_rng(3)
@@ -67,7 +67,7 @@ def measured(source: Source, threads: int = 1) -> Traffic:
 def test_a_sample_is_near_all_traffic(
     far: int, near: int, weight: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The mean is exact, and so is all else; threads and stripes change no bit."""
+    """The mean and all other metrics are exact; threads and stripes change no bit."""
     source = Source(far, near, weight)
     whole = measured(source)
     assert whole.congestion_sample is None
@@ -109,7 +109,7 @@ def far_pairs(traffic: Traffic) -> int:
 @pytest.mark.jit
 @pytest.mark.parametrize("limit", ["ROUTERS_PER_CORE", "NEAR"])
 def test_nothing_changes_up_to_the_limit(limit: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where boxes are small, and where all traffic is nearby."""
+    """Small boxes, and all traffic nearby."""
     source = Source(3, 9, 5)
     whole = measured(source)
     monkeypatch.setattr(congestion_sample, "ROUTERS_PER_CORE", 1)
@@ -124,7 +124,7 @@ def test_nothing_changes_up_to_the_limit(limit: str, monkeypatch: pytest.MonkeyP
 @pytest.mark.sample(0.5)
 @settings(max_examples=50, deadline=None)
 @given(cases(), st.integers(0, 3))
-def test_what_is_looked_at_matches_twin(case: Case, near: int) -> None:
+def test_sample_matches_reference(case: Case, near: int) -> None:
     """Boxes, pairs, far pairs and their visits of each core, and which pairs are far."""
     chip = case.chip
     table = measure(case.chip, case.cores(), case.blocks(), **case.options()).pairs
@@ -178,8 +178,8 @@ def test_one_core_of_each_square(width: int, height: int, side: int) -> None:
     assert chosen.sum(axis=0).max() <= (1 if side > 1 else 4)
 
 
-def test_rows_and_columns_send_alike() -> None:
-    """And squares choose differently."""
+def test_rows_and_columns_are_sampled_equally() -> None:
+    """Squares choose differently."""
     side = 4
     for grid in one_of_each_square(Chip("c", 64, 64), side).reshape(4, 64, 64):
         parts = grid.reshape(4, 16, 4, 16).transpose(0, 2, 1, 3).reshape(16, 16, 16)
@@ -189,7 +189,7 @@ def test_rows_and_columns_send_alike() -> None:
 
 
 def test_ranges_follow_from_the_cores() -> None:
-    """Stripes end where ranges do; all pairs of small chips are one range."""
+    """Stripes end at range boundaries; all pairs of small chips are one range."""
     for cores, size in ((512, 512), (4096, 512), (123_904, 1936), (2**31 - 1, 2**25)):
         sums = pairs.PairSums(cores)
         for source in (0, size - 1, size, cores - 1):

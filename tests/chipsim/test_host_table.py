@@ -1,4 +1,4 @@
-"""N10.5: the table [host] of chip files: ports, the memory of weights, and what is wrong."""
+"""N10.5: the table [host] of chip files: ports, the weight memory, and errors."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def parsed(text: str, folder: Path) -> Chip:
     return parse_chip(str(path))
 
 
-@settings(deadline=None)  # of a machine that does other things as well
+@settings(deadline=None)  # the machine may be busy
 @given(st.builds(
     ChipHost, st.lists(st.integers(0, 11), unique=True).map(tuple), st.integers(1, MOST_LATENCY),
     st.floats(LEAST_FLITS, 1),
@@ -39,7 +39,7 @@ def test_any_host_is_read_back(host: ChipHost) -> None:
 
 
 def test_ports_are_ids_or_pairs(tmp_path: Path) -> None:
-    """In the order of the file: of ports equally near, the first is taken."""
+    """In the order of the file: of equally near ports, the first is used."""
     chip = parsed("[host]\nports = [[3, 2], 4, [1, 0]]\nlatency = 50\nflits = 1", tmp_path)
     assert chip.host == ChipHost((11, 4, 1), 50, 1.0)
     assert chip.host_ports == (11, 4, 1)
@@ -49,8 +49,8 @@ def test_ports_are_ids_or_pairs(tmp_path: Path) -> None:
     assert type(plain.to_json()["host"]["ports"][0]) is int
 
 
-def test_chips_that_say_nothing(tmp_path: Path) -> None:
-    """One port, at the first core that may be used; what is printed can be uncommented."""
+def test_chips_without_host_table(tmp_path: Path) -> None:
+    """One port, at the first usable core; the written defaults can be uncommented."""
     assert parse_chip("4x3").host_ports == (0,)
     assert parsed(FAULTY, tmp_path).host_ports == (2,)
     assert parsed(f"{FAULTY}\n[host]\nlatency = 1", tmp_path).host_ports == (2,)
@@ -70,7 +70,7 @@ def test_every_key_has_a_meaning() -> None:
 @pytest.mark.parametrize(
     ("lines", "said"),
     [
-        ("port = [0]", "host: unknown key 'port'; did you mean 'ports'? known are ports, latency"),
+        ("port = [0]", "host: unknown key 'port'; did you mean 'ports'? known keys are ports"),
         ("ports = []", "host: ports is []; give one or more"),
         ("ports = 3", "host: ports is 3; give a list of core ids or [x, y] pairs"),
         ("ports = [[0]]", "host: ports holds [0]; give a core id or an [x, y] pair"),
@@ -86,7 +86,7 @@ def test_every_key_has_a_meaning() -> None:
         ("latency = 65537", "host: latency is 65537; give"),
         ("latency = 3.0", "host: latency is 3.0; give"),
         ("latency = true", "host: latency is True; give"),
-        ("flits = 0", "host: flits is 0; give flits in a cycle from 0.001 to 1"),
+        ("flits = 0", "host: flits is 0; give flits per cycle from 0.001 to 1"),
         ("flits = 1.5", "host: flits is 1.5; give"),
         ("flits = nan", "host: flits is nan; give"),
         ('flits = "1"', "host: flits is '1'; give"),
@@ -101,7 +101,7 @@ def test_bad_values_name_file_and_key(lines: str, said: str, tmp_path: Path) -> 
     assert "\n" not in text
 
 
-def test_what_is_no_table(tmp_path: Path) -> None:
+def test_invalid_tables(tmp_path: Path) -> None:
     with pytest.raises(ChipError, match="host is 'here'; give a table"):
         parsed('host = "here"', tmp_path)
     with pytest.raises(ChipError, match="host is 'here'; give a ChipHost"):

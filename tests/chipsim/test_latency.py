@@ -1,4 +1,4 @@
-"""Latency without simulation: against the plain twin, by hand, and against the simulator."""
+"""Latency estimate: against the reference implementation, by hand, and against the simulator."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ ROUND_THE_END = Case(  # three free steps round the end, where one between costs
 @settings(max_examples=400, deadline=None)
 @given(cases(), st.sampled_from([0.03, 0.3, 1.0]))
 @example(ROUND_THE_END, 0.03)
-def test_metrics_match_twin(case: Case, tick: float) -> None:
-    """With rates at which links are busy for some of the time; trees and packets alike."""
+def test_metrics_match_reference(case: Case, tick: float) -> None:
+    """With rates that keep links busy for some of the time; for trees and packets."""
     time = ChipTime(tick=tick, link=case.chip.time.link if case.chip.time else 1.0)
     chip = replace(case.chip, time=time)
     rates = case.rates or [1 + v % 4 for v in range(len(case.core))]
@@ -70,13 +70,13 @@ def sent(chip: Chip, source: list[int], target: list[int], weight: list[int]) ->
 
 def test_two_flows_that_meet_by_hand() -> None:
     # Cores 0 and 1 of a row of four send to core 3: they meet at the link from 1 to 2, each with a
-    # flit in 4 of 16 cycles. L = 1/2, sum p^2 = 1/8, W = (1/2 - 1/4) / (2 * 1/2) = 1/4; behind the
-    # meeting they come one by one, and wait for nobody. Nobody is behind a head for another output.
+    # flit in 4 of 16 cycles. L = 1/2, sum p^2 = 1/8, W = (1/2 - 1/4) / (2 * 1/2) = 1/4. After the
+    # meeting flits come one by one and do not wait. No flit waits for a head for another output.
     chip = Chip("hand", 4, 1)
     found = latency(chip, sent(chip, [0, 1], [3, 3], [4, 4]), 1 / 16)
     assert found == Latency(0.5, 1 + 2.5, 1 + 2.5 + 0.25)
-    # A flow from 0 to 1 is behind the heads that wait at 1: 1/4 * 1/4 * (1 + 1/4) over what is free
-    # of the input, 1 - (1/4 + 1/8) - 1/4 * 1/4.
+    # A flow from 0 to 1 waits for the heads at 1: 1/4 * 1/4 * (1 + 1/4) over the free share of the
+    # input, 1 - (1/4 + 1/8) - 1/4 * 1/4.
     found = latency(chip, sent(chip, [0, 0, 1], [1, 3, 3], [2, 4, 4]), 1 / 16)
     behind = 1 / 4 * 1 / 4 * (1 + 1 / 4) / (1 - 3 / 8 - 1 / 16)
     total = 2 * (2 + behind) + 4 * (4 + 1 / 4) + 4 * (3 + 1 / 4)
@@ -84,14 +84,14 @@ def test_two_flows_that_meet_by_hand() -> None:
 
 
 def test_cores_of_a_tile_wait_for_each_other_by_hand() -> None:
-    # Cores 0 and 1 share a router and send to core 2 beside it, each with a flit in 4 of 16 cycles:
-    # W = 1/4 before the port as above, and nothing behind it. A third flow stays in the tile.
+    # Cores 0 and 1 share a router and send to the adjacent core 2, each with a flit in 4 of 16
+    # cycles: W = 1/4 before the port as above, and none after it. A third flow stays in the tile.
     chip = Chip("hand", 4, 1, machine=Machine(4, 1, tile=Block(2, 1, 0.0)))
     assert latency(chip, sent(chip, [0, 1], [2, 2], [4, 4]), 1 / 16) == Latency(0.5, 2.0, 2.25)
     assert latency(chip, sent(chip, [0], [1], [4]), 1 / 16) == Latency(0.25, 1.0, 1.0)
 
 
-def test_above_the_limit_it_says_simulate() -> None:
+def test_advice_above_the_limit() -> None:
     chip = Chip("hand", 4, 1)
     assert latency(chip, sent(chip, [0, 1], [3, 3], [1, 2]), 0.2).mean  # 0.6 and a rounding error
     flows = sent(chip, [0, 1], [3, 3], [3, 3])
@@ -100,7 +100,7 @@ def test_above_the_limit_it_says_simulate() -> None:
     assert high.mean is None
     assert high.to_json() == {"load_max": pytest.approx(0.6006), "unloaded": 3.5,
                               "advice": "simulate"}  # fmt: skip
-    # A core that sends to many links is as busy as what it sends.
+    # A core that sends over many links is as busy as all its traffic.
     chip = Chip("star", 3, 3)
     assert latency(chip, sent(chip, [4] * 4, [1, 3, 5, 7], [1] * 4), 0.2).load_max == 0.8
 
@@ -111,7 +111,7 @@ def test_nothing_is_sent() -> None:
 
 
 def random_flows(rng: np.random.Generator, nodes: int) -> Counter[tuple[int, int]]:
-    """A few targets of each node, with rates of lognormal spread."""
+    """Return a few targets of each node, with log-normally distributed rates."""
     flows: Counter[tuple[int, int]] = Counter()
     for s in range(nodes):
         rate = rng.lognormal(0, 1)
@@ -150,7 +150,7 @@ def test_mean_latency_is_that_of_the_simulator(busy: float) -> None:
 @pytest.mark.parametrize("tile", [(2, 2), (3, 1)])
 @pytest.mark.parametrize("busy", [0.1, 0.4, 0.6])
 def test_mean_latency_where_cores_share_routers(tile: tuple[int, int], busy: float) -> None:
-    """Within 3 % each, waiting for the cores of the tile included."""
+    """Within 3 % each, including waiting for other cores of the tile."""
     for seed in range(4):
         rng = np.random.default_rng([seed, 3])
         width, height = int(rng.integers(2, 7)) * tile[0], int(rng.integers(2, 6)) * tile[1]

@@ -1,4 +1,4 @@
-"""Machines: coordinates against walks step by step, their unit, and what a file may say of them."""
+"""Machines: coordinates against walks step by step, their unit, and errors in files."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from chipsim.noc.mesh import Mesh
 
 
 def kind(sides: list[int], place: int, length: int) -> int:
-    """What the step behind a place is over; sides : of tile, chip and board, 0 without one."""
+    """Return the kind of the step after a place; sides : of tile, chip and board, 0 without one"""
     tile, chip, board = sides
     after = place + 1
     last = after == length
@@ -88,10 +88,10 @@ def test_links_and_routers() -> None:
     assert chip("x").links == 2 * (6 * 4 + 6 * 3)
     assert chip("xy").links == 2 * (6 * 4 + 6 * 4)
     tiles = chip("xy", Block(2, 4, 0.0))
-    assert (tiles.routers, tiles.links) == ((3, 1), 2 * 3)  # one router is no ring
+    assert (tiles.routers, tiles.links) == ((3, 1), 2 * 3)  # a single router is not a ring
 
 
-def test_windows_begin_at_nothing() -> None:
+def test_windows_start_at_zero() -> None:
     axes = Machine(6, 4, chip=Block(3, 2, 10.0)).axes
     assert axes.x.tolist() == [0, 1, 2, 12, 13, 14]
     part = axes.window(2, 1, 3, 2)
@@ -117,16 +117,19 @@ def test_given_coordinates() -> None:
     ("text", "message"),
     [
         ('torus = "z"', "torus is 'z'; give"),
-        ("link_cost = -1", "link_cost is -1; give a number, 0 or more: coordinates never fall"),
+        ("link_cost = -1", "link_cost is -1; give a number, 0 or more: coordinates never decrease"),
         ("link_cost = [1, 2, 3]", "link_cost is [1, 2, 3]; give a number, or"),
-        ("columns = [0, 1, 3, 2, 4, 5]", "columns: coordinates fall, from 3 to 2 at 3; sort them"),
+        (
+            "columns = [0, 1, 3, 2, 4, 5]",
+            "columns: coordinates decrease from 3 to 2 at 3; sort them",
+        ),
         ("columns = [0, 1]", "columns has 2 coordinates; give one for each of the 6"),
         ("rows = []", "rows is []; give a list of coordinates"),
         ('rows = [0, 1, 2, "3"]', "rows holds '3'; give numbers"),
         ("[chip]\nwidth = 4\nheight = 4\ncost = 1", "chips of 4x4 cores do not tile the 6x4"),
         (
             "[tile]\nwidth = 2\nheight = 1\n[chip]\nwidth = 3\nheight = 4\ncost = 1",
-            "chip: width 3 is no multiple of the 2 of a tile",
+            "chip: width 3 is not a multiple of the 2 of a tile",
         ),
         ("[chip]\nwidth = 3\ncost = 1", "chip: key 'height' is missing; add it"),
         ("[tile]\nwidth = 0\nheight = 4", "tile: width is 0; give a whole number"),
@@ -134,7 +137,7 @@ def test_given_coordinates() -> None:
         ("[board]\nwidth = 3\nheight = 4\ncosts = 1", "board: unknown key 'costs'; did you mean"),
         (
             "[board]\nwidth = 3\nheight = 4\ncost = 1\nbandwidth = 2",
-            "board: bandwidth is 2; give a number above 0, up to 1",
+            "board: bandwidth is 2; give a number above 0 and at most 1",
         ),
         ("board = 3", "board is 3; give a table [board] with width"),
         ("[chip]\nwidth = 3\nheight = 4\ncost = 0.0000001", "have the common unit 1e-07"),

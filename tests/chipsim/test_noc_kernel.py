@@ -1,4 +1,4 @@
-"""The flit-level kernel against its plain twin, packet for packet, and against what must hold."""
+"""The flit-level kernel against its reference implementation, packet for packet, and invariants."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from chipsim.traffic.links import loads_of, route_flows
 from tests.chipsim.noc_cases import SHAPES, random_links, random_packets, slow_links, torus_of
 from tests.reference.noc import EAST, LOCAL, NORTH, SOUTH, WEST, Packet, Twin, simulate
 
-# Random numbers are modulo 2^64; with the JIT off numpy warns of that.
+# Random numbers are modulo 2^64; with the JIT off numpy warns about that.
 pytestmark = pytest.mark.filterwarnings("ignore:overflow encountered:RuntimeWarning")
 
 Whole = NDArray[np.int64]
@@ -34,7 +34,7 @@ def sent(mesh: Mesh, packets: list[Packet], **options: Any) -> Delivery:
 
 
 def analytic(mesh: Mesh, source: Whole, target: Whole, weight: Whole) -> list[Any]:
-    """Link loads of the model that only adds up routes."""
+    """Return the link loads of the model that only adds up routes."""
     machine = Machine(*mesh.sides, mesh.torus, tile=Block(*mesh.tile, 0.0))
     chip = Chip("mesh", *mesh.sides, machine=machine)
     flows = source.astype(np.int32), target.astype(np.int32), weight.astype(np.int64)
@@ -43,11 +43,11 @@ def analytic(mesh: Mesh, source: Whole, target: Whole, weight: Whole) -> list[An
 
 @pytest.mark.sample(9)
 @pytest.mark.parametrize("seed", range(60))
-def test_every_packet_arrives_when_the_twin_says(seed: int) -> None:
+def test_deliveries_match_reference(seed: int) -> None:
     rng = np.random.default_rng(seed)
     mesh = Mesh(int(rng.integers(1, 6)), int(rng.integers(1, 6)), int(rng.integers(1, 6)))
     shape = SHAPES[seed % len(SHAPES)]
-    cycles = int(rng.choice([1, 6, 40, 3000]))  # from all at once to hardly any
+    cycles = int(rng.choice([1, 6, 40, 3000]))  # from all at once to very few
     packets = random_packets(rng, mesh, shape, int(rng.integers(0, 150)), cycles)
     found = sent(mesh, packets)
     twin = Twin(mesh.width, mesh.height, mesh.depth, packets)
@@ -63,7 +63,7 @@ def test_every_packet_arrives_when_the_twin_says(seed: int) -> None:
 
 @pytest.mark.sample(18)
 @pytest.mark.parametrize("seed", range(60))
-def test_every_packet_arrives_when_the_twin_says_where_cores_share_routers(seed: int) -> None:
+def test_deliveries_match_reference_with_tiles(seed: int) -> None:
     rng = np.random.default_rng([seed, 2])
     sides, tile = rng.integers(1, 4, 2), (1 + seed % 3, 1 + seed % 2)
     mesh = Mesh(int(sides[0]), int(sides[1]), int(rng.integers(1, 6)), tile=tile)
@@ -86,7 +86,7 @@ def test_every_packet_arrives_when_the_twin_says_where_cores_share_routers(seed:
 @pytest.mark.heavy
 @pytest.mark.sample(13)
 @pytest.mark.parametrize("seed", range(90))
-def test_every_packet_arrives_when_the_twin_says_on_a_torus(seed: int) -> None:
+def test_deliveries_match_reference_on_a_torus(seed: int) -> None:
     rng = np.random.default_rng([seed, 4])
     sides, tile = rng.integers(1, 7, 2), ((1, 1), (1, 1), (2, 1))[seed % 3]
     torus = cast(Torus, ("xy", "x", "xy", "y")[seed % 4])
@@ -108,8 +108,8 @@ def test_every_packet_arrives_when_the_twin_says_on_a_torus(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_flits_on_a_torus_of_unequal_steps_go_as_the_scorer_says(seed: int) -> None:
-    """The shorter way round is that by cost, which the ends of chips make."""
+def test_flits_on_a_torus_of_unequal_steps_match_the_scorer(seed: int) -> None:
+    """The shorter way round is by cost, which chip boundaries change."""
     rng = np.random.default_rng([seed, 5])
     width, height = 2 * int(rng.integers(1, 5)), 3 * int(rng.integers(1, 3))
     cost = (float(rng.choice([0.0, 1.0, 2.5])), float(rng.choice([0.0, 1.0, 3.0])))
@@ -127,8 +127,8 @@ def test_flits_on_a_torus_of_unequal_steps_go_as_the_scorer_says(seed: int) -> N
 @pytest.mark.jit
 @pytest.mark.parametrize("depth", [2, 4])
 @pytest.mark.parametrize("sides", [(8, 1), (1, 5), (5, 5), (3, 2), (2, 2)])
-def test_full_rings_do_not_lock_up(sides: tuple[int, int], depth: int) -> None:
-    """In 100,000 cycles of a load of 1, half of it straight across the rings, all go on."""
+def test_full_rings_do_not_deadlock(sides: tuple[int, int], depth: int) -> None:
+    """Every node progresses in 100,000 cycles of a load of 1, half of it across the rings."""
     mesh = torus_of(*sides, "xy", (1, 1), depth)
     across = (np.arange(mesh.nodes) + mesh.width // 2 + mesh.nodes // 2) % mesh.nodes
     demand = Demand.to_one(mesh, across, 1.0, 0.5)
@@ -142,8 +142,8 @@ def test_full_rings_do_not_lock_up(sides: tuple[int, int], depth: int) -> None:
 
 
 @pytest.mark.jit
-def test_without_its_bubble_a_ring_locks_up() -> None:
-    """Eight routers that all send three steps on, and any flit may come into their ring."""
+def test_a_ring_without_bubble_deadlocks() -> None:
+    """Eight routers that all send three steps on, when any flit may enter the ring."""
     mesh = torus_of(8, 1, "x", (1, 1), 2)
     demand = Demand.to_one(mesh, (np.arange(8) + 3) % 8, 1.0, 0.0)
     counts = []
@@ -162,7 +162,7 @@ def test_without_its_bubble_a_ring_locks_up() -> None:
 @pytest.mark.heavy
 @pytest.mark.sample(8)
 @pytest.mark.parametrize("seed", range(60))
-def test_every_packet_arrives_when_the_twin_says_over_links_that_differ(seed: int) -> None:
+def test_deliveries_match_reference_with_unequal_links(seed: int) -> None:
     rng = np.random.default_rng([seed, 1])
     mesh = Mesh(int(rng.integers(1, 6)), int(rng.integers(1, 6)), int(rng.integers(1, 6)))
     mesh = replace(mesh, links=random_links(rng, mesh))
@@ -175,7 +175,7 @@ def test_every_packet_arrives_when_the_twin_says_over_links_that_differ(seed: in
     while -1 in twin.delivered:
         twin.step()
     assert found.delivered.tolist() == twin.delivered
-    # Whatever links take, every packet crosses those of its route.
+    # For any timing of links, every packet crosses the links of its route.
     routes = np.array(packets, dtype=np.int64).reshape(-1, 3)[:, 1:].T
     expected = analytic(mesh, *routes, np.ones(len(packets), dtype=np.int64))
     assert found.links.tolist() == expected
@@ -202,12 +202,12 @@ def test_a_narrow_link_passes_its_share(latency: int, cycles: float) -> None:
     mesh = Mesh(2, 1)
     links = Links(np.full((4, 1, 2), latency), np.full((4, 1, 2), cycles))
     found = sent(replace(mesh, links=links), [(0, 0, 1)] * 100)
-    # The first leaves in cycle 1, the last 99 turns later.
+    # The first leaves in cycle 1, the last after 99 more flits.
     assert found.delivered.max() == 1 + int(np.ceil(99 * cycles)) + latency
 
 
 def test_links_of_a_machine() -> None:
-    """Over the end of a chip: its latency, and the cycles that the parts of a flit take."""
+    """Across a chip boundary: its latency, plus the cycles of the parts of a flit."""
     chip = Chip("m", 4, 2, machine=Machine(4, 2, chip=Block(2, 2, 5.0, 0.3, 7)))
     mesh = Mesh.of(chip)
     assert mesh.links is not None
@@ -225,7 +225,7 @@ def test_links_of_a_machine() -> None:
 @pytest.mark.heavy
 @pytest.mark.sample(0.5)
 @pytest.mark.jit
-def test_many_more_packets_arrive_when_the_twin_says() -> None:
+def test_many_more_packets_match_reference() -> None:
     for seed in range(1000, 1040):
         rng = np.random.default_rng(seed)
         mesh = Mesh(int(rng.integers(1, 9)), int(rng.integers(1, 9)), int(rng.integers(1, 10)))
@@ -242,7 +242,7 @@ def test_many_more_packets_arrive_when_the_twin_says() -> None:
         torus_of(3, 5, "y", (1, 2), 4),
     ],
 )  # fmt: skip
-def test_without_load_a_packet_takes_a_cycle_and_one_for_each_hop(mesh: Mesh) -> None:
+def test_unloaded_latency_is_hops_plus_one(mesh: Mesh) -> None:
     pairs = np.array(list(product(range(mesh.cores), repeat=2)))
     created = 7 + 100 * np.arange(len(pairs))
     found = deliver(mesh, created, *pairs.T)
@@ -256,27 +256,27 @@ def test_without_load_a_packet_takes_a_cycle_and_one_for_each_hop(mesh: Mesh) ->
     assert (found.delivered - created).tolist() == (hops + 1).tolist()
 
 
-def test_cores_of_a_tile_take_turns_and_share_the_way_out() -> None:
+def test_cores_of_a_tile_share_ports_in_turns() -> None:
     mesh = Mesh(2, 1, tile=(2, 2))  # cores 0, 1, 4, 5 at one router, 2, 3, 6, 7 at the other
     assert mesh.router.tolist() == [0, 0, 1, 1, 0, 0, 1, 1]
-    # Within a tile a packet passes its router once; to the next, it takes a hop.
+    # Within a tile a packet passes its router once; to the next tile, it takes a hop.
     assert sent(mesh, [(0, 0, 5), (50, 1, 1), (90, 4, 3)]).delivered.tolist() == [1, 51, 92]
-    # Four cores, two packets each: 0, 1, 4, 5 and once more, one a cycle.
+    # Four cores, two packets each: 0, 1, 4, 5 twice, one per cycle.
     packets = [(0, core, 7) for core in (0, 1, 4, 5) for _ in range(2)]
     assert sent(mesh, packets).delivered.tolist() == [2, 6, 3, 7, 4, 8, 5, 9]
-    # Core 1 sent last: the turn is behind it.
+    # Core 1 sent last: the turn is after it.
     packets = [(0, 1, 7), (9, 0, 7), (9, 1, 7), (9, 4, 7)]
     assert sent(mesh, packets).delivered.tolist() == [2, 12, 13, 11]
 
 
-def test_one_flit_a_cycle_leaves_a_node_and_reaches_a_node() -> None:
+def test_one_flit_per_cycle_leaves_and_reaches_a_node() -> None:
     line = sent(Mesh(2, 1, 2), [(0, 0, 1)] * 4)
     assert line.delivered.tolist() == [2, 3, 4, 5]
     both = sent(Mesh(3, 1, 2), [(0, 0, 1), (0, 2, 1)] * 3)  # the inputs take turns: east is first
     assert both.delivered.tolist() == [3, 2, 5, 4, 7, 6]
 
 
-def test_an_input_of_one_flit_takes_one_every_other_cycle() -> None:
+def test_an_input_of_one_flit_accepts_every_second_cycle() -> None:
     assert sent(Mesh(2, 1, 1), [(0, 0, 1)] * 4).delivered.tolist() == [2, 4, 6, 8]
 
 
@@ -297,7 +297,7 @@ def test_flits_on_links_are_the_analytic_link_loads(seed: int) -> None:
 
 
 def check_order(packets: tuple[Whole, Whole, Whole], delivered: Whole) -> None:
-    """Within a pair of source and target packets arrive one by one, in the order of entry."""
+    """Require that packets of a flow arrive one by one, in the order of entry."""
     created, source, target = packets
     order = np.lexsort((created, target, source))
     flow = source[order] * (target.max() + 1) + target[order]
@@ -324,7 +324,7 @@ def test_nothing_is_lost_duplicated_or_reordered(
     to_y, to_x = np.divmod(mesh.router[target], mesh.width)
     assert (found.delivered - created >= abs(x - to_x) + abs(y - to_y) + 1).all()
     check_order((created, source, target), found.delivered)
-    # A router delivers one flit a cycle at most: no two of its deliveries are the same.
+    # A router delivers at most one flit per cycle: all its delivery cycles differ.
     arrivals = found.delivered * mesh.nodes + mesh.router[target]
     assert len(np.unique(arrivals)) == count
     weight = np.ones(count, dtype=np.int64)
@@ -338,10 +338,10 @@ def test_the_order_check_sees_a_reordered_pair() -> None:
         check_order(packets, np.array([3, 2]))
 
 
-def test_packets_may_be_given_in_any_order() -> None:
+def test_packets_in_any_order() -> None:
     rng = np.random.default_rng(1)
     packets = random_packets(rng, Mesh(3, 3), "uniform", 60, 500)
-    # One packet a cycle, so that the order given decides nothing.
+    # One packet per cycle, so that the given order does not matter.
     packets = [(7 * i, a, b) for i, (_, a, b) in enumerate(packets)]
     mixed = rng.permutation(len(packets))
     straight = sent(Mesh(3, 3), packets).delivered
@@ -358,13 +358,13 @@ def test_a_limit_leaves_packets_undelivered() -> None:
 
 
 def test_long_silence_is_skipped() -> None:
-    """Packets that are many turns of the wheel apart, one of them very late."""
+    """Packets many turns of the wheel apart, one of them very late."""
     times = [0, 1023, 1024, 5000, 10**6, 10**15]
     found = sent(Mesh(3, 2), [(t, 0, 5) for t in times])
     assert (found.delivered - times).tolist() == [4] * len(times)
 
 
-def test_the_caller_is_told_of_cycles() -> None:
+def test_progress_callback() -> None:
     seen: list[int] = []
     sent(Mesh(2, 2), [(0, 0, 3), (9000, 0, 3)], advance=seen.append)
     assert seen == sorted(seen)
@@ -379,8 +379,8 @@ def test_no_packets() -> None:
 @pytest.mark.parametrize(
     ("packets", "message"),
     [
-        (([0], [4], [0]), "source of packet 0 is 4; it runs from 0 to 3"),
-        (([0, 0], [0, 0], [1, -1]), "target of packet 1 is -1; it runs from 0 to 3"),
+        (([0], [4], [0]), "source of packet 0 is 4; give 0 to 3"),
+        (([0, 0], [0, 0], [1, -1]), "target of packet 1 is -1; give 0 to 3"),
         (([-3], [0], [0]), "created of packet 0 is -3"),
         (([NEVER], [0], [0]), f"created of packet 0 is {NEVER}"),
         (([0], [0, 1], [0]), "1 times, 2 sources and 1 targets"),
@@ -400,7 +400,7 @@ def test_bad_packets(packets: tuple[Any, Any, Any], message: str) -> None:
         ((2, 2.5, 4), "height is 2.5"),
         ((2, 2, 0), "depth is 0; give a whole number, 1 or more"),
         ((2, 2, True), "depth is True"),
-        ((64, 64, MAX_SLOTS), "try at most 13107 a FIFO"),
+        ((64, 64, MAX_SLOTS), "try at most 13107 per FIFO"),
     ],
 )
 def test_bad_meshes(sides: tuple[Any, Any, Any], message: str) -> None:
@@ -409,13 +409,13 @@ def test_bad_meshes(sides: tuple[Any, Any, Any], message: str) -> None:
     assert message in str(error.value)
 
 
-def test_a_limit_below_nothing() -> None:
+def test_a_negative_limit() -> None:
     with pytest.raises(ChipError, match="limit is -1"):
         deliver(Mesh(2, 2), [0], [0], [0], limit=-1)
 
 
 def test_random_numbers() -> None:
-    """The generator as published, in whole numbers of any length."""
+    """The generator as published, in arbitrary-precision integers."""
     x = 88172645463325252
     state = np.uint64(x)
     seen = defaultdict(int)

@@ -1,4 +1,4 @@
-"""Random loads: what they send, what is measured, and where they saturate."""
+"""Random loads: packets sent, measurements, and saturation."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from chipsim.noc.patterns import (
 from chipsim.noc.saturation import TOLERANCE, find_saturation
 from chipsim.traffic.links import loads_of, route_flows
 
-# Random numbers are modulo 2^64; with the JIT off numpy warns of that.
+# Random numbers are modulo 2^64; with the JIT off numpy warns about that.
 pytestmark = pytest.mark.filterwarnings("ignore:overflow encountered:RuntimeWarning")
 
 
@@ -36,7 +36,7 @@ def flows_of(mesh: Mesh, flows: list[tuple[int, int, int]], unit: float) -> Dema
 
 
 def sent_packets(mesh: Mesh, demand: Demand, seed: int, cycles: int) -> np.ndarray[Any, Any]:
-    """The packets of the first cycles, shape (3, packets): drawn one by one, nothing simulated."""
+    """Draw the packets of the first cycles one by one, shape (3, packets), without simulation."""
     from chipsim.noc.kernel import _refill
 
     run = Run(mesh, demand.feed(seed), new_tally(mesh), (0, cycles))
@@ -61,7 +61,7 @@ LOADS: dict[str, tuple[Mesh, Demand]] = {
 
 
 @pytest.mark.parametrize("name", LOADS)
-def test_a_random_load_fares_like_its_packets_given_one_by_one(name: str) -> None:
+def test_a_random_load_equals_its_explicit_packets(name: str) -> None:
     mesh, demand = LOADS[name]
     warmup, cycles, drain = 30, 90, 150
     found = measure_load(mesh, demand, cycles=cycles, warmup=warmup, drain=drain, seed=3)
@@ -108,7 +108,7 @@ def test_no_load_at_all() -> None:
 
 
 @pytest.mark.parametrize("name", ["uniform", "hotspot", "neighbour", "flows"])
-def test_packets_are_drawn_as_often_as_the_load_says(name: str) -> None:
+def test_packet_rate_matches_the_load(name: str) -> None:
     mesh, demand = LOADS[name]
     cycles = 4000
     created, source, target = sent_packets(mesh, demand, 7, cycles)
@@ -122,7 +122,7 @@ def test_packets_are_drawn_as_often_as_the_load_says(name: str) -> None:
     assert chance.sum(axis=1) == pytest.approx(demand.rate)
     spread = np.sqrt(cycles * chance * (1 - chance))
     assert (abs(counts - cycles * chance) <= 5 * spread).all()
-    # The gaps are those of a chance that does not remember: half of them may be split anywhere.
+    # The gaps are memoryless, so the sample may be split anywhere.
     gaps = np.diff(np.unique(created[source == 4]))
     rate = demand.rate[4]
     assert (gaps == 1).mean() == pytest.approx(rate, abs=5 * np.sqrt(rate / len(gaps)))
@@ -158,7 +158,7 @@ def test_every_number_finds_its_entry_from_its_bin() -> None:
 
 @pytest.mark.parametrize("pattern", [*PATTERNS, "permutation"])
 @pytest.mark.parametrize(("width", "height"), [(4, 4), (5, 5), (1, 1)])
-def test_expected_loads_are_those_of_all_routes(pattern: str, width: int, height: int) -> None:
+def test_expected_loads_match_all_routes(pattern: str, width: int, height: int) -> None:
     mesh = Mesh(width, height)
     if pattern == "permutation":
         demand = permutation(mesh, 0.3, np.random.default_rng(2).permutation(mesh.nodes))
@@ -179,7 +179,7 @@ def test_expected_loads_are_those_of_all_routes(pattern: str, width: int, height
     assert demand.busiest(mesh) == max(links.max(), received.max(), 0.3)
 
 
-def test_patterns_go_where_they_say() -> None:
+def test_targets_of_patterns() -> None:
     mesh = Mesh(4, 4)
     assert transpose(mesh, 0.1).choice.reshape(4, 4)[1, 3] == 3 * 4 + 1
     assert complement(mesh, 0.1).choice.tolist() == [v ^ 15 for v in range(16)]
@@ -194,14 +194,14 @@ def test_patterns_go_where_they_say() -> None:
 @pytest.mark.heavy
 @pytest.mark.sample(0.25)
 @pytest.mark.jit
-def test_uniform_traffic_loads_links_as_the_formula_says() -> None:
+def test_uniform_traffic_matches_the_formula() -> None:
     """lambda (i + 1) (k - 1 - i) / k on the link across cut i | i + 1, 2 (k^2 - 1) / (3 k) hops."""
     k, rate = 8, 0.1
     found = measure_load(Mesh(k, k), uniform(Mesh(k, k), rate), cycles=400_000, seed=1)
     i = np.arange(k - 1)
     cuts = rate * (i + 1) * (k - 1 - i) / k
     east, west, south, north = found.links / found.cycles
-    # Each cut has k links in each direction, all alike.
+    # Each cut has k equal links in each direction.
     for loads in (east[:, :-1], west[:, 1:], south[:-1].T, north[1:].T):
         np.testing.assert_allclose(loads.mean(axis=0), cuts, rtol=0.01)
         np.testing.assert_allclose(loads, np.tile(cuts, (k, 1)), rtol=0.03)
@@ -215,8 +215,8 @@ def test_uniform_traffic_loads_links_as_the_formula_says() -> None:
 @pytest.mark.sample(1)
 @pytest.mark.jit
 @pytest.mark.parametrize(("depth", "reference"), [(4, 0.357), (8, 0.386)])
-def test_an_8x8_mesh_saturates_where_others_do(depth: int, reference: float) -> None:
-    """Accepted load beyond saturation, and the load that is just carried (docs/simulator.md)."""
+def test_saturation_of_an_8x8_mesh_matches_the_literature(depth: int, reference: float) -> None:
+    """Accepted load beyond saturation, and the largest carried load (docs/simulator.md)."""
     mesh = Mesh(8, 8, depth)
     flooded = measure_load(mesh, uniform(mesh, 1.0), cycles=20_000, drain=0)
     assert 0.35 < flooded.accepted < 0.39
@@ -232,8 +232,8 @@ def test_an_8x8_mesh_saturates_where_others_do(depth: int, reference: float) -> 
 @pytest.mark.sample(3)
 @pytest.mark.jit
 @pytest.mark.parametrize(("width", "height", "depth"), [(2, 2, 1), (3, 3, 1), (4, 3, 2), (1, 6, 1)])
-def test_saturated_meshes_do_not_lock_up(width: int, height: int, depth: int) -> None:
-    """In 250,000 cycles each of a load of 1 every node goes on receiving, to the very end."""
+def test_saturated_meshes_do_not_deadlock(width: int, height: int, depth: int) -> None:
+    """In 250,000 cycles of a load of 1 every node keeps receiving to the end."""
     mesh = Mesh(width, height, depth)
     run = Run(mesh, uniform(mesh, 1.0).feed(9), new_tally(mesh), (0, 250_000))
     before = np.zeros(mesh.nodes)
@@ -248,7 +248,7 @@ def test_saturation_of_a_flow_without_rivals_is_its_bound() -> None:
     mesh = Mesh(4, 1, 2)
     alone = find_saturation(mesh, flows_of(mesh, [(0, 3, 2)], 0.1), cycles=200)
     assert (alone.scale, alone.bound, alone.runs) == (5.0, 5.0, 1)
-    one = Mesh(4, 1, 1)  # an input of one flit takes one every other cycle
+    one = Mesh(4, 1, 1)  # an input of one flit accepts one every second cycle
     half = find_saturation(one, flows_of(one, [(0, 3, 2)], 0.1), cycles=2000, precision=0.02)
     assert half.scale == pytest.approx(2.5, rel=0.1)
     assert half.accepted * 4 == pytest.approx(0.5, rel=0.1)
@@ -256,12 +256,12 @@ def test_saturation_of_a_flow_without_rivals_is_its_bound() -> None:
 
 @pytest.mark.jit
 def test_two_flows_over_one_link_saturate_when_it_is_full() -> None:
-    """The starved source is seen though most of the traffic is elsewhere and flows freely."""
+    """The starved source is detected although most traffic is elsewhere and flows freely."""
     mesh = Mesh(3, 4, 4)
     free = [(node, node, 40) for node in range(3, 12)]
     both = flows_of(mesh, [(0, 2, 10), (1, 2, 10), *free], 0.01)
     found = find_saturation(mesh, both, cycles=3000, precision=0.04)
-    assert found.bound == pytest.approx(2.5)  # the flows that go nowhere
+    assert found.bound == pytest.approx(2.5)  # the flows within a node
     lone = flows_of(mesh, [(0, 2, 30), (1, 2, 30), *free], 0.01)
     found = find_saturation(mesh, lone, cycles=3000, precision=0.04)
     assert found.bound == pytest.approx(1 / 0.6)
@@ -288,11 +288,11 @@ def test_lag_is_the_share_that_a_source_cannot_send() -> None:
         (lambda: uniform(Mesh(2, 2), float("nan")), "node 0 has the rate nan"),
         (
             lambda: measure_load(Mesh(2, 2), uniform(Mesh(2, 2), 1.5), cycles=5),
-            "node 0 is to send 1.5 flits a cycle, a node can send 1; scale the load by 0.6667",
+            "node 0 sends 1.5 flits per cycle; the maximum is 1: scale the load by 0.6667",
         ),
         (
             lambda: measure_load(Mesh(2, 2), uniform(Mesh(3, 3), 0.5), cycles=5),
-            "made for 9 nodes, the mesh has 4",
+            "built for 9 nodes, but the mesh has 4",
         ),
         (lambda: measure_load(Mesh(2, 2), uniform(Mesh(2, 2), 0.5), cycles=0), "cycles 0"),
         (lambda: flows_of(Mesh(2, 2), [(0, 4, 1)], 1.0), "with nodes of the mesh"),

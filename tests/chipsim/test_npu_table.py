@@ -1,4 +1,4 @@
-"""C16: the table [npu] of chip files: presets, all parameters, and what is wrong with others."""
+"""C16: the table [npu] of chip files: presets, all parameters, and errors."""
 
 from __future__ import annotations
 
@@ -59,8 +59,8 @@ def test_parameters_of_a_preset_can_be_uncommented(tmp_path: Path) -> None:
     assert parse_chip(str(path)).npu == NpuShape("4x4", weight_words=640)
 
 
-def test_a_preset_and_what_differs(tmp_path: Path) -> None:
-    """N2.1: programs name their shape, so that what differs from a preset has a name of its own."""
+def test_preset_with_overrides(tmp_path: Path) -> None:
+    """N2.1: programs name their shape, so a preset with overrides has its own name."""
     assert parsed('[npu]\npreset = "npu-dual"', tmp_path).npu == NPU_SHAPES["npu-dual"]
     same = parsed('[npu]\npreset = "npu-dual"\nrows = 16', tmp_path).npu
     assert same == NPU_SHAPES["npu-dual"]
@@ -71,7 +71,7 @@ def test_a_preset_and_what_differs(tmp_path: Path) -> None:
     assert parsed(f"[npu]\n{ALL}", tmp_path).npu == CUSTOM
 
 
-def test_which_chips_have_one(tmp_path: Path) -> None:
+def test_chips_with_an_npu(tmp_path: Path) -> None:
     assert parse_chip("4x4").npu == NPU_SHAPES["npu"]
     assert [chip.npu for chip in PRESETS.values()] == [None] * len(PRESETS)
     plain = parsed("", tmp_path)
@@ -128,7 +128,7 @@ def test_bad_values_name_file_and_key(lines: str, said: str, tmp_path: Path) -> 
     assert "\n" not in text
 
 
-def test_what_is_no_table(tmp_path: Path) -> None:
+def test_invalid_tables(tmp_path: Path) -> None:
     with pytest.raises(ChipError, match="npu is 'npu'; give a table"):
         parsed('npu = "npu"', tmp_path)
     with pytest.raises(ChipError, match="npu is 'npu'; give an NpuShape"):

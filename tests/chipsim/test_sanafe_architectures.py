@@ -1,5 +1,7 @@
-"""Architecture files of SANA-FE as chips: its published examples, built again here from their
-numbers, what is left out, and what is wrong."""
+"""Architecture files of SANA-FE as chips.
+
+The published examples are rebuilt from their numbers; also tested are omissions and errors.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ from chipsim.errors import ChipError
 yaml: Any = pytest.importorskip("yaml")
 
 
-# Lists that hold the one before 99 times: written out, they would never end.
+# Lists that hold the previous one 99 times: expanded, they would be endless.
 BOMB = "a0: &a0 [x]\n"
 for level in range(1, 9):
     BOMB += f"a{level}: &a{level} [{', '.join([f'*a{level - 1}'] * 99)}]\n"
@@ -39,7 +41,7 @@ def soma(name: str, access: float, update: float, spike: float) -> dict[str, Any
 
 
 def architecture(**more: Any) -> dict[str, Any]:
-    """A mesh of 3x2 tiles of one core; more : parts that differ."""
+    """Return a mesh of 3x2 tiles of one core; more : parts that differ"""
     parts: dict[str, Any] = {
         "tile": "t[0..5]", "core": "c", "neurons": 100, "width": 3, "height": 2,
         "energies": (3e-12, 3e-12, 4e-12, 4e-12), "times": (1e-9, 1e-9, 2e-9, 2e-9),
@@ -82,7 +84,7 @@ def test_a_mesh(tmp_path: Path) -> None:
         energy=ChipEnergy(event=5.0, neuron=3.0, packet_out=7.0, packet_in=0.5),
     )  # fmt: skip
     assert notes(chip) == (
-        "left out: 2 pJ of an update that is not of every neuron in each tick: here it is"
+        "left out: 2 pJ of conditional neuron updates: counted for every neuron in each tick"
     )
     (tmp_path / "again.toml").write_text(chip_toml(chip))
     assert parse_chip(str(tmp_path / "again.toml")) == chip
@@ -109,15 +111,15 @@ def test_loihi_of_its_authors(tmp_path: Path) -> None:
     assert (chip.energy_link, chip.latency_link) == ((3.0, 4.2), (4.1, 6.5))
     assert chip.energy == ChipEnergy(event=35.5, neuron=72.8, packet_out=111.0, packet_in=0.5)
     assert notes(chip).splitlines() == [
-        "left out: 2 units beside the first of each kind: theirs do not count",
+        "left out: 2 units after the first of each kind: their costs are ignored",
         "left out: 69.3 pJ of each spike (energy_spike_out): not counted",
-        "left out: 21.6 pJ of an update that is not of every neuron in each tick: here it is",
+        "left out: 21.6 pJ of conditional neuron updates: counted for every neuron in each tick",
         "left out: 2 attributes of the mesh (buffers, synchronisation, ...)",
     ]
 
 
 def test_truenorth_of_its_authors(tmp_path: Path) -> None:
-    """arch/truenorth.yaml: 64x64 cores, and no costs at all."""
+    """arch/truenorth.yaml: 64x64 cores, without costs."""
     none = (0.0,) * 4
     chip = chip_of(
         architecture(
@@ -132,21 +134,21 @@ def test_truenorth_of_its_authors(tmp_path: Path) -> None:
     assert (chip.energy_unit, chip.latency_unit) == ("relative", "relative")
     assert chip.energy == ChipEnergy(packet_in=0.5)
     assert notes(chip).splitlines() == [
-        "left out: 2 costs of hops (energies, times) that are 0: not known",
-        "left out: 3 energies of what cores do that are 0: not known",
+        "left out: 2 hop costs (energies, times) of 0: treated as unknown",
+        "left out: 3 core energies of 0: treated as unknown",
     ]
     assert chip.origin is not None
     assert {"width", "energy.packet_in"} <= {source.key for source in chip.origin.sources}
     assert not {"energy_link", "energy.event"} & {source.key for source in chip.origin.sources}
 
 
-def test_energies_that_nobody_knows(tmp_path: Path) -> None:
+def test_unknown_energies(tmp_path: Path) -> None:
     nothing = {"out": 0.0, "in": 0, "somas": [soma("s", 0.0, 0.0, 0.0)]}
     chip = chip_of(
         architecture(synapses=[unit("s", model="x", energy_process_spike=0)], **nothing), tmp_path
     )
     assert (chip.energy, chip.energy_link, chip.energy_unit) == (None, (3.0, 4.0), "pJ")
-    assert "left out: 4 energies of what cores do that are 0: not known" in notes(chip)
+    assert "left out: 4 core energies of 0: treated as unknown" in notes(chip)
 
 
 def test_the_example_of_its_authors(tmp_path: Path) -> None:
@@ -163,31 +165,31 @@ def test_the_example_of_its_authors(tmp_path: Path) -> None:
     assert (chip.energy_link, chip.latency_link) == ((2.15, 2.0), (1.6, 1.45))
     assert chip.energy is not None
     assert chip.energy.neuron == 30.0
-    assert "left out: 3 kinds of hops that differ between east and west" in notes(chip)
-    assert "left out: 1 units beside the first" in notes(chip)
+    assert "left out: 3 hop costs that differ between east and west" in notes(chip)
+    assert "left out: 1 units after the first" in notes(chip)
 
 
-def test_tiles_that_are_missing(tmp_path: Path) -> None:
-    """Tiles go down the columns: 5 of 4x3 leave out the last two columns, and one tile."""
+def test_missing_tiles(tmp_path: Path) -> None:
+    """Tiles are numbered down the columns: 5 of 4x3 omit the last two columns, and one tile."""
     chip = chip_of(architecture(tile="t[0..4]", core="c[0..1]", width=4, height=3), tmp_path)
     assert (chip.width, chip.height) == (4, 3)
     assert chip.unavailable == (10, 11)
-    assert "left out: 2 columns of the mesh without tiles" in notes(chip)
+    assert "left out: 2 mesh columns without tiles" in notes(chip)
 
 
-def test_tiles_that_differ(tmp_path: Path) -> None:
+def test_unequal_tiles(tmp_path: Path) -> None:
     found, other = architecture(tile="a[0..3]", core="c[0..3]"), architecture(
         tile="b[4..5]", core="c[0..1]", neurons=60, energies=(9e-12,) * 4, out=1e-12
     )  # fmt: skip
     found["architecture"]["tile"] += other["architecture"]["tile"]
     chip = chip_of(found, tmp_path)
     assert (chip.width, chip.height, chip.neurons) == (6, 4, 60)
-    # The last column of tiles, from x = 4, has the cores of its upper rows alone.
+    # The last column of tiles, from x = 4, only has the cores of its upper rows.
     assert chip.unavailable == (1 * 6 + 4, 1 * 6 + 5, 3 * 6 + 4, 3 * 6 + 5)
     said = notes(chip)
-    assert "left out: 2 tiles with other costs of hops than the first" in said
-    assert "left out: 4 cores with other energies than the first" in said
-    assert "left out: 16 cores that hold more than the 60 neurons of the least" in said
+    assert "left out: 2 tiles whose hop costs differ from the first tile's" in said
+    assert "left out: 4 cores whose energies differ from the first core's" in said
+    assert "left out: 16 cores with more than 60 neurons, the smallest limit" in said
 
 
 @pytest.mark.heavy
@@ -198,13 +200,13 @@ def test_tiles_that_differ(tmp_path: Path) -> None:
         ("[1, 2", "is not valid YAML: while parsing a flow sequence"),
         ("- 1", "the file: section 'architecture' is missing; add it"),
         ("[" * 5000, "is not valid YAML: "),
-        ("x" * (1 << 20) + "y", "is larger than 1 MiB; is it an architecture"),
+        ("x" * (1 << 20) + "y", "is larger than 1 MiB; is it a SANA-FE architecture"),
         ("architecture: {attributes: {width: 2, height: 1}}", "architecture: section 'tile' is m"),
         (BOMB, "architecture: tile is a list; give a name and attributes"),
         ({"width": 0}, "architecture: width is 0; give a whole number, 1 or more"),
         ({"height": "2"}, "architecture: height is 2; give a whole number"),
         ({"tile": "t[0..6]"}, "tile: 7 tiles are more than the 3x2 of the mesh"),
-        ({"tile": "t[5..0]"}, "tile t[5..0]: its range falls, from 5 to 0; turn it round"),
+        ({"tile": "t[5..0]"}, "tile t[5..0]: its range runs from 5 down to 0; swap the ends"),
         ({"core": "c[0..999999999]"}, "tile: 6 tiles of 1000000000 cores are more than 2147483647"),
         ({"neurons": None}, "core c: max_neurons_supported is None; give a whole number"),
         ({"out": "much"}, "axon_out out: energy_message_out is much; give a number, 0 or more"),
@@ -217,7 +219,7 @@ def test_tiles_that_differ(tmp_path: Path) -> None:
         ({"synapses": [unit("s")]}, "synapse s: energy_process_spike is None; give a number"),
     ],
 )
-def test_what_is_wrong_is_one_line(change: Any, said: str, tmp_path: Path) -> None:
+def test_errors_are_one_line(change: Any, said: str, tmp_path: Path) -> None:
     found = change if isinstance(change, str) else architecture(**change)
     with pytest.raises(ChipError) as caught:
         chip_of(found, tmp_path, "bad.yml")
@@ -225,10 +227,10 @@ def test_what_is_wrong_is_one_line(change: Any, said: str, tmp_path: Path) -> No
     assert "\n" not in str(caught.value)
 
 
-def test_files_that_are_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unreadable_architectures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ChipError, match=r"chip file nowhere\.yaml does not exist; check"):
         parse_chip("nowhere.yaml")
     (tmp_path / "a.yaml").write_text("a: 1")
     monkeypatch.setitem(sys.modules, "yaml", None)
-    with pytest.raises(ChipError, match=r"need pyyaml; pip install 'neuromapper\[sanafe\]'"):
+    with pytest.raises(ChipError, match=r"need pyyaml; run pip install 'neuromapper\[sanafe\]'"):
         parse_chip(str(tmp_path / "a.yaml"))

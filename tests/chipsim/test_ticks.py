@@ -1,4 +1,4 @@
-"""Ticks of a chip: the kernel does what its twin does, with packets to cores and with trees."""
+"""Ticks of a chip: kernel against reference, with packets to cores and with trees."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def ragged(lists: list[list[int]]) -> tuple[np.ndarray, np.ndarray]:
 @pytest.mark.sample(9)
 @pytest.mark.parametrize("seed", range(60))
 @pytest.mark.parametrize("tree", [False, True])
-def test_kernel_and_twin(seed: int, tree: bool) -> None:
+def test_kernel_matches_reference(seed: int, tree: bool) -> None:
     rng = np.random.default_rng([seed, tree])
     mesh = Mesh(*(int(n) for n in rng.integers(1, 5, 2)), depth=int(rng.integers(1, 5)))
     torus = ""
@@ -40,7 +40,7 @@ def test_kernel_and_twin(seed: int, tree: bool) -> None:
     if seed % 4 == 1:  # cores that share routers
         mesh = replace(mesh, width=mesh.width // 2 + 1, tile=(1 + seed % 3, 1 + seed % 2))
     slow: dict[tuple[int, int], tuple[int, float]] = {}
-    if seed % 3 == 0:  # links that differ
+    if seed % 3 == 0:  # unequal links
         mesh = replace(mesh, links=random_links(rng, mesh))
         slow = {((y * mesh.width + x), port): one for (x, y, port), one in slow_links(mesh).items()}
     hardware = rng.random() < 0.4
@@ -87,8 +87,8 @@ def test_kernel_and_twin(seed: int, tree: bool) -> None:
     assert np.array_equal(found.taken, np.bincount(target, all_spikes[slot], mesh.cores))
 
 
-def test_runs_go_on_where_they_stopped() -> None:
-    """The turns of the arbiters stay: two runs of a tick are one of two."""
+def test_runs_continue_where_they_stopped() -> None:
+    """The arbiters keep their turns: two runs of a tick equal one of two."""
     mesh = Mesh(2, 2)
     origin = np.arange(4)
     pairs = np.divmod(np.arange(16), 4)

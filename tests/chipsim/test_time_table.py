@@ -1,4 +1,4 @@
-"""The table [time] of chip files: cycles of the parts of a tick, and what is wrong."""
+"""The table [time] of chip files: cycles of the parts of a tick, and errors."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def parsed(text: str, folder: Path) -> Chip:
     return parse_chip(str(path))
 
 
-@settings(deadline=None)  # of a machine that does other things as well
+@settings(deadline=None)  # the machine may be busy
 @given(st.builds(ChipTime, *[CYCLES] * 7, st.floats(1, MOST_CYCLES), st.floats(1e-9, MOST_CYCLES)))
 def test_any_times_are_read_back(time: ChipTime) -> None:
     chip = Chip("c", 4, 3, time=time)
@@ -34,7 +34,7 @@ def test_any_times_are_read_back(time: ChipTime) -> None:
     assert from_fields(chip.to_json()) == chip
 
 
-def test_what_is_left_out_is_that_of_the_hardware(tmp_path: Path) -> None:
+def test_missing_times_default_to_the_hardware(tmp_path: Path) -> None:
     chip = parsed("[time]\nevent = 2\nlink = 0.5", tmp_path)
     assert chip.time == ChipTime(event=2.0, link=0.5)
     assert parsed("[time]", tmp_path).time == ChipTime() == parse_chip("4x3").time
@@ -42,7 +42,7 @@ def test_what_is_left_out_is_that_of_the_hardware(tmp_path: Path) -> None:
 
 
 def test_chips_without_published_cycles(tmp_path: Path) -> None:
-    """They have none, and what is printed can be uncommented."""
+    """They have none; the written defaults can be uncommented."""
     assert [chip.time for chip in PRESETS.values()] == [None] * len(PRESETS)
     assert "time" not in parsed("", tmp_path).to_json()
     head, rest = chip_toml(parsed("", tmp_path)).split("# [time]")
@@ -58,16 +58,19 @@ def test_every_key_has_a_meaning() -> None:
 @pytest.mark.parametrize(
     ("lines", "said"),
     [
-        ("events = 1", "time: unknown key 'events'; did you mean 'event'? known are neuron, event"),
+        (
+            "events = 1",
+            "time: unknown key 'events'; did you mean 'event'? known keys are neuron, event",
+        ),
         ("event = -1", "time: event is -1; give cycles, a number from 0 to 1e9"),
         ("hop = nan", "time: hop is nan; give"),
         ("link = 1e10", "time: link is 10000000000.0; give"),
         ("spike = true", "time: spike is True; give"),
-        ("tick = 0", "time: tick is 0; give the units of time"),
+        ("tick = 0", "time: tick is 0; give the duration of a tick"),
         ('neuron = "1"', "time: neuron is '1'; give"),
         (
             "\n".join(f"{field.name} = 0" for field in fields(ChipTime)[:-1]),
-            "time: all is 0 cycles",
+            "time: all values are 0 cycles",
         ),
     ],
 )
@@ -79,7 +82,7 @@ def test_bad_values_name_file_and_key(lines: str, said: str, tmp_path: Path) -> 
     assert "\n" not in text
 
 
-def test_what_is_no_table(tmp_path: Path) -> None:
+def test_invalid_tables(tmp_path: Path) -> None:
     with pytest.raises(ChipError, match="time is 3; give a table"):
         parsed("time = 3", tmp_path)
     with pytest.raises(ChipError, match="time is 3; give a ChipTime"):

@@ -1,4 +1,4 @@
-"""Test benches: streams fed and watched cycle by cycle, waveforms of what went wrong."""
+"""Test benches: drive and observe streams cycle by cycle, with waveforms of failures."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ Bench = Callable[[Any], Any]
 
 
 def simulate(design: Any, bench: Bench, waveform: Path) -> None:
-    """Run a design with a test bench; if that fails, once more for a waveform of it.
+    """Run a design with a test bench; after a failure, run it again to write a waveform.
 
-    The failure then names the file. Writing waveforms takes longer than all the rest.
+    The failure then names the file. Writing waveforms takes longer than the rest of the run.
     """
     try:
         _run(design, bench)
@@ -44,7 +44,7 @@ def _run(design: Any, bench: Bench, path: Path | None = None) -> None:
 
 
 def joined(values: Iterable[Any]) -> Value:
-    """Many signals as one value: reading one is much quicker than reading each."""
+    """Return many signals as one value: reading one is much faster than reading each."""
     return Cat(Value.cast(value) for value in values)
 
 
@@ -55,11 +55,11 @@ def deliveries(
     waveform: Path,
     columns: int | None = None,
 ) -> None:
-    """Inject packets into a mesh whose cores take everything; check when each is delivered.
+    """Inject packets into a mesh whose cores accept everything; check the delivery cycle of each.
 
-    A packet's number is its axon. ``columns`` other than those of the mesh make its destinations
-    those of a mesh that is so wide. Fails with the first difference, and if anything is delivered
-    twice, at another node, or after the last packet.
+    A packet's number is its axon. ``columns`` gives the destinations the width of another mesh.
+    Fails at the first difference, and if anything is delivered twice, at another node, or after the
+    last packet.
     """
     valid_in = joined(stream.valid for stream in mesh.local_in)
     payload_in = joined(stream.payload for stream in mesh.local_in)

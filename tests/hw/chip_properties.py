@@ -1,4 +1,4 @@
-"""What is proved of the barrier and of a core, in a network that may do whatever a mesh may do."""
+"""Proved properties of the barrier and of a core, in a network with any behaviour of a mesh."""
 
 from __future__ import annotations
 
@@ -21,8 +21,10 @@ NODES = 2
 
 
 class BarrierHarness(Harness):
-    """Cores begin to work for a tick or a packet only, and send while they work; the host sends by
-    node 0. A tick starts where the barrier says so."""
+    """A barrier whose cores start only for a tick or a packet, and send while they are busy.
+
+    The host sends by node 0. A tick starts when the barrier is quiet.
+    """
 
     def __init__(self, barrier: type[Barrier] = Barrier, only: str | None = None) -> None:
         super().__init__(barrier(NODES, 4), only)
@@ -59,7 +61,7 @@ class BarrierHarness(Harness):
 
 
 class CoreHarness(Harness):
-    """A tick starts while the core is idle; nothing is loaded while it works."""
+    """A tick starts while the core is idle; nothing is loaded while it is busy."""
 
     def __init__(self, core: type[Core] = Core, only: str | None = None) -> None:
         super().__init__(core(SMALL), only)

@@ -1,4 +1,4 @@
-"""A bench that plays the network to one core: it holds packets back, and swaps them."""
+"""A bench that acts as the network of one core: it delays and reorders packets."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Packet = tuple[int, int, int]  # x, y, axon
 
 @dataclass
 class Observed:
-    """What the core did before the first tick, and in each: spikes, packets, cycles; its end."""
+    """Spikes, packets and cycles before the first tick and per tick; final potentials."""
 
     fired: list[list[int]]
     sent: list[list[Packet]]
@@ -28,7 +28,7 @@ class Observed:
 
 
 class CoreBench:
-    """One core that is elaborated once, and loaded by its port for every run."""
+    """A core that is elaborated once, and loaded by its port for every run."""
 
     def __init__(self, shape: CoreShape) -> None:
         self.core = Core(shape)
@@ -45,11 +45,11 @@ class CoreBench:
         rng: np.random.Generator,
         patience: float = 0.5,
     ) -> Observed:
-        """Run one tick for each list of `arrivals` but the first, which come before any tick.
+        """Run one tick for each list of `arrivals` except the first, which comes before any tick.
 
-        arrivals : axons that others send to, until the next tick begins
-        position : packets of the core for this x and y come back to it
-        patience : share of cycles in which the bench takes and gives packets
+        arrivals : axons that others send to, until the next tick starts
+        position : packets of the core to this x and y come back to it
+        patience : share of cycles in which the bench accepts and offers packets
         """
         self.tables, self.position, self.arrivals = tables, position, arrivals
         self.rng, self.patience = rng, patience
@@ -81,7 +81,7 @@ class CoreBench:
         ctx.set(load.valid, 0)
 
     async def _settle(self, ctx: Any, pool: list[int]) -> None:
-        """Give and take packets until the core is idle and nothing is left to give."""
+        """Exchange packets until the core is idle and no packet is left."""
         core = self.core
         fired: list[int] = []
         sent: list[Packet] = []

@@ -1,4 +1,4 @@
-"""Bounded model checking and k-induction: a design as a formula, for a solver."""
+"""Bounded model checking and k-induction: a design as a formula for a solver."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ SOLVER = ("yices-smt2",)
 
 
 def installed() -> bool:
-    """Whether all programs are there."""
+    """Return whether all programs are installed."""
     return find_yosys() is not None and None not in (find_program(*CHECKER), find_program(*SOLVER))
 
 
 def counterexample(design: Any, cycles: int, folder: Path, own: bool = True) -> str | None:
-    """What breaks an assertion of a design within so many cycles after reset, or None.
+    """Return the failed assertions of a design within `cycles` cycles after reset, or None.
 
-    Its inputs are free in every cycle, but for what it assumes. The text names the assertion; the
-    waveform of the counterexample is in ``folder``.
+    Inputs are free in every cycle, apart from assumptions. The waveform of the counterexample is in
+    ``folder``.
 
-    own : count the assertions of the part that is examined, its submodule ``dut``, too
+    own : also check the assertions of the examined part, its submodule ``dut``
     """
     _write(design, folder, own)
     said = _check(folder, "--unroll", "-t", str(cycles), "--dump-vcd", "failure.vcd")
@@ -52,8 +52,11 @@ def counterexample(design: Any, cycles: int, folder: Path, own: bool = True) -> 
 
 
 def unproved(design: Any, cycles: int, folder: Path, own: bool = True) -> str | None:
-    """Why k-induction over so many cycles does not prove the assertions of a design, or None: then
-    they hold for ever, since they hold in the first cycles and in each one behind so many."""
+    """Return why k-induction over `cycles` cycles fails for a design, or None if it is proved.
+
+    The assertions then hold forever, since they hold in the first cycles and after any `cycles`
+    cycles.
+    """
     found = counterexample(design, cycles, folder, own)
     if found is not None:
         return found
@@ -64,14 +67,14 @@ def unproved(design: Any, cycles: int, folder: Path, own: bool = True) -> str | 
 
 
 def _write(design: Any, folder: Path, own: bool) -> None:
-    """The design as a formula, in design.smt2."""
+    """Write the design as a formula, design.smt2."""
     (folder / "design.il").write_text(rtlil.convert(design, name="top"))
     forget = [] if own else ["chformal -assert -remove top.dut*"]
     run_yosys([*TO_FORMULA[:3], *forget, *TO_FORMULA[3:]], folder)
 
 
 def _check(folder: Path, *options: str) -> str | None:
-    """What the checker says of a formula that it finds wrong, or None."""
+    """Return the output of the checker for a violated formula, or None."""
     checker = find_program(*CHECKER)
     solver = find_program(*SOLVER)
     assert checker is not None and solver is not None

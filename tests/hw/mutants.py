@@ -1,4 +1,4 @@
-"""Parts with a fault each, with the ports of the sound ones: what the checks must find."""
+"""Parts with one fault each, with the ports of the correct parts: the checks must find them."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ from hw.noc.buffer import Buffer
 
 
 class GreedyArbiter(Arbiter):
-    """Serves the first port first, always: others starve."""
+    """Always serves the first port first: others starve."""
 
     def elaborate(self, platform: Any) -> Module:
         return _arbiter(self, advance=False)
 
 
 class UnlockedArbiter(Arbiter):
-    """Changes its mind while the receiver is not ready."""
+    """Changes its grant while the receiver is not ready."""
 
     def elaborate(self, platform: Any) -> Module:
         return _arbiter(self, lock=False)
 
 
 class ForgetfulArbiter(Arbiter):
-    """Holds a grant for one cycle too long, whether the input still has something or not."""
+    """Holds a grant for one cycle too long, even without a request."""
 
     def elaborate(self, platform: Any) -> Module:
         return _arbiter(self, release=False)
 
 
 class GenerousArbiter(Arbiter):
-    """Grants all who ask."""
+    """Grants all requests."""
 
     def elaborate(self, platform: Any) -> Module:
         m = Module()
@@ -46,7 +46,7 @@ class GenerousArbiter(Arbiter):
 
 
 class LazyArbiter(Arbiter):
-    """Overlooks the last port."""
+    """Ignores the last port."""
 
     def elaborate(self, platform: Any) -> Module:
         return _arbiter(self, seen=(1 << (self.count - 1)) - 1)
@@ -60,7 +60,7 @@ def _arbiter(
     release: bool = True,
     seen: int = -1,
 ) -> Module:
-    """An arbiter that leaves something out."""
+    """Return an arbiter that omits something."""
     m = Module()
     turn, held = Signal(self.count, init=1), Signal(self.count)
     requests = Signal(self.count)
@@ -79,7 +79,7 @@ def _arbiter(
 
 
 def first_from(requests: Value, turn: Value) -> Value:
-    """The first request at or behind the one bit of ``turn``, as one bit."""
+    """Return the first request at or after the one bit of ``turn``, one-hot."""
     count = len(requests)
     twice = Cat(requests, requests)
     first = twice & ~(twice - turn)
@@ -87,7 +87,7 @@ def first_from(requests: Value, turn: Value) -> Value:
 
 
 class LossyBuffer(Buffer):
-    """Says that it is ready when it is full, and drops what comes then."""
+    """Is ready when it is full, and drops the packets that arrive then."""
 
     def elaborate(self, platform: Any) -> Module:
         m = _queue(self)
@@ -131,7 +131,7 @@ class SwappingBuffer(Buffer):
 
 
 def _queue(self: Buffer, keep: Any = 0) -> Module:
-    """The sound queue, all but `ready`; what is read stays in it while ``keep`` is 1."""
+    """Return the correct queue except `ready`; read packets stay in it while ``keep`` is 1."""
     m = Module()
     width = self.i.payload.as_value().shape().width
     m.submodules.queue = queue = fifo.SyncFIFO(width=width, depth=self.depth)
@@ -147,28 +147,28 @@ def _queue(self: Buffer, keep: Any = 0) -> Module:
 
 
 class HastyBarrier(Barrier):
-    """Trusts what it knew before a tick began."""
+    """Ignores the start of a tick."""
 
     def elaborate(self, platform: Any) -> Module:
         return _around(self, Barrier(len(self.busy), self.capacity), {"begins": 0})
 
 
 class DeafBarrier(Barrier):
-    """Counts packets alone."""
+    """Counts only packets, not busy cores."""
 
     def elaborate(self, platform: Any) -> Module:
         return _around(self, Barrier(len(self.busy), self.capacity), {"busy": 0})
 
 
 class TirelessBarrier(Barrier):
-    """Takes every packet that arrives for one that stays."""
+    """Ignores received packets."""
 
     def elaborate(self, platform: Any) -> Module:
         return _around(self, Barrier(len(self.busy), self.capacity), {"received": 0})
 
 
 class FickleCore(Core):
-    """Withdraws what it offers while a packet comes."""
+    """Withdraws its offer while a packet arrives."""
 
     def elaborate(self, platform: Any) -> Module:
         valid = Signal()
@@ -178,7 +178,7 @@ class FickleCore(Core):
 
 
 class DrowsyCore(Core):
-    """Says that it is busy a cycle late."""
+    """Raises busy a cycle late."""
 
     def elaborate(self, platform: Any) -> Module:
         late = Signal()
@@ -190,7 +190,7 @@ class DrowsyCore(Core):
 def _around(
     self: Any, inner: Any, inputs: dict[str, Any], outputs: dict[str, Any] | None = None
 ) -> Module:
-    """A sound part within, with the ports of this one; but for some of its inputs and outputs."""
+    """Return a correct part with the ports of this one, with some inputs and outputs replaced."""
     m = Module()
     m.submodules.inner = inner
     own = {"__".join(map(str, path)): value for path, _, value in self.signature.flatten(self)}

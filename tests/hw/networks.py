@@ -1,4 +1,4 @@
-"""Small networks for the tests of the hardware."""
+"""Small networks for tests of the hardware."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ TINY = CoreShape(
     neurons=8, axons=16, routes=32, synapses=64, potential_bits=8, weight_bits=5, sum_bits=9,
     leak_bits=3, x_bits=2, y_bits=1,
 )  # fmt: skip
-"""A core so small that random numbers reach the ends of all its words."""
+"""A core so small that random numbers reach the limits of all its words."""
 
 
 def random_network(
     rng: np.random.Generator, neurons: int, synapses: int, shape: CoreShape, inputs: int = 2
 ) -> SpikingNetwork:
-    """Any parameters that fit the words of the core, and weights that cannot wrap a sum."""
+    """Return random parameters that fit the words of the core and cannot wrap a sum."""
     half = 1 << (shape.potential_bits - 1)
     most = 1 << (shape.weight_bits - 1)
     source = rng.integers(0, neurons + inputs, synapses)
@@ -44,14 +44,14 @@ def random_network(
 
 
 def random_inputs(rng: np.random.Generator, network: SpikingNetwork, ticks: int) -> list[list[int]]:
-    """Up to three spikes of inputs before each tick; an input may spike twice."""
+    """Return up to three input spikes before each tick; an input may spike twice."""
     if not network.inputs:
         return []
     return [rng.integers(0, network.inputs, rng.integers(0, 4)).tolist() for _ in range(ticks)]
 
 
 def ring(neurons: int = 27) -> SpikingNetwork:
-    """Two spikes go round: each neuron passes on what it gets, in the tick after."""
+    """Return a ring with two circulating spikes: each neuron fires a tick after its input."""
     here = np.arange(neurons)
     potential = np.zeros(neurons, np.int64)
     potential[[0, neurons // 3]] = 100
@@ -61,7 +61,7 @@ def ring(neurons: int = 27) -> SpikingNetwork:
 
 
 def recurrent(neurons: int = 200, degree: int = 5, seed: int = 3) -> SpikingNetwork:
-    """Four in five excite, one inhibits; currents that differ keep it going."""
+    """Return four excitatory neurons per inhibitory one; bias currents keep them active."""
     rng = np.random.default_rng(seed)
     source = np.repeat(np.arange(neurons), degree)
     excites = source % 5 > 0
@@ -80,7 +80,7 @@ def recurrent(neurons: int = 200, degree: int = 5, seed: int = 3) -> SpikingNetw
 
 
 def layered(sizes: tuple[int, ...] = (9, 6, 3), inputs: int = 4, seed: int = 5) -> SpikingNetwork:
-    """Inputs, then layers, each of which gets spikes of all that is in the one before."""
+    """Return inputs and fully connected layers."""
     rng = np.random.default_rng(seed)
     neurons = sum(sizes)
     ends = np.cumsum(sizes)
@@ -103,16 +103,17 @@ def layered(sizes: tuple[int, ...] = (9, 6, 3), inputs: int = 4, seed: int = 5) 
 
 
 def save_traffic(path: Path, network: SpikingNetwork, spikes: NDArray[np.bool_]) -> None:
-    """Write the network file by which `mapper` maps a network: its weights are its traffic.
+    """Write the network file for `mapper`: its weights are its traffic.
 
-    spikes : of a run without a chip, shape (ticks, neurons) (`hw.core.arithmetic.simulate`). A
-        synapse has the weight of the spikes of its source; that of a silent one is 0, but kept.
+    spikes : spikes of a run without a chip, shape (ticks, neurons) (`hw.core.arithmetic.simulate`).
+        A synapse has the number of spikes of its source as weight; for a silent source it is 0, but
+        kept.
 
-    Inputs are left out, since they are on no core.
+    Inputs are omitted, since they are on no core.
     """
     between = network.source < network.neurons
     source, target = network.source[between], network.target[between]
-    pairs = np.unique(np.stack([source, target]), axis=1)  # a spike goes there once
+    pairs = np.unique(np.stack([source, target]), axis=1)  # one packet per spike and core
     rate = spikes.sum(axis=0)
     with NetworkWriter(path, network.neurons) as writer:
         writer.add(pairs[0], pairs[1], rate[pairs[0]])

@@ -1,8 +1,8 @@
-"""What is proved of arbiter, buffer and router: each around a part whose inputs are free.
+"""Proved properties of arbiter, buffer and router: each around a part with free inputs.
 
-A property is a method `prove_...`; a harness states all of them, or one. Its assumptions are what
-the data sheets ask of the surroundings. Symbolic constants (the solver may choose them, and they
-stay) stand for "any": any input, any packet of a flow by its number.
+A property is a method `prove_...`; a harness states all of them, or one. Its assumptions are the
+requirements of the data sheets on the surroundings. Symbolic constants (chosen by the solver, then
+fixed) stand for "any": any input, any packet of a flow by its number.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ COUNT = 6
 
 
 class Harness(wiring.Component):
-    """A part with free inputs, and what is to be proved of it.
+    """A part with free inputs, and its properties.
 
     only : name of the one property to state, without `prove_`; None for all of them
     """
@@ -55,7 +55,7 @@ class Harness(wiring.Component):
         return m
 
     def examined(self) -> Any:
-        """The part, or its logic for properties that look inside."""
+        """Return the part, or its logic for properties that access internal signals."""
         return self.dut
 
     def prepare(self, m: Module) -> None:
@@ -63,7 +63,7 @@ class Harness(wiring.Component):
 
     @classmethod
     def names(cls) -> list[str]:
-        """All properties."""
+        """Return the names of all properties."""
         return [name.removeprefix("prove_") for name in dir(cls) if name.startswith("prove_")]
 
 
@@ -106,7 +106,7 @@ class ArbiterHarness(Harness):
         m.d.sync += Assert(others < dut.count)
 
     def prove_all_are_served_where_the_receiver_is_ready(self, m: Module) -> None:
-        """In five cycles each, which an arbiter that grants nothing does not do."""
+        """In five cycles each, which excludes an arbiter that grants nothing."""
         dut = self.dut
         who = AnyConst(range(dut.count))
         waited, always = Signal(COUNT), Signal(init=1)
@@ -121,13 +121,13 @@ class ArbiterHarness(Harness):
 
 
 class InductiveArbiterHarness(ArbiterHarness):
-    """What k-induction needs to know besides, of the turn and of who waits."""
+    """Invariants for k-induction, of the turn and of the waiting input."""
 
     def prove_all_are_served_where_the_receiver_is_ready(self, m: Module) -> None:
-        """By others that are served, which is counted instead."""
+        """Replaced by the count of other inputs served."""
 
     def prove_request_waits_for_four_others_at_most(self, m: Module) -> None:
-        """None is served between the turn and who waits: each brings the turn nearer."""
+        """No input from the turn to the waiting one is served: each grant brings it nearer."""
         dut = self.dut
         who, turn, away = AnyConst(range(dut.count)), Signal(4), Signal(signed(5))
         m.d.comb += [
@@ -145,7 +145,7 @@ class InductiveArbiterHarness(ArbiterHarness):
 
 
 class BufferHarness(Harness):
-    """Nothing is assumed: what is offered may change while the buffer is not ready."""
+    """Nothing is assumed: an offer may change while the buffer is not ready."""
 
     def __init__(self, depth: int, buffer: type[Buffer] = Buffer, only: str | None = None) -> None:
         super().__init__(buffer(packet_layout(1, 1, 1), depth), only)
@@ -178,7 +178,7 @@ class BufferHarness(Harness):
 
 
 class InductiveBufferHarness(BufferHarness):
-    """What k-induction needs to know besides: where the nth packet lies. Counters wrap."""
+    """Invariant for k-induction: the place of the nth packet. Counters wrap."""
 
     def prove_what_leaves_nth_entered_nth(self, m: Module) -> None:
         super().prove_what_leaves_nth_entered_nth(m)
@@ -195,18 +195,18 @@ class InductiveBufferHarness(BufferHarness):
         ]
 
     def place(self, value: Value) -> Value:
-        """Modulo the depth, of less than twice that."""
+        """Return a value below twice the depth modulo the depth."""
         return Mux(value >= self.dut.depth, value - self.dut.depth, value)
 
 
 class RouterHarness(Harness):
-    """The axon of every packet tells its input (bits 0 to 2), and one bit more that is free.
+    """The axon of every packet encodes its input (bits 0 to 2), and has one more free bit.
 
-    Packets come by an input from which they have a way, as in a mesh. Nothing else is assumed:
-    destinations and receivers are any, and a source may change what it offers. So there are flows
-    by all 17 legs.
+    Packets arrive only by an input from which they have a path, as in a mesh. Nothing else is
+    assumed: destinations and receivers are arbitrary, and a source may change its offer. So there
+    are flows on all 17 legs.
 
-    anywhere : at any place of a 4x4 mesh, not at 1,2 from where all routes exist; it takes longer
+    anywhere : at any place of a 4x4 mesh, not only at 1,2 from where all routes exist; takes longer
     """
 
     def __init__(
@@ -224,7 +224,7 @@ class RouterHarness(Harness):
             way = route(stream.payload, dut.x, dut.y)
             legal = Cat(way[output] & (port in legs) for output, legs in enumerate(LEGS))
             m.d.comb += Assume(~stream.valid | legal.any())
-        # Any flow, from an input to an output, and what it does in this cycle.
+        # Any flow, from an input to an output, and its transfers in this cycle.
         self.source, self.port = AnyConst(3), AnyConst(3)
         m.d.comb += [Assume(self.source < len(PORTS)), Assume(self.port < len(PORTS))]
         self.offered, self.passed = _any_of(m, dut.inputs), _any_of(m, dut.outputs)
@@ -254,11 +254,11 @@ class RouterHarness(Harness):
             m.d.sync += Assert(self.passed.valid & (self.passed.payload.as_value() == offered))
 
     def prove_nth_of_a_flow_leaves_nth_and_unchanged(self, m: Module) -> None:
-        """So none is made up, duplicated, changed or reordered."""
+        """So packets are not invented, duplicated, changed or reordered."""
         _same_order(m, self.enters, self.offered, self.entered, self.leaves, self.passed, self.left)
 
     def prove_inputs_are_ready_unless_full(self, m: Module) -> None:
-        """Full by counting what went in and came out: what is lost would count for good."""
+        """Full by counting entries and exits: a lost packet would count forever."""
         inside = Signal(COUNT)
         out = (s.valid & s.ready & (s.payload.axon[:3] == self.source) for s in self.dut.outputs)
         m.d.sync += inside.eq(inside + self.offered.transfer - reduce(add, out))
@@ -277,13 +277,13 @@ class RouterHarness(Harness):
 
 
 class ShallowRouterHarness(RouterHarness):
-    """Buffers of one packet: whatever is inside is at the head."""
+    """Buffers of one packet: every packet inside is at the head."""
 
     def __init__(self, only: str | None = None, **parts: Any) -> None:
         super().__init__(1, only, **parts)
 
     def prove_a_head_waits_for_four_others_at_most(self, m: Module) -> None:
-        """Whatever the receivers do."""
+        """For any behaviour of the receivers."""
         others = Signal(COUNT)
         with m.If((self.entered == self.left) | self.leaves):
             m.d.sync += others.eq(0)
@@ -293,7 +293,7 @@ class ShallowRouterHarness(RouterHarness):
 
 
 def _any_of(m: Module, streams: list[Any]) -> Any:
-    """One of several streams, chosen by `index`."""
+    """Return one of several streams, chosen by `index`."""
     layout = streams[0].payload.shape()
     chosen = SimpleNamespace(
         index=Signal(range(len(streams))),
@@ -317,7 +317,7 @@ def _any_of(m: Module, streams: list[Any]) -> Any:
 def _same_order(
     m: Module, enters: Value, i: Any, entered: Signal, leaves: Value, o: Any, left: Signal
 ) -> tuple[Value, Signal]:
-    """What leaves as the nth is what entered as the nth, before: for any n. Returns n and that."""
+    """Require that the nth to leave is the nth that entered, for any n; return n and payload."""
     number = AnyConst(COUNT)
     payload = Signal.like(i.payload.as_value())
     with m.If(enters & (entered == number)):

@@ -1,5 +1,5 @@
 # amaranth: UnusedElaboratable=no
-"""The arbiter grants in turn, and keeps what the receiver has not taken."""
+"""The arbiter grants round-robin, and holds a grant until the receiver accepts."""
 
 from __future__ import annotations
 
@@ -14,8 +14,12 @@ from tests.hw.bench import simulate
 
 
 def scenario(requests: str, ready: str, grants: str, path: Path, count: int = 5) -> None:
-    """Words are cycles: the inputs that request, as digits or `-`; 1 where the receiver is ready;
-    the input that is granted or `-`."""
+    """Run a scenario with one word per cycle.
+
+    requests : the requesting inputs, as digits or `-`
+    ready : 1 if the receiver is ready
+    grants : the granted input or `-`
+    """
     arbiter = Arbiter(count)
 
     async def bench(ctx: Any) -> None:
@@ -34,11 +38,11 @@ def test_all_in_turn(tmp_path: Path) -> None:
     scenario("01234 " * 7, "1 " * 7, "0 1 2 3 4 0 1", tmp_path)
 
 
-def test_the_turn_passes_to_the_one_behind_the_granted(tmp_path: Path) -> None:
+def test_the_turn_moves_after_the_granted_input(tmp_path: Path) -> None:
     scenario("3 013 013 01 0", "1 1 1 1 1", "3 0 1 0 0", tmp_path)
 
 
-def test_nobody_asks(tmp_path: Path) -> None:
+def test_no_requests(tmp_path: Path) -> None:
     scenario("- - 2", "1 0 1", "- - 2", tmp_path)
 
 

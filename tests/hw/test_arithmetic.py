@@ -1,4 +1,4 @@
-"""A tick of a neuron: worked by hand, in plain Python, in numpy, and in logic."""
+"""A tick of a neuron: by hand, in plain Python, in numpy, and in logic."""
 
 from __future__ import annotations
 
@@ -19,30 +19,30 @@ KEEPS = SMALL.no_leak
 
 # potential, sum, threshold, bias, leak, subtract -> potential after, spikes
 BY_HAND = {
-    "keeps what it has": ((50, 0, 100, 0, KEEPS, 0), (50, False)),
+    "keeps its potential": ((50, 0, 100, 0, KEEPS, 0), (50, False)),
     "adds the sum and the bias": ((50, 20, 100, -5, KEEPS, 0), (65, False)),
     "spikes at the threshold": ((50, 50, 100, 0, KEEPS, 0), (0, True)),
-    "not below it": ((50, 49, 100, 0, KEEPS, 0), (99, False)),
-    "keeps what is above it": ((50, 60, 100, 0, KEEPS, 1), (10, True)),
+    "does not spike below it": ((50, 49, 100, 0, KEEPS, 0), (99, False)),
+    "keeps the excess": ((50, 60, 100, 0, KEEPS, 1), (10, True)),
     "leaks before it adds": ((64, 10, 100, 0, 2, 0), (58, False)),
-    "forgets all": ((77, 5, 100, 0, 0, 0), (5, False)),
+    "leaks everything": ((77, 5, 100, 0, 0, 0), (5, False)),
     "does not leak from less than a step": ((3, 0, 100, 0, 2, 0), (3, False)),
     "leaks to zero from below": ((-3, 0, 100, 0, 2, 0), (-2, False)),
     "rounds a leak down": ((-5, 0, 100, 0, 1, 0), (-2, False)),
-    "stops at the most": ((120, 100, 127, 0, KEEPS, 1), (0, True)),
-    "stops at the least": ((-120, -100, 127, 0, KEEPS, 1), (-128, False)),
-    "stops once, after all is added": ((120, 100, 127, -110, KEEPS, 1), (110, False)),
+    "saturates at the maximum": ((120, 100, 127, 0, KEEPS, 1), (0, True)),
+    "saturates at the minimum": ((-120, -100, 127, 0, KEEPS, 1), (-128, False)),
+    "saturates once, after the addition": ((120, 100, 127, -110, KEEPS, 1), (110, False)),
     "sums are wider than potentials": ((-128, 511, 127, -128, KEEPS, 0), (0, True)),
-    "the least sum": ((127, -512, 0, 127, KEEPS, 0), (-128, False)),
-    "spikes for nothing": ((0, 0, 0, 0, KEEPS, 0), (0, True)),
-    "stops when a threshold below zero is taken off": ((127, 0, -100, 0, KEEPS, 1), (127, True)),
-    "takes off a threshold below zero": ((-90, 0, -100, 0, KEEPS, 1), (10, True)),
+    "smallest sum": ((127, -512, 0, 127, KEEPS, 0), (-128, False)),
+    "spikes at threshold zero": ((0, 0, 0, 0, KEEPS, 0), (0, True)),
+    "saturates when a negative threshold is subtracted": ((127, 0, -100, 0, KEEPS, 1), (127, True)),
+    "subtracts a negative threshold": ((-90, 0, -100, 0, KEEPS, 1), (10, True)),
 }
 Case = tuple[int, int, int, int, int, int]
 
 
 def plain(shape: CoreShape, case: Case) -> tuple[int, bool]:
-    """What docs/core.md says, with the unbounded numbers of Python."""
+    """Compute the rules of docs/core.md with Python's unbounded integers."""
     potential, total, threshold, bias, leak, subtract = case
     most = 2 ** (shape.potential_bits - 1) - 1
     if leak != 2**shape.leak_bits - 1:
@@ -62,7 +62,7 @@ def in_numpy(shape: CoreShape, cases: list[Case]) -> list[tuple[int, bool]]:
 
 
 def in_logic(shape: CoreShape, cases: list[Case]) -> list[tuple[int, bool]]:
-    """A case enters in every cycle in which the stages move, its sum a move behind all else."""
+    """Enter a case in every cycle in which the stages move, its sum a move later than the rest."""
     dut: Any = NeuronUpdate(shape)
     found = []
     rng = np.random.default_rng(1)
@@ -155,7 +155,7 @@ def test_a_spike_counts_in_the_next_tick() -> None:
     assert potential.tolist() == [0, 0]
 
 
-def test_twin_leaves_the_network_alone() -> None:
+def test_simulation_does_not_change_the_network() -> None:
     network = SpikingNetwork(1, [], [], [], threshold=5, bias=3)  # type: ignore[arg-type]
     first = simulate(network, replace(SMALL), 3)
     assert np.array_equal(first[0], simulate(network, SMALL, 3)[0])

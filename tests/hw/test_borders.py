@@ -1,5 +1,5 @@
 # amaranth: UnusedElaboratable=no
-"""Chips side by side are one large chip, and watched spikes leave through the network."""
+"""Adjacent chips act as one large chip, and watched spikes leave through the network."""
 
 from __future__ import annotations
 
@@ -31,9 +31,10 @@ ACROSS = {"east": "west", "south": "north"}
 
 
 class Machine(wiring.Component):
-    """Two chips of 2x2 cores, the second to a side of the first, with as many registers between.
+    """Two chips of 2x2 cores, the second adjacent to a side of the first, with registers between.
 
-    It has what `ChipSimulator` wants of a chip; node 0 of the first takes the packets of the host.
+    It has the interface that `ChipSimulator` needs; node 0 of the first receives the host's
+    packets.
     """
 
     def __init__(self, side: str, registers: int) -> None:
@@ -158,18 +159,18 @@ def test_ports_of_open_sides() -> None:
 @pytest.mark.parametrize(
     ("borders", "said"),
     [
-        (Borders(["up"]), "chip: 'up' is no side; known are north, east, south, west"),
-        (Borders(["east"], 2), "chip: a machine of 2x2 cores for a chip of 3x2; give"),
-        (Borders(["south"], output=True), "chip: with an open south side packets for the host"),
+        (Borders(["up"]), "chip: unknown side 'up'; sides are north, east, south, west"),
+        (Borders(["east"], 2), "chip: a machine of 2x2 cores is smaller than a 3x2 chip; give"),
+        (Borders(["south"], output=True), "chip: packets for the host leave by the open"),
     ],
 )
-def test_borders_that_cannot_be(borders: Borders, said: str) -> None:
+def test_invalid_borders(borders: Borders, said: str) -> None:
     with pytest.raises(HwError, match=said):
         Chip(3, 2, CORE, borders=borders)
 
 
-def test_a_mesh_knows_its_sides() -> None:
-    with pytest.raises(HwError, match="mesh: 'up' is no side"):
+def test_unknown_sides_of_a_mesh() -> None:
+    with pytest.raises(HwError, match="mesh: unknown side 'up'"):
         Mesh(2, 2, open_sides=["up"])
 
 
@@ -177,11 +178,11 @@ def test_a_mesh_knows_its_sides() -> None:
     ("watched", "said"),
     [
         ([27], "watched: there is no neuron 27; the network has 27"),
-        ([3, 3], "watched: a neuron is there twice"),
-        (list(range(9)), "watched: 9 neurons for packets with 8 axons"),
+        ([3, 3], "watched: a neuron is listed twice"),
+        (list(range(9)), "watched: 9 neurons, but packets have only 8 axons"),
     ],
 )
-def test_watched_neurons_that_cannot_be(watched: list[int], said: str) -> None:
+def test_invalid_watched_neurons(watched: list[int], said: str) -> None:
     shape = chip_shape(3, 4, CoreShape(neurons=32, axons=8, routes=64, synapses=64))
     with pytest.raises(HwError, match=said):
         make_tables(ring(), np.arange(27) % 9, 3, 3, shape, watched)

@@ -1,5 +1,5 @@
 # amaranth: UnusedElaboratable=no
-"""The buffer keeps to its data sheet, cycle by cycle, for any pattern of valid and ready."""
+"""The buffer follows its data sheet, cycle by cycle, for any pattern of valid and ready."""
 
 from __future__ import annotations
 
@@ -16,8 +16,12 @@ from tests.hw.bench import simulate
 
 
 def scenario(depth: int, offers: str, takes: str, outputs: str, path: Path) -> None:
-    """One character a cycle: what is offered and what is at the output (letters, or `.`), and
-    whether the receiver takes it (1 or `.`). An offer that is not accepted is made again."""
+    """Run a scenario with one character per cycle.
+
+    offers, outputs : packets offered and at the output (letters, or `.`); a rejected offer is
+        repeated
+    takes : whether the receiver accepts (1 or `.`)
+    """
     buffer = Buffer(packet_layout(1, 1, 8), depth)
 
     async def bench(ctx: Any) -> None:
@@ -43,7 +47,7 @@ def test_a_word_falls_through_in_one_cycle(tmp_path: Path) -> None:
     scenario(4, "a.b", "11111", ".a.b.", tmp_path)
 
 
-def test_one_word_a_cycle(tmp_path: Path) -> None:
+def test_one_word_per_cycle(tmp_path: Path) -> None:
     scenario(2, "abcd", "111111", ".abcd.", tmp_path)
 
 
@@ -55,13 +59,13 @@ def test_a_full_buffer_does_not_accept_while_it_is_read(tmp_path: Path) -> None:
     scenario(2, "abcd", "...1111.", ".aaabcd.", tmp_path)
 
 
-def test_what_is_not_taken_stays(tmp_path: Path) -> None:
+def test_rejected_words_stay(tmp_path: Path) -> None:
     scenario(3, "ab", "...1.1.", ".aaabb.", tmp_path)
 
 
 @pytest.mark.parametrize("depth", [1, 2, 3, 5])
 def test_any_pattern(depth: int, tmp_path: Path) -> None:
-    """Beside a list that is full at `depth`."""
+    """Compare with a list that is full at `depth`."""
     rng = np.random.default_rng(depth)
     offers = "".join(rng.choice(list("abcdefg..."), 80))
     takes = "".join(rng.choice(list("1."), 80))

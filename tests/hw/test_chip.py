@@ -1,5 +1,5 @@
 # amaranth: UnusedElaboratable=no
-"""The chip as its host sees it: loading, starting ticks, sending packets; and what it refuses."""
+"""The chip from the host's view: loading, starting ticks, sending packets, and errors."""
 
 from __future__ import annotations
 
@@ -57,14 +57,14 @@ class PortLoader(Host):
 
 
 class BuiltIn(Host):
-    """Finds the tables in the memories."""
+    """Uses the initial contents of the memories."""
 
     async def put_tables(self, ctx: Any) -> None:
         pass
 
 
 class Impatient(Host):
-    """Asks for the next tick all the time; sends nothing."""
+    """Requests the next tick all the time; sends nothing."""
 
     async def run(self, ctx: Any) -> None:
         await self.put_tables(ctx)
@@ -99,8 +99,8 @@ def test_loaded_by_the_port_or_built_in_is_the_same() -> None:
 
 
 @pytest.mark.heavy
-def test_words_that_are_not_loaded_are_never_used() -> None:
-    """They hold what another network left there, as memories of real chips do."""
+def test_unloaded_words_are_never_used() -> None:
+    """They hold data of another network, as memories of real chips do."""
     network, tables, _ = example(2)
     rng = np.random.default_rng(5)
     other = random_network(rng, 14, 60, SHAPE)
@@ -115,7 +115,7 @@ def test_words_that_are_not_loaded_are_never_used() -> None:
 @pytest.mark.heavy
 @pytest.mark.sample(0.5)
 def test_potentials_loaded_again_start_afresh() -> None:
-    """Spikes that were on their way to the next tick are forgotten with the potentials."""
+    """Pending spikes for the next tick are cleared with the potentials."""
     network = ring(4)
     network = replace(network, threshold=9, weight=np.full(4, 9), potential=network.potential // 10)
     tables = make_tables(network, np.arange(4) % 2, WIDTH, HEIGHT, SHAPE)
@@ -132,7 +132,7 @@ def test_potentials_loaded_again_start_afresh() -> None:
 
 
 @pytest.mark.heavy
-def test_ticks_that_are_asked_for_early_wait() -> None:
+def test_early_tick_requests_wait() -> None:
     network, tables, _ = example(2)
     spikes, _ = simulate(network, SHAPE, TICKS)
     host = Impatient(Chip(WIDTH, HEIGHT, TINY), tables, [[]] * TICKS)
@@ -142,7 +142,7 @@ def test_ticks_that_are_asked_for_early_wait() -> None:
 
 @pytest.mark.heavy
 def test_the_host_and_the_core_of_node_0_share_its_way_into_the_mesh() -> None:
-    """Core 0 sends its spikes, and the host at once what counts in the tick after."""
+    """Core 0 sends its spikes while the host sends packets for the next tick."""
     here = np.arange(8)
     network = SpikingNetwork(
         8,
@@ -257,27 +257,27 @@ def test_tables_of_another_chip_are_refused() -> None:
     network, _, _ = example()
     other = chip_shape(1, 2, TINY)
     for make in (lambda t: Chip(WIDTH, HEIGHT, TINY, tables=t), lambda t: simulator().run(t, 1)):
-        with pytest.raises(HwError, match="tables of a 1x2 chip for one of 2x1; make them"):
+        with pytest.raises(HwError, match="tables of a 1x2 chip for one of 2x1; build them"):
             make(make_tables(network, np.zeros(9, int) + np.arange(9) % 2, 1, 2, other))
         wide = replace(SHAPE, sum_bits=12)
         with pytest.raises(HwError, match="tables for cores of another shape"):
             make(make_tables(network, np.arange(9) % 2, 2, 1, wide))
 
 
-def test_runs_that_make_no_sense_are_refused() -> None:
+def test_invalid_runs_are_rejected() -> None:
     _, tables, inputs = example()
     run = simulator().run
     with pytest.raises(HwError, match="ticks is -1"):
         run(tables, -1)
-    with pytest.raises(HwError, match="inputs of 10 ticks for a run of 3; give 3 at most"):
+    with pytest.raises(HwError, match="inputs for 10 ticks, but the run has 3; give at most 3"):
         run(tables, 3, inputs)
     with pytest.raises(HwError, match="input 2 spikes before tick 1; the network has 2 inputs"):
         run(tables, 3, [[0], [2]])
     with pytest.raises(HwError, match="tick 0 has not ended after 2 cycles"):
         run(tables, 3, patience=2)
-    assert run(tables, 1).spikes.shape == (1, 9)  # and a good one still works
+    assert run(tables, 1).spikes.shape == (1, 9)  # and a valid one still works
     chip = Chip(WIDTH, HEIGHT, TINY, tables=tables)
-    with pytest.raises(HwError, match="has tables of its own"):
+    with pytest.raises(HwError, match="already has tables"):
         ChipSimulator(chip)
 
 

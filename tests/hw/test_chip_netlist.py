@@ -1,4 +1,4 @@
-"""The chip as a netlist: its cores are one module, and Yosys finds nothing to complain of."""
+"""The chip as a netlist: its cores share one module, and Yosys reports nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A core alone against the twin of its arithmetic; the bench plays the network."""
+"""A core against the reference arithmetic; the bench acts as the network."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def bench() -> CoreBench:
 
 
 def packets_of(tables: ChipTables, spikes: NDArray[np.bool_]) -> list[tuple[int, Packet]]:
-    """(core that sends, packet) of the neurons that spike in a tick, in the order of sending."""
+    """Return (sending core, packet) of the neurons that spike in a tick, in sending order."""
     found = []
     for number, core in enumerate(tables.cores):
         for local, neuron in enumerate(core.neurons):
@@ -34,13 +34,13 @@ def packets_of(tables: ChipTables, spikes: NDArray[np.bool_]) -> list[tuple[int,
 
 @pytest.mark.sample(5)
 @pytest.mark.parametrize("seed", range(24))
-def test_core_does_what_its_twin_does(bench: CoreBench, seed: int) -> None:
+def test_core_matches_reference(bench: CoreBench, seed: int) -> None:
     rng = np.random.default_rng([7, seed])
     neurons = int(rng.integers(1, 17))
     network = random_network(rng, neurons, int(rng.integers(0, 50)), TINY)
-    if seed % 2:  # so lively that spikes wait for each other
+    if seed % 2:  # so active that spikes have to wait
         network = replace(network, bias=np.minimum(np.abs(network.bias) + 20, 127))
-    number = int(rng.integers(0, WIDTH))  # the core that is built; the bench is all others
+    number = int(rng.integers(0, WIDTH))  # the core that is built; the bench acts as all others
     mapping = (number + rng.permutation(neurons) // 8) % WIDTH
     tables = make_tables(network, mapping, WIDTH, HEIGHT, TINY)
     inputs = random_inputs(rng, network, TICKS)
@@ -49,7 +49,7 @@ def test_core_does_what_its_twin_does(bench: CoreBench, seed: int) -> None:
     core, place = tables.cores[number], (number, 0)
     sent: list[list[Packet]] = [[]]
     arrivals = []
-    for tick in range(TICKS + 1):  # up to what comes before tick 0, while it lasts, ...
+    for tick in range(TICKS + 1):  # up to the arrivals before tick 0, while it lasts, ...
         packets = packets_of(tables, spikes[tick - 1]) if tick else []
         others = [packet for sender, packet in packets if sender != number]
         told = inputs[tick] if tick < TICKS else []

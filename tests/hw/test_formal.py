@@ -1,4 +1,4 @@
-"""Bounded proofs: sound parts keep every property, every property finds a part that breaks it."""
+"""Bounded proofs: correct parts keep every property, every property finds a part that breaks it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ pytestmark = [
 ]
 
 OWN = "own"
-"""Stands for the assertions that the design itself makes."""
+"""Stands for the assertions of the design itself."""
 
 CYCLES = {
     "inputs_are_ready_unless_full": 9,
@@ -36,7 +36,7 @@ CYCLES = {
     "a_head_waits_for_four_others_at_most": 14,
     OWN: 14,
 }
-"""How far the router is followed after reset: what takes about half a minute at most."""
+"""Cycles after reset that the router is checked for: limited to about half a minute."""
 
 
 def holds(harness: Harness, cycles: int, path: Path) -> None:
@@ -62,7 +62,7 @@ ANYWHERE = {
     "packets_leave_by_their_route": {"arbiter": mutants.ForgetfulArbiter},
     "nth_of_a_flow_leaves_nth_and_unchanged": {"buffer": mutants.RepeatingBuffer},
 }
-"""What is proved of routers at any place, for six cycles, and a fault that is found in these."""
+"""Properties proved for routers at any place, for six cycles, each with a fault that it finds."""
 
 
 @pytest.mark.parametrize("name", ANYWHERE)
@@ -124,7 +124,7 @@ FAULTS: list[tuple[Callable[[str], Harness], str]] = [
 
 
 def label(value: Any) -> str:
-    """A test's name says which part is at fault."""
+    """Return the faulty part for a test's name."""
     if isinstance(value, str):
         return value
     parts = [*value.args, *value.keywords.values()]
@@ -133,7 +133,7 @@ def label(value: Any) -> str:
 
 @pytest.mark.parametrize(("harness", "name"), FAULTS, ids=label)
 def test_a_fault_is_found(harness: Callable[..., Harness], name: str, tmp_path: Path) -> None:
-    """By this property alone, within as many cycles as the sound part is followed."""
+    """By this property only, within the cycles for which the correct part is checked."""
     found = counterexample(harness(only=name), CYCLES.get(name, 14), tmp_path, own=name == OWN)
     assert found is not None
     assert ("properties.py" in found) != (name == OWN)

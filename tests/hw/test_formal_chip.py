@@ -19,7 +19,7 @@ pytestmark = [
 ]
 
 STEPS = 3
-"""Cycles from which the next one follows, whatever was before."""
+"""Steps of the induction."""
 CYCLES = {BarrierHarness: 14, CoreHarness: 16}
 
 

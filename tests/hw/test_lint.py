@@ -1,4 +1,4 @@
-"""Verilator finds nothing in the Verilog but what docs/hardware.md lists."""
+"""Verilator reports nothing for the Verilog except the warnings listed in docs/hardware.md."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ LISTED = re.findall(
 
 
 def lint(text: str, folder: Path, *options: str) -> str:
-    """What Verilator says of Verilog."""
+    """Return the output of Verilator for a Verilog text."""
     (folder / "design.v").write_text(text)
     assert VERILATOR is not None
     done = subprocess.run(
@@ -42,7 +42,7 @@ def lint(text: str, folder: Path, *options: str) -> str:
 
 
 def mixed() -> MixedChip:
-    """Two cores of either kind, one at the node of the host."""
+    """Return a chip with two cores of either kind, one at the node of the host."""
     parts = ChipParts({(0, 0): Contents(), (1, 0): Contents()}, cores={(1, 1): None, (0, 0): None})
     return MixedChip(2, 2, NPU_SHAPES["tiny"], parts)
 
@@ -59,7 +59,7 @@ def mixed() -> MixedChip:
     ],
     ids=["mesh", "chip", "larger cores", "npu"],
 )
-def test_no_warnings_but_those_that_are_listed(make: Callable[[], Any], tmp_path: Path) -> None:
+def test_no_unlisted_warnings(make: Callable[[], Any], tmp_path: Path) -> None:
     text = verilog(netlist(make(), "top"))
     assert sorted(LISTED) == ["DECLFILENAME", "UNUSEDSIGNAL"]
     assert lint(text, tmp_path, *(f"-Wno-{name}" for name in LISTED)) == ""

@@ -1,4 +1,4 @@
-"""Mapped networks on the simulated chip spike as they do unmapped, whatever the mapping."""
+"""Mapped networks on the simulated chip spike like the unmapped network, for any mapping."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ Inputs = list[list[int]]
 
 @cache
 def simulator(width: int, height: int) -> ChipSimulator:
-    """A chip of the size; elaborated once for all tests."""
+    """Return a chip of the size; elaborated once for all tests."""
     return ChipSimulator(Chip(width, height, CORE))
 
 
 def drive(network: SpikingNetwork) -> Inputs:
-    """Spikes of the inputs, if it has any: two before each of two ticks, then none for one."""
+    """Return spikes of the inputs, if any: two before each of two ticks, then none for one."""
     return [
         [tick % network.inputs, (tick // 3) % network.inputs] if network.inputs and tick % 3 else []
         for tick in range(TICKS)
@@ -50,13 +50,13 @@ def in_order(network: SpikingNetwork, width: int, height: int, folder: Path) -> 
 
 
 def at_random(network: SpikingNetwork, width: int, height: int, folder: Path) -> Cores:
-    """Anywhere, but no more than twice the mean on a core."""
+    """Place neurons at random, with at most twice the mean per core."""
     cores = np.repeat(np.arange(width * height), 2 * -(-network.neurons // (width * height)))
     return np.random.default_rng(8).permutation(cores)[: network.neurons]
 
 
 def by_pipeline(network: SpikingNetwork, width: int, height: int, folder: Path) -> Cores:
-    """By all steps of `mapper run`, with the spikes of the network as its traffic."""
+    """Run all steps of `mapper run`, with the spikes of the network as its traffic."""
     shape = chip_shape(width, height, CORE)
     path = folder / "net.bin"
     save_traffic(path, network, simulate(network, shape, TICKS, drive(network))[0])
@@ -78,7 +78,7 @@ def check(
     *,
     ticks: int = TICKS,
 ) -> NDArray[np.bool_]:
-    """Run it on the chip and without; on a difference, once more with a waveform."""
+    """Run the network on the chip and without; on a difference, write a waveform."""
     chip = simulator(width, height)
     shape = chip.chip.shape
     tables = make_tables(network, core, width, height, shape)
@@ -95,7 +95,7 @@ def check(
 
 
 def packets(tables: ChipTables, spikes: NDArray[np.bool_], inputs: Inputs) -> int:
-    """One for every spike and core that it goes to."""
+    """Return the number of packets: one per spike and destination core."""
     count = sum(len(tables.input_packets[one]) for told in inputs for one in told)
     for core in tables.cores:
         count += int(spikes[:, core.neurons].sum(axis=0) @ np.diff(core.route_indptr))
@@ -111,7 +111,7 @@ WAYS: list[Callable[..., Cores]] = [in_order, at_random, by_pipeline]
 def test_ring(way: Callable[..., Cores], tmp_path: Path) -> None:
     network = ring()
     spikes = check(network, way(network, 3, 3, tmp_path), 3, 3, tmp_path)
-    assert (spikes.sum(axis=1) == 2).all()  # both are still going round
+    assert (spikes.sum(axis=1) == 2).all()  # both are still circulating
 
 
 @pytest.mark.heavy
@@ -120,7 +120,7 @@ def test_ring(way: Callable[..., Cores], tmp_path: Path) -> None:
 def test_layers(way: Callable[..., Cores], tmp_path: Path) -> None:
     network = layered()
     spikes = check(network, way(network, 3, 3, tmp_path), 3, 3, tmp_path)
-    assert spikes[:, -3:].any()  # they come through to the last layer
+    assert spikes[:, -3:].any()  # they reach the last layer
 
 
 @pytest.mark.heavy

@@ -1,4 +1,4 @@
-"""Memories that need no logic for reads that meet writes: marked in RTLIL and in Verilog."""
+"""Memories without logic for read-write collisions: marked in RTLIL and in Verilog."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_text_without_marks_stays() -> None:
 
 
 def test_all_block_memories_of_a_core_are_marked() -> None:
-    """That of a queue is read in the same cycle, from registers or distributed RAM."""
+    """The memory of a queue is read in the same cycle, from registers or distributed RAM."""
     text = netlist(Core(TINY), "core").text
     memories = re.findall(r"^ *memory .*\\(\S+)$", text, re.MULTILINE)
     block = sorted(name for name in memories if name != "storage")

@@ -1,5 +1,5 @@
 # amaranth: UnusedElaboratable=no
-"""The mesh delivers every packet in the very cycle in which its plain twin does."""
+"""The mesh delivers every packet in exactly the same cycle as the reference implementation."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.reference.noc import simulate
 @pytest.mark.heavy
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_every_packet_is_delivered_in_the_cycle_of_the_twin(name: str, tmp_path: Path) -> None:
+def test_every_delivery_matches_reference(name: str, tmp_path: Path) -> None:
     given = SCENARIOS[name]
     bits = max(1, len(given.packets).bit_length())
     mesh = Mesh(given.width, given.height, axon_bits=bits, depth=given.depth)
@@ -31,8 +31,8 @@ def test_every_packet_is_delivered_in_the_cycle_of_the_twin(name: str, tmp_path:
 
 @pytest.mark.heavy
 @pytest.mark.sample(0.25)
-def test_latency_without_load_is_hops_plus_one_for_all_pairs(tmp_path: Path) -> None:
-    """t_fixed = 1 and t_hop = 1: one packet at a time, each when the last one has arrived."""
+def test_unloaded_latency_is_hops_plus_one_for_all_pairs(tmp_path: Path) -> None:
+    """t_fixed = 1 and t_hop = 1: one packet at a time, each after the last one has arrived."""
     packets, expected, cycle = [], [], 0
     for source, target in product(range(9), repeat=2):
         hops = abs(source % 3 - target % 3) + abs(source // 3 - target // 3)
@@ -57,7 +57,7 @@ def test_success_writes_no_waveform(tmp_path: Path) -> None:
 
 @pytest.mark.heavy
 @pytest.mark.sample(0.5)
-def test_the_comparison_sees_an_arbiter_that_is_not_fair(tmp_path: Path) -> None:
+def test_the_comparison_detects_an_unfair_arbiter(tmp_path: Path) -> None:
     def router(layout: Packets, depth: int) -> Router:
         return Router(layout, depth, arbiter=GreedyArbiter)
 
@@ -69,7 +69,7 @@ def test_the_comparison_sees_an_arbiter_that_is_not_fair(tmp_path: Path) -> None
 
 @pytest.mark.heavy
 @pytest.mark.sample(0.5)
-def test_a_destination_outside_of_the_mesh_is_seen_at_the_border(tmp_path: Path) -> None:
+def test_a_destination_outside_the_mesh_is_detected_at_the_border(tmp_path: Path) -> None:
     with pytest.raises(pytest.fail.Exception, match="router 2,0 sends east, out of the mesh"):
         deliveries(Mesh(3, 1), [(0, 0, 3)], [9], tmp_path, columns=4)
 

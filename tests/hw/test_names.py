@@ -1,4 +1,4 @@
-"""Names of the netlist: plain, different ones different, the ports' own first."""
+"""Names of the netlist: plain, distinct, ports first."""
 
 from __future__ import annotations
 

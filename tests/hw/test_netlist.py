@@ -1,4 +1,4 @@
-"""Equal components become one module; others of the kind get a name of their own."""
+"""Equal components become one module; others of the kind get their own name."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.hw.networks import TINY, ring
 
 
 class Buffers(wiring.Component):
-    """Three buffers without a use, two of them equal."""
+    """Three unused buffers, two of them equal."""
 
     def __init__(self) -> None:
         super().__init__({})
@@ -50,7 +50,7 @@ def test_a_mesh_is_instances_of_one_router() -> None:
 
 
 @pytest.mark.heavy
-def test_memories_have_contents_only_if_they_are_given() -> None:
+def test_memories_are_uninitialised_by_default() -> None:
     shape = replace(TINY, x_bits=1)
     assert "meminit" not in netlist(Chip(1, 1, shape), "chip").text
     network = ring(4)
@@ -67,7 +67,7 @@ def test_other_parameters_make_another_module() -> None:
     assert count(design.text, "cell \\buffer_2 ") == 1
 
 
-def test_what_is_shared_can_be_the_top_itself() -> None:
+def test_a_shared_module_can_be_the_top() -> None:
     design = netlist(Router(packet_layout(1, 1, 1)), "router")
     assert design.modules[-1] == "router"
     assert count(design.text, "module \\router") == 1

@@ -1,5 +1,5 @@
 # amaranth: UnusedElaboratable=no
-"""Parts of a core and the barrier of the chip: what their data sheets promise of every cycle."""
+"""Parts of a core and the barrier of the chip: their data sheets, cycle by cycle."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ LISTS = [[], [5, 6, 7], [8], [], [], [9, 10], [11], []]
 
 
 def reader() -> ListReader:
-    """A reader of LISTS: keys are neurons, entries are packets whose axon counts."""
+    """Return a reader of LISTS: keys are neurons, entries are packets whose axon counts."""
     flat = [entry for entries in LISTS for entry in entries]
     first = np.cumsum([0, *map(len, LISTS)]).tolist()
     memories = memories_of(TINY)
@@ -45,7 +45,7 @@ def reader() -> ListReader:
 
 
 def read_lists(keys: list[int], takes: Callable[[int], bool]) -> tuple[list[tuple[int, int]], int]:
-    """(cycle, entry) of all that comes out when every key is offered at once; cycles busy."""
+    """Return (cycle, entry) of all outputs when every key is offered at once; and busy cycles."""
     dut: Any = reader()
     found: list[tuple[int, int]] = []
     busy = 0
@@ -70,7 +70,7 @@ def read_lists(keys: list[int], takes: Callable[[int], bool]) -> tuple[list[tupl
     return found, busy
 
 
-def test_first_entry_comes_three_cycles_after_its_key_and_then_one_a_cycle() -> None:
+def test_entries_start_after_three_cycles_then_one_per_cycle() -> None:
     found, busy = read_lists([1, 2, 5], lambda cycle: True)
     assert found == [(3, 5), (4, 6), (5, 7), (6, 8), (7, 9), (8, 10)]
     assert busy == 8  # cycles 1 to 8
@@ -91,7 +91,7 @@ def test_lists_are_whole_and_in_order_for_any_receiver(seed: int) -> None:
 
 
 def test_sums_of_weights_in_every_cycle_and_their_banks() -> None:
-    """A weight in most cycles, also for one neuron again and again; sums wrap; banks are apart."""
+    """A weight in most cycles, also repeatedly for one neuron; sums wrap; banks are separate."""
     dut: Any = Accumulator(TINY)
     rng = np.random.default_rng(1)
     half = 1 << (TINY.sum_bits - 1)
@@ -102,7 +102,7 @@ def test_sums_of_weights_in_every_cycle_and_their_banks() -> None:
             total = [0] * 8
             for n in range(120):
                 neuron, weight = int(rng.choice([0, 0, 0, 1, 5])), int(rng.integers(-16, 16))
-                weight = 15 if neuron <= 1 else weight  # these get beyond the end
+                weight = 15 if neuron <= 1 else weight  # these overflow
                 ctx.set(dut.weights.payload, {"neuron": neuron, "weight": weight})
                 valid = n == 119 or bool(rng.random() < 0.8)
                 ctx.set(dut.weights.valid, valid)
@@ -118,12 +118,12 @@ def test_sums_of_weights_in_every_cycle_and_their_banks() -> None:
             assert max(map(abs, total)) >= half
             for neuron in range(8):
                 expected = (total[neuron] + half) % (2 * half) - half
-                for value in (expected, 0):  # what was added, then what clearing leaves
+                for value in (expected, 0):  # the sum, then the cleared value
                     ctx.set(dut.read, 1)
                     ctx.set(dut.neuron, neuron)
                     await ctx.tick()
                     ctx.set(dut.read, 0)
-                    await ctx.tick()  # nobody takes it yet
+                    await ctx.tick()  # not accepted yet
                     ctx.set(dut.hold, 1)
                     await ctx.tick()
                     ctx.set(dut.hold, 0)
@@ -139,7 +139,7 @@ def test_sums_of_weights_in_every_cycle_and_their_banks() -> None:
 
 
 @pytest.mark.parametrize("used", [0, 1, 5, 8])
-def test_a_tick_without_spikes_takes_one_cycle_a_neuron_and_five(used: int) -> None:
+def test_a_tick_without_spikes_takes_one_cycle_per_neuron_plus_five(used: int) -> None:
     count = max(used, 1)
     network = SpikingNetwork(count, [], [], [], threshold=9)  # type: ignore[arg-type]
     tables = make_tables(network, np.full(count, 0 if used else 1), 2, 1, TINY)
@@ -198,8 +198,8 @@ def test_a_tick_while_the_core_is_busy_is_caught() -> None:
 
 
 @pytest.mark.parametrize("nodes", [1, 2, 5, 17])
-def test_barrier_counts_what_is_on_the_way(nodes: int) -> None:
-    """It tells of `LATENCY` cycles ago, but not of a cycle before something began."""
+def test_barrier_counts_packets_in_flight(nodes: int) -> None:
+    """The output refers to `LATENCY` cycles ago, but never to a cycle before a start."""
     rng = np.random.default_rng(2)
     capacity = 4
     dut: Any = Barrier(nodes, capacity)

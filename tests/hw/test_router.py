@@ -1,5 +1,5 @@
 # amaranth: UnusedElaboratable=no
-"""The router alone: every route, and what its streams promise."""
+"""The router on its own: every route, and the guarantees of its streams."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SIDE = 4
 
 
 def comes(port: int, at: tuple[int, int], to: tuple[int, int]) -> bool:
-    """Whether a mesh sends a packet by this input of a router on its way, x before y."""
+    """Return whether an XY-routed packet reaches a router by this input."""
     (x, y), (to_x, to_y) = at, to
     return {
         "north": to_x == x and to_y >= y, "south": to_x == x and to_y <= y,
@@ -30,7 +30,7 @@ def comes(port: int, at: tuple[int, int], to: tuple[int, int]) -> bool:
 
 
 def test_seventeen_legs() -> None:
-    """Those by which packets pass a router of a mesh, and no others."""
+    """Exactly the paths by which packets pass a router of a mesh."""
     pairs = {
         (port, route(x, y, *to))
         for x, y, *to in product(range(SIDE), repeat=4)
@@ -59,7 +59,7 @@ def test_a_packet_that_turns_back_is_seen(port: int, tmp_path: Path) -> None:
 
 @pytest.mark.heavy
 def test_every_route_of_4x4_from_every_input(tmp_path: Path) -> None:
-    """All positions, inputs and destinations for which a mesh sends a packet there, each alone."""
+    """All positions, inputs and destinations that occur in a mesh, each on its own."""
     router = Router(packet_layout(2, 2, 2))
     valid = joined(stream.valid for stream in router.outputs)
 
@@ -99,7 +99,7 @@ def scenario(depth: int, seed: int, path: Path) -> None:
     ]
 
     async def bench(ctx: Any) -> None:
-        rng = np.random.default_rng(seed)  # here, so that a second run is the same
+        rng = np.random.default_rng(seed)  # here, so that a repeated run is the same
         ctx.set(router.x, 1)
         ctx.set(router.y, 2)
         inside: dict[tuple[int, int], list[int]] = {}
@@ -147,7 +147,7 @@ def test_random_packets_and_receivers(depth: int, tmp_path: Path) -> None:
 
 
 def test_no_stream_waits_for_another_in_the_same_cycle(tmp_path: Path) -> None:
-    """Inputs are ready, and outputs valid, whatever the other side does."""
+    """Inputs are ready, and outputs valid, independent of the other side."""
     router = Router(packet_layout(2, 2, 2), depth=1)
 
     async def bench(ctx: Any) -> None:
@@ -163,7 +163,7 @@ def test_no_stream_waits_for_another_in_the_same_cycle(tmp_path: Path) -> None:
 
 
 def test_bad_parameters_are_named() -> None:
-    with pytest.raises(HwError, match=r"router: layout is unsigned\(8\); make one with packet_l"):
+    with pytest.raises(HwError, match=r"router: layout is unsigned\(8\); create one with packet_"):
         Router(unsigned(8))  # type: ignore[arg-type]
     with pytest.raises(HwError, match="router: depth is 0; give a whole number from 1 to 1024"):
         Router(packet_layout(1, 1, 1), 0)

@@ -1,5 +1,5 @@
 # amaranth: UnusedElaboratable=no
-"""Other cores behind the routers of a chip."""
+"""Other cores at the routers of a chip."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SHAPE = chip_shape(3, 1, TINY)
 
 
 class Relay(wiring.Component):
-    """Sends each packet on to the next node, with an axon less; the one with axon 0 stays."""
+    """Forwards each packet to the next node, with the axon decremented; axon 0 stays."""
 
     def __init__(self, node: int) -> None:
         self.node = node
@@ -68,11 +68,11 @@ def test_packets_go_round_until_they_stay() -> None:
 
 
 def test_a_core_with_other_ports_is_refused() -> None:
-    with pytest.raises(HwError, match="chip: the core of node 0 has other ports than"):
+    with pytest.raises(HwError, match="chip: the core of node 0 lacks the ports of"):
         Chip(2, 1, TINY, make_core=lambda node: Core(SHAPE))
 
 
-def test_tables_are_of_spiking_cores() -> None:
+def test_tables_require_spiking_cores() -> None:
     tables = ChipTables(3, 1, SHAPE, (), ())
-    with pytest.raises(HwError, match="tables are of spiking cores; leave them or make_core out"):
+    with pytest.raises(HwError, match="tables are for spiking cores; give tables or make_core"):
         Chip(3, 1, TINY, tables=tables, make_core=Relay)

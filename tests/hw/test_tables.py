@@ -1,4 +1,4 @@
-"""Tables for the cores: every synapse is found again, and what does not fit is named."""
+"""Tables for the cores: every synapse is found again, and errors name what does not fit."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ROOMY = replace(SHAPE, neurons=64, axons=256, routes=512, synapses=512, sum_bits
 
 
 def synapses_of(tables: ChipTables) -> list[tuple[int, int, int]]:
-    """(source, target, weight) of every synapse, by following each packet to where it ends."""
+    """Return (source, target, weight) of every synapse, by following each packet to its end."""
     found = []
     neurons = tables.neurons
     sent = [
@@ -62,7 +62,7 @@ def test_every_synapse_is_reached_by_one_packet(seed: int, n: int, width: int, h
 
 
 def star(leaves: int) -> SpikingNetwork:
-    """Neuron 0 has a synapse on each of the others."""
+    """Return a network in which neuron 0 has a synapse on each other neuron."""
     ends = np.arange(1, leaves + 1)
     return SpikingNetwork(
         leaves + 1, np.zeros(leaves, int), ends, np.ones(leaves, int), threshold=2
@@ -95,29 +95,29 @@ def test_by_hand() -> None:
 @pytest.mark.parametrize(
     ("network", "core", "message"),
     [
-        (star(8), np.zeros(9, int) + 5, "core 5 (x 1, y 1): its memory of neurons holds 8 and "
-         "would need 9, 1 too many; take cores with more neurons"),
-        (star(31), np.arange(32) // 8 % 2, "memory of neurons holds 8 and would need 16, 8 too "
-         "many; 2 cores are over it"),
+        (star(8), np.zeros(9, int) + 5, "core 5 (x 1, y 1): its memory for neurons holds 8 but "
+         "needs 9, 1 too many; use cores with more neurons"),
+        (star(31), np.arange(32) // 8 % 2, "memory for neurons holds 8 but needs 16, 8 too "
+         "many; 2 cores exceed it"),
         (SpikingNetwork(1, np.repeat(np.arange(1, 18), 1), np.zeros(17, int), np.ones(17, int),
                         threshold=1, inputs=17), np.array([3]),
-         "core 3 (x 3, y 0): its memory of axons holds 16 and would need 17, 1 too many"),
+         "core 3 (x 3, y 0): its memory for axons holds 16 but needs 17, 1 too many"),
         (SpikingNetwork(8, np.zeros(65, int), np.arange(65) % 8, np.ones(65, int), threshold=1),
-         np.full(8, 7), "core 7 (x 3, y 1): its memory of synapses holds 64 and would need 65"),
+         np.full(8, 7), "core 7 (x 3, y 1): its memory for synapses holds 64 but needs 65"),
     ],
 )  # fmt: skip
-def test_memories_that_are_too_small(network: SpikingNetwork, core: Any, message: str) -> None:
+def test_memories_too_small(network: SpikingNetwork, core: Any, message: str) -> None:
     with pytest.raises(HwError) as error:
         make_tables(network, core, 4, 2, SHAPE)
     assert message in str(error.value)
 
 
-def test_routes_that_are_too_many() -> None:
+def test_too_many_routes() -> None:
     """Six neurons on core 0, each with a synapse in six other cores: 36 routes."""
     source = np.repeat(np.arange(6), 6)
     network = SpikingNetwork(12, source, 6 + np.arange(36) % 6, np.ones(36, int), threshold=9)
     core = np.r_[np.zeros(6, int), 1 + np.arange(6)]
-    with pytest.raises(HwError, match=r"core 0 .*memory of routes holds 32 and would need 36, 4"):
+    with pytest.raises(HwError, match=r"core 0 .*memory for routes holds 32 but needs 36, 4"):
         make_tables(network, core, 4, 2, SHAPE)
 
 
@@ -134,7 +134,7 @@ def test_routes_that_are_too_many() -> None:
         ({"subtract": 2}, "subtract 2 of neuron 0 is outside 0..1"),
     ],
 )  # fmt: skip
-def test_numbers_that_have_no_room(changes: dict[str, Any], message: str) -> None:
+def test_numbers_that_do_not_fit(changes: dict[str, Any], message: str) -> None:
     fields: dict[str, Any] = {"weight": [1, 1], "threshold": 5, **changes}
     network = SpikingNetwork(2, [0, 1], [1, 0], **fields)  # type: ignore[arg-type]
     with pytest.raises(HwError) as error:
@@ -144,7 +144,7 @@ def test_numbers_that_have_no_room(changes: dict[str, Any], message: str) -> Non
 
 @pytest.mark.parametrize("sign", [1, -1])
 def test_sums_that_could_wrap(sign: int) -> None:
-    """18 weights of -15 make -270, more than nine bits hold; another sign does not help them."""
+    """18 weights of -15 sum to -270, beyond nine bits; weights of the other sign do not help."""
     weights = np.r_[np.full(18, -15 * sign), np.full(5, 15 * sign)]
     network = SpikingNetwork(1, np.zeros(23, int), np.zeros(23, int), weights, threshold=1)
     end = "-256" if sign == 1 else "255"
@@ -165,21 +165,21 @@ def test_sums_at_their_ends() -> None:
 @pytest.mark.parametrize(
     ("core", "message"),
     [
-        ([0, 8], "neuron 1 is on core 8, a 4x2 chip has cores 0..7"),
+        ([0, 8], "neuron 1 is on core 8; a 4x2 chip has cores 0..7"),
         ([-1, 0], "neuron 0 is on core -1"),
         ([0], "int64 of shape (1,); give one core id for each of the 2 neurons"),
         ([0.0, 1.0], "float64 of shape (2,)"),
     ],
 )
-def test_mappings_that_do_not_belong(core: list[Any], message: str) -> None:
+def test_invalid_mappings(core: list[Any], message: str) -> None:
     network = SpikingNetwork(2, [0], [1], [1], threshold=5)  # type: ignore[arg-type]
     with pytest.raises(HwError) as error:
         make_tables(network, np.array(core), 4, 2, SHAPE)
     assert message in str(error.value)
 
 
-def test_chips_that_packets_cannot_cross() -> None:
-    with pytest.raises(HwError, match="width 5 has no room in packets with 2 bits for it"):
+def test_chips_too_large_for_packets() -> None:
+    with pytest.raises(HwError, match="width 5 does not fit in packets with 2 bits for it"):
         make_tables(star(1), np.zeros(2, int), 5, 2, SHAPE)
 
 
@@ -188,13 +188,13 @@ def test_chips_that_packets_cannot_cross() -> None:
     [
         ((0, [], [], [], 1), "network: neurons is 0"),
         ((2, [0, 1], [1], [1], 1), "(2,) sources, (1,) targets, (1,) weights"),
-        ((2, [2], [1], [1], 1), "source of synapse 0 is 2; ids go from 0 to 1"),
-        ((2, [0], [-1], [1], 1), "target of synapse 0 is -1; ids go from 0 to 1"),
+        ((2, [2], [1], [1], 1), "source of synapse 0 is 2; give ids from 0 to 1"),
+        ((2, [0], [-1], [1], 1), "target of synapse 0 is -1; give ids from 0 to 1"),
         ((2, [0], [1], [0.5], 1), "weight are float64; cores compute with whole numbers"),
         ((2, [0], [1], [1], [1, 2, 3]), "threshold has shape (3,)"),
     ],
 )
-def test_networks_that_are_none(arguments: Any, message: str) -> None:
+def test_invalid_networks(arguments: Any, message: str) -> None:
     with pytest.raises(HwError) as error:
         SpikingNetwork(*arguments)
     assert message in str(error.value)

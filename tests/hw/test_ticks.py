@@ -1,4 +1,4 @@
-"""The kernel of ticks takes the very cycles of the Amaranth chip when the same neurons spike."""
+"""The tick kernel takes exactly the cycles of the Amaranth chip when the same neurons spike."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ def chip(width: int, height: int) -> ChipSimulator:
 
 @cache
 def wide() -> ChipSimulator:
-    """A row of cores with more neurons."""
+    """Return a row of cores with more neurons."""
     return ChipSimulator(Chip(4, 1, replace(CORE, neurons=256)))
 
 
 def simulator(tables: ChipTables) -> TickSimulator:
-    """That of the routes in the tables of the cores."""
+    """Return the tick simulator for the routes in the tables of the cores."""
     mesh = Mesh(tables.width, tables.height)
     used = [core.used for core in tables.cores]
     packets = [
@@ -98,9 +98,12 @@ def test_cycles_are_equal(name: str, size: tuple[int, int]) -> None:
 @pytest.mark.heavy
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("spiking", [16, 22, 28])
-def test_a_sender_that_waits_makes_its_neurons_wait(spiking: int) -> None:
-    """Core 0 keeps core 2 at work; behind its packets wait those of core 1, which has neurons to
-    update when the last of its spikes has found a place: the tick ends with them."""
+def test_a_stalled_sender_stalls_its_neurons(spiking: int) -> None:
+    """Core 0 keeps core 2 busy; packets of core 1 wait after its packets.
+
+    Core 1 still has neurons to update when the last of its spikes enters the queue: the tick ends
+    with them.
+    """
     slow, silent, targets = 8, 200, 20
     core = np.repeat([0, 1, 2, 3], [slow, spiking + silent, targets, 1])
     fire = np.r_[0:slow, slow : slow + spiking]

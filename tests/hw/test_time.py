@@ -1,4 +1,4 @@
-"""Cycles of a tick on the core and the mesh are those of the `[time]` of a chip without one."""
+"""Cycles of a tick on core and mesh equal the defaults of the `[time]` table."""
 
 from __future__ import annotations
 
@@ -26,9 +26,10 @@ def simulator(width: int, height: int) -> ChipSimulator:
 def cycles(
     size: tuple[int, int], core: list[int], spiking: list[int], synapses: list[tuple[int, int]]
 ) -> int:
-    """Cycles of a tick in which the neurons of a list spike.
+    """Return the cycles of a tick in which given neurons spike.
 
-    core : of each neuron; synapses : source, target
+    core : core of each neuron
+    synapses : source, target
     """
     source, target = np.array(synapses, np.int64).reshape(-1, 2).T
     threshold = np.full(len(core), 1000)
@@ -46,13 +47,13 @@ def cycles(
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("neurons", [1, 2, 9, 32])
 def test_neurons(neurons: int) -> None:
-    """Those of the fullest core, one after the other, and the barrier."""
+    """The neurons of the fullest core, one by one, and the barrier."""
     core = [*[0] * neurons, *[1] * (neurons // 2)]
     assert cycles((4, 1), core, [], []) == TIME.barrier + neurons * TIME.neuron
 
 
 def test_a_spike() -> None:
-    """From the update of the neuron to the sum that its weight is added to, in its own core."""
+    """From the update of the neuron to the sum of its target, in its own core."""
     assert cycles((4, 1), [0], [0], [(0, 0)]) == TIME.barrier + TIME.spike
 
 
@@ -64,7 +65,7 @@ def test_hops(hops: int) -> None:
 
 @pytest.mark.parametrize("events", [2, 10, 30])
 def test_events(events: int) -> None:
-    """One packet of so many."""
+    """One packet with several events."""
     core = [0, *[1] * events]
     found = cycles((4, 1), core, [0], [(0, n) for n in range(1, events + 1)])
     expected = TIME.barrier + TIME.spike + TIME.hop + (events - 1) * TIME.event
@@ -74,14 +75,14 @@ def test_events(events: int) -> None:
 @pytest.mark.heavy
 @pytest.mark.sample(0.5)
 def test_packets_out() -> None:
-    """A neuron sends to four cores; the last one is that of its own."""
+    """A neuron sends to four cores; the last one is its own."""
     found = cycles((2, 2), [3, 0, 1, 2], [0], [(0, n) for n in (1, 2, 3, 0)])
     assert found == TIME.barrier + TIME.spike + 3 * TIME.packet_out
 
 
 @pytest.mark.parametrize(("packets", "events"), [(2, 8), (8, 4), (16, 2)])
 def test_packets_in(packets: int, events: int) -> None:
-    """From a row of neurons; each has as many events, between which nothing is lost."""
+    """From a row of neurons; each has the same number of events, without idle cycles between."""
     core = [*[0] * packets, *[1] * events]
     synapses = [(n, packets + e) for n in range(packets) for e in range(events)]
     found = cycles((4, 1), core, list(range(packets)), synapses)
@@ -91,7 +92,7 @@ def test_packets_in(packets: int, events: int) -> None:
 
 @pytest.mark.parametrize("each", [8, 12])
 def test_a_link(each: int) -> None:
-    """Two cores send over the same link, a packet for each of two cores behind it in turn."""
+    """Two cores send over the same link, alternating between two cores after it."""
     core = [*[0] * each, *[1] * each, 2, 3]
     synapses = [(n, 2 * each + (n + n // each) % 2) for n in range(2 * each)]
     found = cycles((4, 1), core, list(range(2 * each)), synapses)

@@ -1,4 +1,4 @@
-"""Operands that are extended for Verilog: the same logic, in every cell that the rules are for."""
+"""Operands extended for Verilog: the same logic, for every cell covered by the rules."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ SECOND = """\
 
 
 def every_cell() -> str:
-    """A module with each cell of the rules, in several widths, signed and not."""
+    """Return a module with each cell of the rules, in several widths, signed and unsigned."""
     text = ["module \\top", "  wire width 4 input 1 \\a", "  wire width 4 input 2 \\b"]
     port = 3
     for cell, (a, b, y), signed in product((*RESULTS, *COMPARED), WIDTHS, (0, 1)):
@@ -61,7 +61,7 @@ def every_cell() -> str:
 
 
 def prove(folder: Path, text: str, top: str, rules: str) -> None:
-    """Raises `HwError` unless a design with the rules does what it did without."""
+    """Raise `HwError` unless a design is equivalent with and without the rules."""
     (folder / "design.il").write_text(text)
     (folder / FILE).write_text(rules)
     read = ["read_rtlil design.il", f"hierarchy -check -top {top}", "chformal -remove", "proc"]
@@ -85,7 +85,7 @@ def test_the_logic_of_a_router_stays(tmp_path: Path) -> None:
 
 @pytest.mark.heavy
 def test_rules_with_a_fault_are_found(tmp_path: Path) -> None:
-    """Signed operands that are extended by zeros: the proof tells."""
+    """Signed operands extended by zeros: the proof fails."""
     rules = techmap_rules().replace("if (A_SIGNED && B_SIGNED)", "if (0)")
     assert rules != techmap_rules()
     with pytest.raises(HwError, match="unproven"):

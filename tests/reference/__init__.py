@@ -1,1 +1,1 @@
-"""Slow, obvious twins of the kernels in plain Python."""
+"""Reference implementations of the kernels: slow plain Python."""

@@ -1,4 +1,4 @@
-"""The directory of a zip archive as Python's `zipfile` reads it, an object for each member."""
+"""The directory of a zip archive as read by Python's `zipfile`, one object per member."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from storage.store.index import Member
 
 
 def members(path: Path) -> dict[str, Member] | str:
-    """All members by name, or why there are none."""
+    """Return all members by name, or the error text."""
     try:
         with zipfile.ZipFile(path) as archive:
             found = {}

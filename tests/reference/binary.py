@@ -1,4 +1,4 @@
-"""Numbers of one bit with Python's integers and fractions, a number at a time."""
+"""Arithmetic on one-bit numbers with Python's integers and fractions, one number at a time."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Any
 
 
 def word(values: list[int]) -> int:
-    """+1 and -1 as the bits of a whole number, the first one lowest."""
+    """Return +1 and -1 as the bits of an integer, the first one lowest."""
     return sum(1 << place for place, value in enumerate(values) if value > 0)
 
 
 def dot(a: list[int], b: list[int], width: int) -> int:
-    """2 * popcount(xnor) - width of each vector, less what the unused bits add."""
+    """Return 2 * popcount(xnor) - width of each vector, minus the contribution of unused bits."""
     total = 0
     for first in range(0, len(a), width):
         alike = ~(word(a[first : first + width]) ^ word(b[first : first + width]))
@@ -21,7 +21,7 @@ def dot(a: list[int], b: list[int], width: int) -> int:
 
 
 def sign_behind(total: int, steps: list[tuple[float, float]]) -> int:
-    """The sign of the real number behind a sum, exactly; zero is +1."""
+    """Return the exact sign of the real number that a sum represents; zero is +1."""
     exact = Fraction(total)
     for factor, offset in steps:
         exact = exact * Fraction(factor) + Fraction(offset)
@@ -29,5 +29,5 @@ def sign_behind(total: int, steps: list[tuple[float, float]]) -> int:
 
 
 def pooled(bits: Any) -> int:
-    """The largest of some bits: one +1 is enough."""
+    """Return the largest of some bits: one +1 is enough."""
     return 1 if any(bit > 0 for bit in bits) else -1

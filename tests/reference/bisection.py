@@ -1,4 +1,4 @@
-"""Plain-Python twins of the kernels that cut a block in two."""
+"""Reference implementation of the kernels that bisect a block."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def grow(
     most: int,
     random: Xorshift,
 ) -> list[int]:
-    """Sides; the cost of every vertex beside side 0 is computed anew for every choice."""
+    """Return sides; the cost of every vertex adjacent to side 0 is recomputed for every choice."""
     n = len(adjacency)
     zero: set[int] = set()
     waiting = set(range(n))
@@ -57,7 +57,7 @@ def grow(
 
 
 def averaged(adjacency: Adjacency, x: Sequence[float], steps: int) -> list[float]:
-    """Four fifths of the neighbours' mean and one of its own, less the mean of all; scaled to 1."""
+    """Return 4/5 of the neighbours' mean and 1/5 of the own value, centred and scaled to 1."""
     degree = [sum(w for _, w in links) for links in adjacency]
     total = sum(degree)
     x = list(x)
@@ -75,9 +75,10 @@ def averaged(adjacency: Adjacency, x: Sequence[float], steps: int) -> list[float
 def sampled(
     adjacency: Adjacency, x: Sequence[float], steps: int, seen: int, centred: int
 ) -> list[float]:
-    """`averaged` over `seen` connections of each vertex, evenly spaced in its row.
+    """Like `averaged`, over `seen` connections of each vertex, evenly spaced in its row.
 
-    The mean is taken out, and the largest value made 1, after every `centred` steps and at the end.
+    The mean is subtracted, and the largest value scaled to 1, after every `centred` steps and at
+    the end.
     """
     rows = [
         [links[i * len(links) // seen] for i in range(seen)] if links else [] for links in adjacency
@@ -102,7 +103,7 @@ def sampled(
 
 
 def halved(x: Sequence[float], sizes: Sequence[int], target: int) -> list[int]:
-    """Side 0 for the largest values: each vertex of which at least half fits below the target."""
+    """Put the largest values on side 0: vertices of which at least half fits below the target."""
     side, held = [1] * len(x), 0
     for v in sorted(range(len(x)), key=lambda v: -x[v]):
         side[v] = 0 if held + sizes[v] // 2 < target else 1
@@ -124,7 +125,7 @@ def fm(
     bias: Sequence[int],
     haste: int = 8,
 ) -> list[int]:
-    """Sides after some passes; all costs are computed anew for every move."""
+    """Return sides after some passes; all costs are recomputed for every move."""
     side = list(side)
     n = len(side)
 
@@ -151,7 +152,7 @@ def fm(
                 v = first[over[-1]]
             elif fits:
                 v = first[min(fits, key=lambda t: cost(first[t]))]
-            elif first:  # look behind the one that does not fit
+            elif first:  # continue after the one that does not fit
                 free.remove(*first.values())
                 continue
             else:
@@ -171,7 +172,7 @@ def fm(
 
 
 def cluster(adjacency: Adjacency, sizes: Sequence[int], limit: int, random: Xorshift) -> list[int]:
-    """Two rounds of label propagation, numbered in the order of the first members."""
+    """Run two rounds of label propagation; clusters are numbered in the order of first members."""
     n = len(adjacency)
     label, held, order = list(range(n)), list(sizes), list(range(n))
     for _ in range(2):
@@ -192,7 +193,7 @@ def cluster(adjacency: Adjacency, sizes: Sequence[int], limit: int, random: Xors
 
 
 def contract(adjacency: Adjacency, label: Sequence[int]) -> dict[tuple[int, int], int]:
-    """Weight between clusters; connections of weight 0 vanish."""
+    """Return the weight between clusters; connections of weight 0 vanish."""
     triples = [
         (label[v], label[u], w)
         for v, links in enumerate(adjacency)
@@ -203,7 +204,7 @@ def contract(adjacency: Adjacency, label: Sequence[int]) -> dict[tuple[int, int]
 
 
 def limits(size: int, cores: int, left: int, capacity: int) -> tuple[int, int, int]:
-    """Target of side 0 and limits of both sides."""
+    """Return the target of side 0 and the limits of both sides."""
     depth = max(1, (cores - 1).bit_length())
     slack = max(1.0, cores * capacity / max(size, 1)) ** (1.0 / depth)
     share = size * (left / cores)

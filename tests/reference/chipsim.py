@@ -1,7 +1,7 @@
-"""Plain-Python twins of the metrics: sums over links, routers and cores of what passes them.
+"""Reference implementation of the metrics: sums of traffic over links, routers and cores.
 
-Routes are in `tests.reference.mesh_routes`, what passes each link in
-`tests.reference.link_traffic`. Nothing here shares code with `chipsim` but the Chip dataclass.
+Routes are in `tests.reference.mesh_routes`, link traffic in `tests.reference.link_traffic`. No code
+is shared with `chipsim` except the Chip dataclass.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from tests.reference.tick_bounds import sent_by, tick_metrics
 
 
 def percentile99(values: Sequence[float]) -> float:
-    """Linear interpolation between the closest ranks."""
+    """Return the 99th percentile by linear interpolation between the closest ranks."""
     ranked = sorted(values)
     at = 0.99 * (len(ranked) - 1)
     low = int(at)
@@ -61,7 +61,7 @@ def link_metrics(chip: Chip, loads: Counter[Link], unit: float) -> dict[str, flo
 
 
 def router_metrics(chip: Chip, loads: Counter[Link], started: Counter[Router]) -> dict[str, float]:
-    """Of what enters routers by links and from their cores, in units."""
+    """Return the router metrics: traffic that enters routers by links and from their cores."""
     columns, rows = size(chip)
     visits = Counter(started)
     for ((x, y), name), load in loads.items():
@@ -96,7 +96,7 @@ def usage(
 
 
 def link_costs(chip: Chip) -> dict[Link, tuple[int, float, int]]:
-    """Cost of every link, its bandwidth, and whether it is over the end of a chip or board."""
+    """Return cost, bandwidth and boundary flag (chip or board) of every link."""
     machine = chip.machine
     assert machine is not None
     plane, wide_tall = lines(chip, *tile(chip)), tile(chip)
@@ -137,7 +137,7 @@ def crossings(
 def core_cost(
     chip: Chip, core: Sequence[int], edges: Sequence[Edge], rates: Sequence[int] | None
 ) -> int:
-    """Rate times cost of a packet to each core that a neuron reaches."""
+    """Return rate times cost, summed over one packet per core that a neuron reaches."""
     largest: Counter[int] = Counter()
     for s, _, w in edges:
         largest[s] = max(largest[s], w)
@@ -172,7 +172,7 @@ def energy_parts(
     chip: Chip, sent: Sequence[Edge], core: Sequence[int], reaches: dict[tuple[int, int], int],
     trees: Counter[Link], active: dict[str, Sequence[int]], units: tuple[float, float],
 ) -> dict[str, Any]:  # fmt: skip
-    """Packet by packet; reaches : rate of each pair of a neuron and a core that it reaches."""
+    """Return the energies packet by packet; reaches : rate of each (neuron, reached core) pair"""
     known = chip.energy
     if known is None and chip.energy_unit == "relative":
         return {}
@@ -227,7 +227,7 @@ def score(
     weight_unit: float = 1.0,
     rate_unit: float = 1.0,
 ) -> dict[str, Any]:
-    """The table of metrics, synapse by synapse."""
+    """Return the table of metrics, synapse by synapse."""
     sent = flows(edges, undirected)
     used = [(w * weight_unit, distance(chip, core[s], core[t])) for s, t, w in sent]
     total = sum(w for w, _ in used)
@@ -309,7 +309,7 @@ def ticks(
     chip: Chip, core: Sequence[int], edges: Sequence[Edge], rates: Sequence[int] | None,
     undirected: bool, units: tuple[float, float], use: dict[str, list[int]],
 ) -> dict[str, Any]:  # fmt: skip
-    """The metrics of a tick; units : of weights and of rates"""
+    """Return the metrics of a tick; units : units of weights and of rates"""
     assert chip.time is not None
     casts, active = core_casts(chip, core, edges, rates)
     weight, rate = (unit * chip.time.tick for unit in units)
@@ -341,7 +341,7 @@ def ticks(
 
 
 def hop_cycles(chip: Chip, table: dict[Link, tuple[int, float, int]], link: Link) -> float:
-    """Cycles of a hop over a link, of which `table` knows what it is over."""
+    """Return the cycles of a hop over a link; `table` gives the boundary that it crosses."""
     assert chip.time is not None
     over = table[link][2] if table else 0
     machine = chip.machine

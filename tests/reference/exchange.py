@@ -1,4 +1,5 @@
-"""Plain twin of `mapper.limits.exchange`: everything is counted anew after every move."""
+"""Reference implementation of `mapper.limits.exchange`: everything is recounted after every
+move."""
 
 from __future__ import annotations
 
@@ -28,8 +29,11 @@ class Draws:
 class Case:
     """Neurons in items, items in parts.
 
-    edges : distinct synapses; item : of every neuron; place : part of every item
-    sizes : of the neurons; limits, weight : of the four limits
+    edges : distinct synapses
+    item : item of every neuron
+    place : part of every item
+    sizes : sizes of the neurons
+    limits, weight : values of the four limits
     """
 
     edges: limits_twin.Edges
@@ -51,7 +55,7 @@ class Case:
         return limits_twin.excess(self.use(), self.limits, self.weight)
 
     def above(self, k: int) -> list[int]:
-        """By how much a part is above each limit."""
+        """Return the excess of a part over each limit."""
         use = self.use()
         return [max(0, use[r][k] - self.limits[r]) for r in range(4)]
 
@@ -64,19 +68,19 @@ class Case:
         return self.total() - before
 
     def rows(self, v: int) -> list[int]:
-        """Source of every synapse of an item, in order."""
+        """Return the source of every synapse of an item, in order."""
         return sorted(s for s, t in self.edges if self.item[t] == v)
 
     def size(self, v: int) -> int:
         return sum(size for size, i in zip(self.sizes, self.item, strict=True) if i == v)
 
     def sources(self, k: int) -> set[int]:
-        """Neurons with a synapse in a part."""
+        """Return the neurons with a synapse in a part."""
         part = self.part()
         return {s for s, t in self.edges if part[t] == k}
 
     def leaving(self, v: int) -> int:
-        """(neuron of the item, other part) pairs; or its neurons and their copies."""
+        """Return the (neuron of the item, other part) pairs; or its neurons and their copies."""
         part, own = self.part(), self.place[v]
         if self.copies:
             each = limits_twin.reach(self.edges, part)
@@ -94,7 +98,7 @@ class Case:
         )
 
     def judge(self, v: int, to: int) -> tuple[int, int]:
-        """About the excess that an item adds where it goes to, and its sources that are new."""
+        """Return the estimated excess added by an item at its destination, and its new sources."""
         use, rows = self.use(), self.rows(v)
         new = set(rows) - self.sources(to)
         uses = (self.size(v), len(rows), len(new), self.leaving(v))
@@ -112,10 +116,12 @@ class Case:
 
 @dataclass
 class Search:
-    """What a visit works on.
+    """State of a visit.
 
-    active : parts that take part; lists : items of each part, the first in front
-    roomy, empty : parts with room, and without items; fixed : of the items
+    active : parts that take part
+    lists : items of each part, the first in front
+    roomy, empty : parts with room, and without items
+    fixed : whether each item is fixed
     """
 
     case: Case
@@ -149,7 +155,7 @@ class Search:
         self.lists[to].insert(0, v)
 
     def relieve(self, queue: list[int], chains: int) -> tuple[int, int]:
-        """Moves kept, and the change of the excess."""
+        """Return the number of moves kept, and the change of the excess."""
         case, moved, total, turn = self.case, 0, 0, 0
         for c in queue:
             inside = [v for v in self.lists[c] if not self.fixed[v]]
@@ -185,7 +191,7 @@ class Search:
         return moved, total
 
     def chain(self, c: int, inside: list[int]) -> tuple[int, int]:
-        """One item leaves for a part, another one of that part goes on or comes back."""
+        """Move one item to a part, then another item of that part further or back."""
         case, draw = self.case, self.draws.draw
         v = inside[draw(len(inside))]
         to = self.active[draw(len(self.active))]

@@ -1,4 +1,4 @@
-"""Slow, obvious twin of refinement by expected reach."""
+"""Reference implementation of refinement by expected reach."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ def cost_of(
     v: int, k: int, nets: Nets, part: Sequence[int], place: Sequence[int],
     weights: Sequence[Sequence[int]], kept: Sequence[Sequence[int]],
 ) -> int:  # fmt: skip
-    """Cost of a vertex in a part, given the parts of all others.
+    """Return the cost of a vertex in a part, given the parts of all others.
 
-    weights : of each net, for parts and for places; kept : fixed-point (1 - q)^c, for both
+    weights : weights of each net, for parts and for places
+    kept : fixed-point (1 - q)^c, for both
     """
     cost = 0
     for e, (_, pins) in enumerate(nets):
@@ -31,7 +32,7 @@ def refined(
     capacities: Sequence[int], place: Sequence[int], weights: Sequence[Sequence[int]],
     kept: Sequence[Sequence[int]],
 ) -> int:  # fmt: skip
-    """One pass: `part` changes, returns how many vertices moved."""
+    """Run one pass that changes `part`; return the number of moved vertices."""
     moved = 0
     waiting: dict[tuple[int, int], int] = {}
 
@@ -44,7 +45,7 @@ def refined(
         others = [k for k in range(len(capacities)) if k != own and costs[k] < costs[own]]
         room = [k for k in others if load(k) + sizes[v] <= capacities[k]]
         best = min(room, key=lambda k: costs[k], default=own)
-        # Full parts that are better than all parts with room before them.
+        # Full parts that are better than all earlier parts with room.
         full = own
         least, lower = costs[own], costs[own]
         for k in range(len(capacities)):

@@ -1,4 +1,4 @@
-"""Slow, obvious twins of the kernels that refine a mapping by hops."""
+"""Reference implementation of the kernels that refine a mapping for hops."""
 
 from __future__ import annotations
 
@@ -12,31 +12,31 @@ Links = list[tuple[int, int]]
 
 
 def distance(a: int, b: int, width: int, plane: Plane = FLAT) -> int:
-    """Of two cores; without a width all others are one hop away."""
+    """Return the distance of two cores; without a width all other cores are one hop away."""
     if not width:
         return int(a != b)
     return plane.far((a % width, a // width), (b % width, b // width))
 
 
 def hops_of(links: Links, at: int, core: Sequence[int], width: int, plane: Plane = FLAT) -> int:
-    """What a vertex with these neighbours pays on core `at`."""
+    """Return the hops of a vertex with these neighbours on core `at`."""
     return sum(w * distance(at, core[u], width, plane) for u, w in links)
 
 
 def all_hops(
     adjacency: Sequence[Links], core: Sequence[int], width: int, plane: Plane = FLAT
 ) -> int:
-    """Hops of all connections, each once."""
+    """Return the hops of all connections, each counted once."""
     return (
         sum(hops_of(links, core[v], core, width, plane) for v, links in enumerate(adjacency)) // 2
     )
 
 
 def walk(weight: Sequence[int], at: int, line: Line) -> list[tuple[int, int]]:
-    """Positions up to the nearest best one, and the gain of each; lowest first.
+    """Return positions up to the nearest best one, and the gain of each; lowest first.
 
-    Positions behind it that are in the same place belong to it. On a torus it is the lowest of the
-    best ones, and the way may lead round: then it begins before the end.
+    Later positions at the same place belong to it. On a torus it is the lowest of the best ones,
+    and the way may wrap round: then it starts before the end.
     """
 
     def cost(p: int) -> int:
@@ -106,7 +106,7 @@ def pair_graph(
     fixed: Sequence[bool],
     plane: Plane,
 ) -> tuple[list[Links], list[int]]:
-    """Links inside two cores, those of a first; and what each vertex pays more on b than on a."""
+    """Return links inside two cores, vertices of a first; and each vertex's extra cost on b."""
     members = [v for c in (a, b) for v in range(len(core)) if core[v] == c and not fixed[v]]
     apart = distance(a, b, width, plane)
     inner = [
@@ -132,11 +132,11 @@ def annealed(
     random: Xorshift,
     plane: Plane,
 ) -> tuple[list[int], int, int]:
-    """Cores of the vertices after some proposals, how many were made, and the hops they added.
+    """Return the cores after some proposals, the number of accepted moves, and the hops added.
 
     width : 0 if cores have no places; then only cores of neighbours are tried
-    members : vertices of each core that may move, in the order in which they are drawn
-    places : for so many
+    members : movable vertices of each core, in drawing order
+    places : number of cores
     """
     core, members = list(core), [list(some) for some in members]
     made = 0
@@ -196,7 +196,7 @@ def annealed(
 
 
 def pulls(first: int, adjacency: Sequence[Links], part: Sequence[int]) -> list[dict[int, int]]:
-    """Weight of each vertex to every other part that it is connected to."""
+    """Return the weight of each vertex to every other part that it is connected to."""
     found = []
     for i, links in enumerate(adjacency):
         pull: dict[int, int] = {}
@@ -215,7 +215,7 @@ def region_graph(
     second: tuple[int, int],
     rounds: tuple[int, int],
 ) -> tuple[list[Links], list[int]]:
-    """Links inside a region, and what each vertex pays more in its second half."""
+    """Return the links inside a region, and each vertex's extra cost in its second half."""
 
     def apart(a: tuple[int, int], b: tuple[int, int]) -> int:
         straight = abs(a[0] - b[0]), abs(a[1] - b[1])

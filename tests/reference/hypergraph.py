@@ -1,4 +1,4 @@
-"""Slow, obvious twins of the kernels that work on hypergraphs."""
+"""Reference implementation of the hypergraph kernels."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def as_nets(graph: Hypergraph) -> Nets:
 
 
 def random_nets(rng: np.random.Generator, n: int, m: int, widest: int = 6) -> Nets:
-    """Nets of two pins or more, each pin once."""
+    """Return nets of two pins or more, without repeated pins."""
     return [
         (int(rng.integers(1, 9)), rng.permutation(n)[: int(rng.integers(2, widest + 1))].tolist())
         for _ in range(m)
@@ -35,12 +35,12 @@ def random_nets(rng: np.random.Generator, n: int, m: int, widest: int = 6) -> Ne
 
 
 def cost(nets: Nets, part: Sequence[int]) -> int:
-    """The connectivity."""
+    """Return the connectivity."""
     return sum(w * (len({part[v] for v in pins}) - 1) for w, pins in nets)
 
 
 def contracted(nets: Nets, cluster: Sequence[int], directed: bool) -> Counter[tuple[int, ...]]:
-    """Weights by (source or -1, sorted pins)."""
+    """Return weights by (source or -1, sorted pins)."""
     found: Counter[tuple[int, ...]] = Counter()
     for w, pins in nets:
         inside = [cluster[v] for v in pins if cluster[v] >= 0]
@@ -50,7 +50,7 @@ def contracted(nets: Nets, cluster: Sequence[int], directed: bool) -> Counter[tu
 
 
 def gains(nets: Nets, part: Sequence[int], parts: int, v: int) -> list[int]:
-    """What the connectivity falls by if a vertex moves to each of the parts."""
+    """Return the decrease of the connectivity if a vertex moves to each of the parts."""
     now = cost(nets, part)
     found = []
     for k in range(parts):
@@ -63,9 +63,9 @@ def gains(nets: Nets, part: Sequence[int], parts: int, v: int) -> list[int]:
 def tree(
     source: int, targets: set[int], width: int, plane: Plane = FLAT
 ) -> dict[tuple[tuple[int, ...], int], int]:
-    """The links of the union of XY routes, x first, and what each costs.
+    """Return the links of the union of XY routes, x first, and the cost of each.
 
-    A link is where it begins, by coordinates, and its direction: cores of a tile are in one place.
+    A link is its start, by coordinates, and its direction: cores of a tile share a place.
     """
     links = {}
     lines = plane.x, plane.y
@@ -96,7 +96,7 @@ def tree_cost(
     branches: bool = True,
     plane: Plane = FLAT,
 ) -> int:
-    """Links of all trees, or of a packet to each core, and the penalty for each core reached."""
+    """Return the links of all trees, or of one packet per core, plus a penalty per core."""
     total = 0
     for w, pins in nets:
         home = core[pins[0]]
@@ -112,7 +112,7 @@ def tree_cost(
 def ratings(
     v: int, nets: Nets, cluster: Sequence[int], held: Sequence[int], large: int
 ) -> dict[int, float]:
-    """How much a vertex is drawn to each cluster, each net counting once for a cluster."""
+    """Return the rating of each cluster for a vertex; each net counts once per cluster."""
     found: dict[int, float] = {}
     for w, pins in nets:
         if v in pins and len(pins) <= large and w > 0:
@@ -149,7 +149,7 @@ def clusters(
 
 
 def views(nets: Nets, n: int) -> list[tuple[frozenset[int], tuple[frozenset[int], ...]]]:
-    """Nets that reach each vertex, and what its own nets reach."""
+    """Return the nets that reach each vertex, and the pins of its own nets."""
     return [
         (
             frozenset(e for e, (_, pins) in enumerate(nets) if v in pins[1:]),
@@ -169,7 +169,7 @@ def block_nets(first: int, rows: list[list[tuple[int, int]]], rates: Sequence[in
 
 
 def group_traffic(nets: Nets, part: Sequence[int]) -> Counter[tuple[int, int]]:
-    """Rates by (group, group), both ways."""
+    """Return rates by (group, group), both ways."""
     found: Counter[tuple[int, int]] = Counter()
     for w, pins in nets:
         for k in {part[v] for v in pins[1:]} - {part[pins[0]]}:
@@ -179,7 +179,7 @@ def group_traffic(nets: Nets, part: Sequence[int]) -> Counter[tuple[int, int]]:
 
 
 def shared(nets: Nets, part: Sequence[int]) -> Counter[tuple[int, int]]:
-    """Weight of the nets that two parts are both in, by ordered pair."""
+    """Return the weight of the nets shared by two parts, by ordered pair."""
     found: Counter[tuple[int, int]] = Counter()
     for w, pins in nets:
         reached = {part[v] for v in pins}
@@ -188,7 +188,7 @@ def shared(nets: Nets, part: Sequence[int]) -> Counter[tuple[int, int]]:
 
 
 def pulls(row: list[tuple[int, int]], part: Sequence[int], own: int) -> dict[int, int]:
-    """Weight of a vertex's connections into each other part, in the order they are met."""
+    """Return a vertex's weight into each other part, in order of first occurrence."""
     found: dict[int, int] = {}
     for u, w in row:
         if w > 0 and part[u] != own:
@@ -199,7 +199,7 @@ def pulls(row: list[tuple[int, int]], part: Sequence[int], own: int) -> dict[int
 def tick_bounds(
     nets: Nets, core: Sequence[int], width: int, cores: int, delivery: str, costs: dict[str, float]
 ) -> dict[tuple[str, int], float]:
-    """Cycles of every core and link, by kind and core; links by direction and the core they leave.
+    """Return the cycles of every core and link, by kind (links: direction) and (source) core.
 
     costs : `neuron`, `packet_out`, `packet_in`, `event`, `link`, and the offsets `barrier`, `begin`
     """

@@ -1,4 +1,4 @@
-"""The compiler's integer arithmetic with Python's integers and fractions, a number at a time."""
+"""The compiler's integer arithmetic with Python's integers and fractions, one number at a time."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 def rounding_shift(x: int, n: int, rounding: str) -> int:
-    """x * 2^-n as the nearest whole number, by comparing fractions."""
+    """Return x * 2^-n rounded to an integer, by comparing fractions."""
     exact = Fraction(x, 2**n)
     low = math.floor(exact)
     rest = exact - low
@@ -22,7 +22,7 @@ def rounding_shift(x: int, n: int, rounding: str) -> int:
 
 
 def shift_by_bits(x: int, n: int) -> int:
-    """Halves away from zero, as hardware does it: one addend, whose bits are copies of the sign."""
+    """Round halves away from zero as in hardware: one addend, whose bits are copies of the sign."""
     if n == 0:
         return x
     sign = x < 0
@@ -32,7 +32,7 @@ def shift_by_bits(x: int, n: int) -> int:
 
 
 def multiplier(factor: float) -> tuple[int, int]:
-    """m0, n of a float32 as a Python float, doubled or halved until 24 bits are there."""
+    """Return m0, n of a float32 as a Python float, doubled or halved until it has 24 bits."""
     if factor == 0:
         return 0, 0
     exact, n = Fraction(factor), 0
@@ -45,7 +45,7 @@ def multiplier(factor: float) -> tuple[int, int]:
 
 
 def requantise(total: int, how: Any, channel: int) -> int:
-    """One sum of some channel; `how` is a `Requantisation`."""
+    """Requantise one sum of a channel; `how` is a `Requantisation`."""
 
     def of(value: Any) -> int:
         listed = value.tolist() if hasattr(value, "tolist") else value
@@ -83,7 +83,7 @@ def bound(kernel: list[int], bias: int, bits: int) -> int:
 
 
 def added(a: int, b: int, ends: tuple[Any, Any], result_scale: float, where: Any) -> int:
-    """A sum, its factors found by trying shifts; where: zero point, low, high, bits."""
+    """Return a sum, with factors found by trying shifts; where : zero point, low, high, bits"""
     zero_point, low, high, bits = where
     width = 21 if bits == 8 else 13
     ratios = [Fraction(scale / result_scale) for scale, _ in ends]
@@ -100,7 +100,7 @@ def added(a: int, b: int, ends: tuple[Any, Any], result_scale: float, where: Any
 def convolution(
     maps: Any, weights: Any, bias: list[int], how: dict[str, Any]
 ) -> list[list[list[int]]]:
-    """Sums of one frame, [row][column][output]; pixels around it hold `value`."""
+    """Return the sums of one frame, [row][column][output]; surrounding pixels hold `value`."""
     (sh, sw), (dh, dw), (top, bottom, left, right) = how["stride"], how["dilation"], how["pad"]
     outputs, kh, kw, share = weights.shape
     height, width, channels = maps.shape
@@ -127,7 +127,7 @@ def convolution(
 
 
 def pool(maps: Any, how: dict[str, Any]) -> list[list[list[list[int]]]]:
-    """The pixels of the map itself that each window covers, [row][column][channel]."""
+    """Return the pixels inside the map that each window covers, [row][column][channel]."""
     (kh, kw), (sh, sw), (dh, dw) = how["size"], how["stride"], how["dilation"]
     top, bottom, left, right = how["pad"]
     height, width, channels = maps.shape

@@ -1,4 +1,5 @@
-"""Plain twin of the latency without simulation: every queue by itself, every route leg by leg."""
+"""Reference implementation of the latency estimate: every queue separately, every route leg by
+leg."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 Router = tuple[int, int]
 Leg = tuple[Router, str, str]
-"""A router, and the ways by which a packet comes in and goes out: "core" or a direction."""
+"""A router, and the input and output of a packet: "core" or a direction."""
 
 
 def noc_latency(
@@ -16,15 +17,16 @@ def noc_latency(
     ways: Mapping[tuple[Router, str], int],
     senders: Sequence[int],
 ) -> dict[str, float | str]:
-    """The metrics of packets, each with its rate and the route to each of its cores.
+    """Return the metrics of packets, each with its rate and the route to each of its cores.
 
-    service : cycles for which a flit has each link to itself; ways : cycles of its way over each
-    senders : the core of each packet; those that send by one router wait for each other
+    service : cycles that a flit occupies each link
+    ways : latency of each link in cycles
+    senders : the core of each packet; cores that share a router wait for each other
     """
     tiles: dict[Router, dict[int, float]] = defaultdict(lambda: defaultdict(float))
     for (rate, routes), core in zip(packets, senders, strict=True):
         tiles[routes[0][0][0]][core] += rate
-    flits: dict[Leg, float] = defaultdict(float)  # of a tree, once each
+    flits: dict[Leg, float] = defaultdict(float)  # for a tree, once per leg
     comes: dict[tuple[Router, str], float] = defaultdict(float)
     for rate, routes in packets:
         legs = {leg for route in routes for leg in route}

@@ -1,4 +1,4 @@
-"""Plain-Python twins of the layers: {(output, input): weight}, by loops over every element."""
+"""Reference implementation of layers: {(output, input): weight}, by loops over every element."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Entries = dict[tuple[int, int], float]
 
 
 def flat(place: tuple[int, ...], shape: tuple[int, ...]) -> int:
-    """Row-major number of a place."""
+    """Return the row-major number of a place."""
     number = 0
     for index, size in zip(place, shape, strict=True):
         number = number * size + index
@@ -19,8 +19,10 @@ def flat(place: tuple[int, ...], shape: tuple[int, ...]) -> int:
 
 
 def window_count(w: Windows) -> tuple[int, ...]:
-    """By sliding: windows that fit whole. With `ceil` the last one may stick out, by less than
-    a stride, but not begin behind the input: then it does not count.
+    """Count windows by sliding: windows that fit whole.
+
+    With `ceil` the last window may exceed the input by less than a stride, but must start inside
+    it.
     """
     counts = []
     for axis, size in enumerate(w.size):
@@ -36,7 +38,7 @@ def window_count(w: Windows) -> tuple[int, ...]:
 
 
 def covered(w: Windows, place: tuple[int, ...]) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
-    """(place in the kernel, place in the input) of all inputs of a window that exist."""
+    """Return (place in the kernel, place in the input) of all existing inputs of a window."""
     found = []
     for offset in product(*(range(k) for k in w.kernel)):
         at = tuple(
@@ -79,7 +81,7 @@ def pooling(channels: int, w: Windows, mean: str) -> Entries:
 
 
 def composed(second: Entries, first: Entries) -> Entries:
-    """The product: outputs of `second`, inputs of `first`; sums of zero stay."""
+    """Return the product: outputs of `second`, inputs of `first`; sums of zero are kept."""
     found: Entries = {}
     for (row, middle), outer in second.items():
         for (other, column), inner in first.items():

@@ -1,4 +1,4 @@
-"""Plain twins of `mapper.limits`: what parts use, and bounds, straight from the definitions."""
+"""Reference implementation of `mapper.limits`: use of parts, and bounds, from the definitions."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ Edges = list[tuple[int, int]]
 def use(
     edges: Edges, part: list[int], parts: int, sizes: list[int], copies: bool = False
 ) -> list[list[int]]:
-    """Neurons, synapses, axons_in and axons_out of every part; these are the neurons themselves,
-    with copies for further parts, if there are copies."""
+    """Return neurons, synapses, axons_in and axons_out of every part.
+
+    With copies, axons_out counts the neurons themselves plus one copy per further part.
+    """
     table = [[0] * parts for _ in range(4)]
     for v, k in enumerate(part):
         table[0][k] += sizes[v]
@@ -26,7 +28,7 @@ def use(
 
 
 def reach(edges: Edges, part: list[int]) -> list[int]:
-    """Parts that each neuron has synapses in."""
+    """Return the number of parts that each neuron has synapses in."""
     return [len({part[t] for s, t in edges if s == v}) for v in range(len(part))]
 
 
@@ -39,7 +41,7 @@ def excess(table: list[list[int]], limits: list[int], weight: list[int]) -> int:
 
 
 def partitions(n: int, parts: int) -> list[list[int]]:
-    """All ways to put n vertices into parts, up to names of the parts."""
+    """Return all partitions of n vertices into parts, up to renaming parts."""
     found: list[list[int]] = [[]]
     for _ in range(n):
         found = [[*part, k] for part in found for k in range(min(parts, max(part, default=-1) + 2))]
@@ -47,7 +49,7 @@ def partitions(n: int, parts: int) -> list[list[int]]:
 
 
 def least_axons(edges: Edges, n: int, parts: int, cap: int, synapses: int) -> tuple[int, int]:
-    """Least sums of axons_in and of axons_out over all partitions within two limits."""
+    """Return the smallest sums of axons_in and axons_out over all partitions within two limits."""
     best_in = best_out = 1 << 60
     for part in partitions(n, parts):
         table = use(edges, part, parts, [1] * n)

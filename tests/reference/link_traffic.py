@@ -1,9 +1,9 @@
-"""Plain-Python twins of the traffic: what passes each link, by what a chip sends for a spike.
+"""Reference implementation of link traffic for each kind of packet that a chip may send.
 
 Every route is walked link by link, every tree is a set of links.
 
-Edges are (source, target, weight) triples, one for each synapse; an undirected edge is given both
-ways, as the blocks give it.
+Edges are (source, target, weight) triples, one per synapse; an undirected edge is given both ways,
+as in blocks.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Block:
 
 @dataclass
 class Source:
-    """Blocks to be read by index."""
+    """Blocks that can be read by index."""
 
     blocks: Sequence[Any]
 
@@ -60,13 +60,13 @@ class Source:
 
 
 def blocks_of(edges: Sequence[Edge], neurons: int, cuts: Sequence[int] = ()) -> list[Block]:
-    """The network cut into blocks before each vertex of ``cuts``."""
+    """Return the network cut into blocks before each vertex of ``cuts``."""
     ends = [0, *sorted(cuts), neurons]
     return [Block(a, b, edges) for a, b in pairwise(ends)]
 
 
 def flows(edges: Sequence[Edge], undirected: bool) -> list[Edge]:
-    """What counts in the unicast sums."""
+    """Return the edges that count in the unicast sums."""
     return [edge for edge in edges if edge[2] > 0 and (not undirected or edge[1] > edge[0])]
 
 
@@ -97,7 +97,7 @@ def congestion(
 def multicast(
     chip: Chip, core: Sequence[int], edges: Sequence[Edge], rates: Sequence[int] | None
 ) -> tuple[int, Counter[Link]]:
-    """Connectivity, and the loads of the trees."""
+    """Return the connectivity, and the loads of the trees."""
     reached: dict[int, set[int]] = defaultdict(set)
     largest: Counter[int] = Counter()
     for s, t, w in edges:
@@ -117,7 +117,7 @@ def multicast(
 def core_casts(
     chip: Chip, core: Sequence[int], edges: Sequence[Edge], rates: Sequence[int] | None
 ) -> tuple[Counter[Link], dict[str, list[int]]]:
-    """Loads by one packet for each spike and other core, and the activity of every core."""
+    """Return loads with one packet per spike and other core, and the activity of every core."""
     reached: dict[int, list[int]] = defaultdict(list)
     largest: Counter[int] = Counter()
     for s, t, w in edges:
@@ -144,7 +144,7 @@ def core_casts(
 def unicast_hops(
     chip: Chip, core: Sequence[int], edges: Sequence[Edge], rates: Sequence[int] | None
 ) -> int:
-    """Hops at the rates of the multicast trees, a packet for each synapse."""
+    """Return hops at the rates of the multicast trees, with one packet per synapse."""
     largest: Counter[int] = Counter()
     for s, _, w in edges:
         largest[s] = max(largest[s], w)
@@ -153,14 +153,14 @@ def unicast_hops(
 
 
 Packet = tuple[int, int, list[int]]
-"""Rate, core of the source, and the other cores that it is for."""
+"""Rate, core of the source, and the other destination cores."""
 
 
 def packets_of(
     chip: Chip, core: Sequence[int], edges: Sequence[Edge], rates: Sequence[int] | None,
     undirected: bool,
 ) -> dict[str, list[Packet]]:  # fmt: skip
-    """What leaves cores for others, by what a chip may send for a spike."""
+    """Return the packets between cores, by kind of delivery."""
     largest: Counter[int] = Counter()
     reached: dict[int, set[int]] = defaultdict(set)
     for s, t, w in edges:
@@ -178,7 +178,7 @@ def packets_of(
 
 
 def started_by(chip: Chip, packets: list[Packet]) -> Counter[Router]:
-    """Packets by the router that they enter the mesh at."""
+    """Return the packets by the router where they enter the mesh."""
     found: Counter[Router] = Counter()
     for rate, source, _ in packets:
         found[place(chip, source)] += rate

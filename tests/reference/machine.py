@@ -1,4 +1,4 @@
-"""Axes of machines as their steps: every distance is walked, on a torus both ways."""
+"""Reference implementation of machine axes: every distance is walked, on a torus both ways."""
 
 from __future__ import annotations
 
@@ -11,15 +11,17 @@ from chipsim.chip.machine import STRAIGHT, Axes
 
 @dataclass(frozen=True)
 class Line:
-    """Positions side by side; steps : what it costs to go from each to the next, the last one to
-    the first if it is a torus. Without steps all cost 1, and there is no end.
+    """Consecutive positions.
+
+    steps : cost of the step from each position to the next, the last one to the first on a torus.
+        Without steps all cost 1, and the line is unlimited.
     """
 
     steps: tuple[int, ...] = ()
     torus: bool = False
 
     def walk(self, a: int, b: int) -> int:
-        """What it costs to go up from a to b, round the end if b is lower."""
+        """Return the cost of going up from a to b, wrapping round if b is lower."""
         total = 0
         while a != b:
             total += self.steps[a]
@@ -27,7 +29,7 @@ class Line:
         return total
 
     def towards(self, a: int, b: int) -> int:
-        """The cheapest way from a to b, negative if it leads down; the straight one of equals."""
+        """Return the cheapest way from a to b, negative downwards; prefer the straight one."""
         if not self.steps:
             return b - a
         straight = self.walk(a, b) if b >= a else -self.walk(b, a)
@@ -40,7 +42,7 @@ class Line:
         return abs(self.towards(a, b))
 
     def step(self, a: int, up: bool) -> int:
-        """What the step from a to the next position costs, or to the one before."""
+        """Return the cost of the step from a to the next position, or to the previous one."""
         return self.steps[a if up else a - 1] if self.steps else 1
 
     @property
@@ -69,7 +71,7 @@ FLAT = Plane()
 
 
 def random_plane(seed: int, width: int, height: int) -> Plane:
-    """A flat mesh, one of tiles and chips, or a torus of these, by the seed."""
+    """Return a flat mesh, one with tiles and chips, or a torus of these, depending on the seed."""
     rng = np.random.default_rng([seed, 18])
 
     def line(length: int) -> Line:

@@ -1,6 +1,6 @@
-"""Plain-Python twins of the routes of the mesh: every route walked link by link.
+"""Reference implementation of the routes of the mesh: every route is walked link by link.
 
-Nothing here shares code with `chipsim` but the Chip dataclass.
+No code is shared with `chipsim` except the Chip dataclass.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ STEPS = {"east": (1, 0), "west": (-1, 0), "south": (0, 1), "north": (0, -1)}
 
 
 def lines(chip: Chip, side_x: int = 1, side_y: int = 1) -> Plane:
-    """What steps cost along columns and rows, or between every so many of them."""
+    """Return the step costs along columns and rows of cores, or of blocks of cores."""
     machine = chip.machine
     found = []
     for at, around, side, torus in (
@@ -42,7 +42,7 @@ def tile(chip: Chip) -> tuple[int, int]:
 
 
 def size(chip: Chip) -> tuple[int, int]:
-    """Columns and rows of routers."""
+    """Return columns and rows of routers."""
     wide, tall = tile(chip)
     return chip.width // wide, chip.height // tall
 
@@ -53,13 +53,13 @@ def place(chip: Chip, core: int) -> Router:
 
 
 def cost(chip: Chip, a: int, b: int) -> int:
-    """Distance of two cores by the coordinates."""
+    """Return the distance of two cores by the coordinates."""
     ends = [(core % chip.width, core // chip.width) for core in (a, b)]
     return lines(chip).far(*ends)
 
 
 def ways(chip: Chip, a: int, b: int) -> tuple[int, int]:
-    """Steps between the routers of two cores, on a torus where it costs less round the end."""
+    """Return steps between the routers of two cores, on a torus the cheaper way round."""
     plane, ends = lines(chip, *tile(chip)), (place(chip, a), place(chip, b))
     found = []
     for line, start, end, length in zip((plane.x, plane.y), *ends, size(chip), strict=True):
@@ -75,7 +75,7 @@ def distance(chip: Chip, a: int, b: int) -> int:
 
 
 def route(chip: Chip, a: int, b: int) -> list[Link]:
-    """The links of the XY route, one step at a time."""
+    """Return the links of the XY route, one step at a time."""
     (x, y), (dx, dy) = place(chip, a), ways(chip, a, b)
     columns, rows = size(chip)
     links = []
@@ -88,7 +88,7 @@ def route(chip: Chip, a: int, b: int) -> list[Link]:
 
 
 def paths(here: Router, there: Router) -> Iterator[tuple[list[Router], float]]:
-    """Every minimal path and its probability."""
+    """Yield every minimal path with its probability."""
     if here == there:
         yield [here], 1.0
         return
@@ -117,13 +117,13 @@ def all_links(chip: Chip) -> list[Link]:
 
 
 def grid(chip: Chip, loads: Counter[Link]) -> list[list[list[int]]]:
-    """Loads as [direction][y][x] of the router that the link leaves."""
+    """Return loads as [direction][y][x] of the router that the link leaves."""
     columns, rows = size(chip)
     return [[[loads[(x, y), name] for x in range(columns)] for y in range(rows)] for name in STEPS]
 
 
 def walk(chip: Chip, a: int, b: int) -> list[Leg]:
-    """What a packet passes: the routers with the ways by which it comes in and goes out."""
+    """Return the routers that a packet passes, each with its input and output."""
     links = route(chip, a, b)
     names = ["core", *(name for _, name in links), "core"]
     places = [*(here for here, _ in links), place(chip, b)]

@@ -1,25 +1,26 @@
-"""Plain-Python twin of the mesh: every router, port and flit, cycle by cycle, in the plainest way.
+"""Reference implementation of the mesh: every router, port and flit, cycle by cycle.
 
-It shares no code with `chipsim.noc`. The rules, in full:
+It shares no code with `chipsim.noc`. The complete rules:
 
-- Router of node ``y * width + x``; x grows to the east, y to the south. Ports: 0 north, 1 east,
-  2 south, 3 west, 4 local. A flit goes along its row first, then along its column.
-- Each input has a FIFO of `depth` flits. What is written in a cycle can be at the head in the next
-  one. An input is ready if fewer than `depth` flits were in it when the cycle began.
-- Each output offers one of the heads that are routed to it: the one that it offered already and
-  could not pass on, else the first at or after its pointer in the cyclic order of the ports. If the
-  receiver is ready the flit moves and the pointer goes to the port behind its input; else neither.
-- A link may take a flit `latency` cycles to the next input instead of one, and `cycles` (1 or more)
-  until it takes the next flit; fractions add up as long as flits follow each other. It holds the
-  flits on their way: as many as follow each other within a latency, but one, beyond the FIFO.
-- On a torus routes take the shorter way round by steps, of two ways alike the one not round the
-  end. A flit that comes into a ring (from its core, or turning) is offered, and moves, only if the
-  input behind has room for two.
-- A core's packets wait in a queue of any length and enter the local input of its router one a
-  cycle, in order, from the cycle on in which they are created. The local output is always ready.
-- Cores may share a router, `tile` columns and rows of them, and so its local input: of those whose
-  packet is due one sends in a cycle, the first at or after the turn, row by row, and the turn goes
-  to the next. Cores are numbered row by row over the whole mesh.
+- Router of node ``y * width + x``; x grows to the east, y to the south. Ports: 0 north, 1 east, 2
+south, 3 west, 4 local. A flit goes along its row first, then along its column.
+- Each input has a FIFO of `depth` flits. A flit written in a cycle can be at the head in the next
+cycle. An input is ready if fewer than `depth` flits were in it at the start of the cycle.
+- Each output offers one of the heads that are routed to it: the one that it offered before and
+could not pass on, else the first at or after its pointer in the cyclic order of the ports. If the
+receiver is ready the flit moves and the pointer moves to the port after its input; otherwise
+neither moves.
+- A link may have a latency of `latency` cycles instead of one, and `cycles` (1 or more) until it
+accepts the next flit; fractions accumulate while flits are back to back. In addition to the FIFO it
+holds the flits in flight: the number of flits sent within one latency, minus one.
+- On a torus routes take the shorter way round by steps; if both ways are equal, the one without
+wrap-around. A flit that enters a ring (from its core, or turning) is offered, and moves, only if
+the next input has room for two.
+- A core's packets wait in an unlimited queue and enter the local input of its router one per cycle,
+in order, from their cycle of creation on. The local output is always ready.
+- Cores may share a router, `tile` columns and rows of them, and so its local input: of the cores
+whose packet is due one sends per cycle, the first at or after the turn, row by row, and the turn
+moves to the next core. Cores are numbered row by row over the whole mesh.
 """
 
 from __future__ import annotations
@@ -33,17 +34,17 @@ OPPOSITE = {NORTH: SOUTH, EAST: WEST, SOUTH: NORTH, WEST: EAST}
 STEP = {NORTH: (0, -1), EAST: (1, 0), SOUTH: (0, 1), WEST: (-1, 0)}
 
 Packet = tuple[int, int, int]
-"""Cycle in which it is created, source core, destination core."""
+"""Cycle of creation, source core, destination core."""
 
 
 Link = tuple[int, int, int]
-"""Router x, y, and the port that the link leaves it by."""
+"""Router x, y, and the port by which the link leaves it."""
 
 
 def route(x: int, y: int, to_x: int, to_y: int, around: tuple[int, int] = (0, 0)) -> int:
-    """The output that a flit takes at router (x, y).
+    """Return the output of a flit at router (x, y).
 
-    around : routers of a row and of a column, where these are rings
+    around : routers per row and per column, for axes that are rings
     """
     if to_x != x:
         return EAST if (to_x > x) != (around[0] and 2 * abs(to_x - x) > around[0]) else WEST
@@ -53,7 +54,7 @@ def route(x: int, y: int, to_x: int, to_y: int, around: tuple[int, int] = (0, 0)
 
 
 class Router:
-    """FIFOs of packet indices, and what each output remembers."""
+    """FIFOs of packet indices, and the state of each output."""
 
     def __init__(self, x: int, y: int) -> None:
         self.x = x
@@ -68,7 +69,7 @@ class Twin:
 
     Attributes
     ----------
-    delivered : cycle in which each packet was delivered, -1 as long as it was not
+    delivered : cycle in which each packet was delivered, -1 before
     links : flits that left router (x, y) through a port, by (x, y, port)
     """
 
@@ -90,19 +91,19 @@ class Twin:
         cores = width * height * tile[0] * tile[1]
         self.waiting: list[deque[int]] = [deque() for _ in range(cores)]
         self.turn = dict.fromkeys(self.routers, 0)
-        # The sort is stable: packets of one cycle and node enter in the order given.
+        # The sort is stable: packets of one cycle and node enter in the given order.
         for index in sorted(range(len(self.packets)), key=lambda i: self.packets[i][0]):
             self.waiting[self.packets[index][1]].append(index)
 
     def place(self, core: int) -> tuple[int, int]:
-        """The router of a core."""
+        """Return the router of a core."""
         wide, tall = self.tile
         x, y = core % (self.width * wide) // wide, core // (self.width * wide) // tall
         assert 0 <= y < self.height
         return x, y
 
     def tile_of(self, x: int, y: int) -> list[int]:
-        """Its cores, row by row."""
+        """Return the cores of a tile, row by row."""
         wide, tall = self.tile
         return [
             (y * tall + j) * self.width * wide + x * wide + i
@@ -111,7 +112,7 @@ class Twin:
         ]
 
     def enters(self, at: tuple[int, int]) -> int | None:
-        """The core whose packet comes into a router in this cycle."""
+        """Return the core whose packet enters a router in this cycle."""
         cores = self.tile_of(*at)
         for step in range(len(cores)):
             queue = self.waiting[cores[(self.turn[at] + step) % len(cores)]]
@@ -120,31 +121,31 @@ class Twin:
         return None
 
     def output_of_head(self, router: Router, port: int) -> int | None:
-        """Where the flit at the head of an input wants to go."""
+        """Return the output that the head of an input requests."""
         if not router.fifo[port]:
             return None
         to_x, to_y = self.place(self.packets[router.fifo[port][0]][2])
         return route(router.x, router.y, to_x, to_y, self.around)
 
     def there(self, x: int, y: int, output: int) -> deque[int]:
-        """The FIFO behind an output."""
+        """Return the FIFO after an output."""
         to_x, to_y = (x + STEP[output][0]) % self.width, (y + STEP[output][1]) % self.height
         return self.routers[to_x, to_y].fifo[OPPOSITE[output]]
 
     def room(self, x: int, y: int, output: int) -> int:
-        """Flits that there is room for behind an output."""
+        """Return the number of flits that fit after an output."""
         latency, cycles = self.slow.get((x, y, output), (1, 1.0))
         held = len(self.there(x, y, output)) + len(self.way[x, y, output])
         return self.depth + math.ceil(latency / cycles) - 1 - held
 
     def may_come(self, router: Router, port: int, output: int) -> bool:
-        """Whether an output may offer what is at an input: its ring keeps a place free."""
+        """Return whether an output may offer the head of an input: its ring keeps a place free."""
         ring = output != LOCAL and self.around[0 if output in (EAST, WEST) else 1] > 0
         straight = output != LOCAL and port == OPPOSITE[output]
         return not ring or straight or self.room(router.x, router.y, output) >= 2
 
     def grant(self, router: Router, output: int) -> int | None:
-        """The input whose head an output offers in this cycle."""
+        """Return the input whose head an output offers in this cycle."""
         if router.locked[output] is not None:
             return router.locked[output]
         for step in range(5):
@@ -154,7 +155,7 @@ class Twin:
         return None
 
     def step(self) -> None:
-        """One cycle: everything is decided on the state before it, then everything changes."""
+        """Run one cycle: everything is decided on the state before it, then everything changes."""
         for (x, y, port), coming in self.way.items():
             while coming and coming[0][0] <= self.cycle:
                 self.there(x, y, port).append(coming.popleft()[1])
@@ -201,10 +202,10 @@ class Twin:
 
 
 def simulate(width: int, height: int, depth: int, packets: Iterable[Packet]) -> list[int]:
-    """The cycle in which each packet is delivered, in the order of `packets`.
+    """Return the cycle in which each packet is delivered, in the order of `packets`.
 
-    packets : (cycle of creation, source node, destination node), in any order; those that one node
-        creates in the same cycle enter in the order given
+    packets : (cycle of creation, source node, destination node), in any order; packets that one
+        node creates in the same cycle enter in the given order
     """
     twin = Twin(width, height, depth, packets)
     while -1 in twin.delivered:

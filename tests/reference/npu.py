@@ -1,8 +1,7 @@
-"""Plain-Python twin of the NPU core: one core after the other, lane by lane, with Python's numbers.
+"""Reference implementation of the NPU core: core by core, lane by lane, with Python's numbers.
 
-It shares no code with `chipsim.npu`. Maps, inputs and weights are lists of lists; whatever
-is outside of a memory raises `FaultError` at the moment it is touched. docs/reference/isa.md has
-the rules.
+It shares no code with `chipsim.npu`. Feature maps, inputs and weights are lists of lists; an access
+outside a memory raises `FaultError` immediately. docs/reference/isa.md has the rules.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from typing import Any
 
 Fields = Mapping[str, int]
 Step = tuple[str, str, Fields]
-"""Op, kind, and the fields that are not 0."""
+"""Op, kind, and the nonzero fields."""
 
 
 class FaultError(Exception):
@@ -20,7 +19,7 @@ class FaultError(Exception):
 
 
 class Cells(list[Any]):
-    """A memory; no place is counted from its end."""
+    """A memory that rejects negative indices."""
 
     def __getitem__(self, at: Any) -> Any:
         if at < 0:
@@ -39,7 +38,7 @@ def signed(x: int, bits: int) -> int:
 
 
 def rounded(x: int, n: int, mode: int) -> int:
-    """x / 2^n by the definition of each mode, with whole numbers only."""
+    """Return x / 2^n by the definition of each rounding mode, in integer arithmetic."""
     whole, rest = divmod(x, 1 << n)
     twice, one = 2 * rest, 1 << n
     if mode == 3 or twice < one:
@@ -50,14 +49,16 @@ def rounded(x: int, n: int, mode: int) -> int:
 
 
 def parted(total: Any, shift: int) -> tuple[Any, Any]:
-    """The high and the low part of a sum of products (a * 2^shift + b) * c: those of a and of b,
-    where the low one fits its bits. The sign of the low part has been taken off the high one."""
+    """Split a sum of products (a * 2^shift + b) * c into the sums of a * c and of b * c.
+
+    The low sum must fit its bits. Its sign is removed from the high sum.
+    """
     low = ((total + (1 << shift - 1)) & ((1 << shift) - 1)) - (1 << shift - 1)
     return (total >> shift) + (total >> shift - 1 & 1), low
 
 
 def two_products(a: Any, b: Any, c: Any) -> tuple[Any, Any]:
-    """a * c and b * c of bytes, by one multiplier; numbers or arrays."""
+    """Return a * c and b * c of bytes, using one multiplier; numbers or arrays."""
     return parted(((a << 16) + b) * c, 16)
 
 
@@ -65,7 +66,7 @@ class Twin:
     """A core of `rows` rows and columns.
 
     table : micro_ops (rows of 6), parameters (rows of 16), headers, weights (word, row, column),
-        each as long as the memory is
+        each with the length of its memory
     """
 
     def __init__(self, rows: int, dual: bool, sizes: Mapping[str, int], table: Mapping[str, Any]):
@@ -89,7 +90,7 @@ class Twin:
         return 48 if self.dual else 32
 
     def words(self, first: int) -> list[int]:
-        """A number a row from the parameter words from `first` on."""
+        """Return one number per row from the parameter words from `first` on."""
         return [self.parameters[first + r // 16][r % 16] for r in range(self.rows)]
 
     @property
@@ -105,7 +106,7 @@ class Twin:
 
     def step(self, op: str, kind: str, f: Callable[[str], int]) -> None:
         if op in ("GEMM", "ALU") and f("n_out") * f("n_in") == 0:
-            return  # no step, so not even its micro-ops are read
+            return  # no step, so its micro-ops are not read either
         if op == "CTRL":
             if kind == "BASE":
                 self.base[f("space")] = f("value")
@@ -173,7 +174,7 @@ class Twin:
                 self.sums[to] = self.words(f("bm") + o * self.per_block)
 
     def pixel(self, base: int, channel: int, pixel: int, words: int) -> int:
-        """A byte of a T-mode map."""
+        """Return a byte of a T-mode map."""
         bank = 2 * self.rows
         word = base + channel // 4 * words + pixel // bank
         at = word * 8 + channel % 4 * 2 + pixel % bank // self.rows
@@ -292,8 +293,11 @@ class Twin:
         ]
 
     def pairs(self, w: int, x: Sequence[int], second: int | None) -> list[list[int]]:
-        """Sums of the high and of the low products of a row: of two words with a vector, or of a
-        word with the two pixels that are packed in it."""
+        """Return the sums of the high and of the low products of a row.
+
+        The products are of two words and a vector, or of a word and the two pixels packed in a
+        vector.
+        """
         low, high = [signed(each, 8) for each in x], [each >> 8 for each in x]
         word, sums = self.weights[w], []
         other = None if second is None else self.weights[second]
@@ -395,7 +399,7 @@ class Twin:
         for ob in range(f("n_out")):
             at = f("rec") + 1 + 2 * self.per_block * ob
             limits, flips = self.words(at), self.words(at + self.per_block)
-            channel = (f("block") + ob) * self.rows  # the first of the block
+            channel = (f("block") + ob) * self.rows  # first channel of the block
             for i in range(f("n_in")):
                 x = self.sums[f("dst") + ob * f("dst_out") + i * f("dst_in")]
                 to = f("bits") + channel // (8 * self.rows) * f("n_in") + i

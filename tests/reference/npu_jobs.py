@@ -1,6 +1,6 @@
-"""Plain-Python twins of the instructions of an NPU core that others delay, cycle by cycle.
+"""Reference implementation of NPU instructions that others can delay, cycle by cycle.
 
-What each does of its own is said here; queues, registers and banks are those of the core, in
+Each class has the behaviour of one instruction; queues, registers and banks belong to the core, in
 `tests.reference.npu_mesh`.
 """
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 UNITS = ("LOAD", "GEMM", "ALU", "STORE")
 MAP, WEIGHTS, TOKEN, TO_HOST, REQUEST = 1, 2, 3, 4, 5
-STORING, SENDING, STREAMING, HOST = 0, 1, 5, 6  # sources of a node, SENDING one of four
+STORING, SENDING, STREAMING, HOST = 0, 1, 5, 6  # sources of a node, SENDING is the first of four
 
 
 class Step(NamedTuple):
@@ -34,7 +34,7 @@ class Step(NamedTuple):
 
 
 class Flit(NamedTuple):
-    """value : address of a part, count of a token or credit, or words that are asked for"""
+    """value : address of a part, count of a token or credit, or number of requested words"""
 
     source: tuple[int, int]
     target: tuple[int, int]
@@ -44,8 +44,11 @@ class Flit(NamedTuple):
 
 
 class Job:
-    """An instruction at work; `work` is called in every cycle from its start on, and says whether
-    it ends with that cycle. Everything else is as `Core` has it."""
+    """A running instruction.
+
+    `work` is called in every cycle from its start on, and returns whether it ends with that cycle.
+    The rest is in `Core`.
+    """
 
     def __init__(self, core: Core, at: int, now: int) -> None:
         self.core, self.at, self.begin = core, at, now
@@ -79,7 +82,7 @@ class Send(Job):
     def work(self, now: int) -> bool:
         step, register = self.step, self.core.unit_of(self.at)
         if self.core.registers[register] is not None:
-            return False  # accepted ones are gone by now
+            return False  # accepted ones have been removed
         kind = REQUEST if step["host"] else TOKEN
         self.core.new[register] = Flit(
             self.core.place, (step["x"], step["y"]), kind, step["stream"], step["count"]
@@ -102,11 +105,11 @@ class AskWeights(Job):
 
 
 class Products(Job):
-    """Stage 1 of the pipeline holds a call until its weight word is there."""
+    """Stage 1 of the pipeline holds a call until its weight word has arrived."""
 
     def __init__(self, core: Core, at: int, now: int) -> None:
         super().__init__(core, at, now)
-        self.words: list[int] = []  # of stage 1, cycle by cycle
+        self.words: list[int] = []  # words in stage 1, per cycle
         f = Counter(self.step.fields)
         for micro_op in range(f["uop"], f["uop"] + f["uops"]):
             first = core.words[micro_op]
@@ -125,7 +128,7 @@ class Products(Job):
         self.place, self.done = 0, -1
 
     def _fill(self, word: list[int]) -> None:
-        """A word stays in stage 1 for its calls, by rows at least as long as it has rows."""
+        """Keep a word in stage 1 for its calls; with a row port, at least `rows` cycles."""
         least = self.core.shape.rows if self.core.shape.weight_port == "row" else 1
         if word:
             self.words += word + [word[-1]] * (least - len(word))
@@ -141,7 +144,7 @@ class Products(Job):
 
 
 class Store(Job):
-    """One vector a cycle, or one flit."""
+    """One vector, or one flit, per cycle."""
 
     def __init__(self, core: Core, at: int, now: int) -> None:
         super().__init__(core, at, now)

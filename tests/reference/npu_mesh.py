@@ -1,10 +1,10 @@
-"""Plain-Python twin of NPU cores on a mesh: every queue, unit, flit and host, cycle by cycle.
+"""Reference implementation of NPU cores on a mesh: queues, units, flits, hosts, cycle by cycle.
 
-Of `chipsim.npu` it takes the cycles of instructions that nothing delays, which are compared with
-the hardware elsewhere. The mesh is the twin of `tests.reference.noc`. In every cycle hosts choose
-what they offer, nodes choose what enters the mesh, the mesh moves, and then cores and hosts work
-with what they had before, with what was accepted, and with what came. The rules are those of
-docs/npu.md, "On the mesh".
+It uses the cycles of instructions without stalls from `chipsim.npu`, which other tests compare with
+the hardware. The mesh is `tests.reference.noc`. In every cycle hosts choose the flits they offer,
+nodes choose the flits that enter the mesh, the mesh moves, and then cores and hosts work with their
+previous state, with the accepted flits and with the arrivals. The rules are in docs/npu.md, "On the
+mesh".
 """
 
 from __future__ import annotations
@@ -48,8 +48,12 @@ class Arrived(NamedTuple):
 
 
 class Input(NamedTuple):
-    """A flit of a frame's input. address : of a part; odd : what odd frames add to it; slots : of
-    such frames, in the core"""
+    """A flit of a frame's input.
+
+    address : address of a part
+    odd : address offset in odd frames
+    slots : frames of this input that the core buffers
+    """
 
     core: tuple[int, int]
     stream: int
@@ -59,13 +63,13 @@ class Input(NamedTuple):
 
 
 class Arbiter:
-    """Round robin over sources; keeps its choice until it is taken."""
+    """Round robin over sources; keeps its choice until it is accepted."""
 
     def __init__(self) -> None:
         self.turn, self.held = 0, -1
 
     def choose(self, offers: Sequence[Flit | None], ready: bool) -> int:
-        """The source whose flit is taken in this cycle, or -1."""
+        """Return the source whose flit is accepted in this cycle, or -1."""
         chosen = self.held
         if chosen < 0:
             for step in range(SOURCES):
@@ -80,7 +84,11 @@ class Arbiter:
 
 
 class Core:
-    """steps : of the program up to END; streams : what they have counted at first."""
+    """A core.
+
+    steps : instructions of the program up to END
+    streams : initial stream counts
+    """
 
     def __init__(
         self, place: tuple[int, int], shape: NpuShape, steps: Sequence[Step],
@@ -105,8 +113,7 @@ class Core:
         self._begin_frame(0)
 
     def _bases(self) -> list[int]:
-        """The base of stores at each instruction: that of the second frame, as all but the first
-        have it."""
+        """Return the store base at each instruction, of the second frame as of all later ones."""
         base, found = 0, []
         for _ in range(2):
             found = []
@@ -154,7 +161,7 @@ class Core:
         return kinds.get((step.op, step.kind), ops.get(step.op, Timed))(self, at, now)
 
     def cycle(self, now: int, arrived: Sequence[Flit]) -> None:
-        """After what was accepted is gone; `arrived` : in this cycle"""
+        """Run a cycle after accepted flits were removed; arrived : flits of this cycle"""
         if self.done:
             return
         self.banks = {flit.value // self.parts // 2 % 4 for flit in arrived if flit.kind == MAP}
@@ -227,9 +234,9 @@ class Host:
     ) -> None:  # fmt: skip
         self.place, self.inputs, self.frames = place, inputs, frames
         self.latency, self.rate = link
-        self.flits = shape.rows * -(-8 * shape.columns // shape.payload_bits)  # of a word
+        self.flits = shape.rows * -(-8 * shape.columns // shape.payload_bits)  # flits per word
         self.credits = Counter({(one.core, one.stream): one.slots for one in inputs})
-        self.answers: deque[tuple[int, Flit]] = deque()  # and from when on
+        self.answers: deque[tuple[int, Flit]] = deque()  # (first cycle, flit)
         self.free = 0
         self.frame = self.at = 0
         self.offered: Flit | None = None
@@ -253,7 +260,7 @@ class Host:
                 self.frame, self.at = self.frame + 1, 0
 
     def may(self) -> bool:
-        """Whether it has a flit, now or later."""
+        """Return whether it has a flit, now or later."""
         if self.offered is not None or self.answers:
             return True
         if not self.inputs or self.frame == self.frames:
@@ -262,12 +269,12 @@ class Host:
         return not self._is_first() or self.credits[one.core, one.stream] > 0
 
     def _is_first(self) -> bool:
-        """Whether the next flit of the input is the first of its frame to a core and stream."""
+        """Return whether the next input flit is the first of its frame to a core and stream."""
         pair = self.inputs[self.at][:2]
         return all(one[:2] != pair for one in self.inputs[: self.at])
 
     def take(self, now: int, flit: Flit, asks: bool) -> None:
-        """asks : it is a request for words; else a credit"""
+        """Receive a flit; asks : True for a weight request, False for a credit"""
         if not asks:
             self.credits[flit.source, flit.stream] += flit.value
             return
@@ -281,10 +288,12 @@ class Host:
 
 
 class Twin:
-    """A chip. cores, hosts : by place; results : flits of a frame that go to the host
+    """A chip.
 
+    cores, hosts : by place
+    results : flits of a frame that go to the host
     delivered : every flit, in the order of cycles and nodes
-    completed : of each frame
+    completed : cycle of completion of each frame
     """
 
     def __init__(
@@ -359,7 +368,7 @@ class Twin:
             self.completed[frame] = now + 1
 
     def run(self, most: int) -> int:
-        """To the end of all frames, in `most` cycles at most; returns how many it were."""
+        """Run to the end of all frames, for at most `most` cycles; return the number of cycles."""
         hosts = self.hosts.values()
         for now in range(most):
             done = all(core.done and not any(core.registers) for core in self.cores.values())

@@ -1,7 +1,7 @@
-"""Plain-Python twins of the kernels of `mapper`: slow, obvious, on lists of (other, weight).
+"""Reference implementation of the kernels of `mapper`, on lists of (other, weight).
 
 ``adjacency[v]`` lists the connections of vertex v, each pair of vertices at both of its ends. A
-block is a slice of it, with the id of its first vertex beside it.
+block is a slice of it, together with the id of its first vertex.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ def match_block(
 
 
 def number_pairs(mate: Sequence[int]) -> list[int]:
-    """Rank of the lower end of each vertex's pair."""
+    """Return the rank of the lower end of each vertex's pair."""
     lower = [v if m < 0 else min(v, m) for v, m in enumerate(mate)]
     ranks = {low: rank for rank, low in enumerate(sorted(set(lower)))}
     return [ranks[low] for low in lower]
 
 
 def relabel(first: int, block: Adjacency, cluster: Sequence[int]) -> list[tuple[int, int, int]]:
-    """(cluster, other cluster, weight) of the connections that leave a cluster."""
+    """Return (cluster, other cluster, weight) of the connections that leave a cluster."""
     return [
         (cluster[first + v], cluster[u], w)
         for v, links in enumerate(block)
@@ -78,9 +78,9 @@ def grow(
     low: int,
     high: int,
 ) -> tuple[list[int], int]:
-    """Selected vertices (0/1 each) and the cut; every cost is computed anew for every choice.
+    """Return selected vertices (0/1 each) and the cut; every cost is recomputed for every choice.
 
-    Vertices that no selected one is connected to come after all others.
+    Vertices that are not connected to a selected one come after all others.
     """
     selected = [0] * len(adjacency)
 
@@ -107,7 +107,7 @@ def grow(
 def extract(
     adjacency: Adjacency, side: Sequence[int], wanted: int
 ) -> tuple[list[int], list[list[tuple[int, int]]]]:
-    """Members of a side, and their connections among themselves by place in that list."""
+    """Return the members of a side, and their connections to each other by index in that list."""
     members = [v for v, s in enumerate(side) if s == wanted]
     return members, [
         [(members.index(u), w) for u, w in adjacency[v] if side[u] == wanted] for v in members
@@ -118,7 +118,7 @@ def extract(
 
 
 def cut(adjacency: Adjacency, part: Sequence[int]) -> int:
-    """Weight between different parts, each pair once."""
+    """Return the weight between different parts, each pair counted once."""
     return cut_of_block(0, adjacency, part) // 2
 
 
@@ -127,7 +127,7 @@ def cut_of_block(first: int, block: Adjacency, part: Sequence[int]) -> int:
 
 
 def pulls(links: Connections, part: Sequence[int]) -> dict[int, int]:
-    """Weight into each connected part, in the order in which the list meets the parts."""
+    """Return the weight into each connected part, in order of first occurrence."""
     pull: dict[int, int] = {}
     for u, w in links:
         pull[part[u]] = pull.get(part[u], 0) + w
@@ -143,7 +143,7 @@ def refine_block(
     part: list[int],
     load: list[int],
 ) -> tuple[int, int]:
-    """Step 4 by the letter: parts by increasing cost W_i - W_k while negative, first with room."""
+    """Refine as in step 4: parts by increasing cost W_i - W_k while negative, first with room."""
     moves = gained = 0
     for local in order:
         v = first + local
@@ -170,7 +170,7 @@ def best_part(
     part: Sequence[int],
     load: Sequence[int],
 ) -> tuple[int, int]:
-    """Connected part with room that pulls hardest, or -1; and the pull lost by going there."""
+    """Return the connected part with room and the strongest pull, or -1; and the pull lost."""
     pull = pulls(links, part)
     roomy = [k for k in pull if k != own and load[k] + size <= capacity]
     best = max(roomy, key=lambda k: pull[k], default=-1)
@@ -185,7 +185,7 @@ def losses(
     part: Sequence[int],
     load: Sequence[int],
 ) -> dict[int, int]:
-    """Loss of every vertex of an overfull part."""
+    """Return the loss of every vertex of an overfull part."""
     return {
         v: best_part(links, sizes[v], part[v], capacity, part, load)[1]
         for v, links in enumerate(block, first)
@@ -202,7 +202,7 @@ def leave(
     part: list[int],
     load: list[int],
 ) -> int:
-    """Chosen vertices go to their best part, or the emptiest one, until their part fits."""
+    """Move chosen vertices to their best part, or the emptiest one, until their part fits."""
     moved = 0
     for v, links in enumerate(block, first):
         own = part[v]
@@ -225,7 +225,7 @@ def leave(
 def split(
     numbers: Sequence[int], first: int, vertices: int, default_size: int, default_weight: int
 ) -> list[tuple[int, int, int, int, int]] | None:
-    """Rows of a block by docs/format.md; None if its numbers break the format."""
+    """Return the rows of a block by docs/format.md; None if its numbers break the format."""
     left = list(numbers)
     rows = []
     try:

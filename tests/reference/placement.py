@@ -1,4 +1,4 @@
-"""Plain-Python twins of the kernels of step 8: costs by summing over all connections."""
+"""Reference implementation of the kernels of step 8: costs by summing over all connections."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.reference.partitioning import Adjacency, Connections
 
 
 def hop_cost(adjacency: Adjacency, x: Sequence[int], y: Sequence[int], plane: Plane = FLAT) -> int:
-    """Weight times distance, each connection once."""
+    """Return weight times distance, each connection counted once."""
     both = sum(
         w * plane.far((x[u], y[u]), (x[v], y[v])) for u in range(len(x)) for v, w in adjacency[u]
     )
@@ -18,12 +18,12 @@ def hop_cost(adjacency: Adjacency, x: Sequence[int], y: Sequence[int], plane: Pl
 
 
 def force(adjacency: Adjacency, u: int, position: Sequence[int], line: Line) -> int:
-    """Pull on u along one axis."""
+    """Return the pull on u along one axis."""
     return sum(w * line.towards(position[u], position[v]) for v, w in adjacency[u])
 
 
 def axis_cost(links: Connections, position: Sequence[int], place: int, line: Line) -> int:
-    """Weight times distance on one axis of a group put at `place`."""
+    """Return weight times distance on one axis of a group placed at `place`."""
     return sum(w * line.far(position[v], place) for v, w in links)
 
 
@@ -34,7 +34,7 @@ def tables(
     shape: tuple[int, int],
     plane: Plane = FLAT,
 ) -> tuple[list[list[int]], list[list[int]]]:
-    """Cost of every group in every column, and in every row."""
+    """Return the cost of every group in every column, and in every row."""
     height, width = shape
     return (
         [[axis_cost(links, x, c, plane.x) for c in range(width)] for links in adjacency],
@@ -50,7 +50,7 @@ def cost_of_move(
     to: tuple[int, int],
     plane: Plane = FLAT,
 ) -> int:
-    """Change of the total cost when v alone moves."""
+    """Return the change of the total cost when only v moves."""
     x_after, y_after = list(x), list(y)
     x_after[v], y_after[v] = to
     return hop_cost(adjacency, x_after, y_after, plane) - hop_cost(adjacency, x, y, plane)
@@ -65,9 +65,9 @@ def swap_pulled(
     reach: int,
     plane: Plane = FLAT,
 ) -> tuple[int, int]:
-    """Every group of `order` tries every swap in the quadrant of its force, at its full price.
+    """Try for every group of `order` every swap in the quadrant of its force, at its full price.
 
-    On an axis that is a torus it tries everything.
+    On a torus axis everything is tried.
     """
     height, width = shape
     swaps = total = 0

@@ -1,4 +1,4 @@
-"""Plain-Python twins of the kernels of the placers: every cost summed over all connections."""
+"""Reference implementation of the kernels of the placers: every cost sums over all connections."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.reference.placement import axis_cost, hop_cost
 
 
 def spend_little(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Efforts with so little annealing that they end soon with the JIT off, too."""
+    """Reduce annealing effort so that tests are short, even with the JIT off."""
     efforts = {
         name: replace(spend, work=3e5, least=1e5, repeats=4)
         for name, spend in portfolio.EFFORTS.items()
@@ -25,7 +25,7 @@ def spend_little(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Xorshift:
-    """Marsaglia's generator of 64 bits with shifts 13, 7, 17."""
+    """Marsaglia's 64-bit generator with shifts 13, 7, 17."""
 
     def __init__(self, state: int) -> None:
         self.state = state
@@ -47,7 +47,7 @@ def table_row(
     box: Sequence[int],
     plane: Plane = FLAT,
 ) -> list[int]:
-    """Cost of u in the columns and in the rows of a box, each less that in the first of them."""
+    """Return the cost of u in the columns and rows of a box, relative to the first of each."""
     left, right, top, bottom = box
     columns = [axis_cost(adjacency[u], x, c, plane.x) for c in range(left, right)]
     rows = [axis_cost(adjacency[u], y, r, plane.y) for r in range(top, bottom)]
@@ -57,7 +57,7 @@ def table_row(
 def background_cost(
     mass: Sequence[float], position: Sequence[int], length: int, line: Line
 ) -> list[float]:
-    """Cost of a unit of mass in each column."""
+    """Return the cost of a unit of mass in each column."""
     return [
         sum(m * line.far(p, c) for m, p in zip(mass, position, strict=True)) for c in range(length)
     ]
@@ -79,7 +79,7 @@ def anneal(
     state: int,
     plane: Plane = FLAT,
 ) -> tuple[int, float]:
-    """Swap two groups for every proposal, price the whole placement, and take it back or not."""
+    """Swap two groups for every proposal, price the whole placement, and keep or undo the swap."""
     left, right, top, bottom = box
     random = Xorshift(state)
     made, total = 0, 0.0
@@ -126,7 +126,7 @@ def anneal(
 def outstanding(
     adjacency: Adjacency, mass: Sequence[float], scale: float, least: float
 ) -> tuple[list[float], list[list[tuple[int, int]]]]:
-    """What each group has in other connections, and its outstanding ones less the background."""
+    """Return each group's weight in other connections, and outstanding ones minus background."""
     rest, kept = [], []
     for u, links in enumerate(adjacency):
         above = [(v, w) for v, w in links if w > scale * mass[u] * mass[v] and w > least]
@@ -136,7 +136,7 @@ def outstanding(
 
 
 def pair(adjacency: Adjacency, size: Sequence[float], order: Sequence[int]) -> list[int]:
-    """Each group in turn takes the free neighbour of largest weight for its size."""
+    """Pair each group, in order, with the free neighbour of largest weight per size."""
     coarse = [-1] * len(adjacency)
     count = 0
     for u in order:
@@ -157,7 +157,7 @@ def split_ranks(
     members: list[int],
     plane: Plane = FLAT,
 ) -> dict[int, tuple[int, int]]:
-    """Cell of every member: by sorting, cut between columns or rows, down to single cells."""
+    """Return the cell of every member: sort, then cut between columns or rows, to single cells."""
     if len(cells) <= 1:
         return dict(zip(members, cells, strict=True))
     ends = [(min(c[k] for c in cells), max(c[k] for c in cells)) for k in (0, 1)]
@@ -195,7 +195,7 @@ def anneal_sparse(
     state: int,
     plane: Plane = FLAT,
 ) -> tuple[int, float]:
-    """As `anneal`, but looking next to where neighbours are now, and drawing only for losses."""
+    """Like `anneal`, but try cells near the neighbours' places, and draw only for losses."""
     left, right, top, bottom = box
     random = Xorshift(state)
     made, total = 0, 0.0
@@ -235,7 +235,7 @@ def anneal_sparse(
 
 
 def classes(adjacency: Adjacency) -> set[frozenset[int]]:
-    """Sets of groups with the same neighbours."""
+    """Return sets of groups with the same neighbours."""
     by_neighbours: dict[frozenset[int], set[int]] = {}
     for u, links in enumerate(adjacency):
         by_neighbours.setdefault(frozenset(v for v, _ in links), set()).add(u)
@@ -248,7 +248,7 @@ def class_cost(
     at: Sequence[int],
     plane: Plane = FLAT,
 ) -> float:
-    """Weight between the classes of every two cells times their distance, each pair once."""
+    """Return the weight between the classes of two cells times their distance, over all pairs."""
     total = 0.0
     for i, cell in enumerate(cells):
         for j in range(i):
@@ -266,7 +266,7 @@ def anneal_classes(
     state: int,
     plane: Plane = FLAT,
 ) -> tuple[int, float]:
-    """Swap the classes of two cells for every proposal, price all, and take it back or not."""
+    """Swap the classes of two cells for every proposal, price all, and keep or undo the swap."""
     width, height = (1 + max(cell[axis] for cell in cells) for axis in (0, 1))
     random = Xorshift(state)
     made, total = 0, 0.0
@@ -297,7 +297,7 @@ def anneal_classes(
 
 
 def assign(cost: Sequence[Sequence[int]]) -> int:
-    """Least cost of giving every row a column of its own."""
+    """Return the minimum cost of an assignment of rows to distinct columns."""
     n = len(cost)
     return min(
         sum(cost[i][order[i]] for i in range(n)) for order in itertools.permutations(range(n))
@@ -307,7 +307,7 @@ def assign(cost: Sequence[Sequence[int]]) -> int:
 def piece(
     adjacency: Adjacency, members: Sequence[int], near: float, far: float, centre: Sequence[float]
 ) -> tuple[list[list[tuple[int, int]]], list[int]]:
-    """Lists of the members among themselves, and what the others cost each on the far side."""
+    """Return the lists among the members, and each member's cost to others on the far side."""
     number = {u: i for i, u in enumerate(members)}
     lists = [[(number[v], w) for v, w in adjacency[u] if v in number] for u in members]
     pulls = []

@@ -1,4 +1,4 @@
-"""Models of few bits in float64, node by node: what QONNX says of them, without integers."""
+"""Reference implementation of low-bit QONNX models in float64, node by node, without integers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Array = np.ndarray
 
 
 def run(model: Any, x: Array) -> dict[str, Array]:
-    """All values of a model by name, for frames of its one input."""
+    """Return all values of a model by name, for frames of its one input."""
     from onnx import helper, numpy_helper
 
     values: dict[str, Any] = {

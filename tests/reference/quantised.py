@@ -1,5 +1,7 @@
-"""Operators of ONNX on stored integers, in loops and whole numbers: no offsets of types, no biases
-that hold zero points, no multipliers of 24 bits."""
+"""Reference implementation of ONNX operators on stored integers, in loops and integer arithmetic.
+
+It has no type offsets, no biases that include zero points, and no 24-bit multipliers.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,7 @@ def dequantised(stored: Array, how: How) -> Array:
 
 
 def scaled(sums: Array, factor: Any, how: How) -> Array:
-    """Sums, of fewer than 29 bits, times a factor of float32: float64 holds the products."""
+    """Return sums of fewer than 29 bits times a float32 factor: float64 holds the products."""
     steps = np.rint(sums.astype(np.float64) * np.asarray(factor, np.float64)) + how.zero
     return np.clip(steps, *how.ends).astype(how.kind)
 
@@ -43,7 +45,7 @@ def conv(
     x: Array, w: Array, bias: Array | None = None, pads: Sequence[int] = (0, 0, 0, 0),
     strides: Sequence[int] = (1, 1), dilations: Sequence[int] = (1, 1), group: int = 1,
 ) -> Array:  # fmt: skip
-    """Sums of x and w less their zero points, shape (1, outputs, rows, columns)."""
+    """Return the sums of x and w minus their zero points, shape (1, outputs, rows, columns)."""
     outputs, share, kh, kw = w.shape
     top, left, bottom, right = pads
     height, width = x.shape[2:]
@@ -63,7 +65,7 @@ def pooled(
     x: Array, kernel: Sequence[int], pads: Sequence[int] = (0, 0, 0, 0),
     strides: Sequence[int] = (1, 1),
 ) -> list[tuple[tuple[int, int, int], Array]]:  # fmt: skip
-    """The values under each window, by channel, row and column."""
+    """Return the values under each window, by channel, row and column."""
     top, left, bottom, right = pads
     height, width = x.shape[2:]
     rows = (height + top + bottom - kernel[0]) // strides[0] + 1

@@ -1,7 +1,7 @@
-"""Plain-Python twins of the kernels of `storage`, and of a network: dictionaries and lists.
+"""Reference implementation of the kernels of `storage`, and of a network: dictionaries and lists.
 
-A record is the sorted list of the connections of one vertex, each a `Connection`. Nothing here
-shares code with `storage` but the Block dataclass.
+A record is the sorted list of the connections of one vertex, each a `Connection`. No code is shared
+with `storage` except the Block dataclass.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def put(value: int) -> bytes:
 
 
 def get(data: bytes, at: int) -> tuple[int, int]:
-    """Value and position behind it."""
+    """Return the value and the position after it."""
     value = 0
     for groups in range(10):
         if at + groups >= len(data):
@@ -129,7 +129,7 @@ def block_of(first: int, records: Records, *, sized: bool = True) -> Block:
     )
 
 
-Lists = list[list[tuple[int, int]]]  # of each vertex: (other end, weight)
+Lists = list[list[tuple[int, int]]]  # for each vertex: (other end, weight)
 
 
 def merged_directions(records: Records) -> Lists:
@@ -176,7 +176,7 @@ Entry = tuple[int, int, int, int]  # owner, other end, incoming, weight
 
 
 def entries_of(edges: Iterable[tuple[int, int, int]], mode: int) -> list[Entry]:
-    """What edges become: 0 outgoing, 1 incoming, 2 both, 3 both as in an undirected graph."""
+    """Return the entries of edges: 0 outgoing, 1 incoming, 2 both, 3 both, undirected graph."""
     found = []
     for u, v, weight in edges:
         found.append((u, v, int(mode == 1), weight))
@@ -199,7 +199,7 @@ def packed_entry(entry: Entry, shift: int, bits: int, key_bytes: int, weight_byt
 def unpacked(
     data: bytes, key_bytes: int, weight_bytes: int, constant: int, base: int, limit: int, bits: int
 ) -> list[tuple[int, int]]:
-    """(key, weight) of the records whose owner, counted from `base`, is in 0 .. limit-1."""
+    """Return (key, weight) of the records whose owner, counted from `base`, is in 0 .. limit-1."""
     found = []
     width = key_bytes + weight_bytes
     for at in range(0, len(data), width):
@@ -211,7 +211,7 @@ def unpacked(
 
 
 def as_decimals(values: Sequence[float], power: float) -> list[int] | None:
-    """Whole k with k / power == value for all values, if they are below 2^50."""
+    """Return integers k with k / power == value for all values, if they are below 2^50."""
     found = [round(value * power) if value * power < 2**60 else 2**60 for value in values]
     good = all(k < 2**50 and k / power == v for k, v in zip(found, values, strict=True))
     return found if good else None
@@ -225,7 +225,7 @@ def in_units(weight: float, unit: float) -> int:
 
 
 def network(neurons: int, edges: Iterable[Edge], *, undirected: bool, unit: float = 1) -> Records:
-    """The records of all neurons; weights are rounded one by one, then added up."""
+    """Return the records of all neurons; weights are rounded one by one, then added up."""
     found: dict[tuple[int, int], list[int]] = defaultdict(list)
     for source, target, weight in edges:
         if source != target:
@@ -242,7 +242,7 @@ def network(neurons: int, edges: Iterable[Edge], *, undirected: bool, unit: floa
 
 
 def flatten(blocks: Iterable[Block]) -> Records:
-    """The records of all blocks, which must come in order and leave no gap."""
+    """Return the records of all blocks, which must come in order and without gaps."""
     records: Records = []
     for block in blocks:
         assert block.first == len(records)
@@ -251,7 +251,7 @@ def flatten(blocks: Iterable[Block]) -> Records:
 
 
 def columns(edges: Sequence[Edge]) -> Iterator[np.ndarray[Any, Any]]:
-    """Sources, targets and weights as arrays; weights are whole where all of them are."""
+    """Yield sources, targets and weights as arrays; weights are integers if all of them are."""
     whole = all(isinstance(weight, int) for *_, weight in edges)
     yield np.array([source for source, _, _ in edges], np.int64)
     yield np.array([target for _, target, _ in edges], np.int64)

@@ -1,4 +1,4 @@
-"""Plain-Python twins of the kernels of the streamed method: clusters, samples, k-way moves.
+"""Reference implementation of the kernels of the streamed method: clusters, samples, k-way moves.
 
 As in ``tests.reference.partitioning``, ``adjacency[v]`` lists (other, weight) for the connections
 of v.
@@ -18,7 +18,7 @@ BY_FIRST, BY_SECOND = 0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F
 
 
 def finalised(x: int) -> int:
-    """The finaliser of splitmix64."""
+    """Return the finaliser of splitmix64."""
     x ^= x >> 30
     x = x * 0xBF58476D1CE4E5B9 % WORD
     x ^= x >> 27
@@ -31,7 +31,7 @@ def mix(a: int, b: int, seed: int) -> int:
 
 
 def positive_pulls(links: Connections, part: Sequence[int]) -> dict[int, int]:
-    """Weight into each part, in the order in which the first weight above 0 meets it."""
+    """Return the weight into each part, in order of the first weight above 0."""
     return pulls([(u, w) for u, w in links if w > 0], part)
 
 
@@ -55,7 +55,7 @@ def propose(
     limit: int,
     seed: int,
 ) -> tuple[int, int]:
-    """Target and favourite of one vertex."""
+    """Return target and favourite of one vertex."""
     own, pull = cluster[v], positive_pulls(links, cluster)
     here = pull.pop(own, 0)
     favourite = max(pull, key=lambda c: pull[c], default=-1)
@@ -72,7 +72,7 @@ def join(
     target: Sequence[int],
     joined: set[int],
 ) -> int:
-    """Moves to the targets; `joined` are clusters that a vertex has joined in this round."""
+    """Move vertices to their targets; joined : clusters that a vertex has joined in this round"""
     moved = 0
     for v in vertices:
         own, to = cluster[v], target[v]
@@ -96,7 +96,7 @@ def join_together(
     limit: int,
     salt: int,
 ) -> int:
-    """Grants by label, each from the state before the step; proposals : vertex to label."""
+    """Grant moves by label, each from the state before the step; proposals : vertex to label"""
     granted: dict[int, int] = {}
     for label in set(proposals.values()):
         left = limit - held[label] if held[label] else -1
@@ -123,7 +123,7 @@ def match_two_hop(
     limit: int,
     favourite: Sequence[int],
 ) -> None:
-    """Single vertices with the same favourite pair up; those without any gather in groups."""
+    """Pair single vertices with the same favourite; vertices without one gather in groups."""
     waiting: dict[int, int] = {}
     for v, size in enumerate(sizes):
         own, at = cluster[v], favourite[v]
@@ -152,7 +152,7 @@ def kept(u: int, v: int, weight: int, threshold: int, seed: int) -> bool:
 def sampled(
     adjacency: Adjacency, cluster: Sequence[int], threshold: int, seed: int
 ) -> list[list[tuple[int, int]]]:
-    """For each vertex the clusters at the other end of what the sample keeps, with the weight."""
+    """Return for each vertex the clusters at the other end of sampled connections, with weights."""
     return [
         [
             (cluster[u], max(w, threshold))
@@ -171,7 +171,7 @@ def added_up(links: Connections) -> list[tuple[int, int]]:
 
 
 def least_threshold(counts: Sequence[int], entries: int) -> int:
-    """Every threshold tried in turn."""
+    """Return the least threshold, trying each one."""
     threshold = 1
     while sum(min(1.0, w / threshold) * c for w, c in enumerate(counts)) > entries:
         threshold += 1
@@ -188,10 +188,11 @@ def best_moves(
     load: Sequence[int],
     room: Sequence[int] | None = None,
 ) -> tuple[list[tuple[int, int, int, int]], int, int]:
-    """(vertex, target, gain, heaviest connection to the target) of all that would move, the
-    weight to other parts, all weight.
+    """Return the proposed moves, the weight to other parts, and all weight.
 
-    room : of each part; outliers, with four times the weight to another part, look for some
+    A move is (vertex, target, gain, heaviest connection to the target).
+
+    room : room of each part; outliers, with four times the weight to another part, look for some
     """
     moves, outside, everything = [], 0, 0
     for v, links in enumerate(block, first):
@@ -217,14 +218,14 @@ def move_in_order(
     room: Sequence[int],
     floor: Sequence[int],
 ) -> int:
-    """Moves (vertex, target, gain, heaviest connection to it) in order.
+    """Execute moves (vertex, target, gain, heaviest connection to it) in order.
 
-    Into full parts they wait, first come first served.
+    Moves into full parts wait, first come first served.
 
-    In the end a vertex that has not moved, be it for want of room or because of the floor, changes
-    places with the first of the same size that waits for room in its part and comes from where it
-    wants to go, if there is one among the first `SWAPS_TRIED` of those that wait, and if both
-    gain even should their heaviest connections be the one between them.
+    At the end a vertex that has not moved, for lack of room or because of the floor, swaps places
+    with the first vertex of the same size that waits for room in its part and comes from its target
+    part. Only the first `SWAPS_TRIED` waiting vertices are tried, and both must gain even if their
+    heaviest connections are to each other.
     """
     waiting: dict[int, deque[tuple[int, int, int, int]]] = defaultdict(deque)
     moved = 0
@@ -265,12 +266,12 @@ def move_in_order(
 def inner(
     links: Connections, part: Sequence[int], rank: Sequence[int], own: int
 ) -> list[tuple[int, int]]:
-    """Connections within a part, other ends by their rank in it."""
+    """Return the connections within a part, with other ends by their rank in it."""
     return [(rank[u], w) for u, w in links if part[u] == own]
 
 
 def group_traffic(adjacency: Adjacency, part: Sequence[int], groups: int) -> list[list[int]]:
-    """A dense matrix, traffic within a group left out."""
+    """Return a dense matrix of traffic between groups, without traffic within a group."""
     dense = [[0] * groups for _ in range(groups)]
     for v, links in enumerate(adjacency):
         for u, w in links:

@@ -1,4 +1,4 @@
-"""The bounds of a tick, core by core and link by link."""
+"""Reference implementation of the tick bounds, core by core and link by link."""
 
 from __future__ import annotations
 
@@ -17,8 +17,11 @@ def tick_metrics(
     events: Sequence[float], spikes: Sequence[float], flits: Sequence[tuple[float, float]],
     bandwidths: Sequence[float],
 ) -> dict[str, Any]:  # fmt: skip
-    """All but flits, with the cycles of a hop, and bandwidths, which are those of the links, by
-    core; in a tick."""
+    """Return the tick metrics.
+
+    All arguments are per core and tick, except flits (with the cycles of a hop) and bandwidths,
+    which are per link.
+    """
     start = time.barrier + time.spike
     bounds = dict.fromkeys(("neurons", "packets_out", "events", "links"), 0.0)
 
@@ -49,7 +52,7 @@ def tick_metrics(
 
 
 def tail(sweeps: Sequence[float], spikes: Sequence[float], way: float) -> float:
-    """The mean of max(0, time of the last spike + way - longest sweep), by the trapezoid rule."""
+    """Return the mean of max(0, last spike + way - longest sweep), by the trapezoid rule."""
     longest = max(sweeps)
     if not longest:
         return 0.0
@@ -67,7 +70,7 @@ def sent_by(
     delivery: str, active: Mapping[str, Sequence[int]], out_weight: Sequence[int], unit: float,
     weight_unit: float,
 ) -> tuple[list[float], list[float], list[float], list[float]]:  # fmt: skip
-    """Packets that cores send and take, their events and spikes, with units of a tick."""
+    """Return packets sent and received, events and spikes per core and tick."""
     spikes = [max(a, b) * unit for a, b in zip(active["spikes"], active["local"], strict=True)]
     events = [n * unit for n in active["events"]]
     taken = [(a + b) * unit for a, b in zip(active["received"], active["local"], strict=True)]

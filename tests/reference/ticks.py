@@ -1,4 +1,4 @@
-"""Ticks of a chip of spiking cores, cycle by cycle, with lists and dicts instead of a kernel."""
+"""Reference implementation of ticks of a chip of spiking cores, with lists and dicts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ACROSS = {NORTH: SOUTH, SOUTH: NORTH, EAST: WEST, WEST: EAST}
 
 @dataclass
 class Flit:
-    """A packet on its way, or a copy: the events at each core that it is still to reach."""
+    """A packet in flight, or a copy: the events at each core that it still has to reach."""
 
     events: dict[int, int]
 
@@ -23,7 +23,7 @@ class Flit:
 @dataclass
 class TwinCore:
     neurons: int
-    update: float = math.inf  # when the next neuron that spikes is updated
+    update: float = math.inf  # cycle in which the next spiking neuron is updated
     spiking: deque[int] = field(default_factory=deque)
     queue: deque[list[Flit]] = field(default_factory=deque)
     looked: list[Flit] | None = None
@@ -39,9 +39,12 @@ class TwinCore:
 
 
 class TwinChip:
-    """width, height : in routers, of `tile` columns and rows of cores each
-    packets : of every neuron of every core, and of the inputs of the host (under None), the
-    packets of a spike: for each a dict of the cores it goes to and its events there"""
+    """A chip.
+
+    width, height : in routers, of `tile` columns and rows of cores each
+    packets : for every neuron of every core, and for the inputs of the host (key None), the packets
+        of a spike: each a dict from destination cores to their events
+    """
 
     def __init__(
         self, width: int, height: int, depth: int, time: ChipTime,
@@ -64,11 +67,11 @@ class TwinChip:
         self.passed = dict.fromkeys(self.queues, 0)
         self.slow = slow or {}
         self.free = dict.fromkeys(self.queues, 0.0)
-        # What is on the way to a queue: when it comes, and what.
+        # Flits in flight to a queue: (cycle of arrival, flit).
         self.way: dict[tuple[int, int], deque[tuple[int, Flit]]] = {q: deque() for q in self.queues}
 
     def outputs(self, v: int, flit: Flit) -> dict[int, dict[int, int]]:
-        """Where the cores of a flit at a router lie: x first."""
+        """Return the outputs of a flit at a router, with their destination cores: x first."""
         found: dict[int, dict[int, int]] = {}
         for core, events in flit.events.items():
             to = self.router[core]
@@ -82,7 +85,11 @@ class TwinChip:
         return found
 
     def tick(self, spikes: list[list[int]], host: list[int]) -> int:
-        """Cycles of a tick: neurons that spike, by core; inputs that the host sends before it."""
+        """Run a tick and return its cycles.
+
+        spikes : neurons that spike, by core
+        host : inputs that the host sends before the tick
+        """
         if host:
             queue = deque(Flit(dict(one)) for n in host for one in self.packets[None][n])
             self.start([[] for _ in self.cores])
@@ -157,20 +164,20 @@ class TwinChip:
                 return end
 
     def there(self, v: int, output: int) -> tuple[int, int]:
-        """The queue behind an output."""
+        """Return the queue after an output."""
         dx, dy = STEPS[output]
         x, y = (v % self.width + dx) % self.width, (v // self.width + dy) % self.height
         return y * self.width + x, ACROSS[output]
 
     def room(self, v: int, output: int) -> int:
-        """Packets that there is room for behind an output."""
+        """Return the number of packets that fit after an output."""
         there = self.there(v, output)
         latency, cycles = self.slow.get((v, output), (1, 1.0))
         room = self.depth + math.ceil(latency / cycles) - 1
         return room - len(self.queues[there]) - len(self.way[there])
 
     def senders(self, t: int) -> set[int]:
-        """Of each tile whose router has room the core that sends; the turn goes to the next."""
+        """Return the core that sends of each tile whose router has room; the turn moves on."""
         found = set()
         for v in range(len(self.sends_next)):
             tile = [c for c, at in enumerate(self.router) if at == v]
@@ -222,7 +229,7 @@ class TwinChip:
                 asking = [p for p in range(5) if (q := self.queues[v, p]) and output in q[0][1]]
                 axis = "x" if output in (EAST, WEST) else "y"
                 if output != LOCAL and axis in self.torus and self.room(v, output) < 2:
-                    asking = [p for p in asking if p == ACROSS[output]]  # those in the ring
+                    asking = [p for p in asking if p == ACROSS[output]]  # flits in the ring
                 if not asking:
                     continue
                 port = min(asking, key=lambda p: (p - self.turn[v, output]) % 5)

@@ -1,7 +1,7 @@
-"""Plain-Python twin of the window unit: a generator, a chain of filters with caches, and the input
-buffer, stepped cycle by cycle with what they hold.
+"""Reference implementation of the window unit, stepped cycle by cycle.
 
-It shares no code with `chipsim.npu`; the docstring of `chipsim.npu.windows` has the rules.
+It consists of a generator, a chain of filters with caches, and the input buffer. It shares no code
+with `chipsim.npu`; the docstring of `chipsim.npu.windows` has the rules.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ class Filter:
     dropped: int = 0  # words of the packet
     bytes: list[int] = field(default_factory=list)
     result: list[int] | None = None
-    vector: int = 0  # number of the next one of the window
+    vector: int = 0  # number of the next vector of the window
     packet: int = -1
-    targets: deque[int] = field(default_factory=deque)  # vectors of the results, in their order
+    targets: deque[int] = field(default_factory=deque)  # vectors of the results, in order
 
 
 def map_words(planes: np.ndarray[Any, Any], lanes: int) -> list[list[list[int]]]:
-    """T-mode words of planes, shape (channels, pixels): words of four banks, group by group."""
+    """Return T-mode words of planes, shape (channels, pixels): four banks, group by group."""
     channels, pixels = planes.shape
     bank = 2 * lanes
     groups, words = -(-channels // GROUP), -(-pixels // bank)
@@ -73,11 +73,11 @@ class Unit:
         self.filters = [Filter() for _ in range(filters)]
         self.registers: list[Item | None] = [None] * (filters + 1)
         self.inputs: dict[int, list[int]] = {}
-        self.stops = 0  # cycles in which a full cache stopped the chain
+        self.stops = 0  # cycles in which a full cache stalled the chain
         self.vectors = -(-GROUP * f["groups"] * f["kh"] * f["kw"] // lanes)
 
     def run(self, headers: Sequence[int]) -> int:
-        """All packets; returns the cycles."""
+        """Process all packets; return the cycles."""
         f = self.f
         items = self.generate(headers)
         self.registers[0] = next(items, None)
@@ -120,7 +120,7 @@ class Unit:
         return header.y >= self.f["height"] + self.f["pad_t"]
 
     def next_of(self, header: Header) -> Header:
-        """The header as the next filter gets it."""
+        """Return the header for the next filter."""
         x, y = header.x, header.y
         if not self.below(header):
             x += self.f["sw"]
@@ -143,7 +143,7 @@ class Unit:
                         yield -1, 0
 
     def work(self, number: int, one: Filter) -> None:
-        """A cycle of a filter, with what its cache holds at the begin of it."""
+        """Run a cycle of a filter, with the content of its cache at the start."""
         if not one.commands:
             while one.cache and isinstance(one.cache[0], Word):
                 one.cache.popleft()

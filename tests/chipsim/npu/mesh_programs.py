@@ -1,4 +1,4 @@
-"""Small random programs of several cores that send each other maps, and the twin that runs them."""
+"""Small random programs of several cores that exchange maps, for kernel and reference."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from tests.reference.npu_mesh import Core, Host, Input, Twin
 Place = tuple[int, int]
 LOAD, GEMM, ALU, STORE = range(4)
 TINY = NPU_SHAPES["tiny"]
-CREDITS = 8  # the first stream for credits; those below are for maps
+CREDITS = 8  # the first stream for credits; lower streams are for maps
 
 
 def twin_of(chip: MeshChip, frames: int) -> Twin:
-    """The same chip for the twin."""
+    """Return the same chip for the reference implementation."""
     cores = []
     for place, program in chip.programs.items():
         steps = []
@@ -59,7 +59,7 @@ def twin_of(chip: MeshChip, frames: int) -> Twin:
 
 
 class Writer:
-    """A program of one core in the making; tokens balance within a frame."""
+    """A program of one core under construction; tokens balance within a frame."""
 
     def __init__(self, rng: np.random.Generator, tokens: int) -> None:
         self.rng, self.tokens = rng, tokens
@@ -95,7 +95,7 @@ def random_shape(rng: np.random.Generator) -> NpuShape:
 
 
 def random_chip(seed: int) -> MeshChip:
-    """Cores that send maps to later ones, with credits; some take weights and input of a host."""
+    """Return cores that send maps to later ones, with credits; some use a host."""
     rng = np.random.default_rng(seed)
     shape = random_shape(rng)
     mesh = Mesh(int(rng.integers(1, 4)), int(rng.integers(1, 4)), int(rng.integers(1, 4)))
@@ -163,7 +163,7 @@ def _program(
     for target, stream, vectors, port in fed:
         if target == place:
             jobs.append(("take", stream, vectors, port, -1))
-    # what comes in before what goes out, so that nothing waits in a circle
+    # inputs before outputs, to avoid circular waits
     jobs.sort(key=lambda job: job[0] == "give")
     for what, stream, vectors, other, credit in jobs:
         _work(rng, writer, base)
@@ -207,7 +207,7 @@ def _store(
 
 
 def _work(rng: np.random.Generator, writer: Writer, base: int) -> None:
-    """Some instructions of the units."""
+    """Add some instructions of the units."""
     for _ in range(int(rng.integers(4))):
         size = int(rng.integers(0, 4))
         area = {"x_size": size, "y_size": 1 + size % 2, "c_size": 1, "x_stride": 1}

@@ -1,4 +1,4 @@
-"""Random programs of one NPU core, and what they are run with."""
+"""Random programs of one NPU core, with their initial memories."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ WILD = (
     "acc_out", "acc_in", "inp_out", "wgt_out", "dst_out", "src_out", "rec", "bm", "block", "host",
     "words", "vectors", "acc", "wgt",
 )  # fmt: skip
-"""Fields that lead outside of a memory when they are large."""
+"""Fields that lead outside a memory when they are large."""
 
 
 @dataclass
 class Case:
-    """Steps and tables; `program` and `twin` are made of the same."""
+    """Steps and tables, from which both `program` and `twin` are built."""
 
     shape: NpuShape
     steps: list[Step]
@@ -83,7 +83,7 @@ def program_of(
     headers: Any = (),
     rows: int = 4,
 ) -> Program:
-    """The arrays of a program; tables that are not named are empty."""
+    """Return the arrays of a program; missing tables are empty."""
     count = len(steps)
     codes = [CODES[op, kind] for op, kind, _ in steps]
     fields = np.zeros((count, MOST_FIELDS), np.int64)
@@ -103,7 +103,7 @@ def program_of(
 
 
 def random_case(shape: NpuShape, seed: int, length: int, wild: bool) -> Case:
-    """wild : some addresses are anywhere; else all are inside of the memories"""
+    """wild : some addresses are arbitrary; otherwise all are inside the memories"""
     rng = np.random.default_rng(seed)
     rows = shape.rows
 
@@ -123,7 +123,7 @@ def random_case(shape: NpuShape, seed: int, length: int, wild: bool) -> Case:
     ).astype(np.int32)
     parameters = rng.integers(-(1 << 31), 1 << 31, (shape.parameter_words, 16))
     parameters >>= rng.integers(31, size=parameters.shape)
-    # scale words: large multipliers with shifts that leave something
+    # scale words: large multipliers with shifts that leave nonzero results
     scales = rng.integers(-(1 << 24), 1 << 24, parameters.shape) << 6
     scales |= rng.integers(64, size=parameters.shape) & rng.choice([3, 63], parameters.shape)
     parameters = np.where(rng.integers(2, size=parameters.shape) == 1, scales, parameters)
@@ -148,7 +148,7 @@ def random_case(shape: NpuShape, seed: int, length: int, wild: bool) -> Case:
 
 
 def _random_steps(shape: NpuShape, rng: Any, below: Any, table: Any) -> Iterable[Step]:
-    """One instruction, with what goes before it."""
+    """Return one instruction with its required predecessors."""
     op = ("CTRL", "LOAD", "LOAD", "GEMM", "GEMM", "ALU", "RQ", "STORE")[below(8)]
     area = {
         "c_size": 1 + below(2), "x_size": below(4), "y_size": 1 + below(3),
@@ -177,7 +177,7 @@ def _random_steps(shape: NpuShape, rng: Any, below: Any, table: Any) -> Iterable
             dst = shape.weight_words // 2 + below(2)
             return [(op, kind, {"dst": dst, "words": below(3), "host": below(2)})]
         if kind == "TABLE":
-            # only parameters: micro-ops from random bytes lead anywhere
+            # only parameters: micro-ops from random bytes would address outside the memories
             vectors = below(max(2, 200 // shape.columns))
             fields = {"dst": below(8), "src": below(16), "vectors": vectors, "memory": 1}
             return [(op, kind, fields)]
@@ -208,7 +208,7 @@ def _random_steps(shape: NpuShape, rng: Any, below: Any, table: Any) -> Iterable
             "round": below(4), "rec": below(16), "out": below(2),
         }  # fmt: skip
         if kind in ("RSHR", "SHL") and below(2):
-            far["imm"] = 1 + below(3)  # halves are not rare
+            far["imm"] = 1 + below(3)  # so that exact halves are common
         if kind in ("RMUL", "MAC2"):
             far |= _apart(below, steps)
         if far["source"] == 2 and kind in KINDS[Op.ALU][:4]:
@@ -216,7 +216,7 @@ def _random_steps(shape: NpuShape, rng: Any, below: Any, table: Any) -> Iterable
             far["src_out"] = far["src_in"] = 1
         return [(op, kind, {**loops, **steps, **far})]
     if op == "RQ":
-        kind = KINDS[Op.RQ][below(3 if shape.binary else 2)]  # bits are for a binary unit
+        kind = KINDS[Op.RQ][below(3 if shape.binary else 2)]  # bits need a binary unit
         rec = below(6)
         head = table["parameters"][rec]
         head[3] &= (3, 31)[below(2)]
@@ -231,14 +231,14 @@ def _random_steps(shape: NpuShape, rng: Any, below: Any, table: Any) -> Iterable
 
 
 def _apart(below: Any, steps: dict[str, int]) -> dict[str, int]:
-    """Strides with which no entry is that of the step before."""
+    """Return strides for which every entry differs from the previous step's."""
     inner = 1 + below(2)
     outer = 1 + below(5)
     return {"dst_in": inner, "dst_out": outer + (outer == (steps["n_in"] - 1) * inner)}
 
 
 def _random_windows(shape: NpuShape, below: Any, table: Any) -> dict[str, int]:
-    """Windows of a small map, with headers that cover the whole map."""
+    """Return windows of a small map, with headers that cover the whole map."""
     width, height = 2 + below(4), 2 + below(4)
     f = {
         "dst": below(4), "src": below(2), "head": below(3), "packets": 1 + below(2),

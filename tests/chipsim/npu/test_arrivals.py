@@ -1,4 +1,4 @@
-"""Weight words of the host: beside a twin that goes cycle by cycle, by hand, on several cores."""
+"""Weight words of the host: against a cycle-by-cycle reference, by hand, on several cores."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def nothing(first: int, count: int) -> bytes:
 
 
 def products(f: dict[str, int], micro_ops: list[int], shape: NpuShape) -> list[tuple[int, int]]:
-    """Each word that enters the array and the cycles until the next one may, in order."""
+    """Return each word that enters the array and the cycles until the next one may, in order."""
     enter = shape.rows if shape.weight_port == "row" else 1
     b = shape.loop_overhead
     found = []
@@ -51,7 +51,7 @@ def ends_by_cycle(
     order: list[tuple[int, int]], f: dict[str, int], shape: NpuShape, host: HostLink, start: int,
     asked: Asked,
 ) -> int:  # fmt: skip
-    """Flit by flit and product by product: a request in cycle 0, products from `start` on."""
+    """Simulate flits and products one by one: a request in cycle 0, products from `start` on."""
     need = shape.rows * shape.columns * 8 // shape.payload_bits
     rate = Fraction(host.flits).limit_denominator(1000)
     flits, there = Fraction(0), 0
@@ -95,8 +95,8 @@ def random_case(seed: int) -> Any:
 
 @pytest.mark.sample(25)
 @pytest.mark.parametrize("seed", range(60))
-def test_c07_waiting_equals_the_twin_that_goes_cycle_by_cycle(seed: int) -> None:
-    """C07: no product has a word that is not there, and none waits for one that is."""
+def test_c07_stalls_match_cycle_by_cycle_reference(seed: int) -> None:
+    """C07: no product uses a word before it has arrived, and none waits longer than necessary."""
     shape, f, micro_ops, asked, host, start = random_case(seed)
     taken = WordOrder(shape, micro_ops, nothing).follow("GEMM", "INT8", f)
     assert isinstance(taken, Taken)
@@ -108,21 +108,21 @@ def test_c07_waiting_equals_the_twin_that_goes_cycle_by_cycle(seed: int) -> None
 
 
 def test_words_by_hand() -> None:
-    """Four words of 32 flits, asked for in cycle 1, the first there in 1 + 32 + 32 = 65."""
+    """Four words of 32 flits, requested in cycle 1, the first arrived at 1 + 32 + 32 = 65."""
     f = {**LINEAR, "n_in": 4, "uops": 4}
     taken = WordOrder(NPU, [10, 11, 12, 13], nothing).follow("GEMM", "INT8", f)
     program = [Timed(LOAD, 0, 0, 2, 0, Asked(10, 4)), Timed(GEMM, 0, 0, 21, 0, taken)]
     found = run_queues(program, NPU)
     assert found.start.tolist() == [1, 2]
-    # the last word is there in cycle 161, its four products take 4, the way through the array 5
+    # the last word arrives in cycle 161, its four products take 4, the array pipeline 5
     assert found.end.tolist() == [3, 161 + 4 + 5]
     assert found.late.tolist() == [0, 170 - 2 - 21]
     assert found.busy.tolist() == [2, 21, 0, 0]
-    assert run_queues([program[1]], NPU).late.tolist() == [0]  # nothing is on its way
+    assert run_queues([program[1]], NPU).late.tolist() == [0]  # nothing is in transit
 
 
 def test_words_of_external_memory() -> None:
-    """They share the way with maps: two words of 32 cycles behind ten cycles of a load."""
+    """Words share the channel with maps: two words of 32 cycles after ten cycles of a load."""
     f = {**LINEAR, "n_in": 40, "uops": 2}
     taken = WordOrder(REF, [0, 1], nothing).follow("GEMM", "INT8", f)
     program = [
@@ -132,11 +132,11 @@ def test_words_of_external_memory() -> None:
     ]
     found = run_queues(program, REF)
     assert found.start.tolist() == [1, 11, 13]
-    # the first word is there in cycle 43; the loop of the first product takes two before it
+    # the first word arrives in cycle 43; the loop of the first product starts two earlier
     assert found.late.tolist() == [0, 0, 43 - 13 - 2]
 
 
-def test_two_requests_come_one_behind_the_other() -> None:
+def test_two_requests_are_served_in_order() -> None:
     link = HostWords(NPU, HostLink(32, 1.0))
     first, second = link.ask(Asked(0, 3), 5), link.ask(Asked(3, 1), 7)
     assert (first.begin, second.begin) == (37, 37 + 96)
@@ -144,10 +144,10 @@ def test_two_requests_come_one_behind_the_other() -> None:
     assert third.begin == 1032
 
 
-def test_words_that_were_not_asked_for_are_a_deadlock() -> None:
+def test_unrequested_words_are_a_deadlock() -> None:
     taken = WordOrder(NPU, [9], nothing).follow("GEMM", "INT8", {**LINEAR, "uops": 1})
     assert isinstance(taken, Taken)
-    with pytest.raises(ChipError, match=r"deadlock: .* for weight word 9; .* 8 is the"):
+    with pytest.raises(ChipError, match=r"deadlock: .* for weight word 9; .* at word 8"):
         HostWords(NPU).ask(Asked(5, 4), 0).wait(taken, 0)
 
 
@@ -161,8 +161,8 @@ def test_the_later_of_two_words_of_a_product_counts() -> None:
     assert words == [[4, 6], [12, 14], [3, 5]]
 
 
-def test_micro_ops_that_are_loaded_again() -> None:
-    """A vector of 16 bytes has two; the base of the loads is added to its address."""
+def test_reloaded_micro_ops() -> None:
+    """A vector of 16 bytes has two micro-ops; the load base is added to its address."""
     asked: list[tuple[int, int]] = []
 
     def fetch(first: int, count: int) -> bytes:
@@ -180,7 +180,7 @@ def test_micro_ops_that_are_loaded_again() -> None:
 
 
 def streamed(seed: int) -> Program:
-    """Requests, and products that wait for their words, each request when the products are done."""
+    """Return requests, and products that wait for their words, one request after the other."""
     random = np.random.default_rng(seed)
     steps: list[Any] = []
     masks = []
@@ -200,8 +200,7 @@ def streamed(seed: int) -> Program:
 
 @pytest.mark.parametrize("seed", range(12))
 def test_c07_one_core_equals_its_queues(seed: int) -> None:
-    """C07: the simulator of chips and the timeline of the compiler are two programs with the same
-    waits."""
+    """C07: the chip simulator and the compiler's timeline are independent and agree on stalls."""
     program = streamed(seed)
     host = HostLink(seed * 7, [1.0, 0.5, 0.02][seed % 3])
     parts = parts_of(program, TINY)
@@ -216,7 +215,7 @@ def test_c07_one_core_equals_its_queues(seed: int) -> None:
     assert (times.busy + times.waits.sum(1) == times.cycles).all()
 
 
-def test_words_that_never_come_are_named() -> None:
+def test_words_that_never_arrive_are_named() -> None:
     program = streamed(3)
     program.fields[0, FIELDS[Op.LOAD, 5].index("words")] = 0
     with pytest.raises(ChipError, match="deadlock: a product waits for weight"):

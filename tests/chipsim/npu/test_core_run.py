@@ -1,4 +1,4 @@
-"""A core alone: by hand, beside its queues, and with equal bytes."""
+"""A core on its own: by hand, against the queue model, and with equal bytes."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ MOVE = {"uops": 1, "n_out": 1, "n_in": 4, "dst_in": 1, "src_in": 1, "source": 1,
 
 
 def tokens(program: Program, *masks: tuple[int, int]) -> Program:
-    """With masks of waits and signals."""
+    """Return the program with masks of waits and signals."""
     wait, signal = np.array(masks, np.uint8).reshape(-1, 2).T
     return program._replace(wait=np.ascontiguousarray(wait), signal=np.ascontiguousarray(signal))
 
 
 def copier(source: int, target: int) -> Program:
-    """Four vectors from one address to another."""
+    """Return a program that copies four vectors."""
     steps: list[Any] = [
         ("LOAD", "ACC8", {"src": source, **COPY}),
         ("ALU", "MOV", MOVE),
@@ -41,7 +41,7 @@ def copier(source: int, target: int) -> Program:
 
 
 def test_by_hand() -> None:
-    """Two vectors a cycle are loaded, one a cycle is moved and stored, each behind its latency."""
+    """Two vectors per cycle are loaded, one is moved and one stored, each after its latency."""
     found = run_core(TINY, copier(0, 20))
     assert found.start.tolist() == [1, 7, 15, 22]
     assert found.end.tolist() == [1 + 4 + 2, 7 + 4 + 4, 15 + 3 + 4, 23]
@@ -51,7 +51,7 @@ def test_by_hand() -> None:
     assert (found.busy + found.waits.sum(1) == found.cycles).all()
 
 
-def test_equal_bytes_as_the_functional_run() -> None:
+def test_bytes_equal_the_functional_run() -> None:
     program = copier(0, 20)
     chip = NpuChip(TINY, {(0, 0): program})
     image = np.arange(16).reshape(4, 4).astype(np.int8)
@@ -74,8 +74,8 @@ def run_in_order(frame: Frame, times: CoreTimes) -> None:
     frame.run_in_order(np.zeros_like(order), order)
 
 
-def test_a_program_without_its_tokens_makes_other_bytes() -> None:
-    """Cycle-true means that what nothing orders is not ordered."""
+def test_a_program_without_tokens_gives_other_bytes() -> None:
+    """In a cycle-accurate run, unordered instructions run in any order."""
     program = copier(0, 40)
     program.fields[1, FIELDS[Op.ALU, 3].index("n_in")] = 9  # so long that the store is ready first
     loose = program._replace(wait=np.zeros_like(program.wait), signal=np.zeros_like(program.wait))
@@ -91,7 +91,7 @@ def test_a_program_without_its_tokens_makes_other_bytes() -> None:
     assert not (made[1] == 9).all()
 
 
-def test_a_deadlock_names_units_and_what_they_wait_for() -> None:
+def test_a_deadlock_names_units_and_causes() -> None:
     steps: list[Any] = [("LOAD", "INP", COPY), ("ALU", "MOV", MOVE)]
     program = tokens(program_of(steps), (1 << ALU, 1 << ALU), (1 << LOAD, 1 << LOAD))
     with pytest.raises(
@@ -110,8 +110,8 @@ def test_a_deadlock_names_units_and_what_they_wait_for() -> None:
         ("STORE", "REMOTE", {"x": 1, **COPY}),
     ],
 )
-def test_other_cores_are_refused(step: Any) -> None:
-    name = rf"instruction 1 \({step[0]}.{step[1]}\) has to do with another core"
+def test_communication_with_other_cores_is_rejected(step: Any) -> None:
+    name = rf"instruction 1 \({step[0]}.{step[1]}\) communicates with another core"
     with pytest.raises(ChipError, match=name):
         run_core(TINY, program_of([("LOAD", "INP", COPY), step]))
 
@@ -125,7 +125,7 @@ def test_a_counter_that_overflows() -> None:
 
 @pytest.mark.parametrize("seed", range(40))
 def test_one_core_equals_its_queues(seed: int) -> None:
-    """Two ways to the same times: events here, instruction by instruction there."""
+    """Two independent models agree: events, and instruction by instruction."""
     random = np.random.default_rng(seed)
     shape = NpuShape("queue", queue_places=int(random.integers(1, 6)))
     steps: list[Any] = []

@@ -1,4 +1,5 @@
-"""One multiplier that makes two products of bytes, as the twin of the core has it."""
+"""One multiplier that computes two byte products, as in the reference implementation of the
+core."""
 
 from __future__ import annotations
 
@@ -24,11 +25,11 @@ def test_a28_all_triples_of_bytes() -> None:
 
 @pytest.mark.parametrize(("shift", "port"), [(16, 25), (17, 26), (18, 27)])
 def test_a29_the_port_holds_all_operands(shift: int, port: int) -> None:
-    """A29: signed, shift + 9 bits; a port of 27 takes shifts up to 18."""
+    """A29: signed, shift + 9 bits; a port of 27 bits allows shifts up to 18."""
     ends = [(int(a) << shift) + int(b) for a in BYTES[[0, -1]] for b in BYTES[[0, -1]]]
     assert min(ends) >= -(1 << port - 1)
     assert max(ends) < 1 << port - 1
-    assert min(ends) < -(1 << port - 2)  # a bit less is too few
+    assert min(ends) < -(1 << port - 2)  # one bit less is too few
 
 
 @pytest.mark.parametrize(("shift", "most"), [(16, 1), (17, 3), (18, 7)])

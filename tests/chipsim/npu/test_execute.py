@@ -1,4 +1,4 @@
-"""Programs of NPU cores: equal to the plain twin, checked addresses, order of cores."""
+"""Programs of NPU cores: against the reference implementation, address checks, order of cores."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ HERE = (0, 0)
 
 
 def outcome(case: Case, odd: bool) -> tuple[Any, ...]:
-    """What a program leaves behind, or the number of the instruction that it stops at."""
+    """Return the memories after a program, or the number of the faulting instruction."""
     chip = NpuChip(case.shape, {HERE: case.program()}, host_weights=host_words(case.shape))
     frame = chip.frame()
     try:
@@ -47,8 +47,8 @@ def expected(case: Case, odd: bool) -> tuple[Any, ...]:
     return *([list(row) for row in memory] for memory in memories), sent
 
 
-def test_words_that_cannot_be_written_need_no_other_kernels() -> None:
-    """Those of a compiled folder lie in the bytes of its file."""
+def test_read_only_words_need_no_recompilation() -> None:
+    """Words of a compiled folder are stored in the bytes of its file."""
     words = host_words(TINY)
     fixed = np.frombuffer(words.tobytes(), np.int8).reshape(words.shape)
     chips = [NpuChip(TINY, {}, host_weights=one) for one in (None, words, fixed)]
@@ -60,7 +60,7 @@ def test_words_that_cannot_be_written_need_no_other_kernels() -> None:
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("name", list(SHAPES))
 @pytest.mark.parametrize("wild", [False, True])
-def test_random_programs_equal_the_twin(name: str, wild: bool) -> None:
+def test_random_programs_match_reference(name: str, wild: bool) -> None:
     ran, faults, kinds = 0, 0, set()
     for seed in range(PROGRAMS):
         case = random_case(SHAPES[name], seed, 12, wild)
@@ -73,7 +73,7 @@ def test_random_programs_equal_the_twin(name: str, wild: bool) -> None:
             kinds |= {(op, kind) for op, kind, _ in case.steps}
     if wild:
         assert ran
-        assert faults or numba.config.DISABLE_JIT  # a few cases may all be legal
+        assert faults or numba.config.DISABLE_JIT  # a small sample may be all legal
     elif not numba.config.DISABLE_JIT:
         assert ran > PROGRAMS // 4
         everything = 30 if SHAPES[name].multiplier == "dual" else 27
@@ -96,7 +96,7 @@ COPY = {"x_size": 4, "y_size": 1, "c_size": 1, "x_stride": 1}
 
 
 def copies(source: int, target: int, store: str, **fields: int) -> list[Any]:
-    """Four vectors from one address to another."""
+    """Return a program that copies four vectors."""
     move = {"uops": 1, "n_out": 1, "n_in": 4, "dst_in": 1, "src_in": 1, "source": 1, "out": 1}
     return [
         ("LOAD", "ACC8", {"src": source, **COPY}),
@@ -140,7 +140,7 @@ def test_cores_run_in_the_order_of_their_streams() -> None:
         assert [each.tolist() for each in found] == [[[n] * 4] * 4 for n in range(-20, 20)]
 
 
-def test_cores_that_wait_for_each_other_are_an_error() -> None:
+def test_deadlock_of_cores_is_an_error() -> None:
     wait = program_of([("CTRL", "NOP", {}), ("CTRL", "WAIT", {"stream": 5, "count": 4})])
     chip = NpuChip(TINY, {(0, 0): wait, (3, 2): wait})
     with pytest.raises(ChipError, match=r"deadlock: core \(0, 0\) waits at instruction 1 for 4 of "
@@ -151,18 +151,18 @@ def test_cores_that_wait_for_each_other_are_an_error() -> None:
 @pytest.mark.parametrize(
     ("step", "said"),
     [
-        (("LOAD", "INP", {"src": 510, **COPY}), r"address 513 of the feature memory \(FM\), which "
-         "ends before 512"),
-        (("LOAD", "INP", {"dst": 126, **COPY}), r"address 129 of the input buffer \(INP\)"),
-        (("STORE", "LOCAL", {"src": 126, **COPY}), r"address 129 of the result buffer \(OUT\)"),
-        (("GEMM", "INT16", {"uops": 1, "n_out": 1, "n_in": 1}), "the core tiny has no unit for it"),
+        (("LOAD", "INP", {"src": 510, **COPY}), r"address 513 is outside the feature memory \(FM\) "
+         "of 512"),
+        (("LOAD", "INP", {"dst": 126, **COPY}), r"address 129 is outside the input buffer \(INP\)"),
+        (("STORE", "LOCAL", {"src": 126, **COPY}), "address 129 is outside the result buffer"),
+        (("GEMM", "INT16", {"uops": 1, "n_out": 1, "n_in": 1}), "the core tiny does not support"),
         (("STORE", "REMOTE", {**COPY, "x": 4, "y": 2}), r"core \(4, 2\) has no program"),
         (("LOAD", "WSTREAM", {"words": 1}), "weight word 0 is static"),
         (("GEMM", "INT8", {"uops": 1, "n_out": 1, "n_in": 1, "wgt_in": 1, "dyn": 1, "uop": 1}),
          "weight word 63 never arrives"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_executed_is_named(step: Any, said: str) -> None:
+def test_faulting_instructions_are_named(step: Any, said: str) -> None:
     base = ("CTRL", "BASE", {"space": 2, "value": 60})
     program = program_of([base, step], [[0] * 6, [0, 0, 63, 0, 0, 0]])
     name = f"{step[0]}.{step[1]}"
@@ -172,7 +172,7 @@ def test_what_cannot_be_executed_is_named(step: Any, said: str) -> None:
 
 def test_programs_and_vectors_of_another_shape_are_refused() -> None:
     program = program_of([])
-    with pytest.raises(ChipError, match="as many of both"):
+    with pytest.raises(ChipError, match="equal numbers"):
         NpuChip(replace(TINY, name="odd", columns=8), {HERE: program})
     with pytest.raises(ChipError, match=r"core \(0, 0\): maps of shape \(0, 4\); npu npu has"):
         NpuChip(NPU_SHAPES["npu"], {HERE: program._replace(weights=np.zeros((0, 16, 16), np.int8))})

@@ -1,4 +1,4 @@
-"""Latency, period and what bounds it, of a pipeline that is worked out by hand."""
+"""Latency, period and bottleneck of a pipeline that is computed by hand."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def test_a_pipeline() -> None:
     assert found.latency == 78
     assert found.period == 26
     assert found.frames_per_second(26) == 1e6
-    # load 6, move 8, store 7 and the end, from cycle 2 on; the next frame is fetched 2 behind it
+    # load 6, move 8, store 7 and the end, from cycle 2 on; the next frame is fetched 2 later
     assert found.cores[0, 0].cycles == 2 + 6 + 8 + 7 + 1 + 2
     assert found.bound == (26, "core (0, 0)")
     assert found.links[0].tolist() == [[4, 4, 0]]
@@ -40,9 +40,12 @@ def test_few_frames(frames: int, period: float | None) -> None:
         assert found.frames_per_second(78) == 1e6
 
 
-def test_what_bounds_the_period() -> None:
-    """86 vectors more of input, which the core never waits for: with the other 4, 4 results and 2
-    credits they come out of the mesh where the host and the first core are."""
+def test_bottleneck() -> None:
+    """86 more input vectors, which the core never waits for.
+
+    With the other 4, 4 results and 2 credits they leave the mesh at the node of host and first
+    core.
+    """
     chip = pipeline()
     (host,) = chip.hosts
     inputs = host.inputs

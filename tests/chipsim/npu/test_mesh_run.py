@@ -1,4 +1,4 @@
-"""Cores on a mesh: the kernel beside its twin, a core beside its queues, flits beside the mesh."""
+"""Cores on a mesh: kernel against reference, core against queues, flits against the mesh."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from tests.chipsim.npu.programs import program_of
 from tests.reference.noc import EAST, NORTH, SOUTH, WEST
 from tests.reference.npu_mesh import Twin
 
-MOST = 4000  # cycles of the twin
+MOST = 4000  # cycles of the reference implementation
 LINKS = (EAST, WEST, SOUTH, NORTH)
 
 
@@ -75,9 +75,11 @@ def compare(chip: MeshChip, twin: Twin, found: MeshTimes, cycles: int) -> None:
 @pytest.mark.sample(0.5)
 @pytest.mark.jit
 @pytest.mark.parametrize("first", range(0, 200, 25))
-def test_the_kernel_equals_its_twin(first: int) -> None:
-    """Start and end of every instruction, delivery of every flit, completion of every frame; where
-    one waits for ever, the other does."""
+def test_kernel_matches_reference(first: int) -> None:
+    """Equal start and end of instructions, delivery of flits, completion of frames.
+
+    A deadlock in one is a deadlock in the other.
+    """
     equal = 0
     for seed in range(first, first + 25):
         chip, frames = random_chip(seed), 1 + seed % 4
@@ -89,7 +91,7 @@ def test_the_kernel_equals_its_twin(first: int) -> None:
             assert "deadlock" in str(error)
             assert cycles == MOST, f"seed {seed}: {error}"
             continue
-        if found.cycles < MOST:  # words that nobody takes may come for longer
+        if found.cycles < MOST:  # unused words may arrive for longer
             compare(chip, twin, found, cycles)
             equal += 1
     assert equal > 15
@@ -97,8 +99,10 @@ def test_the_kernel_equals_its_twin(first: int) -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_one_core_equals_its_queues(seed: int) -> None:
-    """Each frame of a core alone takes as long as `chipsim.npu.cycles` says, and so do its
-    instructions; the next one begins a given number of cycles behind it."""
+    """Each frame of a single core takes as long as in `chipsim.npu.cycles`, and so do instructions.
+
+    The next frame starts a fixed number of cycles later.
+    """
     rng = np.random.default_rng(seed)
     writer = Writer(rng, 15)
     for _ in range(60):
@@ -127,7 +131,7 @@ def test_one_core_equals_its_queues(seed: int) -> None:
 
 
 def storer(delay: int, *stores: tuple[Place, int]) -> Program:
-    """Stores of so many vectors to cores, after a delay."""
+    """Return stores of given numbers of vectors to cores, after a delay."""
     steps: list[Any] = [("CTRL", "NOP", {"queue": STORE})] * delay
     for (x, y), vectors in stores:
         area = {"x_size": vectors, "y_size": 1, "c_size": 1, "x_stride": 1}
@@ -137,7 +141,7 @@ def storer(delay: int, *stores: tuple[Place, int]) -> Program:
 
 @pytest.mark.parametrize("seed", range(10))
 def test_pure_traffic_equals_the_flit_simulator(seed: int) -> None:
-    """A store offers a flit a cycle: packets that are created one a cycle."""
+    """A store offers a flit per cycle: packets created one per cycle."""
     rng = np.random.default_rng(seed)
     mesh = Mesh(4, 3, int(rng.integers(1, 5)))
     places = [(x, y) for y in range(3) for x in range(4)]
@@ -164,7 +168,7 @@ def test_pure_traffic_equals_the_flit_simulator(seed: int) -> None:
 
 
 def pipeline(slots: int = 2) -> MeshChip:
-    """Host, three cores one behind the other, host; each copies four vectors."""
+    """Return a chain of host, three cores, and host; each core copies four vectors."""
     area = {"x_size": 4, "y_size": 1, "c_size": 1, "x_stride": 1}
     programs = {}
     for x in range(3):
@@ -195,13 +199,15 @@ def pipeline(slots: int = 2) -> MeshChip:
 
 
 def test_a_pipeline_by_hand() -> None:
-    """Four input flits a cycle behind the other reach core 0 in the next cycles; a load of four
-    vectors, two a cycle, takes 6, the move 8, the store of four flits 7."""
+    """Four input flits, one per cycle, reach core 0 in consecutive cycles.
+
+    A load of four vectors, two per cycle, takes 6, the move 8, the store of four flits 7.
+    """
     found = run_mesh(pipeline(), keep=[0], flits=True)
     first = found.cores[0, 0]
     assert first.start[0].tolist() == [1, 6, 12, 12, 5, 20, 27]
     assert first.end[0].tolist() == [6, 12, 13, 20, 6, 27, 28]
-    # offered from 23 on, entered in that cycle, and there two cycles later
+    # offered from 23 on, entered in that cycle, and received two cycles later
     assert found.cores[1, 0].start[0, 1] == 23 + 2 + 3 + 2
     assert found.completed.tolist() == [found.cores[2, 0].end[0, -2] - 1 + 3 + 1]
 
@@ -209,13 +215,12 @@ def test_a_pipeline_by_hand() -> None:
 @pytest.mark.jit
 @pytest.mark.parametrize("slots", [1, 2])
 def test_ten_thousand_frames_without_drift(slots: int) -> None:
-    """Nothing is lost, and from frame to frame it takes the same time: two slots hide the way of
-    credits."""
+    """Nothing is lost, and frame intervals are constant: two slots hide the latency of credits."""
     chip = pipeline(slots)
     found = run_mesh(chip, 10_000)
     periods = np.diff(found.completed)[3:]
     assert set(periods.tolist()) == {periods[0]}
-    assert periods[0] == 26  # of the store: two cycles behind its end until the next fetch
+    assert periods[0] == 26  # of the store: two cycles from its end to the next fetch
     assert found.left.tolist() == [10 * 10_000, 5 * 10_000, 4 * 10_000]  # maps and credits
     assert found.links[0].tolist() == [[4 * 10_000, 4 * 10_000, 0]]
     assert found.links[1].tolist() == [[0, 5 * 10_000, 5 * 10_000]]
@@ -230,7 +235,7 @@ def stuck(steps: list[Any], *masks: tuple[int, int], **more: Any) -> MeshChip:
 
 
 def waits_for_credits() -> MeshChip:
-    """A host that gets no credit for the second frame."""
+    """Return a host that gets no credit for the second frame."""
     chip = pipeline(1)
     program = chip.programs[0, 0]
     fields = program.fields.copy()
@@ -252,8 +257,8 @@ DEADLOCKS: list[tuple[MeshChip, str]] = [
     ),
     (
         stuck([PRODUCTS, ("ALU", "MOV", {})], (0, 0), (2, 0)),
-        r"core \(1, 0\): GEMM waits at instruction 0 for weight word 7; those before 0 are there; "
-        r"core \(1, 0\): ALU waits at instruction 1 for a token of GEMM",
+        r"core \(1, 0\): GEMM waits at instruction 0 for weight word 7; words below 0 have "
+        r"arrived; core \(1, 0\): ALU waits at instruction 1 for a token of GEMM",
     ),
     (
         waits_for_credits(),
@@ -264,7 +269,7 @@ DEADLOCKS: list[tuple[MeshChip, str]] = [
 
 
 @pytest.mark.parametrize(("chip", "says"), DEADLOCKS)
-def test_deadlocks_name_units_and_what_they_wait_for(chip: MeshChip, says: str) -> None:
+def test_deadlocks_name_units_and_causes(chip: MeshChip, says: str) -> None:
     with pytest.raises(ChipError, match=f"deadlock: {says}"):
         run_mesh(chip, 2)
 
@@ -273,31 +278,31 @@ REFUSED: list[tuple[MeshChip, str]] = [
     (stuck([("STORE", "REMOTE", {"x": 5})]), r"0 \(STORE.REMOTE\): core \(5, 0\) has no program"),
     (stuck([("STORE", "HOST", {})]), r"0 \(STORE.HOST\): node \(0, 0\) has no host port; .* none"),
     (stuck([("CTRL", "SEND", {"host": 1})], hosts=[HostPort((1, 0))]), r"host ports: \(1, 0\)"),
-    (stuck([("CTRL", "SEND", {"host": 1})], hosts=[HostPort((0, 0))]), "to which it sends nothing"),
-    (stuck([("LOAD", "WSTREAM", {"words": 1})]), r"0 \(LOAD.WSTREAM\) asks the host"),
-    (stuck([], hosts=[HostPort((2, 0))]), r"host port \(2, 0\) is outside of the mesh, 2x1"),
+    (stuck([("CTRL", "SEND", {"host": 1})], hosts=[HostPort((0, 0))]), "no input from the host"),
+    (stuck([("LOAD", "WSTREAM", {"words": 1})]), r"0 \(LOAD.WSTREAM\) requests weights"),
+    (stuck([], hosts=[HostPort((2, 0))]), r"host port \(2, 0\) is outside the mesh, 2x1"),
     (stuck([], streams={(0, 0): [0] * 16}), r"streams of core \(0, 0\), which has no program"),
     (stuck([], streams={(1, 0): [0] * 4}), "give 16 counts"),
     (stuck([("CTRL", "WAIT", {"queue": LOAD}), ("CTRL", "WAIT", {"queue": STORE})]),
      "LOAD and STORE both wait for stream 0"),
     (stuck([("STORE", "LOCAL", {}), ("CTRL", "BASE", {"space": 1, "value": 8})]),
-     "instruction 0 does something else in the second frame"),
+     "instruction 0 differs between first and second frame"),
     (stuck([("CTRL", "NOP", {"queue": LOAD})] * 20, *[(0, 1 << ALU)] * 20),
      r"core \(1, 0\): 16 tokens of LOAD wait for ALU, whose counter holds 15"),
-    (stuck([], link=HostLink(0)), "0 cycles behind a request"),
+    (stuck([], link=HostLink(0)), "latency 0 cycles"),
     (stuck([])._replace(shape=NPU_SHAPES["ref32"]), "external memory"),
 ]  # fmt: skip
 
 
-def test_two_results_at_one_address_are_told() -> None:
+def test_two_results_at_one_address_are_rejected() -> None:
     area = {"x_size": 2, "y_size": 1, "c_size": 1, "x_stride": 0}
     chip = stuck([("STORE", "HOST", area)], hosts=[HostPort((0, 0))])
-    with pytest.raises(ChipError, match="frame 0: the host got 1 of 2 flits; stores of a frame"):
+    with pytest.raises(ChipError, match="frame 0: 1 of 2 flits at the host; several stores"):
         run_mesh(chip, 2)
 
 
 @pytest.mark.parametrize(("chip", "says"), REFUSED)
-def test_what_does_not_fit_together_is_refused(chip: MeshChip, says: str) -> None:
+def test_inconsistent_chips_are_rejected(chip: MeshChip, says: str) -> None:
     with pytest.raises(ChipError, match=says):
         run_mesh(chip, 2)
     with pytest.raises(ChipError, match="0 frames"):

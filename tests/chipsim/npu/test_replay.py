@@ -1,4 +1,5 @@
-"""Frames that overlap on a chip make the bytes of one after the other, or the check says so."""
+"""Overlapping frames on a chip give the bytes of sequential frames, or the check reports an
+error."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ FRAMES = 5
 
 
 def both(chip: MeshChip) -> tuple[tuple[list[Results], Frame], tuple[list[Results], Frame]]:
-    """Results and memories: one frame after the other, and as they overlap."""
+    """Return results and memories of sequential frames, and of overlapping frames."""
     functional = NpuChip(chip.shape, chip.programs, chip.streams)
     rng = np.random.default_rng(0)
     columns = chip.shape.columns
@@ -35,7 +36,7 @@ def both(chip: MeshChip) -> tuple[tuple[list[Results], Frame], tuple[list[Result
 
 
 def changed(chip: MeshChip, at: int, **values: int) -> MeshChip:
-    """With other fields of an instruction of all cores that have such a one."""
+    """Return the chip with other fields of an instruction, on all cores that have it."""
     programs = {}
     for place, program in chip.programs.items():
         fields = program.fields.copy()
@@ -49,7 +50,7 @@ def changed(chip: MeshChip, at: int, **values: int) -> MeshChip:
 
 @pytest.mark.jit
 @pytest.mark.parametrize("slots", [1, 2])
-def test_overlapping_frames_make_equal_bytes(slots: int) -> None:
+def test_overlapping_frames_give_equal_bytes(slots: int) -> None:
     (wanted, before), (found, after) = both(pipeline(slots))
     assert len({one.vectors.tobytes() for one in wanted}) == FRAMES
     for one, other in zip(wanted, found, strict=True):
@@ -60,8 +61,8 @@ def test_overlapping_frames_make_equal_bytes(slots: int) -> None:
             assert np.array_equal(values, after.memory((x, 0))[name]), (x, name)
 
 
-def test_slots_that_are_given_away_too_early_are_named() -> None:
-    """More credits than slots: the next frame overwrites what has not been read."""
+def test_slots_freed_too_early_are_named() -> None:
+    """More credits than slots: the next frame overwrites unread data."""
     chip = changed(pipeline(1), 1, pp=0)
     chip = chip._replace(
         programs=changed(chip, 5, pp=0).programs,
@@ -71,23 +72,23 @@ def test_slots_that_are_given_away_too_early_are_named() -> None:
             for one in chip.hosts
         ],
     )
-    with pytest.raises(ChipError, match=r"instruction 1 \(LOAD.ACC8\) reads changes while"):
+    with pytest.raises(ChipError, match=r"instruction 1 \(LOAD.ACC8\) changes while"):
         both(chip)
 
 
-def test_a_row_that_is_read_before_it_came_is_named() -> None:
-    """A wait for fewer vectors than the load reads: one after the other nobody sees it."""
+def test_a_row_read_too_early_is_named() -> None:
+    """A wait for fewer vectors than the load reads: invisible with sequential frames."""
     chip = changed(pipeline(2), 0, count=1)
-    with pytest.raises(ChipError, match=r"instruction 1 \(LOAD.ACC8\) reads changes while"):
+    with pytest.raises(ChipError, match=r"instruction 1 \(LOAD.ACC8\) changes while"):
         both(chip)
 
 
-def test_results_that_are_overwritten_while_they_are_stored_are_named() -> None:
-    """A move that does not wait for the store of the frame before it."""
+def test_results_overwritten_during_a_store_are_named() -> None:
+    """A move that does not wait for the store of the previous frame."""
     chip = pipeline(2)
     programs = {}
     for place, program in chip.programs.items():
-        # the move comes a second time, behind the store in the program, and waits for nothing
+        # the move is repeated after the store in the program, and waits for nothing
         order = [0, 1, 2, 3, 4, 5, 3, 6] if place[0] < 2 else [0, 1, 2, 3, 4, 3, 5]
         wait, signal = program.wait[order].copy(), program.signal[order].copy()
         wait[-2] = signal[-2] = 0
@@ -99,5 +100,5 @@ def test_results_that_are_overwritten_while_they_are_stored_are_named() -> None:
             op=program.op[order], kind=program.kind[order], wait=wait, signal=signal,
             fields=fields,
         )  # fmt: skip
-    with pytest.raises(ChipError, match=r"instruction 5 \(STORE.REMOTE\) reads changes"):
+    with pytest.raises(ChipError, match=r"instruction 5 \(STORE.REMOTE\) changes"):
         both(chip._replace(programs=programs))

@@ -1,4 +1,4 @@
-"""Cycles of instructions by hand, and when the queues of a core start them."""
+"""Cycles of instructions by hand, and their start in the queues of a core."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LOOPS = {"n_out": 6, "n_in": 7, "uops": 2}
     ("op", "kind", "fields", "cycles"),
     [
         ("CTRL", "NOP", {}, 1),
-        ("LOAD", "INP", AREA, 4 + 4 * 8),  # rows of 15 vectors, two a cycle
+        ("LOAD", "INP", AREA, 4 + 4 * 8),  # rows of 15 vectors, two per cycle
         ("LOAD", "INP", {**AREA, "x_stride": 9}, 4 + 4 * 5 * 2),  # pixels of 3 vectors
         ("LOAD", "ACC32", AREA, 4 + 4 * 30),
         ("LOAD", "BIAS", {"n_out": 2, "n_in": 9}, 4 + 18),
@@ -51,7 +51,7 @@ def test_matrix_times_by_hand() -> None:
     assert [vectors_of_entry(shape) for shape in (NPU, DUAL)] == [4, 8]
 
 
-def test_units_work_side_by_side() -> None:
+def test_units_run_in_parallel() -> None:
     load, gemm, alu = 0, 1, 2
     program = [
         Timed(load, 0, 1 << gemm, 10),
@@ -68,7 +68,7 @@ def test_units_work_side_by_side() -> None:
     assert found.cycles == 56
 
 
-def test_a_full_queue_holds_up_what_is_behind() -> None:
+def test_a_full_queue_blocks_later_instructions() -> None:
     one = NpuShape("one", queue_places=1)
     program = [Timed(0, 0, 0, 10), Timed(0, 0, 0, 10), Timed(0, 0, 0, 10), Timed(1, 0, 0, 1)]
     assert run_queues(program, one).start.tolist() == [1, 11, 21, 14]
@@ -84,8 +84,8 @@ def test_tokens_that_never_come_and_counters_that_overflow() -> None:
         run_queues([*gives, *[Timed(1, 1, 0, 9)] * 2], narrow)
 
 
-def test_units_share_the_way_to_external_memory() -> None:
-    """512 bits take two cycles of the way, first come, first served."""
+def test_units_share_the_channel_to_external_memory() -> None:
+    """512 bits need two cycles of the channel, first come, first served."""
     load, store = 0, 3
     program = [
         Timed(load, 0, 0, 4, 256 * 10),
@@ -95,6 +95,7 @@ def test_units_share_the_way_to_external_memory() -> None:
         Timed(store, 0, 0, 8, 256 * 5),
     ]
     found = run_queues(program, REF)
-    # the store asks in cycle 3, the second load in cycle 11: the way is free in 11, then in 16
+    # the store requests in cycle 3, the second load in cycle 11: the channel is free in 11, then in
+    # 16
     assert found.start.tolist() == [1, 11, 3, 26, 19]
     assert found.end.tolist() == [11, 26, 19, 55, 34]

@@ -1,4 +1,4 @@
-"""C10-C12: the window unit: columns of the im2col matrix, and the cycles that they take."""
+"""C10-C12: the window unit: columns of the im2col matrix, and their cycles."""
 
 from __future__ import annotations
 
@@ -28,7 +28,9 @@ LAYER = {
 
 
 class Case(NamedTuple):
-    """planes : of a map, shape (channels, rows, columns); windows : rows of them"""
+    """planes : planes of a map, shape (channels, rows, columns)
+    windows : rows of windows
+    """
 
     f: dict[str, int]
     planes: np.ndarray[Any, Any]
@@ -38,13 +40,15 @@ class Case(NamedTuple):
 
     @property
     def vectors(self) -> int:
-        """Of a window."""
+        """Vectors per window."""
         return -(-4 * self.f["groups"] * self.f["kh"] * self.f["kw"] // self.lanes)
 
     @property
     def headers(self) -> list[int]:
-        """Of all windows, each covering the pixels of its windows; those of the last one go on in
-        the row behind."""
+        """Headers of all windows, each covering the pixels of its windows.
+
+        Windows of the last packet continue in the next row.
+        """
         f, found = self.f, []
         count = f["packets"] * self.filters
         windows = [(at // f["columns"] * f["sh"], at % f["columns"] * f["sw"])
@@ -63,7 +67,7 @@ class Case(NamedTuple):
         return found
 
     def im2col(self) -> np.ndarray[Any, Any]:
-        """Vectors of all windows, shape (windows, vectors, lanes)."""
+        """Return the vectors of all windows, shape (windows, vectors, lanes)."""
         f = self.f
         channels, height, width = self.planes.shape
         below = (self.rows - 1) * f["sh"] + f["kh"]
@@ -71,7 +75,7 @@ class Case(NamedTuple):
         whole = np.full((4 * f["groups"], max(below, height + f["pad_t"]),
                          max(right, width + f["pad_l"])), f["value"])  # fmt: skip
         top, left = f["pad_t"], f["pad_l"]
-        whole[:, top : top + height, left : left + width] = 0  # channels that fill the group
+        whole[:, top : top + height, left : left + width] = 0  # channels that pad the group
         whole[:channels, top : top + height, left : left + width] = self.planes
         seen = sliding_window_view(whole, (f["kh"], f["kw"]), axis=(1, 2))
         seen = seen[:, :: f["sh"], :: f["sw"]][:, : self.rows, : f["columns"]]
@@ -83,8 +87,11 @@ class Case(NamedTuple):
 
 
 def random_case(rng: np.random.Generator) -> Case:
-    """1 to 9 channels, kernels to 5, strides to 3, pads smaller than kernels, 1 to 8 filters; all
-    windows of the map, so that those behind the last are below it."""
+    """Return a case with 1 to 9 channels, kernels to 5, strides to 3, and 1 to 8 filters.
+
+    Pads are smaller than kernels. All windows of the map are included; further windows are below
+    it.
+    """
 
     def below(most: int) -> int:
         return int(rng.integers(most))
@@ -109,7 +116,7 @@ def random_case(rng: np.random.Generator) -> Case:
 
 
 def core_of(filters: int, lanes: int) -> NpuShape:
-    """One that is large enough."""
+    """Return a core that is large enough."""
     return replace(
         NPU_SHAPES["npu"], name="windows", rows=lanes, columns=lanes, multiply_lanes=1,
         filters=filters, headers=1024, input_vectors=4096, weight_words=2, entries=2,
@@ -118,7 +125,7 @@ def core_of(filters: int, lanes: int) -> NpuShape:
 
 
 def banks_of(case: Case) -> np.ndarray[Any, Any]:
-    """The map as vectors: a word is two vectors in each of four banks."""
+    """Return the map as vectors: a word is two vectors in each of four banks."""
     channels, height, width = case.planes.shape
     words = twin.map_words(case.planes.reshape(channels, height * width), case.lanes)
     return np.array(words).reshape(-1, case.lanes)
@@ -166,8 +173,7 @@ def program_for(case: Case) -> Program:
 @pytest.mark.heavy
 @pytest.mark.sample(0.25)
 def test_c12_filters_cycle_by_cycle() -> None:
-    """C10, C12: what the generator and the chain of filters bring is im2col, and the recurrence
-    says how long that takes."""
+    """C10, C12: generator and filter chain produce im2col; the recurrence gives their cycles."""
     some = cases(TWINS, 2)
     assert len(some) == TWINS
     stopped = 0
@@ -193,17 +199,20 @@ def test_c11_header() -> None:
 
 def test_a_header_that_covers_too_little() -> None:
     f = {**LAYER, "packets": 1}
-    with pytest.raises(ChipError, match="covers less"):
+    with pytest.raises(ChipError, match="does not cover"):
         cycles_of_windows(windows_of(f, 4, 16), (Header(0, 1, 0, 0).bits,))
-    with pytest.raises(ChipError, match="covers less"):
+    with pytest.raises(ChipError, match="does not cover"):
         cycles_of_windows(windows_of(f, 4, 16), (Header(1, 4, 0, 0).bits,))
     with pytest.raises(ChipError, match="vectors of 6 bytes"):
         cycles_of_windows(windows_of(f, 4, 6), ())
 
 
 def test_times_by_hand() -> None:
-    """One filter, one window of 2x2 pixels: the header in cycle 0, its word in 1, the header taken
-    in 1, four commands from 2 on, the vector in 6."""
+    """One filter, one window of 2x2 pixels.
+
+    The header arrives in cycle 0, its word in 1; the header is consumed in 1, four commands run
+    from 2 on, the vector is written in 6.
+    """
     f = {**LAYER, "kh": 2, "kw": 2, "pad_t": 0, "pad_l": 0, "columns": 1, "packets": 1,
          "width": 2, "height": 2}  # fmt: skip
     header = Header(0, 1, 0, 0).bits
@@ -217,7 +226,7 @@ def test_times_by_hand() -> None:
     assert cycles_of("LOAD", "WIN", {**two, "head": 1, "packets": 1}, [], shape, headers) == (
         shape.latency.load + 7
     )
-    with pytest.raises(ChipError, match="headers 1 to 2, of 2 that are there"):
+    with pytest.raises(ChipError, match="headers 1 to 2, but only 2 exist"):
         cycles_of("LOAD", "WIN", {**two, "head": 1}, [], shape, headers)
 
 
@@ -231,7 +240,7 @@ def test_the_cycle_simulator_takes_the_same_time() -> None:
 
 
 def test_c10_four_filters_keep_up_with_the_array() -> None:
-    """A layer of 3 channels, 3x3, on 32x32 pixels: three vectors a window, one a cycle."""
+    """A layer of 3 channels, 3x3, on 32x32 pixels: three vectors per window, one per cycle."""
     windows = [(y, x) for y in range(32) for x in range(0, 32, 4)]
     headers = []
     for y, x in windows:

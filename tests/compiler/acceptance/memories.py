@@ -66,7 +66,7 @@ ROWS = {
         "static and dynamic weights",
         (
             "chipsim/npu/test_arrivals.py::test_c07_one_core_equals_its_queues",
-            "chipsim/npu/test_arrivals.py::test_c07_waiting_equals_the_twin_that_goes_cycle_by_cycle",
+            "chipsim/npu/test_arrivals.py::test_c07_stalls_match_cycle_by_cycle_reference",
             "compiler/memory/test_dynamic_weights.py::test_c07_a_slow_host_stalls_the_products",
             "compiler/memory/test_dynamic_weights.py::"
             "test_c07_compiler_and_simulator_agree_on_cycles",
@@ -135,7 +135,7 @@ ROWS = {
         "sizes of a core",
         (
             "chipsim/test_npu_table.py::test_bad_values_name_file_and_key",
-            "hw/npu/test_core.py::test_cores_that_are_not_built_are_named",
+            "hw/npu/test_core.py::test_unsupported_cores_are_named",
             "hw/npu/test_core.py::test_three_ways",
         ),
     ),

@@ -82,7 +82,7 @@ ROWS = {
         "operations of the ALU",
         (
             "compiler/codegen/test_presets.py::test_d05_d10_programs_equal_the_reference",
-            "chipsim/npu/test_execute.py::test_random_programs_equal_the_twin",
+            "chipsim/npu/test_execute.py::test_random_programs_match_reference",
             "hw/npu/test_isa.py::test_codes_of_ops_and_kinds",
         ),
     ),

@@ -105,7 +105,7 @@ def test_cores_without_hardware(folder: Path, run: Run) -> None:
     found = run("simulate", "out", "--input", "samples.npz", "--hardware")
     assert found.code == 3
     assert found.err.count("\n") == 1
-    assert "map_vectors is 0" in found.err and "external memory are simulated" in found.err
+    assert "map_vectors is 0" in found.err and "feature memory is only simulated" in found.err
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""A bench that runs programs from tests on an NPU core in Amaranth, as its mesh and its host."""
+"""A bench that runs test programs on an NPU core in Amaranth, acting as its mesh and host."""
 
 from __future__ import annotations
 
@@ -16,8 +16,12 @@ MOST_CYCLES = 200_000
 
 
 class Observed(NamedTuple):
-    """start, end : of each instruction, as the cycle simulator counts; cycles : of the frame
-    memories, host, credits : as `hw.npu.core_run.CoreRun` has them"""
+    """Observations of a run.
+
+    start, end : for each instruction, counted as in the cycle simulator
+    cycles : cycles of the frame
+    memories, host, credits : as in `hw.npu.core_run.CoreRun`
+    """
 
     start: list[int]
     end: list[int]
@@ -38,10 +42,10 @@ class CoreBench:
         link: Link = Link(),  # noqa: B008
         counted: Sequence[int] = (), most: int = MOST_CYCLES,
     ) -> Observed:  # fmt: skip
-        """One frame; instructions with their tokens, END the last one.
+        """Run one frame of instructions with tokens, ending with END.
 
-        counted : what streams have counted before; most : cycles until it is given up, with an
-            `AssertionError`
+        counted : initial stream counts
+        most : maximum number of cycles; raises `AssertionError` beyond
         """
         words = contents_of(self.shape, instructions, table).words()
         try:
@@ -55,7 +59,7 @@ class CoreBench:
 
 
 def _in_order(times: list[list[int]], units: list[int]) -> list[int]:
-    """Those of each instruction, from those of each unit."""
+    """Return the times by instruction, from the times by unit."""
     rest: list[Iterator[int]] = [iter(each) for each in times]
     return [next(rest[unit]) for unit in units]
 

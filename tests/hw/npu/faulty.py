@@ -1,4 +1,4 @@
-"""The NPU core with one fault in its sources, as modules of their own beside the sound ones."""
+"""Import the NPU core with one fault in its sources, next to the correct modules."""
 
 from __future__ import annotations
 
@@ -19,8 +19,12 @@ FOLDER = Path(str(hw.npu.__file__)).parent
 
 
 class Fault(NamedTuple):
-    """What a fault puts in place of a piece of the source of a module of `hw.npu`, where that piece
-    is once. shape : of a core that has what is at fault"""
+    """A replacement of one piece of source text in a module of `hw.npu`.
+
+    The piece must occur exactly once.
+
+    shape : shape of a core that has the faulty part
+    """
 
     module: str
     old: str
@@ -28,7 +32,7 @@ class Fault(NamedTuple):
     shape: str = "tiny"
 
     def source(self) -> str:
-        """Raises `ValueError` if the piece is not there once."""
+        """Return the faulty source; raise `ValueError` unless the piece occurs exactly once."""
         text = (FOLDER / f"{self.module}.py").read_text()
         if text.count(self.old) != 1:
             raise ValueError(f"hw/npu/{self.module}.py: {text.count(self.old)} times {self.old!r}")
@@ -58,8 +62,10 @@ class _Finder(MetaPathFinder):
 
 @contextmanager
 def imported(fault: Fault, module: str) -> Iterator[Any]:
-    """A module that uses the faulty hardware, imported anew with all of `hw.npu`; those that were
-    imported before stay as they are."""
+    """Import a module that uses the faulty hardware, together with all of `hw.npu`.
+
+    Modules that were imported before stay unchanged.
+    """
     finder = _Finder(fault)
 
     def mine() -> list[str]:
@@ -74,6 +80,6 @@ def imported(fault: Fault, module: str) -> Iterator[Any]:
         for name in mine():
             del sys.modules[name]
         sys.modules.update(kept)
-        for name, each in kept.items():  # packages name their modules
+        for name, each in kept.items():  # packages hold their modules as attributes
             package, _, own = name.rpartition(".")
             setattr(sys.modules[package], own, each)

@@ -1,4 +1,4 @@
-"""Chips of the simulator of cores on a mesh as hardware, and what both did side by side."""
+"""Chips of the mesh simulator as hardware, and the comparison of both."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def contents_of_all(chip: MeshChip) -> dict[Place, Contents]:
 
 
 def hardware_of(chip: MeshChip, contents: dict[Place, Contents] | None = None) -> MixedChip:
-    """contents : in place of its own"""
+    """Return the hardware of a chip; contents : replaces the chip's own"""
     return chip_hardware.hardware_of(chip, contents or contents_of_all(chip))
 
 
@@ -43,7 +43,7 @@ def contents_of(program: Program, streams: object) -> Contents:
 
 
 def sides_of(chip: MeshChip, frames: int, rng: np.random.Generator) -> list[HostSide]:
-    """Random input and weights; all ports have the same weights."""
+    """Return random input and weights; all ports have the same weights."""
     shape = chip.shape
     weights = rng.integers(-128, 128, (16, shape.rows, shape.columns)).astype(np.int8)
     inputs = [

@@ -1,4 +1,4 @@
-"""Random programs with their tokens, for the core in Amaranth and the cycle simulator."""
+"""Random programs with tokens, for the core in Amaranth and the cycle simulator."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ SHAPES: dict[str, NpuShape] = {
     "16x16": replace(NPU, name="16x16", **SMALL),
     "16x16-dual": replace(DUAL, name="16x16", **SMALL),
 }  # fmt: skip
-"""Arrays of three sizes, ports of both kinds, loads of one to four vectors, one to four phases of
-the ALU."""
+"""Arrays of three sizes, ports of both kinds, loads of one to four vectors, one to four phases
+of the ALU."""
 MEMORIES = {
     "maps": "FM", "inputs": "INP", "sums": "ACC", "results": "OUT", "weights": "WM",
     "parameters": "PM", "micro_ops": "UM", "headers": "HM",
@@ -43,7 +43,7 @@ END = Instruction("CTRL", "END", 0, 0, {"queue": UNITS.index("STORE"), "drain": 
 
 
 class Traced(Cells):
-    """A memory that notes which places are read and written."""
+    """A memory that records reads and writes."""
 
     def __init__(self, values: Iterable[Any]) -> None:
         super().__init__(values)
@@ -66,8 +66,10 @@ def unit_of(instruction: Instruction) -> int:
 
 
 def with_products(case: Case, seed: int) -> Case:
-    """All products wait for weights of the host, which fill the upper half of the memory; behind
-    each request one product takes all words up to the last one, before the next request."""
+    """Let all products wait for weights of the host, in the upper half of the memory.
+
+    After each request one product uses all words up to the last one, before the next request.
+    """
     half, last = case.shape.weight_words // 2, case.shape.micro_ops - 1
     case.table["micro_ops"][last] = [seed % 8, seed % 5, half, seed % 4, 0, 0]
     steps: list[Any] = [("CTRL", "BASE", {"queue": seed % 4, "space": 2, "value": half})]
@@ -81,7 +83,7 @@ def with_products(case: Case, seed: int) -> Case:
 
 
 def one_by_one(case: Case) -> list[Instruction]:
-    """The instructions of a case, each of which waits for the one before."""
+    """Return the instructions of a case, each waiting for the previous one."""
     found = [Instruction(op, kind, 0, 0, fields) for op, kind, fields in case.steps]
     found.append(END)
     units = [unit_of(each) for each in found]
@@ -93,7 +95,7 @@ def one_by_one(case: Case) -> list[Instruction]:
 
 
 def side_by_side(case: Case, odd: bool) -> list[Instruction]:
-    """The instructions of a case, each of which waits for what it needs alone."""
+    """Return the instructions of a case, each waiting only for its dependencies."""
     twin = case.twin()
     twin.odd = odd
     for name in MEMORIES:
@@ -105,7 +107,7 @@ def side_by_side(case: Case, odd: bool) -> list[Instruction]:
             memory.read, memory.written = set(), set()
         twin.step(op, kind, lambda name, fields=fields: fields.get(name, 0))
         instruction = Instruction(op, kind, 0, 0, fields)
-        if op == "GEMM" or kind in ("BASE", "WSTREAM"):  # the pointer of words that came
+        if op == "GEMM" or kind in ("BASE", "WSTREAM"):  # the pointer of received words
             dynamic = range(case.shape.weight_words // 2, case.shape.weight_words)
             (twin.weights.read if op == "GEMM" else twin.weights.written).update(dynamic)
         steps.append(
@@ -135,7 +137,7 @@ def instructions_of(program: Program) -> list[Instruction]:
 
 
 def simulated(case: Case, instructions: Sequence[Instruction]) -> Program:
-    """For the simulators."""
+    """Return the program for the simulators."""
     steps = [(each.op, each.kind, each.fields) for each in instructions]
     found = program_of(steps, **case.table, rows=case.shape.rows)
     wait, signal = (

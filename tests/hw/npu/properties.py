@@ -1,9 +1,9 @@
 # amaranth: UnusedElaboratable=no
-# (properties that look inside have a part elaborated themselves)
-"""What is proved of parts of the NPU core: each in a harness whose inputs are free.
+# (properties that access internal signals have a part elaborated themselves)
+"""Proved properties of parts of the NPU core: each in a harness with free inputs.
 
-As in `tests.hw.properties`, a property is a method `prove_...`, and assumptions are what the data
-sheet asks of the surroundings.
+As in `tests.hw.properties`, a property is a method `prove_...`, and assumptions are the
+requirements of the data sheet on the surroundings.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ PAIRS = [(one, other) for one in range(len(UNITS)) for other in range(len(UNITS)
 
 
 class ControlHarness(Harness):
-    """Any program, which may be loaded while it runs; units take any time, a cycle at least.
+    """Any program, possibly loaded while it runs; units take any time, at least one cycle.
 
-    Tokens do not overflow; a stream is waited for in one queue, and does not overflow either.
+    Tokens do not overflow; a stream is awaited in one queue only, and does not overflow either.
     """
 
     def __init__(self, only: str | None = None) -> None:
@@ -58,12 +58,12 @@ class ControlHarness(Harness):
 
     def prepare(self, m: Module) -> None:
         dut, units = self.dut, range(len(UNITS))
-        working = Signal(len(UNITS))  # a unit has an instruction, CTRL does not count
+        working = Signal(len(UNITS))  # a unit has an instruction, other than CTRL
         m.d.sync += working.eq((working | dut.starts) & ~dut.ends)
         m.d.comb += [Assume(~(dut.ends & ~working).any()), Assume(~(dut.start & dut.busy))]
         self.occupied, drains, self.clears = Signal(len(UNITS)), Signal(), Signal()
         m.d.sync += self.occupied.eq((self.occupied | dut.started) & ~dut.ended)
-        self.now = [Signal(WORD_BITS, name=f"now_{unit}") for unit in units]  # what is at work
+        self.now = [Signal(WORD_BITS, name=f"now_{unit}") for unit in units]  # running instructions
         for unit in units:
             held = Signal(WORD_BITS, name=f"held_{unit}")
             m.d.comb += self.now[unit].eq(Mux(dut.started[unit], dut.word[unit], held))
@@ -84,12 +84,12 @@ class ControlHarness(Harness):
             self.tokens[one, other] = count
 
     def prove_tokens_are_neither_lost_nor_made(self, m: Module) -> None:
-        """A counter has what instructions that ended gave, less what those that started took."""
+        """A counter holds the tokens sent by ended instructions minus the tokens consumed."""
         for (one, other), count in self.tokens.items():
             m.d.sync += Assert(self.dut.tokens[one][other] == count)
 
     def _ready(self, unit: int) -> Value:
-        """All tokens are there that the first of a queue waits for."""
+        """Return whether all tokens for the first instruction of a queue are present."""
         wait = head_of(self.dut.word[unit]).wait
         counts = (self.tokens[other, unit] for other in range(len(UNITS)))
         return Cat(~wait[other] | (count != 0) for other, count in enumerate(counts)).all()
@@ -106,7 +106,7 @@ class ControlHarness(Harness):
                 m.d.sync += Assert(~self.occupied[unit] & self._ready(unit))
 
     def prove_no_stream_counts_below_zero(self, m: Module) -> None:
-        """One of them, all are alike; up to three come in a cycle, and any number is waited for."""
+        """One stream stands for all; up to three counts arrive per cycle, any number is awaited."""
         dut = self.dut
         owner, count = AnyConst(2), Signal(signed(COUNT_BITS + 4))
         takes: Value = Const(0)
@@ -121,9 +121,11 @@ class ControlHarness(Harness):
 
 
 class ProductsHarness(Harness):
-    """The matrix unit with weights of ones where no word has arrived, and of zeros elsewhere: sums
-    that are not 0 show that it took one. All products wait for weights of the host, and while they
-    do none are asked for anew."""
+    """A matrix unit whose weights are ones where no word has arrived, and zeros elsewhere.
+
+    Nonzero sums show that it used a missing word. All products wait for weights of the host, and
+    meanwhile no new ones are requested.
+    """
 
     PORT: Literal["word", "row"] = "word"
 
@@ -164,7 +166,7 @@ class RowsHarness(ProductsHarness):
 
 
 class ReceiveHarness(Harness):
-    """Nothing is loaded any more, as is so while a frame runs."""
+    """Nothing is loaded any more, as is the case while a frame runs."""
 
     def __init__(self, only: str | None = None) -> None:
         super().__init__(Receive(SHAPE, NpuFlit(SHAPE, 2, 2)), only)
@@ -174,7 +176,7 @@ class ReceiveHarness(Harness):
         m.d.comb += Assume(~(flit.valid & (flit.payload.kind == Kind.LOAD)))
 
     def prove_words_that_have_arrived_are_whole(self, m: Module) -> None:
-        """Every part of every word from the one on that was asked for last."""
+        """Every part of every word from the last requested one on."""
         dut = self.dut
         word, part = AnyConst(16), AnyConst(2)
         first, written = Signal(16), Signal()
@@ -186,7 +188,7 @@ class ReceiveHarness(Harness):
             m.d.sync += Assert(written)
 
     def prove_every_flit_is_taken(self, m: Module) -> None:
-        """In its cycle: map data and weights are written, what they and tokens count is counted."""
+        """In its cycle: map data and weights are written, and counts are added."""
         dut = self.dut
         kind, stream = dut.flit.payload.kind, AnyConst(4)
         counts = Signal(COUNT_BITS)
@@ -203,20 +205,19 @@ class ReceiveHarness(Harness):
 
 
 class MapsHarness(Harness):
-    """Stores and what is received go to the same few vectors."""
+    """Stores and received data go to the same few vectors."""
 
     def __init__(self, only: str | None = None) -> None:
         super().__init__(FeatureMemory(SHAPE, NpuMemories(SHAPE).fm), only)
 
     def prove_what_is_received_or_stored_is_kept(self, m: Module) -> None:
-        """Any vector holds what was written last: received ones always, stored ones that do not
-        wait."""
+        """Any vector holds the last write: received ones always, stored ones that do not wait."""
         dut = self.dut
         vector = AnyConst(4)
         known, reads = Signal(), Signal()
         held, wanted = Signal(dut.size.vector), Signal(dut.size.vector)
         read, received, stored = dut.reads[0], dut.received, dut.stored
-        m.d.comb += Assume(received.part == 0)  # a vector is one
+        m.d.comb += Assume(received.part == 0)  # a vector is one part
         with m.If(received.en & (received.vector == vector)):
             m.d.sync += [known.eq(1), held.eq(received.data)]
         with m.Elif(stored.en & ~stored.waits & (stored.vector == vector)):
@@ -268,7 +269,7 @@ class RoundingHarness(Harness):
         super().__init__(Rounding(), only)
 
     def prove_shifts_are_rounded_by_definition(self, m: Module) -> None:
-        """Down, and one more where the rest is above a half, or is one that the mode takes up."""
+        """Floor, plus one if the rest exceeds a half, or equals a half that the mode rounds up."""
         dut = self.dut
         whole, rest, one = (Signal(signed(48), name=name) for name in ("whole", "rest", "one"))
         m.d.comb += [

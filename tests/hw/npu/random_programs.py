@@ -1,4 +1,4 @@
-"""Random instructions and micro-ops, every value of every field among them."""
+"""Random instructions and micro-ops, including every value of every field."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hw.npu.isa import FORMS, MICRO_OP, Field, Instruction, MicroOp
 
 
 def random_value(field: Field, random: Random) -> int:
-    """The ends of its range more often than others."""
+    """Return a value of a field, preferring the ends of its range."""
     return random.choice((0, field.least, field.most, random.randint(field.least, field.most)))
 
 
@@ -18,7 +18,7 @@ def random_values(fields: Sequence[Field], random: Random) -> dict[str, int]:
 
 
 def random_instruction(random: Random) -> Instruction:
-    """With all its fields, as the decoder returns them."""
+    """Return an instruction with all its fields, as the decoder returns them."""
     form = random.choice(FORMS)
     return Instruction(
         form.op,

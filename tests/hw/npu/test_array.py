@@ -1,4 +1,4 @@
-"""The array in Amaranth: sums of bits beside those of bytes, and two products of one multiplier."""
+"""The array in Amaranth: sums of bits and of bytes, and two products of one multiplier."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ Ints = NDArray[np.int64]
 ROWS = COLUMNS = 8
 BITS = 8 * COLUMNS
 LENGTHS = (16, 64, 128, 147, 23_328)
-"""Of dot products of bits; the last one is that of a dense layer of a trained network."""
+"""Lengths of dot products of bits; the last one is of a dense layer of a trained network."""
 
 
 def packed(values: Any, bits: int = 8) -> int:
-    """Numbers of so many bits as one, the first in the low bits."""
+    """Pack numbers of `bits` bits into one, the first in the low bits."""
     return sum((int(value) & ((1 << bits) - 1)) << bits * at for at, value in enumerate(values))
 
 
@@ -48,8 +48,10 @@ def signed_lanes(word: int, count: int, bits: int) -> list[int]:
 @pytest.mark.heavy
 @pytest.mark.sample(0.25)
 def test_b02_b04_sums_of_bits_share_the_ports_of_the_integer_ones() -> None:
-    """B02, B04: dot products of K bits, in vectors that are filled with ones in both words, and
-    between them sums of bytes over the same ports."""
+    """B02, B04: dot products of K bits, padded with ones in both words, between sums of bytes.
+
+    Both use the same ports.
+    """
     random = np.random.default_rng(5)
     array: Any = MacArray(SHAPES["8x8"])
 
@@ -113,7 +115,7 @@ class Products(wiring.Component):
 
 
 def require_products(triples: Ints, side_by_side: int = 256) -> None:
-    """Hold the multiplier to numpy and to the model. triples : shape (number, 3)"""
+    """Compare the multiplier with numpy and the model; triples : shape (number, 3)"""
     dut: Any = Products(side_by_side)
 
     async def bench(ctx: Any) -> None:
@@ -137,7 +139,7 @@ def require_products(triples: Ints, side_by_side: int = 256) -> None:
 
 
 def corners() -> Ints:
-    """All triples of numbers at and beside the ends, zero, and powers of two."""
+    """Return all triples of numbers at and near the range ends, zero, and powers of two."""
     ends = (-128, -127, -65, -64, -63, -2, -1, 0, 1, 2, 63, 64, 65, 126, 127)
     return np.array(list(product(ends, repeat=3)))
 
@@ -145,14 +147,14 @@ def corners() -> Ints:
 @pytest.mark.heavy
 @pytest.mark.sample(0.25)
 def test_a28_corners_and_random_triples_in_hardware() -> None:
-    """A28: those of 10^6 are marked slow."""
+    """A28: corners and random triples; 10^6 triples are marked slow."""
     random = np.random.default_rng(1).integers(-128, 128, (20_000, 3))
     require_products(np.concatenate([corners(), random]))
 
 
 @pytest.mark.slow_hw
 def test_a28_a_million_random_triples_in_hardware() -> None:
-    # The simulator of Amaranth writes masks as decimals, and Python writes 4,300 digits at most:
+    # The simulator of Amaranth writes masks as decimals, and Python writes at most 4,300 digits:
     # ports of 8,192 bits pass, of 16,384 do not.
     require_products(np.random.default_rng(2).integers(-128, 128, (1_000_000, 3)), 512)
 
@@ -182,7 +184,7 @@ int main() {
     None in map(shutil.which, ("verilator", "g++", "make")), reason="needs verilator and g++"
 )
 def test_a28_all_triples_of_the_elaborated_multiplier(tmp_path: Path) -> None:
-    """A28: 2^24 of them."""
+    """A28: all 2^24 of them."""
     (tmp_path / "products.v").write_text(verilog(netlist(Products(), "products")))
     (tmp_path / "main.cpp").write_text(ALL_TRIPLES)
     build = ["verilator", "--cc", "--exe", "--build", "-O3", "--top-module", "products"]

@@ -1,4 +1,4 @@
-"""Text of programs: what is written in other ways, and what is refused."""
+"""Text of programs: alternative notations, and rejected ones."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hw.npu.isa import Instruction, MicroOp
 from tests.docs.blocks import DOCS, blocks
 
 
-def test_text_may_be_written_in_other_ways() -> None:
+def test_alternative_notations() -> None:
     text = """
         # an order of one's own, numbers of all kinds, zeros
 .micro_ops
@@ -29,14 +29,14 @@ UOP
     ]
 
 
-def test_fields_that_are_left_out_are_zero() -> None:
+def test_missing_fields_are_zero() -> None:
     (found,) = assemble("STORE.LOCAL", "f").instructions
     assert found.fields.keys() >= {"src", "dst", "pp"}
     assert not any(found.fields.values())
     assert disassemble([Instruction("STORE", "LOCAL")]) == "STORE.LOCAL\n"
 
 
-def test_the_program_of_the_reference_is_one() -> None:
+def test_the_program_of_the_reference_page() -> None:
     page = DOCS / "reference" / "isa.md"
     (text,) = (block.text for block in blocks(page) if block.text.startswith("LOAD.INP "))
     program = assemble(text, "isa.md")
@@ -64,7 +64,7 @@ REFUSED = [
     ("GEMM.INT8 wait=", "GEMM.INT8: wait is ''; give one or more of"),
     (".headers", "unknown section .headers; sections are .instructions, .micro_ops"),
     (".micro_ops 3", "unknown section .micro_ops 3; sections are"),
-    (".micro_ops\nacc=1", "'acc=1'; lines of .micro_ops begin with UOP"),
+    (".micro_ops\nacc=1", "'acc=1'; lines of .micro_ops start with UOP"),
     (".micro_ops\nUOP tap=16", "UOP: tap is 16; give a whole number from 0 to 15"),
 ]
 

@@ -1,6 +1,6 @@
 # amaranth: UnusedElaboratable=no
-# (chips that are refused are never elaborated)
-"""Chips of NPU cores in Amaranth beside the simulator of cores on a mesh, flit by flit."""
+# (rejected chips are never elaborated)
+"""Chips of NPU cores in Amaranth against the mesh simulator, flit by flit."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.hw.npu.programs import END
 
 TINY = NPU_SHAPES["tiny"]
 CHIPS = int(os.environ.get("NPU_CHIPS", "8"))
-"""Random chips."""
+"""Number of random chips."""
 FRAMES = 2
 
 
@@ -53,9 +53,11 @@ def test_chips_equal_the_simulator(seed: int) -> None:
 @pytest.mark.sample(0.5)
 @pytest.mark.jit
 @pytest.mark.parametrize("seed", [0, 2])
-def test_contents_that_come_as_flits(seed: int) -> None:
-    """N3.3: what flits load equals contents at construction, in memories and in what cores do; a
-    flit of kind 7 begins the frames of a core, and flits of kind 3 give it its first credits."""
+def test_contents_loaded_by_flits(seed: int) -> None:
+    """N3.3: loading by flits equals initial contents, in memories and in behaviour of cores.
+
+    A flit of kind 7 starts the frames of a core, and flits of kind 3 provide its first credits.
+    """
     chip = random_chip(seed)
     chip = chip._replace(shape=replace(chip.shape, payload_bits=32))
     rng = np.random.default_rng(seed)
@@ -84,7 +86,7 @@ def test_contents_that_come_as_flits(seed: int) -> None:
         for name, words in memories.items():
             assert found.memories[place][name] == words, (place, name)
     assert any(any(words) for words in found.memories[next(iter(npus))].values())
-    # Arbiters have turned since, so flits may come in another order, but they are the same.
+    # Arbiters have moved since, so flits may come in another order, but they are the same.
     assert sorted(one.flit for one in found.deliveries) == sorted(
         one.flit for one in wanted.deliveries
     )
@@ -92,8 +94,8 @@ def test_contents_that_come_as_flits(seed: int) -> None:
 
 @pytest.mark.heavy
 @pytest.mark.sample(0.25)
-def test_frames_that_a_flit_begins() -> None:
-    """One core runs its frames, from an instruction on; the other one, which got no flit, none."""
+def test_frames_started_by_a_flit() -> None:
+    """One core runs its frames, from an instruction on; the other one gets no flit."""
     end = [int.from_bytes(encode(END), "little")]
     nop = int.from_bytes(encode(Instruction("CTRL", "NOP")), "little")
     parts = ChipParts({(0, 0): Contents([nop, *end]), (1, 0): Contents([nop, *end])})
@@ -106,18 +108,18 @@ def test_frames_that_a_flit_begins() -> None:
 
 @pytest.mark.heavy
 @pytest.mark.sample(0.5)
-def test_weights_that_the_host_does_not_have_are_named() -> None:
+def test_missing_host_weights_are_named() -> None:
     asks = Instruction("LOAD", "WSTREAM", 0, 0, {"words": 2, "host": 3})
     program = [int.from_bytes(encode(each), "little") for each in (asks, END)]
     chip = MixedChip(1, 1, TINY, ChipParts({(0, 0): Contents(program)}))
     side = HostSide(weights=np.zeros((4, 4, 4), np.int8))
-    with pytest.raises(HwError, match="asks the host for weight words 3 to 4, of 4"):
+    with pytest.raises(HwError, match="requests weight words 3 to 4; the host has 4"):
         NpuSimulator(chip).run([side])
 
 
 @pytest.mark.heavy
 @pytest.mark.sample(0.25)
-def test_a_run_that_hangs_is_given_up() -> None:
+def test_a_hanging_run_is_aborted() -> None:
     waits = Instruction("CTRL", "WAIT", 0, 0, {"stream": 2, "count": 1})
     program = [int.from_bytes(encode(each), "little") for each in (waits, END)]
     chip = MixedChip(1, 1, TINY, ChipParts({(0, 0): Contents(program)}))
@@ -126,11 +128,11 @@ def test_a_run_that_hangs_is_given_up() -> None:
 
 
 @pytest.mark.parametrize(("change", "text"), [
-    ({"npus": {(2, 0): Contents()}}, r"NPU core \(2, 0\) is outside of the 2x1 mesh"),
-    ({"hosts": [(0, 0), (0, 0)]}, "two host ports are at one node"),
-    ({"ports": {(0, 0): (1, 0)}}, r"core \(0, 0\) asks host port \(1, 0\), which is not there"),
+    ({"npus": {(2, 0): Contents()}}, r"NPU core \(2, 0\) is outside the 2x1 mesh"),
+    ({"hosts": [(0, 0), (0, 0)]}, "two host ports share a node"),
+    ({"ports": {(0, 0): (1, 0)}}, r"core \(0, 0\) uses host port \(1, 0\), which does not exist"),
 ])  # fmt: skip
-def test_parts_that_do_not_fit_are_named(change: dict[str, Any], text: str) -> None:
+def test_misplaced_parts_are_named(change: dict[str, Any], text: str) -> None:
     with pytest.raises(HwError, match=text):
         MixedChip(2, 1, TINY, ChipParts({(0, 0): Contents()})._replace(**change))
 
@@ -141,7 +143,7 @@ def test_payloads_without_a_port_are_named() -> None:
 
 
 def test_layouts_of_the_issue() -> None:
-    """N10.1: 94 bits on 8x8; spikes have a layout of their own."""
+    """N10.1: 94 bits on 8x8; spikes have their own layout."""
     layout = NpuFlit(NPU_SHAPES["npu"], 3, 3)
     assert layout.size == 94
     names = ("x", "y", "kind", "stream", "address", "data")
@@ -150,8 +152,8 @@ def test_layouts_of_the_issue() -> None:
 
 @pytest.mark.heavy
 @pytest.mark.sample(0.5)
-def test_differences_are_told() -> None:
-    """What `first_difference` finds: a start, an end of a frame, a flit."""
+def test_differences_are_reported() -> None:
+    """Differences that `first_difference` finds: a start, an end of a frame, a flit."""
     chip = random_chip(0)
     chip = chip._replace(shape=replace(chip.shape, payload_bits=32))
     times = run_mesh(chip, 1, keep=[0], flits=True)

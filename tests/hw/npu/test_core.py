@@ -1,4 +1,4 @@
-"""The NPU core in Amaranth beside the simulators and the plain twin: values, and every cycle."""
+"""The NPU core in Amaranth against simulators and reference: values, and every cycle."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ CHUNKS = {
     "tiny": (10, 60), "4x4": (2, 60), "4x4-dual": (2, 60), "8x8": (3, 20), "8x8-dual": (3, 20),
     "16x16": (2, 10), "16x16-dual": (2, 10),
 }  # fmt: skip
-"""Of each shape, how many chunks of how many random programs are run each time."""
+"""For each shape: number of chunks in a normal run, and of random programs per chunk."""
 MANY = 20
-"""Times as many are run with the marker `many_hw`."""
+"""Factor on the chunks with the marker `many_hw`."""
 APART = 10_000
-"""Seeds from one chunk to the next."""
+"""Seeds between two chunks."""
 BUSY = 12
-"""Programs with routers that are busy, of each shape."""
+"""Programs with busy routers, for each shape."""
 
 
 def chunks(first: int, times: int) -> list[Any]:
-    """Pairs of a shape's name and a chunk's number."""
+    """Return pairs of a shape's name and a chunk's number."""
     return [
         (name, number)
         for name, (count, _) in CHUNKS.items()
@@ -55,8 +55,10 @@ def require_equal_three_ways(name: str, chunk: int) -> None:
 @pytest.mark.jit
 @pytest.mark.parametrize(("name", "chunk"), chunks(0, 1))
 def test_three_ways(name: str, chunk: int) -> None:
-    """N13.1: all memories and counters of the twin, the simulator and the hardware are equal after
-    random programs, and the starts and ends of all instructions of simulator and hardware."""
+    """N13.1: reference, simulator and hardware have equal memories and counters.
+
+    Simulator and hardware also have equal starts and ends of all instructions.
+    """
     require_equal_three_ways(name, chunk)
 
 
@@ -70,8 +72,10 @@ def test_three_ways_many_times(name: str, chunk: int) -> None:
 @pytest.mark.heavy
 @pytest.mark.sample(0.5)
 def test_programs_have_all_instructions() -> None:
-    """A thousand programs each time, and of each shape with all kinds of instructions but those
-    that no other core is there for."""
+    """A thousand programs per run, and all kinds of instructions for each shape.
+
+    Kinds that need other cores are excluded.
+    """
     assert sum(count * each for count, each in CHUNKS.values()) >= 1000
     for name, shape in SHAPES.items():
         count, each = CHUNKS[name]
@@ -93,9 +97,11 @@ def test_programs_have_all_instructions() -> None:
 @pytest.mark.sample(0.25)
 @pytest.mark.jit
 @pytest.mark.parametrize("name", ["tiny", "8x8"])
-def test_routers_that_are_busy(name: str) -> None:
-    """N9.1: what leaves waits for the router as often as not, and words of the host come slowly;
-    values are the same, and what the host gets comes in the same order."""
+def test_busy_routers(name: str) -> None:
+    """N9.1: outgoing flits wait for the router half of the time, and words of the host come slowly.
+
+    Values are the same, and the host receives the same sequence.
+    """
     shape = SHAPES[name]
     bench = CoreBench(shape)
     later = 0
@@ -108,14 +114,14 @@ def test_routers_that_are_busy(name: str) -> None:
 
 
 @pytest.mark.parametrize(("change", "text"), [
-    ({"columns": 8, "load_bits": 256}, "npu npu: columns is 8; give 16, as many as rows"),
+    ({"columns": 8, "load_bits": 256}, "npu npu: columns is 8; give 16, equal to rows"),
     ({"rows": 12, "columns": 12, "load_bits": 96}, "rows is 12; give one of 4, 8, 16, 32, 64"),
-    ({"map_vectors": 0}, "map_vectors is 0; give a multiple of 8; maps in external memory"),
+    ({"map_vectors": 0}, "map_vectors is 0; give a multiple of 8; external feature memory"),
     ({"map_vectors": 100}, "map_vectors is 100; give a multiple of 8"),
-    ({"instructions": 0}, "instructions is 0; give how many the core holds"),
+    ({"instructions": 0}, "instructions is 0; give the size of the memory"),
     ({"loop_overhead": 2}, "loop_overhead is 2; give 0"),
-    ({"load_bits": 384}, "loads move 3 vectors a cycle; give a load_bits for 1, 2, 4"),
+    ({"load_bits": 384}, "loads read 3 vectors per cycle; give load_bits for 1, 2, 4"),
 ])  # fmt: skip
-def test_cores_that_are_not_built_are_named(change: dict[str, int], text: str) -> None:
+def test_unsupported_cores_are_named(change: dict[str, int], text: str) -> None:
     with pytest.raises(HwError, match=text):
         Widths(replace(NPU_SHAPES["npu"], **change))

@@ -21,7 +21,7 @@ CYCLES = {
     "MapsHarness": 7, "NodeHarness": 8, "RoundingHarness": 2, "SplitHarness": 2,
     "no_stream_counts_below_zero": 8,
 }  # fmt: skip
-"""How far a harness, or one property of it, is followed after reset."""
+"""Cycles after reset that a harness, or one of its properties, is checked for."""
 FAULTS = [
     ("ControlHarness", "tokens_are_neither_lost_nor_made",
      Fault("control", "+ gives - taken)", "+ (gives & ~taken) - taken)")),
@@ -72,7 +72,10 @@ PROPERTIES = [(one, name) for one in CYCLES if hasattr(properties, one) for name
 
 
 def proof(module: Any, harness: str, name: str, path: Path) -> str | None:
-    """`own=False`: what the parts themselves assert is what their surroundings are asked for."""
+    """Check one property.
+
+    `own=False`: assertions of the parts themselves are requirements on their surroundings.
+    """
     cycles = CYCLES.get(name, CYCLES[harness])
     return counterexample(getattr(module, harness)(name), cycles, path, own=False)
 

@@ -1,4 +1,4 @@
-"""The bits of instructions, worked out by hand, and what the decoder refuses."""
+"""The bits of instructions, computed by hand, and data that the decoder rejects."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ KINDS = {
 }
 """In the order of their codes."""
 
-# Each field has its highest and its lowest bit set, unless that value means nothing; bits 127:0.
+# Each field has its highest and its lowest bit set, unless that value is undefined; bits 127:0.
 BITS = [
     (
         "CTRL.END wait=LOAD,ALU signal=GEMM,STORE queue=3 stream=9 count=32769 x=129 y=129 "
@@ -139,7 +139,7 @@ def test_every_form_has_its_bits(text: str, bits: str) -> None:
     }
 
 
-def test_bits_are_those_of_all_forms() -> None:
+def test_bits_cover_all_forms() -> None:
     tested = [form_of(*text.split()[0].split(".")) for text, _ in BITS]
     assert tested == list(FORMS)
 
@@ -188,7 +188,7 @@ def test_fields_neither_overlap_nor_repeat(fields: tuple[Field, ...]) -> None:
         assert field.meaning
 
 
-# ---- what is refused ------------------------------------------------------------------------
+# ---- rejected data ---------------------------------------------------------------------------
 
 UNENCODABLE = [
     (Instruction("GEM", "INT8"), "unknown op 'GEM'; ops are CTRL, LOAD, GEMM, ALU, RQ, STORE"),
@@ -206,7 +206,7 @@ UNENCODABLE = [
 
 
 @pytest.mark.parametrize(("instruction", "said"), UNENCODABLE, ids=range(len(UNENCODABLE)))
-def test_what_has_no_encoding_is_named(instruction: Instruction, said: str) -> None:
+def test_unencodable_instructions_are_named(instruction: Instruction, said: str) -> None:
     with pytest.raises(HwError) as error:
         encode(instruction)
     assert said in str(error.value)
@@ -233,9 +233,9 @@ UNDECODABLE = [
         0x5005,
         "f: STORE: unknown kind 5; kinds are 0 LOCAL, 1 REMOTE, 2 HOST, 3 PARTIAL, 4 PARTIAL_HOST",
     ),
-    (1 << 56, "f: CTRL.NOP: bit 56 is set, and is of no field"),
-    (0x4000 | 1 << 52 | 1 << 127, "f: CTRL.BASE: bit 52 is set, and is of no field"),
-    (2 | 1 << 121, "f: GEMM.INT8: bit 121 is set, and is of no field"),
+    (1 << 56, "f: CTRL.NOP: bit 56 is set, but not in a field"),
+    (0x4000 | 1 << 52 | 1 << 127, "f: CTRL.BASE: bit 52 is set, but not in a field"),
+    (2 | 1 << 121, "f: GEMM.INT8: bit 121 is set, but not in a field"),
     (2 | 3 << 108, "f: GEMM.INT8: init is 3; give 0 none, 1 zero, 2 bias"),
     (0x4000 | 3 << 18, "f: CTRL.BASE: space is 3; give 0 load, 1 store, 2 weights"),
     (0x6001 | 3 << 58, "f: LOAD.TABLE: memory is 3; give 0 micro_ops, 1 parameters, 2 headers"),
@@ -244,7 +244,7 @@ UNDECODABLE = [
 
 
 @pytest.mark.parametrize(("word", "said"), UNDECODABLE)
-def test_what_means_nothing_is_refused(word: int, said: str) -> None:
+def test_undefined_instructions_are_rejected(word: int, said: str) -> None:
     data = word.to_bytes(16, "little")
     with pytest.raises(HwError) as error:
         decode(data, "f")
@@ -257,7 +257,7 @@ def test_what_means_nothing_is_refused(word: int, said: str) -> None:
 
 def test_micro_ops_that_mean_nothing_are_refused() -> None:
     data = (1 << 50).to_bytes(8, "little")
-    with pytest.raises(HwError, match=r"^f: micro-op: bit 50 is set, and is of no field$"):
+    with pytest.raises(HwError, match=r"^f: micro-op: bit 50 is set, but not in a field$"):
         decode_micro_op(data, "f")
     with pytest.raises(HwError, match=r"^f: offset 8: micro-op: bit 50 is set"):
         decode_micro_ops(bytes(8) + data, "f")
@@ -275,8 +275,8 @@ def test_data_of_another_length_are_refused() -> None:
 
 
 @pytest.mark.heavy
-def test_arrays_refuse_what_single_decoders_refuse() -> None:
-    """And nothing else: bits of good instructions are flipped at random."""
+def test_array_and_single_decoders_reject_the_same_data() -> None:
+    """Arrays reject exactly the same data: bits of valid instructions are flipped at random."""
     random = Random(3)
     refused = 0
     for _ in range(1000):

@@ -1,4 +1,4 @@
-"""Whole programs of the compiler on the NPU core in Amaranth: all memories, and every cycle."""
+"""Compiled programs on the NPU core in Amaranth: all memories, and every cycle."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ FOUR = replace(NPU_SHAPES["tiny"], map_vectors=4096, weight_words=512, parameter
 
 
 def require_equal(folder: CompiledFolder, samples: np.ndarray[Any, Any]) -> int:
-    """Run frames on simulators and hardware; returns the cycles of one."""
+    """Run frames on simulators and hardware; return the cycles of one."""
     run = core_hardware.check_core(folder, samples)
     assert run.frames == len(samples) and run.instructions and run.bytes
     return run.cycles // run.frames
@@ -60,8 +60,8 @@ def test_small_networks(network: Any, shape: NpuShape) -> None:
     ("weights", "hardware: (INP|ACC|OUT|FM) differs in .* lanes"),
     ("latency", r"hardware: core \(1, 0\): end of instruction 0 of ALU: cycle \[\d+\]"),
 ])  # fmt: skip
-def test_what_differs_is_named(monkeypatch: pytest.MonkeyPatch, what: str, text: str) -> None:
-    """A weight of the hardware is another one, or an instruction takes a cycle more."""
+def test_differences_are_named(monkeypatch: pytest.MonkeyPatch, what: str, text: str) -> None:
+    """A weight of the hardware differs, or an instruction takes a cycle more."""
     build = pooled()
     folder = compiled(build, FOUR).folder
     sample = np.ascontiguousarray(build.graph.inputs["x"].array(build.samples(1)))
@@ -91,7 +91,7 @@ def test_what_differs_is_named(monkeypatch: pytest.MonkeyPatch, what: str, text:
 @pytest.mark.jit
 @pytest.mark.slow_hw
 def test_mnist(data_dir: Path) -> None:
-    """N13.2: half a minute."""
+    """N13.2: takes half a minute."""
     pixels = np.load(data_dir / "models" / "mnist_test_1000.npz")["x"][:100]
     samples = pixels.reshape(-1, 1, 28, 28).astype(np.float32)
     made = compiled_model(data_dir / "models" / "mnist-8.onnx", samples, NPU)

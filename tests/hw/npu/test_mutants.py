@@ -17,7 +17,7 @@ from tests.hw.npu.programs import SHAPES
 from tests.hw.npu.three_ways import Wanted, difference, programs_from
 
 PROGRAMS = 120
-"""In which a fault must show."""
+"""Number of programs in which a fault must show."""
 BENCH = "tests.hw.npu.core_bench"
 FAULTS = [
     # Queues, tokens, streams
@@ -105,12 +105,12 @@ FAULTS = [
     Fault("store", "below ^ f.up", "below"),
 ]  # fmt: skip
 SOUND = Fault("control", "Fetch, the four queues", "Fetch, four queues")
-"""No fault: another text alone."""
+"""No fault: only a docstring changes."""
 
 
 @cache
 def programs(name: str) -> tuple[Iterator[Wanted], list[Wanted]]:
-    """Programs that are still to come, and those that were asked for before."""
+    """Return an iterator over further programs, and the list of those generated so far."""
     return programs_from(SHAPES[name], 0, PROGRAMS), []
 
 
@@ -126,13 +126,17 @@ def each_program(name: str) -> Iterator[Wanted]:
 
 
 def found_by(fault: Fault) -> str | None:
-    """How a fault shows first; None if it does not."""
+    """Return the first symptom of a fault; None without one."""
     with imported(fault, BENCH) as module:
         bench = module.CoreBench(SHAPES[fault.shape])
     for wanted in each_program(fault.shape):
         try:
             found = difference(bench, wanted)
-        except (AssertionError, IndexError, HwError) as error:  # it hangs, or says so itself
+        except (
+            AssertionError,
+            IndexError,
+            HwError,
+        ) as error:  # it hangs, or raises an error itself
             return f"seed {wanted.seed}: {error!r}"
         if found is not None:
             return found
@@ -152,7 +156,7 @@ def test_faults_are_found(fault: Fault) -> None:
 @pytest.mark.sample(0.25)
 @pytest.mark.jit
 def test_a_sound_core_is_not_at_fault() -> None:
-    """As it is imported for faults; what its programs show is no fault of the import."""
+    """An import without a fault, in the same way: differences do not come from the import."""
     with imported(SOUND, BENCH) as module:
         bench = module.CoreBench(SHAPES["tiny"])
     assert all(difference(bench, one) is None for one in islice(each_program("tiny"), 20))
@@ -162,7 +166,7 @@ def imported_now() -> dict[str, ModuleType]:
     return {name: each for name, each in sys.modules.items() if name.startswith("hw.npu")}
 
 
-def test_what_is_imported_with_a_fault_leaves_the_rest_alone() -> None:
+def test_importing_a_fault_leaves_other_modules_unchanged() -> None:
     import_module("hw.npu.core_run")
     before = imported_now()
     with imported(FAULTS[0], BENCH) as module:

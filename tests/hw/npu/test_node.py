@@ -1,4 +1,4 @@
-"""Nodes that are shared: spiking cores, NPU cores and the host behind the same router ports."""
+"""Shared nodes: spiking cores, NPU cores and the host at the same router ports."""
 
 from __future__ import annotations
 
@@ -26,9 +26,12 @@ PATIENCE = 2000
 @pytest.mark.heavy
 @pytest.mark.sample(0.25)
 @pytest.mark.parametrize("seed", range(3))
-def test_spikes_beside_maps(seed: int) -> None:
-    """N10.2: two spiking cores and two NPU cores at the same two nodes. Neurons spike as their
-    arithmetic says, while the NPU cores send each other tokens all the time."""
+def test_spikes_and_maps_share_nodes(seed: int) -> None:
+    """N10.2: two spiking cores and two NPU cores at the same two nodes.
+
+    Neurons spike according to their arithmetic, while the NPU cores keep sending tokens to each
+    other.
+    """
     rng = np.random.default_rng([3, seed])
     shape = chip_shape(WIDTH, HEIGHT, TINY)
     network = random_network(rng, 9, 40, shape)

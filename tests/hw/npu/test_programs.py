@@ -1,4 +1,4 @@
-"""Whole programs: bits, text and arrays say the same."""
+"""Whole programs: bits, text and arrays agree."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_random_micro_ops_come_back_from_bits(micro_ops: list[MicroOp]) -> None:
     assert [tuple(row) for row in arrays.tolist()] == micro_ops
 
 
-def test_arrays_hold_what_single_instructions_do(instructions: list[Instruction]) -> None:
+def test_array_and_single_decoders_agree(instructions: list[Instruction]) -> None:
     decoded = decode_program(encode_program(instructions), "f")
     for array in decoded[:4]:
         assert array.dtype == np.uint8 and array.shape == (MANY,)

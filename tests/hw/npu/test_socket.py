@@ -1,5 +1,5 @@
 # amaranth: UnusedElaboratable=no
-"""NPU cores and spiking cores behind the same sockets of one chip."""
+"""NPU cores and spiking cores at the same sockets of one chip."""
 
 from __future__ import annotations
 
@@ -39,8 +39,10 @@ def program(*steps: Instruction) -> Contents:
 @pytest.mark.heavy
 @pytest.mark.sample(0.25)
 def test_ticks_of_spiking_cores_and_frames_of_npu_cores() -> None:
-    """Nodes (0, 0), (1, 0) and (0, 1) have spiking cores, (1, 0) an NPU core too, which sends a
-    token to the one of (1, 1) that waits for it, and credits to the host, in every tick."""
+    """Nodes (0, 0), (1, 0) and (0, 1) have spiking cores, (1, 0) also an NPU core.
+
+    In every tick it sends a token to the waiting core at (1, 1), and credits to the host.
+    """
     rng = np.random.default_rng(4)
     network = random_network(rng, 30, 120, CORE, inputs=0)
     shape = chip_shape(2, 3, CORE)
@@ -103,9 +105,9 @@ def test_ticks_of_spiking_cores_and_frames_of_npu_cores() -> None:
     assert ended[TAKER] == 2 * TICKS, "WAIT and END, in every tick"
 
 
-def test_layouts_of_chips_that_cannot_be() -> None:
+def test_invalid_layouts() -> None:
     layout = NpuFlit(SHAPE, 1, 1)
-    with pytest.raises(HwError, match="chip: a layout of packets is for cores of make_core"):
+    with pytest.raises(HwError, match="chip: layout requires make_core"):
         Chip(2, 2, CORE, layout=layout)
     with pytest.raises(HwError, match="chip: 4x2 cores need 2 and 1 bits of x and y; the layout"):
         Chip(4, 2, CORE, layout=layout, make_core=lambda node: Core(CORE))

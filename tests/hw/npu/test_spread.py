@@ -1,4 +1,4 @@
-"""Compiled models that several cores share, on chips in Amaranth: every byte, and every cycle."""
+"""Compiled models on several cores, on chips in Amaranth: every byte, and every cycle."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ FRAMES = 3
 @pytest.mark.slow_hw
 @pytest.mark.parametrize("network", [pooled, lambda: residual(3, 10)], ids=["pooled", "residual"])
 def test_networks_on_three_cores(network: Any) -> None:
-    """N12.1: layers in parts on three cores of four, three frames one behind the other."""
+    """N12.1: layers in parts on three of four cores, three consecutive frames."""
     build = network()
     made = compiled(build, FOUR, cores=None)
     assert len(made.folder.images) == MOST_NODES - 1
@@ -41,8 +41,7 @@ def test_networks_on_three_cores(network: Any) -> None:
 @pytest.mark.jit
 @pytest.mark.slow_hw
 def test_two_ports_of_the_host() -> None:
-    """N10.5: inputs and results by the nearest port, weights that no core holds from there as well,
-    a flit in two cycles."""
+    """N10.5: inputs, results and streamed weights by the nearest port, a flit every two cycles."""
     build = residual(3, 10)
     shape = replace(FOUR, name="few", weight_words=40)
     chip = Chip("ports", 2, 2, unavailable=(0,), host=ChipHost((1, 2), latency=7, flits=0.5))

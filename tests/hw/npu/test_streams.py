@@ -33,8 +33,11 @@ HOST = (0, 0)
 
 
 def stage(number: int, before: Place | None, after: Place | None, shape: NpuShape) -> Program:
-    """Takes a map, multiplies it with two words of weights that the host sends in every frame to
-    the same place, adds a number, and gives it to the next core, or to the host."""
+    """Return the program of a pipeline stage.
+
+    It multiplies a map by two weight words, which the host sends in every frame to the same place,
+    adds a number, and sends the result to the next core, or to the host.
+    """
     x, y = before or HOST
     area = {"c_size": 1, "x_size": VECTORS, "y_size": 1, "x_stride": 1, "pp": 4}
     back = {"queue": 0, "stream": CREDITS if before else 0, "count": 1, "x": x, "y": y}
@@ -65,7 +68,7 @@ def stage(number: int, before: Place | None, after: Place | None, shape: NpuShap
 
 
 def chain(shape: NpuShape, places: list[Place], mesh: Mesh, link: HostLink) -> MeshChip:
-    """slots : two at every core"""
+    """Return a chain of cores with two slots each."""
     around = [None, *places, None]
     programs = {
         place: stage(number, around[number], around[number + 2], shape)
@@ -80,7 +83,7 @@ def chain(shape: NpuShape, places: list[Place], mesh: Mesh, link: HostLink) -> M
 
 
 def wanted_of(side: HostSide, stages: int) -> np.ndarray:
-    """Bytes of all frames, shape (frames, vectors, columns)."""
+    """Return the bytes of all frames, shape (frames, vectors, columns)."""
     assert side.data is not None and side.weights is not None
     values = side.data.view(np.int8).astype(np.int64)
     for number in range(stages):
@@ -108,8 +111,7 @@ def run(chip: MeshChip) -> tuple[NpuRun, HostSide]:
 ], ids=lambda places: str(len(places)))  # fmt: skip
 @pytest.mark.parametrize("shape", [TINY, EIGHT], ids=lambda shape: shape.name)
 def test_chains_of_cores(shape: NpuShape, places: list[Place]) -> None:
-    """N10.4: what leaves the last core is what numpy says, in every frame; frames overlap; all
-    cycles are those of the simulator."""
+    """N10.4: results equal numpy's, frames overlap, cycles equal the simulator's."""
     chip = chain(shape, places, Mesh(2, 2), HostLink(5, 1.0))
     found, _ = run(chip)
     require_equal(chip, found, run_mesh(chip, FRAMES, keep=range(FRAMES), flits=True))
@@ -121,9 +123,11 @@ def test_chains_of_cores(shape: NpuShape, places: list[Place]) -> None:
 @pytest.mark.jit
 @pytest.mark.parametrize("cycles", [1, 7, 50])
 def test_slow_hosts(cycles: int) -> None:
-    """N9.1: words of the host take from 1 to 50 cycles; never is a stale one used, though each
-    frame asks for the same place again; all waits are those of the simulator."""
-    flits = TINY.rows / cycles  # in a cycle
+    """N9.1: words of the host take from 1 to 50 cycles; a stale word is never used.
+
+    Each frame requests the same place again. All stalls equal the simulator's.
+    """
+    flits = TINY.rows / cycles  # per cycle
     chip = chain(TINY, [(1, 0), (0, 0)], Mesh(2, 1), HostLink(32, flits))
     found, _ = run(chip)
     require_equal(chip, found, run_mesh(chip, FRAMES, keep=range(FRAMES), flits=True))

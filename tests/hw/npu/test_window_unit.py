@@ -27,7 +27,7 @@ def fits(case: Case) -> bool:
 @pytest.mark.jit
 @pytest.mark.parametrize("filters", [1, 3, 8])
 def test_c10_c12_random_windows_in_hardware(filters: int) -> None:
-    """C10, C12: kernels to 5x5, strides to 3, uneven pads, channels that fill no group."""
+    """C10, C12: kernels to 5x5, strides to 3, uneven pads, channels that do not fill a group."""
     shape = replace(
         NPU_SHAPES["tiny"], filters=filters, headers=256, input_vectors=512, map_vectors=1024,
         weight_words=2, entries=2, parameter_words=2, micro_ops=2,

@@ -1,4 +1,4 @@
-"""Random legal programs on the plain twin, the simulators and the core in Amaranth."""
+"""Random legal programs on reference, simulators and the core in Amaranth."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ from tests.hw.npu.programs import one_by_one, side_by_side, simulated, unit_of, 
 from tests.reference.npu import FaultError, Twin
 
 STEPS = 10
-"""Of a program, and some that belong to them."""
+"""Random instructions per program, without the ones they require."""
 RATES = (1, 2, 4, 1, 2, 4, 1, 16)
-"""Cycles of a flit from the host."""
+"""Cycles per flit from the host."""
 HERE = (0, 0)
 TO_CORES = ("WAIT", "SEND")
 MARGIN = 64
-"""Cycles that hardware may take longer before it is given up."""
+"""Extra cycles of the hardware before a run is aborted."""
 
 
 class Wanted(NamedTuple):
-    """A program, and what twin and simulators make of it.
+    """A program with the results of reference and simulators.
 
-    counted : what streams have counted before
-    memories, host, credits, start, end : as the bench observes them
+    counted : initial stream counts
+    memories, host, credits, start, end : as observed by the bench
     """
 
     seed: int
@@ -53,8 +53,10 @@ class Wanted(NamedTuple):
 
 
 def programs_from(shape: NpuShape, first: int, count: int) -> Iterator[Wanted]:
-    """Legal programs of the seeds behind `first`; those of which the twin says that an instruction
-    leads outside of a memory are left out."""
+    """Yield legal programs of the seeds after `first`.
+
+    Programs that address outside a memory in the reference are skipped.
+    """
     seed = first
     while count:
         seed += 1
@@ -70,13 +72,13 @@ def programs_from(shape: NpuShape, first: int, count: int) -> Iterator[Wanted]:
 
 
 def case_of(shape: NpuShape, seed: int) -> Case:
-    """A program, legal or not."""
+    """Return a program, legal or not."""
     case = with_products(random_case(shape, seed, STEPS, False), seed)
     return with_streams(with_tables(with_numbers(case, seed), seed), seed)
 
 
 def with_numbers(case: Case, seed: int) -> Case:
-    """Inputs and accumulators hold something from the beginning."""
+    """Fill inputs and accumulators at the start."""
     random = Random(seed)
     area = {"c_size": 1, "y_size": 1, "x_stride": 1}
     steps = [
@@ -88,7 +90,7 @@ def with_numbers(case: Case, seed: int) -> Case:
 
 
 def with_tables(case: Case, seed: int) -> Case:
-    """Micro-ops or headers come anew from the end of the maps, before all else."""
+    """Reload micro-ops or headers from the end of the maps, before all other instructions."""
     random, shape = Random(seed), case.shape
     vectors = -(-8 // shape.columns)
     vectors *= random.randrange(1, 4)
@@ -108,8 +110,7 @@ def with_tables(case: Case, seed: int) -> Case:
 
 
 def with_streams(case: Case, seed: int) -> Case:
-    """WAITs take what streams have counted before, all of it at most; SENDs give the host
-    credits."""
+    """Add WAITs for at most the initial stream counts, and SENDs of credits to the host."""
     random, left = Random(seed), counted_before(seed)
     steps = list(case.steps)
     for _ in range(3):
@@ -127,7 +128,7 @@ def with_streams(case: Case, seed: int) -> Case:
 
 
 def with_more_tokens(instructions: list[Instruction], random: Random) -> list[Instruction]:
-    """Some give tokens that nobody takes, which END clears."""
+    """Add tokens that nothing consumes, which END clears."""
     waits: list[set[int]] = [set() for _ in UNITS]
     for each in instructions:
         waits[unit_of(each)] |= {unit for unit in range(len(UNITS)) if each.wait >> unit & 1}
@@ -147,7 +148,7 @@ def counted_before(seed: int) -> list[int]:
 
 
 def _wanted(seed: int, case: Case, twin: Twin) -> Wanted:
-    """What the simulators say; raises `AssertionError` where the twin says something else."""
+    """Return the simulators' results; raise `AssertionError` if the reference differs."""
     shape, odd = case.shape, bool(seed % 2)
     instructions = one_by_one(case) if seed % 3 == 0 else side_by_side(case, odd)
     instructions = with_more_tokens(instructions, Random(seed))
@@ -176,7 +177,7 @@ def _wanted(seed: int, case: Case, twin: Twin) -> Wanted:
 
 
 def _plain(case: Case, twin: Twin, counted: list[int]) -> dict[str, Ints]:
-    """All memories of the twin, and what it leaves of the streams."""
+    """Return all memories of the reference, and the final stream counts."""
     left = list(counted)
     for _, kind, fields in case.steps:
         if kind == "WAIT":
@@ -195,8 +196,10 @@ def _plain(case: Case, twin: Twin, counted: list[int]) -> dict[str, Ints]:
 
 
 def _alone(program: Program) -> Program:
-    """Without what has to do with other cores: it takes as long as an instruction that does
-    nothing, since all that WAIT takes is there, and the router is always ready."""
+    """Replace instructions for other cores by NOPs.
+
+    They take as long as a NOP: WAIT has its counts, and the router is always ready.
+    """
     kinds = KINDS[Op.CTRL]
     other = np.isin(program.kind, [kinds.index(name) for name in TO_CORES])
     kind = np.where((program.op == Op.CTRL) & other, kinds.index("NOP"), program.kind)
@@ -204,14 +207,14 @@ def _alone(program: Program) -> Program:
 
 
 def observe(bench: Any, wanted: Wanted, waits: float = 0.0) -> Observed:
-    """waits : of cycles, in how many the router is busy"""
+    """waits : share of cycles in which the router is busy"""
     most = 20 * max(wanted.end) if waits else max(wanted.end) + MARGIN
     link = wanted.link._replace(waits=waits)
     return bench.run(wanted.instructions, wanted.case.table, wanted.odd, link, wanted.counted, most)
 
 
 def values_that_differ(found: Observed, wanted: Wanted) -> list[str]:
-    """Names of memories, and of what is sent."""
+    """Return the names of memories, and of outputs, that differ."""
     names = [
         name
         for name, values in wanted.memories.items()
@@ -219,14 +222,14 @@ def values_that_differ(found: Observed, wanted: Wanted) -> list[str]:
     ]
     if found.host != wanted.host:
         names.append("host")
-    # Queues send side by side.
+    # Queues send in parallel.
     if sorted(found.credits) != sorted(wanted.credits):
         names.append("credits")
     return names
 
 
 def difference(bench: Any, wanted: Wanted) -> str | None:
-    """What the hardware does not do as the simulators do it, in a line."""
+    """Return the first difference of hardware and simulators as a line, or None."""
     found = observe(bench, wanted)
     if names := values_that_differ(found, wanted):
         return f"seed {wanted.seed}: {', '.join(names)}"

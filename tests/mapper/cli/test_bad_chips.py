@@ -13,32 +13,32 @@ from tests.mapper.helpers import random_network
 FAULTS = {
     "an unknown delivery": ('delivery = "unicast"', "delivery is 'unicast'; give synapse, core or"),
     "columns that fall": (
-        "columns = [0, 1, 3, 2, 4, 5]", "columns: coordinates fall, from 3 to 2 at 3; sort them",
+        "columns = [0, 1, 3, 2, 4, 5]", "columns: coordinates decrease from 3 to 2 at 3; sort them",
     ),
-    "rows that fall": ("rows = [0, 1, 2, -1]", "rows: coordinates fall, from 2 to -1 at 3; sort"),
+    "rows that fall": ("rows = [0, 1, 2, -1]", "rows: coordinates decrease from 2 to -1 at 3"),
     "steps below zero": ("link_cost = -2", "link_cost is -2; give a number, 0 or more: coordinate"),
     "chips that do not tile": (
         "[chip]\nwidth = 4\nheight = 4",
-        "chips of 4x4 cores do not tile the 6x4 machine; give sides that divide its sides",
+        "chips of 4x4 cores do not tile the 6x4 machine; give sides that divide the machine's",
     ),
     "boards that do not tile": (
         "[board]\nwidth = 3\nheight = 3", "boards of 3x3 cores do not tile the 6x4 machine; give",
     ),
     "tiles that do not tile chips": (
         "[tile]\nwidth = 2\nheight = 2\n[chip]\nwidth = 3\nheight = 4",
-        "chip: width 3 is no multiple of the 2 of a tile",
+        "chip: width 3 is not a multiple of the 2 of a tile",
     ),
     "bits without weights": (
         "memory_bits = 1000",
-        "memory_bits is given without weight_bits, the precision of weights; add it",
+        "memory_bits requires weight_bits, the precision of weights; add it",
     ),
-    "weights without bits": ("weight_bits = 8", "weight_bits is 8, but there is no memory_bits"),
+    "weights without bits": ("weight_bits = 8", "weight_bits is 8, but memory_bits is missing"),
     "lists without number": (
-        "memory_bits = 99\nweight_bits = 8\naxon_bits = 2", "axon_bits is given without axons_in",
+        "memory_bits = 99\nweight_bits = 8\naxon_bits = 2", "axon_bits requires axons_in",
     ),
     "energies of an unknown unit": ('energy_unit = "J"', "energy_unit is 'J'; give relative or pJ"),
-    "no energy": ("[energy]", "energy: nothing is given; give one or more of event, neuron"),
-    "sources of nothing": ("[sources]\nneuron = 'x'", "sources: 'neuron' is no key with a value"),
+    "no energy": ("[energy]", "energy: the table is empty; give one or more of event, neuron"),
+    "sources of nothing": ("[sources]\nneuron = 'x'", "sources: 'neuron' is not a key with"),
 }  # fmt: skip
 
 
@@ -66,7 +66,7 @@ def test_architectures_of_sanafe(folder: Path, run: Run, fails: Callable[..., st
 
     random_network(folder / "net.bin", 9, 30)
     Path("a.yaml").write_text(yaml.safe_dump(architecture()))
-    note = "note: a.yaml: left out: 2 pJ of an update that is not of every neuron"
+    note = "note: a.yaml: left out: 2 pJ of conditional neuron updates"
     found = run("check", "net.bin", "--chip", "a.yaml")
     assert (found.code, note in found.err) == (0, True)
     shown = run("chips", "show", "a.yaml")

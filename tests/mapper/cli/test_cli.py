@@ -197,8 +197,8 @@ def test_score_reports_violations(network: Path, run: Run) -> None:
     found = run("score", network, "all.csv", *CHIP, "--json")
     assert found.code == 1
     assert not found.json()["valid"]
-    assert found.json()["violations"] == ["core 0 uses 50 neurons of 4"]
-    assert found.err == "over a limit: core 0 uses 50 neurons of 4\n"
+    assert found.json()["violations"] == ["core 0 uses 50 neurons (limit 4)"]
+    assert found.err == "over a limit: core 0 uses 50 neurons (limit 4)\n"
     Path("faulty.toml").write_text("width = 4\nheight = 4\nunavailable = [0]\n")
     found = run("score", network, "all.csv", "--chip", "faulty.toml", "--json")
     assert found.code == 1

@@ -117,9 +117,9 @@ def test_kernels_are_announced_before_compilation(
     ("lines", "said"),
     [
         ("ports = [[2, 0]]", "host: port [2, 0] is outside the 2x2 mesh"),
-        ("ports = [0, 3]", "chip mine: host: port [1, 1] is at an unavailable core; give cores"),
+        ("ports = [0, 3]", "chip mine: host: port [1, 1] is at an unavailable core; give"),
         ("latency = 0", "host: latency is 0; give a whole number of cycles from 1 to 65536"),
-        ("flits = 2", "host: flits is 2; give flits in a cycle from 0.001 to 1: a port passes one"),
+        ("flits = 2", "host: flits is 2; give flits per cycle from 0.001 to 1: a port passes"),
     ],
 )
 def test_bad_hosts(model: Path, lines: str, said: str, fails: Callable[..., str]) -> None:

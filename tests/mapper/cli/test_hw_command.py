@@ -242,7 +242,7 @@ def test_borders_are_ports(run: Run, folder: Path) -> None:
 def test_without_yosys_the_error_names_the_extra(fails: Callable[..., str], no_yosys: None) -> None:
     for option in (["--verilog", "mesh.v"], ["--stats"]):
         line = fails("hw", "--chip", "2x2", *option)
-        assert line == "no Yosys is installed; try: pip install 'neuromapper[hw]'"
+        assert line == "Yosys is not installed; run: pip install 'neuromapper[hw]'"
 
 
 @pytest.mark.parametrize(

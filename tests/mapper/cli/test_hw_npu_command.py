@@ -51,14 +51,14 @@ def test_a_core_of_a_chip_file(run: Run, folder: Path) -> None:
 
 
 REFUSED = [
-    (["--npu", "ref32"], 3, "npu ref32: map_vectors is 0; give a multiple of 8; maps in external"
-     " memory are simulated"),
-    (["--npu", "odd.toml"], 3, "npu odd: columns is 8; give 16, as many as rows"),
+    (["--npu", "ref32"], 3, "npu ref32: map_vectors is 0; give a multiple of 8; external"
+     " feature memory is only simulated"),
+    (["--npu", "odd.toml"], 3, "npu odd: columns is 8; give 16, equal to rows"),
     (["--npu", "none.toml"], 1, "none.toml: its cores have no NPU; add a table [npu]"),
     (["--npu", "huge"], 2, "--npu 'huge' is not known; give one of npu, npu-dual, ref32, tiny, or"
      " a chip FILE.toml"),
     (["--npu", "ref32", "--chip", "2x2"], 3, "npu ref32: map_vectors is 0; give a multiple of 8;"
-     " maps in external memory are simulated"),
+     " external feature memory is only simulated"),
     (["--npu", "npu", "--depth", "2"], 2, "--depth is of the mesh; give a --chip, or leave it out"),
     (["--npu", "npu", "--weight-bits", "2"], 2, "--weight-bits is of chips without NPUs; leave it"
      " or --npu out"),
@@ -83,7 +83,7 @@ def test_without_yosys_the_error_names_the_extra(
 ) -> None:
     monkeypatch.setattr("hw.flow.yosys.find_yosys", lambda: None)
     line = fails("hw", "--npu", "tiny", "--stats")
-    assert line == "no Yosys is installed; try: pip install 'neuromapper[hw]'"
+    assert line == "Yosys is not installed; run: pip install 'neuromapper[hw]'"
 
 
 def read_quietly(folder: Path, commands: list[str]) -> None:
@@ -158,8 +158,9 @@ def test_b02_cells_of_a_core(run: Run) -> None:
     """
     done = run("hw", "--npu", "tiny", "--stats", "--keep-multipliers", "--json")
     found = done.json()
-    assert "note: no figures of the dual multiplier: npu tiny: rows is 4; give a multiple of 8" in (
-        " ".join(done.err.split())
+    assert (
+        "note: no cell counts for the dual multiplier: npu tiny: rows is 4; give a multiple of"
+        in (" ".join(done.err.split()))
     )
     modules = {module["module"]: module for module in found["modules"]}
     assert {name: modules[name]["instances"] for name in modules} == {

@@ -79,7 +79,7 @@ def test_tables_refuse(whole: Path, fails: Fails) -> None:
     told = fails("export", whole, "a.tables.json", "--threshold", "1.5")
     assert "whole numbers" in told
     told = fails("export", whole, "a.tables.json", "--threshold", "1", "--synapses", "2")
-    assert "its memory of synapses holds 2" in told
+    assert "its memory for synapses holds 2" in told
     told = fails("export", whole, "a.tables.json", "--threshold", "1", "--routes", "3", code=2)
     assert "power of two" in told
 

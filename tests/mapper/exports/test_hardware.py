@@ -59,7 +59,7 @@ def test_mapped_by_the_command_and_run(folder: Path, run: Run) -> None:
     assert np.array_equal(found.spikes, spikes)
 
     small = replace(SHAPE, neurons=4)
-    with pytest.raises(MapperError, match=r"out: core \d \(x \d, y \d\): its memory of neurons"):
+    with pytest.raises(MapperError, match=r"out: core \d \(x \d, y \d\): its memory for neurons"):
         tables_of(folder / "out", network, small)
     with pytest.raises(MapperError, match="maps 24 neurons, the network has 23"):
         tables_of(folder / "out", ring(23), SHAPE)
