@@ -1,7 +1,7 @@
 #!/bin/sh
 # Prove properties of the hardware, simulate large designs, and test mutants of its sources. This
-# takes minutes and is skipped if the sources have not changed since the last success. Commit
-# tests/hw/proved.txt, which holds their hash.
+# takes minutes and is skipped if the code of the sources is unchanged since the last success; comments
+# and docstrings do not count. Commit tests/hw/proved.txt, which holds its hash.
 extras=dev
 . "$(dirname "$0")/setup.sh"
 unset PYTHONDONTWRITEBYTECODE
@@ -9,7 +9,7 @@ unset PYTHONDONTWRITEBYTECODE
 record=tests/hw/proved.txt
 amaranth=$(.venv/bin/python -c 'import amaranth; print(amaranth.__version__)')
 digest=$(
-    { echo "$amaranth"; find hw chipsim tests/hw tests/reference -name '*.py' | LC_ALL=C sort | xargs sha256sum; } |
+    { echo "$amaranth"; .venv/bin/python scripts/code_digest.py hw chipsim tests/hw tests/reference; } |
         sha256sum | cut -d' ' -f1
 )
 if [ "$(cat $record)" = "$digest" ]; then
