@@ -39,8 +39,13 @@ def cycle_lines(found: dict[str, Any]) -> list[Row]:
     """Return the lines of the summary of a run cycle by cycle: times, and the longest stall."""
     from mapper.report.compiled.chiprun import longest_wait
     from mapper.results.summary import Row
+    from mapper.results.tables import number
 
-    rows = [Row(name, value) for name, value in cycle_facts(found).items()]
+    rows = []
+    for text, value in cycle_facts(found).items():
+        name, _, unit = text.partition(", ")
+        shown, _, where = str(number(value)).replace(", ", " ", 1).partition(" ")
+        rows.append(Row(name, shown, ", ".join(filter(None, (unit, where)))))
     stalls = [(wait, core["core"]) for core in found["cores"] if (wait := longest_wait(core))]
     if stalls:
         (count, cause), (x, y) = max(stalls, key=lambda one: one[0][0])

@@ -208,7 +208,7 @@ def shown(view: View, name: str) -> Cell:
 class Figure(NamedTuple):
     series: Series | None
     cell: Cell
-    beside: list[Fact]
+    aside: list[Fact]
 
 
 class Card(NamedTuple):

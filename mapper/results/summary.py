@@ -40,8 +40,8 @@ GAP = Row("")
 def summary(title: str, rows: Iterable[Row]) -> Table:
     """Return the summary as a table for a terminal."""
     table = Table(title=title, box=box.SIMPLE, show_header=False, title_justify="left")
-    table.add_column(overflow="fold")
-    table.add_column(justify="right", overflow="fold")
+    table.add_column(no_wrap=True)
+    table.add_column(justify="right", no_wrap=True)  # numbers are never broken
     table.add_column(overflow="fold")
     for row in rows:
         table.add_row(row.name, number(row.value), row.remark)

@@ -146,5 +146,5 @@ def test_colours_of_a_terminal(no_color: str, network: Path) -> None:
     os.close(controller)
     assert running.wait() == 0, shown
     text = shown.decode()
-    assert "core fill, mean" in text
+    assert "cores used" in text
     assert bool(COLOUR.search(text)) == (not no_color)

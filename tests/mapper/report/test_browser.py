@@ -333,11 +333,11 @@ def test_paper_has_no_controls_and_clips_nothing(folder: Path, open_page: Open) 
             " getComputedStyle(document.querySelector(s)).breakInside)"
         )
         assert set(whole) == {"avoid"}
-        beside = page.evaluate(
+        aside = page.evaluate(
             "[...document.querySelectorAll('main > .pair > *')]"
             ".map(e => Math.round(e.getBoundingClientRect().top))"
         )
-        assert beside[0] == beside[1]  # a screen of this width has one column
+        assert aside[0] == aside[1]  # a screen of this width has one column
 
 
 @pytest.mark.heavy
