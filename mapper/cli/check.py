@@ -26,9 +26,9 @@ examples:
   mapper check net.bin --chip 16x16 --synapses-per-core 65536 --json
 
 Exit code 3 if a limit or the memory budget is exceeded. Demands are lower
-bounds: total neurons and synapses over all cores; axons_in of a neuron, at least
-its fan-in; cores that the targets of a neuron fill, each with an axon from it. A
-network that exceeds these bounds cannot be mapped.
+bounds: neurons and synapses add up over cores; every neuron needs one axon_in
+per source; the targets of a neuron fill a minimum number of cores, each with an
+axon from it. A network that exceeds these bounds cannot be mapped.
 """
 
 

@@ -27,10 +27,10 @@ The list includes the presets of the NPU, the matrix processor that `mapper
 compile` targets. They are values of its option --npu and of [npu] in a chip
 file. Chips given by size, such as 4x4, have the first one.
 
-`show` prints any chip that --chip accepts as a TOML file: each limit and constant
-with meaning, unit and, for presets, source, and features that the chip model
-omits. It also converts SANA-FE architectures (.yaml). `mapper docs chips`
-documents the file format.
+`show` prints any chip that --chip accepts as a TOML file: each limit and
+constant with meaning, unit and, for presets, source; and the features that the
+chip model omits. It also converts SANA-FE architectures (.yaml). `mapper docs
+chips` documents the file format.
 """
 
 

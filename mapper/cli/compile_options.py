@@ -127,7 +127,7 @@ def add_numbers(group: argparse._ActionsContainer) -> None:
         "--zero-point",
         default="shift",
         choices=("shift", "bias"),
-        help="add zero points after the shift, or in the bias (default: shift)",
+        help="add zero points after shift, or in bias (default: shift)",
     )
     group.add_argument(
         "--max-loss",

@@ -17,8 +17,8 @@ examples:
   mapper completion powershell >> $PROFILE
 
 Create missing folders first. For zsh, ~/.zshrc needs `fpath+=~/.zfunc` before
-`autoload -U compinit; compinit`. New shells complete commands, options, presets,
-pages and file names. Repeat the command after an update.
+`autoload -U compinit; compinit`. New shells complete commands, options,
+presets, pages and file names. Repeat the command after an update.
 """
 BASH_END = """
 # A value follows NAME= without a space.

@@ -15,8 +15,8 @@ examples:
   mapper disassemble out/macros.bin
 
 Prints one instruction per line, then the micro-ops; zero fields are omitted.
-`mapper docs isa` explains instructions and fields. Macro records are printed one
-per line, under the name of their layer.
+`mapper docs isa` explains instructions and fields. Macro records are printed
+one per line, under the name of their layer.
 """
 
 

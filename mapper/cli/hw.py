@@ -49,8 +49,7 @@ with the other multiplier, to report their cost: minutes for a 16x16 core.
 
 CORE_OPTIONS = {  # fields of `CoreShape`
     "neurons": "neurons per core (default: from the chip)",
-    "routes": "(neuron, target core) pairs per core (default: from "
-    f"the chip, or {ROUTES_FOR_EACH} per neuron)",
+    "routes": f"(neuron, target core) pairs (default: chip, or {ROUTES_FOR_EACH} per neuron)",
     "synapses": f"synapses per core (default: chip, or {SYNAPSES_FOR_EACH} per neuron)",
     "potential_bits": "of potential, threshold and bias (default: 16)",
     "weight_bits": "of a weight (default: 8)",
@@ -92,7 +91,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--machine",
         metavar="M",
-        help="size of all joined chips: WIDTHxHEIGHT or a chip (default: C)",
+        help="size of joined chips: WIDTHxHEIGHT or chip (default: C)",
     )
     parser.add_argument(
         "--host-output",

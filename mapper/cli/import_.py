@@ -37,11 +37,11 @@ attribute `id`), names in order of appearance, populations one after another.
 SRC may also be a network file, to set its rates or to split it into files, or a
 network in several files or in an object store, to write one file.
 
-A network file stores the traffic of each synapse and optionally its weight. NIR,
-ONNX and SONATA files have synapse weights but no firing rates: every neuron gets
-rate 1, and the weights are kept. --rates FILE sets rates; --rates weights uses
-the weight magnitudes as traffic. Values of other formats are traffic; with
---weights-are synapse they are also stored as synapse weights.
+A network file stores the traffic of each synapse and optionally its weight.
+NIR, ONNX and SONATA files have synapse weights but no firing rates: every
+neuron gets rate 1, and the weights are kept. --rates FILE sets rates; --rates
+weights uses the weight magnitudes as traffic. Values of other formats are
+traffic; `mapper docs formats` explains --weights-are.
 """
 
 

@@ -24,7 +24,7 @@ def add_neurons(group: argparse._ArgumentGroup, takers: Callable[[str], str]) ->
         "--leak",
         type=common.natural,
         metavar="N",
-        help="leak of potential / 2^N per tick (default: no leak)" + takers("leak"),
+        help="leak: potential / 2^N per tick (default: 0)" + takers("leak"),
     )
     group.add_argument(
         "--bias",
@@ -36,24 +36,23 @@ def add_neurons(group: argparse._ArgumentGroup, takers: Callable[[str], str]) ->
         "--reset",
         choices=("zero", "subtract"),
         metavar="zero|subtract",
-        help="reset to the reset value, or subtract the threshold "
-        f"(default: zero){takers('reset')}",
+        help=f"reset to a value, or subtract the threshold (default: zero){takers('reset')}",
     )
     group.add_argument(
         "--tick-length",
         type=above_zero,
         metavar="T",
-        help="tick length, in the unit of the time constants" + takers("tick_length"),
+        help="tick length, unit of the time constants" + takers("tick_length"),
     )
     group.add_argument(
         "--quantise",
         action="store_const",
         const=True,
-        help="round weights, leaks and thresholds to core integers" + takers("quantise"),
+        help="round parameters to core integers" + takers("quantise"),
     )
     group.add_argument(
         "--magnitudes",
         action="store_const",
         const=True,
-        help=f"use magnitudes or firing rates as synaptic weights{takers('magnitudes')}",
+        help=f"use traffic as synaptic weights{takers('magnitudes')}",
     )

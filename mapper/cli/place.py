@@ -19,7 +19,7 @@ examples:
   mapper place groups.graph --chip 16x16 --effort strong --time-limit 30
 
 GROUPS is a METIS file, an npz, a QAPLIB instance on a grid, or any other
-network. The cost of a QAPLIB instance is twice the spike hops, as it counts both
+network. The cost of a QAPLIB instance is twice the spike hops: it counts both
 directions.
 """
 

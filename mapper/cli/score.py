@@ -16,8 +16,9 @@ examples:
   mapper score net.bin theirs.csv --chip loihi64 --json
   mapper score net.bin result/mapping.npz --chip 64x64 --workers slurm:16
 
-A csv file has one core id per line, or lines `neuron,core`. A mapping that exceeds
-limits of the chip is scored; the violations are listed and the exit code is 1.
+A csv file has one core id per line, or lines `neuron,core`. A mapping that
+exceeds limits of the chip is scored; the violations are listed and the exit
+code is 1.
 """
 SHOWN = 5
 

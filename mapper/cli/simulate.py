@@ -29,41 +29,42 @@ examples:
 DIR is the output folder of `run` or of `compile`.
 
 Compiled models: the programs of the cores run bit for bit on the samples of
---input, including the nodes on the host. Accuracy is printed if the samples have
+--input, including the nodes on the host. Accuracy is printed if there are
 labels. --check compares every layer with the integer reference; --dump FOLDER
-also writes every stored map (N.npy, and tensors.json). --cycles without a number
-runs cycle by cycle and reports busy and stall cycles of each unit; without
---input it reports only times. One core runs the first sample. Several cores run
---frames consecutive frames, with the mesh flit by flit and the host: latency,
-initiation interval, bottleneck and link loads are reported, and the bytes of the
-first three frames are compared.
+also writes every stored map (N.npy, and tensors.json). --cycles without a
+number runs cycle by cycle and reports busy and stall cycles of each unit;
+without --input it reports only times. One core runs the first sample. Several
+cores run --frames consecutive frames, with the mesh flit by flit and the host:
+latency, initiation interval, bottleneck and link loads are reported, and the
+bytes of the first three frames are compared.
 
 Mappings: their traffic is simulated. The result is added to report.json, and
 report.html is written again.
 
 If the chip sends packets to cores or along trees (`delivery` in its file) and
 defines cycle counts (`[time]`), ticks run cycle by cycle with all cores, from
-neuron update to barrier, in cycles of the chip. Neurons spike at random at their
-rates. --ticks sets the number of ticks; results are `ticks` in report.json.
+neuron update to barrier, in cycles of the chip. Neurons spike at random at
+their rates. --ticks sets the number of ticks; results are `ticks` in
+report.json.
 
 With --spikes the network itself runs on the tables of its cores, bit for bit as
-on the chip. It needs synaptic weights and neuron parameters, from the network or
-the options. IN has the input spikes: npz with the arrays neuron and tick, or a
-SONATA report with times in ms and --tick-length ms per tick (default: 1). A spike
-in tick t charges the targets of its neuron in tick t. --save writes the spikes
-of the network; as npz it is also a file for --rates (spikes per tick).
+on the chip. It needs synaptic weights and neuron parameters, from the network
+or the options. IN has the input spikes: npz with the arrays neuron and tick, or
+a SONATA report with times in ms and --tick-length ms per tick (default: 1). A
+spike in tick t charges the targets of its neuron in tick t. --save writes the
+spikes of the network; as npz it is also a file for --rates (spikes per tick).
 
 Otherwise, and with load options, only the mesh is simulated, router by router
 and flit by flit: packets of one flit between different cores, sent at random at
 constant mean rates. Packets within a core are counted but not sent. Cores and
-the barrier between ticks are not simulated, so a chip needs more cycles per tick
-than reported (`simulation` in report.json).
+the barrier between ticks are not simulated, so a chip needs more cycles per
+tick than reported (`simulation` in report.json).
 
 The traffic of the network (weights or firing rates) is used as packets per unit
 of time. --tick-cycles sets the mesh cycles per unit of time at load scale 1; by
-default, the busiest link or core has half a flit per cycle. --load-scale 2 sends
-twice as much in the same time. Saturation is reported as a load scale, and as
-the fewest mesh cycles per unit of time that the mesh sustains.
+default, the busiest link or core has half a flit per cycle. --load-scale 2
+sends twice as much in the same time. Saturation is reported as a load scale,
+and as the fewest mesh cycles per unit of time that the mesh sustains.
 """
 
 
@@ -82,7 +83,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     samples.add_argument("--dump", type=Path, metavar="FOLDER",
                          help="write and compare every stored map")  # fmt: skip
     samples.add_argument("--frames", type=common.positive, metavar="N",
-                         help="with --cycles on several cores: consecutive frames "
+                         help="with --cycles: frames on several cores "
                          "(default: 20)")  # fmt: skip
     samples.add_argument("--hardware", action="store_true",
                          help="also simulate the first samples in Amaranth "

@@ -15,9 +15,9 @@ examples:
   mapper warm --preset default --preset fast
   NUMBA_CACHE_DIR=/opt/kernels mapper warm --json
 
-By default, kernels are compiled at first use. If NUMBA_CACHE_DIR is set here, set
-it to the same folder for later commands. Exit code 1 if a kernel could not be
-compiled.
+By default, kernels are compiled at first use. If NUMBA_CACHE_DIR is set here,
+set it to the same folder for later commands. Exit code 1 if a kernel could not
+be compiled.
 """
 
 
