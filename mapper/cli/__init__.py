@@ -1,5 +1,5 @@
-"""One module for each sub-command: ``EPILOG``, ``add_arguments(parser)`` and ``run(options)``.
+"""Sub-commands, one module each: ``EPILOG``, ``add_arguments(parser)`` and ``run(options)``.
 
-Modules end in an underscore because `import` is a keyword. Heavy imports are inside `run`, so
-that help texts answer at once.
+`import_` has an underscore because `import` is a keyword. Slow imports are inside `run`, to keep
+`--help` fast.
 """

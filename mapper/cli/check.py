@@ -1,4 +1,4 @@
-"""`mapper check`: does a network fit a chip, and what would a run need."""
+"""`mapper check`: check whether a network fits a chip, and estimate the cost of a run."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ examples:
   mapper check net.bin --chip loihi64
   mapper check net.bin --chip 16x16 --synapses-per-core 65536 --json
 
-Exit code 3 if a limit or the memory is short. The demands are lower bounds:
-neurons and synapses add up over cores; every neuron needs as many axons_in as
-its fan-in, and the targets of every neuron fill so many cores that each has an
-axon from it. What does not fit by these bounds cannot be mapped at all.
+Exit code 3 if a limit or the memory budget is exceeded. Demands are lower
+bounds: neurons and synapses add up over cores; every neuron needs one axon_in
+per source; the targets of a neuron fill a minimum number of cores, each with an
+axon from it. A network that exceeds these bounds cannot be mapped.
 """
 
 
@@ -44,9 +44,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     tuning.add_settings(parser)
     common.add_columns(parser)
     common.add_effort(parser, seed=False)
-    group = parser.add_argument_group("workers, as `mapper run --workers` has them")
+    group = parser.add_argument_group("workers of `mapper run --workers`")
     group.add_argument(
-        "--workers", type=common.positive, metavar="N", help="what N workers need, and send"
+        "--workers",
+        type=common.positive,
+        metavar="N",
+        help="estimate memory and traffic of N workers",
     )
     worker_options.add_worker_size(group)
 
@@ -63,7 +66,7 @@ def run(options: argparse.Namespace) -> int:
     from mapper.runtime.time_plan import processor_seconds
 
     if options.workers is None and (options.worker_threads, options.worker_memory) != (None, None):
-        raise UsageError("--worker-threads and --worker-memory are of workers: give --workers N")
+        raise UsageError("--worker-threads and --worker-memory: need workers; add --workers N")
     settings = tuning.settings_of(options)
     chip, file = common.chip_of(options), common.constraints_of(options)
     with (
@@ -129,7 +132,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _rows(result: dict[str, Any], plan: Plan, seconds: dict[str, float]) -> list[Row]:
-    """Return the lines of the summary: the limits, and what a run would need."""
+    """Return the rows of the summary: limits, and estimated cost of a run."""
     import math
 
     from mapper.results.summary import GAP, Row
@@ -146,7 +149,7 @@ def _rows(result: dict[str, Any], plan: Plan, seconds: dict[str, float]) -> list
     ]  # fmt: skip
     rows += [
         GAP,
-        Row("peak memory", size(plan.memory), f"of a budget of {size(plan.budget)}"),
+        Row("peak memory", size(plan.memory), f"of {size(plan.budget)}"),
         Row("scratch", size(plan.scratch + plan.sorting), "on disk"),
         Row("processor time", f"about {math.ceil(sum(seconds.values())):,} s"),
         Row("strategy", "", plan.strategy),
@@ -155,9 +158,11 @@ def _rows(result: dict[str, Any], plan: Plan, seconds: dict[str, float]) -> list
 
 
 class _Workers(NamedTuple):
-    """What is to be said of workers.
+    """Estimates for workers.
 
-    unused : why a run would not use any; facts : for JSON, None if there is nothing to tell
+    shortage : error if the memory of a worker is too small, or ""
+    unused : reason why a run would not use workers, or ""
+    facts : estimates for JSON, None without workers
     """
 
     shortage: str = ""

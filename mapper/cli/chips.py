@@ -1,4 +1,4 @@
-"""`mapper chips`: the chips that are known by name, and a chip as a file to start from."""
+"""`mapper chips`: list chip presets, or print a chip as a file."""
 
 from __future__ import annotations
 
@@ -23,20 +23,24 @@ examples:
   mapper chips show 4x4 > npus.toml
   mapper chips show arch.yaml > mine.toml
 
-The list ends with the presets of the NPU, the matrix processor that `mapper
-compile` compiles for: --npu of that command takes them, and [npu] of a chip
-file. Chips of a bare size, such as 4x4, have the first one.
+The list includes the presets of the NPU, the matrix processor that `mapper
+compile` targets. They are values of its option --npu and of [npu] in a chip
+file. Chips given by size, such as 4x4, have the first one.
 
-`show` prints a chip, any that --chip takes, as a TOML file: every limit and
-constant with its meaning, its unit and, for the presets, its source; and what
-the model of the chip leaves out. That imports architectures of SANA-FE, too.
-`mapper docs chips` documents the file format.
+`show` prints any chip that --chip accepts as a TOML file: each limit and
+constant with meaning, unit and, for presets, source; and the features that the
+chip model omits. It also converts SANA-FE architectures (.yaml). `mapper docs
+chips` documents the file format.
 """
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "action", nargs="?", choices=("list", "show"), default="list", help="default: list"
+        "action",
+        nargs="?",
+        choices=("list", "show"),
+        default="list",
+        help="list presets, or show a chip (default: list)",
     )
     parser.add_argument("name", nargs="?", metavar="NAME", help="chip to show")
 
@@ -96,14 +100,14 @@ def _list(options: argparse.Namespace) -> int:
         energy = cost_text(chip.energy_router, chip.link_energies)
         latency = cost_text(chip.latency_router, chip.link_latencies)
         costs.append((name, chip.delivery, energy, latency, unit_of_costs(chip)))
-    about = "costs of a spike in a router and on a link"
+    about = "costs per spike in a router and on a link"
     terminal.emit(
         options,
         {"chips": chips, "npus": [asdict(shape) for shape in NPU_SHAPES.values()]},
         [
-            columns("limits of a core (b: bits for synapses)", ["chip", "mesh", *LIMITS], limits),
+            columns("limits per core (b: bits for synapses)", ["chip", "mesh", *LIMITS], limits),
             columns(about, ["chip", "packet per", "energy", "latency", "units"], costs),
-            columns("presets of the NPU", list(_NPU), list(map(_npu_row, NPU_SHAPES.values()))),
+            columns("NPU presets", list(_NPU), list(map(_npu_row, NPU_SHAPES.values()))),
         ],
     )
     return 0
@@ -113,7 +117,7 @@ _NPU = ("NPU", "array", "multiplier", "binary", "ALU lanes", "maps", "weights")
 
 
 def _npu_row(shape: NpuShape) -> tuple[Any, ...]:
-    """The parameters that decide most, as the columns of `_NPU`."""
+    """Return the main parameters of an NPU, in the columns of `_NPU`."""
     from mapper.results.tables import size
 
     maps = size(shape.map_vectors * shape.columns) if shape.map_vectors else "external"
@@ -126,12 +130,12 @@ def _npu_row(shape: NpuShape) -> tuple[Any, ...]:
 
 
 def cost_text(router: float, links: tuple[float, float]) -> str:
-    """What a router and links cost; the links east-west and north-south, where they differ."""
+    """Return the costs of a router and of links as text; two link costs (x | y) if they differ."""
     each = dict.fromkeys(f"{cost:g}" for cost in links)
     return f"{router:g}, {' | '.join(each)}"
 
 
 def unit_of_costs(chip: Chip) -> str:
-    """The units of energy and latency in one word or two."""
+    """Return the unit of energy and latency, or both if they differ."""
     energy, latency = chip.energy_unit, chip.latency_unit
     return energy if energy == latency else f"{energy}, {latency}"

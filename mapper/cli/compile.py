@@ -1,4 +1,4 @@
-"""`mapper compile`: from a trained model to programs for the cores."""
+"""`mapper compile`: compile a trained model to programs for the cores."""
 
 from __future__ import annotations
 
@@ -31,22 +31,21 @@ examples:
       --normalise scale=1/255,mean=.1307,std=.3081
   mapper compile model.onnx --chip 4x4 --explain-only
 
-MODEL is a network in floating point, or one that is quantised already. Its
-layers become integer programs for the matrix processors (NPUs) of the cores;
-what no core computes, such as Softmax, runs on the host.
+MODEL is a floating-point or quantised network. Its layers become integer
+programs for the matrix processors (NPUs) of the cores; unsupported operators,
+such as Softmax, run on the host.
 
---input-shape fixes axes of the model's input whose size is open, e.g. rows
-and columns: x=1,3,224,224, or 1,3,224,224. A fixed batch is compiled as one
-sample if no node needs the whole batch.
+--input-shape fixes the open axes of the model's input, e.g. rows and columns:
+x=1,3,224,224, or 1,3,224,224. A fixed batch is compiled as one sample if no
+node needs the whole batch.
 
---calibrate gives the samples that the ranges of a floating-point model are
-measured with: .npz (x, or an array named as the input; y are labels), .npy,
-.csv (label, pixels) or a folder of images. DIR keeps the ranges as
-ranges.json, which --calibrate takes in place of samples. --verify takes the
-same formats as --calibrate; with labels the loss is one of accuracy, without
-it is the share of samples whose top class changes. A result that misses
---max-loss or --min-signal is refused; --keep-going writes it, marks it in
-report.json and ends with exit code 4.
+--calibrate names samples to measure the ranges of a floating-point model: .npz
+(array x, or named as the input; labels in y), .npy, .csv (label, pixels) or a
+folder of images. The ranges are written to DIR/ranges.json, which --calibrate
+also accepts. --verify reads the same formats. The loss is the loss of accuracy,
+or without labels the percentage of samples whose top class changes. A result
+that misses --max-loss or --min-signal is an error; --keep-going writes it,
+marks it in report.json and ends with exit code 4.
 
 `mapper chips` lists the presets of --chip and --npu.
 """
@@ -72,7 +71,7 @@ def run(options: argparse.Namespace) -> int:
     chip, shape = _chip_and_shape(options)
     settings = _settings(options)
     if "c" in options.emit and chip.usable_count > 1 and settings.cores != 1:
-        raise UsageError("--emit c: a driver in C runs one core; give --cores 1")
+        raise UsageError("--emit c: the C driver supports one core; add --cores 1")
     form = parse_form(options.normalise, options.layout)
     for path in (options.calibrate, options.verify):  # a large model takes seconds to read
         if path is not None and path.suffix.lower() != ".json":
@@ -118,7 +117,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _chip_and_shape(options: argparse.Namespace) -> tuple[Chip, NpuShape]:
-    """The chip with the NPU that is compiled for, and that NPU."""
+    """Return the chip with the NPU of its cores, and the NPU."""
     from chipsim.chip.npu_shape import NPU_SHAPES
     from mapper.errors import MapperError, UsageError
 
@@ -137,7 +136,7 @@ def _chip_and_shape(options: argparse.Namespace) -> tuple[Chip, NpuShape]:
 
 
 def _compile_kernels(options: argparse.Namespace, target: Target) -> None:
-    """Those that a compilation calls: parts are placed, and some frames are run."""
+    """Compile the kernels of a compilation: placement, and simulation of some frames."""
     from mapper.compiler.cores.placement import effort
     from mapper.warmup import works_of_compilation
 
@@ -169,8 +168,10 @@ def _settings(options: argparse.Namespace) -> CompileSettings:
 
 
 def _open(options: argparse.Namespace, form: SampleForm) -> Model:
-    """The model; of one that is quantised, what it leaves in real numbers as well if there are
-    samples. Says which options have no effect on it."""
+    """Return the model; report options without effect on it.
+
+    With samples, floating-point parts of a quantised model are quantised as well.
+    """
     from mapper.compiler.frontend.model import open_model
     from mapper.errors import UsageError
 
@@ -183,29 +184,29 @@ def _open(options: argparse.Namespace, form: SampleForm) -> Model:
     elif options.calibrate is not None:
         model = model.to_calibrate()
     elif model.build_in_part is not None:
-        terminal.say(options, "note: what the model leaves in real numbers runs on the host; give "
-                            "samples with --calibrate to run it on the cores")  # fmt: skip
+        terminal.say(options, "note: floating-point parts of the model run on the host; add "
+                            "samples with --calibrate to run them on the cores")  # fmt: skip
     if not model.quantised:
         return model
     for name in ("calibrate", "compare", "verify"):
         if getattr(options, name) and not (by_samples and name == "calibrate"):
             raise UsageError(
-                f"{options.model}: is quantised already, and keeps its scales; leave out --{name}"
+                f"{options.model}: is quantised already, and keeps its scales; omit --{name}"
             )
     if given := compile_options.of_floats(options):
-        terminal.say(options, "note: the model is quantised already, and keeps its numbers: no "
-                            f"effect of {', '.join(given)}")  # fmt: skip
+        terminal.say(options, "note: the model is quantised already, and keeps its scales; no "
+                            f"effect: {', '.join(given)}")  # fmt: skip
     return model
 
 
 def _shapes(options: argparse.Namespace) -> dict[str, tuple[int, ...]]:
-    """Sizes of inputs by name; raises `UsageError` if one is given twice."""
+    """Return the sizes of inputs by name; raise `UsageError` for a duplicate."""
     from mapper.errors import UsageError
 
     found: dict[str, tuple[int, ...]] = {}
     for name, sizes in options.input_shape:
         if name in found or (found and "" in (name, *found)):
-            raise UsageError("--input-shape: gives an input twice; give each of them once")
+            raise UsageError("--input-shape: duplicate input; give each input once")
         found[name] = sizes
     return found
 
@@ -213,8 +214,10 @@ def _shapes(options: argparse.Namespace) -> dict[str, tuple[int, ...]]:
 def _samples(
     options: argparse.Namespace, model: Model, settings: CompileSettings, form: SampleForm
 ) -> tuple[SampleArrays | RangesFile | None, SampleArrays | None]:
-    """What a model is calibrated with, and verified; None of one that is quantised already, or if
-    there is nothing of its own to verify with."""
+    """Return calibration samples or ranges, and test samples.
+
+    Both are None for a quantised model; test samples are None without --verify.
+    """
     from mapper.compiler.calibration import pixel_samples
     from mapper.compiler.quantise.ranges_file import open_ranges
     from mapper.errors import UsageError
@@ -224,7 +227,7 @@ def _samples(
     found: SampleArrays | RangesFile
     ranges = options.calibrate is not None and options.calibrate.suffix.lower() == ".json"
     if options.samples is not None and (ranges or options.calibrate is None):
-        raise UsageError("--samples is of the samples of --calibrate, and there are none")
+        raise UsageError("--samples: needs calibration samples; add --calibrate DATA")
     if options.calibrate is None:
         found = pixel_samples(model, settings)
         for note in found.notes:
@@ -241,7 +244,7 @@ def _read(
     options: argparse.Namespace, path: Path, model: Model, form: SampleForm,
     asked: int | None = None, most: int | None = None,
 ) -> SampleArrays:  # fmt: skip
-    """The first samples of a file, or all; says what there is to note."""
+    """Return the first samples of a file, or all; print the notes on them."""
     from storage.samples import SampleArrays, open_samples
 
     shape, last = model.view.shape[1:], model.view.order[-1] == 3
@@ -254,7 +257,7 @@ def _read(
 
 
 def _count(samples: SampleArrays | RangesFile | None) -> int:
-    """How many samples ranges were measured with."""
+    """Return the number of calibration samples."""
     from mapper.compiler.quantise.ranges_file import RangesFile
 
     if samples is None:
@@ -263,13 +266,13 @@ def _count(samples: SampleArrays | RangesFile | None) -> int:
 
 
 def _seen(samples: SampleArrays | RangesFile | None) -> NDArray[np.float32] | None:
-    """Samples themselves, if there are any."""
+    """Return the inputs of samples, None for ranges."""
     from mapper.compiler.quantise.ranges_file import RangesFile
 
     return None if samples is None or isinstance(samples, RangesFile) else samples.x
 
 
 def _say_stage(options: argparse.Namespace, name: str, seconds: float) -> None:
-    """A stage and its time, if asked to be verbose."""
+    """Print a stage and its time with --verbose."""
     if options.verbose:
         terminal.say(options, f"{name}: {seconds:.2f} s")

@@ -1,4 +1,4 @@
-"""What `mapper compile` prints: its result, and tables of ways to compile."""
+"""Output of `mapper compile`: result tables, summary, and tables of alternatives."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def compare(options: argparse.Namespace, rows: list[Compared]) -> int:
-    """Print how near a model is in all precisions, schemes and methods."""
+    """Print the SQNR and loss of a model in all precisions, schemes and methods."""
     from mapper.results.tables import columns
 
     heads = ("method", "bits", "scheme", "signal, dB", "points lost")
@@ -41,15 +41,17 @@ def compare(options: argparse.Namespace, rows: list[Compared]) -> int:
 def ablate(
     options: argparse.Namespace, compiling: Callable[[CompileSettings], Compiled], target: Target
 ) -> int:
-    """Print the cycles of a frame with all passes, and without each of them; of several cores
-    latency and period as well, and those of other placements."""
+    """Print the cycles per frame with all passes, and without each pass.
+
+    For several cores also print latency and initiation interval, and other placements.
+    """
     from mapper.compiler.ablation import ablation
     from mapper.results.tables import columns
 
     rows = ablation(compiling, target)
     several = rows[0].latency is not None
-    heads = ["without", "cycles", "of all", "signal, dB"]
-    heads += ["latency", "period", "flit-hops"] * several
+    heads = ["without", "cycles", "ratio", "SQNR, dB"]
+    heads += ["latency", "interval", "flit-hops"] * several
     table = [
         [_changed(row, rows[0]), row.cycles, *_decimals(3, row.share), *_decimals(1, row.signal)]
         + [row.latency, *_decimals(0, row.period, row.flit_hops)] * several
@@ -67,7 +69,7 @@ def ablate(
 
 
 def _changed(row: Row, first: Row) -> str:
-    """What a row leaves out, or where it puts parts."""
+    """Return the pass or placement that a row changes."""
     if row.placement != first.placement:
         return f"{row.placement} placement"
     return row.without or "nothing"
@@ -78,7 +80,7 @@ def _decimals(places: int, *values: float | None) -> list[str]:
 
 
 def _keep_rows(options: argparse.Namespace, name: str, rows: list[dict[str, Any]]) -> None:
-    """Keep a table in the report of DIR, if that is this model compiled."""
+    """Add a table to the report of DIR, if DIR holds this model compiled."""
     from mapper.compiler.manifest import is_compiled
     from mapper.compiler.report import read_report, write_report
     from mapper.results.output_folder import writing_into
@@ -89,7 +91,7 @@ def _keep_rows(options: argparse.Namespace, name: str, rows: list[dict[str, Any]
         report = read_report(options.output)
         if report["model"] == options.model.name:
             write_report(options.output, report | {name: rows})
-            terminal.say(options, f"note: the table is on the page of {options.output}, too")
+            terminal.say(options, f"note: table added to the report page of {options.output}")
 
 
 def require_limits(options: argparse.Namespace, compiled: Compiled) -> None:
@@ -125,7 +127,7 @@ def _missed(compiled: Compiled) -> str:
 
 
 def judge_table(found: Judgement) -> Table:
-    """What the cores stored, and the outputs, beside the model in ONNX Runtime."""
+    """Return the table of maps and outputs, compared with ONNX Runtime."""
     from mapper.results.tables import columns
 
     def beside(row: Beside) -> str:
@@ -133,13 +135,13 @@ def judge_table(found: Judgement) -> Table:
             return f"{row.differences:,} differ"
         return "no error" if row.signal is None else f"{row.signal:.1f} dB"
 
-    heads = ("value", "elements", "beside the model", "ties")
+    heads = ("value", "elements", "compared with the model", "ties")
     rows = [(row.name, row.elements, beside(row), row.ties or "") for row in found.rows]
-    return columns(f"beside ONNX Runtime, {found.frames:,} frames", heads, rows)
+    return columns(f"compared with ONNX Runtime, {found.frames:,} frames", heads, rows)
 
 
 def _packing(options: argparse.Namespace, cost: Packing) -> dict[str, Any]:
-    """What packing bits costs, both ways, for a model that has some."""
+    """Return the cycles of bit packing on the core and on the host; {} without bit packing."""
     if not cost.transfers:
         return {}
     asked = {"cycles, bits packed by the host": cost.by_host} if options.pack == "host" else {}
@@ -150,7 +152,7 @@ def _packing(options: argparse.Namespace, cost: Packing) -> dict[str, Any]:
 
 
 def _cycles(compiled: Compiled) -> dict[str, int]:
-    """Of a frame, or of the core that works longest at one."""
+    """Return the cycles per frame, for several cores of the busiest core."""
     most = compiled.cycles
     if len(compiled.codes) == 1:
         return {"cycles per frame": most}
@@ -158,7 +160,7 @@ def _cycles(compiled: Compiled) -> dict[str, int]:
 
 
 def _judged(judge: dict[str, Any]) -> str:
-    """How many maps and outputs were compared with the model's."""
+    """Return the number of maps and outputs compared with ONNX Runtime, as text."""
     if judge["why"]:
         return f"no: {judge['why']}"
     left = f", {len(judge['left_out'])} maps left out" if judge["left_out"] else ""
@@ -183,9 +185,9 @@ def result_tables(
     if compiled.verified is not None and compiled.verified.attempts:
         score = compiled.verified.attempts[compiled.verified.number].score
         found = "no error" if score.signal is None else f"{score.signal:.1f} dB"
-        rows["signal over error"] = found
+        rows["SQNR"] = found
     if compiled.missed:
-        rows["beyond its limits"] = "; ".join(compiled.missed)
+        rows["misses limits"] = "; ".join(compiled.missed)
     rows["compared in ONNX Runtime"] = _judged(judge)
     return [facts(f"{options.model.name} on {options.chip}", rows)]
 
@@ -223,12 +225,12 @@ UNITS = {"LOAD": "load unit", "GEMM": "matrix unit", "ALU": "ALU", "STORE": "sto
 
 
 def _accuracy(report: dict[str, Any]) -> list[Line]:
-    """What quantisation costs, and the limits that it misses."""
+    """Return summary rows of SQNR, accuracy, and missed limits."""
     from mapper.results.summary import Row
 
     rows = []
     if report["signal_db"] is not None:
-        rows.append(Row("SQNR", f"{report['signal_db']:.1f} dB", "of the results of the cores"))
+        rows.append(Row("SQNR", f"{report['signal_db']:.1f} dB", "at the outputs of the cores"))
     if report["kept"] is not None:
         kept = report["attempts"][report["kept"]]
         if kept["accuracy_integer"] is not None:
@@ -236,11 +238,11 @@ def _accuracy(report: dict[str, Any]) -> list[Line]:
             rows.append(Row("accuracy", f"{whole:.1%}", f"in floating point {real:.1%}"))
         elif kept["loss"]:
             rows.append(Row("top class changes", f"{kept['loss']:.1f}%", "of the samples"))
-    return rows + [Row("beyond its limits", "", text) for text in report.get("limits_missed", ())]
+    return rows + [Row("misses limits", "", text) for text in report.get("limits_missed", ())]
 
 
 def compared_rows(judge: dict[str, Any]) -> list[Line]:
-    """What was compared with ONNX Runtime."""
+    """Return summary rows of the comparison with ONNX Runtime."""
     from mapper.results.summary import Row
 
     if judge["why"]:

@@ -1,4 +1,4 @@
-"""`mapper simulate` for compiled models: the programs of the cores on samples."""
+"""`mapper simulate` for compiled models: run the programs of the cores on samples."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from mapper.compiler.simulate import Clipped, Compared, Maps
     from storage.samples import Samples
 
-CLOCK = 500.0  # MHz, if nothing else is said
-JUDGED_AT_ONCE = 8  # frames whose maps are kept until they are compared
+CLOCK = 500.0  # default, MHz
+JUDGED_AT_ONCE = 8  # frames per batch whose maps are kept for the comparison
 
 
 def run_compiled(options: argparse.Namespace) -> int:
@@ -34,20 +34,18 @@ def run_compiled(options: argparse.Namespace) -> int:
     from storage.samples import SampleForm, open_samples, require_samples
 
     if options.input is None and options.cycles is None:
-        raise UsageError(f"{options.path}: is a compiled model; name samples with --input")
+        raise UsageError(f"{options.path}: is a compiled model; add samples with --input")
     if options.input is not None:
         require_samples(options.input)
     folder = read_folder(options.path)
     if (options.frames or options.clock) and not options.cycles:
-        raise UsageError("--frames, --clock: are of runs cycle by cycle; give --cycles, too")
+        raise UsageError("--frames, --clock: need a cycle-accurate run; add --cycles")
     if (options.frames or options.clock) and not folder.is_spread:
-        raise UsageError(
-            f"--frames, --clock: {options.path} runs on one core, one frame after the other"
-        )
+        raise UsageError(f"--frames, --clock: need several cores; {options.path} runs on one")
     if options.hardware and options.input is None:
-        raise UsageError("--hardware: runs samples; name some with --input")
+        raise UsageError("--hardware: needs samples; add --input")
     if options.input is None and options.dump:
-        raise UsageError("--dump: writes the maps of samples; name some with --input")
+        raise UsageError("--dump: needs samples; add --input")
     if options.input is None:
         _compile_kernels(options, folder)
         only = _cycles(options, folder, None)
@@ -71,7 +69,7 @@ def run_compiled(options: argparse.Namespace) -> int:
 
 
 def _run_samples(options: argparse.Namespace, folder: CompiledFolder, samples: Samples) -> int:
-    """Run samples that are open; kernels are compiled once it is known that there are some."""
+    """Run open samples, after compiling the kernels."""
     import numpy as np
 
     from mapper.cli import compile_tables
@@ -158,15 +156,15 @@ def _run_samples(options: argparse.Namespace, folder: CompiledFolder, samples: S
     shown = [facts(f"{folder.manifest['model']['name']} on {options.path}", rows)]
     if options.check or options.dump:
         heads = ("layer", "elements", "differences")
-        shown.append(columns("beside the integer reference", heads, compared))
+        shown.append(columns("compared with the integer reference", heads, compared))
     if judgement is not None:
         shown.append(compile_tables.judge_table(judgement))
         if judgement.why:
-            terminal.say(options, f"note: not compared with the model itself: {judgement.why}")
+            terminal.say(options, f"note: not compared with ONNX Runtime: {judgement.why}")
     if timed is not None:
         shown += cycle_tables(result["cycle_run"], str(options.path))
     if on_chip is not None:
-        shown.append(facts("in Amaranth, equal to the simulators", on_chip))
+        shown.append(facts("Amaranth simulation, equal to the simulators", on_chip))
     terminal.emit(options, result, shown, _summary(options, folder, result))
     if result.get("differences"):
         terminal.complain(f"{result['differences']:,} elements differ from the integer reference")
@@ -201,7 +199,7 @@ def _summary(options: argparse.Namespace, folder: CompiledFolder, result: dict[s
 
 
 def _to_all(takers: list[Callable[[int, Maps], None]]) -> Callable[[int, Maps], None] | None:
-    """Gives the maps of a frame to several, or None."""
+    """Return a callback that passes the maps of a frame to all `takers`; None if there are none."""
     if not takers:
         return None
 
@@ -215,7 +213,7 @@ def _to_all(takers: list[Callable[[int, Maps], None]]) -> Callable[[int, Maps], 
 def _hardware(
     options: argparse.Namespace, folder: CompiledFolder, samples: NDArray[np.float32]
 ) -> dict[str, int]:
-    """What was equal in Amaranth's simulator, counted."""
+    """Run samples in the Amaranth simulator; return the counts of equal bytes and cycles."""
     from mapper.compiler.chip_hardware import check_hardware
     from mapper.compiler.core_hardware import check_core
 
@@ -226,7 +224,7 @@ def _hardware(
 
 
 def _compile_kernels(options: argparse.Namespace, folder: CompiledFolder) -> None:
-    """Those that runs of a compiled model call."""
+    """Compile the kernels of runs of a compiled model."""
     works = ["cores"] if options.input else []
     if options.cycles or options.hardware:
         works += ["cores/frames" if folder.is_spread else "cores/cycles"]
@@ -236,7 +234,7 @@ def _compile_kernels(options: argparse.Namespace, folder: CompiledFolder) -> Non
 def _cycles(
     options: argparse.Namespace, folder: CompiledFolder, samples: NDArray[np.float32] | None
 ) -> dict[str, Any]:
-    """A cycle-true run as an object for JSON: a frame on one core, or many on several."""
+    """Run a frame on one core, or several on several cores, cycle by cycle; return JSON."""
     from mapper.compiler.chip_cycles import FRAMES, frames_rows, run_frames
     from mapper.compiler.cycles import cycle_rows, run_cycles
 
@@ -249,17 +247,17 @@ def _cycles(
 
 
 def _say_clipped(options: argparse.Namespace, count: int, one: Clipped) -> None:
-    """That samples hold what the scale of the model's input does not reach."""
+    """Report sample values outside the range of the quantised input."""
     if count:
         terminal.say(
             options,
-            f"note: {count:,} values of the samples lie outside of {one.low:.4g} to "
-            f"{one.high:.4g}, the range of the model's input, and were clipped",
+            f"note: {count:,} sample values clipped to the range of the model's input, "
+            f"{one.low:.4g} to {one.high:.4g}",
         )
 
 
 def classes_of(values: dict[str, NDArray[Any]]) -> NDArray[np.int64]:
-    """The number of the largest output of each sample, or the class that the model names itself."""
+    """Return the class of each sample: argmax of its outputs, or the class output of the model."""
     import numpy as np
 
     rows = [one.reshape(len(one), -1) for one in values.values() if one.dtype.kind in "biuf"]

@@ -1,4 +1,4 @@
-"""Compilation of kernels on the terminal: announced, with a progress bar."""
+"""Compilation of kernels with messages and a progress bar."""
 
 from __future__ import annotations
 
@@ -12,10 +12,9 @@ if TYPE_CHECKING:
 
 
 def compile_once(console: Console, works: Iterable[str], threads: int) -> warmup.Compiled:
-    """Compile what some kinds of work need where this installation never did, and say so.
+    """Compile the kernels of some tasks that are not in the cache, and report it.
 
-    The first use after an installation takes its time here and says why; all later ones, and the
-    timings that a run reports, are free of compilation.
+    Only the first use after an installation compiles. Times reported by a run exclude compilation.
     """
     from rich.progress import Progress
 
@@ -28,15 +27,17 @@ def compile_once(console: Console, works: Iterable[str], threads: int) -> warmup
             bar.update(task, visible=True)
 
         def on_wait() -> None:
-            console.print("waiting for another mapper that compiles kernels ...", soft_wrap=True)
+            console.print(
+                "waiting for another mapper process that compiles kernels ...", soft_wrap=True
+            )
 
         found = warmup.compile_kernels(
             works, threads, on_start, lambda share: bar.update(task, completed=share), on_wait
         )
     if found.failed:
         console.print(
-            f"note: {len(found.failed)} kernels could not be compiled ahead; they are when they "
-            "are used",
+            f"note: {len(found.failed)} kernels could not be compiled ahead; they are compiled at "
+            "first use",
             soft_wrap=True,
         )
     if found.processes:

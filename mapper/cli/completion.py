@@ -1,4 +1,4 @@
-"""`mapper completion`: a script that teaches a shell the commands and their options."""
+"""`mapper completion`: print a shell completion script."""
 
 from __future__ import annotations
 
@@ -16,10 +16,9 @@ examples:
   mapper completion tcsh >> ~/.cshrc
   mapper completion powershell >> $PROFILE
 
-Folders that do not exist have to be made first. zsh looks into ~/.zfunc if
-~/.zshrc says `fpath+=~/.zfunc` before `autoload -U compinit; compinit`. New
-shells complete commands, options, presets, pages and names of files. Write the
-script again after an update.
+Create missing folders first. For zsh, ~/.zshrc needs `fpath+=~/.zfunc` before
+`autoload -U compinit; compinit`. New shells complete commands, options,
+presets, pages and file names. Repeat the command after an update.
 """
 BASH_END = """
 # A value follows NAME= without a space.
@@ -47,7 +46,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def completion_script(shell: str) -> str:
-    """The script for one of `SHELLS`."""
+    """Return the completion script of one of `SHELLS`."""
     import shtab
 
     from chipsim.chip.presets import PRESETS as CHIPS
@@ -55,7 +54,7 @@ def completion_script(shell: str) -> str:
     from mapper.cli.manual import pages
     from mapper.settings import PRESETS
 
-    # Of a parser that only completes: what may be given stays wider than what is offered.
+    # a separate parser: these choices are suggestions, and other values stay valid
     parser = build_whole_parser()
     offered = {
         "chip": tuple(CHIPS),
@@ -73,7 +72,7 @@ def completion_script(shell: str) -> str:
 
 
 def _actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
-    """All options and arguments, those of sub-commands too."""
+    """Yield all options and arguments, also of sub-commands."""
     from mapper.cli.main import subparsers
 
     yield from parser._actions

@@ -1,4 +1,4 @@
-"""Cycle-true runs of compiled models on the terminal."""
+"""Tables and summaries of cycle-accurate runs of compiled models."""
 
 from __future__ import annotations
 
@@ -10,12 +10,14 @@ if TYPE_CHECKING:
     from mapper.results.summary import Row
 
 MOST_TABLES = 4
-"""Cores that have a table of their own, at most; of more there is one of all."""
+"""Maximum number of cores with one table each; more cores share one table."""
 
 
 def cycle_tables(found: dict[str, Any], title: str) -> list[Table]:
-    """What `cycle_rows` or `frames_rows` made: cycles, and what the units of each core do in
-    them."""
+    """Return tables of cycles, and of busy and stall shares of the units of each core.
+
+    found : result of `cycle_rows` or `frames_rows`
+    """
     from mapper.results.tables import columns, facts
 
     cycles = max(1, found["cycles"])
@@ -36,7 +38,7 @@ def cycle_tables(found: dict[str, Any], title: str) -> list[Table]:
 
 
 def cycle_lines(found: dict[str, Any]) -> list[Row]:
-    """Return the lines of the summary of a run cycle by cycle: times, and the longest stall."""
+    """Return the summary rows of a cycle-accurate run: times, and the longest stall."""
     from mapper.report.compiled.chiprun import longest_wait
     from mapper.results.summary import Row
     from mapper.results.tables import number
@@ -55,7 +57,7 @@ def cycle_lines(found: dict[str, Any]) -> list[Row]:
 
 
 def cycle_facts(found: dict[str, Any]) -> dict[str, Any]:
-    """Return the times of a run cycle by cycle, by name."""
+    """Return the times of a cycle-accurate run by label."""
     rows: dict[str, Any] = {}
     if "frames" not in found:
         rows["cycles per frame"] = found["cycles"]
@@ -80,8 +82,8 @@ def cycle_facts(found: dict[str, Any]) -> dict[str, Any]:
 
 
 def _row(core: dict[str, Any], cycles: int) -> tuple[Any, ...]:
-    """A core in a line: its cycles alone, shares of its units, and what one of them waits longest
-    for that comes from outside."""
+    """Return a table row of a core: cycles, busy shares of its units, and its longest external
+    stall."""
     from mapper.report.compiled.chiprun import longest_wait
 
     x, y = core["core"]

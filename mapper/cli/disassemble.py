@@ -1,4 +1,4 @@
-"""`mapper disassemble`: the program of a core, or its macro records, as text."""
+"""`mapper disassemble`: print the program of a core, or macro records, as text."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ examples:
   mapper disassemble out/core_0_0.npc > program.txt
   mapper disassemble out/macros.bin
 
-One instruction a line, then the micro-ops; fields of 0 are left out. The page
-`isa` of the reference explains instructions and fields. Of macro records one a
-line, below the name of their layer.
+Prints one instruction per line, then the micro-ops; zero fields are omitted.
+`mapper docs isa` explains instructions and fields. Macro records are printed
+one per line, under the name of their layer.
 """
 
 

@@ -1,4 +1,4 @@
-"""`mapper docs`: the documentation on the terminal, page by page."""
+"""`mapper docs`: show the pages of the documentation on the terminal."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ examples:
   mapper docs howto/chip
   mapper docs metrics | grep -i latency
 
-On a terminal a page is shown by the program that $PAGER names, else by `less`;
-q leaves it. `mapper COMMAND --help` says what a command takes.
+On a terminal, a page opens in $PAGER (default: less); press q to quit. `mapper
+COMMAND --help` lists the options of a command.
 """
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "page", nargs="?", metavar="PAGE", help="page to read, as the list calls it (default: list)"
+        "page", nargs="?", metavar="PAGE", help="name of a page (default: list all pages)"
     )
 
 
@@ -50,7 +50,7 @@ def _list(options: argparse.Namespace) -> None:
         box=SIMPLE,
         title_justify="left",
     )
-    for head in ("page", "what it is"):
+    for head in ("page", "title"):
         table.add_column(head, overflow="fold")
     for row in titles.items():
         table.add_row(*row)
@@ -70,7 +70,7 @@ def _show(options: argparse.Namespace) -> None:
     if not console.is_terminal:
         _print(console, text)
         return
-    os.environ.setdefault("LESS", "-FRX")  # colours; what fits the screen is just printed
+    os.environ.setdefault("LESS", "-FRX")  # colours; no paging of text that fits the screen
     with console.pager(styles="NO_COLOR" not in os.environ):
         _print(console, text)
 
@@ -80,7 +80,7 @@ def _print(console: Console, text: str) -> None:
     from rich.table import Table
 
     class Whole(TableElement):
-        """A table whose cells are broken into lines, not cut off."""
+        """Table that folds long cells instead of truncating them."""
 
         def __rich_console__(self, console: Any, options: Any) -> Any:
             for part in super().__rich_console__(console, options):

@@ -1,4 +1,4 @@
-"""Where the nodes of a model run, on the terminal."""
+"""Table of where the nodes of a model run (`mapper compile --explain`)."""
 
 from __future__ import annotations
 
@@ -12,11 +12,14 @@ if TYPE_CHECKING:
     from mapper.compiler.explain import Row
 
 SHOWN = 22
-"""Letters of the name of a node."""
+"""Maximum length of a node name in the table, characters."""
 
 
 def explain_tables(rows: list[Row], title: str) -> list[Table]:
-    """A line for each node, in 80 columns; constants that stand together are one line."""
+    """Return a table with a row per node, 80 columns wide.
+
+    Consecutive nodes with equal entries, such as constants, share a row.
+    """
     from rich import box
     from rich.table import Table
 
@@ -37,7 +40,7 @@ def explain_tables(rows: list[Row], title: str) -> list[Table]:
     named = "1 function" if functions == 1 else f"{functions} functions"
     table.caption = (
         f"{counts['core']} on cores in {named}, {counts['folded']} folded into them, "
-        f"{counts['host']} on the host, {counts['vanished']} vanished"
+        f"{counts['host']} on the host, {counts['vanished']} removed"
     )
     return [table]
 

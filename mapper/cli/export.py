@@ -1,4 +1,4 @@
-"""`mapper export`: a network file, or the mapping of an output folder, to another format."""
+"""`mapper export`: convert a network file, or the mapping of an output folder."""
 
 from __future__ import annotations
 
@@ -31,17 +31,16 @@ examples:
   mapper export result mapped.nir --graph model.nir
   mapper export result mapping.noxim
 
-A network is exported in the format that the extension of DST names; text may be
-gzipped (.gz):
+The extension of DST selects the format of a network; text may be gzipped (.gz):
 {list_formats(NETWORKS.values())}
 
 Attributes that the format cannot store are listed on stderr.
 
-The output folder of a run is exported as a mapping, in the format that the
-extension of DST names:
+The output folder of a run is exported as a mapping; the extension of DST
+selects the format:
 {list_formats(MAPPINGS.values())}
 
-`mapper docs export` lists what each format can store.
+`mapper docs export` lists the data that each format can store.
 """
 
 
@@ -51,25 +50,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("destination", type=Path, metavar="DST", help="file to write")
     parser.add_argument("--format", metavar="F", help="format of DST (default: by its extension)")
-    group = parser.add_argument_group("of an output folder")
+    group = parser.add_argument_group("output folders")
     group.add_argument(
         "--network",
         dest="moved",
         type=path_of,
         metavar="NET",
-        help="the network of DIR, if it was moved",
+        help="network of DIR, if it was moved",
     )
     group.add_argument(
         "--graph",
         type=Path,
         metavar="FILE",
-        help="NIR file that the network came from, to write with the cores of its neurons; without "
-        f"it, a graph of the network{_takers('graph')}",
+        help=f"NIR file of the network, to add the cores to{_takers('graph')}",
     )
     add_neurons(parser.add_argument_group("neuron parameters"), _takers)
     group = parser.add_argument_group(f"cores, as for mapper hw{_takers('axon_bits')}")
     group.add_argument(
-        "--axon-bits", type=common.positive, metavar="N", help="width of a packet's axon"
+        "--axon-bits", type=common.positive, metavar="N", help="bits per axon number in a packet"
     )
     for name, text in CORE_OPTIONS.items():
         option = f"--{name.replace('_', '-')}"
@@ -82,7 +80,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _takers(option: str) -> str:
-    """The formats of mappings that take an option."""
+    """Return the mapping formats with an option, for its help."""
     return for_formats(each.name for each in MAPPINGS.values() if option in each.options)
 
 
@@ -103,7 +101,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _mapping_options() -> list[str]:
-    """All options of any format of mappings."""
+    """Return the options of all mapping formats, without duplicates."""
     return list(dict.fromkeys(name for each in MAPPINGS.values() for name in each.options))
 
 
@@ -116,7 +114,7 @@ def _network(options: argparse.Namespace) -> dict[str, Any]:
     for option in ("moved", *_mapping_options()):
         if getattr(options, option) is not None:
             shown = "network" if option == "moved" else option.replace("_", "-")
-            raise UsageError(f"--{shown} is for the output folder of a run")
+            raise UsageError(f"--{shown} is for output folders of a run")
     exporter = choose_exporter(options.destination, options.format)
     with NetworkFile(options.network) as network:
         common.compile_kernels(options, f"export/{exporter.name}")
@@ -131,14 +129,14 @@ def _network(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _told(options: argparse.Namespace, format: str, losses: list[Loss]) -> dict[str, int]:
-    """Say what a format has no place for; returns the counts by kind."""
+    """Report data that a format cannot store; return the counts by kind."""
     for loss in losses:
         terminal.say(options, f"note: {format} has {loss.text}")
     return {loss.kind: loss.count for loss in losses}
 
 
 def _refuse_mappings(options: argparse.Namespace) -> None:
-    """Raise `UsageError` for a format that only mappings have."""
+    """Raise `UsageError` for a format that cannot store a network."""
     from mapper.errors import UsageError
     from storage.formats import FORMATS
 
@@ -155,7 +153,7 @@ def _refuse_mappings(options: argparse.Namespace) -> None:
             f"exported as {format}, {known}"
         )
     if format in FORMATS:
-        raise UsageError(f"{format} files are read, but not written; export {known}")
+        raise UsageError(f"{format} files can be read but not written; export {known}")
     common.require_format(format, NETWORKS)
 
 
@@ -164,7 +162,7 @@ def _mapping(options: argparse.Namespace) -> dict[str, Any]:
     from mapper.exports.synaptic import TAKEN
     from mapper.results.output_folder import read_folder
 
-    exporter = choose_exporter(options.destination, options.format)  # before anything is read
+    exporter = choose_exporter(options.destination, options.format)  # fail before reading
     given = {name: getattr(options, name) for name in _mapping_options()}
 
     def export() -> tuple[dict[str, Any], int]:

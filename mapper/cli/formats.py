@@ -1,4 +1,4 @@
-"""The formats of a registry, as help texts list them."""
+"""Lists of file formats for help texts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ WIDTH, ENDINGS = 80, 22
 
 
 class Format(Protocol):
-    """What an entry of every registry has."""
+    """Attributes common to the formats of all registries."""
 
     @property
     def name(self) -> str: ...
@@ -22,7 +22,7 @@ class Format(Protocol):
 
 
 def list_formats(formats: Collection[Format]) -> str:
-    """A line for each format, or more: its name, the endings of file names, and what it is."""
+    """Return aligned lines with the name, extensions and description of each format."""
     names = max(len(each.name) for each in formats)
     endings = {each.name: wrap(" ".join(each.extensions), ENDINGS) for each in formats}
     wide = max(len(line) for lines in endings.values() for line in lines)
@@ -39,5 +39,5 @@ def list_formats(formats: Collection[Format]) -> str:
 
 
 def for_formats(names: Iterable[str]) -> str:
-    """The formats that an option is for, to end its help."""
+    """Return the formats with an option, as the end of its help."""
     return f" ({', '.join(names)})"

@@ -1,4 +1,4 @@
-"""`mapper generate`: synthetic networks."""
+"""`mapper generate`: generate a synthetic network."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ examples:
   mapper generate cortex /lustre/net.bin --side 9999 --workers slurm:16
   mapper generate cortex net.shards --side 316 --files 8
 
-`mapper generate KIND --help` lists the settings of a kind.
+`mapper generate KIND --help` lists the options of a kind.
 """
 WORKS = ("generate",)
-MEMORY = 1 << 30  # bytes; with more the sort is hardly faster
+MEMORY = 1 << 30  # bytes; more memory hardly speeds up the sort
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -43,25 +43,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                 default=None if required else field.default,
                 help=text if required else f"{text} (default: {field.default})",
             )
-        sub.add_argument("--shuffle", action="store_true", help="rename ids at random")
+        sub.add_argument("--shuffle", action="store_true", help="permute neuron ids at random")
         sub.add_argument(
             "--draws",
             type=int,
             choices=VERSIONS,
             default=max(VERSIONS),
-            help="2: all threads draw random numbers; 1: one does, as earlier versions did, whose "
-            "networks it makes (default: %(default)s)",
+            help="random stream: 2 parallel, 1 serial (default: %(default)s)",
         )
         sub.add_argument(
-            "--files", type=common.positive, metavar="N", help="write a folder NET of N files"
+            "--files", type=common.positive, metavar="N", help="write NET as a folder of N files"
         )
         common.add_effort(sub, memory="at most 1GiB")
-        worker_options.add_workers(sub, ": they draw, sort and encode")
-        # the options that every command has are also taken behind KIND
+        worker_options.add_workers(sub, " (to draw and sort)")
+        # accept the common options also after KIND
         shared = sub.add_argument_group("common options")
         for flags, text in (
             (("--json",), "print one JSON object only"),
-            (("-q", "--quiet"), "print nothing on success but --json"),
+            (("-q", "--quiet"), "print nothing on success, except --json"),
             (("--debug",), "show tracebacks of errors"),
         ):
             shared.add_argument(*flags, action="store_true", default=argparse.SUPPRESS, help=text)
@@ -81,7 +80,7 @@ def run(options: argparse.Namespace) -> int:
         raise UsageError(str(error)) from error
     if options.workers is not None and options.draws == 1:
         raise UsageError(
-            "--draws 1 is one stream of random numbers, for one process; leave out --workers"
+            "--draws 1 uses one stream of random numbers, for one process; omit --workers"
         )
     memory = options.memory or min(common.memory_of(options), MEMORY)
     threads = common.threads_of(options)

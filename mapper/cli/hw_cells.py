@@ -1,4 +1,4 @@
-"""Cells of modules as `mapper hw` shows them."""
+"""Tables of cells per module for `mapper hw --stats`."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ if TYPE_CHECKING:
     from hw.flow.netlist import Cells
 
 DEPTH = 4
-"""Packets in the buffer of a router input, if nothing else is said."""
+"""Default packets per router input buffer."""
 
 
 def teller(options: argparse.Namespace) -> Any:
-    """Prints notes of Yosys."""
+    """Return a function that prints a note of Yosys."""
     return lambda line: terminal.say(options, f"note: {line}")
 
 
 def cells_table(counted: list[Cells], keep_multipliers: bool) -> Table:
-    """One of each module, and all of them."""
+    """Return the table of cells per module: of one instance, and of all instances."""
     from mapper.results.tables import columns
 
     heads = [
@@ -35,14 +35,14 @@ def cells_table(counted: list[Cells], keep_multipliers: bool) -> Table:
         for name in ("cells", "memory_bits", "multipliers")
     )
     rows.append(("sum", *[""] * 5, *totals))
-    title = "one of each, and all, without modules within"
+    title = "cells per module and of all copies, without submodules"
     if keep_multipliers:
-        title += "; cells without those of multipliers"
+        title += "; multipliers excluded"
     return columns(title, heads, rows)
 
 
 def cells_row(module: Cells) -> dict[str, Any]:
-    """As it stands in JSON and in the table."""
+    """Return the values of a module for JSON and for a table row."""
     return {
         "module": module.module,
         "instances": module.count,

@@ -1,4 +1,4 @@
-"""`mapper hw --npu`: a core of the NPU as hardware."""
+"""`mapper hw --npu`: generate a core of the NPU, or a mesh of NPUs, as Verilog."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from hw.npu.synthesis import Difference
 
 OTHERS = ("axon_bits", "mesh_only", "borders", "machine", "host_output")
-"""Options of chips without NPUs."""
+"""Options for chips without NPUs."""
 
 
 def named_npu(text: str) -> NpuShape:
-    """The NPU that --npu names: a preset, or that of a chip file."""
+    """Return the NPU of a preset or chip file; raise `UsageError` for an unknown name."""
     from chipsim.chip.npu_shape import NPU_SHAPES
 
     if text in NPU_SHAPES:
@@ -38,10 +38,10 @@ def named_npu(text: str) -> NpuShape:
 def core_result(
     options: argparse.Namespace, write: Any, others: tuple[str, ...]
 ) -> tuple[dict[str, Any], list[Table]]:
-    """What `mapper hw` says of a core, or with --chip of a chip of them.
+    """Return the result and tables of `mapper hw --npu` for a core, or with --chip for a mesh.
 
-    write : writes the Verilog of a netlist, and returns its size in bytes
-    others : options that are of cores with neurons
+    write : function that writes the Verilog of a netlist and returns its size in bytes
+    others : options of cores with neurons, which must not be given
     """
     from hw.flow.yosys import require_yosys
     from hw.npu.memories import NpuMemories
@@ -52,15 +52,15 @@ def core_result(
     for name in (*OTHERS, *others):
         if getattr(options, name) not in (None, False, []):
             option = name.replace("_", "-")
-            raise UsageError(f"--{option} is of chips without NPUs; leave it or --npu out")
+            raise UsageError(f"--{option} is for chips without NPUs; omit it or --npu")
     if options.chip is None and options.depth is not None:
-        raise UsageError("--depth is of the mesh; give a --chip, or leave it out")
+        raise UsageError("--depth sets buffers of the mesh; add --chip, or omit it")
     shape = named_npu(options.npu)
     bits = NpuMemories(shape).bits()
     described = _described(shape)
     result: dict[str, Any] = {"npu": described, "memory_bits": bits}
     result |= {"chip": None, "verilog": None, "modules": None, "differences": None}
-    tables = [facts(f"NPU {shape.name}", described), facts("bits of memories", bits)]
+    tables = [facts(f"NPU {shape.name}", described), facts("memory bits", bits)]
     chip = None if options.chip is None else common.named_chip(options.chip)
     if chip is not None:
         ports = ports_of(chip)
@@ -82,14 +82,14 @@ def core_result(
         size = None if options.verilog is None else write(design)
     if size is not None:
         result["verilog"] = {"path": str(options.verilog), "bytes": size}
-        tables.append(facts("written", [(str(options.verilog), f"{size:,} B")]))
+        tables.append(facts("files written", [(str(options.verilog), f"{size:,} B")]))
     if options.stats:
         _count(options, shape, design, result, tables)
     return result, tables
 
 
 def _described(shape: NpuShape) -> dict[str, Any]:
-    """Its parameters; the name stands in the title."""
+    """Return the parameters of an NPU by name."""
     from dataclasses import asdict
 
     return asdict(shape)
@@ -128,4 +128,4 @@ def _count(
         )
         for one in found
     ]  # fmt: skip
-    tables.append(columns("parts that a shape may have", heads, rows))
+    tables.append(columns("cost of optional parts", heads, rows))

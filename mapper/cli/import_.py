@@ -1,4 +1,4 @@
-"""`mapper import`: any known format to a network file."""
+"""`mapper import`: convert a file of any known format to a network file."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ examples:
   mapper import net.bin net.shards --files 16
   mapper import s3://lab/net.shards net.bin
 
-The format is found by content and file name:
+The format is detected from content and file name:
 {list_formats(FORMATS.values())}
 
-Sparse ids are compacted in increasing order and kept as the attribute `id`;
-names, in order of appearance; ids of populations, population by population.
-SRC may be a network file if it is to get rates or to be cut into files, and
-a network in several files, or in a store, of which one file is made.
+Neurons are renumbered from 0: sparse ids in increasing order (kept as the
+attribute `id`), names in order of appearance, populations one after another.
+SRC may also be a network file, to set its rates or to split it into files, or a
+network in several files or in an object store, to write one file.
 
-The network file holds the traffic of each synapse, and may hold its weight
-beside it. NIR, ONNX and SONATA have weights of synapses but no firing rates:
-every neuron fires at rate 1, and the weights are kept. --rates FILE sets rates;
---rates weights takes the magnitudes of the weights as traffic. The numbers of
-all other formats are traffic, or with --weights-are synapse weights, too.
+A network file stores the traffic of each synapse and optionally its weight.
+NIR, ONNX and SONATA files have synapse weights but no firing rates: every
+neuron gets rate 1, and the weights are kept. --rates FILE sets rates; --rates
+weights uses the weight magnitudes as traffic. Values of other formats are
+traffic; `mapper docs formats` explains --weights-are.
 """
 
 
@@ -49,14 +49,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("source", type=path_of, metavar="SRC", help="file to read")
     parser.add_argument("network", type=Path, metavar="NET", help="network file to write")
     parser.add_argument(
-        "--format", metavar="F", help="format of SRC (default: by its content and name)"
+        "--format", metavar="F", help="format of SRC (default: by content and name)"
     )
     common.add_columns(parser)
     parser.add_argument(
-        "--files", type=common.positive, metavar="N", help="write a folder NET of N files"
+        "--files", type=common.positive, metavar="N", help="write NET as a folder of N files"
     )
     parser.add_argument(
-        "--nodes", type=Path, metavar="FILE", help="SONATA nodes file, if SRC is its edges file"
+        "--nodes", type=Path, metavar="FILE", help="SONATA nodes file, if SRC is an edges file"
     )
     common.add_rates(parser)
     common.add_effort(parser, seed=False)
@@ -81,7 +81,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _made(options: argparse.Namespace, source: Source, whole: Path | None = None) -> NetworkMeta:
-    """Write one network file: `whole`, or the one that is asked for."""
+    """Write one network file: `whole`, or NET of the command line."""
     destination = whole or options.network
     if source.wants_rates:
         return _import_rated(options, source, destination)
@@ -92,7 +92,7 @@ def _made(options: argparse.Namespace, source: Source, whole: Path | None = None
 
 
 def _join(options: argparse.Namespace, destination: Path) -> NetworkMeta:
-    """One file of a network that is in a store, or in several."""
+    """Write one file of a network in several files or in an object store."""
     from storage.store.network import NetworkFile
     from storage.store.sharded import write_joined
 
@@ -102,11 +102,11 @@ def _join(options: argparse.Namespace, destination: Path) -> NetworkMeta:
 
 
 def _import_cut(options: argparse.Namespace, source: Source) -> NetworkMeta:
-    """A folder of several files, of a network or of what is to be imported first."""
+    """Write a folder of several files; import SRC first if it is not a network."""
     from storage.store.network import NetworkFile
     from storage.store.sharded import write_sharded
 
-    # always this name, which the lock guards: what a killed process left is written over
+    # fixed name, guarded by the lock: a file left by a killed process is overwritten
     whole = options.network.with_name(f".{options.network.name}.whole")
     ready = source.is_network_file and not source.wants_rates
     try:
@@ -122,7 +122,7 @@ def _import_cut(options: argparse.Namespace, source: Source) -> NetworkMeta:
 
 
 def _import(options: argparse.Namespace, source: Source, destination: Path) -> NetworkMeta:
-    """Convert the file, and tell what was lost."""
+    """Convert the file, and report losses."""
     from mapper.inputs.source import import_source
 
     extra = {"nodes": options.nodes}
@@ -131,7 +131,7 @@ def _import(options: argparse.Namespace, source: Source, destination: Path) -> N
 
 
 def _import_rated(options: argparse.Namespace, source: Source, destination: Path) -> NetworkMeta:
-    """Convert the file, unless it is a network, and write the network with rates."""
+    """Write the network with rates; convert SRC first if it is not a network."""
     from mapper.inputs.source import give_rates
     from storage.store.network import NetworkFile, is_network_name
 
@@ -139,7 +139,7 @@ def _import_rated(options: argparse.Namespace, source: Source, destination: Path
     if is_network_name(options.source):
         with NetworkFile(options.source) as network:
             return give_rates(source, network, destination, effort)
-    # always this name, which the lock guards: what a killed process left is written over
+    # fixed name, guarded by the lock: a file left by a killed process is overwritten
     unrated = destination.with_name(f".{destination.name}.unrated")
     try:
         _import(options, source, unrated)

@@ -1,4 +1,4 @@
-"""`mapper info`: what a file or a folder holds."""
+"""`mapper info`: show the contents of a file or an output folder."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 EPILOG = """\
 examples:
   mapper info net.bin
-  mapper info result      (an output folder; with its scratch, if that was kept)
-  mapper info out         (of compile)
+  mapper info result      (output folder of run, with its scratch if kept)
+  mapper info out         (output folder of compile)
   mapper info out/core_0_0.npc
   mapper info out/macros.bin
 """
-SHOWN = 40  # populations in the table; all are in the JSON
+SHOWN = 40  # maximum populations in the table; JSON has all
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -50,7 +50,7 @@ def run(options: argparse.Namespace) -> int:
 
     local = options.path.is_file() and not isinstance(
         options.path, RemotePath
-    )  # only networks are read from stores
+    )  # object stores hold only networks
     if local and is_program(options.path):
         return _program(options)
     if local and is_records(options.path):
@@ -102,7 +102,7 @@ def run(options: argparse.Namespace) -> int:
     if about:
         tables.append(facts("attributes", about))
     if meta.provenance:
-        # settings such as a seed are no counts: they are shown as they were given
+        # as text: settings such as a seed are not counts, and get no thousands separators
         as_given = {k: str(v) if isinstance(v, int) else v for k, v in meta.provenance.items()}
         tables.append(facts("provenance", as_given))
     terminal.emit(options, result, tables)
@@ -110,7 +110,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _compiled(options: argparse.Namespace) -> int:
-    """What the folder of a compiled model holds."""
+    """Print the contents of the folder of a compiled model."""
     from mapper.compiler.contents import folder_contents
     from mapper.compiler.manifest import as_damage, read_folder
     from mapper.results.tables import columns, facts, size
@@ -146,7 +146,7 @@ def _compiled(options: argparse.Namespace) -> int:
 
 
 def _program(options: argparse.Namespace) -> int:
-    """What the program of a core holds."""
+    """Print the contents of the program of a core."""
     from mapper.compiler.contents import program_contents
     from mapper.results.tables import columns, facts
 
@@ -165,7 +165,7 @@ def _program(options: argparse.Namespace) -> int:
 
 
 def _records(options: argparse.Namespace) -> int:
-    """What a file of macro records holds."""
+    """Print the contents of a file of macro records."""
     from mapper.compiler.contents import record_contents
     from mapper.results.tables import columns, facts
 
@@ -182,7 +182,7 @@ def _records(options: argparse.Namespace) -> int:
 
 
 def _folder(options: argparse.Namespace) -> tuple[dict[str, Any], list[Table]]:
-    """What an output folder holds, as an object and as tables."""
+    """Return the contents of an output folder for JSON, and as tables."""
     from mapper.results.activity import traffic_in
     from mapper.results.output import SCRATCH, read_report
     from mapper.results.tables import columns, facts, levels, quality, stages

@@ -1,4 +1,4 @@
-"""The command line: sub-commands, common options, and one line for every error."""
+"""Command-line parser and dispatch: sub-commands, common options, one-line errors."""
 
 from __future__ import annotations
 
@@ -19,40 +19,40 @@ from mapper.runtime.stopping import leave
 from mapper.version import version
 
 COMMANDS = {
-    "run": "map a network onto a chip: the whole job",
+    "run": "map a network onto a chip",
     "sweep": "map all combinations of networks, chips and settings",
     "compile": "compile a trained model to programs for the cores",
     "import": "convert a file to a network file",
-    "export": "convert a network file, or the traffic of a mapping, to another format",
-    "generate": "make a synthetic network",
+    "export": "convert a network or a mapping to another format",
+    "generate": "generate a synthetic network",
     "info": "show the contents of a file or an output folder",
-    "verify": "verify a network or a mapping independently of the mapper (slower)",
-    "check": "say whether a network fits a chip, without mapping it",
-    "score": "score a mapping made by anyone",
-    "report": "make the report page of a mapping, or of two side by side",
-    "simulate": "simulate the mesh under a mapping, or run a compiled model",
+    "verify": "verify a network or a mapping with independent code",
+    "check": "check whether a network fits a chip, without mapping it",
+    "score": "score an existing mapping",
+    "report": "write the report page of a mapping, or compare two",
+    "simulate": "simulate the traffic of a mapping, or run a compiled model",
     "place": "place a graph of groups, one group per core",
-    "chips": "list the chips that are known by name, or print one as a file to start from",
+    "chips": "list chip presets, or print one as a template",
     "disassemble": "print the program of a core of a compiled model",
-    "hw": "the chip as hardware: Verilog, and the cells that it takes",
-    "warm": "compile the kernels ahead, as for the image of a container",
-    "docs": "read a page of the documentation, or list them",
-    "completion": "write a script that makes a shell complete commands and options",
+    "hw": "generate the chip as Verilog, and count its cells",
+    "warm": "compile the kernels ahead, e.g. for a container image",
+    "docs": "list the pages of the documentation, or show one",
+    "completion": "print a shell completion script",
 }
 KEPT = {
-    "run": "repeat the command with --resume to go on",
-    "sweep": "repeat the command with --resume to go on",
-    "warm": "kernels that were compiled are kept",
+    "run": "repeat the command with --resume to continue",
+    "sweep": "repeat the command with --resume to continue",
+    "warm": "compiled kernels are kept",
 }
-"""What is left of a command that was interrupted."""
+"""Last part of the message after Ctrl-C, by command."""
 STAGED = ("run", "sweep", "place", "compile")
-"""Commands that work in stages, and can tell of them."""
+"""Commands with stages, which take --verbose."""
 
 SUMMARISED = ("run", "compile", "simulate", "verify", "check", "score", "place")
-"""Commands that end with a summary, and print all tables with --details."""
+"""Commands that print a summary, and all tables with --details."""
 
 NEGATIVE = re.compile(r"-((\d[\d_]*\.?\d*|\.\d+)(e[+-]?\d+)?|inf(inity)?|nan)$", re.IGNORECASE)
-"""Words that are numbers, so that they are refused as such and not as unknown options."""
+"""Negative numbers, which argparse must not report as unknown options."""
 
 EPILOG = """\
 examples:
@@ -61,21 +61,21 @@ examples:
   mapper verify result
 
 exit codes: 0 done, 1 bad input or failed check, 2 usage, 3 the network does
-not fit the chip, 4 a result beyond its limits was kept, 130 interrupted.
-`mapper COMMAND --help` explains a command, `mapper docs` lists what there is
-to read.
+not fit the chip, 4 kept a result that misses its limits, 130 interrupted.
+`mapper COMMAND --help` explains a command, `mapper docs` lists the pages of the
+documentation.
 """
 
 
 class HelpFormatter(argparse.RawDescriptionHelpFormatter):
-    """With a column for options that the longest of them fit, so that most help is one line."""
+    """Help formatter with an option column wide enough to keep most options on one line."""
 
     def __init__(self, prog: str) -> None:
         super().__init__(prog, max_help_position=29)
 
 
 class Parser(argparse.ArgumentParser):
-    """Says of a word that is none of an argument's choices what the others say of theirs."""
+    """Parser that reports an invalid choice in the style of the other errors."""
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if action.choices is not None and value not in action.choices:
@@ -87,7 +87,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def build_parser(command: str | None = None) -> argparse.ArgumentParser:
-    """The parser; only `command` gets its arguments, so that the others need not be imported."""
+    """Return the parser; only `command` gets its arguments, to save the other imports."""
     parser = Parser(
         prog="mapper",
         description="Maps neural networks onto many-core neuromorphic chips.",
@@ -109,7 +109,7 @@ def build_parser(command: str | None = None) -> argparse.ArgumentParser:
 
 
 def build_whole_parser() -> argparse.ArgumentParser:
-    """The parser with the arguments of every command: for completion and documentation."""
+    """Return the parser with the arguments of all commands, for completion and documentation."""
     parser = build_parser()
     for name, sub in subparsers(parser).items():
         _fill(sub, name)
@@ -117,7 +117,7 @@ def build_whole_parser() -> argparse.ArgumentParser:
 
 
 def subparsers(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
-    """The parsers of the commands, or of the kinds of a command, by name; {} if it has none."""
+    """Return the sub-parsers of a parser by name; {} if there are none."""
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
             return dict(action.choices)
@@ -125,7 +125,7 @@ def subparsers(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentPa
 
 
 def _fill(sub: argparse.ArgumentParser, name: str) -> None:
-    """Give the parser of a command its arguments."""
+    """Add the arguments of a command to its parser."""
     module = import_module(f"mapper.cli.{'import_' if name == 'import' else name}")
     sub.epilog = module.EPILOG
     sub._negative_number_matcher = NEGATIVE
@@ -139,18 +139,20 @@ def _fill(sub: argparse.ArgumentParser, name: str) -> None:
         )
     told = common.add_mutually_exclusive_group()
     told.add_argument(
-        "-q", "--quiet", action="store_true", help="print nothing on success but --json"
+        "-q", "--quiet", action="store_true", help="print nothing on success, except --json"
     )
     if name in STAGED:
-        told.add_argument("-v", "--verbose", action="store_true", help="say what each stage does")
+        told.add_argument(
+            "-v", "--verbose", action="store_true", help="report the progress of each stage"
+        )
     common.add_argument("--debug", action="store_true", help="show tracebacks of errors")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command line; returns the exit code.
+    """Run a command line and return the exit code.
 
-    argv : its words; without them it is the one that the process was started with, and the process
-        ends here if a thread would keep it
+    argv : words of the command line; None reads `sys.argv`, and ends the process here if a thread
+        would keep it alive
     """
     if argv is not None:
         return _main(argv)
@@ -170,21 +172,21 @@ def _main(argv: Sequence[str] | None) -> int:
     command = next((word for word in arguments if not word.startswith("-")), None)
     parser = build_parser(command)
     options, unknown = parser.parse_known_args(arguments)
-    if unknown:  # with the usage of the command, not that of the program
+    if unknown:  # print the usage of the command, not of the program
         subparsers(parser)[options.command].error(f"unrecognized arguments: {' '.join(unknown)}")
     options.arguments = arguments
     try:
         code = _run(options)
         sys.stdout.flush()
         return code
-    except BrokenPipeError:  # the reader of our output has gone: nobody is left to tell
+    except BrokenPipeError:  # the reader of stdout closed the pipe
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return CLOSED_PIPE
 
 
 @contextmanager
 def _notes(options: argparse.Namespace) -> Iterator[None]:
-    """Warnings of ours are notes on stderr, one line each, unless --quiet."""
+    """Print storage warnings as one-line notes on stderr, unless --quiet."""
     from storage.errors import StorageWarning
 
     with warnings.catch_warnings():

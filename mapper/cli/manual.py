@@ -1,7 +1,7 @@
-"""The pages of the documentation, to be read on a terminal.
+"""Pages of the documentation for the terminal.
 
-They lie in `docs` of a checkout, and beside this module where `mapper` is installed. A page is
-called by its path without ``.md``, or by the last part of it if no other page is called so.
+They are in `docs` of a checkout, and in `pages` of an installed `mapper`. The name of a page is
+its path without ``.md``, or the last part of the path if it is unique.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ LINK = re.compile(r"!?\[([^\]]*)\]\(([^)\s]*)\)")
 
 
 def folder() -> Path:
-    """Where the pages are; raises `MapperError` if there are none."""
+    """Return the folder of the pages; raise `MapperError` if there is none."""
     here = Path(__file__).resolve().parents[1]
     for place in (here.parent / "docs", here / "pages"):
         if (place / f"{INDEX}.md").is_file():
             return place
-    raise MapperError(f"{here / 'pages'}: no pages of documentation; install mapper again")
+    raise MapperError(f"{here / 'pages'}: documentation is missing; reinstall mapper")
 
 
 def pages() -> dict[str, Path]:
-    """All pages by name, in the order of the site: tutorial, how to, reference, explanation."""
+    """Return all pages by name, in the order tutorial, how-to, reference, explanation."""
     root = folder()
     found = {path.relative_to(root).with_suffix("").as_posix(): path for path in root.rglob("*.md")}
     del found[INDEX]
@@ -46,7 +46,7 @@ def _rank(name: str, order: tuple[str, ...]) -> tuple[int, str]:
 
 
 def find(name: str) -> str:
-    """The full name of a page; raises `UsageError` if there is none, or several."""
+    """Return the full name of a page; raise `UsageError` if it is unknown or ambiguous."""
     known = pages()
     wanted = name.removesuffix(".md").removeprefix("docs/")
     if wanted in known:
@@ -55,23 +55,23 @@ def find(name: str) -> str:
     if len(found) == 1:
         return found[0]
     if found:
-        raise UsageError(f"{name!r} is several pages; name one: {', '.join(found)}")
+        raise UsageError(f"{name!r} is ambiguous; give one of {', '.join(found)}")
     last = {page.rpartition("/")[2]: page for page in known}
     near = [last[word] for word in difflib.get_close_matches(wanted, last, 3)]
     hint = f"did you mean {' or '.join(near)}? " if near else ""
-    raise UsageError(f"there is no page {name!r}; {hint}`mapper docs` lists all")
+    raise UsageError(f"unknown page {name!r}; {hint}`mapper docs` lists all")
 
 
 def title(name: str) -> str:
-    """The heading of a page, as plain text."""
+    """Return the heading of a page as plain text."""
     with pages()[name].open(encoding="utf-8") as file:
         return file.readline().lstrip("# ").strip().replace("`", "")
 
 
 def markdown(name: str) -> str:
-    """A page as plain Markdown: parts from the code filled in, what only the site knows left out.
+    """Return a page as plain Markdown, with generated parts and without directives of the site.
 
-    Links become their text, since a terminal does not lead anywhere.
+    Links become text, as a terminal cannot follow them.
     """
     text = _generated().fill(pages()[name].read_text(encoding="utf-8"))
     text = COMMENT.sub("", TREE.sub("", text))
@@ -92,10 +92,10 @@ def _linked(found: re.Match[str]) -> str:
 
 @cache
 def _generated() -> ModuleType:
-    """The parts that are made from the code."""
+    """Return the module that generates parts of pages from the code."""
     spec = importlib.util.spec_from_file_location("mapper_generated", folder() / "generated.py")
     if spec is None or spec.loader is None:
-        raise MapperError(f"{folder()}: generated.py is missing; install mapper again")
+        raise MapperError(f"{folder()}: generated.py is missing; reinstall mapper")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module

@@ -1,4 +1,4 @@
-"""Many runs on the command line: options, progress and tables of `run --seeds` and `sweep`."""
+"""Options, progress and tables of many runs: `run --seeds` and `sweep`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def add_folder(parser: argparse.ArgumentParser, default: str) -> None:
-    """The output folder, and what is done with an earlier one."""
+    """Add the options of the output folder."""
     parser.add_argument(
         "-o", "--output", type=Path, metavar="DIR", help=f"output folder (default: {default})"
     )
@@ -32,14 +32,17 @@ def add_folder(parser: argparse.ArgumentParser, default: str) -> None:
 
 
 def add_workers(group: argparse._ActionsContainer) -> None:
-    """Processes that do whole runs."""
+    """Add --workers, the number of processes for whole runs."""
     group.add_argument(
-        "--workers", type=common.positive, metavar="N", help="processes that do runs side by side"
+        "--workers",
+        type=common.positive,
+        metavar="N",
+        help="processes that run in parallel (default: none, serial)",
     )
 
 
 def add_keep(group: argparse._ActionsContainer) -> None:
-    """Which runs stay."""
+    """Add --keep, the choice of folders to keep."""
     group.add_argument(
         "--keep",
         choices=("all", "best"),
@@ -49,7 +52,7 @@ def add_keep(group: argparse._ActionsContainer) -> None:
 
 
 def share_of_memory(options: argparse.Namespace, output: Path, runs: int) -> int:
-    """Bytes for each run: as asked for, as planned before, or a share of what is free."""
+    """Return the bytes per run: --memory, the earlier plan, or a share of free memory."""
     from mapper.portfolio.runner import planned_memory
     from mapper.runtime.resources import LEAST_MEMORY, default_memory
 
@@ -60,19 +63,19 @@ def share_of_memory(options: argparse.Namespace, output: Path, runs: int) -> int
 
 
 def share_of_threads(options: argparse.Namespace, runs: int) -> int:
-    """Threads of each run: as asked for, or a share of all."""
+    """Return the threads per run: --threads, or a share of all."""
     if options.threads is not None:
         return int(options.threads)
     return max(1, common.threads_of(options) // places(options, runs))
 
 
 def places(options: argparse.Namespace, runs: int) -> int:
-    """How many runs are at work at a time."""
+    """Return the number of runs in parallel."""
     return max(1, min(options.workers or 1, runs))
 
 
 def do_many(options: argparse.Namespace, output: Path, many: Many) -> int:
-    """Do all runs, say what becomes of each, and print the table."""
+    """Run all jobs, report the outcome of each, print the table, and return the exit code."""
     from msgspec import UNSET
 
     from mapper.portfolio.runner import Rules, run_all
@@ -107,7 +110,7 @@ def _executor(options: argparse.Namespace, runs: int) -> Executor:
     said: set[str] = set()
 
     def on_note(name: str, line: str) -> None:
-        if line not in said:  # most of what runs say they all say
+        if line not in said:  # most notes are the same in all runs
             said.add(line)
             terminal.say(options, line)
 
@@ -124,7 +127,7 @@ def _executor(options: argparse.Namespace, runs: int) -> Executor:
 
 
 def _print(options: argparse.Namespace, portfolio: PortfolioFile, output: Path) -> None:
-    """The table on stdout."""
+    """Print the table of all runs on stdout."""
     from mapper.portfolio.table import table_of
 
     result: dict[str, Any] = {**portfolio.to_json(), "output": str(output)}

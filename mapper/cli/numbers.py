@@ -1,4 +1,4 @@
-"""Numbers on the command line."""
+"""Parsers of numbers on the command line."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import math
 
 
 def above_zero(text: str) -> float:
-    """A finite number above 0."""
+    """Parse a finite number above 0."""
     try:
         value = float(text)
     except ValueError:
@@ -18,7 +18,7 @@ def above_zero(text: str) -> float:
 
 
 def number(text: str) -> int | float:
-    """A finite number; a whole one stays whole."""
+    """Parse a finite number; a whole number becomes an int."""
     try:
         value = float(text)
         whole = int(text) if text.strip().lstrip("+-").isdecimal() else None

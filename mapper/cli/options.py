@@ -1,4 +1,4 @@
-"""Options that several commands share, and what they stand for."""
+"""Options shared by several commands, and the objects built from them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def size(text: str) -> int:
-    """Bytes, as `1GiB`."""
+    """Parse a size such as `1GiB`; return bytes."""
     from mapper.runtime.resources import parse_bytes
 
     try:
@@ -34,30 +34,30 @@ def size(text: str) -> int:
 
 
 def positive(text: str) -> int:
-    """A whole number, 1 or more."""
+    """Parse a whole number of at least 1."""
     return _whole(text, 1, 1 << 63)
 
 
 def natural(text: str) -> int:
-    """A whole number, 0 or more."""
+    """Parse a whole number of at least 0."""
     return _whole(text, 0, 1 << 63)
 
 
 def _whole(text: str, least: int, end: int) -> int:
     if not text.isdecimal():
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of {least} or more")
-    # Python makes no numbers of thousands of digits
+    # int() rejects strings of thousands of digits
     value = end if len(text.lstrip("0")) > len(str(end)) else int(text)
     if value < least:
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of {least} or more")
     if value >= end:
         shown = text if len(text) <= 40 else f"{text[:24]}..."
-        raise argparse.ArgumentTypeError(f"{shown!r} is too much; give less than {end}")
+        raise argparse.ArgumentTypeError(f"{shown!r} must be below {end}")
     return value
 
 
 def seconds(text: str) -> float:
-    """A time above 0."""
+    """Parse a time above 0, in seconds."""
     with suppress(ValueError):
         value = float(text)
         if 0 < value < float("inf"):
@@ -74,8 +74,8 @@ def add_chip(parser: argparse.ArgumentParser) -> None:
         help="WIDTHxHEIGHT, a preset's name, or a chip file",
     )
     for name, text in (
-        ("neurons", "neurons (sum of sizes) that a core holds"),
-        ("synapses", "incoming synapses that a core stores"),
+        ("neurons", "neurons per core (sum of sizes)"),
+        ("synapses", "incoming synapses per core"),
         ("axons", "distinct source neurons per core"),
         ("axons-out", "distinct (neuron, other core) pairs per core"),
     ):
@@ -116,12 +116,12 @@ def add_rates(parser: argparse.ArgumentParser) -> None:
         "--rates-duration",
         type=seconds,
         metavar="SECONDS",
-        help="of a spike report (default: until its last spike)",
+        help="duration of the spike report (default: to its last spike)",
     )
 
 
 class _AddColumns(argparse.Action):
-    """Adds the columns that an option names to those named before."""
+    """Argparse action that adds columns to the columns of earlier options."""
 
     def __call__(
         self,
@@ -147,7 +147,7 @@ def add_columns(parser: argparse.ArgumentParser) -> None:
         metavar="ROLE=NAME,...",
         help="columns of a table: source=NAME,target=NAME,...",
     )
-    for role in ("source", "target", "weight"):  # as they were called first
+    for role in ("source", "target", "weight"):  # old names of the options
         parser.add_argument(
             f"--{role}-column",
             action=_AddColumns,
@@ -158,7 +158,7 @@ def add_columns(parser: argparse.ArgumentParser) -> None:
 
 
 def _rates(text: str) -> str | Path:
-    """One of `RATES_WORDS`, else a path; a file of such a name is ./weights."""
+    """Return a word of `RATES_WORDS`, or else a path; name a file such as weights ./weights."""
     from mapper.inputs.source import RATES_WORDS
 
     return text if text in RATES_WORDS else Path(text)
@@ -168,7 +168,7 @@ def _rates(text: str) -> str | Path:
 def split_network(
     options: argparse.Namespace, network: NetworkFile, chip: Chip
 ) -> Iterator[tuple[NetworkFile, RelayNeurons | None]]:
-    """The network to be mapped: with relays, if the command line asks for them and says so."""
+    """Yield the network to map; with --split-neurons it has relay neurons."""
     from mapper.inputs.split import split_network as split
 
     if not options.split_neurons:
@@ -179,35 +179,35 @@ def split_network(
 
 
 def constraints_of(options: argparse.Namespace) -> ConstraintFile | None:
-    """The file of constraints that the command line names, or None."""
+    """Return the file of --constraints, or None."""
     from mapper.limits.constraints import ConstraintFile
 
     return None if options.constraints is None else ConstraintFile.read(options.constraints)
 
 
 def named_chip(text: str) -> Chip:
-    """The chip that --chip names."""
+    """Return the chip of a name, size or chip file; raise `UsageError` for an unknown name."""
     from chipsim.chip.presets import parse_chip
     from chipsim.errors import ChipError
 
     try:
         return parse_chip(text)
     except ChipError as error:
-        # A file with a fault in it is bad input.
+        # an invalid file is bad input, not a usage error
         if text.strip().lower().endswith((".toml", ".yaml", ".yml")):
             raise
         raise UsageError(str(error)) from error
 
 
 def tell_left_out(options: argparse.Namespace, text: str, chip: Chip) -> None:
-    """Note what of the file of another tool the chip has no place for."""
+    """Report values of an imported architecture file that the chip model does not have."""
     if text.strip().lower().endswith((".yaml", ".yml")) and chip.origin is not None:
         for note in chip.origin.notes:
             terminal.say(options, f"note: {text}: {note}")
 
 
 def chip_of(options: argparse.Namespace) -> Chip:
-    """The chip of the command line, its limits changed as asked; neurons need no NPU."""
+    """Return the chip of --chip with the limits of the command line, without its NPU."""
     chip = replace(named_chip(options.chip), npu=None, host=None)
     tell_left_out(options, options.chip, chip)
     return chip.with_limits(
@@ -221,7 +221,10 @@ def chip_of(options: argparse.Namespace) -> Chip:
 def add_effort(
     group: argparse._ActionsContainer, seed: bool = True, memory: str = "3/4 of free"
 ) -> None:
-    """Options in a group, or for a parser in a new one; memory : the default, for help."""
+    """Add --memory, --threads and --seed to a group, or to a new group of a parser.
+
+    memory : default of --memory, for its help
+    """
     if isinstance(group, argparse.ArgumentParser):
         group = group.add_argument_group("effort")
     group.add_argument(
@@ -232,11 +235,13 @@ def add_effort(
     )
     add_threads(group)
     if seed:
-        group.add_argument("--seed", type=natural, default=0, metavar="S", help="default: 0")
+        group.add_argument(
+            "--seed", type=natural, default=0, metavar="S", help="random seed (default: 0)"
+        )
 
 
 def add_threads(group: argparse._ActionsContainer) -> None:
-    group.add_argument("--threads", type=positive, metavar="N", help="default: all cores")
+    group.add_argument("--threads", type=positive, metavar="N", help="threads (default: all cores)")
 
 
 def memory_of(options: argparse.Namespace) -> int:
@@ -254,16 +259,16 @@ def threads_of(options: argparse.Namespace) -> int:
 
 
 def effort_of(options: argparse.Namespace) -> Effort:
-    """What work on an input may take."""
+    """Return the threads and memory for work on an input."""
     from mapper.inputs.source import Effort
 
     return Effort(threads_of(options), memory_of(options))
 
 
 def compile_kernels(options: argparse.Namespace, *works: str) -> None:
-    """Compile what some kinds of work need, see `mapper.warmup`, if this is its first use.
+    """Compile the kernels of some tasks (see `mapper.warmup`) that are not in the cache.
 
-    To be called once everything that can be wrong with the command line has been looked at.
+    Call this after all checks of the command line, as it may take long.
     """
     from mapper.cli.compiling import compile_once
 
@@ -271,9 +276,9 @@ def compile_kernels(options: argparse.Namespace, *works: str) -> None:
 
 
 def lock_output(path: Path | None) -> AbstractContextManager[object]:
-    """Keeps others from writing a file that a command is going to write, from its start.
+    """Return a lock against other processes that write the same output file.
 
-    A place where nothing can be written is told by what opens the file.
+    It does not report a missing folder: opening the file does.
     """
     from storage.locks import OutputLock
 
@@ -281,26 +286,26 @@ def lock_output(path: Path | None) -> AbstractContextManager[object]:
 
 
 def source_of(options: argparse.Namespace, path: Path) -> Source:
-    """The network that the command line names, with what it says of columns and rates."""
+    """Return the source of a network, with the columns and rates of the command line."""
     from mapper.inputs.source import Source
     from storage.store.network import is_network_name
 
     rates = getattr(options, "rates", None)  # most commands have no such options
     duration = getattr(options, "rates_duration", None)
     if duration is not None and not isinstance(rates, Path):
-        raise UsageError("--rates-duration is that of a spike report; name it: --rates FILE")
+        raise UsageError("--rates-duration: needs a spike report; add --rates FILE")
     if options.columns is not None and is_network_name(path):
-        raise UsageError(f"{path}: is a network file; --columns is for tables, leave it out")
+        raise UsageError(f"{path}: is a network file; --columns is for tables, omit it")
     weights_are = getattr(options, "weights_are", None)
     if weights_are is not None and is_network_name(path):
         raise UsageError(
-            f"{path}: is a network file; --weights-are is for files to import, leave it out"
+            f"{path}: is a network file; --weights-are is for files to import, omit it"
         )
     return Source(path, options.columns, rates, duration, weights_are=weights_are)
 
 
 def listener(options: argparse.Namespace) -> Listener:
-    """Tells the terminal what happens to an input."""
+    """Return a listener that reports the work on an input on the terminal."""
     from mapper.cli.compiling import compile_once
     from mapper.inputs.listener import Listener
     from mapper.results.tables import planned
@@ -326,7 +331,7 @@ def listener(options: argparse.Namespace) -> Listener:
 
 @contextmanager
 def open_network(options: argparse.Namespace, path: Path) -> Iterator[NetworkFile]:
-    """A network file, or any file that `import` reads, imported first (and its losses told)."""
+    """Yield a network file; import other formats first, and report their losses."""
     from mapper.inputs.source import open_source
 
     with open_source(source_of(options, path), effort_of(options), listener(options)) as network:
@@ -334,13 +339,13 @@ def open_network(options: argparse.Namespace, path: Path) -> Iterator[NetworkFil
 
 
 def require_format(name: str | None, formats: Collection[str]) -> None:
-    """Raise `UsageError` if the command line names a format that is none of `formats`."""
+    """Raise `UsageError` if a format is not in `formats`."""
     if name is not None and name not in formats:
-        raise UsageError(f"no format is called {name!r}; there are {', '.join(formats)}")
+        raise UsageError(f"unknown format {name!r}; choose from {', '.join(formats)}")
 
 
 def tell_losses(options: argparse.Namespace, meta: NetworkMeta) -> None:
-    """Say on stderr what was dropped, merged or changed while a network was made."""
+    """Report on stderr the synapses dropped, merged or changed in building a network."""
     from mapper.inputs.source import losses_of
 
     for line in losses_of(meta, asked=getattr(options, "rates", None) is not None):

@@ -1,4 +1,4 @@
-"""`mapper place`: placement only, one group per core."""
+"""`mapper place`: place a graph of groups, one group per core."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ examples:
   mapper place groups.graph --chip 16x16 --effort strong --time-limit 30
 
 GROUPS is a METIS file, an npz, a QAPLIB instance on a grid, or any other
-network. The cost of a QAPLIB instance is twice the spike-hops, as its sums run
-over both directions.
+network. The cost of a QAPLIB instance is twice the spike hops: it counts both
+directions.
 """
 
 READ = {
     "streamed": ("placement",),
     "classic": ("bisection_repeats", "force_share", "force_iterations"),
 }
-"""Settings that placement reads, by the method of the preset."""
+"""Settings read by placement, by method of the preset."""
 SETTABLE = tuple(name for names in READ.values() for name in names)
 
 
@@ -42,13 +42,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         dest="placement",
         choices=EFFORTS,
         metavar="E",
-        help="of the placement: fast, default or strong (default: as the preset says)",
+        help="fast, default or strong (default: from the preset)",
     )
     parser.add_argument(
         "--time-limit",
         type=common.seconds,
         metavar="SECONDS",
-        help="keep the best placement found by then; not of classic",
+        help="stop after this time (not with preset classic)",
     )
     tuning.add_settings(parser, SETTABLE, old=["force_iterations"])
     common.add_columns(parser)
@@ -77,7 +77,7 @@ def run(options: argparse.Namespace) -> int:
         raise UsageError(f"{options.output}: the name must end in .npz or .csv")
     chip = common.chip_of(options)
     if options.time_limit is not None and options.preset == "classic":
-        raise UsageError("--time-limit is not of the preset classic; use --set force-iterations=N")
+        raise UsageError("--time-limit: not with preset classic; use --set force-iterations=N")
     settings = tuning.settings_of(options, SETTABLE)
     tuning.tell_unread(options, settings, READ[settings.method])
     stop = Stop(GRACE)
@@ -91,8 +91,8 @@ def run(options: argparse.Namespace) -> int:
         largest = int(groups.sizes.argmax())
         if groups.sizes[largest] > chip.neurons:
             raise DoesNotFitError(
-                f"group {largest} has the size {groups.sizes[largest]}, a core holds "
-                f"{chip.neurons}; give --neurons-per-core"
+                f"group {largest} has size {groups.sizes[largest]}, but a core holds "
+                f"{chip.neurons}; set --neurons-per-core"
             )
         common.compile_kernels(options, f"place/{options.preset}")
 

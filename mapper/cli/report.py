@@ -1,4 +1,4 @@
-"""`mapper report`: the page of a mapping, or of two side by side."""
+"""`mapper report`: write the report page of a mapping, or compare two."""
 
 from __future__ import annotations
 
@@ -22,15 +22,14 @@ examples:
   mapper report result other -o comparison.html
   mapper report old-result --network moved/net.bin
 
-DIR is the output folder of a run. `run` makes its report.html; this makes it
-again, as with a newer version, or shows two mappings on one page with a
-shared colour scale. The page is one file that opens anywhere, without a
-network. Folders of older versions have no traffic.npz; they are measured
-again, for which the mapped network is needed, and it is kept there.
+DIR is the output folder of a run. `mapper run` writes report.html; this command
+writes it again, e.g. after an update, or shows two mappings on one page with a
+shared colour scale. The page is one file that needs no internet connection.
+Folders of older versions have no traffic.npz: the traffic is measured again,
+which needs the mapped network, and stored there.
 
-Two mappings are compared in per cent, so they must be of the same network with
-the same traffic (a network with other --rates is another one); the chips may
-differ.
+Two mappings are compared in percent and must have the same network and traffic
+(equal --rates); the chips may differ.
 """
 COMPARISON = Path("comparison.html")
 
@@ -38,17 +37,17 @@ COMPARISON = Path("comparison.html")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("path", type=Path, metavar="DIR", help="output folder of a run")
     parser.add_argument(
-        "other", type=Path, nargs="?", metavar="DIR2", help="another one, to put beside it"
+        "other", type=Path, nargs="?", metavar="DIR2", help="second output folder, to compare with"
     )
     parser.add_argument(
         "-o",
         "--output",
         type=Path,
         metavar="FILE",
-        help=f"the page; default: report.html in DIR, of two {COMPARISON} here",
+        help=f"page (default: DIR/report.html, or {COMPARISON})",
     )
     parser.add_argument(
-        "--network", type=path_of, metavar="NET", help="the network, if it was moved"
+        "--network", type=path_of, metavar="NET", help="network of DIR, if it was moved"
     )
     common.add_effort(parser, seed=False)
 
@@ -94,7 +93,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _report_compiled(options: argparse.Namespace) -> int:
-    """The page of a compiled model."""
+    """Write the report page of a compiled model."""
     from mapper.compiler.report import read_report
     from mapper.errors import UsageError
     from mapper.report.compiled.page import render_compiled
@@ -104,7 +103,7 @@ def _report_compiled(options: argparse.Namespace) -> int:
     from storage.files import write_file
 
     if options.other is not None:
-        raise UsageError(f"{options.path}: is a compiled model; name one folder")
+        raise UsageError(f"{options.path}: is a compiled model; give one folder")
     page = options.output or options.path / PAGE
     with writing_into(options.path):
         data = render_compiled(read_report(options.path))
@@ -115,7 +114,7 @@ def _report_compiled(options: argparse.Namespace) -> int:
 
 
 def _labels(folders: list[Path]) -> list[str | None]:
-    """Names of the folders, with those that they are in if they have the same."""
+    """Return labels of the folders: full paths if two names are equal, else None."""
     if len({folder.resolve().name for folder in folders}) == len(folders):
         return [None] * len(folders)
     return [str(folder) for folder in folders]
@@ -124,7 +123,7 @@ def _labels(folders: list[Path]) -> list[str | None]:
 def measure_folder(
     options: argparse.Namespace, folder: Path, report: dict[str, Any], chip: Chip
 ) -> Loads:
-    """The loads of a folder that does not hold them."""
+    """Return the loads of a folder without stored traffic, measured on its network."""
     from mapper.errors import MapperError
     from mapper.evaluation.mapped import open_mapped
     from mapper.results.loads import TRAFFIC, Loads
@@ -136,11 +135,11 @@ def measure_folder(
     path = network_of(folder, options.network, report)
     if not path.is_file():
         raise MapperError(
-            f"{folder}: has no {TRAFFIC}, and its network {path} is not there to measure it; "
-            "name the network with --network"
+            f"{folder}: has no {TRAFFIC}, and its network {path} is missing; "
+            "give the network with --network"
         )
     common.compile_kernels(options, "score")
-    terminal.say(options, f"note: {folder} has no {TRAFFIC}: measuring it, once")
+    terminal.say(options, f"note: {folder} has no {TRAFFIC}: measuring traffic, once")
     threads = common.threads_of(options)
     with (
         NetworkFile(path) as network,

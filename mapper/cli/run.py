@@ -1,4 +1,4 @@
-"""`mapper run`: the whole job."""
+"""`mapper run`: map a network onto a chip."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from mapper.session import MapRequest
 
 EPILOG = """\
-`mapper docs formats` describes the output folder; examples:
+`mapper docs formats` describes the output folder. Example:
   mapper run wing.graph --chip 16x16 --neurons-per-core 250 --seed 1 --json
 
-Ctrl-C keeps the best mapping so far; before there is one, --resume goes on.
+Ctrl-C keeps the best mapping so far; --resume continues if there is none yet.
 """
 
 
@@ -44,15 +44,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--patience",
         type=common.seconds,
         metavar="SECONDS",
-        help="longest wait without any worker (default: 600)",
+        help="maximum wait without workers (default: 600)",
     )
     method.add_argument(
         "--shared",
         type=Path,
         metavar="DIR",
-        help="seen by all workers (default: the output folder)",
+        help="folder shared by all workers (default: output folder)",
     )
-    method.add_argument("--seeds", metavar="A..B", help="a run for each seed: 1..8, or 1,4,9")
+    method.add_argument("--seeds", metavar="A..B", help="one run per seed: 1..8, or 1,4,9")
     many.add_keep(method)
 
 
@@ -65,7 +65,7 @@ def run(options: argparse.Namespace) -> int:
     if options.seeds is not None:
         return _run_seeds(options)
     if options.keep is not None:
-        raise UsageError("--keep is for many runs; give --seeds, or leave it out")
+        raise UsageError("--keep is for several runs; add --seeds, or omit it")
     output = options.output or Path(f"{_stem(options.network)}-mapping")
     chip = common.chip_of(options)
     _require_outside(options.network, output)
@@ -80,7 +80,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _run_one(options: argparse.Namespace, chip: Chip, output: Path) -> int:
-    """One run, in this process or with workers."""
+    """Run one mapping, in this process or with workers, and return the exit code."""
     from dataclasses import replace
 
     from mapper.distributed.start import ask_workers
@@ -100,7 +100,7 @@ def _run_one(options: argparse.Namespace, chip: Chip, output: Path) -> int:
     if options.resume and is_complete(output):
         report = read_report(output)
         require_same(report, output, run_here)
-        terminal.say(options, f"{output}: is complete already")
+        terminal.say(options, f"{output}: already complete")
         return _print_results(options, report, output)
     tuning.tell_unread(options, settings)
     workers = ask_workers(
@@ -119,28 +119,28 @@ def _run_one(options: argparse.Namespace, chip: Chip, output: Path) -> int:
         when = f"during the stage {stage!r}"
         terminal.complain(f"interrupted {when}: this is the best mapping found so far")
     elif asked:
-        terminal.complain("interrupted while results were written: the mapping is complete")
+        terminal.complain("interrupted during the output of results: the mapping is complete")
     code = _print_results(options, report, output)
     return INTERRUPTED if asked else code
 
 
 def _run_seeds(options: argparse.Namespace) -> int:
-    """A run for each seed, in one folder."""
+    """Run one mapping per seed in one folder, and return the exit code."""
     from dataclasses import replace
 
     from mapper.portfolio.seeds import parse_seeds, seed_jobs
 
     seeds = parse_seeds(options.seeds)
     if options.seed:
-        raise UsageError("--seed and --seeds are both given; give one")
+        raise UsageError("--seed and --seeds exclude each other; give one")
     of_one = options.worker_threads, options.worker_memory, options.patience, options.shared
     if any(value is not None for value in of_one):
         raise UsageError(
-            "--worker-threads, --worker-memory, --patience and --shared are of workers that share "
-            "one run; with --seeds, leave them out"
+            "--worker-threads, --worker-memory, --patience and --shared are for workers of one "
+            "run; omit them with --seeds"
         )
     if isinstance(options.workers, str):
-        raise UsageError("--workers names a scheduler; with --seeds, give a number of processes")
+        raise UsageError("--workers: with --seeds, give a number of processes, not a scheduler")
     output = options.output or Path(f"{_stem(options.network)}-portfolio")
     chip = common.chip_of(options)
     _require_outside(options.network, output)
@@ -162,11 +162,13 @@ def _require_outside(network: Path, output: Path) -> None:
     from storage.files import real_path
 
     if real_path(output) in real_path(network).parents:
-        raise MapperError(f"{network}: lies in {output}, which it would replace; move it")
+        raise MapperError(
+            f"{network}: is in the output folder {output}, which is replaced; move it"
+        )
 
 
 def _request(options: argparse.Namespace, chip: Chip, settings: Settings) -> MapRequest:
-    """What the command line asks for."""
+    """Return the mapping request of the command line."""
     from mapper.session import MapRequest
 
     constraint_file = common.constraints_of(options)
@@ -182,7 +184,7 @@ def _request(options: argparse.Namespace, chip: Chip, settings: Settings) -> Map
 
 
 def _print_results(options: argparse.Namespace, report: dict[str, Any], output: Path) -> int:
-    """The report on stdout."""
+    """Print the report on stdout; return exit code 0."""
     from mapper.report.make import PAGE
     from mapper.results.activity import traffic_in
     from mapper.results.summary import mapping_rows, next_steps, resources_row, summary

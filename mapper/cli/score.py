@@ -1,4 +1,4 @@
-"""`mapper score`: the metrics of anyone's mapping."""
+"""`mapper score`: compute the metrics of an existing mapping."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ examples:
   mapper score net.bin theirs.csv --chip loihi64 --json
   mapper score net.bin result/mapping.npz --chip 64x64 --workers slurm:16
 
-A csv file has one core id a line, or lines `neuron,core`. A mapping over a
-limit of the chip is scored all the same; the violations are listed and the
-exit code is 1.
+A csv file has one core id per line, or lines `neuron,core`. A mapping that
+exceeds limits of the chip is scored; the violations are listed and the exit
+code is 1.
 """
 SHOWN = 5
 
@@ -51,7 +51,9 @@ def run(options: argparse.Namespace) -> int:
         with open_mapped(network, options.mapping, chip, memory, threads) as (whole, core):
             common.compile_kernels(options, "score")
             if whole is not network and options.workers is not None:
-                terminal.say(options, "note: --workers is not used: split neurons are scored here")
+                terminal.say(
+                    options, "note: --workers is not used: split neurons are scored locally"
+                )
                 options.workers = None
             with worker_options.workers_of(options) as workers, nothing_kept():
                 swept = None
@@ -74,7 +76,7 @@ def run(options: argparse.Namespace) -> int:
         summary(title, mapping_rows(result, about["traffic"])),
     )  # fmt: skip
     for violation in broken[:SHOWN]:
-        terminal.complain(f"over a limit: {violation}")
+        terminal.complain(f"limit exceeded: {violation}")
     if len(broken) > SHOWN:
-        terminal.complain(f"over a limit: {len(broken) - SHOWN} more cores")
+        terminal.complain(f"limit exceeded: {len(broken) - SHOWN} more cores")
     return BAD_INPUT if broken else 0

@@ -1,4 +1,4 @@
-"""`mapper simulate`: the traffic of a mapping on the mesh, or the programs of a compiled model."""
+"""`mapper simulate`: simulate the traffic of a mapping, or run a compiled model."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mapper.errors import UsageError
 from mapper.exports.base import NEURON_OPTIONS, WIDTHS
 from storage.address import path_of
 
-MEASURED = 10_000  # cycles of the mesh, if nothing else is said
+MEASURED = 10_000  # default, mesh cycles
 EPILOG = """\
 examples:
   mapper simulate result
@@ -28,71 +28,68 @@ examples:
 
 DIR is the output folder of `run` or of `compile`.
 
-For a compiled model, the programs of the cores run bit for bit on the samples
-of --input, with the host's steps around them. If the samples have labels,
-accuracy is printed. --check compares every layer with the integer reference,
---dump FOLDER writes every stored map as well (N.npy, and tensors.json).
---cycles, without a number, runs cycle by cycle: when each unit of a core works,
-and what it waits for; without --input only the times. On one core that is the
-first sample. On several cores --frames follow each other, with the mesh flit by
-flit and the host: latency, period, what bounds it, and load of the links; the
-bytes of the first three are compared.
+Compiled models: the programs of the cores run bit for bit on the samples of
+--input, including the nodes on the host. Accuracy is printed if there are
+labels. --check compares every layer with the integer reference; --dump FOLDER
+also writes every stored map (N.npy, and tensors.json). --cycles without a
+number runs cycle by cycle and reports busy and stall cycles of each unit;
+without --input it reports only times. One core runs the first sample. Several
+cores run --frames consecutive frames, with the mesh flit by flit and the host:
+latency, initiation interval, bottleneck and link loads are reported, and the
+bytes of the first three frames are compared.
 
-For a mapping, its traffic is simulated. The result is added to report.json, and
-report.html is made again.
+Mappings: their traffic is simulated. The result is added to report.json, and
+report.html is written again.
 
-On a chip that sends packets to cores, or trees (`delivery` in its file), and
-whose cycles are known (`[time]`), time steps are run cycle by cycle with all
-cores, from the update of the neurons to the barrier: the cycles are those of
-the chip. Neurons spike at random at their rates. --ticks says how many; `ticks`
-in report.json.
+If the chip sends packets to cores or along trees (`delivery` in its file) and
+defines cycle counts (`[time]`), ticks run cycle by cycle with all cores, from
+neuron update to barrier, in cycles of the chip. Neurons spike at random at
+their rates. --ticks sets the number of ticks; results are `ticks` in
+report.json.
 
-With --spikes the network itself runs, on the tables that its cores are loaded
-with, bit for bit as on the chip: the network needs synaptic weights and the
-parameters of its neurons, or these from the options. IN names the neurons that
-get spikes from outside, and when: in npz the arrays neuron and tick, in a
-SONATA report times in ms, of which --tick-length are a tick (default: 1). A
-spike in tick t charges the neuron's targets in tick t. The spikes of the
-network go to --save; as npz that is a file for --rates, too (spikes per tick).
+With --spikes the network itself runs on the tables of its cores, bit for bit as
+on the chip. It needs synaptic weights and neuron parameters, from the network
+or the options. IN has the input spikes: npz with the arrays neuron and tick, or
+a SONATA report with times in ms and --tick-length ms per tick (default: 1). A
+spike in tick t charges the targets of its neuron in tick t. --save writes the
+spikes of the network; as npz it is also a file for --rates (spikes per tick).
 
-Otherwise, and with the options of loads, the mesh alone is simulated, router by
-router and flit by flit: packets of one flit between different cores, sent at
-random at constant mean rates. Packets within a core are left out, and counted.
-The cores are not simulated, neither the cycles that they need for a time step
-nor the barrier between steps, so that the cycles given are fewer than a chip
-needs for a step (`simulation` in report.json).
+Otherwise, and with load options, only the mesh is simulated, router by router
+and flit by flit: packets of one flit between different cores, sent at random at
+constant mean rates. Packets within a core are counted but not sent. Cores and
+the barrier between ticks are not simulated, so a chip needs more cycles per
+tick than reported (`simulation` in report.json).
 
-The traffic of the network (weights or firing rates) is taken as packets per
-unit of time. --tick-cycles says how many cycles of the mesh such a unit lasts
-at load scale 1. Without it, it is so many that the busiest link or core then
-has half a flit per cycle. --load-scale 2 sends twice as much in the same time.
-The saturation is given as a load scale, and as the fewest cycles of the mesh
-per unit of time at which the mesh still keeps up.
+The traffic of the network (weights or firing rates) is used as packets per unit
+of time. --tick-cycles sets the mesh cycles per unit of time at load scale 1; by
+default, the busiest link or core has half a flit per cycle. --load-scale 2
+sends twice as much in the same time. Saturation is reported as a load scale,
+and as the fewest mesh cycles per unit of time that the mesh sustains.
 """
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("path", type=Path, metavar="DIR", help="output folder of run or compile")
     parser.add_argument(
-        "--network", type=path_of, metavar="NET", help="the network of DIR, if it was moved"
+        "--network", type=path_of, metavar="NET", help="network of DIR, if it was moved"
     )
     samples = parser.add_argument_group("compiled models")
     samples.add_argument("--input", type=Path, metavar="DATA",
                          help="samples: .npz, .npy, .csv or a folder of images")  # fmt: skip
     samples.add_argument("--limit", type=common.positive, metavar="N",
-                         help="the first N samples (default: all)")  # fmt: skip
+                         help="run only the first N samples (default: all)")  # fmt: skip
     samples.add_argument("--check", action="store_true",
                          help="compare every layer with the integer reference")  # fmt: skip
     samples.add_argument("--dump", type=Path, metavar="FOLDER",
-                         help="write every stored map, compared likewise")  # fmt: skip
+                         help="write and compare every stored map")  # fmt: skip
     samples.add_argument("--frames", type=common.positive, metavar="N",
-                         help="with --cycles, of a model on several cores: frames that follow "
-                         "each other (default: 20)")  # fmt: skip
+                         help="with --cycles: frames on several cores "
+                         "(default: 20)")  # fmt: skip
     samples.add_argument("--hardware", action="store_true",
-                         help="run the first samples in Amaranth as well: bytes and cycles have to "
-                         "be equal (one core, or a chip up to 2x2)")  # fmt: skip
+                         help="also simulate the first samples in Amaranth "
+                         "(up to 2x2)")  # fmt: skip
     samples.add_argument("--clock", type=above_zero, metavar="MHZ",
-                         help="clock, for frames per second (default: 500)")  # fmt: skip
+                         help="clock in MHz, for frames per second (default: 500)")  # fmt: skip
     group = parser.add_argument_group("mappings")
     group.add_argument(
         "--cycles",
@@ -100,14 +97,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="?",
         const=MEASURED,
         metavar="N",
-        help="cycles to measure (default: 10000); for compiled models, without N: run the first "
-        "sample cycle by cycle",
+        help="measured cycles (default: 10000); models: omit N",
     )
     group.add_argument(
         "--warmup",
         type=common.natural,
         metavar="N",
-        help="cycles before them (default: half as many)",
+        help="cycles before the measurement (default: half of --cycles)",
     )
     group.add_argument(
         "--load-scale",
@@ -121,32 +117,30 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--ticks",
         type=common.positive,
         metavar="N",
-        help="time steps to run, with the cores (default: 100, on chips that send packets to cores "
-        "or trees and whose cycles are known)",
+        help="ticks to run with the cores (default: 100, see below)",
     )
     group.add_argument(
         "--depth",
         type=common.positive,
         default=4,
         metavar="D",
-        help="flits in the buffer of an input (default: 4)",
+        help="flits per router input buffer (default: 4)",
     )
     group.add_argument(
-        "--no-saturation", action="store_true", help="do not look for the saturation"
+        "--no-saturation", action="store_true", help="do not search for the saturation load"
     )
     group = parser.add_argument_group("spikes of a mapping")
     group.add_argument(
         "--spikes",
         type=Path,
         metavar="IN",
-        help="run the network itself: spikes that it gets, npz (arrays neuron and tick) or SONATA "
-        "report (.h5)",
+        help="run the network with input spikes (.npz, SONATA .h5)",
     )
     group.add_argument(
         "--save",
         type=Path,
         metavar="OUT",
-        help="file for the spikes of the network, npz or .h5 (default: spikes.npz in DIR)",
+        help="output spikes, npz or .h5 (default: DIR/spikes.npz)",
     )
     add_neurons(group, lambda name: "")
     for name in WIDTHS:
@@ -156,18 +150,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_units(group: argparse._ArgumentGroup) -> None:
-    """Options that say what the traffic of a mapping is in flits."""
+    """Add the options that convert the traffic of a mapping to flits."""
     group.add_argument(
         "--tick-cycles",
         type=above_zero,
         metavar="C",
-        help="mesh cycles per unit of time",
+        help="mesh cycles per unit of time (default: see below)",
     )
     group.add_argument(
         "--packets",
         choices=("synapse", "core"),
-        help="a flit for each spike and synapse, as the unicast metrics count, or for each spike "
-        "and other core that it reaches (default: what the chip sends)",
+        help="flit per spike and synapse or core (default: from chip)",
     )
 
 
@@ -184,10 +177,10 @@ def run(options: argparse.Namespace) -> int:
     of_models = ("input", "limit", "check", "dump", "frames", "clock", "hardware")
     if any(getattr(options, name) for name in of_models):
         raise UsageError(
-            f"{options.path}: is no compiled model; --input, --limit, --check, --dump, --frames, "
-            "--clock and --hardware are for those"
+            f"{options.path}: is not a compiled model; --input, --limit, --check, --dump, "
+            "--frames, --clock and --hardware are for compiled models"
         )
-    read_report(options.path)  # what is no such folder is named before anything is locked
+    read_report(options.path)  # fail for other folders before locking
     with writing_into(options.path):
         return _simulate(options)
 
@@ -230,7 +223,7 @@ def _simulate(options: argparse.Namespace) -> int:
         found = {"packets_per": offered.packets, **simulate(offered, request, progress)}
     report["simulation"] = found
     write_file(options.path / REPORT, (json.dumps(report, indent=1) + "\n").encode())
-    mesh = f"{offered.mesh.width}x{offered.mesh.height}, {offered.mesh.depth} flits an input"
+    mesh = f"{offered.mesh.width}x{offered.mesh.height}, {offered.mesh.depth} flits per input"
     title = f"{options.path} on {mesh}"
     rows = summary_rows(found)
     rows += next_steps(str(options.path / PAGE), f"mapper info {options.path}")
@@ -239,14 +232,14 @@ def _simulate(options: argparse.Namespace) -> int:
     if found["saturated"]:
         terminal.say(
             options,
-            f"note: load scale {options.load_scale:g} is above saturation: source queues grow, "
-            "and latency with them for as long as it runs",
+            f"note: load scale {options.load_scale:g} is above saturation: source queues and "
+            "latency grow with the simulated time",
         )
     if found["undelivered"]:
         terminal.say(
             options,
             f"note: {found['undelivered']:,} of {found['packets']:,} packets had not arrived "
-            f"{found['drained']:,} cycles after the window; latency is that of the others",
+            f"{found['drained']:,} cycles after the window; latency excludes them",
         )
     measure = partial(measure_folder, options, options.path)
     write_page(options.path / PAGE, [view_folder(options.path, measure)])
@@ -254,7 +247,7 @@ def _simulate(options: argparse.Namespace) -> int:
 
 
 def _with_cores(options: argparse.Namespace, report: dict[str, Any]) -> bool:
-    """Whether ticks are run, rather than a load on the mesh alone."""
+    """Return whether to run ticks with the cores instead of a load on the mesh only."""
     of_mesh = ("cycles", "warmup", "tick_cycles", "packets", "no_saturation")
     given = [name for name in of_mesh if getattr(options, name) not in (None, False)]
     given += ["load_scale"] * (options.load_scale != 1.0)
@@ -265,24 +258,21 @@ def _with_cores(options: argparse.Namespace, report: dict[str, Any]) -> bool:
     if given:
         what = "ticks" if options.spikes is None else "spikes"
         raise UsageError(
-            f"--{what}: runs the chip with its cores; --{given[0].replace('_', '-')} is of the "
-            "mesh alone, leave one of the two out"
+            f"--{what}: runs the chip with its cores, --{given[0].replace('_', '-')} only the "
+            "mesh; omit one"
         )
     return True
 
 
 def _refuse_without_spikes(options: argparse.Namespace) -> None:
-    """Raise `UsageError` for options of runs in spikes, without spikes."""
+    """Raise `UsageError` for options that need --spikes, without it."""
     for name in ("save", *NEURON_OPTIONS, *WIDTHS):
         if options.spikes is None and getattr(options, name) is not None:
-            raise UsageError(
-                f"--{name.replace('_', '-')}: is of runs of the network itself; give the spikes "
-                "that it gets with --spikes"
-            )
+            raise UsageError(f"--{name.replace('_', '-')}: needs input spikes; add --spikes")
 
 
 def _tell_model(options: argparse.Namespace, report: dict[str, Any], found: dict[str, Any]) -> None:
-    """Say what was left out, and what the numbers are not."""
+    """Report traffic that was not simulated, and limits of the model."""
     from mapper.evaluation.simulate import CLOCK
     from mapper.results.activity import are_spikes, traffic_in
     from mapper.results.tables import number
@@ -290,12 +280,14 @@ def _tell_model(options: argparse.Namespace, report: dict[str, Any], found: dict
 
     if found["flits_per_tick_own_core"]:
         left = number(found["flits_per_tick_own_core"])
-        terminal.say(options, f"note: {left} flits per unit of time stay in their core: left out")
+        terminal.say(
+            options, f"note: {left} flits per unit of time stay in their core: not simulated"
+        )
     if not found["packets"]:
         return
     terminal.say(options, f"note: {CLOCK}")
     if report["chip"].get("delivery") == "tree" and options.packets is None:
-        terminal.say(options, "note: trees do not branch in the mesh alone: a flit for each core")
+        terminal.say(options, "note: multicast trees are simulated as one flit per target core")
     if not are_spikes(traffic_in(report)):
         source = describe(traffic_in(report))
-        terminal.say(options, f"note: traffic is taken as packets per unit of time ({source})")
+        terminal.say(options, f"note: traffic is used as packets per unit of time ({source})")

@@ -1,4 +1,4 @@
-"""`mapper sweep`: runs of all combinations of networks, chips and settings."""
+"""`mapper sweep`: map all combinations of networks, chips and settings."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ tries.toml:
   seed = "1..4"
 
 Each key has a value or a list of values: network, chip, any setting (`mapper
-docs settings`), limits of a core, rates. Every combination is a run, and a row
-of sweep.csv in the output folder. `mapper docs portfolio` lists the keys.
+docs settings`), core limits, rates. Each combination is a run and a row of
+sweep.csv in the output folder. `mapper docs portfolio` lists the keys.
 """
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = "%(prog)s FILE [options]"
-    parser.add_argument("file", type=Path, metavar="FILE", help="lists of values, in TOML")
+    parser.add_argument("file", type=Path, metavar="FILE", help="TOML file with lists of values")
     many.add_folder(parser, "NAME-sweep")
     many.add_workers(parser)
     many.add_keep(parser)

@@ -1,4 +1,4 @@
-"""What commands print: results on stdout, notes and progress on stderr."""
+"""Output of commands: results on stdout, notes and progress on stderr."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def stderr_console(options: argparse.Namespace) -> Console:
 
 
 def stdout_console() -> Console:
-    """For results. A reader that has gone is told to `mapper.cli.main`, as of other output."""
+    """Return a console for results; it raises `BrokenPipeError` if stdout was closed."""
     from rich.console import Console
 
     class Results(Console):
@@ -33,12 +33,12 @@ def stdout_console() -> Console:
 
 
 def say(options: argparse.Namespace, line: str) -> None:
-    """A note on stderr: one line, however long, unless --quiet."""
+    """Print a note on stderr, without line breaks, unless --quiet."""
     stderr_console(options).print(line, soft_wrap=True, markup=False)
 
 
 def complain(line: str) -> None:
-    """Why the exit code is not 0: one line on stderr, --quiet or not."""
+    """Print the reason of a non-zero exit code on stderr, also with --quiet."""
     from rich.console import Console
 
     Console(stderr=True, highlight=False).print(line, soft_wrap=True, markup=False)
@@ -48,7 +48,7 @@ def emit(
     options: argparse.Namespace, result: dict[str, Any], tables: list[Table],
     summary: Table | Text | None = None,
 ) -> None:  # fmt: skip
-    """Write the result to stdout: one JSON object, or tables; nothing of these with --quiet.
+    """Print the result on stdout: one JSON object, or tables unless --quiet.
 
     summary : printed instead of the tables, unless --details is given
     """
@@ -64,7 +64,7 @@ def emit(
 
 @contextmanager
 def fraction_bar(options: argparse.Namespace, text: str) -> Iterator[Callable[[float], None]]:
-    """A progress bar on a terminal's stderr; gives a function that takes fractions 0 .. 1."""
+    """Show a progress bar on stderr; yield a function that sets it to a fraction, 0 to 1."""
     from rich.progress import Progress
 
     console = stderr_console(options)

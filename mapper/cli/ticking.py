@@ -1,4 +1,4 @@
-"""`mapper simulate` for chips whose cores are known: ticks, cycle by cycle."""
+"""`mapper simulate` for chips with known cycle counts: run ticks cycle by cycle."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def run_ticks(options: argparse.Namespace, report: dict[str, Any]) -> int:
-    """Run ticks of a mapping, add `ticks` to its report, and make its page again."""
+    """Run ticks of a mapping, add `ticks` to its report, and rewrite its page."""
     from chipsim.chip.presets import from_fields
     from mapper.cli.report import measure_folder
     from mapper.report.make import PAGE, view_folder, write_page
@@ -43,7 +43,7 @@ def run_ticks(options: argparse.Namespace, report: dict[str, Any]) -> int:
 
 
 def _at_random(options: argparse.Namespace, network: NetworkFile, chip: Chip) -> dict[str, Any]:
-    """Ticks in which neurons spike at random."""
+    """Run ticks in which neurons spike at random."""
     from mapper.evaluation.ticks import TICKS, TickRequest, simulate_ticks
 
     request = TickRequest(options.ticks or TICKS, options.depth, options.seed)
@@ -54,7 +54,7 @@ def _at_random(options: argparse.Namespace, network: NetworkFile, chip: Chip) ->
 
 
 def _in_spikes(options: argparse.Namespace, network: NetworkFile, chip: Chip) -> dict[str, Any]:
-    """Ticks of the network itself; its spikes are saved."""
+    """Run the network itself with input spikes, and save its spikes."""
     from hw.chip import chip_shape
     from hw.core.shape import DEEPEST
     from hw.errors import HwError
@@ -70,7 +70,7 @@ def _in_spikes(options: argparse.Namespace, network: NetworkFile, chip: Chip) ->
     tick_ms = options.tick_length or 1.0
     given = read_trains(options.spikes, network, tick_ms)
     if network.meta.synaptic is None or "threshold" in neuron:
-        neuron.pop("tick_length", None)  # it is of the times alone
+        neuron.pop("tick_length", None)  # only for spike times
     try:
         shape = replace(DEEPEST, **{n: value for n, value in widths.items() if value is not None})
         shape = chip_shape(chip.width, chip.height, shape)
@@ -89,8 +89,7 @@ def _in_spikes(options: argparse.Namespace, network: NetworkFile, chip: Chip) ->
     if later := played.facts["given_later"]:
         terminal.say(
             options,
-            f"note: {later:,} spikes of {options.spikes} left out: they are in ticks from {ticks} "
-            "on",
+            f"note: {later:,} spikes of {options.spikes} ignored: in tick {ticks} or later",
         )
     return {**played.facts, "from": str(options.spikes), "saved": str(saved)}
 
@@ -100,7 +99,7 @@ def _tell(options: argparse.Namespace, found: dict[str, Any]) -> None:
         terminal.say(
             options,
             f"note: {found['clamped']:,} neurons have rates above one spike per tick, and spike in "
-            "every tick; `tick` in [time] of the chip file says how long a tick lasts",
+            "every tick; `tick` in [time] of the chip file sets the tick length",
         )
     if not found["spikes"]:
         terminal.say(options, "note: no neuron spiked")

@@ -1,6 +1,6 @@
-"""The settings of a run on the command line: `--set NAME=VALUE`, and an option for some of them.
+"""Options of the settings of a run: `--set NAME=VALUE`, and one option each for some.
 
-All of it comes from the table `mapper.settings.SETTINGS`.
+The settings are in the table `mapper.settings.SETTINGS`.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from mapper.errors import UsageError, shown
 from mapper.settings import OBJECTIVES, SETTINGS, Setting, Settings, preset, setting_of
 
 OWN = {"preset": "--preset", "seed": "--seed", "threads": "--threads", "memory_bytes": "--memory"}
-"""Settings that `--set` leaves to the options that say what a run may take."""
+"""Settings with separate options, which `--set` rejects."""
 METHOD = tuple(name for name in SETTINGS if name not in OWN)
-"""Settings that `mapper run --set` changes, in Python the keyword arguments `method`."""
+"""Settings of `mapper run --set`, in Python the keyword arguments `method`."""
 LATER = (
     "cores", "fill", "level_fm_passes", "level_tries", "net_pins", "packet_cycles",
     "net_time", "tick_proposals",
 )  # fmt: skip
 OLD = tuple(name for name in METHOD if SETTINGS[name].kind is not str and name not in LATER)
-"""Settings that had an option each before there was `--set`; those that came later never had."""
+"""Settings with a hidden option each, from before `--set`; later settings have none."""
 
 
 def add_preset(group: argparse._ActionsContainer) -> None:
@@ -31,7 +31,7 @@ def add_preset(group: argparse._ActionsContainer) -> None:
 
 
 def add_method(group: argparse._ActionsContainer) -> None:
-    """What to minimize, and how much of the chip may be used."""
+    """Add the options of the objective and of the used part of the chip."""
     group.add_argument(
         "--objective",
         choices=OBJECTIVES,
@@ -45,7 +45,7 @@ def add_method(group: argparse._ActionsContainer) -> None:
 def add_settings(
     group: argparse._ActionsContainer, names: Collection[str] = METHOD, old: Collection[str] = ()
 ) -> None:
-    """`--set` for some settings, and unseen the options that some had before there was it."""
+    """Add `--set` for some settings, and hidden options for old names."""
     action = group.add_argument(
         "--set",
         action="append",
@@ -58,7 +58,7 @@ def add_settings(
 
 
 def settings_of(options: argparse.Namespace, names: Collection[str] = METHOD) -> Settings:
-    """The settings of the command line, of which `names` may be given; raises `UsageError`."""
+    """Return the settings of the command line; raise `UsageError` for names not in `names`."""
     given = _given(options, names)
     if hasattr(options, "seed"):  # not every command has the option
         given["seed"] = options.seed
@@ -73,9 +73,9 @@ def settings_of(options: argparse.Namespace, names: Collection[str] = METHOD) ->
 def tell_unread(
     options: argparse.Namespace, settings: Settings, read: Collection[str] | None = None
 ) -> None:
-    """Say on stderr which of the settings that were given have no effect.
+    """Report on stderr the given settings without effect.
 
-    read : names of those that have one; None goes by the method and the objective
+    read : names of settings with effect; None derives them from method and objective
     """
     unread = [
         name
@@ -90,7 +90,7 @@ def tell_unread(
 
 
 def _given(options: argparse.Namespace, names: Collection[str]) -> dict[str, Any]:
-    """The settings that the command line names, by options of their own or `--set`."""
+    """Return the settings of the command line, from separate options or `--set`."""
     found = {}
     for name in names:
         text = getattr(options, name, None)
@@ -102,27 +102,24 @@ def _given(options: argparse.Namespace, names: Collection[str]) -> dict[str, Any
         setting, value = _assigned(word, names)
         name = setting.name
         if name in once:
-            raise UsageError(f"--set gives {name} twice; give it once")
+            raise UsageError(f"--set: duplicate {name}; give it once")
         if name in before and before[name] != value:
-            raise UsageError(
-                f"{name} is given twice, as {before[name]} by its own option and as {value} by "
-                f"--set; give one"
-            )
+            raise UsageError(f"{name}: option has {before[name]}, but --set has {value}; give one")
         once.add(name)
         found[name] = value
     return found
 
 
 def _assigned(word: str, names: Collection[str]) -> tuple[Setting, Any]:
-    """Name and value of a `--set`."""
+    """Return the setting and value of a word of `--set`."""
     name, equals, text = word.partition("=")
     name = name.strip().lower().replace("-", "_")
     if not equals:
-        raise UsageError(f"--set {shown(word)}: give NAME=VALUE, such as --set starts=4")
+        raise UsageError(f"--set {shown(word)}: expected NAME=VALUE, such as --set starts=4")
     if name in OWN:
-        raise UsageError(f"--set: {name} has an option of its own; give {OWN[name]}")
+        raise UsageError(f"--set: {name} is not a method setting; use {OWN[name]}")
     if name in METHOD and name not in names:
-        raise UsageError(f"--set: {name} has no effect here; there are {', '.join(names)}")
+        raise UsageError(f"--set: {name} has no effect here; choose from {', '.join(names)}")
     try:
         setting = setting_of(name, names)
     except UsageError as error:

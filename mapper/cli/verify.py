@@ -1,4 +1,4 @@
-"""`mapper verify`: full check of a network or of a mapping."""
+"""`mapper verify`: verify a network, a mapping or a compiled model with independent code."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "path", type=path_of, metavar="NET|DIR", help="network file or output folder"
     )
     parser.add_argument(
-        "--network", type=path_of, metavar="NET", help="the network of DIR, if it was moved"
+        "--network", type=path_of, metavar="NET", help="network of DIR, if it was moved"
     )
     worker_options.add_workers(parser)
 
@@ -59,7 +59,7 @@ def run(options: argparse.Namespace) -> int:
         return 0
     network, found = read_folder(options.path, lambda: _verify_folder(options))
     result = {"path": str(options.path), "network": str(network), "valid": True, **found}
-    verdict = f"valid mapping: {_count(found)} figures of report.json recomputed, all equal"
+    verdict = f"valid mapping: {_count(found)} values of report.json recomputed, all equal"
     if left := found.get("not_recomputed"):
         verdict += f"; not recomputed: {', '.join(left)}"
     _print_verdict(options, result, found, verdict)
@@ -83,7 +83,7 @@ def _cores(found: dict[str, Any]) -> str:
 
 
 def _count(found: dict[str, Any]) -> int:
-    """The number of figures, also those inside other objects."""
+    """Return the number of values, including nested objects."""
     return sum(
         _count(value) if isinstance(value, dict) else 1
         for name, value in found.items()
@@ -92,12 +92,12 @@ def _count(found: dict[str, Any]) -> int:
 
 
 def _named(options: argparse.Namespace, path: Path) -> Path:
-    """A path as workers in other folders know it, too."""
+    """Return a path that workers in other folders can open."""
     return path if options.workers is None else path.absolute()
 
 
 def _verify_folder(options: argparse.Namespace) -> tuple[Path, dict[str, Any]]:
-    """The network of a mapping, and what was recomputed of both."""
+    """Verify a mapping; return the path of its network and the recomputed values."""
     from mapper.distributed.ranges import all_at_once
     from mapper.evaluation.verify import verify_network
     from mapper.evaluation.verify_mapping import verify_mapping

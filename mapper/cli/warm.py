@@ -1,4 +1,4 @@
-"""`mapper warm`: compile the kernels ahead."""
+"""`mapper warm`: compile the kernels ahead of their first use."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ examples:
   mapper warm --preset default --preset fast
   NUMBA_CACHE_DIR=/opt/kernels mapper warm --json
 
-Kernels are compiled at their first use otherwise. Whoever starts mapper later
-needs the same NUMBA_CACHE_DIR, if it was given here. Exit code 1 if a kernel
-could not be compiled.
+By default, kernels are compiled at first use. If NUMBA_CACHE_DIR is set here,
+set it to the same folder for later commands. Exit code 1 if a kernel could not
+be compiled.
 """
 
 
@@ -28,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--preset",
         action="append",
         choices=tuple(PRESETS),
-        help="of runs and placements; may be repeated (default: all presets)",
+        help="preset to compile for; repeatable (default: all)",
     )
     common.add_threads(parser)
 
@@ -43,7 +43,7 @@ def run(options: argparse.Namespace) -> int:
     from mapper.warmup import missing_kernels, works_of_presets
 
     if numba.config.DISABLE_JIT:  # type: ignore[attr-defined]
-        raise MapperError("NUMBA_DISABLE_JIT is set, so nothing is compiled; unset it")
+        raise MapperError("NUMBA_DISABLE_JIT is set and disables compilation; unset it")
     presets = options.preset or list(PRESETS)
     works = works_of_presets(presets)
     before = len(missing_kernels(works))

@@ -1,4 +1,4 @@
-"""The options of `--workers`, and who they name."""
+"""Options of workers, and start of the workers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def workers(text: str) -> int | str:
-    """Processes, an address, or a file."""
+    """Parse --workers: a number of processes, an address, a file or slurm:N."""
     from mapper.distributed.start import parse_workers
 
     try:
@@ -31,15 +31,15 @@ WORKERS = "N, tcp://HOST:PORT, FILE.json, slurm:N"
 
 
 def add_workers(group: argparse._ActionsContainer, more: str = "") -> None:
-    """Who looks at the network."""
+    """Add --workers."""
     group.add_argument("--workers", type=workers, metavar="W", help=WORKERS + more)
 
 
 @contextmanager
 def workers_of(options: argparse.Namespace, threads: int = 1) -> Iterator[DaskWorkers | None]:
-    """Workers, if they are asked for.
+    """Start or connect the workers of --workers; yield them, or None without --workers.
 
-    threads : of all together that are started as a number
+    threads : total threads of local workers started by number
     """
     import tempfile
 
@@ -59,22 +59,22 @@ def workers_of(options: argparse.Namespace, threads: int = 1) -> Iterator[DaskWo
 
 @contextmanager
 def ranges_of(options: argparse.Namespace) -> Iterator[Ranges | None]:
-    """Workers that look at the blocks of a network, if they are asked for."""
+    """Yield an executor of tasks over blocks of a network, or None without --workers."""
     with workers_of(options) as found:
         yield None if found is None else found.ranges
 
 
 def add_worker_size(group: argparse._ActionsContainer) -> None:
-    """What each of `--workers` has."""
+    """Add the options of threads and memory per worker."""
     group.add_argument(
         "--worker-threads",
         type=common.positive,
         metavar="N",
-        help="of each worker (default: a share of --threads)",
+        help="threads per worker (default: a share of --threads)",
     )
     group.add_argument(
         "--worker-memory",
         type=common.size,
         metavar="SIZE",
-        help="of each worker; above it, the worker is restarted",
+        help="memory per worker; a worker restarts above it",
     )

@@ -125,7 +125,7 @@ def test_invalid_numbers_give_one_line(name: str, text: str, run: Run) -> None:
         ("--set zzz=4", "--set: there is no setting 'zzz'; `mapper docs settings` lists all"),
         (f"--set {HUGE}=4", "`mapper docs settings` lists all"),
         ("--set =4", "there is no setting ''"),
-        ("--set degree", "--set 'degree': give NAME=VALUE, such as --set starts=4"),
+        ("--set degree", "--set 'degree': expected NAME=VALUE, such as --set starts=4"),
         ("--set degree=", "degree is ''; give a whole number, 8 to 2^30"),
         ("--set degree=7", "degree is 7; give a whole number, 8 to 2^30"),
         ("--set degree=9.0", "degree is '9.0'; give a whole number, 8 to 2^30"),
@@ -135,13 +135,13 @@ def test_invalid_numbers_give_one_line(name: str, text: str, run: Run) -> None:
             "objective is 'hop'; give hops, time, unicast, core, multicast or cut",
         ),
         ("--set placement=best", "placement is 'best'; give fast, default or strong"),
-        ("--set degree=9 --set degree=9", "--set gives degree twice; give it once"),
-        ("--set hop-passes=1 --set hop_passes=2", "--set gives hop_passes twice; give it once"),
-        ("--degree 10 --set degree=11", "degree is given twice, as 10 by its own option and as 11"),
-        ("--objective cut --set objective=unicast", "objective is given twice, as cut"),
-        ("--set seed=3", "--set: seed has an option of its own; give --seed"),
-        ("--set memory_bytes=3", "--set: memory_bytes has an option of its own; give --memory"),
-        ("--set preset=fast", "--set: preset has an option of its own; give --preset"),
+        ("--set degree=9 --set degree=9", "--set: duplicate degree; give it once"),
+        ("--set hop-passes=1 --set hop_passes=2", "--set: duplicate hop_passes; give it once"),
+        ("--degree 10 --set degree=11", "degree: option has 10, but --set has 11"),
+        ("--objective cut --set objective=unicast", "objective: option has cut"),
+        ("--set seed=3", "--set: seed is not a method setting; use --seed"),
+        ("--set memory_bytes=3", "--set: memory_bytes is not a method setting; use --memory"),
+        ("--set preset=fast", "--set: preset is not a method setting; use --preset"),
         ("--set objective=multicast --preset classic", "classic has no objective multicast"),
     ],
 )
@@ -159,9 +159,9 @@ def test_values_that_set_rejects(command: str, words: str, said: str, run: Run) 
 def test_place_accepts_placement_settings(run: Run, folder: Path) -> None:
     found = run("place", "none.bin", "--chip", "2x2", "--set", "degree=100")
     assert found.code == 2
-    assert "--set: degree has no effect here; there are placement, bisection_repeats" in found.err
+    assert "--set: degree has no effect here; choose from placement, bisection_repeats" in found.err
     found = run("place", "x", "--chip", "2x2", "--effort", "fast", "--set", "placement=strong")
-    assert "placement is given twice, as fast by its own option and as strong" in found.err
+    assert "placement: option has fast, but --set has strong" in found.err
     assert set(place.SETTABLE) < set(tuning.METHOD)
 
 

@@ -94,7 +94,7 @@ def test_a_core_in_amaranth(out: Path, run: Run) -> None:
 def test_hardware_needs_samples(out: Path, run: Run) -> None:
     found = run("simulate", "out", "--cycles", "--hardware")
     assert found.code == 2
-    assert "--hardware: runs samples; name some with --input" in found.err
+    assert "--hardware: needs samples; add --input" in found.err
 
 
 def test_cores_without_hardware(folder: Path, run: Run) -> None:
@@ -164,7 +164,7 @@ def test_times_of_several_cores_alone(spread: Path, run: Run) -> None:
     found = run("simulate", "out", "--cycles", "--json").json()["cycle_run"]
     assert (found["frames"], found["bytes_compared"]) == (20, 0)
     text = run("simulate", "out", "--cycles", "--frames", "3").out
-    for piece in ("cycles from frame to frame", "at least", "at 500 MHz", "(0, 0)"):
+    for piece in ("initiation interval, cycles", "bottleneck", "at 500 MHz", "(0, 0)"):
         assert piece in text
     page = (spread / "report.html").read_text()
     assert "Cycle-accurate run of 3 frames" in page
@@ -175,10 +175,10 @@ def test_times_of_several_cores_alone(spread: Path, run: Run) -> None:
 def test_frames_need_cycles_and_several_cores(out: Path, run: Run, option: tuple[str, str]) -> None:
     found = run("simulate", "out", "--cycles", *option)
     assert found.code == 2
-    assert "--frames, --clock: out runs on one core, one frame after the other" in found.err
+    assert "--frames, --clock: need several cores; out runs on one" in found.err
     found = run("simulate", "out", "--input", "samples.npz", *option)
     assert found.code == 2
-    assert "give --cycles" in found.err
+    assert "add --cycles" in found.err
 
 
 @pytest.mark.heavy

@@ -108,14 +108,14 @@ def test_invalid_sizes(tmp_path: Path, text: str, capsys: pytest.CaptureFixture[
         main(["compile", str(path), "--chip", "1x1", "--input-shape", text])
     assert stop.value.code == 2
     said = capsys.readouterr().err
-    assert f"argument --input-shape: {text!r} is not [NAME=]SIZES with sizes from 1" in said
+    assert f"argument --input-shape: {text!r} is not [NAME=]SIZES with sizes of at least 1" in said
 
 
 def test_input_shape_given_twice(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = saved(model([CONV, node("Relu", "a")], W, {"x": OPEN}), tmp_path)
     twice = ["--input-shape", "1,3,6,4", "--input-shape", "x=1,3,6,4"]
     assert main(["compile", str(path), "--chip", "1x1", *twice]) == 2
-    assert "--input-shape: gives an input twice" in capsys.readouterr().err
+    assert "--input-shape: duplicate input" in capsys.readouterr().err
 
 
 def test_the_folder_keeps_the_model_that_was_compiled(

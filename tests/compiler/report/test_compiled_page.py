@@ -194,7 +194,7 @@ def test_later_tables_are_kept(out: Path, run: Run) -> None:
         assert caption not in (out / "report.html").read_text()
         found = run("compile", "good.onnx", *QUICK, *options, option)
         assert found.code == 0, found.err
-        assert "note: the table is on the page of out, too" in found.err
+        assert "note: table added to the report page of out" in found.err
         assert caption in (out / "report.html").read_text()
     assert errors("compiled-report", json.loads((out / "report.json").read_text())) == []
 

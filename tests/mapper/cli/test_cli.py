@@ -126,7 +126,7 @@ def test_an_existing_folder(network: Path, run: Run, folder: Path) -> None:
     assert (out / "report.json").read_text() != "mine"
     inside = run("run", out / "mapping.npz", *CHIP, "-o", out, "--force")
     assert inside.code == 1
-    assert "would replace" in inside.err
+    assert "which is replaced" in inside.err
     assert (out / "report.json").is_file()
     assert sorted(p.name for p in folder.iterdir()) == ["net.bin", "out"]
 
@@ -198,7 +198,7 @@ def test_score_reports_violations(network: Path, run: Run) -> None:
     assert found.code == 1
     assert not found.json()["valid"]
     assert found.json()["violations"] == ["core 0 uses 50 neurons (limit 4)"]
-    assert found.err == "over a limit: core 0 uses 50 neurons (limit 4)\n"
+    assert found.err == "limit exceeded: core 0 uses 50 neurons (limit 4)\n"
     Path("faulty.toml").write_text("width = 4\nheight = 4\nunavailable = [0]\n")
     found = run("score", network, "all.csv", "--chip", "faulty.toml", "--json")
     assert found.code == 1

@@ -125,7 +125,7 @@ def test_bad_ranges_and_samples(model: Path, run: Run, fails: Callable[..., str]
     assert "out/ranges.json: model: these are ranges of another model" in fails(
         *words, "out/ranges.json"
     )
-    assert "--samples is of the samples" in fails(
+    assert "--samples: needs calibration samples" in fails(
         *words, "out/ranges.json", "--samples", "3", code=2
     )
     np.savez("wide.npz", x=np.zeros((3, 1, 2, 2), np.float32))

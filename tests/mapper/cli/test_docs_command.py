@@ -56,9 +56,9 @@ def test_a_page_by_a_part_of_its_name(run: Run, fails: Fails) -> None:
     assert run("docs", "shell").out == whole
     assert run("docs", "docs/howto/shell.md").out == whole
     several = fails("docs", "report", code=2)
-    assert "'report' is several pages; name one: howto/report, reference/report" in several
+    assert "'report' is ambiguous; give one of howto/report, reference/report" in several
     told = fails("docs", "metrix", code=2)
-    assert "no page 'metrix'; did you mean reference/metrics? `mapper docs` lists all" in told
+    assert "unknown page 'metrix'; did you mean reference/metrics? `mapper docs` lists all" in told
     assert "did you mean" not in fails("docs", "wibble", code=2)
 
 
@@ -83,6 +83,6 @@ def test_pages_of_an_installed_package(
     installed = folder / "site-packages" / "mapper"
     installed.mkdir(parents=True)
     monkeypatch.setattr(manual, "__file__", str(installed / "cli" / "manual.py"))
-    assert "install mapper again" in fails("docs")
+    assert "reinstall mapper" in fails("docs")
     shutil.copytree(DOCS, installed / "pages", ignore=shutil.ignore_patterns("__pycache__"))
     assert [page["page"] for page in run("docs", "--json").json()["pages"]] == NAMES

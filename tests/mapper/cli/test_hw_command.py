@@ -163,7 +163,7 @@ def test_a_machine_becomes_one_mesh(run: Run, folder: Path) -> None:
     Path("torus.toml").write_text('torus = "x"\n' + flat)
     assert "note:" not in run("hw", "--chip", "flat.toml").err
     for name in ("tiles.toml", "chips.toml", "torus.toml"):
-        assert "a router for every core" in run("hw", "--chip", name).err
+        assert "a router per core" in run("hw", "--chip", name).err
 
 
 @pytest.mark.heavy
@@ -254,20 +254,20 @@ def test_without_yosys_the_error_names_the_extra(fails: Callable[..., str], no_y
         (["4x4", "--sum-bits", "7"], "core: sum_bits is 7; sums of 8-bit weights need 8 or more"),
         (
             ["4x4", "--mesh-only", "--leak-bits", "3"],
-            "--leak-bits is of the cores; leave it or --mesh-only out",
+            "--leak-bits sets a size of the cores; omit it or --mesh-only",
         ),
-        (["4x4", "--machine", "8x4"], "--machine is of chips with --borders; give these too"),
+        (["4x4", "--machine", "8x4"], "--machine: needs --borders"),
         (
             ["4x4", "--borders", "east", "--machine", "2x8"],
-            "--machine 2x8 has no room for a chip of 4x4",
+            "--machine 2x8 is smaller than the chip, 4x4",
         ),
         (
             ["4x4", "--mesh-only", "--host-output"],
-            "--host-output is of a chip with cores; a mesh has --borders south",
+            "--host-output needs cores; with --mesh-only use --borders south",
         ),
         (
             ["4x4", "--borders", "south", "--host-output"],
-            "with --borders south packets for the host leave there; leave it or --host-output out",
+            "--borders south already sends packets for the host there; omit it or --host-output",
         ),
         (["300x2"], "mesh: width is 300; give a whole number from 1 to 256"),
     ],

@@ -59,11 +59,11 @@ REFUSED = [
      " a chip FILE.toml"),
     (["--npu", "ref32", "--chip", "2x2"], 3, "npu ref32: map_vectors is 0; give a multiple of 8;"
      " external feature memory is only simulated"),
-    (["--npu", "npu", "--depth", "2"], 2, "--depth is of the mesh; give a --chip, or leave it out"),
-    (["--npu", "npu", "--weight-bits", "2"], 2, "--weight-bits is of chips without NPUs; leave it"
-     " or --npu out"),
-    (["--npu", "npu", "--keep-multipliers"], 2, "--keep-multipliers is of --stats; give that too"),
-    ([], 2, "give a --chip, or an --npu; `mapper chips` lists both"),
+    (["--npu", "npu", "--depth", "2"], 2, "--depth sets buffers of the mesh; add --chip, or omit it"),
+    (["--npu", "npu", "--weight-bits", "2"], 2, "--weight-bits is for chips without NPUs; omit it"
+     " or --npu"),
+    (["--npu", "npu", "--keep-multipliers"], 2, "--keep-multipliers: needs --stats"),
+    ([], 2, "--chip or --npu is required; `mapper chips` lists both"),
 ]  # fmt: skip
 
 

@@ -31,7 +31,7 @@ def test_an_interrupted_run_ends_with_130_and_can_be_resumed(
         patch.setattr("mapper.pipeline.place_groups", interrupted)
         found = run("run", network, *CHIP, "-o", "out")
     assert (found.code, found.out) == (130, "")
-    assert found.err == "mapper run: interrupted; repeat the command with --resume to go on\n"
+    assert found.err == "mapper run: interrupted; repeat the command with --resume to continue\n"
     assert sorted(path.name for path in folder.iterdir()) == ["net.bin", "out.partial"]
     assert (folder / "out.partial" / "run.json").is_file()
     assert not (folder / "out.partial" / "report.json").exists()

@@ -37,7 +37,7 @@ def test_quiet_does_not_hide_violations(run: Run, network: Path, folder: Path) -
     (folder / "map.csv").write_text("0\n" * 20)
     found = run("score", network, "map.csv", "--chip", "2x2", "--neurons-per-core", "4", "-q")
     assert found.code == 1
-    assert found.err.startswith("over a limit: core 0")
+    assert found.err.startswith("limit exceeded: core 0")
 
 
 @pytest.mark.parametrize("command", ["check", "run", "place"])

@@ -95,7 +95,7 @@ def test_faults_leave_no_files(
         (("--rates", "r.npz"), 1, "r.npz: rate of neuron 2 (from 0): nan is not finite"),
         (("--rates", "none.csv"), 1, "none.csv: cannot read: No such file"),
         (("--rates", "r.csv", "--rates-duration", "3"), 1, "only spike reports have a dur"),
-        (("--rates-duration", "3"), 2, "--rates-duration is that of a spike report"),
+        (("--rates-duration", "3"), 2, "--rates-duration: needs a spike report"),
     ):
         found = run(*command, *words)
         assert (found.code, found.out) == (code, "")

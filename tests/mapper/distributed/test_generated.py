@@ -213,7 +213,7 @@ def test_several_files(run: Run, folder_only: Callable[[], list[str]]) -> None:
 @pytest.mark.heavy
 def test_bad_command_lines(fails: Callable[..., str]) -> None:
     assert fails(*WORDS, "--workers", "2", "--draws", "1", code=2) == (
-        "--draws 1 is one stream of random numbers, for one process; leave out --workers"
+        "--draws 1 uses one stream of random numbers, for one process; omit --workers"
     )
     assert "--workers srun is for `mapper run`" in fails(*WORDS, "--workers", "srun", code=2)
     assert "side is 1" in fails("generate", "cortex", "net.bin", "--side", "1", code=2)

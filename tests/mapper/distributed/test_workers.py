@@ -219,7 +219,7 @@ def test_a_shared_folder_requires_workers(tmp_path: Path, run: Run) -> None:
     assert "--shared requires --workers; add it, or drop this option" in found.err
     found = run("run", *words, "--seeds", "1..2", "--workers", "2")
     assert found.code == 2
-    assert "--patience and --shared are of workers that share one run; with" in found.err
+    assert "--patience and --shared are for workers of one run; omit" in found.err
     with pytest.raises(UsageError, match="--shared requires --workers"):
         map_network(tmp_path / "net.bin", "3x3", shared=tmp_path)
     with pytest.raises(UsageError, match="shared is 3; give the path of a folder"):

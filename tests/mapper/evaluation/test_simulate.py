@@ -63,10 +63,10 @@ def test_the_result_is_printed_and_stored_in_the_report(out: Path, run: Run) -> 
     left = printed["flits_per_tick_own_core"]
     assert left > 0
     assert found.err.splitlines() == [
-        f"note: {left:,.0f} flits per unit of time stay in their core: left out",
+        f"note: {left:,.0f} flits per unit of time stay in their core: not simulated",
         "note: cycles are counted for the mesh alone; a time step of the chip takes at least these "
         "and the cycles of its cores",
-        "note: traffic is taken as packets per unit of time (synapse weights)",
+        "note: traffic is used as packets per unit of time (synapse weights)",
     ]
     assert printed["model"]["left_out"].startswith("packets within a core")
     assert set(printed["model"]) == {"simulated", "sources", "left_out", "not_modelled"}
@@ -109,7 +109,7 @@ def test_the_page_is_rewritten(out: Path, run: Run) -> None:
     assert (out / "report.html").read_bytes() == page
     for name in ("report.html", "traffic.npz"):
         (out / name).unlink()
-    assert "measuring it, once" in run("simulate", out, *SHORT).err
+    assert "measuring traffic, once" in run("simulate", out, *SHORT).err
     assert (out / "report.html").read_bytes() == page
 
 
@@ -197,7 +197,7 @@ def test_the_default_packets_follow_the_chip(delivery: str, folder: Path, run: R
     told = found.json()
     assert told["packets_per"] == ("synapse" if delivery == "synapse" else "core")
     assert told["flits_per_tick"] == (3 if delivery == "synapse" else 2)
-    assert ("trees do not branch" in found.err) == (delivery == "tree")
+    assert ("trees are simulated as" in found.err) == (delivery == "tree")
     assert (
         run("simulate", "out", *SHORT, "--packets", "synapse", "--json").json()["flits_per_tick"]
         == 3
@@ -238,7 +238,7 @@ def test_no_traffic_and_a_single_core(folder: Path, run: Run) -> None:
     assert run("run", "quiet.bin", "--chip", "2x2", "-o", "quiet", "-q").code == 0
     write_network(folder / "net.bin", [(0, 1), (1, 2)], 3)
     assert run("run", "net.bin", "--chip", "1x1", "-o", "one", "-q").code == 0
-    left = "note: 2 flits per unit of time stay in their core: left out\n"
+    left = "note: 2 flits per unit of time stay in their core: not simulated\n"
     for name, said in (("quiet", ""), ("one", left)):
         found = run("simulate", name, *SHORT, "--json")
         assert (found.code, found.err) == (0, said)
@@ -346,7 +346,7 @@ def test_invalid_noxim_exports(out: Path, fails: Fails) -> None:
     assert "noxim" in fails("export", "out", "a.bin", code=2)
     for option in ("--tick-cycles", "--load-scale", "--network"):
         told = fails("export", "net.bin", "a.csv", option, "3", code=2)
-        assert f"{option} is for the output folder of a run" in told
+        assert f"{option} is for output folders of a run" in told
     told = fails("export", "net.bin", "a.csv", "--packets", "core", code=2)
     assert "--packets is for" in told
 

@@ -172,7 +172,7 @@ def test_a_spike_travels_round_the_ring(out: Path, run: Run) -> None:
         assert saved["rate"][3] == 2 / 20 and saved["rate"][2] == 2 / 20
     assert (result["spikes"], result["given"], result["given_later"]) == (18, 1, 1)
     assert result["events"] == 18
-    assert "1 spikes of in.npz left out: they are in ticks from 20 on" in found.err.replace(
+    assert "1 spikes of in.npz ignored: in tick 20 or later" in found.err.replace(
         str(spikes), "in.npz"
     )
     chip = json.loads((out / "report.json").read_text())["chip"]
@@ -235,11 +235,11 @@ def test_other_faults(out: Path, fails: Fails) -> None:
         assert said in fails("simulate", "out", "--spikes", name, "--threshold", "5")
     said = fails("simulate", "out", "--spikes", "in.npz", code=2)
     assert "has no neuron thresholds; add --threshold" in said
-    assert "give the spikes" in fails("simulate", "out", "--threshold", "5", code=2)
+    assert "add --spikes" in fails("simulate", "out", "--threshold", "5", code=2)
     said = fails(
         "simulate", "out", "--spikes", "in.npz", "--threshold", "5", "--cycles", "9", code=2
     )
-    assert "--cycles is of the mesh alone" in said
+    assert "--cycles only the mesh; omit one" in said
 
 
 def test_networks_of_rates_cannot_be_simulated(folder: Path, run: Run, fails: Fails) -> None:

@@ -129,4 +129,4 @@ def test_chips_with_incomplete_times(
 def test_load_options_apply_to_the_mesh(out: Path, run: Run, fails: Fails) -> None:
     assert "packets_per" in run("simulate", out, "--cycles", "500", "--json").json()
     said = fails("simulate", out, "--ticks", "5", "--tick-cycles", "500", code=2)
-    assert "--tick-cycles is of the mesh alone" in said
+    assert "--tick-cycles only the mesh; omit one" in said

@@ -213,8 +213,10 @@ def test_other_seeds_are_added_on_resume(run: Run, network: Path) -> None:
 def test_rejected_arguments(fails: Callable[..., str], run: Run, network: Path) -> None:
     line = ("run", network, *FAST)
     assert fails(*line, "--seeds", "3..1", code=2).endswith("3..1 is empty; give 1..3")
-    assert fails(*line, "--seeds", "1,2", "--seed", "4", code=2).endswith("both given; give one")
-    assert "give --seeds" in fails(*line, "--keep", "best", code=2)
+    assert fails(*line, "--seeds", "1,2", "--seed", "4", code=2).endswith(
+        "exclude each other; give one"
+    )
+    assert "add --seeds" in fails(*line, "--keep", "best", code=2)
     assert fails("run", "no.bin", *FAST, "--seeds", "1,2") == (
         "no.bin: cannot read: No such file or directory"
     )
@@ -234,7 +236,7 @@ def test_rejected_arguments(fails: Callable[..., str], run: Run, network: Path) 
     assert "'0' is not a valid choice of workers; give a number of processes" in bad.err
     line = (*line, "--seeds", "1,2", "--workers", "tcp://127.0.0.1:1")
     assert fails(*line, code=2).endswith(
-        "names a scheduler; with --seeds, give a number of processes"
+        "--workers: with --seeds, give a number of processes, not a scheduler"
     )
 
 
@@ -332,7 +334,7 @@ def test_a_killed_command_ends_its_processes(network: Path, sign: int, run: Run)
         assert process.returncode == -sign
     else:
         assert process.returncode == 130
-        assert err == "mapper run: interrupted; repeat the command with --resume to go on\n"
+        assert err == "mapper run: interrupted; repeat the command with --resume to continue\n"
     deadline = time.monotonic() + 60
     while any(Path(f"/proc/{child}/cmdline").exists() for child in children):
         assert time.monotonic() < deadline

@@ -144,7 +144,9 @@ def test_resumed(run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(LocalExecutor, "outcomes", outcomes)
     stopped = run(*line, "-o", "out")
     assert (stopped.code, stopped.out) == (130, "")
-    assert stopped.err == "mapper sweep: interrupted; repeat the command with --resume to go on\n"
+    assert (
+        stopped.err == "mapper sweep: interrupted; repeat the command with --resume to continue\n"
+    )
     assert [row["state"] for row in rows_of(Path("out"))] == ["done"] * 2 + ["waiting"] * 2
     assert run(*line, "-o", "out", "--resume", "--keep", "best").code == 0
     assert done == ["run-1", "run-2", "run-3", "run-4"]

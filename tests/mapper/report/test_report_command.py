@@ -63,7 +63,7 @@ def test_folders_of_older_versions_are_measured_once(out: Path, run: Run) -> Non
     (out / "traffic.npz").unlink()
     found = run("report", out, "--json")
     assert found.json() == before | {"measured": [str(out)]}
-    assert found.err == f"note: {out} has no traffic.npz: measuring it, once\n"
+    assert found.err == f"note: {out} has no traffic.npz: measuring traffic, once\n"
     assert (out / "report.html").read_bytes() == page
     assert (out / "traffic.npz").read_bytes() == traffic
     assert run("report", out).err == ""
@@ -73,8 +73,8 @@ def test_without_its_network(out: Path, fails: Callable[..., str], run: Run) -> 
     (out / "traffic.npz").unlink()
     network = out.with_name("out.bin").rename("moved.bin")
     assert fails("report", out) == (
-        f"{out}: has no traffic.npz, and its network {out}.bin is not there to measure it; "
-        "name the network with --network"
+        f"{out}: has no traffic.npz, and its network {out}.bin is missing; "
+        "give the network with --network"
     )
     assert run("report", out, "--network", network, "-q").code == 0
 

@@ -118,9 +118,9 @@ def test_the_nth_read_of_the_flag(
                 assert repr(report["interrupted"]) in found.err
                 assert report["interrupted"] in {stage["name"] for stage in report["stages"]}
             else:
-                assert found.err.startswith("interrupted while results were written")
+                assert found.err.startswith("interrupted during the output of results")
         else:
-            assert found.err.endswith("; repeat the command with --resume to go on\n")
+            assert found.err.endswith("; repeat the command with --resume to continue\n")
             assert run(*command, "-o", out, "--resume").code == 0
             assert (out / "mapping.npz").read_bytes() == whole
     assert ends == sorted(ends)
@@ -145,7 +145,7 @@ def test_a_mapping_above_a_limit_is_not_written(
     assert (found.code, found.out) == (130, "")
     assert found.err == (
         "mapper run: interrupted: no mapping within all limits had been found; repeat the command "
-        "with --resume to go on\n"
+        "with --resume to continue\n"
     )
     assert not Path("out").exists()
     assert run(*command, "-o", "out", "--resume").code == 0
@@ -343,7 +343,7 @@ def test_a_kernel_that_never_ends(
         assert process.wait() == 130
     assert time.monotonic() - start < HUNG
     if stage is None:
-        assert said.endswith("interrupted; repeat the command with --resume to go on\n")
+        assert said.endswith("interrupted; repeat the command with --resume to continue\n")
         assert Path("out.partial/run.json").is_file()
         assert not Path("out").exists()
         again = ["--chip", "6x6", "--neurons-per-core", "90", "-o", "out", "--resume"]

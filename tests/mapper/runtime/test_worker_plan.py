@@ -158,4 +158,4 @@ def test_sizes_without_workers(run: Run, tmp_path: Path) -> None:
     random_network(tmp_path / "net.bin", 40, 100)
     found = run("check", str(tmp_path / "net.bin"), "--chip", "3x3", "--worker-memory", "2GiB")
     assert found.code == 2
-    assert "are of workers: give --workers N" in found.err
+    assert "need workers; add --workers N" in found.err
