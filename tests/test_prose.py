@@ -25,7 +25,7 @@ PHRASES = {
     "repeat the noun": r"(that|the ones?|these|those) (of|that are|who)",
     "places: 'behind' is after, 'beside' is next to or compared with": r"behind|beside",
     "consecutive, contiguous": r"one (after|behind) the other",
-    "programs report, print, estimate": r"foret(ell|old)\w*|tells?|(be|is|was|were|are) (said|told)",
+    "programs report, print, estimate": r"foret(ell|old)\w*|tells?|(are|be|is|was|were) told",
     "read, scan, process": r"look(ed|ing|s)? at",
     "on average": r"in the mean",
     "except": r"but for",

@@ -120,10 +120,8 @@ def from_fields(values: Mapping[str, Any], where: str = "chip") -> Chip:
     unknown = sorted(set(values) - set(_FIELDS))
     if unknown:
         alike = difflib.get_close_matches(unknown[0], _FIELDS, 1)
-        meant = f"did you mean {alike[0]!r}? " if alike else ""
-        raise ChipError(
-            f"{where}: unknown key {unknown[0]!r}; {meant}known keys are {', '.join(_FIELDS)}"
-        )
+        hint = f"did you mean {alike[0]!r}?" if alike else "`mapper docs chips` lists all keys"
+        raise ChipError(f"{where}: unknown key {unknown[0]!r}; {hint}")
     for key in ("name", "width", "height"):
         if key not in values:
             raise ChipError(f"{where}: key {key!r} is missing; add it")

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from mapper.session import MapRequest
 
 EPILOG = """\
-`mapper docs formats` describes the output folder. Example:
+`mapper docs formats` describes the output folder; examples:
   mapper run wing.graph --chip 16x16 --neurons-per-core 250 --seed 1 --json
 
 Ctrl-C keeps the best mapping so far; --resume continues if there is none yet.

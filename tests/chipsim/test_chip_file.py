@@ -110,7 +110,7 @@ def test_a_changed_number_has_lost_its_source() -> None:
     ("line", "message"),
     [
         ("neuron = 4", "unknown key 'neuron'; did you mean 'neurons'"),
-        ("[limits]\nneurons = 4", "unknown key 'limits'; known keys are"),
+        ("[limits]\nneurons = 4", "unknown key 'limits'; `mapper docs chips` lists all keys"),
         ("neurons = -1", "neurons is -1; give a whole number"),
         ("neurons = 4.0", r"neurons is 4\.0; give a whole number"),
         ("axons_in = true", "axons_in is True; give a whole number"),

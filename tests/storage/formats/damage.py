@@ -24,7 +24,7 @@ from tests.storage.formats.samples import SAMPLES, Sample
 CUTS = 40  # truncations of a file
 CHANGES = 60  # changes of single bytes
 MEMORY = 1 << 30  # bytes in addition to the interpreter and its libraries
-MOST_SAID = 320  # most characters of a message without the path
+MOST_SAID = 300  # most characters of a message without the path
 Variant = tuple[str, bytes]
 
 
