@@ -47,7 +47,7 @@ from tests.storage.formats.onnx_models import numpy_helper, onnx  # noqa: E402
 REFUSED = re.compile(r"^mapper compile: model\.onnx: .{10,}$")
 INTERNAL = re.compile(
     r"ONNXRuntimeError|Traceback|\w+Error\b|NoneType|onnxruntime_pybind|\bfault of mapper\b|"
-    r"do(?:es)? not (?:fit|go) together|Invalid model|holds a result that is not stored|\.partial/"
+    r"(?:is|are) inconsistent; compile|Invalid model|which was never written|\.partial/"
 )
 """Words that users must not see."""
 
