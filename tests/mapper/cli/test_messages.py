@@ -111,7 +111,7 @@ def test_info_lists_populations(run: Run, folder: Path) -> None:
 def test_run_names_the_page_to_open(run: Run, network: Path) -> None:
     words = ("run", network, "--chip", "2x2", "--preset", "classic", "-o")
     lines = [line.split() for line in run(*words, "out").out.splitlines()]
-    assert ["open", "in", "a", "browser", str(Path("out/report.html"))] in lines
+    assert ["page", str(Path("out/report.html"))] in lines
 
 
 @pytest.mark.heavy
