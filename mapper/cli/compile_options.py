@@ -90,7 +90,7 @@ def add_numbers(group: argparse._ActionsContainer) -> None:
         "--scheme",
         choices=("asym", "sym"),
         default="asym",
-        help="zero points of activations: asym, sym none (default: asym)",
+        help="asym: activations with zero points (default: asym)",
     )
     group.add_argument(
         "--per",

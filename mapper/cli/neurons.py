@@ -36,7 +36,7 @@ def add_neurons(group: argparse._ArgumentGroup, takers: Callable[[str], str]) ->
         "--reset",
         choices=("zero", "subtract"),
         metavar="zero|subtract",
-        help=f"reset to a value, or subtract the threshold (default: zero){takers('reset')}",
+        help=f"reset to value, or subtract (default: zero){takers('reset')}",
     )
     group.add_argument(
         "--tick-length",

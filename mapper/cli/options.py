@@ -116,7 +116,7 @@ def add_rates(parser: argparse.ArgumentParser) -> None:
         "--rates-duration",
         type=seconds,
         metavar="SECONDS",
-        help="duration of the spike report (default: to its last spike)",
+        help="length of the spike report (default: last spike)",
     )
 
 

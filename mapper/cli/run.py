@@ -17,10 +17,9 @@ if TYPE_CHECKING:
     from mapper.session import MapRequest
 
 EPILOG = """\
+Ctrl-C keeps the best mapping so far; --resume continues if there is none yet.
 `mapper docs formats` describes the output folder; examples:
   mapper run wing.graph --chip 16x16 --neurons-per-core 250 --seed 1 --json
-
-Ctrl-C keeps the best mapping so far; --resume continues if there is none yet.
 """
 
 
@@ -50,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--shared",
         type=Path,
         metavar="DIR",
-        help="folder shared by all workers (default: output folder)",
+        help="folder shared by workers (default: output folder)",
     )
     method.add_argument("--seeds", metavar="A..B", help="one run per seed: 1..8, or 1,4,9")
     many.add_keep(method)

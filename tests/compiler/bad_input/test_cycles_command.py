@@ -164,7 +164,7 @@ def test_times_of_several_cores_alone(spread: Path, run: Run) -> None:
     found = run("simulate", "out", "--cycles", "--json").json()["cycle_run"]
     assert (found["frames"], found["bytes_compared"]) == (20, 0)
     text = run("simulate", "out", "--cycles", "--frames", "3").out
-    for piece in ("initiation interval, cycles", "bottleneck", "at 500 MHz", "(0, 0)"):
+    for piece in ("latency, cycles", "bottleneck", "at 500 MHz", "(0, 0)"):
         assert piece in text
     page = (spread / "report.html").read_text()
     assert "Cycle-accurate run of 3 frames" in page

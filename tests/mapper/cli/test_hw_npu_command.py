@@ -59,8 +59,8 @@ REFUSED = [
      " a chip FILE.toml"),
     (["--npu", "ref32", "--chip", "2x2"], 3, "npu ref32: map_vectors is 0; give a multiple of 8;"
      " external feature memory is only simulated"),
-    (["--npu", "npu", "--depth", "2"], 2, "--depth sets buffers of the mesh; add --chip, or omit"
-     " it"),
+    (["--npu", "npu", "--depth", "2"], 2, "--depth sets buffers of the mesh; add --chip, or"
+     " omit it"),
     (["--npu", "npu", "--weight-bits", "2"], 2, "--weight-bits is for chips without NPUs; omit it"
      " or --npu"),
     (["--npu", "npu", "--keep-multipliers"], 2, "--keep-multipliers: needs --stats"),
