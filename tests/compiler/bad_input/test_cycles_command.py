@@ -51,11 +51,11 @@ def test_bytes_equal_the_functional_run(out: Path, run: Run) -> None:
     found = run("simulate", "out", "--input", "samples.npz", "--cycles", "--json").json()
     assert found["frames"] == 6
     assert found["cycle_run"]["bytes_compared"] == 8192 * 16
-    text = run("simulate", "out", "--input", "samples.npz", "--cycles", "--check").out
+    text = run("simulate", "out", "--input", "samples.npz", "--cycles", "--check", "--details").out
     for piece in (
         "cycles per frame",
         "units of core (0, 0)",
-        "waits: token of GEMM",
+        "stall: token of GEMM",
         "differences",
     ):
         assert piece in text
@@ -164,7 +164,7 @@ def test_times_of_several_cores_alone(spread: Path, run: Run) -> None:
     found = run("simulate", "out", "--cycles", "--json").json()["cycle_run"]
     assert (found["frames"], found["bytes_compared"]) == (20, 0)
     text = run("simulate", "out", "--cycles", "--frames", "3").out
-    for piece in ("latency, cycles", "bottleneck", "at 500 MHz", "(0, 0)"):
+    for piece in ("latency", "initiation interval", "bottleneck", "at 500 MHz", "(0, 0)"):
         assert piece in text
     page = (spread / "report.html").read_text()
     assert "Cycle-accurate run of 3 frames" in page
@@ -197,7 +197,7 @@ def test_early_reads_are_reported(spread: Path, run: Run, monkeypatch: pytest.Mo
     monkeypatch.setattr(chip_cycles, "chip_of", hasty)
     found = run("simulate", "out", "--input", "samples.npz", "--cycles")
     assert found.code == 1
-    assert "changes while it works" in found.err or "differ from" in found.err
+    assert "changes while it runs" in found.err or "differ from" in found.err
 
 
 @pytest.mark.heavy
