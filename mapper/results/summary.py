@@ -1,6 +1,6 @@
 """The summary that a command ends with: its result, the figures that matter, and what to do next.
 
-A summary has at most `LINES` lines at 80 columns. `--details` prints all tables instead, which
+A summary has at most 24 lines at 80 columns. `--details` prints all tables instead, which
 docs/reference/metrics.md describes.
 """
 
@@ -15,8 +15,6 @@ from rich.table import Table
 from mapper.results.activity import Traffic, are_spikes
 from mapper.results.tables import number, size
 
-LINES = 24
-WAYS = {"synapse": "unicast", "core": "core-cast", "tree": "multicast"}
 BOUNDS = {
     "neurons": "neuron updates of a core",
     "packets_out": "packets that a core sends",

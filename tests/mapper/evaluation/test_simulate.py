@@ -87,7 +87,7 @@ def test_the_result_is_printed_and_stored_in_the_report(out: Path, run: Run) -> 
     for one, next_one in zip(printed["links"], printed["links"][1:], strict=False):
         assert one["flits_per_cycle"] >= next_one["flits_per_cycle"] > 0
     assert run("verify", out).code == 0
-    tables = run("simulate", out, *SHORT)
+    tables = run("simulate", out, *SHORT, "--details")
     for text in ("99th percentile", "busiest links", "mesh cycles per unit of time, at least",
                  "left out: flits within a core"):  # fmt: skip
         assert text in tables.out

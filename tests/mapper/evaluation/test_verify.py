@@ -384,7 +384,7 @@ def test_invalid_numbers(folder: Path, fails: Fails, value: str) -> None:
         changed.write_bytes(path.read_bytes())
         rewrite(changed, {"meta.json": about.encode()})
         for command in ("verify", "info"):
-            assert "changed.bin: meta.json is not sound JSON (" in fails(command, changed)
+            assert "changed.bin: meta.json is not valid JSON (" in fails(command, changed)
 
 
 def test_missing_and_unexpected_members(folder: Path, fails: Fails) -> None:

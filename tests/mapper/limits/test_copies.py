@@ -45,9 +45,8 @@ def test_copies_are_neurons_of_their_core(
     copies = json.loads(Path("out/report.json").read_text())["metrics"]["copies"]
     assert copies == used.sum() - 60 > 60
     assert run("verify", "out", "--json").json()["copies"] == copies
-    assert (
-        "copies of neurons" in run("score", "net.bin", "out/mapping.npz", "--chip", "chip.toml").out
-    )
+    words = ("score", "net.bin", "out/mapping.npz", "--chip", "chip.toml", "--details")
+    assert "copies of neurons" in run(*words).out
     core[:16] = 0  # as many neurons as the core holds, and all of their copies
     save_mapping(Path("out/mapping.npz"), core, parse_chip("chip.toml"))
     most = slots(core, folder / "net.bin")[0]

@@ -270,7 +270,7 @@ def test_a_bound_that_proves_infeasibility() -> None:
     by_name = {demand.limit: demand for demand in demands(graph, chip)}
     assert not by_name["axons_in"].fits
     assert str(by_name["axons_in"]).startswith(
-        "vertex 0 needs 4 axons_in; a core holds 3 (1 short), and so do 99 more vertices"
+        "vertex 0 needs 4 axons_in; a core holds 3 (1 short); 99 more vertices do not fit either"
     )
     assert not by_name["axons_out"].fits
 

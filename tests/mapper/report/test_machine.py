@@ -65,4 +65,4 @@ def test_the_page_draws_the_borders() -> None:
     assert re.findall(r'class="(\w+)"', group[1]) == ["tile", "chip", "board"]
     assert "Lines are boundaries of tiles and chips and boards" in page
     assert "Traffic that leaves chips" in page
-    assert "Costs and crossings of the machine" in page
+    assert "Machine costs and boundary crossings" in page

@@ -126,7 +126,7 @@ def test_checks_report_the_time_of_a_run(
     assert kept[0] == {stage: value / 4 for stage, value in told.items()}, (
         "estimates of the progress bar"
     )
-    shown = run("check", *command).out
+    shown = run("check", *command, "--details").out
     assert "s of processor time" in shown
     assert "connections each for the initial cut" in shown
     classic = run("check", *command[:-1], "classic", "--json")

@@ -135,7 +135,7 @@ def test_check_reports_the_needs_of_workers(streamed: list[str], run: Run) -> No
     assert (told["count"], told["threads"], told["given"]) == (3, 2, 2 << 30)
     assert 200 << 20 < told["memory"] < 1 << 30
     assert {"read", "coarsen", "split blocks"} <= {stage["name"] for stage in told["stages"]}
-    shown = run(*streamed, *words)
+    shown = run(*streamed, *words, "--details")
     assert "3 workers of 2 threads" in " ".join(shown.out.split())
 
 

@@ -79,7 +79,7 @@ def test_scores_are_near(
     assert found.pop("congestion_max") == pytest.approx(exact.pop("congestion_max"), rel=0.05)
     assert found.pop("congestion_mean") == pytest.approx(exact.pop("congestion_mean"), rel=1e-12)
     assert found == exact
-    text = run(*scored.words).out
+    text = run(*scored.words, "--details").out
     assert "core pairs sampled" in text
     assert f"{share:.1%}" in text
     once = run(*scored.words, "--json").json()["metrics"]
