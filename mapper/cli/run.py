@@ -118,7 +118,7 @@ def _run_one(options: argparse.Namespace, chip: Chip, output: Path) -> int:
         when = f"during the stage {stage!r}"
         terminal.complain(f"interrupted {when}: this is the best mapping found so far")
     elif asked:
-        terminal.complain("interrupted during the output of results: the mapping is complete")
+        terminal.complain("interrupted while writing results: the mapping is complete")
     code = _print_results(options, report, output)
     return INTERRUPTED if asked else code
 

@@ -373,7 +373,7 @@ class DaskWorkers(Closing):
                     until = time.monotonic() + self.patience
                 elif time.monotonic() > until:
                     raise MapperError(
-                        "--workers: all workers were lost; start new ones and begin again"
+                        "--workers: all workers were lost; add workers and start again"
                     ) from error
             except KilledWorker as error:
                 raise MapperError(

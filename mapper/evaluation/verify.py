@@ -180,7 +180,7 @@ class SlowReader:
         try:
             meta = parse_json(raw)
         except ValueError as error:
-            raise CheckFailedError(f"{self.path}: meta.json is not sound JSON ({error})") from error
+            raise CheckFailedError(f"{self.path}: meta.json is not valid JSON ({error})") from error
         try:
             _check_meta(meta)
         except (KeyError, TypeError, AttributeError) as error:

@@ -142,7 +142,7 @@ def test_lost_workers_are_reported(lost: str, tmp_path: Path) -> None:
         with pytest.raises(MapperError) as caught:
             generate(KINDS[0], tmp_path / "a", helpers=Helpers(ranges, MEMORY))
     told = {
-        "worker": "--workers: all workers were lost; start new ones and start again",
+        "worker": "--workers: all workers were lost; add workers and start again",
         "scheduler": "was lost; start another and start again",
     }
     assert str(caught.value).endswith(told[lost])

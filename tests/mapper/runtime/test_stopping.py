@@ -118,7 +118,7 @@ def test_the_nth_read_of_the_flag(
                 assert repr(report["interrupted"]) in found.err
                 assert report["interrupted"] in {stage["name"] for stage in report["stages"]}
             else:
-                assert found.err.startswith("interrupted during the output of results")
+                assert found.err.startswith("interrupted while writing results")
         else:
             assert found.err.endswith("; repeat the command with --resume to continue\n")
             assert run(*command, "-o", out, "--resume").code == 0
