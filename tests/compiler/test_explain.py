@@ -85,7 +85,7 @@ def test_on_the_command_line(folder: Path, run: Run) -> None:
     found = run("compile", "model.onnx", "--chip", "1x1", "--explain-only")
     assert found.code == 0, found.err
     assert max(map(len, found.out.splitlines())) <= 80
-    assert "2 on cores in 2 functions, 2 folded into them, 2 on the host, 3 vanished" in found.out
+    assert "2 on cores in 2 functions, 2 folded into them, 2 on the host, 3 removed" in found.out
     assert not (folder / "out").exists()
     data = run("compile", "model.onnx", "--chip", "1x1", "--explain-only", "--json").json()
     assert data["counts"] == {"core": 2, "host": 2, "folded": 2, "vanished": 3}

@@ -288,7 +288,7 @@ case("zero points of other kernels", "good.onnx",
      damage=quantised(wz=np.zeros(3, np.int8)), options=ALONE)  # fmt: skip
 case("zero point out of range", "'input' (QuantizeLinear)", "accepted types: int8, uint8",
      damage=quantised(xz=np.int32(300)), options=ALONE)  # fmt: skip
-case("samples for a model that is quantised", "leave out --calibrate", code=2, damage=quantised())
+case("samples for a model that is quantised", "omit --calibrate", code=2, damage=quantised())
 case("shift that is no power of two", "good.onnx", "'shift'", "power of two",
      damage=requantised(3.0), options=ALONE)  # fmt: skip
 case("16 bits on a core of 8", "npu-dual", code=1, options=(*USUAL, "--bits", "16"))
