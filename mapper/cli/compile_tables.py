@@ -249,6 +249,8 @@ def compared_rows(judge: dict[str, Any]) -> list[Line]:
         return [Row("ONNX Runtime", "", f"not compared: {judge['why']}")]
     ties = sum(row["ties"] for row in judge["rows"])
     frames = f"{judge['frames']} frame{'s' * (judge['frames'] != 1)}"
-    equal = f"equal to ONNX Runtime in {frames}" + (f", {ties:,} ties" if ties else "")
+    departing = sum(row["departs"] for row in judge["rows"])
+    verdict = f"{departing} depart from" if departing else "agree with"
+    verdict += f" ONNX Runtime in {frames}" + (f", {ties:,} ties" if ties else "")
     left = f"; {len(judge['left_out'])} left out" if judge["left_out"] else ""
-    return [Row("values compared", len(judge["rows"]), equal + left)]
+    return [Row("values compared", len(judge["rows"]), verdict + left)]

@@ -131,7 +131,7 @@ def test_the_folder_keeps_the_model_that_was_compiled(
     assert [one for one in said.err.splitlines() if one.startswith("note:")] == [
         "note: input 'x': batch of 4 compiled as 1"
     ]
-    assert "equal to ONNX Runtime in 8 frames" in said.out
+    assert "agree with ONNX Runtime in 8 frames" in said.out
     folder = read_folder(tmp_path / "out")
     assert folder.manifest["input"]["shape"] == [1, 3, 6, 4]
     (given, *_) = onnx.load_model_from_string(folder.model).graph.input
