@@ -156,7 +156,7 @@ def _run_samples(options: argparse.Namespace, folder: CompiledFolder, samples: S
     shown = [facts(f"{folder.manifest['model']['name']} on {options.path}", rows)]
     if options.check or options.dump:
         heads = ("layer", "elements", "differences")
-        shown.append(columns("compared with the integer reference", heads, compared))
+        shown.append(columns("compared with the reference", heads, compared))
     if judgement is not None:
         shown.append(compile_tables.judge_table(judgement))
         if judgement.why:

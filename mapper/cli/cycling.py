@@ -18,10 +18,11 @@ def cycle_tables(found: dict[str, Any], title: str) -> list[Table]:
 
     found : result of `cycle_rows` or `frames_rows`
     """
-    from mapper.results.tables import columns, facts
+    from mapper.results.summary import summary
+    from mapper.results.tables import columns
 
     cycles = max(1, found["cycles"])
-    tables = [facts(f"{title}, cycle by cycle", cycle_facts(found))]
+    tables = [summary(f"{title}, cycle by cycle", _times(found))]
     if len(found["cores"]) > MOST_TABLES:
         heads = ("core", "cycles", *found["cores"][0]["busy"], "longest stall")
         return [*tables, columns("cores", heads, [_row(one, cycles) for one in found["cores"]])]
@@ -41,13 +42,8 @@ def cycle_lines(found: dict[str, Any]) -> list[Row]:
     """Return the summary rows of a cycle-accurate run: times, and the longest stall."""
     from mapper.report.compiled.chiprun import longest_wait
     from mapper.results.summary import Row
-    from mapper.results.tables import number
 
-    rows = []
-    for text, value in cycle_facts(found).items():
-        name, _, unit = text.partition(", ")
-        shown, _, where = str(number(value)).replace(", ", " ", 1).partition(" ")
-        rows.append(Row(name, shown, ", ".join(filter(None, (unit, where)))))
+    rows = _times(found)
     stalls = [(wait, core["core"]) for core in found["cores"] if (wait := longest_wait(core))]
     if stalls:
         (count, cause), (x, y) = max(stalls, key=lambda one: one[0][0])
@@ -56,28 +52,34 @@ def cycle_lines(found: dict[str, Any]) -> list[Row]:
     return rows
 
 
-def cycle_facts(found: dict[str, Any]) -> dict[str, Any]:
-    """Return the times of a cycle-accurate run by label."""
-    rows: dict[str, Any] = {}
+def _times(found: dict[str, Any]) -> list[Row]:
+    """Return the times of a cycle-accurate run."""
+    from mapper.results.summary import Row
+
     if "frames" not in found:
-        rows["cycles per frame"] = found["cycles"]
+        rows = [Row("cycles per frame", found["cycles"])]
     else:
         bound = found["bound"]
-        rows["frames"] = found["frames"]
-        rows["load cycles (once)"] = found["loading"]
-        rows["latency, cycles"] = found["latency"]
+        rows = [
+            Row("frames", found["frames"]),
+            Row("load cycles", found["loading"], "once"),
+            Row("latency", found["latency"], "cycles"),
+        ]
         if found["period"] is not None:
-            rows["initiation interval, cycles"] = found["period"]
+            rows.append(Row("initiation interval", found["period"], "cycles"))
             if found["mean_period"] != found["period"]:
-                rows["initiation interval, on average"] = found["mean_period"]
-        rows["bottleneck, cycles per frame"] = f"{bound['cycles']:,.0f}, {bound['where']}"
-        rows["frames per second"] = (
-            f"{found['frames_per_second']:,.0f} at {found['clock_mhz']:g} MHz"
-        )
-        rows["flits per frame, busiest link"] = found["busiest_link"]
-        rows["flit hops per frame"] = found["flit_hops"]
+                rows.append(Row("", found["mean_period"], "cycles, on average"))
+        rows += [
+            Row("bottleneck", f"{bound['cycles']:,.0f}", f"cycles per frame, {bound['where']}"),
+            Row(
+                "frames per second", f"{found['frames_per_second']:,.0f}",
+                f"at {found['clock_mhz']:g} MHz",
+            ),
+            Row("flits per frame", found["busiest_link"], "on the busiest link"),
+            Row("flit hops per frame", found["flit_hops"]),
+        ]  # fmt: skip
     if found["bytes_compared"]:
-        rows["bytes compared, all equal"] = found["bytes_compared"]
+        rows.append(Row("bytes compared", found["bytes_compared"], "equal to the functional run"))
     return rows
 
 
