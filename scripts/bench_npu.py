@@ -200,7 +200,7 @@ def of_chip(
         least = target.hops if placement == "row-major" else None
         yield at_most(of, f"flit-hops relative to {placement} placement", hops / others, least)
         if target.placements:
-            other = run_frames(compiled(case, path, chip, "--placement", placement), None, FRAMES)
+            other = run_frames(compiled(case, path, chip, "--baseline", placement), None, FRAMES)
             yield Figure(of, f"period with {placement} placement", other.report.period)
     with traffic_of(folder) as traffic:
         counted = traffic(None)

@@ -127,21 +127,25 @@ def runs() -> dict[str, Run]:
             f"{network}/threads 1": Run(network, f"{chip} --threads 1 --seed 1"),
             f"{network}/threads 3": Run(network, f"{chip} --threads 3 --seed 1"),
             f"{network}/seed 2": Run(network, f"{chip} --seed 2"),
-            f"{network}/streamed": Run(network, f"{chip} --level-budget 0 --seed 1", sample=True),
+            f"{network}/streamed": Run(
+                network, f"{chip} --set level-budget=0 --seed 1", sample=True
+            ),
             f"{network}/streamed strong": Run(
-                network, f"{chip} --level-budget 0 --preset strong --seed 1"
+                network, f"{chip} --set level-budget=0 --preset strong --seed 1"
             ),
             f"{network}/streamed multicast": Run(
-                network, f"{chip} --objective multicast --level-budget 0 --net-budget 0 --seed 1"
+                network,
+                f"{chip} --objective multicast --set level-budget=0 --set net-budget=0 --seed 1",
             ),
             f"{network}/connections core": Run(
                 network, f"{chip} --objective core --set net_pins=0 --seed 1"
             ),
             f"{network}/few entries": Run(
-                network, f"{chip} --level-budget 0 --degree 8 --coarse-degree 8 --seed 1"
+                network,
+                f"{chip} --set level-budget=0 --set degree=8 --set coarse-degree=8 --seed 1",
             ),
             f"{network}/small blocks": Run(
-                network, f"{chip} --level-budget 0 --block-vertices 128 --seed 1"
+                network, f"{chip} --set level-budget=0 --set block-vertices=128 --seed 1"
             ),
         }
     found |= {

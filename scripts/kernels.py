@@ -152,7 +152,7 @@ def works() -> Iterator[tuple[str, list[list[str]]]]:
                 yield f"run/{preset}/{objective}/nets", _runs(*words)
                 words = (*words, "--set", "net_pins=0")
             yield f"run/{preset}/{objective}/levels", _runs(*words)
-            yield f"run/{preset}/{objective}/streamed", _runs(*words, "--level-budget", "0")
+            yield f"run/{preset}/{objective}/streamed", _runs(*words, "--set", "level-budget=0")
     for preset in (*PRESETS, "classic"):
         yield (
             f"place/{preset}",

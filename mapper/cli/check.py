@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from mapper.settings import Settings
     from storage.store.network import NetworkFile
 
+FREQUENT = (
+    "constraints", "rates", "chip", "neurons_per_core", "synapses_per_core", "axons_per_core",
+    "axons_out_per_core", "preset", "objective", "memory", "threads", "workers",
+)  # fmt: skip
 EPILOG = """\
 examples:
   mapper check net.bin --chip loihi64

@@ -23,7 +23,11 @@ if TYPE_CHECKING:
     from mapper.compiler.settings import CompileSettings
     from storage.samples import SampleArrays, SampleForm
 
-EPILOG = """\
+FREQUENT = (
+    "output", "force", "input_shape", "chip", "npu", "calibrate", "verify", "normalise", "bits",
+    "max_loss", "min_signal", "keep_going", "keep", "cores", "objective", "explain", "explain_only",
+)  # fmt: skip
+EPILOG = f"""\
 examples:
   mapper compile model.onnx --chip 4x4 --calibrate samples.npz -o out
   mapper simulate out --input samples.npz
@@ -42,11 +46,13 @@ node needs the whole batch.
 --calibrate names samples to measure the ranges of a floating-point model: .npz
 (array x, or named as the input; labels in y), .npy, .csv (label, pixels) or a
 folder of images. The ranges are written to DIR/ranges.json, which --calibrate
-also accepts. --verify reads the same formats. The loss is the loss of accuracy,
-or without labels the percentage of samples whose top class changes. A result
-that misses --max-loss or --min-signal is an error; --keep-going writes it,
-marks it in report.json and ends with exit code 4.
+also accepts. --verify reads the same formats; by default a quarter of the
+samples of --calibrate, at least 16, is kept for verification. The loss is the
+loss of accuracy, or without labels the percentage of samples whose top class
+changes. A result that misses --max-loss or --min-signal is an error;
+--keep-going writes it, marks it in report.json and ends with exit code 4.
 
+{compile_options.list_names()}
 `mapper chips` lists the presets of --chip and --npu.
 """
 
@@ -151,20 +157,23 @@ def _compile_kernels(options: argparse.Namespace, target: Target) -> None:
 
 
 def _settings(options: argparse.Namespace) -> CompileSettings:
+    from mapper.compiler.passes.switches import SWITCHES
     from mapper.compiler.settings import CompileSettings
 
-    return CompileSettings(
-        options.scheme, options.per, options.method, options.headroom,
-        options.samples or compile_options.SAMPLES,
-        options.bias_correction, tuple(filter(None, options.keep.split(","))), options.max_loss,
-        options.min_signal, options.rounding, options.zero_point, options.reuse, options.bits,
-        options.bias, options.dual,
-        schedule=options.schedule, first_tile=options.first_tile,
-        pack=options.pack, pack_chunk=options.pack_chunk,
-        weights=options.weights, padding=options.padding,
-        few_channels=options.few_channels, cores=options.cores, placement=options.placement,
-        objective=options.objective, off=tuple(options.off or ()),
+    named = (
+        "scheme", "per", "method", "headroom", "max_loss", "min_signal", "rounding", "zero_point",
+        "bits", "bias", "dual", "first_tile", "pack", "pack_chunk", "padding", "few_channels",
+        "cores", "objective",
     )  # fmt: skip
+    return CompileSettings(
+        **{name: getattr(options, name) for name in named},
+        samples=options.samples or compile_options.SAMPLES,
+        keep=tuple(filter(None, options.keep.split(","))),
+        bias_correction="bias-correction" not in options.disable,
+        reuse="reuse" not in options.disable,
+        off=tuple(name for name in options.disable if name in SWITCHES),
+        **options.baseline,
+    )
 
 
 def _open(options: argparse.Namespace, form: SampleForm) -> Model:

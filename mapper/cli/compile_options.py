@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 
 from mapper.cli import options as common
+from mapper.compiler.passes.switches import BASELINES, CHANGES_NUMBERS, STEPS, SWITCHES
 
 SAMPLES = 100  # default number of calibration samples
 EMITTED = ("c", "loops")
@@ -32,8 +33,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=_input_shape,
         action="append",
         default=[],
-        metavar="[NAME=]SIZES",
-        help="sizes of the input's open axes, e.g. 1,3,224,224",
+        metavar="SIZES",
+        help="sizes of open axes of the input, e.g. 1,3,224,224",
     )
     chip = parser.add_argument_group("chip")
     chip.add_argument(
@@ -43,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_samples(parser.add_argument_group("samples"))
     add_numbers(parser.add_argument_group("quantisation (changes results)"))
     add_schedule(parser.add_argument_group("schedule and memory (same results)"))
-    add_passes(parser.add_argument_group("passes to switch off (same results unless noted)"))
+    add_comparisons(parser.add_argument_group("passes and baselines, for comparisons"))
     add_outputs(parser.add_argument_group("analysis and output"))
 
 
@@ -53,7 +54,7 @@ def add_samples(group: argparse._ActionsContainer) -> None:
         "--calibrate",
         type=Path,
         metavar="DATA",
-        help="calibration samples, or ranges.json of a compilation",
+        help="calibration samples, or an earlier ranges.json",
     )
     group.add_argument(
         "--samples",
@@ -65,12 +66,12 @@ def add_samples(group: argparse._ActionsContainer) -> None:
         "--verify",
         type=Path,
         metavar="DATA",
-        help="test samples (default: 1/4 of --calibrate, at least 16)",
+        help="test samples (default: a quarter of --calibrate)",
     )
     group.add_argument(
         "--normalise",
         metavar="TERMS",
-        help="normalise samples, e.g. scale=1/255,mean=0.5,std=0.25",
+        help="normalise samples, e.g. mean=0.5,std=0.25",
     )
     group.add_argument(
         "--layout", choices=("nchw", "nhwc"), help="axis order of samples (default: from the model)"
@@ -84,13 +85,14 @@ def add_numbers(group: argparse._ActionsContainer) -> None:
         type=int,
         default=8,
         choices=(8, 16),
-        help="bits per integer; 16 needs a dual NPU (default: 8)",
+        metavar="N",
+        help="8 (default) or 16; 16 needs a dual NPU",
     )
     group.add_argument(
         "--scheme",
         choices=("asym", "sym"),
         default="asym",
-        help="asym: activations with zero points (default: asym)",
+        help="activations with zero points or not (default: asym)",
     )
     group.add_argument(
         "--per",
@@ -102,7 +104,8 @@ def add_numbers(group: argparse._ActionsContainer) -> None:
         "--method",
         default="auto",
         choices=("auto", "minmax", "percentile", "mse", "entropy"),
-        help="range estimation (default: auto, the first to meet limits)",
+        metavar="M",
+        help="auto (default), minmax, percentile, mse or entropy",
     )
     group.add_argument(
         "--headroom",
@@ -112,36 +115,30 @@ def add_numbers(group: argparse._ActionsContainer) -> None:
         help="factor on the headroom of ranges (default: 1)",
     )
     group.add_argument(
-        "--no-bias-correction",
-        dest="bias_correction",
-        action="store_false",
-        help="do not subtract mean errors from biases",
-    )
-    group.add_argument(
         "--rounding",
         default="away",
         choices=("away", "up", "even"),
-        help="rounding of halves (default: away, from zero)",
+        help="rounding of halves (default: away from zero)",
     )
     group.add_argument(
         "--zero-point",
         default="shift",
         choices=("shift", "bias"),
-        help="add zero points after shift, or in bias (default: shift)",
+        help="where to add zero points (default: after the shift)",
     )
     group.add_argument(
         "--max-loss",
         type=_number,
         default=1.0,
         metavar="POINTS",
-        help="limit: accuracy loss, percentage points (default: 1)",
+        help="maximum loss in percentage points (default: 1)",
     )
     group.add_argument(
         "--min-signal",
         type=_number,
         default=20.0,
         metavar="DB",
-        help="limit: minimum SQNR in dB (default: 20)",
+        help="minimum SQNR in dB (default: 20)",
     )
     group.add_argument(
         "--keep-going",
@@ -156,12 +153,6 @@ def add_numbers(group: argparse._ActionsContainer) -> None:
 def add_schedule(group: argparse._ActionsContainer) -> None:
     """Add the options that change cycles and memory but not results."""
     group.add_argument(
-        "--schedule",
-        default="search",
-        choices=("search", "rows", "plane8", "plane16"),
-        help="tiling: search, or a fixed rule (default: search)",
-    )
-    group.add_argument(
         "--cores",
         type=int,
         metavar="N",
@@ -171,13 +162,8 @@ def add_schedule(group: argparse._ActionsContainer) -> None:
         "--objective",
         default="throughput",
         choices=("throughput", "latency"),
-        help="what to optimise on several cores (default: throughput)",
-    )
-    group.add_argument(
-        "--placement",
-        default="mapper",
-        choices=("mapper", "row-major", "serpentine"),
-        help="placement of layer parts on cores (default: mapper)",
+        metavar="O",
+        help="throughput (default) or latency",
     )
     group.add_argument(
         "--first-tile",
@@ -189,34 +175,27 @@ def add_schedule(group: argparse._ActionsContainer) -> None:
         "--bias",
         default="init",
         choices=("init", "alu"),
-        help="add the bias as initial sum, or in the ALU (default: init)",
+        help="initial sum (default: init) or ALU operand",
     )
     group.add_argument(
         "--dual",
         default="auto",
         choices=("off", "pixels", "kernels", "auto"),
-        help="operand pairs of a dual multiplier (default: auto)",
-    )
-    group.add_argument(
-        "--weights",
-        default="optimal",
-        choices=("optimal", "greedy"),
-        help="choice of layers with streamed weights (default: optimal)",
+        metavar="PAIRS",
+        help="operand pairs: off, pixels, kernels, auto (default)",
     )
     group.add_argument(
         "--few-channels",
         default="auto",
         choices=("auto", "core", "host", "off"),
-        help="where im2col runs for few-channel inputs (default: auto)",
+        metavar="WHERE",
+        help="where im2col runs: auto (default), core, host, off",
     )
     group.add_argument(
         "--padding",
         default="load",
         choices=("load", "stored"),
         help="pad on load, or store padded maps (default: load)",
-    )
-    group.add_argument(
-        "--no-reuse", dest="reuse", action="store_false", help="do not share memory between maps"
     )
     group.add_argument(
         "--pack",
@@ -229,19 +208,39 @@ def add_schedule(group: argparse._ActionsContainer) -> None:
         type=common.positive,
         default=16,
         metavar="N",
-        help="bytes packed by the host per transfer (default: 16)",
+        help="bytes packed per host transfer (default: 16)",
     )
 
 
-def add_passes(group: argparse._ActionsContainer) -> None:
-    """Add a --no-PASS option for each pass."""
-    from mapper.compiler.passes.switches import CHANGES_NUMBERS, SWITCHES
+def add_comparisons(group: argparse._ActionsContainer) -> None:
+    """Add the options that disable passes, and that replace a search by a fixed rule."""
+    group.add_argument(
+        "--disable",
+        type=_disabled,
+        default=(),
+        metavar="PASS[,PASS]",
+        help="passes to disable (see below)",
+    )
+    group.add_argument(
+        "--baseline",
+        type=_baselines,
+        default={},
+        metavar="NAME[,NAME]",
+        help="fixed rules in place of a search (see below)",
+    )
 
-    for name, about in SWITCHES.items():
-        more = "; changes results" if name in CHANGES_NUMBERS else ""
-        group.add_argument(
-            f"--no-{name}", dest="off", action="append_const", const=name, help=f"{about}{more}"
-        )
+
+def list_names() -> str:
+    """Return the names of passes and baselines, for the complete help."""
+    passes = {name: f"{about}*" * (name in CHANGES_NUMBERS) or about
+              for name, about in (SWITCHES | STEPS).items()}  # fmt: skip
+    rules = {name: about for name, (_, about) in BASELINES.items()}
+    tables = ["\n".join(f"  {name:<17}{about}" for name, about in each.items())
+              for each in (passes, rules)]  # fmt: skip
+    return (
+        f"Passes of --disable (results change without the passes marked *):\n{tables[0]}\n\n"
+        f"Rules of --baseline:\n{tables[1]}\n"
+    )
 
 
 def add_outputs(group: argparse._ActionsContainer) -> None:
@@ -278,15 +277,39 @@ def of_floats(options: argparse.Namespace) -> list[str]:
     add_numbers(parser)
     actions = [one for one in parser._actions if one.dest not in ("help", "keep")]
     found = [one.option_strings[0] for one in actions if getattr(options, one.dest) != one.default]
+    found += ["--disable bias-correction"] * ("bias-correction" in options.disable)
     return found + ["--samples"] * (options.samples is not None)
+
+
+def _disabled(text: str) -> tuple[str, ...]:
+    """Parse --disable; return the names of passes without duplicates."""
+    return _names(text, (*SWITCHES, *STEPS))
+
+
+def _baselines(text: str) -> dict[str, str]:
+    """Parse --baseline; return fields of the settings with their values."""
+    found: dict[str, str] = {}
+    for name in _names(text, tuple(BASELINES)):
+        field, _ = BASELINES[name]
+        if field in found:
+            raise argparse.ArgumentTypeError(
+                f"{found[field]} and {name} both set the {field}; give one"
+            )
+        found[field] = name
+    return found
 
 
 def _emitted(text: str) -> tuple[str, ...]:
     """Parse --emit; return its names without duplicates."""
+    return _names(text, EMITTED)
+
+
+def _names(text: str, known: tuple[str, ...]) -> tuple[str, ...]:
+    """Parse names separated by commas; return them without duplicates."""
     names = tuple(dict.fromkeys(text.split(",")))
     for name in names:
-        if name not in EMITTED:
-            raise argparse.ArgumentTypeError(f"{name!r} is not known; give {', '.join(EMITTED)}")
+        if name not in known:
+            raise argparse.ArgumentTypeError(f"{name!r} is not known; give {', '.join(known)}")
     return names
 
 

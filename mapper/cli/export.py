@@ -20,6 +20,7 @@ from storage.formats import EXPORTS as NETWORKS
 if TYPE_CHECKING:
     from storage.formats.losses import Loss
 
+FREQUENT = ("format", "moved", "graph", "threshold", "leak", "reset")
 EPILOG = f"""\
 examples:
   mapper export net.bin net.graph
@@ -45,11 +46,13 @@ selects the format:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.usage = "%(prog)s NET|DIR DST [options]"
     parser.add_argument(
         "network", type=path_of, metavar="NET|DIR", help="network file or output folder to read"
     )
     parser.add_argument("destination", type=Path, metavar="DST", help="file to write")
-    parser.add_argument("--format", metavar="F", help="format of DST (default: by its extension)")
+    names = ", ".join(dict.fromkeys((*NETWORKS, *MAPPINGS)))
+    parser.add_argument("--format", metavar="F", help=f"{names} (default: by extension)")
     group = parser.add_argument_group("output folders")
     group.add_argument(
         "--network",

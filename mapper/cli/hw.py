@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from hw.core.shape import CoreShape
     from hw.flow.netlist import Netlist
 
+FREQUENT = ("chip", "npu", "verilog", "stats", "mesh_only", "depth", "neurons", "synapses",
+            "weight_bits")  # fmt: skip
 EPILOG = """\
 examples:
   mapper hw --chip 4x4
@@ -51,14 +53,15 @@ CORE_OPTIONS = {  # fields of `CoreShape`
     "neurons": "neurons per core (default: from the chip)",
     "routes": f"(neuron, target core) pairs (default: chip, or {ROUTES_FOR_EACH} per neuron)",
     "synapses": f"synapses per core (default: chip, or {SYNAPSES_FOR_EACH} per neuron)",
-    "potential_bits": "of potential, threshold and bias (default: 16)",
-    "weight_bits": "of a weight (default: 8)",
-    "sum_bits": "of a sum of weights (default: 16)",
-    "leak_bits": "of a leak (default: 4)",
+    "potential_bits": "bits of potential, threshold and bias (default: 16)",
+    "weight_bits": "bits of a weight (default: 8)",
+    "sum_bits": "bits of a sum of weights (default: 16)",
+    "leak_bits": "bits of a leak (default: 4)",
 }
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.usage = "%(prog)s --chip C [options]\n       %(prog)s --npu NAME [options]"
     parser.add_argument("--chip", metavar="C", help="WIDTHxHEIGHT, a preset's name, or FILE.toml")
     parser.add_argument(
         "--npu",

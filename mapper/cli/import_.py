@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from mapper.inputs.source import Source
     from storage.store.meta import NetworkMeta
 
+FREQUENT = ("format", "columns", "files", "rates", "weights_are", "memory", "threads")
 EPILOG = f"""\
 examples:
   mapper import 4elt.graph 4elt.bin
@@ -46,10 +47,13 @@ traffic; `mapper docs formats` explains --weights-are.
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.usage = "%(prog)s SRC NET [options]"
     parser.add_argument("source", type=path_of, metavar="SRC", help="file to read")
     parser.add_argument("network", type=Path, metavar="NET", help="network file to write")
     parser.add_argument(
-        "--format", metavar="F", help="format of SRC (default: by content and name)"
+        "--format",
+        metavar="F",
+        help=f"{', '.join(FORMATS)} (default: by content and name)",
     )
     common.add_columns(parser)
     parser.add_argument(

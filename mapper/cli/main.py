@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import re
 import signal
 import sys
 import warnings
@@ -13,6 +12,7 @@ from contextlib import contextmanager, suppress
 from importlib import import_module
 from typing import Any
 
+from mapper.cli.parser import HelpFormatter, Parser, Topic
 from mapper.errors import BAD_INPUT, CLOSED_PIPE, INTERRUPTED, known_error
 from mapper.runtime.installation import bound_products, prepare
 from mapper.runtime.stopping import leave
@@ -51,9 +51,6 @@ STAGED = ("run", "sweep", "place", "compile")
 SUMMARISED = ("run", "compile", "simulate", "verify", "check", "score", "place")
 """Commands that print a summary, and all tables with --details."""
 
-NEGATIVE = re.compile(r"-((\d[\d_]*\.?\d*|\.\d+)(e[+-]?\d+)?|inf(inity)?|nan)$", re.IGNORECASE)
-"""Negative numbers, which argparse must not report as unknown options."""
-
 EPILOG = """\
 examples:
   mapper generate cortex net.bin --side 316 --fanout 50 --sigma 6
@@ -62,32 +59,15 @@ examples:
 
 exit codes: 0 done, 1 bad input or failed check, 2 usage, 3 the network does
 not fit the chip, 4 kept a result that misses its limits, 130 interrupted.
-`mapper COMMAND --help` explains a command, `mapper docs` lists the pages of the
-documentation.
+`mapper COMMAND --help` explains a command; `mapper docs` lists the manual.
 """
 
 
-class HelpFormatter(argparse.RawDescriptionHelpFormatter):
-    """Help formatter with an option column wide enough to keep most options on one line."""
+def build_parser(command: str | None = None, words: Sequence[str] = ()) -> Parser:
+    """Return the parser; only `command` gets its arguments, to save the other imports.
 
-    def __init__(self, prog: str) -> None:
-        super().__init__(prog, max_help_position=29)
-
-
-class Parser(argparse.ArgumentParser):
-    """Parser that reports an invalid choice in the style of the other errors."""
-
-    def _check_value(self, action: argparse.Action, value: Any) -> None:
-        if action.choices is not None and value not in action.choices:
-            from storage.jsontext import shown
-
-            known = ", ".join(map(str, action.choices))
-            text = f"{shown(value)} is not known; choose from {known}"
-            raise argparse.ArgumentError(action, text)
-
-
-def build_parser(command: str | None = None) -> argparse.ArgumentParser:
-    """Return the parser; only `command` gets its arguments, to save the other imports."""
+    words : words of the command line, as the help of some commands depends on their input
+    """
     parser = Parser(
         prog="mapper",
         description="Maps neural networks onto many-core neuromorphic chips.",
@@ -104,11 +84,11 @@ def build_parser(command: str | None = None) -> argparse.ArgumentParser:
             formatter_class=HelpFormatter,
         )
         if name == command:
-            _fill(sub, name)
+            _fill(sub, name, words)
     return parser
 
 
-def build_whole_parser() -> argparse.ArgumentParser:
+def build_whole_parser() -> Parser:
     """Return the parser with the arguments of all commands, for completion and documentation."""
     parser = build_parser()
     for name, sub in subparsers(parser).items():
@@ -116,7 +96,7 @@ def build_whole_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def subparsers(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
+def subparsers(parser: argparse.ArgumentParser) -> dict[str, Parser]:
     """Return the sub-parsers of a parser by name; {} if there are none."""
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
@@ -124,11 +104,12 @@ def subparsers(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentPa
     return {}
 
 
-def _fill(sub: argparse.ArgumentParser, name: str) -> None:
+def _fill(sub: Parser, name: str, words: Sequence[str] = ()) -> None:
     """Add the arguments of a command to its parser."""
     module = import_module(f"mapper.cli.{'import_' if name == 'import' else name}")
-    sub.epilog = module.EPILOG
-    sub._negative_number_matcher = NEGATIVE
+    topic = getattr(module, "topic", None)
+    frequent = getattr(module, "FREQUENT", ())
+    sub.set_topic(Topic(frequent, module.EPILOG) if topic is None else topic(words))
     module.add_arguments(sub)
     sub.set_defaults(run=module.run)
     common = sub.add_argument_group("common options")
@@ -170,7 +151,7 @@ def _main(argv: Sequence[str] | None) -> int:
         return BAD_INPUT
     arguments = list(sys.argv[1:] if argv is None else argv)
     command = next((word for word in arguments if not word.startswith("-")), None)
-    parser = build_parser(command)
+    parser = build_parser(command, arguments)
     options, unknown = parser.parse_known_args(arguments)
     if unknown:  # print the usage of the command, not of the program
         subparsers(parser)[options.command].error(f"unrecognized arguments: {' '.join(unknown)}")

@@ -132,9 +132,8 @@ class _AddColumns(argparse.Action):
     ) -> None:
         from storage.formats.columns import parse_columns
 
-        text = f"{self.const}={values}" if self.const else values
         try:
-            found = parse_columns(text, getattr(namespace, self.dest))
+            found = parse_columns(values, getattr(namespace, self.dest))
         except ValueError as error:
             raise argparse.ArgumentError(self, str(error)) from error
         setattr(namespace, self.dest, found)
@@ -147,14 +146,6 @@ def add_columns(parser: argparse.ArgumentParser) -> None:
         metavar="ROLE=NAME,...",
         help="columns of a table: source=NAME,target=NAME,...",
     )
-    for role in ("source", "target", "weight"):  # old names of the options
-        parser.add_argument(
-            f"--{role}-column",
-            action=_AddColumns,
-            dest="columns",
-            const=role,
-            help=argparse.SUPPRESS,
-        )
 
 
 def _rates(text: str) -> str | Path:

@@ -11,6 +11,10 @@ from mapper.cli import terminal, tuning
 from mapper.errors import INTERRUPTED
 from mapper.settings import EFFORTS
 
+FREQUENT = (
+    "chip", "neurons_per_core", "synapses_per_core", "output", "preset", "placement", "time_limit",
+    "rates", "threads", "seed",
+)  # fmt: skip
 EPILOG = """\
 examples:
   mapper place nug30.dat --chip 6x5
@@ -50,7 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="SECONDS",
         help="stop after this time (not with preset classic)",
     )
-    tuning.add_settings(parser, SETTABLE, old=["force_iterations"])
+    tuning.add_settings(parser, SETTABLE)
     common.add_columns(parser)
     common.add_rates(parser)
     common.add_effort(parser)

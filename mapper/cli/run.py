@@ -16,10 +16,19 @@ if TYPE_CHECKING:
     from chipsim.chip.model import Chip
     from mapper.session import MapRequest
 
+FREQUENT = (
+    "output", "force", "resume", "constraints", "rates", "chip", "neurons_per_core",
+    "synapses_per_core", "axons_per_core", "preset", "objective", "set", "memory", "threads",
+    "seed", "workers",
+)  # fmt: skip
 EPILOG = """\
-Ctrl-C keeps the best mapping so far; --resume continues if there is none yet.
-`mapper docs formats` describes the output folder; examples:
+examples:
+  mapper run net.bin --chip 16x16 -o result
   mapper run wing.graph --chip 16x16 --neurons-per-core 250 --seed 1 --json
+  mapper run net.bin --chip loihi --preset strong --memory 8GiB
+
+Ctrl-C keeps the best mapping so far; --resume continues if there is none yet.
+`mapper docs formats` describes the output folder.
 """
 
 
@@ -35,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     method = parser.add_argument_group("method and effort")
     tuning.add_preset(method)
     tuning.add_method(method)
-    tuning.add_settings(method, old=tuning.OLD)
+    tuning.add_settings(method)
     common.add_effort(method)
     worker_options.add_workers(method, ", or srun")
     worker_options.add_worker_size(method)

@@ -10,6 +10,10 @@ from mapper.cli import terminal, worker_options
 from mapper.errors import BAD_INPUT
 from storage.address import path_of
 
+FREQUENT = (
+    "chip", "neurons_per_core", "synapses_per_core", "axons_per_core", "axons_out_per_core",
+    "rates", "columns", "memory", "threads", "workers",
+)  # fmt: skip
 EPILOG = """\
 examples:
   mapper score net.bin result/mapping.npz --chip 16x16
@@ -24,6 +28,7 @@ SHOWN = 5
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.usage = "%(prog)s NET MAPPING --chip C [options]"
     parser.add_argument("network", type=path_of, metavar="NET", help="net.bin, or a file to import")
     parser.add_argument("mapping", type=Path, metavar="MAPPING", help="npz, mapping.json or csv")
     common.add_chip(parser)

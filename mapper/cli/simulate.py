@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,23 +12,25 @@ from mapper.cli import terminal
 from mapper.cli.hw import CORE_OPTIONS
 from mapper.cli.neurons import add_neurons
 from mapper.cli.numbers import above_zero
+from mapper.cli.parser import HELP_ALL, Topic
 from mapper.errors import UsageError
 from mapper.exports.base import NEURON_OPTIONS, WIDTHS
 from storage.address import path_of
 
 MEASURED = 10_000  # default, mesh cycles
-EPILOG = """\
-examples:
-  mapper simulate result
-  mapper simulate result --load-scale 1.5 --depth 8 --no-saturation
-  mapper simulate result --ticks 1000
-  mapper simulate result --spikes in.npz --ticks 500 --save out.h5
-  mapper simulate result --tick-cycles 20000 --packets core --json
-  mapper simulate out --input samples.npz
-  mapper simulate out --cycles --frames 100 --clock 400
+OF_BOTH = ("path", "cycles", "threads")
+OF_MODELS = ("input", "limit", "check", "dump", "frames", "hardware", "clock")
+OF_MAPPINGS = (
+    "network", "warmup", "load_scale", "tick_cycles", "packets", "ticks", "depth", "no_saturation",
+    "spikes", "save", *NEURON_OPTIONS, *WIDTHS, "memory", "seed",
+)  # fmt: skip
+FREQUENT = (
+    "network", "cycles", "load_scale", "tick_cycles", "packets", "ticks", "depth", "spikes", "save",
+    "threshold", "leak", "reset", "tick_length", "threads", "seed",
+)  # fmt: skip
+"""Options of a mapping in the short help."""
 
-DIR is the output folder of `run` or of `compile`.
-
+MODELS = """\
 Compiled models: the programs of the cores run bit for bit on the samples of
 --input, including the nodes on the host. Accuracy is printed if there are
 labels. --check compares every layer with the integer reference; --dump FOLDER
@@ -37,7 +40,8 @@ without --input it reports only times. One core runs the first sample. Several
 cores run --frames consecutive frames, with the mesh flit by flit and the host:
 latency, initiation interval, bottleneck and link loads are reported, and the
 bytes of the first three frames are compared.
-
+"""
+MAPPINGS = """\
 Mappings: their traffic is simulated. The result is added to report.json, and
 report.html is written again.
 
@@ -66,9 +70,49 @@ default, the busiest link or core has half a flit per cycle. --load-scale 2
 sends twice as much in the same time. Saturation is reported as a load scale,
 and as the fewest mesh cycles per unit of time that the mesh sustains.
 """
+MODEL_EXAMPLES = """\
+  mapper simulate out --input samples.npz
+  mapper simulate out --input samples.npz --check --dump maps
+  mapper simulate out --cycles --frames 100 --clock 400
+"""
+MAPPING_EXAMPLES = """\
+  mapper simulate result
+  mapper simulate result --load-scale 1.5 --depth 8 --no-saturation
+  mapper simulate result --ticks 1000
+  mapper simulate result --spikes in.npz --ticks 500 --save out.h5
+  mapper simulate result --tick-cycles 20000 --packets core --json
+"""
+EPILOG = f"""\
+examples:
+{MAPPING_EXAMPLES}{MODEL_EXAMPLES}
+DIR is the output folder of `run` (a mapping) or of `compile` (a compiled
+model); `mapper simulate DIR --help` lists the options that apply to it.
+
+{MODELS}
+{MAPPINGS}"""
+
+
+def topic(words: Sequence[str]) -> Topic:
+    """Return the help for the kind of folder in the words of the command line."""
+    if "-h" in words or "--help" in words or HELP_ALL in words:
+        from mapper.compiler.manifest import is_compiled
+        from mapper.results.output import REPORT
+
+        for folder in (Path(word) for word in words[1:] if not word.startswith("-")):
+            if is_compiled(folder):
+                return Topic(
+                    (*OF_BOTH, *OF_MODELS), f"examples:\n{MODEL_EXAMPLES}\n{MODELS}", OF_MAPPINGS
+                )
+            if (folder / REPORT).is_file():
+                return Topic(FREQUENT, f"examples:\n{MAPPING_EXAMPLES}\n{MAPPINGS}", OF_MODELS)
+    frequent = ("cycles", "input", "check", "spikes", "ticks", "threads")
+    return Topic(
+        frequent, EPILOG, more="`mapper simulate DIR --help` lists the options that apply to DIR."
+    )
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.usage = "%(prog)s DIR [options]"
     parser.add_argument("path", type=Path, metavar="DIR", help="output folder of run or compile")
     parser.add_argument(
         "--network", type=path_of, metavar="NET", help="network of DIR, if it was moved"
@@ -97,7 +141,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="?",
         const=MEASURED,
         metavar="N",
-        help="measured cycles (default: 10000); models: omit N",
+        help="measure N cycles (10000); a model runs cycle by cycle",
     )
     group.add_argument(
         "--warmup",
@@ -117,7 +161,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--ticks",
         type=common.positive,
         metavar="N",
-        help="ticks to run with the cores (default: 100, see below)",
+        help="ticks to run with the cores (default: 100)",
     )
     group.add_argument(
         "--depth",
@@ -145,7 +189,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_neurons(group, lambda name: "")
     for name in WIDTHS:
         option, text = f"--{name.replace('_', '-')}", CORE_OPTIONS[name]
-        group.add_argument(option, type=common.positive, metavar="N", help=f"bits {text}")
+        group.add_argument(option, type=common.positive, metavar="N", help=text)
     common.add_effort(parser)
 
 
@@ -155,7 +199,7 @@ def add_units(group: argparse._ArgumentGroup) -> None:
         "--tick-cycles",
         type=above_zero,
         metavar="C",
-        help="mesh cycles per unit of time (default: see below)",
+        help="mesh cycles per unit of time (default: for load 0.5)",
     )
     group.add_argument(
         "--packets",
@@ -174,8 +218,7 @@ def run(options: argparse.Namespace) -> int:
 
         return run_compiled(options)
     _refuse_without_spikes(options)
-    of_models = ("input", "limit", "check", "dump", "frames", "clock", "hardware")
-    if any(getattr(options, name) for name in of_models):
+    if any(getattr(options, name) for name in OF_MODELS):
         raise UsageError(
             f"{options.path}: is not a compiled model; --input, --limit, --check, --dump, "
             "--frames, --clock and --hardware are for compiled models"

@@ -18,12 +18,6 @@ OWN = {"preset": "--preset", "seed": "--seed", "threads": "--threads", "memory_b
 """Settings with separate options, which `--set` rejects."""
 METHOD = tuple(name for name in SETTINGS if name not in OWN)
 """Settings of `mapper run --set`, in Python the keyword arguments `method`."""
-LATER = (
-    "cores", "fill", "level_fm_passes", "level_tries", "net_pins", "packet_cycles",
-    "net_time", "tick_proposals",
-)  # fmt: skip
-OLD = tuple(name for name in METHOD if SETTINGS[name].kind is not str and name not in LATER)
-"""Settings with a hidden option each, from before `--set`; later settings have none."""
 
 
 def add_preset(group: argparse._ActionsContainer) -> None:
@@ -42,10 +36,8 @@ def add_method(group: argparse._ActionsContainer) -> None:
         group.add_argument(f"--{name}", metavar=metavar, help=SETTINGS[name].help)
 
 
-def add_settings(
-    group: argparse._ActionsContainer, names: Collection[str] = METHOD, old: Collection[str] = ()
-) -> None:
-    """Add `--set` for some settings, and hidden options for old names."""
+def add_settings(group: argparse._ActionsContainer, names: Collection[str] = METHOD) -> None:
+    """Add `--set` for some settings."""
     action = group.add_argument(
         "--set",
         action="append",
@@ -53,8 +45,6 @@ def add_settings(
         help="a setting from `mapper docs settings`; repeatable",
     )
     action.offered = tuple(f"{SETTINGS[name].option}=" for name in names)  # type: ignore[attr-defined]
-    for name in old:
-        group.add_argument(f"--{SETTINGS[name].option}", metavar="N", help=argparse.SUPPRESS)
 
 
 def settings_of(options: argparse.Namespace, names: Collection[str] = METHOD) -> Settings:

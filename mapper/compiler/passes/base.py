@@ -67,7 +67,7 @@ class Context:
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """A pass; ``--no-NAME`` switches it off.
+    """A pass; ``--disable NAME`` switches it off.
 
     sites : returns candidate sites of a graph
     legal : returns the reason why a site cannot be changed, None if it can

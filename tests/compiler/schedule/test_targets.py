@@ -44,7 +44,7 @@ def test_resnet_8_on_one_core(data_dir: Path, tmp_path: Path) -> None:
     assert searched["cycles"] <= 50_500
     assert searched["busy"]["GEMM"] >= 0.93
     for rule in ("rows", "plane8", "plane16"):
-        fixed = report(data_dir, RESNET, tmp_path / rule, "--schedule", rule)
+        fixed = report(data_dir, RESNET, tmp_path / rule, "--baseline", rule)
         assert fixed["cycles"] > searched["cycles"]
 
 
@@ -57,6 +57,6 @@ def test_mnist_8_on_one_core(data_dir: Path, tmp_path: Path) -> None:
     4,833 cycles, and the overhead is small.
     """
     assert report(data_dir, MNIST, tmp_path / "out")["cycles"] <= 4_500
-    found = report(data_dir, MNIST, tmp_path / "plain", "--no-fold")
+    found = report(data_dir, MNIST, tmp_path / "plain", "--disable", "fold")
     assert found["cycles"] <= 5_200
     assert found["busy"]["GEMM"] >= 0.95

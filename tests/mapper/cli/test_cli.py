@@ -87,7 +87,7 @@ def test_method_options_reach_the_settings(network: Path, run: Run) -> None:
     options = {"matching-repeats": 2, "bisection-repeats": 3, "refinement-passes": 1,
                "force-iterations": 5, "size-divisor": 4, "stop-shrink": 0.3,
                "force-share": 0.5}  # fmt: skip
-    words = [word for name, value in options.items() for word in (f"--{name}", str(value))]
+    words = [word for name, value in options.items() for word in ("--set", f"{name}={value}")]
     report = run("run", network, *CHIP, "-o", "out", "--json", *words).json()
     for name, value in options.items():
         assert report["settings"][name.replace("-", "_")] == value
@@ -104,7 +104,7 @@ def test_cores_and_fill_are_options_of_run(network: Path, run: Run) -> None:
     few, full = used()
     assert few < used("--cores", "12")[0] <= 12
     assert used("--fill", "0.5")[1] <= 0.5 < full
-    helped = run("run", "--help").out
+    helped = run("run", "--help-all").out
     assert "--cores N" in helped
     assert "--fill F" in helped
 
@@ -141,7 +141,7 @@ def test_info(network: Path, run: Run) -> None:
 
 
 def test_info_of_a_folder_with_its_scratch(network: Path, run: Run) -> None:
-    classic = ("--preset", "classic", "--size-divisor", "1")
+    classic = ("--preset", "classic", "--set", "size-divisor=1")
     kept = ("run", network, *CHIP, *classic, "-o", "out", "--keep-scratch", "--json")
     report = run(*kept).json()
     found = run("info", "out", "--json").json()
@@ -214,7 +214,7 @@ def test_place(suffix: str, run: Run) -> None:
     assert sorted(result["core"]) == [0, 1, 2, 3]
     scored = run("score", "tiny.dat", f"out.{suffix}", "--chip", "2x2", "--json").json()
     assert scored["metrics"] == result["metrics"]
-    assert "hops" in run("place", "tiny.dat", "--chip", "2x2", "--force-iterations", "0").out
+    assert "hops" in run("place", "tiny.dat", "--chip", "2x2", "--set", "force-iterations=0").out
 
 
 def test_place_of_every_kind_of_file(run: Run, folder: Path) -> None:
@@ -299,7 +299,7 @@ def test_export_names_the_second_file(run: Run) -> None:
 def test_help_names_every_export(run: Run) -> None:
     from storage.formats import EXPORTS
 
-    text = run("export", "--help").out
+    text = run("export", "--help-all").out
     assert max(map(len, text.splitlines())) <= 80
     for name, exporter in EXPORTS.items():
         assert f"\n  {name} " in text

@@ -112,7 +112,7 @@ def test_disassemble(out: Path, run: Run) -> None:
 @pytest.mark.sample(0.5)
 def test_keep_graphs_and_switches(model: Path, run: Run) -> None:
     options = ("--chip", "1x1", "--calibrate", "samples.npz", "--keep-graphs", "--scheme", "sym",
-               "--per", "tensor", "--method", "mse", "--no-bias-correction", "--no-reuse",
+               "--per", "tensor", "--method", "mse", "--disable", "bias-correction,reuse",
                "--rounding", "even", "--zero-point", "bias",
                "--samples", "8", "--min-signal", "5")  # fmt: skip
     report = run("compile", "small.onnx", *options, "--json").json()

@@ -108,7 +108,7 @@ def test_kernels_are_announced_before_compilation(
     assert set(chain(*others)) <= set(first) <= set(read_table().works)
     assert {"compile", "run/strong/unicast/levels"} <= set(first)
     asked.clear()
-    run(*words, "-q", "--placement", "serpentine")
+    run(*words, "-q", "--baseline", "serpentine")
     assert asked[0] == ["cores", "compile", "generate"]
     assert set(chain(*asked)) == set(asked[0])
 

@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 
 from mapper.cli import compile_options
-from mapper.compiler.passes.switches import SWITCHES
+from mapper.cli.compile import _settings
+from mapper.cli.main import build_parser
+from mapper.compiler.settings import CompileSettings
 from mapper.errors import BEYOND_LIMITS
 from tests.mapper.conftest import Run, tree
 from tests.storage.formats.onnx_models import onnx
@@ -89,7 +91,7 @@ NUMBERS: dict[str, tuple[Words, Words]] = {
     "--per": (("--per", "tensor"), ()),
     "--method": (("--method", "mse"), ()),
     "--headroom": (("--headroom", "1.5"), ()),
-    "--no-bias-correction": (("--no-bias-correction",), ()),
+    "--disable": (("--disable", "bias-correction"), ()),
     "--rounding": (("--rounding", "even"), ()),
     "--zero-point": (("--zero-point", "bias"), ()),
     "--min-signal": (("--min-signal", "90"), ("--method", "auto")),
@@ -102,20 +104,18 @@ NUMBERS: dict[str, tuple[Words, Words]] = {
 """Options that change the integers of a model, and further options that they need to act."""
 SAME: dict[str, tuple[Words, Words]] = {
     "--npu": (("--npu", "ref32"), ()),
-    "--schedule": (("--schedule", "plane8"), ()),
+    "--baseline": (("--baseline", "plane8"), ()),
     "--first-tile": (("--first-tile", "3x2"), ()),
     "--bias": (("--bias", "alu"), ()),
     "--cores": (("--cores", "1"), ("--chip", "2x2")),
-    "--placement": (("--placement", "serpentine"), ("--chip", "2x2")),
     "--objective": (("--objective", "latency"), ("--chip", "2x2")),
     "--dual": (("--dual", "off"), ("--npu", "npu-dual")),
     "--padding": (("--padding", "stored"), ()),
     "--few-channels": (("--few-channels", "off"), ()),
-    "--weights": (("--weights", "greedy"), ("--chip", "small.toml")),
 }
 """Options that change the program but not the results."""
 ELSEWHERE = {
-    "--output", "--force", "--chip", "--input-shape", "--layout", "--verify", "--no-reuse",
+    "--output", "--force", "--chip", "--input-shape", "--layout", "--verify",
     "--explain", "--explain-only", "--compare", "--ablate", "--keep-graphs", "--keep-going",
     "--emit", "--pack", "--pack-chunk",
 }  # fmt: skip
@@ -126,8 +126,49 @@ def test_every_option_is_tested_to_act() -> None:
     parser = argparse.ArgumentParser()
     compile_options.add_arguments(parser)
     found = {action.option_strings[-1] for action in parser._actions if action.option_strings}
-    found -= {"--help", *(f"--no-{name}" for name in SWITCHES)}
+    found -= {"--help"}
     assert found == NUMBERS.keys() | SAME.keys() | ELSEWHERE
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--disable", "fold,fusion"), "'fusion' is not known; give constants, input-scale, pad"),
+        (("--disable", ""), "'' is not known"),
+        (
+            ("--baseline", "columns"),
+            "'columns' is not known; give rows, plane8, plane16, row-major",
+        ),
+        (("--baseline", "rows,plane8"), "rows and plane8 both set the schedule; give one"),
+    ],
+)
+def test_unknown_passes_and_baselines(folder: Path, run: Run, words: Words, said: str) -> None:
+    found = run("compile", "net.onnx", "--chip", "1x1", *words)
+    assert found.code == 2
+    assert f"argument {words[0]}: {said}" in found.err
+
+
+@pytest.mark.parametrize(
+    ("baseline", "changed"),
+    [
+        ("plane16", {"schedule": "plane16"}),
+        ("greedy,serpentine,rows",
+         {"weights": "greedy", "placement": "serpentine", "schedule": "rows"}),
+    ],
+)  # fmt: skip
+def test_baselines_set_fields(baseline: str, changed: dict[str, str]) -> None:
+    words = [
+        "compile",
+        "net.onnx",
+        "--chip",
+        "2x2",
+        "--baseline",
+        baseline,
+        "--disable",
+        "fuse,reuse",
+    ]
+    settings = _settings(build_parser("compile").parse_args(words))
+    assert settings == CompileSettings(reuse=False, off=("fuse",), **changed)  # type: ignore[arg-type]
 
 
 @pytest.mark.heavy
@@ -160,7 +201,7 @@ def test_options_that_change_only_the_program(model: Path, run: Run, option: str
 @pytest.mark.heavy
 @pytest.mark.sample(0.25)
 def test_separate_feature_maps_need_more_memory(model: Path, run: Run) -> None:
-    plain, other = compiled(run, *PLAIN), compiled(run, *PLAIN, "--no-reuse")
+    plain, other = compiled(run, *PLAIN), compiled(run, *PLAIN, "--disable", "reuse")
     used = [done.report["memories"]["feature"]["used"] for done in (plain, other)]
     assert used[0] < used[1]
     assert plain.results == other.results

@@ -54,7 +54,7 @@ def test_c01_samples_to_verify_with(model: Path, run: Run) -> None:
 @pytest.mark.parametrize("method", ["minmax", "percentile", "mse", "entropy"])
 def test_a20_ranges_in_place_of_samples(model: Path, run: Run, method: str) -> None:
     """A20, R5.1: the same programs as with samples, without bias correction."""
-    words = ("--method", method, "--no-bias-correction")
+    words = ("--method", method, "--disable", "bias-correction")
     report_of(run, "--calibrate", "samples.npz", *words)
     again = report_of(run, "--calibrate", "out/ranges.json", *words, "-o", "again")
     assert again["attempts"] == []
@@ -83,7 +83,7 @@ def test_steps_without_samples_give_one_note(model: Path, run: Run) -> None:
     (one,) = notes("--verify", "test.npz")
     assert "biases are not corrected" in one
     assert "verified" not in one
-    assert notes("--verify", "test.npz", "--no-bias-correction") == []
+    assert notes("--verify", "test.npz", "--disable", "bias-correction") == []
     found = report_of(run, "--calibrate", "out/ranges.json", "--verify", "test.npz", "-o", "last")
     (attempt,) = found["attempts"]  # type: ignore[misc]
     assert attempt["accuracy_float"] is not None

@@ -112,7 +112,7 @@ def test_import_into_no_folder(files: None, run: Run) -> None:
 
 def test_columns(folder: Path, run: Run) -> None:
     Path("a.csv").write_text("region,a,b,n\nx,I1,I2,3\ny,I2,I3,4\n")
-    options = ("--source-column", "b", "--target-column", "a", "--weight-column", "n")
+    options = ("--columns", "source=b", "--columns", "target=a,weight=n")
     found = run("import", "a.csv", "a.bin", *options, "--json").json()
     assert (found["neurons"], found["synapses"], found["total_weight"]) == (3, 2, 7)
     assert found["attributes"]["id"]["labels"] == ["I2", "I1", "I3"]

@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.jit, pytest.mark.filterwarnings("default")]  # warning
 
 ADDRESS = "s3://lab/some/net.bin"
 RUN = ("--chip", "8x8", "--neurons-per-core", "20", "--memory", "256MiB", "--preset", "fast",
-       "--level-budget", "0")  # fmt: skip
+       "--set", "level-budget=0")  # fmt: skip
 
 
 @pytest.fixture

@@ -16,8 +16,10 @@ import pytest
 
 from mapper.cli.completion import SHELLS, completion_script
 from mapper.cli.main import COMMANDS, STAGED, build_whole_parser, subparsers
+from mapper.cli.parser import ALWAYS, HELP_ALL, Parser
 from mapper.settings import PRESETS
 from storage.formats import FORMATS
+from tests.compiler.bad_input.good import QUICK, good
 from tests.mapper.conftest import Run
 from tests.mapper.helpers import PROGRAM, random_network
 
@@ -31,17 +33,55 @@ def network(folder: Path) -> Path:
     return random_network(folder / "net.bin", 50, 200)
 
 
-def parsers(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
+def parsers(parser: Parser) -> Iterator[Parser]:
     yield parser
     for sub in subparsers(parser).values():
         yield from parsers(sub)
 
 
-def test_help_keeps_to_80_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_help_fits_a_screen(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     for parser in parsers(build_whole_parser()):
-        long = [line for line in parser.format_help().splitlines() if len(line) > 80]
-        assert long == [], parser.prog
+        short, complete = parser.format_help(), parser.format_complete_help()
+        assert max(map(len, [*short.splitlines(), *complete.splitlines()])) <= 80, parser.prog
+        assert len(short.splitlines()) <= 40, parser.prog
+
+
+def test_help_lists_frequent_options_and_complete_help_all() -> None:
+    for parser in parsers(build_whole_parser()):
+        short, complete = parser.format_help(), parser.format_complete_help()
+        options = {action.dest: action.option_strings[-1] for action in parser._actions
+                   if action.option_strings}  # fmt: skip
+        assert set(parser.topic.frequent) <= {action.dest for action in parser._actions}
+        for dest, option in options.items():
+            assert re.search(rf"{option}\b", complete), f"{parser.prog}: {option}"
+            frequent = not parser.topic.frequent or dest in (*parser.topic.frequent, *ALWAYS)
+            assert bool(re.search(rf"^  .*{option}\b", short, re.MULTILINE)) >= frequent
+        assert (HELP_ALL in short) == bool(parser.topic.frequent)
+
+
+def test_help_all_prints_and_ends(run: Run) -> None:
+    found = run("compile", "--help-all")
+    assert (found.code, found.err) == (0, "")
+    assert "--pack-chunk" in found.out
+    assert "--pack-chunk" not in run("compile", "--help").out
+    assert run("verify", "--help-all").code == 2
+
+
+@pytest.mark.heavy
+def test_help_of_simulate_depends_on_the_folder(network: Path, folder: Path, run: Run) -> None:
+    """A mapping shows no option of compiled models, and vice versa."""
+    good().save(folder)
+    model = ("compile", "good.onnx", "--chip", "1x1", "--calibrate", "samples.npz", *QUICK)
+    assert run(*model, "-o", "out", "-q").code == 0
+    assert run("run", "net.bin", *CHIP, "--preset", "fast", "-o", "result", "-q").code == 0
+    for option in ("--help", "--help-all"):
+        of_mapping, of_model = (run("simulate", folder, option).out for folder in ("result", "out"))
+        for word in ("--input", "--check", "--hardware", "--clock"):
+            assert word in of_model and word not in of_mapping
+        for word in ("--load-scale", "--spikes", "--threshold", "--packets"):
+            assert word in of_mapping and word not in of_model
+        assert max(map(len, (of_mapping + of_model).splitlines())) <= 80
 
 
 def test_every_option_is_explained() -> None:
@@ -90,7 +130,6 @@ def test_bash_completes(folder: Path) -> None:
     assert complete("run", "--set", "hop-b") == {"hop-budget="}
     assert complete("place", "--set", "force-") == {"force-share=", "force-iterations="}
     assert "hop-budget=" not in complete("place", "--set", "hop-b")
-    assert "--fm-passes" not in complete("run", "--")
     assert "loihi64" in complete("check", "--chip", "loi")
     assert "microcircuit" in complete("generate", "micro")
     assert complete("docs", "tut") == {"tutorial"}

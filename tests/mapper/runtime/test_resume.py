@@ -25,8 +25,8 @@ from tests.tiers import Some
 pytestmark = pytest.mark.jit  # dozens of complete runs; test_checkpoint tests steps without the JIT
 
 ARGUMENTS = (
-    "--chip", "8x8", "--neurons-per-core", "20", "--block-vertices", "256", "--memory", "256MiB",
-    "--coarse-degree", "20", "--force-iterations", "20",
+    "--chip", "8x8", "--neurons-per-core", "20", "--memory", "256MiB",
+    "--set", "block-vertices=256", "--set", "coarse-degree=20", "--set", "force-iterations=20",
 )  # fmt: skip
 
 
@@ -49,7 +49,12 @@ def result(output: Path) -> tuple[bytes, Any, Any]:
 @pytest.mark.usefixtures("light_placement")  # otherwise placement takes longer than all other steps
 @pytest.mark.parametrize(
     ("method", "least"),
-    [("default", 4), ("default --level-budget 0", 9), ("fast --level-budget 0", 7), ("classic", 2)],
+    [
+        ("default", 4),
+        ("default --set level-budget=0", 9),
+        ("fast --set level-budget=0", 7),
+        ("classic", 2),
+    ],
 )
 def test_ending_after_every_step(
     network: Path, folder: Path, method: str, least: int, monkeypatch: pytest.MonkeyPatch,
@@ -243,8 +248,8 @@ def test_damaged_files_of_a_killed_run(
     (folder / "edges.txt").write_text(text)
     words = (
         folder / "edges.txt", "--chip", "4x4", "--split-neurons", "--synapses-per-core", "400",
-        "--neurons-per-core", "60", "--memory", "256MiB", "--level-budget", "0", "--threads", "1",
-        "--coarse-degree", "20", "--block-vertices", "256",
+        "--neurons-per-core", "60", "--memory", "256MiB", "--threads", "1",
+        "--set", "level-budget=0", "--set", "coarse-degree=20", "--set", "block-vertices=256",
     )  # fmt: skip
 
     def start(output: str, *more: str) -> int:

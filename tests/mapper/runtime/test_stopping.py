@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Iterator
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -34,15 +35,17 @@ METHODS = [
     for objective in ("unicast", "cut", "multicast")
     if (preset, objective) != ("classic", "multicast")
 ]
+SETTINGS = (
+    "block-vertices=64", "coarse-degree=20", "proposals=2", "cycle-proposals=1", "tree-proposals=2",
+    "starts=2", "recuts=2", "cycles=1", "bisection-repeats=1", "tree-cycles=1",
+)  # fmt: skip
 SMALL = (
-    "--block-vertices", "64", "--memory", "256MiB", "--coarse-degree", "20", "--proposals", "2",
-    "--cycle-proposals", "1", "--tree-proposals", "2", "--starts", "2", "--recuts", "2",
-    "--cycles", "1", "--threads", "1", "--bisection-repeats", "1", "--tree-cycles", "1",
+    "--memory", "256MiB", "--threads", "1", *chain(*(("--set", setting) for setting in SETTINGS)),
 )  # fmt: skip
 WAYS = [
     *METHODS,
-    "default --level-budget 0",
-    "strong --level-budget 0 --axons-per-core 70",
+    "default --set level-budget=0",
+    "strong --set level-budget=0 --axons-per-core 70",
     "default --objective multicast --axons-per-core 70",
     "classic --axons-per-core 70",
     "default --constraints constraints.toml",

@@ -59,7 +59,7 @@ def _steps(folder: CompiledFolder) -> Iterator[CoreStep]:
             if step["tensor"] not in buffers:
                 raise MapperError(
                     f"the host lays out {step['tensor']!r}, a result of cores, for other cores; "
-                    "the C driver does so for inputs only: omit --emit c or --no-dense"
+                    "the C driver does so for inputs only: omit --emit c or --disable dense"
                 )
             source, to = buffers[step["tensor"]], len(buffers)
             buffers[step["result"]] = to
