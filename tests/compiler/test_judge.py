@@ -150,8 +150,12 @@ def test_sqnr_below_the_prediction_departs() -> None:
 
 @pytest.mark.parametrize(
     ("own", "departs"),
-    [({"a": 36.0, "y": 89.0}, False), ({"a": 70.0, "y": 89.0}, True), ({"y": 89.0}, True)],
-)
+    [
+        ({"a": 36.0, "y": 89.0}, False), ({"a": 70.0, "y": 89.0}, True), ({"y": 89.0}, True),
+        ({"y.before_pool": 36.0, "y": 89.0}, False), ({"b.sums": 36.0, "y": 89.0}, False),
+        ({"other.before_pool": 36.0, "y": 89.0}, True),
+    ],
+)  # fmt: skip
 def test_layers_without_stored_maps_lose_as_predicted(own: dict[str, float], departs: bool) -> None:
     """Like a convolution in 8 bits before a pooling that is stored in 16."""
     nodes = [node("Conv", "x w", "a"), node("Relu", "a", "b"),

@@ -131,7 +131,7 @@ class Judge:
             known = name in own or others is not None
             lost = [own.get(name, others)]
             if name in own:  # layers whose maps are not stored on cores also lose signal
-                lost += [own.get(one) for one in cut.between(name, self._orders)]
+                lost += [own.get(one) for one in cut.between(name, self._orders, own)]
             predicted = min((one for one in lost if one is not None), default=None)
             self._sums[name] = Sums(self._maps[name], predicted, known, self._predicted.most)
         self._outputs = {name: OutputSums(name, *self._wanted(cut, name)) for name in made.outputs}

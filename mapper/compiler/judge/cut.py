@@ -91,11 +91,19 @@ class CutModel:
         some = {name: array for name, array in feeds.items() if name in session.inputs}
         return self._run(session, sample, some)
 
-    def between(self, name: str, given: Collection[str]) -> set[str]:
-        """Return the names of values between given values and a value computed from them."""
+    def between(self, name: str, given: Collection[str], others: Collection[str]) -> set[str]:
+        """Return the names of values between given values and a value computed from them.
+
+        others : names of the compiler's maps; those that it derived from a value, such as the map
+            before a pooling that follows the activation, count as well
+        """
         stops = set(given) - {name}
         made = {one: inputs for one, inputs in self._taken.items() if one not in stops}
-        return _computed_by(made, name)
+        found = _computed_by(made, name)
+        derived = (one for one in others if one not in self._taken)
+        return found | {
+            one for one in derived if one.startswith(tuple(f"{each}." for each in {name, *found}))
+        }
 
     def _run(
         self, session: _Session, sample: Array, feeds: Mapping[str, Array]
