@@ -38,22 +38,14 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _list(options: argparse.Namespace) -> None:
-    from rich.box import SIMPLE
-    from rich.table import Table
-
     from mapper.cli.manual import pages, title
+    from mapper.results.fitted import FittedTable, Head
 
     titles = {name: title(name) for name in pages()}
     result = {"pages": [{"page": name, "title": text} for name, text in titles.items()]}
-    table = Table(
-        title="documentation pages (read one with: mapper docs PAGE)",
-        box=SIMPLE,
-        title_justify="left",
-    )
-    for head in ("page", "title"):
-        table.add_column(head, overflow="fold")
-    for row in titles.items():
-        table.add_row(*row)
+    heads = (Head("page", left=True), Head("title", left=True))
+    told = "documentation pages (read one with: mapper docs PAGE)"
+    table = FittedTable(told, heads, list(titles.items()))
     terminal.emit(options, result, [table])
 
 

@@ -26,8 +26,8 @@ def cells_table(counted: list[Cells], keep_multipliers: bool) -> Table:
     from mapper.results.tables import columns
 
     heads = [
-        "module", "copies", "cells", "flip-\nflops", "memory\nbits", "multi-\npliers",
-        "all cells", "all memory\nbits", "all multi-\npliers",
+        "module", "copies", "cells", "flip-flops", "memory bits", "multipliers", "all cells",
+        "all memory bits", "all multipliers",
     ]  # fmt: skip
     rows: list[tuple[Any, ...]] = [tuple(cells_row(module).values()) for module in counted]
     totals = (

@@ -59,7 +59,7 @@ def emit(
         return
     console = stdout_console()
     for table in tables if summary is None or options.details else [summary]:
-        console.print(table)
+        console.print(table, crop=False)  # a long value keeps its line
 
 
 @contextmanager

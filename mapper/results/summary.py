@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from rich import box
 from rich.table import Table
+from rich.text import Text
 
 from mapper.results.activity import Traffic, are_spikes
 from mapper.results.tables import number, size
@@ -37,12 +38,13 @@ GAP = Row("")
 
 def summary(title: str, rows: Iterable[Row]) -> Table:
     """Return the summary as a table for a terminal."""
-    table = Table(title=title, box=box.SIMPLE, show_header=False, title_justify="left")
+    text = Text(title, "table.title")
+    table = Table(title=text, box=box.SIMPLE, show_header=False, title_justify="left")
     table.add_column(no_wrap=True)
     table.add_column(justify="right", no_wrap=True)  # numbers are never broken
     table.add_column(overflow="fold")
     for row in rows:
-        table.add_row(row.name, number(row.value), row.remark)
+        table.add_row(*map(Text, (row.name, number(row.value), row.remark)))
     return table
 
 

@@ -6,12 +6,13 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from rich import box
-from rich.table import Table
+from mapper.results.fitted import FittedTable, Head
 
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from mapper.runtime.plan import Plan
     from mapper.runtime.worker_plan import WorkerPlan
 
@@ -48,26 +49,15 @@ def size(count: float) -> str:
 
 def facts(title: str, rows: Mapping[str, Any] | Sequence[tuple[str, Any]]) -> Table:
     """Return a table of two columns: name and value."""
-    # At least as wide as the title, which would otherwise be wrapped.
-    least = max(map(len, title.splitlines()), default=0)
-    table = Table(
-        title=title, box=box.SIMPLE, show_header=False, title_justify="left", min_width=least
-    )
-    table.add_column(overflow="fold")
-    table.add_column(justify="right", overflow="fold")
-    for name, value in rows.items() if isinstance(rows, Mapping) else rows:
-        table.add_row(name, number(value))
-    return table
+    pairs = rows.items() if isinstance(rows, Mapping) else rows
+    cells = [(name, number(value)) for name, value in pairs]
+    return FittedTable(title, (Head("", left=True), Head("")), cells)
 
 
 def columns(title: str, heads: Sequence[str], rows: Sequence[Sequence[Any]]) -> Table:
     """Return a table of numbers with a heading; the first column is text."""
-    table = Table(title=title, box=box.SIMPLE, title_justify="left")
-    for index, head in enumerate(heads):
-        table.add_column(head, justify="right" if index else "left", overflow="fold")
-    for row in rows:
-        table.add_row(*(number(value) for value in row))
-    return table
+    named = [Head(head, left=not index) for index, head in enumerate(heads)]
+    return FittedTable(title, named, [[number(value) for value in row] for row in rows])
 
 
 def quality(
