@@ -31,8 +31,8 @@ EPILOG = f"""\
 examples:
   mapper compile model.onnx --chip 4x4 --calibrate samples.npz -o out
   mapper simulate out --input samples.npz
-  mapper compile model.onnx --chip 4x4 --calibrate digits.csv -o out \\
-      --normalise scale=1/255,mean=.1307,std=.3081
+  mapper compile model.onnx --chip 4x4 --calibrate images -o out \\
+      --layout nhwc --normalise mean=127.5,std=127.5
   mapper compile model.onnx --chip 4x4 --explain-only
 
 MODEL is a floating-point or quantised network. Its layers become integer

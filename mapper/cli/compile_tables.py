@@ -130,13 +130,13 @@ def judge_table(found: Judgement) -> Table:
     """Return the table of maps and outputs, compared with ONNX Runtime."""
     from mapper.results.tables import columns
 
-    def beside(row: Beside) -> str:
+    def verdict(row: Beside) -> str:
         if row.wanted is None:
             return f"{row.differences:,} differ"
         return "no error" if row.signal is None else f"{row.signal:.1f} dB"
 
     heads = ("value", "elements", "compared with the model", "ties")
-    rows = [(row.name, row.elements, beside(row), row.ties or "") for row in found.rows]
+    rows = [(row.name, row.elements, verdict(row), row.ties or "") for row in found.rows]
     return columns(f"compared with ONNX Runtime, {found.frames:,} frames", heads, rows)
 
 

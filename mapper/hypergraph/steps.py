@@ -105,7 +105,7 @@ def refine_streamed_nets(
     settings, plan, steps, monitor, team = context
     nets = NetReader(network)
     capacities = np.full(parts, capacity, np.int64)
-    with monitor.stage("refine by nets"):
+    with monitor.stage("net refinement"):
         monitor.expect(settings.block_passes * rows.entries)
         for index in range(settings.block_passes):
 

@@ -85,14 +85,14 @@ class Streamed(Method):
         else:
             part, parts, self._combined = run.partition_within_limits(self._attempt)
         if run.settings.objective == "cut" and run.single_capacity:
-            with run.monitor.stage("refine by cut"):
+            with run.monitor.stage("cut refinement"):
                 mesh = Mesh.flat(np.full(parts, run.combined.capacity, np.int64))
                 part = self._refined(part, mesh, np.ones(run.cores, np.bool_))
                 part, parts = numbered(part, run.cores)
                 self.costs.on_partition(part)
                 self._levels = Levels([self._rows], [])
         if run.plan.net_share and run.single_capacity and run.constraints is None:
-            with run.monitor.stage("refine by nets"):
+            with run.monitor.stage("net refinement"):
                 self._sample = read_net_sample(run.network, run.combined.sizes, run.context)
                 return refine_parts(self._sample, part, parts, run.combined.capacity, run.context)
         if self._by_nets:
@@ -137,7 +137,7 @@ class Streamed(Method):
 
     def _refined_by_hops(self, core: Int32) -> Int32:
         run = self._run
-        with run.monitor.stage("refine by hops"):
+        with run.monitor.stage("hop refinement"):
             if run.single_capacity:
                 mesh = run.mesh(core, run.combined.capacity)
 

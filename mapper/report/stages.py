@@ -18,8 +18,8 @@ COSTS = {
     "multicast.hops_total": "Tree hops",
 }
 """Costs of a stage or level, by name in report.json."""
-BY_HOPS = ("refine by hops",)
-BY_CUT = ("refine by cut", "uncoarsen and refine")
+BY_HOPS = ("hop refinement",)
+BY_CUT = ("cut refinement", "uncoarsen and refine")
 """Stages that refine the levels, from the coarsest to the finest."""
 BLOCKS = "refine blocks"
 

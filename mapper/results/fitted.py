@@ -27,7 +27,7 @@ class FittedTable(Table):
     """Table that continues below, with its first column repeated, where it is too wide.
 
     Without headings it is a table of names and values; a value that is too long for its column is
-    printed on a line of its own, below the table.
+    printed on a separate line, below the table.
     """
 
     def __init__(self, title: str, heads: Sequence[Head], rows: Sequence[Sequence[str]]) -> None:

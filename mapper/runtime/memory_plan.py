@@ -29,10 +29,10 @@ NEURON_BYTES = {  # bytes per neuron: arrays that are alive together
     "split blocks": 40,
     "uncoarsen and refine": 28,
     "groups": 24,
-    "refine by hops": 64,
+    "hop refinement": 64,
     "score": 24,
 }
-IDLE_BYTES = 40  # bytes per neuron in "refine by hops" if the network is too large for refinement
+IDLE_BYTES = 40  # bytes per neuron in "hop refinement" if the network is too large for refinement
 ABOVE_BYTES = 44  # bytes per neuron in "initial partition" with more levels of clusters
 LIMITS_BYTES = 90  # bytes per neuron while axons are counted and vertices exchanged
 AXON_BYTES = 28  # bytes per synapse while vertices are exchanged: in a row, and in a table of pairs
@@ -70,7 +70,7 @@ LEVEL_ROW_BYTES = 3.4  # bytes per connection of a level in a file of rows
 RECORD_BYTES = 5.5  # bytes per connection between clusters during an external sort
 FILL = 0.97  # average share of the core capacity that is filled
 STEP_BYTES = 24  # bytes per neuron in the steps kept for `--resume`, compressed
-REFINED_BYTES = 2.5  # same for each step of refinement by hops
+REFINED_BYTES = 2.5  # same for each step of hop refinement
 # share of connections left by a round of pairing in a network with little structure
 CLASSIC_SHRINK = 0.85
 CLASSIC_CSR = 12
@@ -108,7 +108,7 @@ def plan_by_connections(network: NetworkFile, chip: Chip, settings: Settings) ->
     neurons = {name: size * n for name, size in NEURON_BYTES.items()}
     cycles = settings.cycles if m * WORTH_A_CYCLE <= settings.hop_budget else 0
     chained = CHAIN_NEURON_BYTES * n if cycles else 0
-    neurons["refine by hops"] += chained
+    neurons["hop refinement"] += chained
     if chip.axons_in is not None or chip.out_limit is not None:
         neurons["limits"] = LIMITS_BYTES * n
     free = memory - interpreter - most - max(neurons.values())
@@ -121,7 +121,7 @@ def plan_by_connections(network: NetworkFile, chip: Chip, settings: Settings) ->
     shared = memory - interpreter - most - rows
     # No connections are visited, even if half of them are opposite directions of others.
     idle = "limits" not in neurons and not cycles and m // 2 > settings.hop_budget
-    gather = {"split blocks", "limits"} | (set() if idle else {"refine by hops"})
+    gather = {"split blocks", "limits"} | (set() if idle else {"hop refinement"})
     gathering = max(size for name, size in neurons.items() if name in gather)
     gathered = max(1 << 22, min(HELD_BYTES * m, (shared - gathering) * 3 // 4))
     # With further clustering, everything except the clusters is in scratch.
@@ -154,17 +154,17 @@ def plan_by_connections(network: NetworkFile, chip: Chip, settings: Settings) ->
         )  # including connections that a run does not read
         levels &= few and not small(network) and after <= memory
     chains = CHAINS if (CHAINS + levels) * level + (CHAINS - 1) * chained <= left else 1
-    stages["refine by hops"] += max(
+    stages["hop refinement"] += max(
         chains * LEVEL_BYTES * min(m, sampled) + (chains - 1) * chained if cycles else 0,
         0 if held else gathered,
     ) + (level if levels else 0)
     if idle:
-        stages["refine by hops"] = base + rows + IDLE_BYTES * n
+        stages["hop refinement"] = base + rows + IDLE_BYTES * n
     stages["groups"] += sums
     if "limits" in stages:
         stages["limits"] += min(grouped, AXON_BYTES * network.connections // 2)
-        if "refine by hops" in stages:  # exchanges may follow in that stage
-            stages["refine by hops"] = max(stages["refine by hops"], stages["limits"])
+        if "hop refinement" in stages:  # exchanges may follow in that stage
+            stages["hop refinement"] = max(stages["hop refinement"], stages["limits"])
     stages["placement"] = interpreter + rows + 12 * n + PLACER_BYTES * pairs
     stages["placement"] += level if levels else 0
     stages["score"] += PAIR_BYTES * pairs + CORE_BYTES * chip.cores * threads
@@ -188,7 +188,7 @@ def plan_by_connections(network: NetworkFile, chip: Chip, settings: Settings) ->
             sampled_nets = sample_bytes(n, pins - n, parts, share)
         if share or (settings.objective == "multicast" and not levels):
             streamed = base + rows + STREAMED_NET_BYTES * n
-            stages["refine by nets"] = streamed + sampled_nets
+            stages["net refinement"] = streamed + sampled_nets
         if settings.objective == "time":
             need = NET_NEURON_BYTES * n + NET_BYTES * THIN_PINS * n + stages["score"] - base
         need += base + rows + (level if levels else 0)
@@ -199,7 +199,7 @@ def plan_by_connections(network: NetworkFile, chip: Chip, settings: Settings) ->
             stages[REFINED_BY[settings.objective]] = need
             refined += settings.net_cycles
         elif share and settings.objective == "multicast":
-            stages[REFINED_BY["multicast"]] = stages["refine by nets"]
+            stages[REFINED_BY["multicast"]] = stages["net refinement"]
     in_scratch = 0 if held else int(row_bytes(network) * m)
     return Plan(
         memory,

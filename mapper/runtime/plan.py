@@ -12,13 +12,13 @@ from mapper.runtime.sample import Sample
 DISK_MARGIN = 1.1  # free disk space must exceed the plan by this factor
 
 REFINED_BY = {
-    "multicast": "refine by trees", "core": "refine by packets", "time": "refine by time",
+    "multicast": "tree refinement", "core": "packet refinement", "time": "time refinement",
 }  # fmt: skip
 """Stage in which neurons move by nets, by objective."""
 
 STAGES = (
     "check", "read", "coarsen", "initial partition", "refine blocks", "split blocks", "partition",
-    "uncoarsen and refine", "refine by nets", "limits", "groups", "placement", "refine by hops",
+    "uncoarsen and refine", "net refinement", "limits", "groups", "placement", "hop refinement",
     *REFINED_BY.values(), "score",
 )  # fmt: skip
 """Stages in the order of a run."""
@@ -36,9 +36,9 @@ class Plan:
     nets_held : for hops of packets to cores or of trees: all nets are held in memory instead of the
         rows
     brief : the partition by nets has few starts and a single V-cycle
-    nets_after : all nets are loaded after the rows, to refine by trees or by packets to cores, or
-        some targets of each, to refine by time
-    net_work : share of the usual effort of refinement by trees, packets or time
+    nets_after : all nets are loaded after the rows for tree or packet refinement, or some targets
+        of each for time refinement
+    net_work : share of the usual effort of tree, packet or time refinement
     net_share : share of the nets used to refine streamed parts, 0 for none
     held : the whole network is held in memory instead of streamed from scratch
     sampled : number of kept connections between clusters; gathered : bytes for rows of blocks
@@ -96,7 +96,7 @@ class Plan:
         if self.net_share:
             found += f", refined by {self.net_share:.0%} of the nets"
         if self.net_work < 1 and (self.nets_held or self.nets_after):
-            found += f"; refinement by nets with {self.net_work:.0%} of its usual work"
+            found += f"; net refinement with {self.net_work:.0%} of its usual work"
         return found
 
     def without_nets(self) -> Plan:

@@ -3,7 +3,7 @@
 Objectives that use nets have three strategies: a partition by nets in memory, the same with little
 effort, and one by connections. The first often finds the best mapping, and takes up to 100 times as
 long as the last. A run may take `net_time` times as long as the same run for unicast, as estimated
-by `mapper.runtime.time_plan`; the time left by the partition is used for refinement by nets.
+by `mapper.runtime.time_plan`; the time left by the partition is used for net refinement.
 
 The estimates refer to one reference machine, so that the plan is the same on every machine.
 """
@@ -48,7 +48,7 @@ def make_plan(network: NetworkFile, chip: Chip, settings: Settings) -> Plan:
     nothing, full = (refinement_seconds(size, settings, share) for share in (0.0, 1.0))
 
     def work(plan: Plan) -> float:
-        """Return the share of the usual refinement by nets that time permits."""
+        """Return the share of the usual net refinement that time permits."""
         rest = processor_seconds(network, chip, settings, replace(plan, net_work=0))
         return min(1.0, (limit - sum(rest.values())) / max(0.001, full - nothing))
 

@@ -99,7 +99,7 @@ def level_seconds(size: Size, settings: Settings, cycles: int) -> dict[str, floa
         "coarsen": COARSEN.of(size, size.seen),
         "initial partition": FIRST_PARTS.of(size, size.seen)
         + _work(size, settings, settings.proposals) * FIRST_ANNEALING.of(size, size.seen),
-        "refine by hops": EXCHANGES.of(size, size.seen)
+        "hop refinement": EXCHANGES.of(size, size.seen)
         + (
             _work(size, settings, settings.proposals)
             + cycles * _work(size, settings, settings.cycle_proposals)
@@ -115,7 +115,7 @@ def _work(size: Size, settings: Settings, proposals: int) -> float:
 
 
 def hops_seconds(size: Size, settings: Settings, cycles: int) -> float:
-    """Return the seconds of refinement by hops on rows; cycles : number of V-cycles."""
+    """Return the seconds of hop refinement on rows; cycles : number of V-cycles."""
     most = settings.hop_budget // size.seen
     passes, rounds = min(settings.hop_passes, most), min(settings.exchanges, most)
     move = PASS * size.crowding**2
@@ -134,7 +134,7 @@ def partition_seconds(size: Size, settings: Settings, brief: bool) -> float:
 
 
 def refinement_seconds(size: Size, settings: Settings, work: float) -> float:
-    """Return the seconds of refinement by trees, packets or time.
+    """Return the seconds of tree, packet or time refinement.
 
     work : share of its usual effort, as in a plan; its levels are built even if this is 0
     """

@@ -30,8 +30,8 @@ GAP = 1  # bytes per gap between moving neurons
 # per neuron, in all rounds: moves to another cluster, and proposals
 JOINS, PROPOSALS = (0.84, 0.89)
 # share of neurons that move, and that propose to, per pass
-MOVED = {"refine blocks": 0.05, "uncoarsen and refine": 0.03, "refine by hops": 0.13}
-WANTED = {"refine blocks": 0.115, "uncoarsen and refine": 0.1, "refine by hops": 0.25}
+MOVED = {"refine blocks": 0.05, "uncoarsen and refine": 0.03, "hop refinement": 0.13}
+WANTED = {"refine blocks": 0.115, "uncoarsen and refine": 0.1, "hop refinement": 0.25}
 WANT = 4.5  # bytes per proposal: place, target, gain, heaviest connection
 INNER = 0.75  # share of entries within their block
 INNER_ENTRY = {False: 2.05, True: 2.85}  # packed bytes per inner entry, by `scattered`
@@ -78,7 +78,7 @@ def plan_sent(
     passes = {
         "refine blocks": (min(settings.block_passes, PASSES), block),
         "uncoarsen and refine": (min(settings.refinement_passes, PASSES), part),
-        "refine by hops": (min(hops, PASSES), core),
+        "hop refinement": (min(hops, PASSES), core),
     }
     each = {
         "read": 0.0,

@@ -76,8 +76,8 @@ def processor_seconds(
             nanoseconds |= _cut_nanoseconds(settings, size, 1)
         seconds = level_seconds(size, settings, plan.cycles) if plan.levels else {}
         if settings.objective not in ("cut", "multicast") and not plan.levels:
-            seconds["refine by hops"] = hops_seconds(size, settings, plan.cycles)
-        if "refine by nets" in plan.stages:
+            seconds["hop refinement"] = hops_seconds(size, settings, plan.cycles)
+        if "net refinement" in plan.stages:
             nanoseconds |= _streamed_nets(settings, plan, size)
     if plan.nets_held or plan.nets_after:
         refined = refinement_seconds(size, settings, plan.net_work)
@@ -126,16 +126,16 @@ def _cut_nanoseconds(settings: Settings, size: Size, batches: int) -> dict[str, 
 
 
 def _streamed_nets(settings: Settings, plan: Plan, size: Size) -> dict[str, float]:
-    """Return the nanoseconds of refinement by nets that are not in memory."""
+    """Return the nanoseconds of net refinement that are not in memory."""
     if not plan.net_share:
         passes = NET_PASSES * settings.block_passes
         alike = size.density**NETS.density
         return {
-            "refine by nets": NET_MOVE * size.crowding * alike * passes * size.seen,
+            "net refinement": NET_MOVE * size.crowding * alike * passes * size.seen,
             "groups": GROUP_PIN * size.crowding * alike * size.pins,
         }
     reach = REACH * size.parts * plan.net_share * size.pins
-    found = {"refine by nets": SEEN_PIN * size.pins + reach}
+    found = {"net refinement": SEEN_PIN * size.pins + reach}
     if settings.objective == "multicast":
         found[REFINED_BY["multicast"]] = reach
     return found

@@ -49,7 +49,7 @@ NEURON_BYTES = {  # bytes per neuron and worker: arrays as received and as unpac
     "split blocks": 16,  # parts and ranks (not packed), and the vertices of home parts
     "uncoarsen and refine": 4 + 8 + 8,
     "groups": 8,
-    "refine by hops": 4 + 8 + 8,
+    "hop refinement": 4 + 8 + 8,
     "score": 4 + 4,  # plus rates, if there are any
 }
 

@@ -174,7 +174,7 @@ def test_runs_whose_nets_do_not_fit(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     with NetworkFile(path) as network:
         plan = make_plan(network, Chip(name="tiny", width=3, height=2, neurons=32), settings)
         assert not plan.nets_held
-        assert plan.stages["refine by nets"] > 0
+        assert plan.stages["net refinement"] > 0
     first = mapped(path, tmp_path / "a", settings)
     assert first == mapped(path, tmp_path / "b", replace(settings, threads=3))
 

@@ -145,7 +145,7 @@ def test_cut_and_hops_by_stage_and_level(folder: Path) -> None:
     stages = [
         stage("read"), stage("initial partition", cut_weight=900),
         stage("placement", cut_weight=900, hops_total=12345),
-        stage("refine by hops", cut_weight=800, hops_total=8000), stage("score"),
+        stage("hop refinement", cut_weight=800, hops_total=8000), stage("score"),
     ]  # fmt: skip
     sizes = {"vertices": 3, "connections": 2}
     levels = [{**sizes, "cut_weight": 800, "hops_total": 8000}]
@@ -153,7 +153,7 @@ def test_cut_and_hops_by_stage_and_level(folder: Path) -> None:
     page = with_stages(folder, stages, levels)
     assert costs_of(page) == [
         "AfterCutHops", "initial partition 900\u2013", "placement 900 12,345",
-        "level 2 852 9,002", "level 1 851 9,001", "refine by hops 800 8,000",
+        "level 2 852 9,002", "level 1 851 9,001", "hop refinement 800 8,000",
     ]  # fmt: skip
     bars = {e.attributes["width"] for e in page.all("rect", **{"class": "bar"})}
     assert {f"{100 * 8000 / 12345:.1f}", f"{100 * 800 / 900:.1f}"} <= bars
@@ -179,10 +179,10 @@ def test_estimates_are_marked(folder: Path) -> None:
 
 def test_nets_have_bars_if_they_are_the_objective(folder: Path) -> None:
     nets = {"connectivity": 40, "hops_total": 70}
-    stages = [stage("refine by trees", cut_weight=10, hops_total=20, multicast=nets)]
+    stages = [stage("tree refinement", cut_weight=10, hops_total=20, multicast=nets)]
     page = with_stages(folder, stages)
     assert costs_of(page) == [
-        "AfterCutHopsConnectivityTree hops", "refine by trees1020 40 70",
+        "AfterCutHopsConnectivityTree hops", "tree refinement1020 40 70",
     ]  # fmt: skip
 
 

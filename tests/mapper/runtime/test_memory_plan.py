@@ -161,7 +161,7 @@ def test_packets_refine_networks_within_the_time_budget(path: Path) -> None:
         changes |= {"objective": "core", "net_pins": 0, "net_time": 1 << 50}
         changes["memory_bytes"] = 1 << 40
         plan = planned(path, Chip("c", 64, 64), scale, name, **changes)
-        assert ("refine by packets" in plan.stages) == plan.nets_after
+        assert ("packet refinement" in plan.stages) == plan.nets_after
         return plan.nets_after
 
     with NetworkFile(path) as network:

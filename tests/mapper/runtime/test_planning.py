@@ -111,5 +111,5 @@ def test_regular_networks_are_partitioned_by_nets(path: Path) -> None:
 def test_the_plan_reports_omissions(path: Path) -> None:
     plan = Planned(path, *KINDS[0]).plan(objective="multicast")[0]
     assert plan.brief
-    assert plan.strategy.startswith("brief partition by nets in memory; refinement by nets with ")
+    assert plan.strategy.startswith("brief partition by nets in memory; net refinement with ")
     assert replace(plan, net_work=0.25).strategy.endswith("with 25% of its usual work")

@@ -324,7 +324,7 @@ setattr(import_module(module), name, hang)
         ("mapper.placement.portfolio._tries", "placement"),
         (
             "mapper.hop_refinement.multilevel.place_by_dual_recursive_bipartitioning",
-            "refine by hops",
+            "hop refinement",
         ),
     ],
 )

@@ -44,7 +44,7 @@ def seconds(
 
 def test_more_work_takes_longer(path: Path) -> None:
     much = seconds(path, 1024)
-    assert all(value > 0 for stage, value in much.items() if stage != "refine by hops")
+    assert all(value > 0 for stage, value in much.items() if stage != "hop refinement")
     for other, stage in (
         (seconds(path, 420), "initial partition"),  # more levels
         (seconds(path, 340), "split blocks"),  # gathered in more passes
@@ -78,10 +78,10 @@ def test_every_stage_of_every_strategy_has_an_estimate(
     stages = {"read", "placement", "score"}
     stages |= {"partition"} if plan.nets_held else {"split blocks"}
     if plan.levels:
-        stages = stages - {"split blocks"} | {"coarsen", "initial partition", "refine by hops"}
+        stages = stages - {"split blocks"} | {"coarsen", "initial partition", "hop refinement"}
     elif not plan.nets_held and objective not in ("cut", "multicast"):
-        stages.add("refine by hops")
-    stages |= {stage for stage in ("refine by nets", refined) if stage in plan.stages}
+        stages.add("hop refinement")
+    stages |= {stage for stage in ("net refinement", refined) if stage in plan.stages}
     assert stages <= set(found)
     assert min(found.values()) >= 0
     if refined in found and not plan.net_share:

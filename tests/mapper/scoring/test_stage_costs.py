@@ -214,7 +214,7 @@ def test_costs_of_nets_equal_the_score(folder: Path, monkeypatch: pytest.MonkeyP
     settings = preset("fast", objective="multicast", memory_bytes=1 << 30, tree_cycles=1)
     report = reported(path, settings)
     placed = next(stage for stage in report["stages"] if stage["name"] == "placement")
-    ended = next(stage for stage in report["stages"] if stage["name"] == "refine by trees")
+    ended = next(stage for stage in report["stages"] if stage["name"] == "tree refinement")
     assert placed["hops_total"] == ended["hops_total"]
     assert placed["multicast"] == ended["multicast"]
 
