@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 SIDE, CORES, PER_CORE = 64, 8, 66
 SHEET = f"--side {SIDE} --fanout 40 --sigma 4 --long-range 0.1 --seed 1".split()
 CHIP = f"--chip {CORES}x{CORES} --neurons-per-core {PER_CORE}".split()
-CELL, GAP, TOP = 4, 20, 34
+CELL, GAP, TOP = 4, 20, 48
 INK = "#7d8590"  # enough contrast on white and on black
 TARGET = Path(__file__).resolve().parents[1] / "docs" / "images" / "stages.svg"
 
@@ -95,11 +95,12 @@ def draw(found: list[Stage]) -> str:
         f'font-family="system-ui, sans-serif" font-size="14" fill="{INK}" '
         f'shape-rendering="crispEdges">'
     ]
-    parts = [(f"{s.title}: {s.hops:.2f} hops per spike", panel(s.core, CELL)) for s in found]
-    parts.append((f"{CORES}x{CORES} cores", panel(chip, cell)))
-    for at, (title, paths) in enumerate(parts):
-        lines.append(f'<g transform="translate({at * (side + GAP)} {TOP})"><text y="-12">{title}')
-        lines += ["</text>", *paths, "</g>"]
+    parts = [(s.title, f"{s.hops:.2f} hops per spike", panel(s.core, CELL)) for s in found]
+    parts.append((f"{CORES}x{CORES} cores", "colours", panel(chip, cell)))
+    for at, (title, value, paths) in enumerate(parts):
+        lines.append(f'<g transform="translate({at * (side + GAP)} {TOP})">')
+        lines.append(f'<text y="-28">{title}</text><text y="-11">{value}</text>')
+        lines += [*paths, "</g>"]
     return "\n".join([*lines, "</svg>", ""])
 
 
