@@ -39,7 +39,7 @@ REASONS = {
         ),
         "field of x.tables.json, for its readers",
     ),
-    "mapper.cli.main.Parser._check_value": "called by argparse",
+    "mapper.cli.parser.Parser._check_value": "called by argparse",
     "mapper.compiler.partition.patterns.run_function": "tests run both levels of operators",
     **dict.fromkeys(
         (
@@ -64,7 +64,7 @@ REASONS = {
 # Names looked up by text: functions of commands and of registered modules; methods that Amaranth
 # calls.
 LOOKED_UP = {
-    "mapper.cli": ("add_arguments", "run", "EPILOG"),
+    "mapper.cli": ("add_arguments", "run", "EPILOG", "FREQUENT", "topic"),
     "mapper.exports": ("save",),
     "storage.formats": ("load", "save"),
     "hw": ("elaborate", "clocked"),

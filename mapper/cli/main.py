@@ -107,9 +107,9 @@ def subparsers(parser: argparse.ArgumentParser) -> dict[str, Parser]:
 def _fill(sub: Parser, name: str, words: Sequence[str] = ()) -> None:
     """Add the arguments of a command to its parser."""
     module = import_module(f"mapper.cli.{'import_' if name == 'import' else name}")
-    topic = getattr(module, "topic", None)
-    frequent = getattr(module, "FREQUENT", ())
-    sub.set_topic(Topic(frequent, module.EPILOG) if topic is None else topic(words))
+    frequent = module.FREQUENT if hasattr(module, "FREQUENT") else ()
+    depends = hasattr(module, "topic")  # on the input
+    sub.set_topic(module.topic(words) if depends else Topic(frequent, module.EPILOG))
     module.add_arguments(sub)
     sub.set_defaults(run=module.run)
     common = sub.add_argument_group("common options")
