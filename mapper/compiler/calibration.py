@@ -9,7 +9,7 @@ from mapper.compiler.partition.islands import optimised
 from mapper.compiler.quantise.convert import Converter
 from mapper.compiler.quantise.ranges_file import RangesFile
 from mapper.compiler.quantise.score import Dataset
-from mapper.compiler.quantise.verify import Compared, Verified, compared
+from mapper.compiler.quantise.verify import Compared, Verified, compared, request_of
 from mapper.compiler.settings import CompileSettings
 from mapper.errors import MapperError
 from storage.samples import SampleArrays
@@ -54,7 +54,7 @@ def compare_settings(
     else:
         beside = calibration.to_verify()
     source = optimised(model, settings.keep, settings.off)[0]
-    return compared(source, calibration, settings.quantise_request(), beside)
+    return compared(source, calibration, request_of(settings), beside)
 
 
 def pixel_samples(model: Model, settings: CompileSettings) -> SampleArrays:
@@ -67,7 +67,7 @@ def pixel_samples(model: Model, settings: CompileSettings) -> SampleArrays:
     """
     source = optimised(model, settings.keep, settings.off)[0]
     inputs = {view.tensor for view in source.inputs.values()}
-    needed = Converter(source, settings.quantise_request().precision).quantised_tensors()
+    needed = Converter(source, request_of(settings).precision).quantised_tensors()
     if not inputs >= set(needed):
         raise MapperError(
             f"{model.path}: is in floating point; give samples with --calibrate to measure "

@@ -18,6 +18,7 @@ from mapper.compiler.passes.registry import context_of, lay_out, optimise_intege
 from mapper.compiler.quantise.convert import Converter
 from mapper.compiler.quantise.ranges import Ends
 from mapper.compiler.quantise.rest import is_in_part
+from mapper.compiler.quantise.verify import request_of
 from mapper.compiler.requirements import require_bits
 from mapper.compiler.settings import CompileSettings
 from mapper.compiler.stages import stage
@@ -79,7 +80,7 @@ def require_room(source: Graph, shape: NpuShape, settings: CompileSettings, chip
     parameters = sum(2 + 4 * blocks_of(node.output.channels, shape.rows) for node in own)
     if maps <= shape.map_vectors and parameters <= shape.parameter_words:
         return  # a small model always fits
-    converter = Converter(source, settings.quantise_request().precision)
+    converter = Converter(source, request_of(settings).precision)
     try:
         graph = converter.convert({one: Ends(-1, 1) for one in converter.quantised_tensors()})
         job = job_of(graph, shape, settings, chip, [])

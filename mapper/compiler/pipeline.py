@@ -37,7 +37,8 @@ from mapper.compiler.quantise.exact import ExactLayers
 from mapper.compiler.quantise.losses import LayerLoss, layer_losses
 from mapper.compiler.quantise.ranges_file import RangesFile
 from mapper.compiler.quantise.rest import is_in_part
-from mapper.compiler.quantise.verify import Verified, verified
+from mapper.compiler.quantise.score import Limits
+from mapper.compiler.quantise.verify import Verified, request_of, verified
 from mapper.compiler.requirements import require_core
 from mapper.compiler.schedule.packing import Packing, packing_cost
 from mapper.compiler.schedule.preloaded import Preloaded
@@ -165,7 +166,7 @@ def _compiled(
         graphs,
         log + notes,
         list(dict.fromkeys(notes)),
-        [] if found is None else found.missed(settings.limits),
+        [] if found is None else found.missed(Limits(settings.max_loss, settings.min_signal)),
     )
 
 
@@ -207,8 +208,8 @@ def _quantised(
         return source
 
     found = verified(
-        source_of, calibration, settings.quantise_request(shape.multiplier == "dual"),
-        settings.limits, beside,
+        source_of, calibration, request_of(settings, shape.multiplier == "dual"),
+        Limits(settings.max_loss, settings.min_signal), beside,
     )  # fmt: skip
     best, losses = found.best, []
     notes += best.notes + left_out(found, calibration, settings)

@@ -6,16 +6,15 @@ import math
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from mapper.compiler.codegen.builder import Dual, Schedule
-from mapper.compiler.integer.formulas import Rounding
-from mapper.compiler.memory.weights import Rule
-from mapper.compiler.passes.base import FewChannels
-from mapper.compiler.quantise.methods import Method
-from mapper.compiler.quantise.parameters import Precision
-from mapper.compiler.quantise.score import Limits
-from mapper.compiler.quantise.verify import MOST_WIDE, QuantiseRequest
 from mapper.errors import UsageError
 
+Scheme = Literal["asym", "sym"]
+Method = Literal["minmax", "percentile", "mse", "entropy"]
+Dual = Literal["off", "pixels", "kernels", "auto"]
+Schedule = Literal["search", "rows", "plane8", "plane16"]
+WeightRule = Literal["optimal", "greedy"]
+FewChannels = Literal["auto", "core", "host", "off"]
+"""Where the windows of layers of few channels are built."""
 Placement = Literal["mapper", "row-major", "serpentine"]
 Objective = Literal["throughput", "latency"]
 
@@ -51,7 +50,7 @@ class CompileSettings:
     off : passes that are switched off
     """
 
-    scheme: Literal["asym", "sym"] = "asym"
+    scheme: Scheme = "asym"
     per: Literal["tensor", "channel"] = "channel"
     method: Method | Literal["auto"] = "auto"
     headroom: float = 1.0
@@ -60,7 +59,7 @@ class CompileSettings:
     keep: tuple[str, ...] = ()
     max_loss: float = 1.0
     min_signal: float = 20.0
-    rounding: Rounding = "away"
+    rounding: Literal["away", "up", "even"] = "away"
     zero_point: Literal["shift", "bias"] = "shift"
     reuse: bool = True
     bits: Literal[8, 16] = 8
@@ -70,7 +69,7 @@ class CompileSettings:
     first_tile: tuple[int, int] | None = None
     pack: Literal["core", "host"] = "core"
     pack_chunk: int = 16
-    weights: Rule = "optimal"
+    weights: WeightRule = "optimal"
     padding: Literal["load", "stored"] = "load"
     few_channels: FewChannels = "auto"
     cores: int | None = None
@@ -90,32 +89,6 @@ class CompileSettings:
         if self.first_tile is not None and min(self.first_tile) < 1:
             sizes = "x".join(map(str, self.first_tile))
             raise UsageError(f"--first-tile is {sizes}; give columns and rows of at least 1")
-
-    @property
-    def limits(self) -> Limits:
-        """Limits of the verification."""
-        return Limits(self.max_loss, self.min_signal)
-
-    def quantise_request(self, dual: bool = False) -> QuantiseRequest:
-        """Return the start settings of the verification loop; dual : whether cores support 16
-        bits."""
-        precision = Precision(
-            self.bits,
-            self.scheme,
-            self.per == "channel",
-            self.headroom,
-            self.rounding,
-            self.zero_point,
-        )
-        method = None if self.method == "auto" else self.method
-        return QuantiseRequest(
-            precision,
-            method,
-            self.bias_correction,
-            self.keep,
-            most_kept=0,
-            most_wide=MOST_WIDE if dual else 0,
-        )
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)

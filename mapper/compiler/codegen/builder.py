@@ -22,6 +22,7 @@ from mapper.compiler.graph.tensor import Tensor
 from mapper.compiler.memory.planner import Region, memory_use, pixel_vectors
 from mapper.compiler.schedule.inputs import Span
 from mapper.compiler.schedule.tiles import Cut, Tile
+from mapper.compiler.settings import Dual, Schedule
 
 
 @dataclass(slots=True)
@@ -41,11 +42,8 @@ class TileWork:
     free: int
 
 
-Dual = Literal["off", "pixels", "kernels", "auto"]
 DUAL: tuple[Dual, ...] = ("auto", "pixels", "kernels", "off")
 """Ways to pair products, fastest first."""
-
-Schedule = Literal["search", "rows", "plane8", "plane16"]
 
 
 @dataclass(frozen=True, slots=True)

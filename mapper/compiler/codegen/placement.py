@@ -6,8 +6,9 @@ from chipsim.chip.npu_shape import NpuShape
 from mapper.compiler.codegen.builder import WeightPlan
 from mapper.compiler.codegen.kernels import weight_words
 from mapper.compiler.graph.macro import Macro
-from mapper.compiler.memory.weights import Need, Rule, choose
+from mapper.compiler.memory.weights import Need, choose
 from mapper.compiler.schedule.tiles import largest_cut
+from mapper.compiler.settings import WeightRule
 from mapper.errors import DoesNotFitError, MapperError
 
 HOST_LATENCY = 32
@@ -21,7 +22,7 @@ def word_cycles(shape: NpuShape) -> float:
     return bits / (shape.load_bits if shape.map_vectors == 0 else shape.payload_bits)
 
 
-def plan_weights(macros: list[Macro], shape: NpuShape, rule: Rule = "optimal") -> WeightPlan:
+def plan_weights(macros: list[Macro], shape: NpuShape, rule: WeightRule = "optimal") -> WeightPlan:
     """Choose the layers with dynamic weights so that a frame is delayed least.
 
     A layer that is larger than the weight memory is streamed in parts, through half of it.

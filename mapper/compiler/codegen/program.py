@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from chipsim.chip.npu_shape import NpuShape
 from hw.npu.isa import Instruction
-from mapper.compiler.codegen.builder import DUAL, Choices, Dual, MemoryPlan, WeightPlan
+from mapper.compiler.codegen.builder import DUAL, Choices, MemoryPlan, WeightPlan
 from mapper.compiler.codegen.emitter import Emitter
 from mapper.compiler.codegen.links import NO_LINKS, Links, Others, Place, linked
 from mapper.compiler.codegen.macros.file import MACROS, pack_layers, unpack_layers
@@ -26,6 +26,7 @@ from mapper.compiler.graph.tensor import Tensor
 from mapper.compiler.memory.planner import Region, memory_use
 from mapper.compiler.schedule.onchip import Choice, Limits, chosen, fixed_cut
 from mapper.compiler.schedule.tiles import Cut
+from mapper.compiler.settings import Dual
 from mapper.compiler.stages import stage
 from mapper.errors import DoesNotFitError
 

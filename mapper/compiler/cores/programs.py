@@ -15,7 +15,7 @@ from mapper.compiler.codegen.placement import plan_weights
 from mapper.compiler.codegen.presets import Preset
 from mapper.compiler.codegen.program import Core, Emitted, emitted, require_instructions
 from mapper.compiler.cores.pieces import ChipPlan, CorePlan
-from mapper.compiler.memory.weights import Rule
+from mapper.compiler.settings import WeightRule
 from mapper.errors import DoesNotFitError
 
 
@@ -36,7 +36,7 @@ class ChipPrograms(NamedTuple):
 
 
 def chip_programs(
-    plan: ChipPlan, shape: NpuShape, choices: Choices, rule: Rule, log: list[str]
+    plan: ChipPlan, shape: NpuShape, choices: Choices, rule: WeightRule, log: list[str]
 ) -> ChipPrograms:
     """Generate the programs of all cores.
 

@@ -14,11 +14,11 @@ static ones solve a knapsack problem. In order of size one table over capacities
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-Rule = Literal["optimal", "greedy"]
+from mapper.compiler.settings import WeightRule
 
 
 class Need(NamedTuple):
@@ -39,7 +39,7 @@ class Choice(NamedTuple):
     part: int
 
 
-def choose(needs: Sequence[Need], capacity: int, rule: Rule = "optimal") -> Choice | None:
+def choose(needs: Sequence[Need], capacity: int, rule: WeightRule = "optimal") -> Choice | None:
     """Choose the dynamic layers; None if a layer is larger than the memory."""
     if sum(one.words for one in needs) <= capacity:
         return Choice((False,) * len(needs), 0, 0)

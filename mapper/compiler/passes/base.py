@@ -7,16 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 from chipsim.chip.npu_shape import NpuShape
 from mapper.compiler.graph.graph import Graph
 from mapper.compiler.graph.node import Node
 from mapper.compiler.graph.tensor import Tensor
 from mapper.compiler.passes.switches import SWITCHES
+from mapper.compiler.settings import FewChannels
 
-FewChannels = Literal["auto", "core", "host", "off"]
-"""Where the windows of layers of few channels are built."""
 Site = tuple[Node, ...]
 """Nodes that a pass changes together; the log names the first one."""
 

@@ -13,7 +13,7 @@ from mapper.compiler.graph.macro import Macro
 from mapper.compiler.memory.regions import Places
 from mapper.compiler.memory.regions import share as share_regions
 from mapper.compiler.passes.addends import ADDENDS
-from mapper.compiler.passes.base import Context, FewChannels, Pass, sweep
+from mapper.compiler.passes.base import Context, Pass, sweep
 from mapper.compiler.passes.batchnorm import BATCHNORM, before_signs
 from mapper.compiler.passes.bits import pack_bits, signs_in_bytes
 from mapper.compiler.passes.blocks import whole_blocks
@@ -36,6 +36,7 @@ from mapper.compiler.passes.signs import simplify_signs
 from mapper.compiler.passes.split_groups import SPLIT_GROUPS, join_groups
 from mapper.compiler.passes.split_outputs import split_outputs
 from mapper.compiler.passes.trial import lanes_of, memory_needed, trial_of
+from mapper.compiler.settings import FewChannels
 
 PASSES: tuple[Pass, ...] = (
     CONSTANTS, INPUT_SCALE, PAD, BATCHNORM, DENSE,

@@ -6,17 +6,17 @@ A narrower range has finer steps, and clips numbers outside. Each method is a co
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Literal, get_args
+from typing import get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mapper.compiler.graph.tensor import Tensor
-from mapper.compiler.quantise.parameters import Scheme, scaling
+from mapper.compiler.quantise.parameters import scaling
 from mapper.compiler.quantise.ranges import BINS, Ends, Range
+from mapper.compiler.settings import Method, Scheme
 from mapper.errors import MapperError
 
-Method = Literal["minmax", "percentile", "mse", "entropy"]
 METHODS: tuple[Method, ...] = get_args(Method)
 
 PERCENTILE = 99.99

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from mapper.compiler.integer.formulas import Rounding
+from mapper.compiler.settings import Scheme
 
-Scheme = Literal["asym", "sym"]
 SCHEMES: tuple[Scheme, ...] = get_args(Scheme)
 
 HEADROOM = {8: (1.05, 1.2), 16: (2.0, 2.0)}

@@ -23,10 +23,11 @@ from mapper.compiler.quantise.convert import Converter
 from mapper.compiler.quantise.correction import Correction, correct_biases
 from mapper.compiler.quantise.layers import Layer
 from mapper.compiler.quantise.losses import Signal, stored_feeds
-from mapper.compiler.quantise.methods import Method, chosen_ends
+from mapper.compiler.quantise.methods import chosen_ends
 from mapper.compiler.quantise.parameters import Precision
 from mapper.compiler.quantise.ranges import Ends, Range, measure_ranges
 from mapper.compiler.quantise.rest import Rest, is_in_part, without_scales
+from mapper.compiler.settings import Method
 from mapper.errors import MapperError
 
 TIED = 1e-6  # relative to the largest number: difference of float32 sums

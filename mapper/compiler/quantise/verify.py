@@ -17,8 +17,8 @@ import numpy as np
 from mapper.compiler.graph.graph import Graph
 from mapper.compiler.graph.tensor import Tensor
 from mapper.compiler.quantise.losses import LayerLoss, layer_losses
-from mapper.compiler.quantise.methods import METHODS, Method
-from mapper.compiler.quantise.parameters import SCHEMES, Precision, Scheme
+from mapper.compiler.quantise.methods import METHODS
+from mapper.compiler.quantise.parameters import SCHEMES, Precision
 from mapper.compiler.quantise.ranges import Range
 from mapper.compiler.quantise.ranges_file import RangesFile
 from mapper.compiler.quantise.score import (
@@ -30,6 +30,7 @@ from mapper.compiler.quantise.score import (
     scored,
     tensors_to_measure,
 )
+from mapper.compiler.settings import CompileSettings, Method, Scheme
 from mapper.compiler.stages import stage
 
 MOST_KEPT = 4  # layers that the loop may move to the host
@@ -89,6 +90,26 @@ class QuantiseRequest:
     kept: tuple[str, ...] = ()
     most_kept: int = MOST_KEPT
     most_wide: int = 0
+
+
+def request_of(settings: CompileSettings, dual: bool = False) -> QuantiseRequest:
+    """Return the start settings of a compilation; dual : whether cores support 16 bits"""
+    precision = Precision(
+        settings.bits,
+        settings.scheme,
+        settings.per == "channel",
+        settings.headroom,
+        settings.rounding,
+        settings.zero_point,
+    )
+    return QuantiseRequest(
+        precision,
+        None if settings.method == "auto" else settings.method,
+        settings.bias_correction,
+        settings.keep,
+        most_kept=0,
+        most_wide=MOST_WIDE if dual else 0,
+    )
 
 
 def verified(

@@ -14,10 +14,10 @@ from mapper.compiler.graph.graph import Graph
 from mapper.compiler.graph.node import Conv, Node, Window, WindowColumns, Windows
 from mapper.compiler.graph.tensor import Pad, Tensor
 from mapper.compiler.integer.windows import columns_of_kernels, columns_of_windows
-from mapper.compiler.passes.base import Context, FewChannels, Taken, Trial, sweep
+from mapper.compiler.passes.base import Context, Taken, Trial, sweep
 from mapper.compiler.passes.few_channels import FEW_CHANNELS
 from mapper.compiler.requirements import require_core
-from mapper.compiler.settings import CompileSettings
+from mapper.compiler.settings import CompileSettings, FewChannels
 from mapper.errors import DoesNotFitError, MapperError
 from tests.compiler.networks import SAME, Builder
 from tests.compiler.passes.test_integer_passes import kinds, same

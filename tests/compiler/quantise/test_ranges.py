@@ -13,7 +13,7 @@ from mapper.compiler.graph.execute import run_graph
 from mapper.compiler.graph.floating import FLOATING
 from mapper.compiler.graph.tensor import Tensor
 from mapper.compiler.quantise.convert import Converter
-from mapper.compiler.quantise.methods import FACTORS, METHODS, Method, chosen_ends, squared_error
+from mapper.compiler.quantise.methods import FACTORS, METHODS, chosen_ends, squared_error
 from mapper.compiler.quantise.parameters import Precision, quantised_weights, scaling
 from mapper.compiler.quantise.ranges import (
     BINS,
@@ -21,6 +21,7 @@ from mapper.compiler.quantise.ranges import (
     Range,
     measure_ranges,
 )
+from mapper.compiler.settings import Method
 from mapper.errors import MapperError
 from tests.compiler.networks import Builder, residual
 
