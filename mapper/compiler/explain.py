@@ -16,8 +16,8 @@ from mapper.compiler.graph.graph import Graph
 from mapper.compiler.graph.macro import Macro
 from mapper.compiler.graph.node import Dequantise, Host, Node, Quantise
 from mapper.compiler.memory.regions import SHARES
+from mapper.compiler.optimise import optimised
 from mapper.compiler.partition.functions import Partition, divide
-from mapper.compiler.partition.islands import optimised
 from mapper.compiler.partition.support import hint
 from mapper.compiler.passes.constants import CONSTANTS
 from mapper.compiler.passes.dense import flatten_rest

@@ -14,7 +14,7 @@ from mapper.compiler.graph.graph import Graph
 from mapper.compiler.graph.node import Host
 from mapper.compiler.memory.planner import blocks_of
 from mapper.compiler.partition.functions import divide
-from mapper.compiler.passes.registry import context_of, lay_out, optimise_integers
+from mapper.compiler.passes.registry import lay_out, optimise_integers
 from mapper.compiler.quantise.convert import Converter
 from mapper.compiler.quantise.ranges import Ends
 from mapper.compiler.quantise.rest import is_in_part
@@ -22,6 +22,7 @@ from mapper.compiler.quantise.verify import request_of
 from mapper.compiler.requirements import require_bits
 from mapper.compiler.settings import CompileSettings
 from mapper.compiler.stages import stage
+from mapper.compiler.trial import context_of
 from mapper.errors import DoesNotFitError, MapperError
 
 

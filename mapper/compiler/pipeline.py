@@ -24,10 +24,10 @@ from mapper.compiler.frontend.model import Model, built
 from mapper.compiler.graph.graph import Graph
 from mapper.compiler.graph.macro import Macro
 from mapper.compiler.jobs import job_of, require_room
+from mapper.compiler.optimise import optimised
 from mapper.compiler.partition.functions import Partition
 from mapper.compiler.partition.hostplan import Step as HostStep
 from mapper.compiler.partition.hostplan import plan_host
-from mapper.compiler.partition.islands import optimised
 from mapper.compiler.passes.base import Context
 from mapper.compiler.passes.constants import CONSTANTS
 from mapper.compiler.passes.registry import (

@@ -8,11 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hw.npu.isa import Instruction, MicroOp, form_of
+from hw.npu.shape import PARAMETER_LANES
 from mapper.compiler.codegen.areas import Area, Entries
 from mapper.compiler.codegen.builder import ProgramBuilder, TileWork
 from mapper.compiler.codegen.loads import load_entries
 from mapper.compiler.codegen.steps import Touch
-from mapper.compiler.codegen.tables import LANES
 from mapper.compiler.graph.node import Add, Clamp, Node, Requantise
 from mapper.compiler.graph.tensor import Tensor
 from mapper.compiler.integer.formulas import ROUNDINGS, Multiplier, Requantisation
@@ -149,7 +149,9 @@ def add_constant(core: ProgramBuilder, made: Entries, number: int) -> None:
         if number:
             alu(core, "ADD", made, made, {"imm": number})
         return
-    words = [np.full(LANES, number, np.int64)] * blocks_of(core.shape.rows, LANES)
+    words = [np.full(PARAMETER_LANES, number, np.int64)] * blocks_of(
+        core.shape.rows, PARAMETER_LANES
+    )
     word = core.tables.add_parameters(words, core.macro.label)
     op = MicroOp(acc=made.first, inp=word)
     fields = {
@@ -176,7 +178,7 @@ def add(core: ProgramBuilder, node: Node, work: TileWork, last: bool) -> None:
     beside = load_entries(core, area, work.free)
     a, b, shift, constant = operator.factors
     mine, others = (a, b) if node.inputs[0] is here else (b, a)
-    word = np.zeros(LANES, np.int64)
+    word = np.zeros(PARAMETER_LANES, np.int64)
     word[:3] = mine, others, constant
     rec = core.tables.add_parameters([word], core.macro.label)
     alu(core, "MAC2", made, beside, {"source": 1, "rec": rec})

@@ -11,10 +11,11 @@ from numpy.typing import NDArray
 
 from chipsim.chip.npu_shape import NpuShape
 from hw.npu.isa import Instruction, MicroOp
+from hw.npu.shape import PARAMETER_LANES
 from mapper.compiler.codegen.alu import alu
 from mapper.compiler.codegen.builder import ProgramBuilder, TileWork
 from mapper.compiler.codegen.steps import Touch
-from mapper.compiler.codegen.tables import LANES, Tables, lanes_of
+from mapper.compiler.codegen.tables import Tables, lanes_of
 from mapper.compiler.graph.node import Conv, Node, Sign, Threshold, Window
 from mapper.compiler.integer.binary import MOST, packed, unused_bits
 from mapper.compiler.memory.planner import blocks_of, blocks_of_vector
@@ -82,7 +83,7 @@ def add_edges(core: ProgramBuilder, conv: Node, work: TileWork) -> None:
     assert weights is not None
     edges = Edges(weights, operator.window, data.height, data.width)
     sums, (rows, columns), blocks = work.made, work.spans[1], work.tile.blocks
-    words = blocks_of(core.shape.rows, LANES)
+    words = blocks_of(core.shape.rows, PARAMETER_LANES)
 
     def ops(found: dict[tuple[int, int], Int64]) -> list[MicroOp]:
         """Return one micro-op per position in the tile and block."""
@@ -143,7 +144,7 @@ def threshold_record(tables: Tables, node: Node, blocks: Span, rows: int, label:
     whole = np.full(blocks_of(channels, rows) * rows, MOST, np.int64)
     whole[:channels] = least
     groups = [lanes_of(whole, rows), lanes_of(flip, rows)]
-    words = [np.zeros(LANES, np.int64)]
+    words = [np.zeros(PARAMETER_LANES, np.int64)]
     for block in range(*blocks):
         words += [word for group in groups for word in group[block]]
     return tables.add_parameters(words, label)

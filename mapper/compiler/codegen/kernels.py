@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chipsim.chip.npu_shape import NpuShape
+from hw.npu.shape import PARAMETER_LANES
 from mapper.compiler.codegen.binary import binary_constants
-from mapper.compiler.codegen.tables import LANES, Tables
+from mapper.compiler.codegen.tables import Tables
 from mapper.compiler.graph.macro import Macro
 from mapper.compiler.graph.node import Conv, Node
 from mapper.compiler.memory.planner import blocks_of
@@ -136,7 +137,7 @@ def place_kernels(tables: Tables, node: Node, label: str, dynamic: bool) -> Kern
     assert not (bias & ((1 << shift) - 1)).any()  # multiples of the shift before the multiplier
     return Kernels(
         kind, words, spans, static, tables.add_bias(bias >> shift, label),
-        blocks_of(shape.rows, LANES), shift, each, operator.window.size,
+        blocks_of(shape.rows, PARAMETER_LANES), shift, each, operator.window.size,
     )  # fmt: skip
 
 

@@ -10,14 +10,14 @@ from numpy.typing import NDArray
 from chipsim.chip.npu_shape import NpuShape
 from hw.npu.isa import ROUNDINGS, MicroOp
 from hw.npu.programs import encode_micro_ops, encode_scales
+from hw.npu.shape import PARAMETER_LANES
 from mapper.compiler.codegen.reloads import Reloaded, Span
 from mapper.compiler.integer.formulas import Multiplier, Requantisation
 from mapper.compiler.memory.planner import blocks_of
 from mapper.compiler.stages import stage
 from mapper.errors import DoesNotFitError
 
-LANES = 16  # numbers per parameter word
-PARAMETER_BYTES = 4 * LANES
+PARAMETER_BYTES = 4 * PARAMETER_LANES
 
 
 MICRO_OPS, PARAMETERS = "micro-op", "parameter"
@@ -79,7 +79,7 @@ class Tables:
         return self._known[key]
 
     def add_parameters(self, words: list[NDArray[np.int64]], label: str) -> int:
-        """Add parameter words, shape (LANES,) each, and return the address of the first one."""
+        """Add words of PARAMETER_LANES numbers each; return the address of the first one."""
         with stage("parameters"):
             return self._add_parameters(words, label)
 
@@ -139,7 +139,7 @@ class Tables:
         """Add the record of a requantisation for a range of output blocks; return its address."""
         offset = np.broadcast_to(np.asarray(how.offset, np.int64), (channels,))
         flags = int(bool(offset.any())) | 2 * (how.negative is not None)
-        head = np.zeros(LANES, np.int64)
+        head = np.zeros(PARAMETER_LANES, np.int64)
         head[:6] = (
             how.zero_point,
             how.low,
@@ -165,12 +165,12 @@ def lanes_of(values: NDArray[np.int64], rows: int) -> list[list[NDArray[np.int64
 
     Lanes without a channel are 0.
     """
-    blocks, words = blocks_of(values.size, rows), blocks_of(rows, LANES)
+    blocks, words = blocks_of(values.size, rows), blocks_of(rows, PARAMETER_LANES)
     whole = np.zeros(blocks * rows, np.int64)
     whole[: values.size] = values
-    wide = np.zeros((blocks, words * LANES), np.int64)
+    wide = np.zeros((blocks, words * PARAMETER_LANES), np.int64)
     wide[:, :rows] = whole.reshape(blocks, rows)
-    return [list(block) for block in wide.reshape(blocks, words, LANES)]
+    return [list(block) for block in wide.reshape(blocks, words, PARAMETER_LANES)]
 
 
 def scale_words(factor: Multiplier, channels: int, rows: int) -> list[list[NDArray[np.int64]]]:

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Literal, NamedTuple
 
 from mapper.compiler.frontend.float import FLOAT
-from mapper.compiler.frontend.onnx import ASKED, Handler, Reader, require_file
+from mapper.compiler.frontend.onnx import Handler, Reader, require_file
 from mapper.compiler.frontend.qonnx import EVALUATORS
 from mapper.compiler.frontend.qoperator import MOVING, QOPERATORS, VIEWS
 from mapper.compiler.frontend.qops import join
@@ -17,7 +17,7 @@ from mapper.compiler.frontend.quantised import QUANTISED
 from mapper.compiler.frontend.requantshift import INTEGERS
 from mapper.compiler.frontend.shapes import Shapes, source_of
 from mapper.compiler.graph.graph import Graph, View
-from mapper.compiler.graph.node import Dequantise, Host, Node, Quantise
+from mapper.compiler.graph.node import ASKED, Dequantise, Host, Node, Quantise
 from mapper.compiler.graph.tensor import Tensor
 from mapper.compiler.memory.regions import SHARES
 from mapper.compiler.quantise.exact import exact_tails

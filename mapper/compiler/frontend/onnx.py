@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from mapper.compiler.frontend.stored import Stored, stored_constant
 from mapper.compiler.graph.graph import CHANNELS_FIRST, Graph, View, four_axes
 from mapper.compiler.graph.hosted import session_of
-from mapper.compiler.graph.node import Host, Node, Operator
+from mapper.compiler.graph.node import ASKED, Host, Node, Operator
 from mapper.compiler.graph.tensor import Tensor
 from mapper.errors import MapperError
 from mapper.runtime.resources import default_memory
@@ -65,7 +65,6 @@ OLDEST = 7  # oldest opset that is read
 SHARE = 4  # constants computed by nodes use at most 1/SHARE of the memory
 FAULTS = (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError)
 MOST_ELEMENTS = 1 << 27  # elements per map
-ASKED = "kept on the host, as asked"
 TRANSPOSED = (0, 3, 1, 2)  # permutation of a Transpose from channels last to channels first
 
 

@@ -253,6 +253,10 @@ class PadMap(Operator):
     value: float = 0.0
 
 
+ASKED = "kept on the host, as asked"
+"""Reason of a host node that the user named."""
+
+
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Host(Operator):
     """A node of the model that the host computes with ONNX Runtime.

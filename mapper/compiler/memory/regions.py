@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from chipsim.chip.npu_shape import NpuShape
 from mapper.compiler.graph.graph import Graph
 from mapper.compiler.graph.node import Concat, Copy, Node, Operator, Slice, Unfold
 from mapper.compiler.graph.tensor import Tensor
@@ -154,3 +155,8 @@ def _require_whole_vectors(
             f"{name}: starts at channel {place.channel} of {place.owner.name}, which is not a "
             f"multiple of the {lanes.get(tensor.type, lanes['int8'])} channels of a vector"
         )
+
+
+def lanes_of(shape: NpuShape) -> dict[str, int]:
+    """Return the channels per vector, by the type of a map."""
+    return {"int8": shape.columns, "bits": 8 * shape.columns}

@@ -18,9 +18,6 @@ import math
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
-from chipsim.chip.npu_shape import NpuShape
-from mapper.compiler.frontend.model import IDLE, Model, built, idle
-from mapper.compiler.frontend.onnx import ASKED
 from mapper.compiler.graph.graph import Graph
 from mapper.compiler.graph.node import (
     Concat,
@@ -36,19 +33,13 @@ from mapper.compiler.graph.node import (
 )
 from mapper.compiler.graph.tensor import Tensor
 from mapper.compiler.memory.planner import blocks_of
-from mapper.compiler.passes.base import Context
-from mapper.compiler.passes.constants import CONSTANTS
-from mapper.compiler.passes.registry import optimise
-from mapper.compiler.quantise.rest import is_in_part
 from mapper.compiler.schedule.packing import HOST_LATENCY
-from mapper.compiler.stages import stage
 
 HOST_OPERATION = 1
 """Host cycles (core clock) for a multiply-add, for a comparison, or to convert an element to or
 from an integer: a scalar processor with the same clock."""
 FLIT, BLOCK = 8, 16
 """Bytes per cycle of the host port, and channels per vector, of the default core."""
-DEFAULT_SHAPE = NpuShape()
 MOVES = (Concat, Slice, Upsample)
 
 
@@ -178,34 +169,3 @@ def _why(island: Island) -> str:
         f"{what} isolated between host nodes: packing takes {island.packing:,} cycles, a core "
         f"saves {max(0, island.saved):,}"
     )
-
-
-def optimised(
-    model: Model, kept: Collection[str], off: Collection[str] = (), shape: NpuShape = DEFAULT_SHAPE
-) -> tuple[Graph, list[str]]:
-    """Return the floating-point graph of a model after all passes, with unprofitable islands on the
-    host; and the log.
-
-    kept : ONNX nodes to keep on the host; off : passes to skip
-    shape : core shape, for the savings in the log
-    """
-    fold = CONSTANTS.name not in off
-    with stage("read"):
-        graph = built(model, kept, fold)
-    with stage("optimise"):
-        told = optimise(graph, off, Context(shape))
-    if is_in_part(graph):
-        return graph, told
-    judged = graph
-    if off and len(islands(graph)) > 1:
-        judged = model.build(kept)
-        optimise(judged)
-    found = lonely(judged, {part.name for part in model.parts})
-    found |= dict.fromkeys(idle(judged) - set(kept), IDLE)
-    if found:
-        with stage("read"):
-            graph = built(model, {**dict.fromkeys(kept, ASKED), **found}, fold)
-        with stage("optimise"):
-            told = optimise(graph, off, Context(shape))
-    graph.notes += [f"{name}: stays on the host: {why}" for name, why in found.items()]
-    return graph, told

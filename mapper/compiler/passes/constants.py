@@ -12,10 +12,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from mapper.compiler.frontend.onnx import ASKED
 from mapper.compiler.graph.graph import Graph, View
 from mapper.compiler.graph.hosted import session_of
-from mapper.compiler.graph.node import Host
+from mapper.compiler.graph.node import ASKED, Host
 from mapper.compiler.passes.base import Context, Pass, Site, Taken
 
 

@@ -33,11 +33,11 @@ from mapper.compiler.graph.node import (
     Window,
     Windows,
 )
+from mapper.compiler.graph.parts import part_of
 from mapper.compiler.graph.tensor import Tensor
 from mapper.compiler.integer.formulas import Multiplier, Requantisation
 from mapper.compiler.passes.base import Context, Pass, Site, Taken
 from mapper.compiler.passes.few_channels import make_windows
-from mapper.compiler.passes.trial import part_of
 
 NAME = "fold"
 

@@ -6,11 +6,9 @@ from collections.abc import Collection
 from dataclasses import replace
 from typing import NamedTuple
 
-from chipsim.chip.npu_shape import NpuShape
-from mapper.compiler.codegen.builder import Choices
 from mapper.compiler.graph.graph import Graph
 from mapper.compiler.graph.macro import Macro
-from mapper.compiler.memory.regions import Places
+from mapper.compiler.memory.regions import Places, lanes_of
 from mapper.compiler.memory.regions import share as share_regions
 from mapper.compiler.passes.addends import ADDENDS
 from mapper.compiler.passes.base import Context, Pass, sweep
@@ -35,8 +33,6 @@ from mapper.compiler.passes.siblings import SIBLINGS
 from mapper.compiler.passes.signs import simplify_signs
 from mapper.compiler.passes.split_groups import SPLIT_GROUPS, join_groups
 from mapper.compiler.passes.split_outputs import split_outputs
-from mapper.compiler.passes.trial import lanes_of, memory_needed, trial_of
-from mapper.compiler.settings import FewChannels
 
 PASSES: tuple[Pass, ...] = (
     CONSTANTS, INPUT_SCALE, PAD, BATCHNORM, DENSE,
@@ -63,24 +59,6 @@ class LaidOut(NamedTuple):
     macros: list[Macro]
     places: Places
     log: list[str]
-
-
-def context_of(
-    shape: NpuShape, choices: Choices, reuse: bool, few_channels: FewChannels = "auto",
-    cores: int = 1,
-) -> Context:  # fmt: skip
-    """Return the context of passes.
-
-    reuse : whether maps with disjoint lifetimes share memory; few_channels : where windows of
-        layers of few channels are built; cores : number of cores that share the layers
-    """
-
-    def fits(graph: Graph) -> bool:
-        most = cores * shape.map_vectors
-        return not most or memory_needed(graph, shape, reuse) <= most
-
-    trial = trial_of(shape, replace(choices, first_tile=None))
-    return Context(shape, trial, fits, few_channels, cores=cores)
 
 
 def optimise(graph: Graph, off: Collection[str] = (), context: Context | None = None) -> list[str]:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from chipsim.chip.npu_shape import NpuShape
 from hw.npu.isa import form_of
-from mapper.compiler.codegen.tables import LANES
+from hw.npu.shape import PARAMETER_LANES
 from mapper.compiler.graph.graph import Graph
 from mapper.compiler.graph.node import Concat, Conv, Node, Requantise
 from mapper.compiler.integer.formulas import Multiplier, Requantisation
@@ -49,7 +49,7 @@ def split_outputs(graph: Graph, shape: NpuShape) -> list[str]:
 
 def _most_blocks(how: Requantisation, shape: NpuShape) -> int:
     """Return the output blocks whose bias and tile record fit in the parameter memory."""
-    lanes = blocks_of(shape.rows, LANES)
+    lanes = blocks_of(shape.rows, PARAMETER_LANES)
     groups = 1 + bool(np.any(how.offset)) + (how.negative is not None)
     words = shape.parameter_words - 1  # minus the record header
     most = words // (lanes * (1 + groups))

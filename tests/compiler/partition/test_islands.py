@@ -11,7 +11,8 @@ import pytest
 from chipsim.chip.npu_shape import NPU_SHAPES
 from mapper.compiler.explain import Row, explain
 from mapper.compiler.frontend.model import open_model
-from mapper.compiler.partition.islands import HOST_LATENCY, islands, lonely, optimised
+from mapper.compiler.optimise import optimised
+from mapper.compiler.partition.islands import HOST_LATENCY, islands, lonely
 from mapper.compiler.settings import CompileSettings
 from mapper.compiler.simulate import simulate
 from tests.compiler.programs import compiled_model

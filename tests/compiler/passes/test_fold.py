@@ -14,10 +14,9 @@ from mapper.compiler.graph.node import Conv, Node, Pool, Unfold, Window
 from mapper.compiler.graph.tensor import Pad, Tensor
 from mapper.compiler.integer.reference import INTEGER
 from mapper.compiler.memory.padding import outer
-from mapper.compiler.memory.regions import Place, share
+from mapper.compiler.memory.regions import Place, lanes_of, share
 from mapper.compiler.passes.base import Context, Taken, Trial, sweep
 from mapper.compiler.passes.fold import FOLD
-from mapper.compiler.passes.trial import lanes_of
 from mapper.compiler.verify import verify_compiled
 from tests.compiler.networks import SAME, Builder
 from tests.compiler.passes.test_integer_passes import kinds, same

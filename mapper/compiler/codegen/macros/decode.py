@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chipsim.chip.npu_shape import NpuShape
+from hw.npu.shape import PARAMETER_LANES
 from mapper.compiler.codegen.links import KINDS, Target
 from mapper.compiler.codegen.macros.encode import EDGES, Encoded
 from mapper.compiler.codegen.macros.layout import (
@@ -23,7 +24,6 @@ from mapper.compiler.codegen.macros.layout import (
 from mapper.compiler.codegen.macros.operators import TYPES, operator_of, window_of
 from mapper.compiler.codegen.macros.pool import Sort, decode_items, wholes
 from mapper.compiler.codegen.macros.words import weights_of
-from mapper.compiler.codegen.tables import LANES
 from mapper.compiler.graph.macro import Macro
 from mapper.compiler.graph.node import (
     Conv,
@@ -93,7 +93,7 @@ def records_of(encoded: Encoded, where: str) -> list[Record]:
         here = f"{where}: macro record {number}"
         data = encoded.records[number * RECORD_BYTES : (number + 1) * RECORD_BYTES]
         values = decode_record(data, here)
-        first = values["record"] * LANES if values["record"] != BEHIND else stop
+        first = values["record"] * PARAMETER_LANES if values["record"] != BEHIND else stop
         items, stop = decode_items(encoded.pool, first, here)
         for item in items:
             if item.sort is Sort.LONG:
@@ -104,9 +104,9 @@ def records_of(encoded: Encoded, where: str) -> list[Record]:
         bias = encoded.pool[:0]
         if OPS[values["op"]] in ("CONV", "FC"):
             if values["bias"] != BEHIND:
-                stop = values["bias"] * LANES
+                stop = values["bias"] * PARAMETER_LANES
             bias = encoded.pool[stop : stop + values["output_channels"]]
-            stop += blocks_of(len(bias), LANES) * LANES
+            stop += blocks_of(len(bias), PARAMETER_LANES) * PARAMETER_LANES
         copies, sends = (
             [item.words for item in items if item.sort is sort] for sort in (Sort.COPY, Sort.SEND)
         )

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from hw.npu.shape import PARAMETER_LANES
 from mapper.compiler.codegen.kernels import BIAS_BITS, kernel_words
 from mapper.compiler.codegen.links import KINDS
 from mapper.compiler.codegen.macros.layers import Layers
@@ -31,7 +32,6 @@ from mapper.compiler.codegen.macros.pool import (
     filled,
     halves,
 )
-from mapper.compiler.codegen.tables import LANES
 from mapper.compiler.graph.macro import Macro
 from mapper.compiler.graph.node import Add, Conv, Node, Pool, Requantise, Upsample
 from mapper.compiler.graph.tensor import Tensor
@@ -238,13 +238,13 @@ class _Writer:
 
     def _write(self, node: Node, values: dict[str, int], items: list[Item]) -> None:
         """Write a record and its words in the pool."""
-        values["record"] = min(len(self.pool) // LANES, BEHIND)
+        values["record"] = min(len(self.pool) // PARAMETER_LANES, BEHIND)
         _, longer = encode_record(values, node.label)
         for number, value in longer:
             items.append(Item(Sort.LONG, (number, *halves([value]))))
         self.pool += encode_items(items, node.label)
         if isinstance(node.operator, Conv):
-            values["bias"] = min(len(self.pool) // LANES, BEHIND)
+            values["bias"] = min(len(self.pool) // PARAMETER_LANES, BEHIND)
             self.pool += filled(stored_bias(node)[1])
         self.records.append(encode_record(values, node.label)[0])
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from hw.npu.shape import PARAMETER_LANES
 from mapper.compiler.codegen.macros.decode import Record, records_of
 from mapper.compiler.codegen.macros.file import read_encoded
 from mapper.compiler.codegen.macros.layout import FLAGS, LAYOUT, NOWHERE, OPS
 from mapper.compiler.codegen.macros.pool import Sort
 from mapper.compiler.codegen.sections import split_files
-from mapper.compiler.codegen.tables import LANES
 
 
 def listing_text(data: bytes, where: str) -> str:
@@ -66,7 +66,7 @@ def contents(data: bytes, where: str) -> dict[str, Any]:
         "records": len(ops),
         "layers": sum(info["functions"][-1][-1] for info in infos if info["functions"]),
         "functions": len(infos[0]["functions"]),
-        "pool_words": sum(len(encoded.pool) for encoded, _, _ in parts) // LANES,
+        "pool_words": sum(len(encoded.pool) for encoded, _, _ in parts) // PARAMETER_LANES,
         "weight_words": sum(len(encoded.words) for encoded, _, _ in parts),
         "ops": {op: ops.count(op) for op in OPS if op in ops},
     }

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mapper.compiler.codegen.tables import LANES
+from hw.npu.shape import PARAMETER_LANES
 from mapper.errors import MapperError
 
 Int64 = NDArray[np.int64]
@@ -103,7 +103,7 @@ def encode_items(items: Sequence[Item], label: str) -> list[int]:
 
 def filled(words: list[int]) -> list[int]:
     """Pad words with zeros to whole parameter words."""
-    return words + [0] * (-len(words) % LANES)
+    return words + [0] * (-len(words) % PARAMETER_LANES)
 
 
 def decode_items(pool: NDArray[np.int32], first: int, where: str) -> tuple[list[Item], int]:
@@ -124,4 +124,4 @@ def decode_items(pool: NDArray[np.int32], first: int, where: str) -> tuple[list[
             at += 1 + length
     except (IndexError, ValueError) as error:
         raise MapperError(f"{where}: invalid words in the pool; compile again") from error
-    return found, at + (first - at) % LANES
+    return found, at + (first - at) % PARAMETER_LANES

@@ -1,26 +1,47 @@
-"""Cost of nodes as a separate program on a core, used by passes to compare changes."""
+"""Context of the passes: cost of nodes as a separate program on a core, and room for all maps."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from chipsim.chip.npu_shape import NpuShape
 from mapper.compiler.codegen.builder import Choices
 from mapper.compiler.codegen.placement import plan_weights
 from mapper.compiler.codegen.program import Core, emitted, memory_sizes
 from mapper.compiler.codegen.steps import Step, with_tokens
-from mapper.compiler.graph.graph import Graph, View
+from mapper.compiler.graph.graph import Graph
 from mapper.compiler.graph.node import Node
+from mapper.compiler.graph.parts import part_of
 from mapper.compiler.graph.tensor import Tensor
 from mapper.compiler.memory.planner import Stored, memory_use, plan_memory
-from mapper.compiler.memory.regions import share
+from mapper.compiler.memory.regions import lanes_of, share
 from mapper.compiler.partition.functions import divide
 from mapper.compiler.passes.base import Context, Taken, Trial, sweep
 from mapper.compiler.passes.fuse import fuse
 from mapper.compiler.passes.pool_first import POOL_FIRST
 from mapper.compiler.schedule.preloaded import Preloaded
 from mapper.compiler.schedule.units import timeline_of_functions
+from mapper.compiler.settings import FewChannels
 from mapper.errors import MapperError
+
+
+def context_of(
+    shape: NpuShape, choices: Choices, reuse: bool, few_channels: FewChannels = "auto",
+    cores: int = 1,
+) -> Context:  # fmt: skip
+    """Return the context of passes.
+
+    reuse : whether maps with disjoint lifetimes share memory; few_channels : where windows of
+        layers of few channels are built; cores : number of cores that share the layers
+    """
+
+    def fits(graph: Graph) -> bool:
+        most = cores * shape.map_vectors
+        return not most or memory_needed(graph, shape, reuse) <= most
+
+    trial = trial_of(shape, replace(choices, first_tile=None))
+    return Context(shape, trial, fits, few_channels, cores=cores)
 
 
 def trial_of(shape: NpuShape, choices: Choices) -> Trial:
@@ -56,28 +77,6 @@ def taken(
     finally:
         for tensor, is_stored, address in kept:
             tensor.stored, tensor.address = is_stored, address
-
-
-def lanes_of(shape: NpuShape) -> dict[str, int]:
-    """Return the channels per vector, by the type of a map."""
-    return {"int8": shape.columns, "bits": 8 * shape.columns}
-
-
-def part_of(nodes: Sequence[Node], results: Sequence[Tensor]) -> Graph:
-    """Return a graph of some nodes, whose inputs are the maps that none of them computes."""
-    graph = Graph()
-    graph.nodes = [
-        Node(node.operator, list(node.inputs), list(node.outputs), node.sources) for node in nodes
-    ]
-    made = {tensor for node in nodes for tensor in node.outputs}
-    inputs = (tensor for node in nodes for tensor in node.inputs)
-    graph.inputs = {
-        tensor.name: View(tensor, shape=tensor.shape)
-        for tensor in inputs
-        if tensor.value is None and tensor not in made
-    }
-    graph.outputs = {tensor.name: View(tensor, shape=tensor.shape) for tensor in results}
-    return graph
 
 
 def memory_needed(graph: Graph, shape: NpuShape, reuse: bool) -> int:
