@@ -33,8 +33,8 @@ from numpy.typing import NDArray
 
 from mapper.cli.main import main as mapper_main
 from mapper.compiler.frontend.model import open_model
-from mapper.compiler.graph.execute import run_graph
-from mapper.compiler.graph.floating import FLOATING
+from mapper.compiler.integer.execute import run_graph
+from mapper.compiler.integer.floating import FLOATING
 from mapper.compiler.integer.formulas import dequantise
 from mapper.compiler.manifest import CompiledFolder, read_folder
 from mapper.compiler.passes.registry import optimise

@@ -13,9 +13,9 @@ from chipsim.chip.npu_shape import NpuShape
 from chipsim.npu.execute import Frame, NpuChip, run_frames
 from chipsim.npu.records import STREAMS, Program
 from mapper.compiler.codegen.decoded import program_of
-from mapper.compiler.graph.execute import run_graph
 from mapper.compiler.graph.node import Concat, Host
 from mapper.compiler.integer.binary import packed, unpacked
+from mapper.compiler.integer.execute import run_graph
 from mapper.compiler.integer.reference import INTEGER
 from mapper.compiler.manifest import CompiledFolder, as_damage, program_file
 from mapper.compiler.memory.layouts import in_planes

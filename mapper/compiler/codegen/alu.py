@@ -14,8 +14,8 @@ from mapper.compiler.codegen.builder import ProgramBuilder, TileWork
 from mapper.compiler.codegen.loads import load_entries
 from mapper.compiler.codegen.steps import Touch
 from mapper.compiler.graph.node import Add, Clamp, Node, Requantise
+from mapper.compiler.graph.requantisation import ROUNDINGS, Multiplier, Requantisation
 from mapper.compiler.graph.tensor import Tensor
-from mapper.compiler.integer.formulas import ROUNDINGS, Multiplier, Requantisation
 from mapper.compiler.memory.planner import blocks_of
 from mapper.compiler.schedule.inputs import Span
 from mapper.errors import MapperError

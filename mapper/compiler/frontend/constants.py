@@ -12,13 +12,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from mapper.compiler.graph.graph import Graph
+from mapper.compiler.graph.requantisation import AddFactors
 from mapper.compiler.graph.tensor import Tensor
-from mapper.compiler.integer.formulas import (
-    LEAST_FACTOR,
-    MOST_FACTOR,
-    AddFactors,
-    add_factors,
-)
+from mapper.compiler.integer.formulas import LEAST_FACTOR, MOST_FACTOR, add_factors
 
 NEGLIGIBLE = 2.0**-20  # quantisation steps of the result
 BIAS_STEP = 2.0**-10  # steps of the result, for channels that consist of the bias alone

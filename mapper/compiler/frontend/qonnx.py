@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from mapper.compiler.frontend.onnx import Handler, Reader, Value
 from mapper.compiler.graph.graph import View
 from mapper.compiler.graph.node import Levels, Operator, Sign
-from mapper.compiler.integer.formulas import Rounding
+from mapper.compiler.graph.requantisation import Rounding
 from mapper.compiler.integer.levels import bipolar, ends, quant, trunc
 from mapper.errors import MapperError
 from storage.formats.layers.onnxgraph import Node as OnnxNode

@@ -39,16 +39,9 @@ from mapper.compiler.graph.node import (
     Upsample,
     Window,
 )
+from mapper.compiler.graph.requantisation import AddFactors, Multiplier, Requantisation, Rounding
 from mapper.compiler.graph.tensor import Tensor
-from mapper.compiler.integer.formulas import (
-    AddFactors,
-    Multiplier,
-    Requantisation,
-    Rounding,
-    folded_bias,
-    half_away,
-    saturating_multiplier,
-)
+from mapper.compiler.integer.formulas import folded_bias, half_away, saturating_multiplier
 from mapper.compiler.quantise.layers import ACCUMULATOR, required_shift
 from mapper.compiler.quantise.operators import bounds_of, mean_nodes, requantised, slope_of
 

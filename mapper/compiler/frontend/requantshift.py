@@ -17,8 +17,9 @@ from mapper.compiler.frontend.quantised import dequantised
 from mapper.compiler.frontend.stored import Stored
 from mapper.compiler.graph.graph import View
 from mapper.compiler.graph.node import Node, Quantise, Requantise
+from mapper.compiler.graph.requantisation import Multiplier, Requantisation
 from mapper.compiler.graph.tensor import Tensor
-from mapper.compiler.integer.formulas import MANTISSA, Multiplier, Requantisation
+from mapper.compiler.integer.formulas import MANTISSA
 from mapper.errors import MapperError
 from storage.formats.layers.onnxgraph import Node as OnnxNode
 

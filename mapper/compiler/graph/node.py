@@ -7,9 +7,8 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
+from mapper.compiler.graph.requantisation import AddFactors, Int64, Requantisation, Rounding
 from mapper.compiler.graph.tensor import NO_PAD, Pad, Tensor
-from mapper.compiler.integer.binary import Int64
-from mapper.compiler.integer.formulas import AddFactors, Requantisation, Rounding
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from mapper.compiler.graph import node as operators
 from mapper.compiler.graph.graph import Graph, View
 from mapper.compiler.graph.node import Host, Levels, Node, Operator, Sign, Window
+from mapper.compiler.graph.requantisation import AddFactors, Multiplier, Requantisation
 from mapper.compiler.graph.tensor import Pad, Tensor
-from mapper.compiler.integer.formulas import AddFactors, Multiplier, Requantisation
 
 Arrays = dict[str, NDArray[Any]]
 

@@ -7,55 +7,25 @@ hardware are bit-identical to these results.
 from __future__ import annotations
 
 import math
-from typing import Any, Literal, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from mapper.compiler.graph.requantisation import (
+    AddFactors,
+    Int64,
+    Multiplier,
+    Requantisation,
+    Rounding,
+)
 from mapper.errors import MapperError
 
-Int64 = NDArray[np.int64]
-Rounding = Literal["away", "up", "even", "floor"]
-
-ROUNDINGS: tuple[Rounding, ...] = ("away", "up", "even", "floor")
-"""Roundings by their number in parameter records."""
 MANTISSA = 24  # bits of a multiplier, as in float32
 MOST_SHIFT = 63
 LEAST_FACTOR = 2.0 ** (MANTISSA - 1 - MOST_SHIFT)  # smallest multiplier
 MOST_FACTOR = 2.0**MANTISSA - 1
 AT_ONCE = 1 << 16  # numbers per chunk, so that they stay in caches between steps
-
-
-class Multiplier(NamedTuple):
-    """A real factor m0 * 2^-n; m0 has 24 bits and a sign.
-
-    m0, n : int64, shape () or (channels,)
-    """
-
-    m0: Int64
-    n: Int64
-
-
-class Requantisation(NamedTuple):
-    """Conversion of sums to stored integers.
-
-    factor : factor of sums; of sums >= 0 only if `negative` is set
-    zero_point : zero point of the result, added after the shift
-    low, high : inclusive bounds
-    rounding : rounding of both shifts
-    shift : right shift of sums before the multiplication (16 bit)
-    offset : added to the product; 0 except for low-bit imports
-    negative : factor of negative sums (leaky ReLU), or None
-    """
-
-    factor: Multiplier
-    zero_point: int
-    low: int
-    high: int
-    rounding: Rounding = "away"
-    shift: int = 0
-    offset: int | Int64 = 0
-    negative: Multiplier | None = None
 
 
 def rounding_shift(x: ArrayLike, n: ArrayLike, rounding: Rounding) -> Int64:
@@ -185,15 +155,6 @@ def accumulator_bound(weights: Int64, bias: Int64, bits: int) -> Int64:
     """Return an upper bound of the magnitude of partial sums per channel, shape (outputs,)."""
     magnitudes = np.abs(weights).reshape(weights.shape[0], -1).sum(1)
     return (magnitudes << (bits - 1)) + np.abs(bias)
-
-
-class AddFactors(NamedTuple):
-    """Integer factors of two addends with different scales, and the shift after them."""
-
-    a: int
-    b: int
-    shift: int
-    constant: int
 
 
 def add_factors(

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from mapper.compiler.integer.binary import Int64, Steps, applied, signs, steps_of
+from mapper.compiler.graph.requantisation import Int64
+from mapper.compiler.integer.binary import Steps, applied, signs, steps_of
 from mapper.errors import MapperError
 
 ROUNDED = {"even": np.rint, "floor": np.floor}

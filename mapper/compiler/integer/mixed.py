@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from mapper.compiler.graph.execute import Data, Rule, Rules
-from mapper.compiler.graph.floating import FLOATING
 from mapper.compiler.graph.node import Dequantise, Host, Node, Operator
+from mapper.compiler.integer.execute import Data, Rule, Rules
+from mapper.compiler.integer.floating import FLOATING
 from mapper.compiler.integer.formulas import dequantise
 from mapper.compiler.integer.reference import INTEGER
 

@@ -10,8 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from mapper.compiler.graph.execute import Data, Rules, concatenated, copied, on_host, sliced
-from mapper.compiler.graph.floating import upsample
 from mapper.compiler.graph.node import (
     Add,
     Clamp,
@@ -33,6 +31,8 @@ from mapper.compiler.graph.node import (
     Windows,
 )
 from mapper.compiler.integer.binary import Thresholds, signs
+from mapper.compiler.integer.execute import Data, Rules, concatenated, copied, on_host, sliced
+from mapper.compiler.integer.floating import upsample
 from mapper.compiler.integer.formulas import added, quantise, real_numbers, requantise
 from mapper.compiler.integer.levels import stored_input
 from mapper.compiler.integer.windows import (

@@ -20,7 +20,6 @@ from dataclasses import asdict
 from typing import Any
 
 from mapper.compiler.graph.graph import Graph, View
-from mapper.compiler.graph.hosted import model_of, views_of
 from mapper.compiler.graph.node import (
     Host,
     Node,
@@ -29,6 +28,7 @@ from mapper.compiler.graph.node import (
 )
 from mapper.compiler.graph.tensor import Tensor
 from mapper.compiler.integer.binary import steps_of
+from mapper.compiler.integer.hosted import model_of, views_of
 from mapper.compiler.memory.planner import Region
 from mapper.compiler.partition.functions import Partition
 from mapper.compiler.partition.packing import Lists, packing_lists, parts_of

@@ -14,10 +14,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mapper.compiler.graph.execute import results
 from mapper.compiler.graph.macro import Macro
 from mapper.compiler.graph.node import Conv, Node, Requantise
-from mapper.compiler.integer.formulas import Requantisation, requantise, rounding_shift
+from mapper.compiler.graph.requantisation import Requantisation
+from mapper.compiler.integer.execute import results
+from mapper.compiler.integer.formulas import requantise, rounding_shift
 from mapper.compiler.integer.reference import INTEGER
 from mapper.compiler.integer.windows import convolve
 from mapper.compiler.partition.functions import Partition

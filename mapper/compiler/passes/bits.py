@@ -10,9 +10,9 @@ import numpy as np
 
 from mapper.compiler.graph.graph import Graph
 from mapper.compiler.graph.node import Conv, Node, Quantise, Requantise, Sign, Threshold
+from mapper.compiler.graph.requantisation import Multiplier, Requantisation
 from mapper.compiler.graph.tensor import Tensor
 from mapper.compiler.integer.binary import Thresholds
-from mapper.compiler.integer.formulas import Multiplier, Requantisation
 
 MAKES = Sign | Threshold
 

@@ -31,8 +31,8 @@ from mapper.compiler.graph.node import (
     Window,
     Windows,
 )
+from mapper.compiler.graph.requantisation import Multiplier, Requantisation
 from mapper.compiler.graph.tensor import Tensor
-from mapper.compiler.integer.formulas import Multiplier, Requantisation
 from mapper.compiler.passes.split_groups import block_diagonal
 from mapper.errors import MapperError
 

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 
 from mapper.compiler.graph.graph import Graph
 from mapper.compiler.graph.node import Clamp, Concat, Node, Operator, Pool, Requantise
+from mapper.compiler.graph.requantisation import Int64, Multiplier, Requantisation
 from mapper.compiler.graph.tensor import Tensor
-from mapper.compiler.integer.formulas import Int64, Multiplier, Requantisation
 from mapper.compiler.passes.base import Context, Pass, Site, Taken
 
 CHANNELS = 3

@@ -13,8 +13,8 @@ from dataclasses import replace
 import numpy as np
 
 from mapper.compiler.graph.graph import Graph, View
-from mapper.compiler.graph.hosted import session_of
 from mapper.compiler.graph.node import ASKED, Host
+from mapper.compiler.integer.hosted import session_of
 from mapper.compiler.passes.base import Context, Pass, Site, Taken
 
 

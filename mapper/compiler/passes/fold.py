@@ -34,8 +34,8 @@ from mapper.compiler.graph.node import (
     Windows,
 )
 from mapper.compiler.graph.parts import part_of
+from mapper.compiler.graph.requantisation import Multiplier, Requantisation
 from mapper.compiler.graph.tensor import Tensor
-from mapper.compiler.integer.formulas import Multiplier, Requantisation
 from mapper.compiler.passes.base import Context, Pass, Site, Taken
 from mapper.compiler.passes.few_channels import make_windows
 

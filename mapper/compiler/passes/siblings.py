@@ -28,8 +28,8 @@ from mapper.compiler.graph.node import (
     Upsample,
     Window,
 )
+from mapper.compiler.graph.requantisation import Multiplier, Requantisation
 from mapper.compiler.graph.tensor import Pad, Tensor
-from mapper.compiler.integer.formulas import Multiplier, Requantisation
 from mapper.compiler.memory.planner import blocks_of
 from mapper.compiler.passes.base import Context, Pass, Site, Taken
 

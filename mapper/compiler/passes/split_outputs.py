@@ -17,7 +17,7 @@ from hw.npu.isa import form_of
 from hw.npu.shape import PARAMETER_LANES
 from mapper.compiler.graph.graph import Graph
 from mapper.compiler.graph.node import Concat, Conv, Node, Requantise
-from mapper.compiler.integer.formulas import Multiplier, Requantisation
+from mapper.compiler.graph.requantisation import Multiplier, Requantisation
 from mapper.compiler.memory.planner import blocks_of
 
 _LOAD = {field.name: field.most for field in form_of("LOAD", "INP").fields}

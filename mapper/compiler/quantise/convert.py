@@ -29,11 +29,11 @@ from mapper.compiler.graph.node import (
     Threshold,
     Upsample,
 )
+from mapper.compiler.graph.requantisation import Requantisation
 from mapper.compiler.graph.tensor import Tensor, Type
 from mapper.compiler.integer.binary import thresholds
 from mapper.compiler.integer.formulas import (
     LEAST_FACTOR,
-    Requantisation,
     add_factors,
     folded_bias,
     half_away,

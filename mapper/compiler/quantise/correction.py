@@ -14,11 +14,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mapper.compiler.graph.batches import MOST_FRAMES, batches
-from mapper.compiler.graph.execute import Data, results, run_graph
 from mapper.compiler.graph.graph import Graph
 from mapper.compiler.graph.node import Node
 from mapper.compiler.graph.tensor import Tensor
+from mapper.compiler.integer.batches import MOST_FRAMES, batches
+from mapper.compiler.integer.execute import Data, results, run_graph
 from mapper.compiler.integer.formulas import half_away, quantise
 from mapper.compiler.integer.mixed import MIXED
 from mapper.compiler.integer.reference import INTEGER

@@ -28,9 +28,10 @@ from mapper.compiler.graph.node import (
     Slice,
     Upsample,
 )
+from mapper.compiler.graph.requantisation import Multiplier, Requantisation
 from mapper.compiler.graph.tensor import Tensor
 from mapper.compiler.integer.binary import TOLERANCE, Steps, kernel_signs, steps_of
-from mapper.compiler.integer.formulas import Multiplier, Requantisation, multiplier, requantise
+from mapper.compiler.integer.formulas import multiplier, requantise
 from mapper.compiler.integer.levels import levels_of
 from mapper.compiler.quantise.parameters import Scaling
 

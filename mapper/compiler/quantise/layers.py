@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mapper.compiler.graph.node import Node, Requantise
+from mapper.compiler.graph.requantisation import Requantisation
 from mapper.compiler.graph.tensor import Tensor
 from mapper.compiler.integer.formulas import (
-    Requantisation,
     accumulator_bound,
     rounding_shift,
     saturating_multiplier,

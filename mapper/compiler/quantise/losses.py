@@ -8,11 +8,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mapper.compiler.graph.batches import batches
-from mapper.compiler.graph.execute import Data, results, run_graph
 from mapper.compiler.graph.graph import Graph
 from mapper.compiler.graph.node import Host, Node, Quantise
 from mapper.compiler.graph.tensor import Tensor
+from mapper.compiler.integer.batches import batches
+from mapper.compiler.integer.execute import Data, results, run_graph
 from mapper.compiler.integer.formulas import dequantise, quantise
 from mapper.compiler.integer.mixed import MIXED
 from mapper.compiler.integer.reference import INTEGER

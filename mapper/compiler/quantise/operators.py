@@ -7,13 +7,9 @@ from typing import Any
 import numpy as np
 
 from mapper.compiler.graph.node import Activation, Node, Pool, Requantise
+from mapper.compiler.graph.requantisation import Requantisation, Rounding
 from mapper.compiler.graph.tensor import Tensor
-from mapper.compiler.integer.formulas import (
-    Requantisation,
-    Rounding,
-    quantise,
-    saturating_multiplier,
-)
+from mapper.compiler.integer.formulas import quantise, saturating_multiplier
 from mapper.compiler.integer.windows import pixels
 
 

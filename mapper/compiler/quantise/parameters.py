@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple, get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from mapper.compiler.integer.formulas import Rounding
+from mapper.compiler.graph.requantisation import Rounding
 from mapper.compiler.settings import Scheme
 
 SCHEMES: tuple[Scheme, ...] = get_args(Scheme)

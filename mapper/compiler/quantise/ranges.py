@@ -8,10 +8,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mapper.compiler.graph.batches import batches
-from mapper.compiler.graph.execute import run_graph
 from mapper.compiler.graph.graph import Graph
 from mapper.compiler.graph.tensor import Tensor
+from mapper.compiler.integer.batches import batches
+from mapper.compiler.integer.execute import run_graph
 from mapper.compiler.integer.mixed import MIXED
 from mapper.errors import MapperError
 

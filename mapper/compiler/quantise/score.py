@@ -11,11 +11,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mapper.compiler.graph.batches import batches
-from mapper.compiler.graph.execute import Data, run_graph
 from mapper.compiler.graph.graph import Graph, View
 from mapper.compiler.graph.node import Host, Quantise
 from mapper.compiler.graph.tensor import Tensor
+from mapper.compiler.integer.batches import batches
+from mapper.compiler.integer.execute import Data, run_graph
 from mapper.compiler.integer.formulas import dequantise
 from mapper.compiler.integer.mixed import MIXED
 from mapper.compiler.integer.reference import INTEGER

@@ -12,11 +12,12 @@ from hw.npu.programs import encode_micro_ops, encode_program
 from mapper.compiler.codegen.emitter import Emitter
 from mapper.compiler.codegen.image import Image
 from mapper.compiler.codegen.steps import with_tokens
-from mapper.compiler.graph.execute import run_graph
 from mapper.compiler.graph.graph import Graph, View
 from mapper.compiler.graph.node import Node, Requantise
+from mapper.compiler.graph.requantisation import Multiplier, Requantisation, Rounding
 from mapper.compiler.graph.tensor import Tensor, Type
-from mapper.compiler.integer.formulas import Multiplier, Requantisation, Rounding, multiplier
+from mapper.compiler.integer.execute import run_graph
+from mapper.compiler.integer.formulas import multiplier
 from mapper.compiler.integer.reference import INTEGER
 from mapper.compiler.memory.planner import Stored, plan_memory
 from mapper.compiler.passes.fuse import fuse

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from mapper.compiler.cores.slices import Held, can_split_blocks, slice_macro
-from mapper.compiler.graph.execute import Data, run_graph
 from mapper.compiler.graph.macro import Macro
 from mapper.compiler.graph.tensor import Tensor
+from mapper.compiler.integer.execute import Data, run_graph
 from mapper.compiler.integer.reference import INTEGER
 from mapper.compiler.schedule.inputs import Span
 from mapper.compiler.schedule.tiles import extent_of

@@ -13,11 +13,11 @@ from mapper.compiler.calibration import pixel_samples
 from mapper.compiler.frontend.float import FLOAT
 from mapper.compiler.frontend.model import open_model
 from mapper.compiler.frontend.onnx import Reader
-from mapper.compiler.graph.execute import run_graph
-from mapper.compiler.graph.floating import FLOATING
 from mapper.compiler.graph.graph import Graph
 from mapper.compiler.graph.node import Conv
 from mapper.compiler.integer.binary import signs
+from mapper.compiler.integer.execute import run_graph
+from mapper.compiler.integer.floating import FLOATING
 from mapper.compiler.integer.reference import INTEGER
 from mapper.compiler.passes.registry import optimise
 from mapper.compiler.pipeline import Compiled, compile_model

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from mapper.compiler.frontend.model import HANDLERS, open_model
-from mapper.compiler.graph.execute import run_graph
+from mapper.compiler.integer.execute import run_graph
 from mapper.compiler.integer.mixed import MIXED
 from mapper.compiler.passes.registry import optimise
 from mapper.errors import MapperError

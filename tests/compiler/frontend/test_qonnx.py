@@ -16,8 +16,8 @@ from mapper.compiler.frontend.float import FLOAT
 from mapper.compiler.frontend.model import open_model
 from mapper.compiler.frontend.onnx import Reader
 from mapper.compiler.frontend.qonnx import EVALUATORS
-from mapper.compiler.graph.execute import run_graph
 from mapper.compiler.graph.node import Host, Requantise, Threshold
+from mapper.compiler.integer.execute import run_graph
 from mapper.compiler.integer.formulas import dequantise
 from mapper.compiler.integer.levels import bipolar, quant, trunc
 from mapper.compiler.integer.reference import INTEGER

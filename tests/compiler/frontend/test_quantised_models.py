@@ -9,9 +9,9 @@ import pytest
 from numpy.typing import NDArray
 
 from mapper.compiler.frontend.model import open_model
-from mapper.compiler.graph.execute import run_graph
 from mapper.compiler.graph.graph import Graph
 from mapper.compiler.graph.node import Host
+from mapper.compiler.integer.execute import run_graph
 from mapper.compiler.integer.formulas import quantise
 from mapper.compiler.integer.reference import INTEGER
 from tests.compiler.onnx_sessions import session_of

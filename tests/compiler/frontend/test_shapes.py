@@ -12,8 +12,8 @@ import pytest
 
 from mapper.cli.main import main
 from mapper.compiler.frontend.model import Model, open_model
-from mapper.compiler.graph.execute import run_graph
-from mapper.compiler.graph.floating import FLOATING
+from mapper.compiler.integer.execute import run_graph
+from mapper.compiler.integer.floating import FLOATING
 from mapper.compiler.manifest import read_folder
 from mapper.errors import MapperError
 from tests.storage.formats.onnx_models import helper, model, node, onnx

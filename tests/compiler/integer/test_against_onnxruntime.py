@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from mapper.compiler.graph.node import Conv, Node, Pool, Window
+from mapper.compiler.graph.requantisation import Requantisation
 from mapper.compiler.graph.tensor import Pad, Tensor
 from mapper.compiler.integer.formulas import (
-    Requantisation,
     add_factors,
     added,
     folded_bias,

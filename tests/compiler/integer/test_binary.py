@@ -9,8 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mapper.compiler.graph.execute import run_graph
-from mapper.compiler.graph.floating import FLOATING
 from mapper.compiler.graph.graph import Graph, View
 from mapper.compiler.graph.node import Conv, Node, Pool, Sign, Threshold, Window
 from mapper.compiler.graph.tensor import Pad, Tensor
@@ -24,6 +22,8 @@ from mapper.compiler.integer.binary import (
     unpacked,
     unused_bits,
 )
+from mapper.compiler.integer.execute import run_graph
+from mapper.compiler.integer.floating import FLOATING
 from mapper.compiler.integer.reference import INTEGER
 from mapper.errors import MapperError
 from tests.reference import binary as twin

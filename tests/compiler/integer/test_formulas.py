@@ -10,12 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mapper.compiler.graph.requantisation import ROUNDINGS, Multiplier, Requantisation, Rounding
 from mapper.compiler.integer.formulas import (
     AT_ONCE,
-    ROUNDINGS,
-    Multiplier,
-    Requantisation,
-    Rounding,
     accumulator_bound,
     add_factors,
     added,

@@ -23,8 +23,9 @@ from mapper.compiler.graph.node import (
     Upsample,
     Window,
 )
+from mapper.compiler.graph.requantisation import Requantisation
 from mapper.compiler.graph.tensor import Pad, Tensor
-from mapper.compiler.integer.formulas import Requantisation, add_factors, folded_bias, multiplier
+from mapper.compiler.integer.formulas import add_factors, folded_bias, multiplier
 from mapper.compiler.integer.reference import INTEGER
 from tests.reference import integer as twin
 

@@ -12,7 +12,7 @@ import pytest
 from chipsim.chip.npu_shape import NpuShape
 from mapper.compiler.frontend.float import FLOAT
 from mapper.compiler.frontend.onnx import Reader
-from mapper.compiler.graph.execute import run_graph
+from mapper.compiler.integer.execute import run_graph
 from mapper.compiler.integer.formulas import dequantise, quantise
 from mapper.compiler.integer.reference import INTEGER
 from mapper.compiler.manifest import read_folder

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mapper.compiler.graph.execute import run_graph
 from mapper.compiler.graph.node import Activation, Add
+from mapper.compiler.integer.execute import run_graph
 from mapper.compiler.integer.reference import INTEGER
 from mapper.compiler.partition.patterns import (
     functions_text,

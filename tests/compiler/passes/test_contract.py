@@ -19,8 +19,6 @@ import pytest
 from mapper.cli.compile import add_arguments
 from mapper.compiler.frontend.model import UNFOLDED
 from mapper.compiler.frontend.onnx import ASKED
-from mapper.compiler.graph.execute import run_graph
-from mapper.compiler.graph.floating import FLOATING
 from mapper.compiler.graph.graph import Graph, View
 from mapper.compiler.graph.node import (
     Activation,
@@ -35,6 +33,8 @@ from mapper.compiler.graph.node import (
     Window,
 )
 from mapper.compiler.graph.tensor import Pad, Tensor
+from mapper.compiler.integer.execute import run_graph
+from mapper.compiler.integer.floating import FLOATING
 from mapper.compiler.integer.reference import INTEGER
 from mapper.compiler.memory.regions import share as share_regions
 from mapper.compiler.passes.base import Context, Pass, sweep

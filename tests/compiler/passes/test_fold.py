@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from chipsim.chip.npu_shape import NPU_SHAPES
-from mapper.compiler.graph.execute import run_graph
 from mapper.compiler.graph.graph import Graph
 from mapper.compiler.graph.node import Conv, Node, Pool, Unfold, Window
 from mapper.compiler.graph.tensor import Pad, Tensor
+from mapper.compiler.integer.execute import run_graph
 from mapper.compiler.integer.reference import INTEGER
 from mapper.compiler.memory.padding import outer
 from mapper.compiler.memory.regions import Place, lanes_of, share

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from chipsim.chip.npu_shape import NpuShape
-from mapper.compiler.graph.execute import run_graph
 from mapper.compiler.graph.graph import Graph
 from mapper.compiler.graph.node import Conv, Pool, Slice, Window
 from mapper.compiler.graph.tensor import Pad
+from mapper.compiler.integer.execute import run_graph
 from mapper.compiler.integer.reference import INTEGER
 from mapper.compiler.passes.base import Context, Taken, sweep
 from mapper.compiler.passes.concat import CONCAT

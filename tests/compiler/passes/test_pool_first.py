@@ -7,11 +7,12 @@ from copy import deepcopy
 import numpy as np
 import pytest
 
-from mapper.compiler.graph.execute import run_graph
 from mapper.compiler.graph.graph import Graph, View
 from mapper.compiler.graph.node import Conv, Node, Pool, Requantise, Window
+from mapper.compiler.graph.requantisation import Multiplier, Requantisation
 from mapper.compiler.graph.tensor import Pad, Tensor
-from mapper.compiler.integer.formulas import Multiplier, Requantisation, multiplier
+from mapper.compiler.integer.execute import run_graph
+from mapper.compiler.integer.formulas import multiplier
 from mapper.compiler.integer.reference import INTEGER
 from mapper.compiler.passes.base import Context, sweep
 from mapper.compiler.passes.pool_first import POOL_FIRST

@@ -7,7 +7,6 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from mapper.compiler.graph.execute import run_graph
 from mapper.compiler.graph.graph import Graph
 from mapper.compiler.graph.node import (
     Activation,
@@ -22,6 +21,7 @@ from mapper.compiler.graph.node import (
     Window,
 )
 from mapper.compiler.graph.tensor import Pad, Tensor
+from mapper.compiler.integer.execute import run_graph
 from mapper.compiler.integer.reference import INTEGER
 from mapper.compiler.passes.registry import optimise
 from mapper.compiler.quantise.convert import Converter

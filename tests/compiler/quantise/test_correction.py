@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mapper.compiler.graph.execute import run_graph
-from mapper.compiler.graph.floating import FLOATING
 from mapper.compiler.graph.graph import Graph
 from mapper.compiler.graph.node import Conv, Window
+from mapper.compiler.integer.execute import run_graph
+from mapper.compiler.integer.floating import FLOATING
 from mapper.compiler.integer.formulas import dequantise, quantise, rounding_shift
 from mapper.compiler.integer.reference import INTEGER
 from mapper.compiler.quantise.convert import Converter

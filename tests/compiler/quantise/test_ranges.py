@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mapper.compiler.graph.execute import run_graph
-from mapper.compiler.graph.floating import FLOATING
 from mapper.compiler.graph.tensor import Tensor
+from mapper.compiler.integer.execute import run_graph
+from mapper.compiler.integer.floating import FLOATING
 from mapper.compiler.quantise.convert import Converter
 from mapper.compiler.quantise.methods import FACTORS, METHODS, chosen_ends, squared_error
 from mapper.compiler.quantise.parameters import Precision, quantised_weights, scaling

@@ -11,10 +11,10 @@ import pytest
 
 from mapper.compiler.frontend.float import FLOAT
 from mapper.compiler.frontend.onnx import Reader
-from mapper.compiler.graph.execute import run_graph
-from mapper.compiler.graph.floating import FLOATING
 from mapper.compiler.graph.graph import Graph
 from mapper.compiler.graph.node import Host, Quantise
+from mapper.compiler.integer.execute import run_graph
+from mapper.compiler.integer.floating import FLOATING
 from mapper.compiler.integer.reference import INTEGER
 from mapper.compiler.passes.registry import optimise
 from mapper.compiler.quantise.convert import Converter

@@ -23,13 +23,8 @@ from mapper.compiler.graph.node import (
     Upsample,
     Window,
 )
+from mapper.compiler.graph.requantisation import ROUNDINGS, AddFactors, Multiplier, Requantisation
 from mapper.compiler.graph.tensor import Pad, Type
-from mapper.compiler.integer.formulas import (
-    ROUNDINGS,
-    AddFactors,
-    Multiplier,
-    Requantisation,
-)
 
 TYPES: tuple[Type, ...] = get_args(Type)
 _N_BITS = 6  # bits of n in a scale word, below the multiplier

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 
-from mapper.compiler.graph.execute import Data
 from mapper.compiler.graph.graph import Graph
 from mapper.compiler.graph.tensor import Tensor
+from mapper.compiler.integer.execute import Data
 
 MOST_FRAMES = 16
 MOST_NUMBERS = 1 << 26  # elements of all tensors of a graph together

@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mapper.compiler.graph.graph import Graph, View
-from mapper.compiler.graph.hosted import session_of, views_of
 from mapper.compiler.graph.node import Host, Node, Operator, Slice
 from mapper.compiler.graph.tensor import Tensor
+from mapper.compiler.integer.hosted import session_of, views_of
 from mapper.errors import MapperError
 from storage.errors import BadInputError
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from mapper.compiler.graph.execute import Data, Rules, concatenated, on_host, sliced
 from mapper.compiler.graph.node import (
     Activation,
     Add,
@@ -22,6 +21,7 @@ from mapper.compiler.graph.node import (
     Upsample,
 )
 from mapper.compiler.integer.binary import applied, signs, steps_of
+from mapper.compiler.integer.execute import Data, Rules, concatenated, on_host, sliced
 from mapper.compiler.integer.formulas import dequantise
 from mapper.compiler.integer.levels import levels_of
 from mapper.compiler.integer.windows import convolve, kernel_of, pixels, windows
