@@ -32,11 +32,11 @@ from bench_compile_peer import Peer, integer_outputs, quantised_best
 from numpy.typing import NDArray
 
 from mapper.cli.main import main as mapper_main
-from mapper.compiler.frontend.model import open_model
 from mapper.compiler.integer.execute import run_graph
 from mapper.compiler.integer.floating import FLOATING
 from mapper.compiler.integer.formulas import dequantise
 from mapper.compiler.manifest import CompiledFolder, read_folder
+from mapper.compiler.model import open_model
 from mapper.compiler.passes.registry import optimise
 from mapper.compiler.quantise.losses import Signal
 from mapper.compiler.simulate import Outcome, simulate

@@ -37,8 +37,8 @@ from mapper.cli.main import main as mapper_main
 from mapper.compiler.chip_cycles import chip_of, run_frames
 from mapper.compiler.cores.placement import in_order
 from mapper.compiler.cycles import run_cycles
-from mapper.compiler.frontend.model import open_model
 from mapper.compiler.manifest import MAPPING, TILES, CompiledFolder, read_folder
+from mapper.compiler.model import open_model
 from mapper.compiler.simulate import programs_of, simulate
 from mapper.errors import BEYOND_LIMITS, MapperError
 from mapper.evaluation.mapped import open_mapped

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     from chipsim.chip.model import Chip
     from chipsim.chip.npu_shape import NpuShape
-    from mapper.compiler.frontend.model import Model
     from mapper.compiler.manifest import Target
+    from mapper.compiler.model import Model
     from mapper.compiler.quantise.ranges_file import RangesFile
     from mapper.compiler.settings import CompileSettings
     from storage.samples import SampleArrays, SampleForm
@@ -181,7 +181,7 @@ def _open(options: argparse.Namespace, form: SampleForm) -> Model:
 
     With samples, floating-point parts of a quantised model are quantised as well.
     """
-    from mapper.compiler.frontend.model import open_model
+    from mapper.compiler.model import open_model
     from mapper.errors import UsageError
 
     shapes = _shapes(options)

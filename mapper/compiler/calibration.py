@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from mapper.compiler.frontend.model import Model
+from mapper.compiler.model import Model
 from mapper.compiler.optimise import optimised
 from mapper.compiler.quantise.convert import Converter
 from mapper.compiler.quantise.ranges_file import RangesFile

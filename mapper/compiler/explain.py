@@ -11,11 +11,10 @@ from collections import Counter
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from mapper.compiler.frontend.model import Model, built
 from mapper.compiler.graph.graph import Graph
 from mapper.compiler.graph.macro import Macro
-from mapper.compiler.graph.node import Dequantise, Host, Node, Quantise
-from mapper.compiler.memory.regions import SHARES
+from mapper.compiler.graph.node import SHARES, Dequantise, Host, Node, Quantise
+from mapper.compiler.model import Model, built
 from mapper.compiler.optimise import optimised
 from mapper.compiler.partition.functions import Partition, divide
 from mapper.compiler.partition.support import hint

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from chipsim.chip.npu_shape import NpuShape
-from mapper.compiler.frontend.model import IDLE, Model, built, idle
 from mapper.compiler.graph.graph import Graph
 from mapper.compiler.graph.node import ASKED
+from mapper.compiler.model import IDLE, Model, built, idle
 from mapper.compiler.partition.islands import islands, lonely
 from mapper.compiler.passes.base import Context
 from mapper.compiler.passes.constants import CONSTANTS

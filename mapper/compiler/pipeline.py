@@ -20,10 +20,10 @@ from mapper.compiler.codegen.program import host_words
 from mapper.compiler.cores.job import Job, Made
 from mapper.compiler.cores.one import on_one_core
 from mapper.compiler.cores.spread import refusal, runs_on_one, spread, usable_places
-from mapper.compiler.frontend.model import Model, built
 from mapper.compiler.graph.graph import Graph
 from mapper.compiler.graph.macro import Macro
 from mapper.compiler.jobs import job_of, require_room
+from mapper.compiler.model import Model, built
 from mapper.compiler.optimise import optimised
 from mapper.compiler.partition.functions import Partition
 from mapper.compiler.partition.hostplan import Step as HostStep

@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 from chipsim.chip.model import Chip
 from chipsim.chip.npu_shape import NPU_SHAPES, NpuShape
 from mapper.compiler.codegen.image import Image
-from mapper.compiler.frontend.model import Model, open_model
 from mapper.compiler.manifest import CompiledFolder, Target, folder_in_memory
 from mapper.compiler.memory.checker import check_program
 from mapper.compiler.memory.touches import Cells, instructions_of
+from mapper.compiler.model import Model, open_model
 from mapper.compiler.pipeline import Compiled, compile_model
 from mapper.compiler.settings import CompileSettings
 from mapper.compiler.simulate import Compared, simulate

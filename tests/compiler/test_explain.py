@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from mapper.compiler.explain import Row, explain
-from mapper.compiler.frontend.model import open_model
+from mapper.compiler.model import open_model
 from mapper.compiler.settings import CompileSettings
 from tests.mapper.conftest import Run, folder, nowhere, run, tidy
 from tests.storage.formats.onnx_models import model, node, onnx

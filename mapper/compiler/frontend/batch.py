@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mapper.compiler.judge.rows import Departure, first_departure
+from mapper.compiler.frontend.rows import Departure, first_departure
 from mapper.errors import MapperError
 
 SHAPES = {"Reshape": 1, "Expand": 1, "Resize": 3, "ConstantOfShape": 0}

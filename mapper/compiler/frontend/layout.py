@@ -12,9 +12,14 @@ from mapper.compiler.graph.graph import CHANNELS_FIRST, View
 from mapper.compiler.graph.node import Concat, Conv, PadMap, Slice, Upsample, Window
 from mapper.compiler.graph.node import Node as GraphNode
 from mapper.compiler.graph.tensor import Pad, Tensor
-from mapper.compiler.passes.shuffles import shuffle_weights
 from mapper.errors import MapperError
 from storage.formats.layers.onnxgraph import Node as OnnxNode
+
+
+def shuffle_weights(order: NDArray[np.int64]) -> Tensor:
+    """Return 1x1 kernels that permute channels."""
+    weights = np.eye(len(order), dtype=np.float32)[order].reshape(len(order), 1, 1, -1)
+    return Tensor("shuffle", weights.shape, value=weights)
 
 
 def concat(reader: Reader, node: OnnxNode, inputs: list[Any]) -> Value | None:

@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mapper.compiler.frontend.stored import Stored, stored_constant
 from mapper.compiler.graph.graph import CHANNELS_FIRST, Graph, View, four_axes
 from mapper.compiler.graph.node import ASKED, Host, Node, Operator
+from mapper.compiler.graph.stored import Stored, stored_constant
 from mapper.compiler.graph.tensor import Tensor
 from mapper.compiler.integer.hosted import session_of
 from mapper.errors import MapperError

@@ -1,7 +1,7 @@
 """Read numbers that a model stores as integers: QuantizeLinear and DequantizeLinear.
 
 uint8 becomes int8 exactly, with a zero point 128 lower. A quantised value is a tensor of integers;
-operations on it stay in real numbers here, after a Dequantise node. `mapper.compiler.frontend.qops`
+operations on it stay in real numbers here, after a Dequantise node. `mapper.compiler.quantise.join`
 converts them to integers.
 """
 
@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from mapper.compiler.frontend.onnx import Handler, Reader, Value
-from mapper.compiler.frontend.stored import OFFSET, STORED, Scale, scale_of
 from mapper.compiler.graph.graph import View
 from mapper.compiler.graph.node import Dequantise, Levels, Node, Quantise
+from mapper.compiler.graph.stored import OFFSET, STORED, Scale, scale_of
 from mapper.compiler.graph.tensor import Tensor
 from mapper.errors import MapperError
 from storage.formats.layers.onnxgraph import Node as OnnxNode

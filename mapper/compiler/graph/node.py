@@ -313,3 +313,7 @@ class Node:
     def label(self) -> str:
         """The name of the node in messages."""
         return f"{self.kind} {self.sources[0]!r}" if self.sources else self.kind
+
+
+SHARES: tuple[type[Operator], ...] = (Concat, Slice, Unfold)
+"""Operators that are implemented by memory layout only."""

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mapper.compiler.judge.plain import names_made, plain_model
+from storage.formats.layers.onnxplain import names_made, plain_model
 from storage.formats.layers.onnxruns import open_session, run_session
 
 Array = NDArray[Any]

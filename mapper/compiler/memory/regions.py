@@ -13,12 +13,9 @@ from typing import NamedTuple
 
 from chipsim.chip.npu_shape import NpuShape
 from mapper.compiler.graph.graph import Graph
-from mapper.compiler.graph.node import Concat, Copy, Node, Operator, Slice, Unfold
+from mapper.compiler.graph.node import Concat, Copy, Node, Slice, Unfold
 from mapper.compiler.graph.tensor import Tensor
 from mapper.errors import MapperError
-
-SHARES: tuple[type[Operator], ...] = (Concat, Slice, Unfold)
-"""Operators that are implemented by memory layout only."""
 
 
 class Place(NamedTuple):

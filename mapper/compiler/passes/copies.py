@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from mapper.compiler.graph.graph import Graph
-from mapper.compiler.graph.node import Copy, Host, Quantise, Windows
-from mapper.compiler.memory.regions import SHARES
+from mapper.compiler.graph.node import SHARES, Copy, Host, Quantise, Windows
 from mapper.compiler.passes.base import Context, Pass, Site, Taken
 from mapper.compiler.passes.estimate import vectors
 from mapper.compiler.passes.fuse import ALONE

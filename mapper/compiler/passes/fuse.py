@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from mapper.compiler.graph.graph import Graph
 from mapper.compiler.graph.macro import Macro
 from mapper.compiler.graph.node import (
+    SHARES,
     Activation,
     Add,
     Clamp,
@@ -26,7 +27,6 @@ from mapper.compiler.graph.node import (
     WindowColumns,
     Windows,
 )
-from mapper.compiler.memory.regions import SHARES
 from mapper.compiler.passes.base import Context, Pass, Site, Taken
 from mapper.compiler.passes.estimate import round_trip
 from mapper.compiler.schedule.tiles import least_fits

@@ -25,12 +25,6 @@ EACH = (Activation, Affine, Pool)
 """Operators that work per channel, with per-channel constants as further inputs."""
 
 
-def shuffle_weights(order: Order) -> Tensor:
-    """Return 1x1 kernels that permute channels."""
-    weights = np.eye(len(order), dtype=np.float32)[order].reshape(len(order), 1, 1, -1)
-    return Tensor("shuffle", weights.shape, value=weights)
-
-
 def order_of(node: Node) -> Order | None:
     """Return the permutation of a convolution; None if it does more than permute."""
     operator = node.operator

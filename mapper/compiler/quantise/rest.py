@@ -11,8 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from mapper.compiler.frontend.qops import join, stored_weights
-from mapper.compiler.frontend.stored import Stored
 from mapper.compiler.graph.graph import Graph, View, take_instead
 from mapper.compiler.graph.node import (
     Activation,
@@ -28,7 +26,9 @@ from mapper.compiler.graph.node import (
     Slice,
     Upsample,
 )
+from mapper.compiler.graph.stored import Stored
 from mapper.compiler.graph.tensor import Tensor
+from mapper.compiler.quantise.join import join, stored_weights
 from mapper.compiler.quantise.parameters import HEADROOM, Scaling, quantised_weights, scaling
 from mapper.compiler.quantise.ranges import Ends, Range
 from mapper.errors import MapperError

@@ -10,10 +10,10 @@ import pytest
 
 from chipsim.chip.model import Chip
 from chipsim.chip.npu_shape import NPU_SHAPES, NpuShape
-from mapper.compiler.frontend.model import open_model
 from mapper.compiler.graph.node import Activation, Add, Pool, Upsample, Window
 from mapper.compiler.graph.tensor import Pad
 from mapper.compiler.manifest import Target
+from mapper.compiler.model import open_model
 from mapper.compiler.pipeline import compile_model
 from mapper.compiler.settings import CompileSettings
 from mapper.compiler.simulate import simulate

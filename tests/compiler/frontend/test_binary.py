@@ -11,7 +11,6 @@ import pytest
 from chipsim.chip.npu_shape import NpuShape
 from mapper.compiler.calibration import pixel_samples
 from mapper.compiler.frontend.float import FLOAT
-from mapper.compiler.frontend.model import open_model
 from mapper.compiler.frontend.onnx import Reader
 from mapper.compiler.graph.graph import Graph
 from mapper.compiler.graph.node import Conv
@@ -19,6 +18,7 @@ from mapper.compiler.integer.binary import signs
 from mapper.compiler.integer.execute import run_graph
 from mapper.compiler.integer.floating import FLOATING
 from mapper.compiler.integer.reference import INTEGER
+from mapper.compiler.model import open_model
 from mapper.compiler.passes.registry import optimise
 from mapper.compiler.pipeline import Compiled, compile_model
 from mapper.compiler.settings import CompileSettings

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mapper.compiler.frontend.model import open_model
+from mapper.compiler.model import open_model
 from mapper.errors import MapperError
 from storage.formats.layers.onnxgraph import MOST_MADE
 from storage.formats.layers.onnxruns import _reason

@@ -13,7 +13,6 @@ from chipsim.chip.npu_shape import NpuShape
 from mapper.compiler.calibration import pixel_samples
 from mapper.compiler.codegen.cdriver.hoststeps import driver_of
 from mapper.compiler.frontend.float import FLOAT
-from mapper.compiler.frontend.model import open_model
 from mapper.compiler.frontend.onnx import Reader
 from mapper.compiler.frontend.qonnx import EVALUATORS
 from mapper.compiler.graph.node import Host, Requantise, Threshold
@@ -22,6 +21,7 @@ from mapper.compiler.integer.formulas import dequantise
 from mapper.compiler.integer.levels import bipolar, quant, trunc
 from mapper.compiler.integer.reference import INTEGER
 from mapper.compiler.manifest import Target
+from mapper.compiler.model import open_model
 from mapper.compiler.pipeline import Compiled, compile_model
 from mapper.compiler.quantise.exact import whole_kernels
 from mapper.compiler.settings import CompileSettings

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mapper.compiler.frontend.model import open_model
 from mapper.compiler.graph.node import Clamp, Conv, Requantise
+from mapper.compiler.model import open_model
 from mapper.errors import MapperError
 from tests.compiler.quantised import Net, check, run_integers
 from tests.reference import quantised as twin

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 from mapper.cli.main import main
-from mapper.compiler.frontend.model import open_model
 from mapper.compiler.graph.graph import Graph
 from mapper.compiler.graph.node import Host, Requantise
 from mapper.compiler.graph.tensor import Tensor
 from mapper.compiler.integer.execute import run_graph
 from mapper.compiler.integer.reference import INTEGER
 from mapper.compiler.manifest import read_folder
+from mapper.compiler.model import open_model
 from mapper.compiler.simulate import simulate
 from mapper.errors import MapperError
 from tests.reference import quantised as twin

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from chipsim.chip.npu_shape import NpuShape
-from mapper.compiler.frontend.model import open_model
 from mapper.compiler.integer.execute import run_graph
 from mapper.compiler.integer.mixed import MIXED
+from mapper.compiler.model import open_model
 from mapper.compiler.simulate import simulate
 from tests.compiler.onnx_sessions import session_of
 from tests.compiler.programs import compiled_model

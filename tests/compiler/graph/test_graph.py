@@ -8,12 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mapper.compiler.frontend.model import open_model
 from mapper.compiler.graph.graph import Graph
 from mapper.compiler.graph.text import graph_from_json, graph_text, graph_to_json
 from mapper.compiler.integer.execute import run_graph
 from mapper.compiler.integer.formulas import quantise
 from mapper.compiler.integer.reference import INTEGER
+from mapper.compiler.model import open_model
 from mapper.compiler.passes.registry import optimise
 from tests.compiler.codegen.test_programs import random_network
 from tests.compiler.quantise.test_convert import quantised

@@ -10,7 +10,7 @@ import pytest
 
 from chipsim.chip.npu_shape import NPU_SHAPES
 from mapper.compiler.explain import Row, explain
-from mapper.compiler.frontend.model import open_model
+from mapper.compiler.model import open_model
 from mapper.compiler.optimise import optimised
 from mapper.compiler.partition.islands import HOST_LATENCY, islands, lonely
 from mapper.compiler.settings import CompileSettings

@@ -17,7 +17,6 @@ import onnx
 import pytest
 
 from mapper.cli.compile import add_arguments
-from mapper.compiler.frontend.model import UNFOLDED
 from mapper.compiler.frontend.onnx import ASKED
 from mapper.compiler.graph.graph import Graph, View
 from mapper.compiler.graph.node import (
@@ -37,6 +36,7 @@ from mapper.compiler.integer.execute import run_graph
 from mapper.compiler.integer.floating import FLOATING
 from mapper.compiler.integer.reference import INTEGER
 from mapper.compiler.memory.regions import share as share_regions
+from mapper.compiler.model import UNFOLDED
 from mapper.compiler.passes.base import Context, Pass, sweep
 from mapper.compiler.passes.registry import ON_FLOATS, PASSES
 from mapper.compiler.passes.switches import CHANGES_NUMBERS, SWITCHES

@@ -10,14 +10,15 @@ import pytest
 
 from chipsim.chip.npu_shape import NPU_SHAPES
 from mapper.compiler.explain import explain
-from mapper.compiler.frontend.model import open_model
+from mapper.compiler.frontend.layout import shuffle_weights
 from mapper.compiler.graph.graph import Graph
 from mapper.compiler.graph.node import Conv
 from mapper.compiler.graph.tensor import Tensor
 from mapper.compiler.integer.execute import run_graph
 from mapper.compiler.integer.floating import FLOATING
+from mapper.compiler.model import open_model
 from mapper.compiler.passes.registry import optimise
-from mapper.compiler.passes.shuffles import fold_shuffles, order_of, shuffle_weights
+from mapper.compiler.passes.shuffles import fold_shuffles, order_of
 from mapper.compiler.settings import CompileSettings
 from mapper.compiler.simulate import simulate
 from tests.compiler.programs import compiled_model

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mapper.compiler.judge.plain import plain_model
+from storage.formats.layers.onnxplain import plain_model
 from storage.formats.layers.onnxruns import SessionError, numpy_type, open_session, run_session
 
 Array = NDArray[Any]

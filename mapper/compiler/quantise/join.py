@@ -14,13 +14,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mapper.compiler.frontend.constants import (
-    note_constant,
-    sum_factors,
-    without_products,
-)
-from mapper.compiler.frontend.ends import settle_host, settle_inputs
-from mapper.compiler.frontend.stored import Stored, steps_of
 from mapper.compiler.graph.graph import Graph
 from mapper.compiler.graph.node import (
     Activation,
@@ -40,8 +33,15 @@ from mapper.compiler.graph.node import (
     Window,
 )
 from mapper.compiler.graph.requantisation import AddFactors, Multiplier, Requantisation, Rounding
+from mapper.compiler.graph.stored import Stored, steps_of
 from mapper.compiler.graph.tensor import Tensor
 from mapper.compiler.integer.formulas import folded_bias, half_away, saturating_multiplier
+from mapper.compiler.quantise.constants import (
+    note_constant,
+    sum_factors,
+    without_products,
+)
+from mapper.compiler.quantise.ends import settle_host, settle_inputs
 from mapper.compiler.quantise.layers import ACCUMULATOR, required_shift
 from mapper.compiler.quantise.operators import bounds_of, mean_nodes, requantised, slope_of
 
