@@ -13,10 +13,10 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from mapper.compiler.ablation import Row
+    from mapper.compiler.compiled import Compiled
     from mapper.compiler.judge.beside import Judgement
     from mapper.compiler.judge.compare import Beside
     from mapper.compiler.manifest import Target
-    from mapper.compiler.pipeline import Compiled
     from mapper.compiler.quantise.verify import Compared
     from mapper.compiler.schedule.packing import Packing
     from mapper.compiler.settings import CompileSettings

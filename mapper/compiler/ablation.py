@@ -14,9 +14,9 @@ from typing import NamedTuple, get_args
 from chipsim.npu.mesh_report import ChipReport, chip_report
 from chipsim.npu.mesh_run import run_mesh
 from mapper.compiler.chip_cycles import chip_of
+from mapper.compiler.compiled import Compiled
 from mapper.compiler.manifest import Target, folder_in_memory
 from mapper.compiler.passes.switches import SWITCHES
-from mapper.compiler.pipeline import Compiled
 from mapper.compiler.settings import CompileSettings, Placement
 from mapper.errors import DoesNotFitError, MapperError
 

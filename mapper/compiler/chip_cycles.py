@@ -22,10 +22,10 @@ from chipsim.npu.mesh_run import Advance, CoreWork, MeshTimes, run_mesh
 from chipsim.npu.records import Op
 from chipsim.npu.replay import Bytes, in_turn, overlapped
 from hw.npu.isa import INSTRUCTION_BYTES, MICRO_OP_BYTES
-from mapper.compiler.codegen.links import Brought
 from mapper.compiler.cores.meshed import CoreFeeds, HostSide, mesh_chip
 from mapper.compiler.layers import bars_of
 from mapper.compiler.manifest import CompiledFolder
+from mapper.compiler.program.links import Brought
 from mapper.compiler.simulate import FrameCores, Machine, programs_of
 from mapper.errors import CheckFailedError
 

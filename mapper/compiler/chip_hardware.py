@@ -26,8 +26,8 @@ from hw.npu.isa import INSTRUCTION_BYTES, MICRO_OP_BYTES
 from hw.npu.memories import Contents
 from hw.npu.run import PATIENCE, Delivered, HostSide, Input, NpuRun, NpuSimulator
 from mapper.compiler.chip_cycles import chip_of, inputs_of
-from mapper.compiler.codegen.image import Image
 from mapper.compiler.manifest import CompiledFolder
+from mapper.compiler.program.image import Image
 from mapper.errors import CheckFailedError, DoesNotFitError
 
 MOST_NODES = 4

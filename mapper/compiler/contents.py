@@ -10,10 +10,10 @@ import numpy as np
 from chipsim.npu.records import KINDS, Op
 from hw.npu.isa import INSTRUCTION_BYTES, MICRO_OP_BYTES
 from hw.npu.programs import decode_program
-from mapper.compiler.codegen.image import MAGIC, Image, unpack_image
 from mapper.compiler.codegen.macros.file import MACROS, record_count
 from mapper.compiler.codegen.macros.listing import contents
 from mapper.compiler.manifest import MOST_FILE, RECORDS, CompiledFolder
+from mapper.compiler.program.image import MAGIC, Image, unpack_image
 from storage.files import open_input, read_input
 
 HEADER_BYTES = 8

@@ -18,7 +18,7 @@ from chipsim.npu.cycles import UNITS
 from hw.npu.isa import INSTRUCTION_BYTES, decode
 from mapper.compiler.manifest import CompiledFolder
 from mapper.compiler.partition.hostrun import Data
-from mapper.compiler.schedule.preloaded import Preloaded
+from mapper.compiler.program.preloaded import Preloaded
 from mapper.compiler.schedule.stalls import unit_of, waits_of
 from mapper.compiler.schedule.units import timeline_of_functions
 from mapper.compiler.simulate import FrameCores, Machine, programs_of

@@ -12,10 +12,10 @@ from chipsim.chip.npu_shape import NpuShape
 from chipsim.npu.cycles import UNITS, Timeline
 from chipsim.npu.timing import vectors_of_entry
 from hw.npu.isa import Instruction
-from mapper.compiler.codegen.steps import Step
 from mapper.compiler.graph.macro import Macro
 from mapper.compiler.graph.node import Conv
 from mapper.compiler.memory.planner import Region, blocks_of
+from mapper.compiler.program.steps import Step
 from mapper.compiler.schedule.stalls import CAUSES, unit_of, waits_of
 
 MOST_BARS = 400  # per unit in the timeline; shorter gaps are closed

@@ -35,9 +35,9 @@ from chipsim.chip.presets import from_fields
 from chipsim.errors import ChipError
 from chipsim.npu.arrivals import HostLink
 from hw.errors import HwError
+from mapper.compiler.backends.loops.listing import listing_text
 from mapper.compiler.codegen.code import Lying
-from mapper.compiler.codegen.image import Image, pack_image, unpack_image
-from mapper.compiler.codegen.loops.listing import listing_text
+from mapper.compiler.compiled import Compiled
 from mapper.compiler.cores.tiles import flits_of, mapping_file, tiles_file
 from mapper.compiler.graph.graph import Graph, View
 from mapper.compiler.graph.node import Concat
@@ -48,7 +48,7 @@ from mapper.compiler.partition.functions import Partition
 from mapper.compiler.partition.hostplan import Step
 from mapper.compiler.partition.packing import packing_lists, packing_text, parts_of
 from mapper.compiler.partition.patterns import functions_text, lowered, quantised_functions
-from mapper.compiler.pipeline import Compiled
+from mapper.compiler.program.image import Image, pack_image, unpack_image
 from mapper.compiler.settings import CompileSettings
 from mapper.errors import MapperError, shown
 from mapper.version import version
@@ -142,8 +142,8 @@ def write_folder(
         program_file(one.place): pack_image(one.image(target.shape)) for one in compiled.codes
     } | {
         RECORDS: b"".join(one.records for one in compiled.codes),
-        HOST_PLAN: _json({"steps": compiled.host}),
-        GRAPH: _json(graph),
+        HOST_PLAN: json_bytes({"steps": compiled.host}),
+        GRAPH: json_bytes(graph),
         CONSTANTS: _npz(constants),
         MODEL: model.data,
     }
@@ -160,44 +160,17 @@ def write_folder(
         "samples": form,
         "files": {name: hashlib.sha256(data).hexdigest() for name, data in files.items()},
     }
-    write_file(folder / MANIFEST, _json(manifest | {SEAL: _seal(manifest)}))
+    write_file(folder / MANIFEST, json_bytes(manifest | {SEAL: _seal(manifest)}))
 
 
 def _seal(manifest: dict[str, Any]) -> str:
     """Return the hash of a manifest."""
-    return hashlib.sha256(_json(manifest)).hexdigest()
+    return hashlib.sha256(json_bytes(manifest)).hexdigest()
 
 
 def program_file(core: tuple[int, int]) -> str:
     """Return the file name of a core's program."""
     return f"core_{core[0]}_{core[1]}.npc"
-
-
-def write_loops(folder: Path, compiled: Compiled) -> None:
-    """Write the schedules of all cores as loop listings."""
-    (folder / LOOPS).mkdir()
-    for one in compiled.codes:
-        text = listing_text(one.steps, one.tables, [macro.label for macro in one.macros])
-        name = Path(program_file(one.place)).with_suffix(".txt")
-        write_file(folder / LOOPS / name, text.encode())
-
-
-def write_graphs(folder: Path, graphs: dict[str, Graph], partition: Partition) -> None:
-    """Write the graph after each stage as text and JSON, functions at two levels, and packing
-    lists.
-    """
-    (folder / GRAPHS).mkdir()
-    functions = quantised_functions(partition)
-    texts = {
-        "functions": functions_text(functions),
-        "functions_lowered": functions_text(lowered(functions)),
-        "packing": packing_text(packing_lists(parts_of(partition))),
-    }
-    for name, text in texts.items():
-        write_file(folder / GRAPHS / f"{name}.txt", text.encode())
-    for name, graph in graphs.items():
-        write_file(folder / GRAPHS / f"{name}.txt", graph_text(graph).encode())
-        write_file(folder / GRAPHS / f"{name}.json", _json(graph_to_json(graph)[0]))
 
 
 def manifest_of(compiled: Compiled, target: Target) -> dict[str, Any]:
@@ -398,7 +371,7 @@ def _read_manifest(path: Path) -> dict[str, Any]:
     return found
 
 
-def _json(value: Any) -> bytes:
+def json_bytes(value: Any) -> bytes:
     return (json.dumps(value, indent=1, sort_keys=True) + "\n").encode()
 
 

@@ -8,8 +8,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mapper.compiler.codegen.cdriver.hoststeps import driver_of
-from mapper.compiler.codegen.cdriver.writer import write_driver
+from mapper.compiler.backends.cdriver.hoststeps import driver_of
+from mapper.compiler.backends.cdriver.writer import write_driver
+from mapper.compiler.compiled import Compiled
+from mapper.compiler.dumps import write_graphs, write_loops
 from mapper.compiler.explain import Row, write_explain
 from mapper.compiler.judge.folders import judge_compiled, require_right
 from mapper.compiler.manifest import (
@@ -19,10 +21,7 @@ from mapper.compiler.manifest import (
     Target,
     read_folder,
     write_folder,
-    write_graphs,
-    write_loops,
 )
-from mapper.compiler.pipeline import Compiled
 from mapper.compiler.quantise.ranges_file import write_ranges
 from mapper.compiler.report import Report, report_of, write_report
 from mapper.compiler.stages import Clock, stage

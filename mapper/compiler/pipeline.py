@@ -7,16 +7,13 @@ tiles and instructions -> host memory -> cycles; `mapper.compiler.output` writes
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
-
-import numpy as np
-from numpy.typing import NDArray
 
 from chipsim.chip.model import Chip
 from chipsim.chip.npu_shape import NpuShape
 from mapper.compiler.calibration import calibration_of, dataset, left_out
-from mapper.compiler.codegen.code import CoreCode, Lying
+from mapper.compiler.codegen.code import CoreCode
 from mapper.compiler.codegen.program import host_words
+from mapper.compiler.compiled import Compiled
 from mapper.compiler.cores.job import Job, Made
 from mapper.compiler.cores.one import on_one_core
 from mapper.compiler.cores.spread import refusal, runs_on_one, spread, usable_places
@@ -25,14 +22,13 @@ from mapper.compiler.graph.macro import Macro
 from mapper.compiler.jobs import job_of, require_room
 from mapper.compiler.model import Model, built
 from mapper.compiler.optimise import optimised
-from mapper.compiler.partition.functions import Partition
-from mapper.compiler.partition.hostplan import Step as HostStep
 from mapper.compiler.partition.hostplan import plan_host
 from mapper.compiler.passes.base import Context
 from mapper.compiler.passes.constants import CONSTANTS
 from mapper.compiler.passes.registry import (
     optimise_quantised,
 )
+from mapper.compiler.program.preloaded import Preloaded
 from mapper.compiler.quantise.exact import ExactLayers
 from mapper.compiler.quantise.losses import LayerLoss, layer_losses
 from mapper.compiler.quantise.ranges_file import RangesFile
@@ -41,58 +37,10 @@ from mapper.compiler.quantise.score import Limits
 from mapper.compiler.quantise.verify import Verified, request_of, verified
 from mapper.compiler.requirements import require_core
 from mapper.compiler.schedule.packing import Packing, packing_cost
-from mapper.compiler.schedule.preloaded import Preloaded
 from mapper.compiler.settings import CompileSettings
 from mapper.compiler.stages import stage
 from mapper.errors import MapperError
 from storage.samples import SampleArrays
-
-
-@dataclass(slots=True)
-class Compiled:
-    """A model as a program for each core, and intermediate results.
-
-    graph : integer graph; macros : macro nodes as cores run them
-    partition : macro nodes grouped in functions, and host nodes between them
-    codes : programs of the cores, by place
-    host_weights : words stored on the host, shape (words, rows, columns)
-    results : host regions that receive results of several cores; ports : nodes of the host ports
-    verified : accuracy and attempts; None if the model was already quantised
-    missed : missed limits of the verification, with values
-    notes : log lines on changes of numbers or of where they are computed
-    losses : loss of each layer over the calibration samples; graphs : by stage
-    """
-
-    graph: Graph
-    partition: Partition
-    codes: list[CoreCode]
-    host_weights: NDArray[np.int8]
-    results: list[Lying]
-    ports: list[tuple[int, int]]
-    packing: Packing
-    host: list[HostStep]
-    verified: Verified | None
-    losses: list[LayerLoss]
-    graphs: dict[str, Graph]
-    log: list[str]
-    notes: list[str]
-    missed: list[str]
-
-    @property
-    def macros(self) -> list[Macro]:
-        """Macro nodes in execution order."""
-        return self.partition.macros
-
-    @property
-    def cycles(self) -> int:
-        """Cycles of a frame on the busiest core."""
-        return max(code.timeline.cycles for code in self.codes)
-
-    @property
-    def code(self) -> CoreCode:
-        """Program of the only core."""
-        (only,) = self.codes
-        return only
 
 
 def compile_model(

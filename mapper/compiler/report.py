@@ -8,11 +8,11 @@ from typing import Any
 
 from chipsim.chip.npu_shape import NpuShape
 from mapper.compiler.codegen.code import CoreCode
-from mapper.compiler.codegen.tables import MICRO_OPS, PARAMETERS
+from mapper.compiler.compiled import Compiled
 from mapper.compiler.graph.node import Host
 from mapper.compiler.layers import Run, layer_row, parts_of, timeline_rows
 from mapper.compiler.manifest import Target
-from mapper.compiler.pipeline import Compiled
+from mapper.compiler.program.tables import MICRO_OPS, PARAMETERS
 from mapper.compiler.quantise.verify import Attempt, Verified
 from mapper.compiler.schedule.units import busy_shares
 from mapper.errors import MapperError

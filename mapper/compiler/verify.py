@@ -13,13 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chipsim.chip.npu_shape import NpuShape
-from mapper.compiler.codegen.loops.check import check_listing
+from mapper.compiler.backends.loops.check import check_listing
+from mapper.compiler.checks.areas import MapPlace
+from mapper.compiler.checks.checker import Declared, check_program
+from mapper.compiler.checks.exchange import Traded, check_exchange
+from mapper.compiler.checks.layers import Stored, stored_maps
+from mapper.compiler.checks.touches import Instruction, in_slots, instructions_of
 from mapper.compiler.manifest import LOOPS, MOST_JSON, CompiledFolder, program_file
-from mapper.compiler.memory.areas import MapPlace
-from mapper.compiler.memory.checker import Declared, check_program
-from mapper.compiler.memory.exchange import Traded, check_exchange
-from mapper.compiler.memory.layers import Stored, stored_maps
-from mapper.compiler.memory.touches import Instruction, in_slots, instructions_of
 from mapper.compiler.verify_records import verify_records
 from mapper.errors import CheckFailedError
 from storage.files import read_input

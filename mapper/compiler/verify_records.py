@@ -6,10 +6,10 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from mapper.compiler.codegen.image import Image
 from mapper.compiler.codegen.loaded import images_of_records
 from mapper.compiler.codegen.macros.file import record_count
 from mapper.compiler.manifest import RECORDS, WEIGHTS, CompiledFolder, program_file
+from mapper.compiler.program.image import Image
 from mapper.errors import CheckFailedError
 
 SAID = {

@@ -10,10 +10,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from chipsim.chip.npu_shape import NpuShape
+from mapper.compiler.compiled import Compiled
 from mapper.compiler.graph.graph import View
 from mapper.compiler.graph.node import Add, Pool, Window
 from mapper.compiler.graph.tensor import Pad
-from mapper.compiler.pipeline import Compiled
 from tests.compiler.binary_networks import BinaryBuilder
 from tests.compiler.programs import compiled
 

@@ -10,9 +10,10 @@ import pytest
 from chipsim.chip.model import Chip
 from mapper.cli.compile_options import add_arguments
 from mapper.compiler.ablation import ablation
+from mapper.compiler.compiled import Compiled
 from mapper.compiler.manifest import Target
 from mapper.compiler.passes.switches import CHANGES_NUMBERS, SWITCHES
-from mapper.compiler.pipeline import Compiled, compile_model
+from mapper.compiler.pipeline import compile_model
 from mapper.compiler.settings import CompileSettings
 from mapper.compiler.simulate import simulate
 from mapper.errors import DoesNotFitError

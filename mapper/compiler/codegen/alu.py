@@ -12,12 +12,12 @@ from hw.npu.shape import PARAMETER_LANES
 from mapper.compiler.codegen.areas import Area, Entries
 from mapper.compiler.codegen.builder import ProgramBuilder, TileWork
 from mapper.compiler.codegen.loads import load_entries
-from mapper.compiler.codegen.steps import Touch
 from mapper.compiler.graph.node import Add, Clamp, Node, Requantise
 from mapper.compiler.graph.requantisation import ROUNDINGS, Multiplier, Requantisation
 from mapper.compiler.graph.tensor import Tensor
 from mapper.compiler.memory.planner import blocks_of
-from mapper.compiler.schedule.inputs import Span
+from mapper.compiler.program.inputs import Span
+from mapper.compiler.program.steps import Touch
 from mapper.errors import MapperError
 
 LEAST = -(1 << 15)  # smallest immediate operand

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from hw.npu.isa import form_of
 from mapper.compiler.graph.tensor import NO_PAD
 from mapper.compiler.memory.planner import Region
-from mapper.compiler.schedule.inputs import Span
+from mapper.compiler.program.inputs import Span
 from mapper.errors import DoesNotFitError
 
 _LOAD = {field.name: field.most for field in form_of("LOAD", "INP").fields}

@@ -6,7 +6,7 @@ from hw.npu.isa import Instruction, MicroOp
 from mapper.compiler.codegen.alu import PARAMETERS, alu, alu_step
 from mapper.compiler.codegen.builder import ProgramBuilder, TileWork
 from mapper.compiler.codegen.kernels import Kernels
-from mapper.compiler.codegen.steps import Touch
+from mapper.compiler.program.steps import Touch
 
 NOTHING, ZERO, BIAS = range(3)
 """Initial accumulator values that products can request with `init`."""

@@ -14,12 +14,12 @@ from hw.npu.isa import Instruction, MicroOp
 from hw.npu.shape import PARAMETER_LANES
 from mapper.compiler.codegen.alu import alu
 from mapper.compiler.codegen.builder import ProgramBuilder, TileWork
-from mapper.compiler.codegen.steps import Touch
-from mapper.compiler.codegen.tables import Tables, lanes_of
 from mapper.compiler.graph.node import Conv, Node, Sign, Threshold, Window
 from mapper.compiler.integer.binary import MOST, packed, unused_bits
 from mapper.compiler.memory.planner import blocks_of, blocks_of_vector
-from mapper.compiler.schedule.inputs import Span
+from mapper.compiler.program.inputs import Span
+from mapper.compiler.program.steps import Touch
+from mapper.compiler.program.tables import Tables, lanes_of
 
 Int64 = NDArray[np.int64]
 

@@ -12,15 +12,15 @@ import numpy as np
 from chipsim.chip.npu_shape import NpuShape
 from hw.npu.isa import MICRO_OP_BYTES, UNITS, Instruction, form_of
 from mapper.compiler.codegen.areas import Entries
-from mapper.compiler.codegen.links import Sent, Target
-from mapper.compiler.codegen.reloads import Area, Reloaded
-from mapper.compiler.codegen.steps import Step, Touch
 from mapper.compiler.codegen.streams import Streams
-from mapper.compiler.codegen.tables import MICRO_OPS, PARAMETER_BYTES, PARAMETERS, Tables
 from mapper.compiler.graph.macro import Macro
 from mapper.compiler.graph.tensor import Tensor
 from mapper.compiler.memory.planner import Region, memory_use, pixel_vectors
-from mapper.compiler.schedule.inputs import Span
+from mapper.compiler.program.inputs import Span
+from mapper.compiler.program.links import Sent, Target
+from mapper.compiler.program.reloads import Area, Reloaded
+from mapper.compiler.program.steps import Step, Touch
+from mapper.compiler.program.tables import MICRO_OPS, PARAMETER_BYTES, PARAMETERS, Tables
 from mapper.compiler.schedule.tiles import Cut, Tile
 from mapper.compiler.settings import Dual, Schedule
 

@@ -9,18 +9,18 @@ from chipsim.chip.npu_shape import NpuShape
 from chipsim.npu.arrivals import HostLink
 from chipsim.npu.cycles import Timeline
 from hw.npu.isa import Instruction
-from mapper.compiler.codegen.image import Image
-from mapper.compiler.codegen.links import NO_LINKS, Links, Place
 from mapper.compiler.codegen.loaded import Loaded
-from mapper.compiler.codegen.presets import Preset
 from mapper.compiler.codegen.program import Emitted
-from mapper.compiler.codegen.steps import Step
-from mapper.compiler.codegen.tables import Tables
 from mapper.compiler.graph.macro import Macro
 from mapper.compiler.graph.tensor import Tensor
 from mapper.compiler.memory.planner import Region
-from mapper.compiler.schedule.inputs import Span
-from mapper.compiler.schedule.preloaded import Preloaded
+from mapper.compiler.program.image import Image
+from mapper.compiler.program.inputs import Span
+from mapper.compiler.program.links import NO_LINKS, Links, Place
+from mapper.compiler.program.preloaded import Preloaded
+from mapper.compiler.program.presets import Preset
+from mapper.compiler.program.steps import Step
+from mapper.compiler.program.tables import Tables
 from mapper.compiler.schedule.units import timeline_of_functions
 
 

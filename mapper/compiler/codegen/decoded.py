@@ -6,7 +6,7 @@ import numpy as np
 
 from chipsim.npu.records import Program
 from hw.npu.programs import decode_micro_ops, decode_program
-from mapper.compiler.codegen.image import Image
+from mapper.compiler.program.image import Image
 
 
 def program_of(image: Image, where: str) -> Program:

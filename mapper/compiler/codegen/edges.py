@@ -15,7 +15,7 @@ from mapper.compiler.codegen.builder import ProgramBuilder, TileWork
 from mapper.compiler.codegen.kernels import BIAS_BITS, Kernels
 from mapper.compiler.codegen.pairs import Pass
 from mapper.compiler.graph.node import Conv, Node, Window
-from mapper.compiler.schedule.inputs import Part, Span
+from mapper.compiler.program.inputs import Part, Span
 
 
 class Side(NamedTuple):

@@ -16,7 +16,6 @@ from mapper.compiler.codegen.loads import load_entries
 from mapper.compiler.codegen.matrix import Product, convolution
 from mapper.compiler.codegen.pooling import pool, pool_map
 from mapper.compiler.codegen.stores import store
-from mapper.compiler.codegen.tables import Tables
 from mapper.compiler.graph.macro import Macro
 from mapper.compiler.graph.node import (
     Add,
@@ -31,6 +30,7 @@ from mapper.compiler.graph.node import (
     Threshold,
     Upsample,
 )
+from mapper.compiler.program.tables import Tables
 from mapper.compiler.schedule.onchip import Choice, TileCost, choices
 from mapper.compiler.schedule.tiles import Cut, Tile, spans_of, tiles_of
 from mapper.compiler.schedule.units import tile_cost

@@ -12,14 +12,14 @@ from chipsim.chip.npu_shape import NpuShape
 from hw.errors import HwError
 from hw.npu.isa import Instruction
 from hw.npu.programs import encode_micro_ops, encode_program
-from mapper.compiler.codegen.image import Image
-from mapper.compiler.codegen.links import NO_LINKS, Others, freed_for, sent_to
 from mapper.compiler.codegen.macros.file import require_canonical, unpack_layers
 from mapper.compiler.codegen.macros.layers import Layers
-from mapper.compiler.codegen.presets import Preset
 from mapper.compiler.codegen.program import host_words, steps_of
-from mapper.compiler.codegen.sections import split_files
-from mapper.compiler.codegen.tables import Tables
+from mapper.compiler.program.image import Image
+from mapper.compiler.program.links import NO_LINKS, Others, freed_for, sent_to
+from mapper.compiler.program.presets import Preset
+from mapper.compiler.program.sections import split_files
+from mapper.compiler.program.tables import Tables
 from mapper.errors import MapperError
 
 DAMAGE = (

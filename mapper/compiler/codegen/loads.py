@@ -7,7 +7,7 @@ import numpy as np
 from hw.npu.isa import Instruction
 from mapper.compiler.codegen.areas import Area, Entries
 from mapper.compiler.codegen.builder import ProgramBuilder
-from mapper.compiler.codegen.steps import Touch
+from mapper.compiler.program.steps import Touch
 
 
 def load_inputs(core: ProgramBuilder, area: Area, far: int = 0) -> Entries:

@@ -14,11 +14,11 @@ from mapper.compiler.codegen.edges import Edge, edges_of
 from mapper.compiler.codegen.kernels import Kernels, Words, place_kernels, taps_of
 from mapper.compiler.codegen.loads import load_inputs
 from mapper.compiler.codegen.pairs import Pass, kernel_pairs, plan_pairs
-from mapper.compiler.codegen.steps import Touch
 from mapper.compiler.codegen.streams import ASKED
 from mapper.compiler.codegen.windows import load_windows
 from mapper.compiler.graph.node import Conv, Node, Window
-from mapper.compiler.schedule.inputs import Part, Span, needed, parts_of, taken_blocks
+from mapper.compiler.program.inputs import Part, Span, needed, parts_of, taken_blocks
+from mapper.compiler.program.steps import Touch
 
 Product = Callable[[ProgramBuilder, TileWork, bool], bool]
 """Emit the loads and sums of a tile into the accumulators from `made.first` on; True: the macro

@@ -14,7 +14,7 @@ from mapper.compiler.codegen.builder import ProgramBuilder, TileWork
 from mapper.compiler.codegen.kernels import Kernels
 from mapper.compiler.graph.node import Conv, Node
 from mapper.compiler.memory.planner import Region
-from mapper.compiler.schedule.inputs import Span
+from mapper.compiler.program.inputs import Span
 
 _DIST = {field.name: field.most for field in form_of("CTRL", "DIST").fields}
 OVERHEAD = 10  # cycles to start a load and its products

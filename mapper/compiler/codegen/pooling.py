@@ -10,7 +10,7 @@ from mapper.compiler.codegen.loads import load_entries
 from mapper.compiler.codegen.matrix import Product
 from mapper.compiler.graph.node import Node, Pool, Window
 from mapper.compiler.memory.padding import padding_value
-from mapper.compiler.schedule.inputs import Part, needed, parts_of
+from mapper.compiler.program.inputs import Part, needed, parts_of
 
 
 def pool(core: ProgramBuilder, node: Node, work: TileWork, last: bool) -> None:

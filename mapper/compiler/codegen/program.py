@@ -15,15 +15,15 @@ from chipsim.chip.npu_shape import NpuShape
 from hw.npu.isa import Instruction
 from mapper.compiler.codegen.builder import DUAL, Choices, MemoryPlan, WeightPlan
 from mapper.compiler.codegen.emitter import Emitter
-from mapper.compiler.codegen.links import NO_LINKS, Links, Others, Place, linked
 from mapper.compiler.codegen.macros.file import MACROS, pack_layers, unpack_layers
 from mapper.compiler.codegen.macros.layers import Layers
-from mapper.compiler.codegen.presets import Preset
-from mapper.compiler.codegen.steps import Step, with_tokens
-from mapper.compiler.codegen.tables import MICRO_OPS, TableFullError
 from mapper.compiler.graph.macro import Macro
 from mapper.compiler.graph.tensor import Tensor
 from mapper.compiler.memory.planner import Region, memory_use
+from mapper.compiler.program.links import NO_LINKS, Links, Others, Place, linked
+from mapper.compiler.program.presets import Preset
+from mapper.compiler.program.steps import Step, with_tokens
+from mapper.compiler.program.tables import MICRO_OPS, TableFullError
 from mapper.compiler.schedule.onchip import Choice, Limits, chosen, fixed_cut
 from mapper.compiler.schedule.tiles import Cut
 from mapper.compiler.settings import Dual
@@ -91,7 +91,7 @@ class Emitted(NamedTuple):
         return self.borders.with_area(self.emitter.area)
 
     def linked(self, links: Links, others: Others) -> tuple[Emitted, Links]:
-        """Add waits and credits, see `mapper.compiler.codegen.links.linked`."""
+        """Add waits and credits, see `mapper.compiler.program.links.linked`."""
         shape = self.emitter.shape
         steps, links = linked(self.emitter.steps, links, others, shape.map_vectors)
         self.emitter.steps = steps

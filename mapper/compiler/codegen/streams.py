@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hw.npu.isa import Instruction, form_of
-from mapper.compiler.codegen.steps import Touch
+from mapper.compiler.program.steps import Touch
 from mapper.errors import DoesNotFitError
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from mapper.compiler.graph.tensor import Tensor
 from mapper.compiler.memory.layouts import WORD_VECTORS, plane_words
 from mapper.compiler.memory.planner import VECTORS_OF_ENTRY, Region, blocks_of
 from mapper.compiler.memory.regions import Place, Places
-from mapper.compiler.schedule.inputs import Span
+from mapper.compiler.program.inputs import Span
 
 
 class Box(NamedTuple):

@@ -8,19 +8,19 @@ from chipsim.chip.npu_shape import NpuShape
 from mapper.compiler.codegen.builder import ALL_AT_ONCE, Choices, MemoryPlan
 from mapper.compiler.codegen.emitter import Emitter
 from mapper.compiler.codegen.kernels import weight_words
-from mapper.compiler.codegen.links import Target
 from mapper.compiler.codegen.placement import plan_weights
-from mapper.compiler.codegen.presets import Preset
 from mapper.compiler.codegen.program import memory_sizes
-from mapper.compiler.codegen.steps import with_tokens
 from mapper.compiler.cores.areas import Homes, Kept
 from mapper.compiler.cores.pieces import Piece, Whole
 from mapper.compiler.cores.slices import Slice, Sliced, slice_macro
 from mapper.compiler.graph.tensor import Tensor
 from mapper.compiler.memory.planner import Region, pixel_vectors
-from mapper.compiler.schedule.inputs import Span
+from mapper.compiler.program.inputs import Span
+from mapper.compiler.program.links import Target
+from mapper.compiler.program.preloaded import Preloaded
+from mapper.compiler.program.presets import Preset
+from mapper.compiler.program.steps import with_tokens
 from mapper.compiler.schedule.onchip import Limits, chosen
-from mapper.compiler.schedule.preloaded import Preloaded
 from mapper.compiler.schedule.tiles import extent_of
 from mapper.compiler.schedule.units import timeline_of_functions
 from mapper.errors import DoesNotFitError

@@ -12,9 +12,9 @@ from chipsim.chip.npu_shape import NpuShape
 from chipsim.npu.arrivals import HostLink
 from mapper.compiler.codegen.builder import Choices
 from mapper.compiler.codegen.code import CoreCode, Lying
-from mapper.compiler.codegen.links import Place
 from mapper.compiler.memory.regions import Places
 from mapper.compiler.partition.functions import Partition
+from mapper.compiler.program.links import Place
 from mapper.compiler.settings import CompileSettings
 
 

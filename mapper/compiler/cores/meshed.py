@@ -12,8 +12,8 @@ from chipsim.noc.mesh import Mesh
 from chipsim.npu.arrivals import HostLink
 from chipsim.npu.mesh_chip import HostInputs, HostPort, MeshChip
 from chipsim.npu.records import STREAMS, Program
-from mapper.compiler.codegen.links import Brought, Place
 from mapper.compiler.cores.ports import nearest
+from mapper.compiler.program.links import Brought, Place
 
 
 class CoreFeeds(NamedTuple):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from mapper.compiler.codegen.code import CoreCode, Lying
-from mapper.compiler.codegen.links import Place
 from mapper.compiler.codegen.placement import plan_weights
 from mapper.compiler.codegen.program import Core, emitted, require_instructions
 from mapper.compiler.cores.job import Job, Made
@@ -15,6 +14,7 @@ from mapper.compiler.memory.planner import (
     memory_use,
     plan_memory,
 )
+from mapper.compiler.program.links import Place
 from mapper.compiler.stages import stage
 
 

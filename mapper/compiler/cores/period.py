@@ -24,7 +24,7 @@ from mapper.compiler.cores.vertices import SHARES, shares
 from mapper.compiler.graph.node import Upsample
 from mapper.compiler.graph.tensor import Tensor
 from mapper.compiler.memory.planner import blocks_of
-from mapper.compiler.schedule.inputs import Span
+from mapper.compiler.program.inputs import Span
 from mapper.compiler.schedule.tiles import extent_of
 from mapper.errors import DoesNotFitError
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from mapper.compiler.codegen.links import Links, Place, Target
 from mapper.compiler.cores.slices import Sliced
 from mapper.compiler.graph.macro import Macro
 from mapper.compiler.graph.tensor import Tensor
 from mapper.compiler.memory.planner import Region
 from mapper.compiler.memory.regions import Places
-from mapper.compiler.schedule.inputs import Span
+from mapper.compiler.program.inputs import Span
+from mapper.compiler.program.links import Links, Place, Target
 
 
 class Piece(NamedTuple):

@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chipsim.chip.model import Chip
-from mapper.compiler.codegen.links import Place
 from mapper.compiler.cores.ports import nearest
 from mapper.compiler.cores.vertices import WHOLE, Vertices, with_ports
+from mapper.compiler.program.links import Place
 from mapper.compiler.settings import Placement
 from storage.errors import write_error
 

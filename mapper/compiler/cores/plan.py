@@ -7,7 +7,6 @@ from itertools import pairwise
 
 from chipsim.chip.npu_shape import NpuShape
 from chipsim.npu.records import STREAMS
-from mapper.compiler.codegen.links import Brought, Credit, Links, Place, Target, require_streams
 from mapper.compiler.cores.areas import Box, Homes, Kept, add_box, gaps_between
 from mapper.compiler.cores.pieces import ChipPlan, CorePlan, Part, Piece, Whole
 from mapper.compiler.cores.ports import nearest
@@ -18,7 +17,8 @@ from mapper.compiler.graph.tensor import Tensor
 from mapper.compiler.integer.windows import GROUP
 from mapper.compiler.memory.layouts import WORD_VECTORS, plane_words
 from mapper.compiler.memory.planner import Lives, pixel_vectors
-from mapper.compiler.schedule.inputs import Span
+from mapper.compiler.program.inputs import Span
+from mapper.compiler.program.links import Brought, Credit, Links, Place, Target, require_streams
 from mapper.errors import DoesNotFitError
 
 HOST: Place = (-1, -1)

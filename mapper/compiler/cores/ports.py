@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from chipsim.chip.model import Chip
-from mapper.compiler.codegen.links import Place
+from mapper.compiler.program.links import Place
 
 
 def ports_of(chip: Chip) -> list[Place]:

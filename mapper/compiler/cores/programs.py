@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 from chipsim.chip.npu_shape import NpuShape
 from hw.npu.isa import Instruction
 from mapper.compiler.codegen.builder import Choices, MemoryPlan
-from mapper.compiler.codegen.links import Others, Place, freed_for, sent_to
 from mapper.compiler.codegen.placement import plan_weights
-from mapper.compiler.codegen.presets import Preset
 from mapper.compiler.codegen.program import Core, Emitted, emitted, require_instructions
 from mapper.compiler.cores.pieces import ChipPlan, CorePlan
+from mapper.compiler.program.links import Others, Place, freed_for, sent_to
+from mapper.compiler.program.presets import Preset
 from mapper.compiler.settings import WeightRule
 from mapper.errors import DoesNotFitError
 

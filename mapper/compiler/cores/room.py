@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from chipsim.chip.model import Chip
-from mapper.compiler.codegen.tables import PARAMETER_BYTES, Tables
 from mapper.compiler.cores.areas import Homes, Kept
 from mapper.compiler.cores.job import Job
 from mapper.compiler.cores.period import taken_rows
@@ -12,7 +11,8 @@ from mapper.compiler.cores.slices import slice_macro
 from mapper.compiler.graph.macro import Macro
 from mapper.compiler.graph.node import Conv, Requantise
 from mapper.compiler.memory.planner import Stored, blocks_of, memory_use, plan_memory
-from mapper.compiler.schedule.inputs import Span
+from mapper.compiler.program.inputs import Span
+from mapper.compiler.program.tables import PARAMETER_BYTES, Tables
 from mapper.errors import DoesNotFitError
 
 

@@ -27,7 +27,7 @@ from mapper.compiler.graph.node import (
 from mapper.compiler.graph.requantisation import Multiplier, Requantisation
 from mapper.compiler.graph.tensor import Tensor
 from mapper.compiler.memory.planner import blocks_of
-from mapper.compiler.schedule.inputs import Span, needed
+from mapper.compiler.program.inputs import Span, needed
 from mapper.compiler.schedule.tiles import window_of
 
 

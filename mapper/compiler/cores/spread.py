@@ -17,7 +17,6 @@ from chipsim.npu.mesh_report import chip_report
 from chipsim.npu.mesh_run import MeshTimes, run_mesh
 from mapper.compiler.codegen.code import CoreCode, Lying
 from mapper.compiler.codegen.decoded import program_of
-from mapper.compiler.codegen.links import Place
 from mapper.compiler.cores.costs import Costs
 from mapper.compiler.cores.job import Job, Made
 from mapper.compiler.cores.meshed import CoreFeeds, HostSide, mesh_chip
@@ -32,6 +31,7 @@ from mapper.compiler.cores.tries import Tried, best_of, each, earliest, tried
 from mapper.compiler.cores.turns import turns
 from mapper.compiler.cores.vertices import vertices_of
 from mapper.compiler.graph.tensor import Tensor
+from mapper.compiler.program.links import Place
 from mapper.compiler.stages import stage
 from mapper.errors import DoesNotFitError
 

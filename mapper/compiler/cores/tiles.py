@@ -20,10 +20,10 @@ from chipsim.chip.model import Chip
 from chipsim.chip.npu_shape import NpuShape
 from chipsim.npu.timing import vectors_of_entry
 from mapper.compiler.codegen.code import CoreCode
-from mapper.compiler.codegen.links import Place
-from mapper.compiler.codegen.steps import Step
 from mapper.compiler.cores.ports import nearest
 from mapper.compiler.cores.vertices import WHOLE
+from mapper.compiler.program.links import Place
+from mapper.compiler.program.steps import Step
 from storage.errors import write_error
 
 Flits = Counter[tuple[int, int]]

@@ -19,7 +19,7 @@ from mapper.compiler.graph.node import Conv, Node
 from mapper.compiler.graph.tensor import Tensor
 from mapper.compiler.memory.planner import blocks_of
 from mapper.compiler.passes.base import Context, Pass, Site, Taken
-from mapper.compiler.schedule.inputs import Span, is_depthwise, taken_blocks
+from mapper.compiler.program.inputs import Span, is_depthwise, taken_blocks
 
 NAME = "split-groups"
 

@@ -10,7 +10,7 @@ from chipsim.chip.npu_shape import NpuShape
 from chipsim.npu.cycles import Timed, Timeline, run_queues
 from chipsim.npu.timing import matrix_cycles
 from hw.npu.isa import UNITS, Instruction
-from mapper.compiler.codegen.steps import Step, Touch, with_tokens
+from mapper.compiler.program.steps import Step, Touch, with_tokens
 from mapper.compiler.schedule.steps import steps_of
 from mapper.compiler.schedule.traffic import Layer, Tiling
 

@@ -14,7 +14,7 @@ from chipsim.npu.cycles import run_queues
 from hw.npu.isa import Instruction
 from mapper.compiler.graph.macro import Macro
 from mapper.compiler.graph.tensor import Tensor
-from mapper.compiler.schedule.preloaded import Preloaded
+from mapper.compiler.program.preloaded import Preloaded
 from mapper.compiler.schedule.units import NOTHING, timed_program
 
 HOST_LATENCY = 32  # cycles until the host responds

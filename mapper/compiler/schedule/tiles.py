@@ -11,8 +11,8 @@ from hw.npu.isa import form_of
 from mapper.compiler.graph.macro import Macro
 from mapper.compiler.graph.node import Conv, Node, Pool, Window
 from mapper.compiler.memory.planner import blocks_of, blocks_of_vector, pixel_vectors
+from mapper.compiler.program.inputs import MOST_TAPS, Span, is_depthwise, needed, taken_blocks
 from mapper.compiler.schedule import windows
-from mapper.compiler.schedule.inputs import MOST_TAPS, Span, is_depthwise, needed, taken_blocks
 from mapper.errors import DoesNotFitError
 
 OVERLAPPED = 4

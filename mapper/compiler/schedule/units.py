@@ -11,9 +11,9 @@ from chipsim.npu.arrivals import HostLink, WordOrder
 from chipsim.npu.cycles import UNITS, Timed, Timeline, run_queues
 from chipsim.npu.timing import cycles_of, matrix_cycles, stores_pairs, vectors_of_entry
 from hw.npu.isa import Instruction, form_of
-from mapper.compiler.codegen.steps import Step
+from mapper.compiler.program.preloaded import Preloaded
+from mapper.compiler.program.steps import Step
 from mapper.compiler.schedule.onchip import TileCost
-from mapper.compiler.schedule.preloaded import Preloaded
 
 NOTHING = Preloaded()
 UNIT_OF = {"LOAD": 0, "GEMM": 1, "ALU": 2, "RQ": 2, "STORE": 3}

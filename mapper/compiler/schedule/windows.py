@@ -17,7 +17,7 @@ from mapper.compiler.graph.tensor import Tensor
 from mapper.compiler.integer.windows import GROUP
 from mapper.compiler.memory.layouts import plane_words
 from mapper.compiler.memory.planner import blocks_of
-from mapper.compiler.schedule.inputs import Span
+from mapper.compiler.program.inputs import Span
 
 _WIN = {field.name: field.most for field in form_of("LOAD", "WIN").fields}
 _GEMM = {field.name: field.most for field in form_of("GEMM", "INT8").fields}

@@ -12,9 +12,9 @@ import pytest
 
 from hw.npu.assembly import assemble
 from hw.npu.programs import encode_program
-from mapper.compiler.codegen.image import unpack_image
 from mapper.compiler.codegen.macros.file import MACROS
-from mapper.compiler.codegen.sections import pack_sections, unpack_sections
+from mapper.compiler.program.image import unpack_image
+from mapper.compiler.program.sections import pack_sections, unpack_sections
 from mapper.compiler.stages import ORDER
 from tests.compiler.bad_input.good import QUICK, good
 from tests.mapper.conftest import Run

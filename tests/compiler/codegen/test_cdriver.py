@@ -17,11 +17,11 @@ from chipsim.errors import ChipError
 from chipsim.npu.execute import NpuChip
 from hw.npu.isa import Instruction, MicroOp
 from hw.npu.programs import encode_micro_ops, encode_program
-from mapper.compiler.codegen.cdriver.hoststeps import driver_of
-from mapper.compiler.codegen.cdriver.writer import Sources, program_header, write_driver
-from mapper.compiler.codegen.image import Image
+from mapper.compiler.backends.cdriver.hoststeps import driver_of
+from mapper.compiler.backends.cdriver.writer import Sources, program_header, write_driver
 from mapper.compiler.graph.node import Window
 from mapper.compiler.graph.tensor import Pad
+from mapper.compiler.program.image import Image
 from mapper.compiler.simulate import Digest, simulate
 from tests.chipsim.npu.programs import SHAPES, Case, host_words, random_case
 from tests.compiler.codegen.test_binary import BinaryBuilder

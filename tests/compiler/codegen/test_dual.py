@@ -12,7 +12,7 @@ from chipsim.chip.npu_shape import NPU_SHAPES, NpuShape
 from mapper.compiler.codegen.pairs import kernel_pairs
 from mapper.compiler.graph.node import Pool, Window
 from mapper.compiler.graph.tensor import Pad
-from mapper.compiler.schedule.inputs import Span
+from mapper.compiler.program.inputs import Span
 from mapper.compiler.verify import verify_compiled
 from mapper.errors import DoesNotFitError, MapperError
 from tests.compiler.codegen.test_programs import random_network

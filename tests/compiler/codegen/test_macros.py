@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 from chipsim.chip.npu_shape import NpuShape
-from mapper.compiler.codegen.image import pack_image
 from mapper.compiler.codegen.kernels import kernel_words
 from mapper.compiler.codegen.loaded import images_of_records
 from mapper.compiler.codegen.macros.decode import records_of
@@ -43,9 +42,10 @@ from mapper.compiler.codegen.macros.pool import (
     wholes,
 )
 from mapper.compiler.codegen.macros.words import weights_of
-from mapper.compiler.codegen.sections import pack_sections, unpack_sections
 from mapper.compiler.graph.node import Add, Conv, Node, Pool, Upsample, Window
 from mapper.compiler.graph.tensor import Pad, Tensor, Type
+from mapper.compiler.program.image import pack_image
+from mapper.compiler.program.sections import pack_sections, unpack_sections
 from mapper.errors import MapperError
 from tests.compiler.binary_networks import BinaryBuilder
 from tests.compiler.networks import SAME, Builder, residual
@@ -254,7 +254,7 @@ def made() -> dict[str, Made]:
 ALONE = """
 import sys
 from pathlib import Path
-from mapper.compiler.codegen.image import pack_image
+from mapper.compiler.program.image import pack_image
 from mapper.compiler.codegen.loaded import images_of_records
 for path in sorted(Path(sys.argv[1]).glob("*/macros.bin")):
     _, (image,), words = images_of_records(path.read_bytes(), str(path))

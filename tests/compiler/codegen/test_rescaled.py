@@ -10,8 +10,6 @@ from chipsim.chip.npu_shape import NpuShape
 from chipsim.npu.execute import NpuChip
 from hw.npu.programs import encode_micro_ops, encode_program
 from mapper.compiler.codegen.emitter import Emitter
-from mapper.compiler.codegen.image import Image
-from mapper.compiler.codegen.steps import with_tokens
 from mapper.compiler.graph.graph import Graph, View
 from mapper.compiler.graph.node import Node, Requantise
 from mapper.compiler.graph.requantisation import Multiplier, Requantisation, Rounding
@@ -21,6 +19,8 @@ from mapper.compiler.integer.formulas import multiplier
 from mapper.compiler.integer.reference import INTEGER
 from mapper.compiler.memory.planner import Stored, plan_memory
 from mapper.compiler.passes.fuse import fuse
+from mapper.compiler.program.image import Image
+from mapper.compiler.program.steps import with_tokens
 from mapper.compiler.schedule.tiles import largest_cut
 from mapper.compiler.simulate import program_of, read_map, write_map
 from mapper.errors import MapperError

@@ -22,7 +22,7 @@ from mapper.compiler.cores.period import taken_rows
 from mapper.compiler.cores.pieces import Piece, Whole
 from mapper.compiler.cores.rooms import Room
 from mapper.compiler.manifest import CompiledFolder
-from mapper.compiler.schedule.inputs import Span
+from mapper.compiler.program.inputs import Span
 from mapper.compiler.schedule.tiles import extent_of
 from mapper.compiler.verify import verify_compiled
 from mapper.errors import CheckFailedError

@@ -14,7 +14,6 @@ from chipsim.chip.model import Chip
 from chipsim.npu.mesh_report import chip_report
 from chipsim.npu.mesh_run import run_mesh
 from mapper.compiler.chip_cycles import chip_of
-from mapper.compiler.codegen.links import Place
 from mapper.compiler.cores import spread as module
 from mapper.compiler.cores.areas import Homes
 from mapper.compiler.cores.job import Job, Made
@@ -25,7 +24,8 @@ from mapper.compiler.cores.slices import can_split_blocks
 from mapper.compiler.graph.node import Window
 from mapper.compiler.manifest import CompiledFolder, Target
 from mapper.compiler.pipeline import compile_model
-from mapper.compiler.schedule.inputs import Span
+from mapper.compiler.program.inputs import Span
+from mapper.compiler.program.links import Place
 from mapper.compiler.schedule.tiles import extent_of
 from mapper.compiler.settings import CompileSettings
 from mapper.compiler.simulate import Compared, simulate

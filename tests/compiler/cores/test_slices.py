@@ -12,7 +12,7 @@ from mapper.compiler.graph.macro import Macro
 from mapper.compiler.graph.tensor import Tensor
 from mapper.compiler.integer.execute import Data, run_graph
 from mapper.compiler.integer.reference import INTEGER
-from mapper.compiler.schedule.inputs import Span
+from mapper.compiler.program.inputs import Span
 from mapper.compiler.schedule.tiles import extent_of
 from mapper.errors import DoesNotFitError
 from tests.compiler.codegen.test_programs import random_network

@@ -10,7 +10,7 @@ from mapper.compiler.cores import tries
 from mapper.compiler.cores.period import Grouped
 from mapper.compiler.cores.pieces import Piece
 from mapper.compiler.cores.tries import Tried, best_of, tried
-from mapper.compiler.schedule.inputs import Span
+from mapper.compiler.program.inputs import Span
 from mapper.errors import DoesNotFitError
 
 

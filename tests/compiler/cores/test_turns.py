@@ -15,7 +15,7 @@ from mapper.compiler.cores.costs import Cost
 from mapper.compiler.cores.period import Line
 from mapper.compiler.cores.pieces import Piece
 from mapper.compiler.cores.turns import turns
-from mapper.compiler.schedule.inputs import Span
+from mapper.compiler.program.inputs import Span
 from mapper.errors import DoesNotFitError
 from tests.compiler.cores.test_programs import HOW, checked, folder
 from tests.compiler.networks import residual

@@ -10,6 +10,7 @@ import pytest
 
 from chipsim.chip.npu_shape import NpuShape
 from mapper.compiler.calibration import pixel_samples
+from mapper.compiler.compiled import Compiled
 from mapper.compiler.frontend.float import FLOAT
 from mapper.compiler.frontend.onnx import Reader
 from mapper.compiler.graph.graph import Graph
@@ -20,7 +21,7 @@ from mapper.compiler.integer.floating import FLOATING
 from mapper.compiler.integer.reference import INTEGER
 from mapper.compiler.model import open_model
 from mapper.compiler.passes.registry import optimise
-from mapper.compiler.pipeline import Compiled, compile_model
+from mapper.compiler.pipeline import compile_model
 from mapper.compiler.settings import CompileSettings
 from mapper.compiler.simulate import simulate
 from mapper.compiler.verify import verify_compiled

@@ -10,8 +10,9 @@ import pytest
 
 from chipsim.chip.model import Chip
 from chipsim.chip.npu_shape import NpuShape
+from mapper.compiler.backends.cdriver.hoststeps import driver_of
 from mapper.compiler.calibration import pixel_samples
-from mapper.compiler.codegen.cdriver.hoststeps import driver_of
+from mapper.compiler.compiled import Compiled
 from mapper.compiler.frontend.float import FLOAT
 from mapper.compiler.frontend.onnx import Reader
 from mapper.compiler.frontend.qonnx import EVALUATORS
@@ -22,7 +23,7 @@ from mapper.compiler.integer.levels import bipolar, quant, trunc
 from mapper.compiler.integer.reference import INTEGER
 from mapper.compiler.manifest import Target
 from mapper.compiler.model import open_model
-from mapper.compiler.pipeline import Compiled, compile_model
+from mapper.compiler.pipeline import compile_model
 from mapper.compiler.quantise.exact import whole_kernels
 from mapper.compiler.settings import CompileSettings
 from mapper.compiler.simulate import Outcome, simulate

@@ -9,10 +9,10 @@ from chipsim.chip.npu_shape import NPU_SHAPES, NpuShape
 from chipsim.npu.arrivals import HostLink
 from chipsim.npu.causes import WEIGHTS
 from hw.npu.isa import Instruction
-from mapper.compiler.codegen.image import Image
 from mapper.compiler.cycles import run_cycles
 from mapper.compiler.graph.node import Add, Pool, Window
-from mapper.compiler.schedule.preloaded import Preloaded
+from mapper.compiler.program.image import Image
+from mapper.compiler.program.preloaded import Preloaded
 from mapper.compiler.schedule.units import timeline_of_functions
 from mapper.compiler.verify import verify_compiled
 from mapper.errors import CheckFailedError, DoesNotFitError

@@ -21,9 +21,9 @@ from hw.npu.isa import (
     form_of,
 )
 from hw.npu.programs import decode_micro_ops, encode_micro_ops
-from mapper.compiler.codegen.image import Image
+from mapper.compiler.checks.small import SmallMemories
 from mapper.compiler.graph.node import Activation, Pool, Window
-from mapper.compiler.memory.small import SmallMemories
+from mapper.compiler.program.image import Image
 from mapper.compiler.simulate import simulate
 from mapper.compiler.verify import verify_compiled
 from mapper.errors import CheckFailedError, MapperError

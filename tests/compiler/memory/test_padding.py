@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from chipsim.chip.npu_shape import NPU_SHAPES, NpuShape
-from mapper.compiler.codegen.presets import border_vectors
 from mapper.compiler.graph.node import Add, Pool, Upsample, Window
 from mapper.compiler.graph.tensor import NO_PAD, Pad, Tensor
 from mapper.compiler.memory.padding import Border
 from mapper.compiler.memory.planner import Stored, memory_use, plan_memory
+from mapper.compiler.program.presets import border_vectors
 from mapper.compiler.simulate import simulate
 from mapper.compiler.verify import verify_compiled
 from mapper.errors import DoesNotFitError

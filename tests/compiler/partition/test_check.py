@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mapper.compiler.codegen.image import Image
+from mapper.compiler.program.image import Image
 from mapper.compiler.simulate import simulate
 from tests.compiler.bad_input.good import QUICK, good
 from tests.compiler.networks import residual

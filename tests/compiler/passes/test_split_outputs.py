@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from chipsim.chip.npu_shape import NpuShape
-from mapper.compiler.codegen.tables import PARAMETERS
 from mapper.compiler.graph.graph import Graph
 from mapper.compiler.graph.node import Activation, Concat, Conv, Window
 from mapper.compiler.graph.tensor import Pad
 from mapper.compiler.passes.split_outputs import split_outputs
+from mapper.compiler.program.tables import PARAMETERS
 from mapper.compiler.simulate import simulate
 from tests.compiler.networks import Builder
 from tests.compiler.programs import FOUR, Made, compared, compiled

@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 from chipsim.chip.model import Chip
+from mapper.compiler.compiled import Compiled
 from mapper.compiler.graph.node import Host, Requantise
 from mapper.compiler.manifest import Target
 from mapper.compiler.model import Model, open_model
-from mapper.compiler.pipeline import Compiled, compile_model
+from mapper.compiler.pipeline import compile_model
 from mapper.compiler.quantise.parameters import Precision
 from mapper.compiler.quantise.score import Dataset, quantise_graph
 from mapper.compiler.settings import CompileSettings

@@ -14,9 +14,9 @@ from chipsim.npu.core_run import CoreTimes
 from chipsim.npu.cycles import UNITS
 from hw.npu.memories import Contents
 from mapper.compiler import core_hardware
-from mapper.compiler.codegen.image import Image
 from mapper.compiler.graph.node import Activation, Pool, Window
 from mapper.compiler.manifest import CompiledFolder
+from mapper.compiler.program.image import Image
 from mapper.errors import CheckFailedError
 from tests.compiler.networks import Builder, residual
 from tests.compiler.programs import compiled, compiled_model

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from chipsim.chip.npu_shape import NpuShape
 from hw.npu.shape import PARAMETER_LANES
-from mapper.compiler.codegen.links import KINDS, Target
 from mapper.compiler.codegen.macros.encode import EDGES, Encoded
 from mapper.compiler.codegen.macros.layout import (
     BEHIND,
@@ -38,7 +37,8 @@ from mapper.compiler.graph.tensor import Pad, Tensor
 from mapper.compiler.integer.windows import GROUP
 from mapper.compiler.memory.padding import Border
 from mapper.compiler.memory.planner import Region, blocks_of
-from mapper.compiler.schedule.inputs import Span
+from mapper.compiler.program.inputs import Span
+from mapper.compiler.program.links import KINDS, Target
 from mapper.compiler.schedule.tiles import Cut
 from mapper.errors import MapperError
 

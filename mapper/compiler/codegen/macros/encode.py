@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 
 from hw.npu.shape import PARAMETER_LANES
 from mapper.compiler.codegen.kernels import BIAS_BITS, kernel_words
-from mapper.compiler.codegen.links import KINDS
 from mapper.compiler.codegen.macros.layers import Layers
 from mapper.compiler.codegen.macros.layout import (
     BEHIND,
@@ -36,6 +35,7 @@ from mapper.compiler.graph.macro import Macro
 from mapper.compiler.graph.node import Add, Conv, Node, Pool, Requantise, Upsample
 from mapper.compiler.graph.tensor import Tensor
 from mapper.compiler.memory.planner import Region
+from mapper.compiler.program.links import KINDS
 from mapper.compiler.schedule.tiles import Cut, headers_of_cut
 
 EDGES = ("", "rows", "all")

@@ -17,13 +17,13 @@ import numpy as np
 
 from chipsim.chip.npu_shape import NpuShape
 from mapper.compiler.codegen.builder import Choices, MemoryPlan, WeightPlan
-from mapper.compiler.codegen.links import links_from_json, links_to_json
 from mapper.compiler.codegen.macros.decode import decode_layers
 from mapper.compiler.codegen.macros.encode import Encoded, encode_layers
 from mapper.compiler.codegen.macros.layers import Layers
 from mapper.compiler.codegen.macros.layout import NUMBERS, RECORD_BYTES, decode_record
-from mapper.compiler.codegen.presets import Preset
-from mapper.compiler.codegen.sections import Sort, pack_sections, split_files, unpack_sections
+from mapper.compiler.program.links import links_from_json, links_to_json
+from mapper.compiler.program.presets import Preset
+from mapper.compiler.program.sections import Sort, pack_sections, split_files, unpack_sections
 from mapper.errors import MapperError
 
 MAGIC = b"NPUMACR"

@@ -10,7 +10,7 @@ from mapper.compiler.codegen.macros.decode import Record, records_of
 from mapper.compiler.codegen.macros.file import read_encoded
 from mapper.compiler.codegen.macros.layout import FLAGS, LAYOUT, NOWHERE, OPS
 from mapper.compiler.codegen.macros.pool import Sort
-from mapper.compiler.codegen.sections import split_files
+from mapper.compiler.program.sections import split_files
 
 
 def listing_text(data: bytes, where: str) -> str:

@@ -12,7 +12,7 @@ from mapper.compiler.codegen.kernels import taps_of
 from mapper.compiler.graph.node import Conv, Node
 from mapper.compiler.integer.binary import unpacked
 from mapper.compiler.memory.planner import blocks_of
-from mapper.compiler.schedule.inputs import Span, is_depthwise, taken_blocks
+from mapper.compiler.program.inputs import Span, is_depthwise, taken_blocks
 
 Int64 = NDArray[np.int64]
 

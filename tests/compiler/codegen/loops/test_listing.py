@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mapper.compiler.codegen.loops.addresses import visits_of
-from mapper.compiler.codegen.loops.check import check_listing
-from mapper.compiler.codegen.loops.listing import listing_of, listing_text
-from mapper.compiler.codegen.loops.nests import Loop, nests_of, offsets_of
-from mapper.compiler.codegen.loops.words import (
+from mapper.compiler.backends.loops.addresses import visits_of
+from mapper.compiler.backends.loops.check import check_listing
+from mapper.compiler.backends.loops.listing import listing_of, listing_text
+from mapper.compiler.backends.loops.nests import Loop, nests_of, offsets_of
+from mapper.compiler.backends.loops.words import (
     Code,
     Word,
     decode_word,
@@ -22,9 +22,9 @@ from mapper.compiler.codegen.loops.words import (
     text_of,
     words_of_text,
 )
-from mapper.compiler.codegen.steps import Step
 from mapper.compiler.graph.node import Activation, Add, Pool, Upsample, Window
 from mapper.compiler.manifest import LOOPS
+from mapper.compiler.program.steps import Step
 from mapper.compiler.verify import verify_compiled
 from mapper.errors import CheckFailedError, MapperError
 from tests.compiler.networks import Builder

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from hw.npu.isa import UNITS, Instruction
 
 if TYPE_CHECKING:
-    from mapper.compiler.codegen.links import Sent
+    from mapper.compiler.program.links import Sent
 
 
 class Touch(NamedTuple):

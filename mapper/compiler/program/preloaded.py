@@ -11,9 +11,9 @@ import numpy as np
 from hw.npu.programs import decode_micro_ops
 
 if TYPE_CHECKING:
-    from mapper.compiler.codegen.image import Image
-    from mapper.compiler.codegen.presets import Preset
-    from mapper.compiler.codegen.tables import Tables
+    from mapper.compiler.program.image import Image
+    from mapper.compiler.program.presets import Preset
+    from mapper.compiler.program.tables import Tables
 
 WORD = 2  # column of the weight word in decoded micro-ops
 

@@ -9,11 +9,11 @@ from numpy.typing import NDArray
 
 from hw.npu.isa import Instruction, decode
 from hw.npu.programs import decode_micro_ops
-from mapper.compiler.codegen.image import Image
-from mapper.compiler.codegen.loops.addresses import Visit, visits_of
-from mapper.compiler.codegen.loops.listing import LISTED
-from mapper.compiler.codegen.loops.nests import Loop, Rows, offsets_of
-from mapper.compiler.codegen.loops.words import BUFFERS, words_of_text
+from mapper.compiler.backends.loops.addresses import Visit, visits_of
+from mapper.compiler.backends.loops.listing import LISTED
+from mapper.compiler.backends.loops.nests import Loop, Rows, offsets_of
+from mapper.compiler.backends.loops.words import BUFFERS, words_of_text
+from mapper.compiler.program.image import Image
 from mapper.errors import CheckFailedError
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from chipsim.chip.npu_shape import NpuShape
-from mapper.compiler.codegen.cdriver.writer import CoreStep, Sources
+from mapper.compiler.backends.cdriver.writer import CoreStep, Sources
 from mapper.compiler.manifest import CompiledFolder
 from mapper.errors import MapperError
 

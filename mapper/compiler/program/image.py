@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mapper.compiler.codegen.sections import Sort, pack_sections, unpack_sections
+from mapper.compiler.program.sections import Sort, pack_sections, unpack_sections
 from mapper.errors import MapperError
 
 MAGIC = b"NPUCORE"

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mapper.compiler.memory.touches import Cells, Instruction
+from mapper.compiler.checks.touches import Cells, Instruction
 from mapper.errors import CheckFailedError
 
 

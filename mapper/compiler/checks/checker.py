@@ -22,10 +22,10 @@ from numpy.typing import NDArray
 
 from chipsim.chip.npu_shape import NpuShape
 from hw.npu.isa import UNITS
-from mapper.compiler.codegen.image import Image
-from mapper.compiler.memory.areas import MapPlace
-from mapper.compiler.memory.layers import Layers, Stored
-from mapper.compiler.memory.touches import Cells, Instruction
+from mapper.compiler.checks.areas import MapPlace
+from mapper.compiler.checks.layers import Layers, Stored
+from mapper.compiler.checks.touches import Cells, Instruction
+from mapper.compiler.program.image import Image
 from mapper.errors import CheckFailedError
 
 

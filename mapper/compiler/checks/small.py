@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from chipsim.chip.npu_shape import NpuShape
 from hw.npu.isa import MICRO_OP_BYTES, RECORD
 from hw.npu.programs import decode_micro_ops
-from mapper.compiler.codegen.image import Image
+from mapper.compiler.program.image import Image
 
 TABLES = ("UM", "PM", "HM")
 """Memories that LOAD.TABLE writes, by number."""

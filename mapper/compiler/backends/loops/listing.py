@@ -19,10 +19,10 @@ from typing import NamedTuple
 import numpy as np
 
 from hw.npu.isa import Instruction, MicroOp
-from mapper.compiler.codegen.loops.nests import Loop, Rows, nests_of
-from mapper.compiler.codegen.loops.words import BUFFERS, COMPUTES, STAGES, Code, Word, text_of
-from mapper.compiler.codegen.steps import Step
-from mapper.compiler.codegen.tables import Tables
+from mapper.compiler.backends.loops.nests import Loop, Rows, nests_of
+from mapper.compiler.backends.loops.words import BUFFERS, COMPUTES, STAGES, Code, Word, text_of
+from mapper.compiler.program.steps import Step
+from mapper.compiler.program.tables import Tables
 
 INPUT, WEIGHTS, BIAS, OUTPUT = range(4)
 MOST_PARTS = 64  # parts that strides of an outer loop can address

@@ -20,9 +20,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hw.npu.isa import UNITS, Instruction, form_of
-from mapper.compiler.codegen.steps import Step
 from mapper.compiler.memory.planner import Region
-from mapper.compiler.schedule.inputs import Span
+from mapper.compiler.program.inputs import Span
+from mapper.compiler.program.steps import Step
 from mapper.errors import DoesNotFitError
 
 Place = tuple[int, int]

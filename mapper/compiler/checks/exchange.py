@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hw.npu.isa import UNITS
-from mapper.compiler.memory.touches import Cells, Instruction
+from mapper.compiler.checks.touches import Cells, Instruction
 from mapper.errors import CheckFailedError
 
 Place = tuple[int, int]

@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mapper.compiler.codegen.loops.nests import Loop, Rows, offsets_of
-from mapper.compiler.codegen.loops.words import BUFFERS, STAGES, Code, Word
+from mapper.compiler.backends.loops.nests import Loop, Rows, offsets_of
+from mapper.compiler.backends.loops.words import BUFFERS, STAGES, Code, Word
 from mapper.errors import MapperError
 
 INPUT, WEIGHTS, BIAS, OUTPUT = range(4)

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from chipsim.chip.npu_shape import NpuShape
 from chipsim.npu.timing import vectors_of_entry
-from mapper.compiler.codegen.cdriver.layout import layout_header
-from mapper.compiler.codegen.image import Image
+from mapper.compiler.backends.cdriver.layout import layout_header
+from mapper.compiler.program.image import Image
 from mapper.errors import MapperError
 from storage.files import write_file
 

@@ -16,11 +16,11 @@ from chipsim.chip.npu_shape import NpuShape
 from chipsim.npu.timing import vectors_of_entry
 from hw.npu.isa import FORMS, OPS, UNITS
 from hw.npu.programs import decode_program
-from mapper.compiler.codegen.image import Image
-from mapper.compiler.memory.areas import Areas, MapPlace
-from mapper.compiler.memory.products import require_sums
-from mapper.compiler.memory.small import TABLES, SmallMemories
-from mapper.compiler.memory.window_touches import WORD_VECTORS, window_touches
+from mapper.compiler.checks.areas import Areas, MapPlace
+from mapper.compiler.checks.products import require_sums
+from mapper.compiler.checks.small import TABLES, SmallMemories
+from mapper.compiler.checks.window_touches import WORD_VECTORS, window_touches
+from mapper.compiler.program.image import Image
 from mapper.errors import CheckFailedError
 
 Cells = NDArray[np.int64]

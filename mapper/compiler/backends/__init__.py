@@ -1,0 +1,1 @@
+"""Further forms of a compiled model: C driver and loop listings."""

@@ -1,0 +1,1 @@
+"""Independent checks of compiled programs: the memory that each instruction reads and writes."""

@@ -1,0 +1,1 @@
+"""Program of a core: image, instructions, tables, links and inputs of its steps."""
