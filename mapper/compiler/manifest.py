@@ -35,19 +35,15 @@ from chipsim.chip.presets import from_fields
 from chipsim.errors import ChipError
 from chipsim.npu.arrivals import HostLink
 from hw.errors import HwError
-from mapper.compiler.backends.loops.listing import listing_text
 from mapper.compiler.codegen.code import Lying
 from mapper.compiler.compiled import Compiled
 from mapper.compiler.cores.tiles import flits_of, mapping_file, tiles_file
 from mapper.compiler.graph.graph import Graph, View
 from mapper.compiler.graph.node import Concat
 from mapper.compiler.graph.tensor import Tensor
-from mapper.compiler.graph.text import Arrays, graph_from_json, graph_text, graph_to_json
+from mapper.compiler.graph.text import Arrays, graph_from_json, graph_to_json
 from mapper.compiler.memory.planner import pixel_vectors
-from mapper.compiler.partition.functions import Partition
 from mapper.compiler.partition.hostplan import Step
-from mapper.compiler.partition.packing import packing_lists, packing_text, parts_of
-from mapper.compiler.partition.patterns import functions_text, lowered, quantised_functions
 from mapper.compiler.program.image import Image, pack_image, unpack_image
 from mapper.compiler.settings import CompileSettings
 from mapper.errors import MapperError, shown
