@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from hw.npu.isa import FORMS, HEAD, MICRO_OP, RECORD, SCALE, UNITS, Field, Form
 from mapper.cli.main import COMMANDS, build_whole_parser, subparsers
-from mapper.compiler.passes.registry import PASSES
+from mapper.compiler.transforms.registry import PASSES
 from mapper.settings import GROUPS, PRESETS, SETTINGS, UNLIMITED
 
 if TYPE_CHECKING:

@@ -32,14 +32,14 @@ from bench_compile_peer import Peer, integer_outputs, quantised_best
 from numpy.typing import NDArray
 
 from mapper.cli.main import main as mapper_main
-from mapper.compiler.integer.execute import run_graph
-from mapper.compiler.integer.floating import FLOATING
-from mapper.compiler.integer.formulas import dequantise
-from mapper.compiler.manifest import CompiledFolder, read_folder
+from mapper.compiler.artifacts.manifest import CompiledFolder, read_folder
+from mapper.compiler.artifacts.simulate import Outcome, simulate
 from mapper.compiler.model import open_model
-from mapper.compiler.passes.registry import optimise
-from mapper.compiler.quantise.losses import Signal
-from mapper.compiler.simulate import Outcome, simulate
+from mapper.compiler.numerics.execute import run_graph
+from mapper.compiler.numerics.floating import FLOATING
+from mapper.compiler.numerics.formulas import dequantise
+from mapper.compiler.quantisation.losses import Signal
+from mapper.compiler.transforms.registry import optimise
 from mapper.errors import BEYOND_LIMITS
 from mapper.results.tables import columns
 from storage.samples import parse_form, read_samples

@@ -34,12 +34,12 @@ from chipsim.npu.followed import fields_by_name
 from chipsim.npu.mesh_run import run_mesh
 from chipsim.traffic.arrays import Traffic
 from mapper.cli.main import main as mapper_main
-from mapper.compiler.chip_cycles import chip_of, run_frames
-from mapper.compiler.cores.placement import in_order
-from mapper.compiler.cycles import run_cycles
-from mapper.compiler.manifest import MAPPING, TILES, CompiledFolder, read_folder
+from mapper.compiler.artifacts.chip_cycles import chip_of, run_frames
+from mapper.compiler.artifacts.cycles import run_cycles
+from mapper.compiler.artifacts.manifest import MAPPING, TILES, CompiledFolder, read_folder
+from mapper.compiler.artifacts.simulate import programs_of, simulate
 from mapper.compiler.model import open_model
-from mapper.compiler.simulate import programs_of, simulate
+from mapper.compiler.multicore.placement import in_order
 from mapper.errors import BEYOND_LIMITS, MapperError
 from mapper.evaluation.mapped import open_mapped
 from mapper.scoring.measure import measure_network

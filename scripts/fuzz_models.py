@@ -37,8 +37,8 @@ sys.path.insert(0, str(ROOT))
 
 import mapper.cli.compiling  # noqa: E402
 from mapper.cli.main import main as mapper_main  # noqa: E402
-from mapper.compiler.manifest import read_folder  # noqa: E402
-from mapper.compiler.simulate import simulate  # noqa: E402
+from mapper.compiler.artifacts.manifest import read_folder  # noqa: E402
+from mapper.compiler.artifacts.simulate import simulate  # noqa: E402
 from mapper.warmup import Compiled  # noqa: E402
 from tests.compiler.random_layers import Value  # noqa: E402
 from tests.compiler.random_models import Made, pruned, random_model, runs  # noqa: E402

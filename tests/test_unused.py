@@ -74,7 +74,7 @@ KEYS = (
     "mapper.report.compiled.report_file",
     "mapper.portfolio.figures",
     "hw.npu.isa",
-    "mapper.compiler.quantise.losses",
+    "mapper.compiler.quantisation.losses",
 )  # their classes define the keys of files
 
 

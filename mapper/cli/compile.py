@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
     from chipsim.chip.model import Chip
     from chipsim.chip.npu_shape import NpuShape
-    from mapper.compiler.manifest import Target
+    from mapper.compiler.artifacts.manifest import Target
     from mapper.compiler.model import Model
-    from mapper.compiler.quantise.ranges_file import RangesFile
+    from mapper.compiler.quantisation.ranges_file import RangesFile
     from mapper.compiler.settings import CompileSettings
     from storage.samples import SampleArrays, SampleForm
 
@@ -64,9 +64,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     from mapper.cli import compile_tables
     from mapper.cli.explaining import explain_tables
+    from mapper.compiler.artifacts.manifest import Target
     from mapper.compiler.calibration import compare_settings
     from mapper.compiler.explain import explain, explain_json
-    from mapper.compiler.manifest import Target
     from mapper.compiler.output import Dumps, Origin, write_compiled
     from mapper.compiler.pipeline import compile_model
     from mapper.compiler.stages import Clock, stage
@@ -143,7 +143,7 @@ def _chip_and_shape(options: argparse.Namespace) -> tuple[Chip, NpuShape]:
 
 def _compile_kernels(options: argparse.Namespace, target: Target) -> None:
     """Compile the kernels of a compilation: placement, and simulation of some frames."""
-    from mapper.compiler.cores.placement import effort
+    from mapper.compiler.multicore.placement import effort
     from mapper.warmup import works_of_compilation
 
     chip, shape, settings = target
@@ -157,8 +157,8 @@ def _compile_kernels(options: argparse.Namespace, target: Target) -> None:
 
 
 def _settings(options: argparse.Namespace) -> CompileSettings:
-    from mapper.compiler.passes.switches import SWITCHES
     from mapper.compiler.settings import CompileSettings
+    from mapper.compiler.transforms.switches import SWITCHES
 
     named = (
         "scheme", "per", "method", "headroom", "max_loss", "min_signal", "rounding", "zero_point",
@@ -228,7 +228,7 @@ def _samples(
     Both are None for a quantised model; test samples are None without --verify.
     """
     from mapper.compiler.calibration import pixel_samples
-    from mapper.compiler.quantise.ranges_file import open_ranges
+    from mapper.compiler.quantisation.ranges_file import open_ranges
     from mapper.errors import UsageError
 
     if model.quantised:
@@ -267,7 +267,7 @@ def _read(
 
 def _count(samples: SampleArrays | RangesFile | None) -> int:
     """Return the number of calibration samples."""
-    from mapper.compiler.quantise.ranges_file import RangesFile
+    from mapper.compiler.quantisation.ranges_file import RangesFile
 
     if samples is None:
         return 0
@@ -276,7 +276,7 @@ def _count(samples: SampleArrays | RangesFile | None) -> int:
 
 def _seen(samples: SampleArrays | RangesFile | None) -> NDArray[np.float32] | None:
     """Return the inputs of samples, None for ranges."""
-    from mapper.compiler.quantise.ranges_file import RangesFile
+    from mapper.compiler.quantisation.ranges_file import RangesFile
 
     return None if samples is None or isinstance(samples, RangesFile) else samples.x
 

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from mapper.cli import options as common
-from mapper.compiler.passes.switches import BASELINES, CHANGES_NUMBERS, STEPS, SWITCHES
+from mapper.compiler.transforms.switches import BASELINES, CHANGES_NUMBERS, STEPS, SWITCHES
 
 SAMPLES = 100  # default number of calibration samples
 EMITTED = ("c", "loops")

@@ -13,13 +13,13 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from mapper.compiler.ablation import Row
+    from mapper.compiler.artifacts.judge.beside import Judgement
+    from mapper.compiler.artifacts.judge.compare import Beside
+    from mapper.compiler.artifacts.manifest import Target
     from mapper.compiler.compiled import Compiled
-    from mapper.compiler.judge.beside import Judgement
-    from mapper.compiler.judge.compare import Beside
-    from mapper.compiler.manifest import Target
-    from mapper.compiler.quantise.verify import Compared
-    from mapper.compiler.schedule.packing import Packing
+    from mapper.compiler.quantisation.verify import Compared
     from mapper.compiler.settings import CompileSettings
+    from mapper.compiler.tiling.packing import Packing
     from mapper.results.summary import Row as Line
 
 
@@ -81,8 +81,8 @@ def _decimals(places: int, *values: float | None) -> list[str]:
 
 def _keep_rows(options: argparse.Namespace, name: str, rows: list[dict[str, Any]]) -> None:
     """Add a table to the report of DIR, if DIR holds this model compiled."""
-    from mapper.compiler.manifest import is_compiled
-    from mapper.compiler.report import read_report, write_report
+    from mapper.compiler.artifacts.manifest import is_compiled
+    from mapper.compiler.artifacts.report import read_report, write_report
     from mapper.results.output_folder import writing_into
 
     if not is_compiled(options.output):

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from rich.table import Table
 
-    from mapper.compiler.manifest import CompiledFolder
-    from mapper.compiler.simulate import Clipped, Compared, Maps
+    from mapper.compiler.artifacts.manifest import CompiledFolder
+    from mapper.compiler.artifacts.simulate import Clipped, Compared, Maps
     from storage.samples import Samples
 
 CLOCK = 500.0  # default, MHz
@@ -27,8 +27,8 @@ JUDGED_AT_ONCE = 8  # frames per batch whose maps are kept for the comparison
 def run_compiled(options: argparse.Namespace) -> int:
     """Run the programs of a compiled model on samples."""
     from mapper.cli.cycling import cycle_lines, cycle_tables
-    from mapper.compiler.manifest import read_folder
-    from mapper.compiler.report import add_simulation
+    from mapper.compiler.artifacts.manifest import read_folder
+    from mapper.compiler.artifacts.report import add_simulation
     from mapper.results.output_folder import writing_into
     from mapper.results.summary import summary
     from storage.samples import SampleForm, open_samples, require_samples
@@ -74,12 +74,11 @@ def _run_samples(options: argparse.Namespace, folder: CompiledFolder, samples: S
 
     from mapper.cli import compile_tables
     from mapper.cli.cycling import cycle_tables
-    from mapper.compiler.chip_cycles import CHECKED
-    from mapper.compiler.dump import Dump
-    from mapper.compiler.judge.folders import Judged, require_right
-    from mapper.compiler.quantise.score import require_classes
-    from mapper.compiler.report import add_simulation, read_report
-    from mapper.compiler.simulate import (
+    from mapper.compiler.artifacts.chip_cycles import CHECKED
+    from mapper.compiler.artifacts.dump import Dump
+    from mapper.compiler.artifacts.judge.folders import Judged, require_right
+    from mapper.compiler.artifacts.report import add_simulation, read_report
+    from mapper.compiler.artifacts.simulate import (
         FRAMES_AT_ONCE,
         Compared,
         Digest,
@@ -87,6 +86,7 @@ def _run_samples(options: argparse.Namespace, folder: CompiledFolder, samples: S
         clipped_inputs,
         simulate,
     )
+    from mapper.compiler.quantisation.score import require_classes
     from mapper.results.output_folder import output_folder, writing_into
     from mapper.results.tables import columns, facts
 
@@ -214,8 +214,8 @@ def _hardware(
     options: argparse.Namespace, folder: CompiledFolder, samples: NDArray[np.float32]
 ) -> dict[str, int]:
     """Run samples in the Amaranth simulator; return the counts of equal bytes and cycles."""
-    from mapper.compiler.chip_hardware import check_hardware
-    from mapper.compiler.core_hardware import check_core
+    from mapper.compiler.artifacts.chip_hardware import check_hardware
+    from mapper.compiler.artifacts.core_hardware import check_core
 
     if folder.is_spread:
         return check_hardware(folder, samples)._asdict()
@@ -235,8 +235,8 @@ def _cycles(
     options: argparse.Namespace, folder: CompiledFolder, samples: NDArray[np.float32] | None
 ) -> dict[str, Any]:
     """Run a frame on one core, or several on several cores, cycle by cycle; return JSON."""
-    from mapper.compiler.chip_cycles import FRAMES, frames_rows, run_frames
-    from mapper.compiler.cycles import cycle_rows, run_cycles
+    from mapper.compiler.artifacts.chip_cycles import FRAMES, frames_rows, run_frames
+    from mapper.compiler.artifacts.cycles import cycle_rows, run_cycles
 
     if not folder.is_spread:
         return cycle_rows(run_cycles(folder, None if samples is None else samples[:1]))

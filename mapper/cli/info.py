@@ -32,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from mapper.compiler.manifest import is_compiled
+    from mapper.compiler.artifacts.manifest import is_compiled
     from mapper.results.output_folder import find_folder, read_folder
     from storage.store.sharded import is_sharded
 
@@ -42,7 +42,7 @@ def run(options: argparse.Namespace) -> int:
         found = read_folder(options.path, lambda: _folder(options))
         terminal.emit(options, *found)
         return 0
-    from mapper.compiler.contents import is_program, is_records
+    from mapper.compiler.artifacts.contents import is_program, is_records
     from mapper.results.tables import columns, facts, size
     from storage.formats import recognise
     from storage.store.network import POPULATION, NetworkFile, is_network_name
@@ -111,8 +111,8 @@ def run(options: argparse.Namespace) -> int:
 
 def _compiled(options: argparse.Namespace) -> int:
     """Print the contents of the folder of a compiled model."""
-    from mapper.compiler.contents import folder_contents
-    from mapper.compiler.manifest import as_damage, read_folder
+    from mapper.compiler.artifacts.contents import folder_contents
+    from mapper.compiler.artifacts.manifest import as_damage, read_folder
     from mapper.results.tables import columns, facts, size
 
     with as_damage(options.path):
@@ -147,7 +147,7 @@ def _compiled(options: argparse.Namespace) -> int:
 
 def _program(options: argparse.Namespace) -> int:
     """Print the contents of the program of a core."""
-    from mapper.compiler.contents import program_contents
+    from mapper.compiler.artifacts.contents import program_contents
     from mapper.results.tables import columns, facts
 
     found = program_contents(options.path)
@@ -166,7 +166,7 @@ def _program(options: argparse.Namespace) -> int:
 
 def _records(options: argparse.Namespace) -> int:
     """Print the contents of a file of macro records."""
-    from mapper.compiler.contents import record_contents
+    from mapper.compiler.artifacts.contents import record_contents
     from mapper.results.tables import columns, facts
 
     found = record_contents(options.path)

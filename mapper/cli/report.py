@@ -53,7 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from mapper.compiler.manifest import is_compiled
+    from mapper.compiler.artifacts.manifest import is_compiled
     from mapper.report.make import PAGE, require_same_network, view_folder, write_page
     from mapper.results.loads import TRAFFIC
     from mapper.results.output_folder import read_folder, writing_into
@@ -94,7 +94,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _report_compiled(options: argparse.Namespace) -> int:
     """Write the report page of a compiled model."""
-    from mapper.compiler.report import read_report
+    from mapper.compiler.artifacts.report import read_report
     from mapper.errors import UsageError
     from mapper.report.compiled.page import render_compiled
     from mapper.report.make import PAGE

@@ -95,7 +95,7 @@ model); `mapper simulate DIR --help` lists the options that apply to it.
 def topic(words: Sequence[str]) -> Topic:
     """Return the help for the kind of folder in the words of the command line."""
     if "-h" in words or "--help" in words or HELP_ALL in words:
-        from mapper.compiler.manifest import is_compiled
+        from mapper.compiler.artifacts.manifest import is_compiled
         from mapper.results.output import REPORT
 
         for folder in (Path(word) for word in words[1:] if not word.startswith("-")):
@@ -209,7 +209,7 @@ def add_units(group: argparse._ArgumentGroup) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from mapper.compiler.manifest import is_compiled
+    from mapper.compiler.artifacts.manifest import is_compiled
     from mapper.results.output import read_report
     from mapper.results.output_folder import writing_into
 

@@ -31,9 +31,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from mapper.compiler.manifest import as_damage, is_compiled
-    from mapper.compiler.manifest import read_folder as read_compiled
-    from mapper.compiler.verify import verify_compiled
+    from mapper.compiler.artifacts.manifest import as_damage, is_compiled
+    from mapper.compiler.artifacts.manifest import read_folder as read_compiled
+    from mapper.compiler.artifacts.verify import verify_compiled
     from mapper.distributed.ranges import all_at_once
     from mapper.evaluation.verify import verify_network
     from mapper.results.output_folder import find_folder, read_folder

@@ -13,11 +13,11 @@ from typing import NamedTuple, get_args
 
 from chipsim.npu.mesh_report import ChipReport, chip_report
 from chipsim.npu.mesh_run import run_mesh
-from mapper.compiler.chip_cycles import chip_of
+from mapper.compiler.artifacts.chip_cycles import chip_of
+from mapper.compiler.artifacts.manifest import Target, folder_in_memory
 from mapper.compiler.compiled import Compiled
-from mapper.compiler.manifest import Target, folder_in_memory
-from mapper.compiler.passes.switches import SWITCHES
 from mapper.compiler.settings import CompileSettings, Placement
+from mapper.compiler.transforms.switches import SWITCHES
 from mapper.errors import DoesNotFitError, MapperError
 
 HOST_WORK = ("node", "windows")

@@ -6,10 +6,10 @@ import numpy as np
 
 from mapper.compiler.model import Model
 from mapper.compiler.optimise import optimised
-from mapper.compiler.quantise.convert import Converter
-from mapper.compiler.quantise.ranges_file import RangesFile
-from mapper.compiler.quantise.score import Dataset
-from mapper.compiler.quantise.verify import Compared, Verified, compared, request_of
+from mapper.compiler.quantisation.convert import Converter
+from mapper.compiler.quantisation.ranges_file import RangesFile
+from mapper.compiler.quantisation.score import Dataset
+from mapper.compiler.quantisation.verify import Compared, Verified, compared, request_of
 from mapper.compiler.settings import CompileSettings
 from mapper.errors import MapperError
 from storage.samples import SampleArrays

@@ -8,13 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mapper.compiler.codegen.code import CoreCode, Lying
-from mapper.compiler.graph.graph import Graph
-from mapper.compiler.graph.macro import Macro
+from mapper.compiler.ir.graph import Graph
+from mapper.compiler.ir.macro import Macro
 from mapper.compiler.partition.functions import Partition
 from mapper.compiler.partition.hostplan import Step as HostStep
-from mapper.compiler.quantise.losses import LayerLoss
-from mapper.compiler.quantise.verify import Verified
-from mapper.compiler.schedule.packing import Packing
+from mapper.compiler.quantisation.losses import LayerLoss
+from mapper.compiler.quantisation.verify import Verified
+from mapper.compiler.tiling.packing import Packing
 
 
 @dataclass(slots=True)

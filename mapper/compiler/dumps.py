@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from mapper.compiler.backends.loops.listing import listing_text
+from mapper.compiler.artifacts.loops.listing import listing_text
+from mapper.compiler.artifacts.manifest import GRAPHS, LOOPS, json_bytes, program_file
 from mapper.compiler.compiled import Compiled
-from mapper.compiler.graph.graph import Graph
-from mapper.compiler.graph.text import graph_text, graph_to_json
-from mapper.compiler.manifest import GRAPHS, LOOPS, json_bytes, program_file
+from mapper.compiler.ir.graph import Graph
+from mapper.compiler.ir.text import graph_text, graph_to_json
 from mapper.compiler.partition.functions import Partition
 from mapper.compiler.partition.packing import packing_lists, packing_text, parts_of
 from mapper.compiler.partition.patterns import functions_text, lowered, quantised_functions

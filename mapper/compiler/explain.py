@@ -11,19 +11,19 @@ from collections import Counter
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from mapper.compiler.graph.graph import Graph
-from mapper.compiler.graph.macro import Macro
-from mapper.compiler.graph.node import SHARES, Dequantise, Host, Node, Quantise
+from mapper.compiler.ir.graph import Graph
+from mapper.compiler.ir.macro import Macro
+from mapper.compiler.ir.node import SHARES, Dequantise, Host, Node, Quantise
 from mapper.compiler.model import Model, built
 from mapper.compiler.optimise import optimised
 from mapper.compiler.partition.functions import Partition, divide
 from mapper.compiler.partition.support import hint
-from mapper.compiler.passes.constants import CONSTANTS
-from mapper.compiler.passes.dense import flatten_rest
-from mapper.compiler.passes.fuse import FUSE, fuse
-from mapper.compiler.passes.registry import optimise_quantised
-from mapper.compiler.quantise.exact import ExactLayers
+from mapper.compiler.quantisation.exact import ExactLayers
 from mapper.compiler.settings import CompileSettings
+from mapper.compiler.transforms.constants import CONSTANTS
+from mapper.compiler.transforms.dense import flatten_rest
+from mapper.compiler.transforms.fuse import FUSE, fuse
+from mapper.compiler.transforms.registry import optimise_quantised
 from storage.files import write_file
 
 EXPLAIN, SCHEMA = "explain.json", 1

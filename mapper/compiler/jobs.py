@@ -7,21 +7,21 @@ from chipsim.chip.model import Chip
 from chipsim.chip.npu_shape import NpuShape
 from chipsim.npu.arrivals import HostLink
 from mapper.compiler.codegen.builder import Choices
-from mapper.compiler.cores.job import Job
-from mapper.compiler.cores.room import require_room_on_one, require_room_on_several
-from mapper.compiler.cores.spread import runs_on_one
-from mapper.compiler.graph.graph import Graph
-from mapper.compiler.graph.node import Host
+from mapper.compiler.ir.graph import Graph
+from mapper.compiler.ir.node import Host
 from mapper.compiler.memory.planner import blocks_of
+from mapper.compiler.multicore.job import Job
+from mapper.compiler.multicore.room import require_room_on_one, require_room_on_several
+from mapper.compiler.multicore.spread import runs_on_one
 from mapper.compiler.partition.functions import divide
-from mapper.compiler.passes.registry import lay_out, optimise_integers
-from mapper.compiler.quantise.convert import Converter
-from mapper.compiler.quantise.ranges import Ends
-from mapper.compiler.quantise.rest import is_in_part
-from mapper.compiler.quantise.verify import request_of
+from mapper.compiler.quantisation.convert import Converter
+from mapper.compiler.quantisation.ranges import Ends
+from mapper.compiler.quantisation.rest import is_in_part
+from mapper.compiler.quantisation.verify import request_of
 from mapper.compiler.requirements import require_bits
 from mapper.compiler.settings import CompileSettings
 from mapper.compiler.stages import stage
+from mapper.compiler.transforms.registry import lay_out, optimise_integers
 from mapper.compiler.trial import context_of
 from mapper.errors import DoesNotFitError, MapperError
 

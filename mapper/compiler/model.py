@@ -15,11 +15,11 @@ from mapper.compiler.frontend.qoperator import MOVING, QOPERATORS, VIEWS
 from mapper.compiler.frontend.quantised import QUANTISED
 from mapper.compiler.frontend.requantshift import INTEGERS
 from mapper.compiler.frontend.shapes import Shapes, source_of
-from mapper.compiler.graph.graph import Graph, View
-from mapper.compiler.graph.node import ASKED, SHARES, Dequantise, Host, Node, Quantise
-from mapper.compiler.graph.tensor import Tensor
-from mapper.compiler.quantise.exact import exact_tails
-from mapper.compiler.quantise.join import join
+from mapper.compiler.ir.graph import Graph, View
+from mapper.compiler.ir.node import ASKED, SHARES, Dequantise, Host, Node, Quantise
+from mapper.compiler.ir.tensor import Tensor
+from mapper.compiler.quantisation.exact import exact_tails
+from mapper.compiler.quantisation.join import join
 from storage.formats.layers.onnxgraph import Node as OnnxNode
 
 HANDLERS: dict[str, Handler] = {**FLOAT, **QUANTISED, **QOPERATORS, **MOVING, **INTEGERS}

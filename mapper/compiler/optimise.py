@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from chipsim.chip.npu_shape import NpuShape
-from mapper.compiler.graph.graph import Graph
-from mapper.compiler.graph.node import ASKED
+from mapper.compiler.ir.graph import Graph
+from mapper.compiler.ir.node import ASKED
 from mapper.compiler.model import IDLE, Model, built, idle
 from mapper.compiler.partition.islands import islands, lonely
-from mapper.compiler.passes.base import Context
-from mapper.compiler.passes.constants import CONSTANTS
-from mapper.compiler.passes.registry import optimise
-from mapper.compiler.quantise.rest import is_in_part
+from mapper.compiler.quantisation.rest import is_in_part
 from mapper.compiler.stages import stage
+from mapper.compiler.transforms.base import Context
+from mapper.compiler.transforms.constants import CONSTANTS
+from mapper.compiler.transforms.registry import optimise
 
 DEFAULT_SHAPE = NpuShape()
 

@@ -8,13 +8,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mapper.compiler.backends.cdriver.hoststeps import driver_of
-from mapper.compiler.backends.cdriver.writer import write_driver
-from mapper.compiler.compiled import Compiled
-from mapper.compiler.dumps import write_graphs, write_loops
-from mapper.compiler.explain import Row, write_explain
-from mapper.compiler.judge.folders import judge_compiled, require_right
-from mapper.compiler.manifest import (
+from mapper.compiler.artifacts.cdriver.hoststeps import driver_of
+from mapper.compiler.artifacts.cdriver.writer import write_driver
+from mapper.compiler.artifacts.judge.folders import judge_compiled, require_right
+from mapper.compiler.artifacts.manifest import (
     DRIVER,
     RANGES,
     SourceFile,
@@ -22,10 +19,13 @@ from mapper.compiler.manifest import (
     read_folder,
     write_folder,
 )
-from mapper.compiler.quantise.ranges_file import write_ranges
-from mapper.compiler.report import Report, report_of, write_report
+from mapper.compiler.artifacts.report import Report, report_of, write_report
+from mapper.compiler.artifacts.verify import verify_compiled
+from mapper.compiler.compiled import Compiled
+from mapper.compiler.dumps import write_graphs, write_loops
+from mapper.compiler.explain import Row, write_explain
+from mapper.compiler.quantisation.ranges_file import write_ranges
 from mapper.compiler.stages import Clock, stage
-from mapper.compiler.verify import verify_compiled
 from storage.formats.layers.onnxgraph import whole_model
 
 

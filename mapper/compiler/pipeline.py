@@ -14,31 +14,31 @@ from mapper.compiler.calibration import calibration_of, dataset, left_out
 from mapper.compiler.codegen.code import CoreCode
 from mapper.compiler.codegen.program import host_words
 from mapper.compiler.compiled import Compiled
-from mapper.compiler.cores.job import Job, Made
-from mapper.compiler.cores.one import on_one_core
-from mapper.compiler.cores.spread import refusal, runs_on_one, spread, usable_places
-from mapper.compiler.graph.graph import Graph
-from mapper.compiler.graph.macro import Macro
+from mapper.compiler.ir.graph import Graph
+from mapper.compiler.ir.macro import Macro
 from mapper.compiler.jobs import job_of, require_room
 from mapper.compiler.model import Model, built
+from mapper.compiler.multicore.job import Job, Made
+from mapper.compiler.multicore.one import on_one_core
+from mapper.compiler.multicore.spread import refusal, runs_on_one, spread, usable_places
 from mapper.compiler.optimise import optimised
 from mapper.compiler.partition.hostplan import plan_host
-from mapper.compiler.passes.base import Context
-from mapper.compiler.passes.constants import CONSTANTS
-from mapper.compiler.passes.registry import (
-    optimise_quantised,
-)
 from mapper.compiler.program.preloaded import Preloaded
-from mapper.compiler.quantise.exact import ExactLayers
-from mapper.compiler.quantise.losses import LayerLoss, layer_losses
-from mapper.compiler.quantise.ranges_file import RangesFile
-from mapper.compiler.quantise.rest import is_in_part
-from mapper.compiler.quantise.score import Limits
-from mapper.compiler.quantise.verify import Verified, request_of, verified
+from mapper.compiler.quantisation.exact import ExactLayers
+from mapper.compiler.quantisation.losses import LayerLoss, layer_losses
+from mapper.compiler.quantisation.ranges_file import RangesFile
+from mapper.compiler.quantisation.rest import is_in_part
+from mapper.compiler.quantisation.score import Limits
+from mapper.compiler.quantisation.verify import Verified, request_of, verified
 from mapper.compiler.requirements import require_core
-from mapper.compiler.schedule.packing import Packing, packing_cost
 from mapper.compiler.settings import CompileSettings
 from mapper.compiler.stages import stage
+from mapper.compiler.tiling.packing import Packing, packing_cost
+from mapper.compiler.transforms.base import Context
+from mapper.compiler.transforms.constants import CONSTANTS
+from mapper.compiler.transforms.registry import (
+    optimise_quantised,
+)
 from mapper.errors import MapperError
 from storage.samples import SampleArrays
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from chipsim.chip.npu_shape import NPU_SHAPES, NpuShape
-from mapper.compiler.graph.graph import Graph
+from mapper.compiler.ir.graph import Graph
 from mapper.compiler.settings import CompileSettings
 from mapper.errors import MapperError
 

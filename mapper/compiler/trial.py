@@ -9,20 +9,20 @@ from chipsim.chip.npu_shape import NpuShape
 from mapper.compiler.codegen.builder import Choices
 from mapper.compiler.codegen.placement import plan_weights
 from mapper.compiler.codegen.program import Core, emitted, memory_sizes
-from mapper.compiler.graph.graph import Graph
-from mapper.compiler.graph.node import Node
-from mapper.compiler.graph.parts import part_of
-from mapper.compiler.graph.tensor import Tensor
+from mapper.compiler.ir.graph import Graph
+from mapper.compiler.ir.node import Node
+from mapper.compiler.ir.parts import part_of
+from mapper.compiler.ir.tensor import Tensor
 from mapper.compiler.memory.planner import Stored, memory_use, plan_memory
 from mapper.compiler.memory.regions import lanes_of, share
 from mapper.compiler.partition.functions import divide
-from mapper.compiler.passes.base import Context, Taken, Trial, sweep
-from mapper.compiler.passes.fuse import fuse
-from mapper.compiler.passes.pool_first import POOL_FIRST
 from mapper.compiler.program.preloaded import Preloaded
 from mapper.compiler.program.steps import Step, with_tokens
-from mapper.compiler.schedule.units import timeline_of_functions
 from mapper.compiler.settings import FewChannels
+from mapper.compiler.tiling.units import timeline_of_functions
+from mapper.compiler.transforms.base import Context, Taken, Trial, sweep
+from mapper.compiler.transforms.fuse import fuse
+from mapper.compiler.transforms.pool_first import POOL_FIRST
 from mapper.errors import MapperError
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from mapper.compiler.graph.node import Affine, Conv, Sign, Window
-from mapper.compiler.graph.tensor import Tensor
-from mapper.compiler.integer.binary import signs
+from mapper.compiler.ir.node import Affine, Conv, Sign, Window
+from mapper.compiler.ir.tensor import Tensor
+from mapper.compiler.numerics.binary import signs
 from tests.compiler.networks import SAME, Builder
 
 

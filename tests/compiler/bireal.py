@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 from chipsim.chip.npu_shape import NpuShape
 from mapper.compiler.compiled import Compiled
-from mapper.compiler.graph.graph import View
-from mapper.compiler.graph.node import Add, Pool, Window
-from mapper.compiler.graph.tensor import Pad
+from mapper.compiler.ir.graph import View
+from mapper.compiler.ir.node import Add, Pool, Window
+from mapper.compiler.ir.tensor import Pad
 from tests.compiler.binary_networks import BinaryBuilder
 from tests.compiler.programs import compiled
 

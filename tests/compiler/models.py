@@ -9,9 +9,9 @@ import numpy as np
 
 from mapper.compiler.frontend.float import FLOAT
 from mapper.compiler.frontend.onnx import Reader
-from mapper.compiler.graph.graph import Graph
-from mapper.compiler.integer.execute import run_graph
-from mapper.compiler.integer.floating import FLOATING
+from mapper.compiler.ir.graph import Graph
+from mapper.compiler.numerics.execute import run_graph
+from mapper.compiler.numerics.floating import FLOATING
 from tests.storage.formats.onnx_models import onnx, reference
 
 

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mapper.compiler.graph.graph import Graph, View
-from mapper.compiler.graph.node import (
+from mapper.compiler.ir.graph import Graph, View
+from mapper.compiler.ir.node import (
     Activation,
     Add,
     Concat,
@@ -19,7 +19,7 @@ from mapper.compiler.graph.node import (
     Slice,
     Window,
 )
-from mapper.compiler.graph.tensor import Pad, Tensor
+from mapper.compiler.ir.tensor import Pad, Tensor
 
 SAME = Window((3, 3), (1, 1), Pad(1, 1, 1, 1))
 

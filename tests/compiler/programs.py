@@ -13,15 +13,15 @@ from numpy.typing import NDArray
 
 from chipsim.chip.model import Chip
 from chipsim.chip.npu_shape import NPU_SHAPES, NpuShape
-from mapper.compiler.checks.checker import check_program
-from mapper.compiler.checks.touches import Cells, instructions_of
+from mapper.compiler.artifacts.checks.checker import check_program
+from mapper.compiler.artifacts.checks.touches import Cells, instructions_of
+from mapper.compiler.artifacts.manifest import CompiledFolder, Target, folder_in_memory
+from mapper.compiler.artifacts.simulate import Compared, simulate
 from mapper.compiler.compiled import Compiled
-from mapper.compiler.manifest import CompiledFolder, Target, folder_in_memory
 from mapper.compiler.model import Model, open_model
 from mapper.compiler.pipeline import compile_model
 from mapper.compiler.program.image import Image
 from mapper.compiler.settings import CompileSettings
-from mapper.compiler.simulate import Compared, simulate
 from storage.samples import SampleArrays
 from tests.compiler.networks import Builder
 

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mapper.cli.main import main
-from mapper.compiler.manifest import read_folder
-from mapper.compiler.simulate import simulate
+from mapper.compiler.artifacts.manifest import read_folder
+from mapper.compiler.artifacts.simulate import simulate
 from tests.storage.formats.onnx_models import helper, numpy_helper, onnx
 
 Array = NDArray[Any]

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from mapper.cli.main import main
-from mapper.compiler.manifest import read_folder
-from mapper.compiler.quantise.score import Dataset
-from mapper.compiler.simulate import simulate
+from mapper.compiler.artifacts.manifest import read_folder
+from mapper.compiler.artifacts.simulate import simulate
+from mapper.compiler.quantisation.score import Dataset
 from mapper.errors import DoesNotFitError
 from tests.compiler.programs import SHAPE, compiled_model
 from tests.compiler.right_values import (

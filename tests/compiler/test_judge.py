@@ -12,14 +12,14 @@ import pytest
 
 import mapper.compiler.output
 from mapper.cli.main import main
-from mapper.compiler.integer.levels import bipolar, quant, trunc
-from mapper.compiler.judge import folders
-from mapper.compiler.judge.beside import Frames, Judge, Predicted
-from mapper.compiler.judge.compare import Beside, StoredMap, Sums, order_of
-from mapper.compiler.judge.cut import CutModel
-from mapper.compiler.judge.folders import judged
-from mapper.compiler.manifest import read_folder
-from mapper.compiler.simulate import Machine, simulate
+from mapper.compiler.artifacts.judge import folders
+from mapper.compiler.artifacts.judge.beside import Frames, Judge, Predicted
+from mapper.compiler.artifacts.judge.compare import Beside, StoredMap, Sums, order_of
+from mapper.compiler.artifacts.judge.cut import CutModel
+from mapper.compiler.artifacts.judge.folders import judged
+from mapper.compiler.artifacts.manifest import read_folder
+from mapper.compiler.artifacts.simulate import Machine, simulate
+from mapper.compiler.numerics.levels import bipolar, quant, trunc
 from storage.formats.layers.onnxruns import model_of_node
 from tests.compiler.right_values import RANDOM, Case, compiled, node, pointwise, rounded
 from tests.storage.formats.onnx_models import helper, model, numpy_helper, onnx

@@ -9,7 +9,7 @@ import pytest
 
 from chipsim.chip.npu_shape import NPU_SHAPES
 from chipsim.npu.execute import Frame, NpuChip
-from mapper.compiler.simulate import read_map, write_map
+from mapper.compiler.artifacts.simulate import read_map, write_map
 from tests.chipsim.npu.programs import program_of
 
 SHAPE = NPU_SHAPES["tiny"]  # four channels per vector

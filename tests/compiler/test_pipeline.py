@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from mapper.compiler.calibration import compare_settings, pixel_samples
-from mapper.compiler.graph.node import Affine
+from mapper.compiler.ir.node import Affine
 from mapper.compiler.model import open_model
 from mapper.compiler.settings import CompileSettings
 from mapper.errors import MapperError

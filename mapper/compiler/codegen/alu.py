@@ -12,9 +12,9 @@ from hw.npu.shape import PARAMETER_LANES
 from mapper.compiler.codegen.areas import Area, Entries
 from mapper.compiler.codegen.builder import ProgramBuilder, TileWork
 from mapper.compiler.codegen.loads import load_entries
-from mapper.compiler.graph.node import Add, Clamp, Node, Requantise
-from mapper.compiler.graph.requantisation import ROUNDINGS, Multiplier, Requantisation
-from mapper.compiler.graph.tensor import Tensor
+from mapper.compiler.ir.node import Add, Clamp, Node, Requantise
+from mapper.compiler.ir.requantisation import ROUNDINGS, Multiplier, Requantisation
+from mapper.compiler.ir.tensor import Tensor
 from mapper.compiler.memory.planner import blocks_of
 from mapper.compiler.program.inputs import Span
 from mapper.compiler.program.steps import Touch

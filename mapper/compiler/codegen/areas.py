@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hw.npu.isa import form_of
-from mapper.compiler.graph.tensor import NO_PAD
+from mapper.compiler.ir.tensor import NO_PAD
 from mapper.compiler.memory.planner import Region
 from mapper.compiler.program.inputs import Span
 from mapper.errors import DoesNotFitError

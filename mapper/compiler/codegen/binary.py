@@ -14,9 +14,9 @@ from hw.npu.isa import Instruction, MicroOp
 from hw.npu.shape import PARAMETER_LANES
 from mapper.compiler.codegen.alu import alu
 from mapper.compiler.codegen.builder import ProgramBuilder, TileWork
-from mapper.compiler.graph.node import Conv, Node, Sign, Threshold, Window
-from mapper.compiler.integer.binary import MOST, packed, unused_bits
+from mapper.compiler.ir.node import Conv, Node, Sign, Threshold, Window
 from mapper.compiler.memory.planner import blocks_of, blocks_of_vector
+from mapper.compiler.numerics.binary import MOST, packed, unused_bits
 from mapper.compiler.program.inputs import Span
 from mapper.compiler.program.steps import Touch
 from mapper.compiler.program.tables import Tables, lanes_of

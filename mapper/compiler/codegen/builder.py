@@ -13,16 +13,16 @@ from chipsim.chip.npu_shape import NpuShape
 from hw.npu.isa import MICRO_OP_BYTES, UNITS, Instruction, form_of
 from mapper.compiler.codegen.areas import Entries
 from mapper.compiler.codegen.streams import Streams
-from mapper.compiler.graph.macro import Macro
-from mapper.compiler.graph.tensor import Tensor
+from mapper.compiler.ir.macro import Macro
+from mapper.compiler.ir.tensor import Tensor
 from mapper.compiler.memory.planner import Region, memory_use, pixel_vectors
 from mapper.compiler.program.inputs import Span
 from mapper.compiler.program.links import Sent, Target
 from mapper.compiler.program.reloads import Area, Reloaded
 from mapper.compiler.program.steps import Step, Touch
 from mapper.compiler.program.tables import MICRO_OPS, PARAMETER_BYTES, PARAMETERS, Tables
-from mapper.compiler.schedule.tiles import Cut, Tile
 from mapper.compiler.settings import Dual, Schedule
+from mapper.compiler.tiling.tiles import Cut, Tile
 
 
 @dataclass(slots=True)

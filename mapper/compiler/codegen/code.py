@@ -11,8 +11,8 @@ from chipsim.npu.cycles import Timeline
 from hw.npu.isa import Instruction
 from mapper.compiler.codegen.loaded import Loaded
 from mapper.compiler.codegen.program import Emitted
-from mapper.compiler.graph.macro import Macro
-from mapper.compiler.graph.tensor import Tensor
+from mapper.compiler.ir.macro import Macro
+from mapper.compiler.ir.tensor import Tensor
 from mapper.compiler.memory.planner import Region
 from mapper.compiler.program.image import Image
 from mapper.compiler.program.inputs import Span
@@ -21,7 +21,7 @@ from mapper.compiler.program.preloaded import Preloaded
 from mapper.compiler.program.presets import Preset
 from mapper.compiler.program.steps import Step
 from mapper.compiler.program.tables import Tables
-from mapper.compiler.schedule.units import timeline_of_functions
+from mapper.compiler.tiling.units import timeline_of_functions
 
 
 class Lying(NamedTuple):

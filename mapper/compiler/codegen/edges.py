@@ -14,7 +14,7 @@ import numpy as np
 from mapper.compiler.codegen.builder import ProgramBuilder, TileWork
 from mapper.compiler.codegen.kernels import BIAS_BITS, Kernels
 from mapper.compiler.codegen.pairs import Pass
-from mapper.compiler.graph.node import Conv, Node, Window
+from mapper.compiler.ir.node import Conv, Node, Window
 from mapper.compiler.program.inputs import Part, Span
 
 

@@ -16,8 +16,8 @@ from mapper.compiler.codegen.loads import load_entries
 from mapper.compiler.codegen.matrix import Product, convolution
 from mapper.compiler.codegen.pooling import pool, pool_map
 from mapper.compiler.codegen.stores import store
-from mapper.compiler.graph.macro import Macro
-from mapper.compiler.graph.node import (
+from mapper.compiler.ir.macro import Macro
+from mapper.compiler.ir.node import (
     Add,
     Clamp,
     Conv,
@@ -31,9 +31,9 @@ from mapper.compiler.graph.node import (
     Upsample,
 )
 from mapper.compiler.program.tables import Tables
-from mapper.compiler.schedule.onchip import Choice, TileCost, choices
-from mapper.compiler.schedule.tiles import Cut, Tile, spans_of, tiles_of
-from mapper.compiler.schedule.units import tile_cost
+from mapper.compiler.tiling.onchip import Choice, TileCost, choices
+from mapper.compiler.tiling.tiles import Cut, Tile, spans_of, tiles_of
+from mapper.compiler.tiling.units import tile_cost
 from mapper.errors import MapperError
 
 Begin = Callable[[ProgramBuilder, Node], Product]

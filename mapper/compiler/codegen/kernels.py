@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from chipsim.chip.npu_shape import NpuShape
 from hw.npu.shape import PARAMETER_LANES
 from mapper.compiler.codegen.binary import binary_constants
-from mapper.compiler.graph.macro import Macro
-from mapper.compiler.graph.node import Conv, Node
+from mapper.compiler.ir.macro import Macro
+from mapper.compiler.ir.node import Conv, Node
 from mapper.compiler.memory.planner import blocks_of
 from mapper.compiler.program.inputs import MOST_TAPS, Part, Span, is_depthwise, taken_blocks
 from mapper.compiler.program.tables import Tables

@@ -16,7 +16,7 @@ from mapper.compiler.codegen.loads import load_inputs
 from mapper.compiler.codegen.pairs import Pass, kernel_pairs, plan_pairs
 from mapper.compiler.codegen.streams import ASKED
 from mapper.compiler.codegen.windows import load_windows
-from mapper.compiler.graph.node import Conv, Node, Window
+from mapper.compiler.ir.node import Conv, Node, Window
 from mapper.compiler.program.inputs import Part, Span, needed, parts_of, taken_blocks
 from mapper.compiler.program.steps import Touch
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from hw.npu.isa import form_of
 from mapper.compiler.codegen.builder import ProgramBuilder, TileWork
 from mapper.compiler.codegen.kernels import Kernels
-from mapper.compiler.graph.node import Conv, Node
+from mapper.compiler.ir.node import Conv, Node
 from mapper.compiler.memory.planner import Region
 from mapper.compiler.program.inputs import Span
 

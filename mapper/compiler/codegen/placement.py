@@ -5,10 +5,10 @@ from __future__ import annotations
 from chipsim.chip.npu_shape import NpuShape
 from mapper.compiler.codegen.builder import WeightPlan
 from mapper.compiler.codegen.kernels import weight_words
-from mapper.compiler.graph.macro import Macro
+from mapper.compiler.ir.macro import Macro
 from mapper.compiler.memory.weights import Need, choose
-from mapper.compiler.schedule.tiles import largest_cut
 from mapper.compiler.settings import WeightRule
+from mapper.compiler.tiling.tiles import largest_cut
 from mapper.errors import DoesNotFitError, MapperError
 
 HOST_LATENCY = 32

@@ -8,7 +8,7 @@ from mapper.compiler.codegen.areas import Area, Entries
 from mapper.compiler.codegen.builder import ProgramBuilder, TileWork
 from mapper.compiler.codegen.loads import load_entries
 from mapper.compiler.codegen.matrix import Product
-from mapper.compiler.graph.node import Node, Pool, Window
+from mapper.compiler.ir.node import Node, Pool, Window
 from mapper.compiler.memory.padding import padding_value
 from mapper.compiler.program.inputs import Part, needed, parts_of
 

@@ -17,17 +17,17 @@ from mapper.compiler.codegen.builder import DUAL, Choices, MemoryPlan, WeightPla
 from mapper.compiler.codegen.emitter import Emitter
 from mapper.compiler.codegen.macros.file import MACROS, pack_layers, unpack_layers
 from mapper.compiler.codegen.macros.layers import Layers
-from mapper.compiler.graph.macro import Macro
-from mapper.compiler.graph.tensor import Tensor
+from mapper.compiler.ir.macro import Macro
+from mapper.compiler.ir.tensor import Tensor
 from mapper.compiler.memory.planner import Region, memory_use
 from mapper.compiler.program.links import NO_LINKS, Links, Others, Place, linked
 from mapper.compiler.program.presets import Preset
 from mapper.compiler.program.steps import Step, with_tokens
 from mapper.compiler.program.tables import MICRO_OPS, TableFullError
-from mapper.compiler.schedule.onchip import Choice, Limits, chosen, fixed_cut
-from mapper.compiler.schedule.tiles import Cut
 from mapper.compiler.settings import Dual
 from mapper.compiler.stages import stage
+from mapper.compiler.tiling.onchip import Choice, Limits, chosen, fixed_cut
+from mapper.compiler.tiling.tiles import Cut
 from mapper.errors import DoesNotFitError
 
 END = Instruction("CTRL", "END", fields={"drain": 1})

@@ -8,12 +8,12 @@ from numpy.typing import NDArray
 from hw.npu.isa import Instruction
 from mapper.compiler.codegen.areas import Area, Entries
 from mapper.compiler.codegen.builder import ProgramBuilder
-from mapper.compiler.graph.tensor import Tensor
+from mapper.compiler.ir.tensor import Tensor
 from mapper.compiler.memory.planner import VECTORS_OF_ENTRY, blocks_of, blocks_of_vector
 from mapper.compiler.program.inputs import Span
 from mapper.compiler.program.links import Sent, Target
 from mapper.compiler.program.steps import Touch
-from mapper.compiler.schedule.tiles import Tile
+from mapper.compiler.tiling.tiles import Tile
 from mapper.errors import MapperError
 
 WHOLE_BITS = 32  # widest accumulators that can be stored without requantisation

@@ -9,14 +9,14 @@ from chipsim.npu.windows import Header
 from hw.npu.isa import Instruction
 from mapper.compiler.codegen.areas import Entries
 from mapper.compiler.codegen.builder import ProgramBuilder
-from mapper.compiler.graph.node import Node, WindowColumns
-from mapper.compiler.integer.windows import GROUP
+from mapper.compiler.ir.node import Node, WindowColumns
 from mapper.compiler.memory.layouts import WORD_VECTORS
 from mapper.compiler.memory.planner import Region, blocks_of
+from mapper.compiler.numerics.windows import GROUP
 from mapper.compiler.program.inputs import Span
 from mapper.compiler.program.steps import Touch
-from mapper.compiler.schedule.windows import headers_of, packets_of, runs_of, window_vectors
 from mapper.compiler.stages import stage
+from mapper.compiler.tiling.windows import headers_of, packets_of, runs_of, window_vectors
 
 
 def load_windows(core: ProgramBuilder, node: Node, rows: Span, columns: Span) -> Entries:

@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 from mapper.compiler.frontend.onnx import Handler, Reader, Value
-from mapper.compiler.graph.graph import View
-from mapper.compiler.graph.node import Sign
+from mapper.compiler.ir.graph import View
+from mapper.compiler.ir.node import Sign
 from storage.formats.layers.onnxgraph import Node as OnnxNode
 
 

@@ -21,8 +21,8 @@ from mapper.compiler.frontend.layout import (
 )
 from mapper.compiler.frontend.onnx import Handler, Reader, Value, is_map
 from mapper.compiler.frontend.qonnx import QONNX
-from mapper.compiler.graph.graph import CHANNELS_FIRST, View
-from mapper.compiler.graph.node import (
+from mapper.compiler.ir.graph import CHANNELS_FIRST, View
+from mapper.compiler.ir.node import (
     Activation,
     Add,
     Affine,
@@ -32,8 +32,8 @@ from mapper.compiler.graph.node import (
     Pool,
     Window,
 )
-from mapper.compiler.graph.tensor import Pad, Tensor
-from mapper.compiler.integer.windows import pixels
+from mapper.compiler.ir.tensor import Pad, Tensor
+from mapper.compiler.numerics.windows import pixels
 from mapper.errors import MapperError
 from storage.formats.layers.onnxgraph import Node as OnnxNode
 

@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mapper.compiler.frontend.onnx import Reader, Value, is_map
-from mapper.compiler.graph.graph import CHANNELS_FIRST, View
-from mapper.compiler.graph.node import Concat, Conv, PadMap, Slice, Upsample, Window
-from mapper.compiler.graph.node import Node as GraphNode
-from mapper.compiler.graph.tensor import Pad, Tensor
+from mapper.compiler.ir.graph import CHANNELS_FIRST, View
+from mapper.compiler.ir.node import Concat, Conv, PadMap, Slice, Upsample, Window
+from mapper.compiler.ir.node import Node as GraphNode
+from mapper.compiler.ir.tensor import Pad, Tensor
 from mapper.errors import MapperError
 from storage.formats.layers.onnxgraph import Node as OnnxNode
 

@@ -16,11 +16,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mapper.compiler.graph.graph import CHANNELS_FIRST, Graph, View, four_axes
-from mapper.compiler.graph.node import ASKED, Host, Node, Operator
-from mapper.compiler.graph.stored import Stored, stored_constant
-from mapper.compiler.graph.tensor import Tensor
-from mapper.compiler.integer.hosted import session_of
+from mapper.compiler.ir.graph import CHANNELS_FIRST, Graph, View, four_axes
+from mapper.compiler.ir.node import ASKED, Host, Node, Operator
+from mapper.compiler.ir.stored import Stored, stored_constant
+from mapper.compiler.ir.tensor import Tensor
+from mapper.compiler.numerics.hosted import session_of
 from mapper.errors import MapperError
 from mapper.runtime.resources import default_memory
 from storage.errors import BadInputError

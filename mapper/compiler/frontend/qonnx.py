@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mapper.compiler.frontend.onnx import Handler, Reader, Value
-from mapper.compiler.graph.graph import View
-from mapper.compiler.graph.node import Levels, Operator, Sign
-from mapper.compiler.graph.requantisation import Rounding
-from mapper.compiler.integer.levels import bipolar, ends, quant, trunc
+from mapper.compiler.ir.graph import View
+from mapper.compiler.ir.node import Levels, Operator, Sign
+from mapper.compiler.ir.requantisation import Rounding
+from mapper.compiler.numerics.levels import bipolar, ends, quant, trunc
 from mapper.errors import MapperError
 from storage.formats.layers.onnxgraph import Node as OnnxNode
 

@@ -1,7 +1,7 @@
 """Read integer operators (QLinearConv, QGemm, ...) as ONNX defines them: dequantise, compute,
 quantise.
 
-`mapper.compiler.quantise.join` then joins each of these into one integer node.
+`mapper.compiler.quantisation.join` then joins each of these into one integer node.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from mapper.compiler.frontend.quantised import (
     require_same,
     stored_whole,
 )
-from mapper.compiler.graph.graph import View
-from mapper.compiler.graph.stored import OFFSET, Scale, Stored, scale_of, stored_constant
+from mapper.compiler.ir.graph import View
+from mapper.compiler.ir.stored import OFFSET, Scale, Stored, scale_of, stored_constant
 from mapper.errors import MapperError
 from storage.formats.layers.onnxgraph import Node as OnnxNode
 

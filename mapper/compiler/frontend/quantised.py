@@ -1,8 +1,8 @@
 """Read numbers that a model stores as integers: QuantizeLinear and DequantizeLinear.
 
 uint8 becomes int8 exactly, with a zero point 128 lower. A quantised value is a tensor of integers;
-operations on it stay in real numbers here, after a Dequantise node. `mapper.compiler.quantise.join`
-converts them to integers.
+operations on it stay in real numbers here, after a Dequantise node.
+`mapper.compiler.quantisation.join` converts them to integers.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 
 from mapper.compiler.frontend.onnx import Handler, Reader, Value
-from mapper.compiler.graph.graph import View
-from mapper.compiler.graph.node import Dequantise, Levels, Node, Quantise
-from mapper.compiler.graph.stored import OFFSET, STORED, Scale, scale_of
-from mapper.compiler.graph.tensor import Tensor
+from mapper.compiler.ir.graph import View
+from mapper.compiler.ir.node import Dequantise, Levels, Node, Quantise
+from mapper.compiler.ir.stored import OFFSET, STORED, Scale, scale_of
+from mapper.compiler.ir.tensor import Tensor
 from mapper.errors import MapperError
 from storage.formats.layers.onnxgraph import Node as OnnxNode
 

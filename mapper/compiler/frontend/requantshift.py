@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 from mapper.compiler.frontend.float import FLOAT
 from mapper.compiler.frontend.onnx import Handler, Made, Reader, require_real
 from mapper.compiler.frontend.quantised import dequantised
-from mapper.compiler.graph.graph import View
-from mapper.compiler.graph.node import Node, Quantise, Requantise
-from mapper.compiler.graph.requantisation import Multiplier, Requantisation
-from mapper.compiler.graph.stored import Stored
-from mapper.compiler.graph.tensor import Tensor
-from mapper.compiler.integer.formulas import MANTISSA
+from mapper.compiler.ir.graph import View
+from mapper.compiler.ir.node import Node, Quantise, Requantise
+from mapper.compiler.ir.requantisation import Multiplier, Requantisation
+from mapper.compiler.ir.stored import Stored
+from mapper.compiler.ir.tensor import Tensor
+from mapper.compiler.numerics.formulas import MANTISSA
 from mapper.errors import MapperError
 from storage.formats.layers.onnxgraph import Node as OnnxNode
 

@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from mapper.compiler.graph.macro import Macro
-from mapper.compiler.graph.node import Conv, Node, Pool
-from mapper.compiler.graph.tensor import NO_PAD, Pad, Tensor
+from mapper.compiler.ir.macro import Macro
+from mapper.compiler.ir.node import Conv, Node, Pool
+from mapper.compiler.ir.tensor import NO_PAD, Pad, Tensor
 from mapper.compiler.memory.regions import Place, Places
 
 SIDES = ("top", "bottom", "left", "right")

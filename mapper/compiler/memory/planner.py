@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from mapper.compiler.graph.macro import Macro
-from mapper.compiler.graph.tensor import NO_PAD, Tensor
+from mapper.compiler.ir.macro import Macro
+from mapper.compiler.ir.tensor import NO_PAD, Tensor
 from mapper.compiler.memory.layouts import WORD_VECTORS, plane_words
 from mapper.compiler.memory.padding import NO_BORDERS, Border, outer
 from mapper.compiler.memory.regions import Place, Places

@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from chipsim.chip.npu_shape import NpuShape
-from mapper.compiler.graph.graph import Graph
-from mapper.compiler.graph.node import Concat, Copy, Node, Slice, Unfold
-from mapper.compiler.graph.tensor import Tensor
+from mapper.compiler.ir.graph import Graph
+from mapper.compiler.ir.node import Concat, Copy, Node, Slice, Unfold
+from mapper.compiler.ir.tensor import Tensor
 from mapper.errors import MapperError
 
 

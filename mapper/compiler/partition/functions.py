@@ -11,10 +11,10 @@ from __future__ import annotations
 from graphlib import TopologicalSorter
 from typing import NamedTuple
 
-from mapper.compiler.graph.graph import Graph
-from mapper.compiler.graph.macro import Macro
-from mapper.compiler.graph.node import Host, Node, Quantise, Windows
-from mapper.compiler.graph.tensor import Tensor
+from mapper.compiler.ir.graph import Graph
+from mapper.compiler.ir.macro import Macro
+from mapper.compiler.ir.node import Host, Node, Quantise, Windows
+from mapper.compiler.ir.tensor import Tensor
 
 ON_HOST = (Host, Quantise, Windows)
 

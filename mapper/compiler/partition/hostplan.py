@@ -19,17 +19,17 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from mapper.compiler.graph.graph import Graph, View
-from mapper.compiler.graph.node import (
+from mapper.compiler.ir.graph import Graph, View
+from mapper.compiler.ir.node import (
     Host,
     Node,
     Quantise,
     Windows,
 )
-from mapper.compiler.graph.tensor import Tensor
-from mapper.compiler.integer.binary import steps_of
-from mapper.compiler.integer.hosted import model_of, views_of
+from mapper.compiler.ir.tensor import Tensor
 from mapper.compiler.memory.planner import Region
+from mapper.compiler.numerics.binary import steps_of
+from mapper.compiler.numerics.hosted import model_of, views_of
 from mapper.compiler.partition.functions import Partition
 from mapper.compiler.partition.packing import Lists, packing_lists, parts_of
 

@@ -10,12 +10,12 @@ from typing import Any, Protocol, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from mapper.compiler.graph.graph import View
-from mapper.compiler.graph.node import Levels, Node, Operator, Sign, Window
-from mapper.compiler.graph.tensor import BITS, Pad, Tensor
-from mapper.compiler.integer.formulas import dequantise, quantise, real_numbers
-from mapper.compiler.integer.levels import stored_input
-from mapper.compiler.integer.windows import pixels_of_windows
+from mapper.compiler.ir.graph import View
+from mapper.compiler.ir.node import Levels, Node, Operator, Sign, Window
+from mapper.compiler.ir.tensor import BITS, Pad, Tensor
+from mapper.compiler.numerics.formulas import dequantise, quantise, real_numbers
+from mapper.compiler.numerics.levels import stored_input
+from mapper.compiler.numerics.windows import pixels_of_windows
 from mapper.compiler.partition.hostplan import Step
 from mapper.errors import MapperError
 from storage.errors import BadInputError

@@ -18,8 +18,8 @@ import math
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
-from mapper.compiler.graph.graph import Graph
-from mapper.compiler.graph.node import (
+from mapper.compiler.ir.graph import Graph
+from mapper.compiler.ir.node import (
     Concat,
     Conv,
     Dense,
@@ -31,9 +31,9 @@ from mapper.compiler.graph.node import (
     Slice,
     Upsample,
 )
-from mapper.compiler.graph.tensor import Tensor
+from mapper.compiler.ir.tensor import Tensor
 from mapper.compiler.memory.planner import blocks_of
-from mapper.compiler.schedule.packing import HOST_LATENCY
+from mapper.compiler.tiling.packing import HOST_LATENCY
 
 HOST_OPERATION = 1
 """Host cycles (core clock) for a multiply-add, for a comparison, or to convert an element to or

@@ -14,9 +14,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mapper.compiler.graph.graph import View
-from mapper.compiler.graph.node import Host, Node, Quantise
-from mapper.compiler.graph.tensor import Tensor
+from mapper.compiler.ir.graph import View
+from mapper.compiler.ir.node import Host, Node, Quantise
+from mapper.compiler.ir.tensor import Tensor
 from mapper.compiler.partition.functions import Function, Partition
 
 ELEMENTWISE = frozenset(

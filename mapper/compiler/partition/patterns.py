@@ -14,13 +14,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mapper.compiler.graph.macro import Macro
-from mapper.compiler.graph.node import Conv, Node, Requantise
-from mapper.compiler.graph.requantisation import Requantisation
-from mapper.compiler.integer.execute import results
-from mapper.compiler.integer.formulas import requantise, rounding_shift
-from mapper.compiler.integer.reference import INTEGER
-from mapper.compiler.integer.windows import convolve
+from mapper.compiler.ir.macro import Macro
+from mapper.compiler.ir.node import Conv, Node, Requantise
+from mapper.compiler.ir.requantisation import Requantisation
+from mapper.compiler.numerics.execute import results
+from mapper.compiler.numerics.formulas import requantise, rounding_shift
+from mapper.compiler.numerics.reference import INTEGER
+from mapper.compiler.numerics.windows import convolve
 from mapper.compiler.partition.functions import Partition
 
 Data = NDArray[Any]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from mapper.compiler.graph.node import Conv, Node, Window
+from mapper.compiler.ir.node import Conv, Node, Window
 
 MOST_TAPS = 16
 """Kernel positions that a micro-op can select in a depthwise word."""

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mapper.compiler.graph.tensor import NO_PAD, Tensor
+from mapper.compiler.ir.tensor import NO_PAD, Tensor
 from mapper.compiler.memory.planner import Region
 from mapper.compiler.program.reloads import Area
 

@@ -11,7 +11,7 @@ from chipsim.chip.npu_shape import NpuShape
 from hw.npu.isa import ROUNDINGS, MicroOp
 from hw.npu.programs import encode_micro_ops, encode_scales
 from hw.npu.shape import PARAMETER_LANES
-from mapper.compiler.graph.requantisation import Multiplier, Requantisation
+from mapper.compiler.ir.requantisation import Multiplier, Requantisation
 from mapper.compiler.memory.planner import blocks_of
 from mapper.compiler.program.reloads import Reloaded, Span
 from mapper.compiler.stages import stage

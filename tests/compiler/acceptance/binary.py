@@ -24,8 +24,8 @@ ROWS = {
         "products of bits",
         (
             "compiler/codegen/test_binary.py::test_b03_layers_of_bits",
-            "compiler/integer/test_binary.py::test_b03_convolutions_of_bits_have_zeros_around_them",
-            "compiler/integer/test_binary.py::test_b04_popcount_of_equal_bits_is_the_product",
+            "compiler/numerics/test_binary.py::test_b03_convolutions_of_bits_have_zeros_around_them",
+            "compiler/numerics/test_binary.py::test_b04_popcount_of_equal_bits_is_the_product",
         ),
     ),
     "B04": Row(
@@ -33,7 +33,7 @@ ROWS = {
         (
             "hw/npu/test_array.py::test_b02_b04_sums_of_bits_share_the_ports_of_the_integer_ones",
             "compiler/codegen/test_binary.py::test_b03_layers_of_bits",
-            "compiler/integer/test_binary.py::test_b04_popcount_of_equal_bits_is_the_product",
+            "compiler/numerics/test_binary.py::test_b04_popcount_of_equal_bits_is_the_product",
         ),
     ),
     "B05": Row(
@@ -42,22 +42,22 @@ ROWS = {
     ),
     "B06": Row(
         "packed bits",
-        ("compiler/integer/test_binary.py::test_b06_channel_c_is_bit_c_of_its_vector",),
+        ("compiler/numerics/test_binary.py::test_b06_channel_c_is_bit_c_of_its_vector",),
     ),
     "B07": Row(
         "magnitude of kernels",
         (
             "compiler/codegen/test_binary.py::test_b07_kernels_of_several_magnitudes_are_computed_in_bytes",
-            "compiler/integer/test_binary.py::test_b07_binary_weights_have_one_magnitude_per_kernel",
-            "compiler/quantise/test_binary_layers.py::test_b07_b08_results_are_rounded_once",
+            "compiler/numerics/test_binary.py::test_b07_binary_weights_have_one_magnitude_per_kernel",
+            "compiler/quantisation/test_binary_layers.py::test_b07_b08_results_are_rounded_once",
         ),
     ),
     "B08": Row(
         "normalisation after a binary layer",
         (
             "compiler/codegen/test_binary.py::test_b15_residual_sums_stay_in_bytes",
-            "compiler/quantise/test_binary_layers.py::test_b07_b08_results_are_rounded_once",
-            "compiler/quantise/test_binary_layers.py::test_b08_scales_and_offsets_of_normalisation_join_those_of_the_kernels",
+            "compiler/quantisation/test_binary_layers.py::test_b07_b08_results_are_rounded_once",
+            "compiler/quantisation/test_binary_layers.py::test_b08_scales_and_offsets_of_normalisation_join_those_of_the_kernels",
         ),
     ),
     "B09": Row(
@@ -66,9 +66,9 @@ ROWS = {
             "compiler/codegen/test_binary.py::test_b09_pooled_sums_become_bits",
             "compiler/frontend/test_binary.py::test_b09_sums_of_a_trained_model",
             "compiler/frontend/test_binary.py::test_b09_nodes_folded_into_a_sign",
-            "compiler/integer/test_binary.py::test_b09_literal_thresholds",
-            "compiler/integer/test_binary.py::test_b09_pooling_of_bits_is_or",
-            "compiler/integer/test_binary.py::test_b09_thresholds_of_channels",
+            "compiler/numerics/test_binary.py::test_b09_literal_thresholds",
+            "compiler/numerics/test_binary.py::test_b09_pooling_of_bits_is_or",
+            "compiler/numerics/test_binary.py::test_b09_thresholds_of_channels",
         ),
     ),
     "B10": Row(
@@ -77,16 +77,16 @@ ROWS = {
             "compiler/codegen/test_programs.py::test_calls_of_a_first_layer",
             "compiler/codegen/test_windows.py::test_b10_cycles_of_a_first_layer",
             "compiler/codegen/test_windows.py::test_b10_windows_on_the_core_give_the_same_bytes",
-            "compiler/passes/test_few_channels.py::test_b10_windows_of_the_core_give_the_same_sums",
-            "compiler/passes/test_few_channels.py::test_b10_literal_calls_of_a_first_layer",
-            "compiler/passes/test_few_channels.py::test_b10_sums_over_windows_equal_the_layer",
+            "compiler/transforms/test_few_channels.py::test_b10_windows_of_the_core_give_the_same_sums",
+            "compiler/transforms/test_few_channels.py::test_b10_literal_calls_of_a_first_layer",
+            "compiler/transforms/test_few_channels.py::test_b10_sums_over_windows_equal_the_layer",
         ),
     ),
     "B11": Row(
         "bit packing is hidden",
         (
-            "compiler/schedule/test_packing.py::test_b11_packing_is_hidden_on_the_core",
-            "compiler/schedule/test_packing.py::test_b11_chunks_that_the_host_packs",
+            "compiler/tiling/test_packing.py::test_b11_packing_is_hidden_on_the_core",
+            "compiler/tiling/test_packing.py::test_b11_chunks_that_the_host_packs",
         ),
     ),
     "B12": Row(
@@ -112,12 +112,12 @@ ROWS = {
         "residual sums",
         (
             "compiler/codegen/test_binary.py::test_b15_residual_sums_stay_in_bytes",
-            "compiler/integer/test_against_onnxruntime.py::test_b15_sums_equal_onnxruntime",
-            "compiler/integer/test_formulas.py::test_b15_addition_with_two_scales",
-            "compiler/integer/test_formulas.py::test_b15_invalid_scales_name_the_addition",
-            "compiler/integer/test_formulas.py::test_b15_scales_too_far_apart_name_the_addition",
-            "compiler/integer/test_formulas.py::test_b15_sums_stay_in_32_bits",
-            "compiler/integer/test_reference.py::test_b15_sums_of_maps",
+            "compiler/numerics/test_against_onnxruntime.py::test_b15_sums_equal_onnxruntime",
+            "compiler/numerics/test_formulas.py::test_b15_addition_with_two_scales",
+            "compiler/numerics/test_formulas.py::test_b15_invalid_scales_name_the_addition",
+            "compiler/numerics/test_formulas.py::test_b15_scales_too_far_apart_name_the_addition",
+            "compiler/numerics/test_formulas.py::test_b15_sums_stay_in_32_bits",
+            "compiler/numerics/test_reference.py::test_b15_sums_of_maps",
         ),
     ),
 }

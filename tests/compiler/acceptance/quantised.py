@@ -42,8 +42,8 @@ ROWS = {
             "compiler/codegen/test_presets.py::test_d05_d10_programs_equal_the_reference",
             "compiler/frontend/test_qdq.py::test_convolutions",
             "compiler/frontend/test_qoperator.py::test_convolutions",
-            "compiler/integer/test_against_onnxruntime.py::test_d05_convolutions_equal_onnxruntime",
-            "compiler/quantise/test_convert.py::test_d05_padding_is_the_zero_point",
+            "compiler/numerics/test_against_onnxruntime.py::test_d05_convolutions_equal_onnxruntime",
+            "compiler/quantisation/test_convert.py::test_d05_padding_is_the_zero_point",
         ),
     ),
     "D06": Row(

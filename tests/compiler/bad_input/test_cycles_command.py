@@ -16,8 +16,8 @@ from chipsim.npu.replay import Results, overlapped
 from hw.npu.flit import NpuFlit
 from hw.npu.loading import contents_flits
 from hw.npu.memories import Contents
-from mapper.compiler import chip_cycles
-from mapper.compiler.manifest import CompiledFolder, read_folder
+from mapper.compiler.artifacts import chip_cycles
+from mapper.compiler.artifacts.manifest import CompiledFolder, read_folder
 from tests.compiler.bad_input.good import QUICK, good
 from tests.mapper.conftest import Run
 

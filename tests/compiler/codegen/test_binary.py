@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from chipsim.chip.npu_shape import NpuShape
+from mapper.compiler.artifacts.verify import verify_compiled
 from mapper.compiler.codegen.binary import Edges
-from mapper.compiler.graph.graph import Graph
-from mapper.compiler.graph.node import Add, Pool, Window
-from mapper.compiler.graph.tensor import Pad
-from mapper.compiler.integer.binary import signs
-from mapper.compiler.integer.windows import convolve
-from mapper.compiler.verify import verify_compiled
+from mapper.compiler.ir.graph import Graph
+from mapper.compiler.ir.node import Add, Pool, Window
+from mapper.compiler.ir.tensor import Pad
+from mapper.compiler.numerics.binary import signs
+from mapper.compiler.numerics.windows import convolve
 from mapper.errors import DoesNotFitError
 from tests.compiler.binary_networks import BinaryBuilder
 from tests.compiler.networks import SAME, Builder

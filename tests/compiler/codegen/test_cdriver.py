@@ -17,12 +17,12 @@ from chipsim.errors import ChipError
 from chipsim.npu.execute import NpuChip
 from hw.npu.isa import Instruction, MicroOp
 from hw.npu.programs import encode_micro_ops, encode_program
-from mapper.compiler.backends.cdriver.hoststeps import driver_of
-from mapper.compiler.backends.cdriver.writer import Sources, program_header, write_driver
-from mapper.compiler.graph.node import Window
-from mapper.compiler.graph.tensor import Pad
+from mapper.compiler.artifacts.cdriver.hoststeps import driver_of
+from mapper.compiler.artifacts.cdriver.writer import Sources, program_header, write_driver
+from mapper.compiler.artifacts.simulate import Digest, simulate
+from mapper.compiler.ir.node import Window
+from mapper.compiler.ir.tensor import Pad
 from mapper.compiler.program.image import Image
-from mapper.compiler.simulate import Digest, simulate
 from tests.chipsim.npu.programs import SHAPES, Case, host_words, random_case
 from tests.compiler.codegen.test_binary import BinaryBuilder
 from tests.compiler.networks import Builder

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from mapper.compiler.backends.cdriver.writer import KINDS, CoreStep, Sources, write_driver
+from mapper.compiler.artifacts.cdriver.writer import KINDS, CoreStep, Sources, write_driver
 from tests.chipsim.npu.programs import SHAPES, host_words, random_case
 from tests.compiler.codegen.test_cdriver import compiled, image_of, needs_cc
 from tests.compiler.onnx_sessions import session_of

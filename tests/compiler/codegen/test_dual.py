@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from chipsim.chip.npu_shape import NPU_SHAPES, NpuShape
+from mapper.compiler.artifacts.verify import verify_compiled
 from mapper.compiler.codegen.pairs import kernel_pairs
-from mapper.compiler.graph.node import Pool, Window
-from mapper.compiler.graph.tensor import Pad
+from mapper.compiler.ir.node import Pool, Window
+from mapper.compiler.ir.tensor import Pad
 from mapper.compiler.program.inputs import Span
-from mapper.compiler.verify import verify_compiled
 from mapper.errors import DoesNotFitError, MapperError
 from tests.compiler.codegen.test_programs import random_network
 from tests.compiler.networks import Builder, residual

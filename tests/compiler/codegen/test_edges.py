@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from chipsim.chip.npu_shape import NpuShape
+from mapper.compiler.artifacts.verify import verify_compiled
 from mapper.compiler.codegen import program
-from mapper.compiler.graph.node import Window
-from mapper.compiler.graph.tensor import Pad
-from mapper.compiler.schedule.onchip import Choice
-from mapper.compiler.verify import verify_compiled
+from mapper.compiler.ir.node import Window
+from mapper.compiler.ir.tensor import Pad
+from mapper.compiler.tiling.onchip import Choice
 from mapper.errors import DoesNotFitError
 from tests.compiler.codegen.test_programs import random_network
 from tests.compiler.networks import Builder

@@ -42,8 +42,8 @@ from mapper.compiler.codegen.macros.pool import (
     wholes,
 )
 from mapper.compiler.codegen.macros.words import weights_of
-from mapper.compiler.graph.node import Add, Conv, Node, Pool, Upsample, Window
-from mapper.compiler.graph.tensor import Pad, Tensor, Type
+from mapper.compiler.ir.node import Add, Conv, Node, Pool, Upsample, Window
+from mapper.compiler.ir.tensor import Pad, Tensor, Type
 from mapper.compiler.program.image import pack_image
 from mapper.compiler.program.sections import pack_sections, unpack_sections
 from mapper.errors import MapperError

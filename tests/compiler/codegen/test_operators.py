@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from chipsim.chip.npu_shape import NpuShape
-from mapper.compiler.graph.node import Activation, Pool, Upsample, Window
-from mapper.compiler.graph.tensor import Pad, Tensor
-from mapper.compiler.verify import verify_compiled
+from mapper.compiler.artifacts.verify import verify_compiled
+from mapper.compiler.ir.node import Activation, Pool, Upsample, Window
+from mapper.compiler.ir.tensor import Pad, Tensor
 from mapper.errors import DoesNotFitError
 from tests.compiler.codegen.test_programs import random_network
 from tests.compiler.networks import Builder, residual

@@ -7,9 +7,9 @@ from collections.abc import Callable
 import pytest
 
 from chipsim.chip.npu_shape import NPU_SHAPES
-from mapper.compiler.graph.node import Activation, Add, Pool, Upsample, Window
-from mapper.compiler.graph.tensor import Pad
-from mapper.compiler.verify import verify_compiled
+from mapper.compiler.artifacts.verify import verify_compiled
+from mapper.compiler.ir.node import Activation, Add, Pool, Upsample, Window
+from mapper.compiler.ir.tensor import Pad
 from tests.compiler.networks import Builder, residual
 from tests.compiler.programs import compared, compiled
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from chipsim.chip.npu_shape import NpuShape
-from mapper.compiler.graph.node import Activation, Add, Pool, Window
-from mapper.compiler.graph.tensor import Pad, Tensor
-from mapper.compiler.verify import verify_compiled
+from mapper.compiler.artifacts.verify import verify_compiled
+from mapper.compiler.ir.node import Activation, Add, Pool, Window
+from mapper.compiler.ir.tensor import Pad, Tensor
 from mapper.errors import DoesNotFitError
 from tests.compiler.networks import Builder, residual
 from tests.compiler.programs import FOUR, SHAPE, SMALL, WIDE, check_image, compared, compiled

@@ -9,20 +9,20 @@ from numpy.typing import NDArray
 from chipsim.chip.npu_shape import NpuShape
 from chipsim.npu.execute import NpuChip
 from hw.npu.programs import encode_micro_ops, encode_program
+from mapper.compiler.artifacts.simulate import program_of, read_map, write_map
 from mapper.compiler.codegen.emitter import Emitter
-from mapper.compiler.graph.graph import Graph, View
-from mapper.compiler.graph.node import Node, Requantise
-from mapper.compiler.graph.requantisation import Multiplier, Requantisation, Rounding
-from mapper.compiler.graph.tensor import Tensor, Type
-from mapper.compiler.integer.execute import run_graph
-from mapper.compiler.integer.formulas import multiplier
-from mapper.compiler.integer.reference import INTEGER
+from mapper.compiler.ir.graph import Graph, View
+from mapper.compiler.ir.node import Node, Requantise
+from mapper.compiler.ir.requantisation import Multiplier, Requantisation, Rounding
+from mapper.compiler.ir.tensor import Tensor, Type
 from mapper.compiler.memory.planner import Stored, plan_memory
-from mapper.compiler.passes.fuse import fuse
+from mapper.compiler.numerics.execute import run_graph
+from mapper.compiler.numerics.formulas import multiplier
+from mapper.compiler.numerics.reference import INTEGER
 from mapper.compiler.program.image import Image
 from mapper.compiler.program.steps import with_tokens
-from mapper.compiler.schedule.tiles import largest_cut
-from mapper.compiler.simulate import program_of, read_map, write_map
+from mapper.compiler.tiling.tiles import largest_cut
+from mapper.compiler.transforms.fuse import fuse
 from mapper.errors import MapperError
 from tests.compiler.programs import DUAL, FOUR, SHAPE
 

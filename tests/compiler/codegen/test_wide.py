@@ -10,14 +10,14 @@ import pytest
 
 from chipsim.chip.model import Chip
 from chipsim.chip.npu_shape import NPU_SHAPES, NpuShape
-from mapper.compiler.graph.node import Activation, Add, Pool, Upsample, Window
-from mapper.compiler.graph.tensor import Pad
-from mapper.compiler.manifest import Target
+from mapper.compiler.artifacts.manifest import Target
+from mapper.compiler.artifacts.simulate import simulate
+from mapper.compiler.artifacts.verify import verify_compiled
+from mapper.compiler.ir.node import Activation, Add, Pool, Upsample, Window
+from mapper.compiler.ir.tensor import Pad
 from mapper.compiler.model import open_model
 from mapper.compiler.pipeline import compile_model
 from mapper.compiler.settings import CompileSettings
-from mapper.compiler.simulate import simulate
-from mapper.compiler.verify import verify_compiled
 from mapper.errors import DoesNotFitError, MapperError
 from storage.samples import parse_form, read_samples
 from tests.compiler.codegen.test_binary import BinaryBuilder

@@ -10,11 +10,11 @@ import pytest
 
 from chipsim.chip.npu_shape import NpuShape
 from chipsim.npu.windows import Header
-from mapper.compiler.cycles import run_cycles
-from mapper.compiler.graph.node import Pool, Window, WindowColumns
-from mapper.compiler.graph.tensor import Pad
-from mapper.compiler.simulate import simulate
-from mapper.compiler.verify import verify_compiled
+from mapper.compiler.artifacts.cycles import run_cycles
+from mapper.compiler.artifacts.simulate import simulate
+from mapper.compiler.artifacts.verify import verify_compiled
+from mapper.compiler.ir.node import Pool, Window, WindowColumns
+from mapper.compiler.ir.tensor import Pad
 from mapper.errors import CheckFailedError, DoesNotFitError
 from tests.compiler.networks import SAME, Builder
 from tests.compiler.programs import (

@@ -9,22 +9,22 @@ import numpy as np
 import pytest
 
 from chipsim.chip.npu_shape import NpuShape
+from mapper.compiler.artifacts.simulate import simulate
+from mapper.compiler.artifacts.verify import verify_compiled
 from mapper.compiler.calibration import pixel_samples
 from mapper.compiler.compiled import Compiled
 from mapper.compiler.frontend.float import FLOAT
 from mapper.compiler.frontend.onnx import Reader
-from mapper.compiler.graph.graph import Graph
-from mapper.compiler.graph.node import Conv
-from mapper.compiler.integer.binary import signs
-from mapper.compiler.integer.execute import run_graph
-from mapper.compiler.integer.floating import FLOATING
-from mapper.compiler.integer.reference import INTEGER
+from mapper.compiler.ir.graph import Graph
+from mapper.compiler.ir.node import Conv
 from mapper.compiler.model import open_model
-from mapper.compiler.passes.registry import optimise
+from mapper.compiler.numerics.binary import signs
+from mapper.compiler.numerics.execute import run_graph
+from mapper.compiler.numerics.floating import FLOATING
+from mapper.compiler.numerics.reference import INTEGER
 from mapper.compiler.pipeline import compile_model
 from mapper.compiler.settings import CompileSettings
-from mapper.compiler.simulate import simulate
-from mapper.compiler.verify import verify_compiled
+from mapper.compiler.transforms.registry import optimise
 from mapper.errors import MapperError
 from tests.compiler.models import computed, read, values_of
 from tests.compiler.onnx_sessions import session_of

@@ -10,11 +10,11 @@ import numpy as np
 import onnxruntime
 import pytest
 
-from mapper.compiler.graph.tensor import Tensor
-from mapper.compiler.manifest import read_folder
+from mapper.compiler.artifacts.manifest import read_folder
+from mapper.compiler.artifacts.simulate import simulate
+from mapper.compiler.ir.tensor import Tensor
 from mapper.compiler.model import open_model
-from mapper.compiler.quantise.constants import sum_factors
-from mapper.compiler.simulate import simulate
+from mapper.compiler.quantisation.constants import sum_factors
 from mapper.errors import MapperError
 from tests.compiler.right_values import Case, compiled, node
 

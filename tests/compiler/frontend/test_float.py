@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mapper.compiler.graph.node import Host
+from mapper.compiler.ir.node import Host
 from tests.compiler.models import agree, check, computed, read
 from tests.storage.formats.onnx_models import model, node, onnx
 

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mapper.compiler.integer.execute import run_graph
-from mapper.compiler.integer.floating import FLOATING
 from mapper.compiler.model import open_model
+from mapper.compiler.numerics.execute import run_graph
+from mapper.compiler.numerics.floating import FLOATING
 from mapper.errors import MapperError
 from tests.compiler.models import agree, read
 from tests.storage.formats.onnx_models import helper, model, onnx

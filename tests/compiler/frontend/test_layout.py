@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mapper.compiler.graph.node import Host
+from mapper.compiler.ir.node import Host
 from tests.compiler.models import agree, check, read
 from tests.storage.formats.onnx_models import model, node, onnx
 

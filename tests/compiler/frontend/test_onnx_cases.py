@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mapper.compiler.integer.execute import run_graph
-from mapper.compiler.integer.mixed import MIXED
 from mapper.compiler.model import HANDLERS, open_model
-from mapper.compiler.passes.registry import optimise
+from mapper.compiler.numerics.execute import run_graph
+from mapper.compiler.numerics.mixed import MIXED
+from mapper.compiler.transforms.registry import optimise
 from mapper.errors import MapperError
 from tests.storage.formats.onnx_models import onnx, reference
 

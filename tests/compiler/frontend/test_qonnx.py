@@ -10,24 +10,24 @@ import pytest
 
 from chipsim.chip.model import Chip
 from chipsim.chip.npu_shape import NpuShape
-from mapper.compiler.backends.cdriver.hoststeps import driver_of
+from mapper.compiler.artifacts.cdriver.hoststeps import driver_of
+from mapper.compiler.artifacts.manifest import Target
+from mapper.compiler.artifacts.simulate import Outcome, simulate
+from mapper.compiler.artifacts.verify import verify_compiled
 from mapper.compiler.calibration import pixel_samples
 from mapper.compiler.compiled import Compiled
 from mapper.compiler.frontend.float import FLOAT
 from mapper.compiler.frontend.onnx import Reader
 from mapper.compiler.frontend.qonnx import EVALUATORS
-from mapper.compiler.graph.node import Host, Requantise, Threshold
-from mapper.compiler.integer.execute import run_graph
-from mapper.compiler.integer.formulas import dequantise
-from mapper.compiler.integer.levels import bipolar, quant, trunc
-from mapper.compiler.integer.reference import INTEGER
-from mapper.compiler.manifest import Target
+from mapper.compiler.ir.node import Host, Requantise, Threshold
 from mapper.compiler.model import open_model
+from mapper.compiler.numerics.execute import run_graph
+from mapper.compiler.numerics.formulas import dequantise
+from mapper.compiler.numerics.levels import bipolar, quant, trunc
+from mapper.compiler.numerics.reference import INTEGER
 from mapper.compiler.pipeline import compile_model
-from mapper.compiler.quantise.exact import whole_kernels
+from mapper.compiler.quantisation.exact import whole_kernels
 from mapper.compiler.settings import CompileSettings
-from mapper.compiler.simulate import Outcome, simulate
-from mapper.compiler.verify import verify_compiled
 from mapper.errors import MapperError
 from tests.compiler.programs import folder_of
 from tests.reference import qonnx as twin

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mapper.compiler.graph.node import Clamp, Conv, Requantise
+from mapper.compiler.ir.node import Clamp, Conv, Requantise
 from mapper.compiler.model import open_model
 from mapper.errors import MapperError
 from tests.compiler.quantised import Net, check, run_integers

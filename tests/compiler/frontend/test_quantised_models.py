@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from mapper.compiler.graph.graph import Graph
-from mapper.compiler.graph.node import Host
-from mapper.compiler.integer.execute import run_graph
-from mapper.compiler.integer.formulas import quantise
-from mapper.compiler.integer.reference import INTEGER
+from mapper.compiler.ir.graph import Graph
+from mapper.compiler.ir.node import Host
 from mapper.compiler.model import open_model
+from mapper.compiler.numerics.execute import run_graph
+from mapper.compiler.numerics.formulas import quantise
+from mapper.compiler.numerics.reference import INTEGER
 from tests.compiler.onnx_sessions import session_of
 
 DEEPLOY = {

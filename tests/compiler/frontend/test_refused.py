@@ -10,7 +10,7 @@ import pytest
 
 from mapper.compiler.frontend.float import FLOAT
 from mapper.compiler.frontend.onnx import Reader
-from mapper.compiler.graph.node import Dense, Host
+from mapper.compiler.ir.node import Dense, Host
 from mapper.errors import MapperError
 from tests.compiler.models import computed, expected, read, values_of
 from tests.storage.formats.onnx_models import model, node, onnx

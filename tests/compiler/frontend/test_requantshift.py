@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 
 from mapper.cli.main import main
-from mapper.compiler.graph.graph import Graph
-from mapper.compiler.graph.node import Host, Requantise
-from mapper.compiler.graph.tensor import Tensor
-from mapper.compiler.integer.execute import run_graph
-from mapper.compiler.integer.reference import INTEGER
-from mapper.compiler.manifest import read_folder
+from mapper.compiler.artifacts.manifest import read_folder
+from mapper.compiler.artifacts.simulate import simulate
+from mapper.compiler.ir.graph import Graph
+from mapper.compiler.ir.node import Host, Requantise
+from mapper.compiler.ir.tensor import Tensor
 from mapper.compiler.model import open_model
-from mapper.compiler.simulate import simulate
+from mapper.compiler.numerics.execute import run_graph
+from mapper.compiler.numerics.reference import INTEGER
 from mapper.errors import MapperError
 from tests.reference import quantised as twin
 from tests.storage.formats.onnx_models import helper, numpy_helper, onnx

@@ -11,10 +11,10 @@ import onnxruntime
 import pytest
 
 from mapper.cli.main import main
-from mapper.compiler.integer.execute import run_graph
-from mapper.compiler.integer.floating import FLOATING
-from mapper.compiler.manifest import read_folder
+from mapper.compiler.artifacts.manifest import read_folder
 from mapper.compiler.model import Model, open_model
+from mapper.compiler.numerics.execute import run_graph
+from mapper.compiler.numerics.floating import FLOATING
 from mapper.errors import MapperError
 from tests.storage.formats.onnx_models import helper, model, node, onnx
 

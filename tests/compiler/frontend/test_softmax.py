@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from chipsim.chip.npu_shape import NpuShape
-from mapper.compiler.integer.execute import run_graph
-from mapper.compiler.integer.mixed import MIXED
+from mapper.compiler.artifacts.simulate import simulate
 from mapper.compiler.model import open_model
-from mapper.compiler.simulate import simulate
+from mapper.compiler.numerics.execute import run_graph
+from mapper.compiler.numerics.mixed import MIXED
 from tests.compiler.onnx_sessions import session_of
 from tests.compiler.programs import compiled_model
 from tests.storage.formats.onnx_models import helper, onnx

@@ -9,12 +9,12 @@ from chipsim.chip.npu_shape import NPU_SHAPES, NpuShape
 from chipsim.npu.arrivals import HostLink
 from chipsim.npu.causes import WEIGHTS
 from hw.npu.isa import Instruction
-from mapper.compiler.cycles import run_cycles
-from mapper.compiler.graph.node import Add, Pool, Window
+from mapper.compiler.artifacts.cycles import run_cycles
+from mapper.compiler.artifacts.verify import verify_compiled
+from mapper.compiler.ir.node import Add, Pool, Window
 from mapper.compiler.program.image import Image
 from mapper.compiler.program.preloaded import Preloaded
-from mapper.compiler.schedule.units import timeline_of_functions
-from mapper.compiler.verify import verify_compiled
+from mapper.compiler.tiling.units import timeline_of_functions
 from mapper.errors import CheckFailedError, DoesNotFitError
 from tests.compiler.networks import Builder
 from tests.compiler.programs import Made, check_image, compared, compiled

@@ -21,11 +21,11 @@ from hw.npu.isa import (
     form_of,
 )
 from hw.npu.programs import decode_micro_ops, encode_micro_ops
-from mapper.compiler.checks.small import SmallMemories
-from mapper.compiler.graph.node import Activation, Pool, Window
+from mapper.compiler.artifacts.checks.small import SmallMemories
+from mapper.compiler.artifacts.simulate import simulate
+from mapper.compiler.artifacts.verify import verify_compiled
+from mapper.compiler.ir.node import Activation, Pool, Window
 from mapper.compiler.program.image import Image
-from mapper.compiler.simulate import simulate
-from mapper.compiler.verify import verify_compiled
 from mapper.errors import CheckFailedError, MapperError
 from tests.compiler.networks import Builder, residual
 from tests.compiler.programs import SHAPE, SMALL, WIDE, Made, check_image, compiled

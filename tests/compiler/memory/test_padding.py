@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 from chipsim.chip.npu_shape import NPU_SHAPES, NpuShape
-from mapper.compiler.graph.node import Add, Pool, Upsample, Window
-from mapper.compiler.graph.tensor import NO_PAD, Pad, Tensor
+from mapper.compiler.artifacts.simulate import simulate
+from mapper.compiler.artifacts.verify import verify_compiled
+from mapper.compiler.ir.node import Add, Pool, Upsample, Window
+from mapper.compiler.ir.tensor import NO_PAD, Pad, Tensor
 from mapper.compiler.memory.padding import Border
 from mapper.compiler.memory.planner import Stored, memory_use, plan_memory
 from mapper.compiler.program.presets import border_vectors
-from mapper.compiler.simulate import simulate
-from mapper.compiler.verify import verify_compiled
 from mapper.errors import DoesNotFitError
 from tests.compiler.codegen.test_binary import BinaryBuilder
 from tests.compiler.codegen.test_programs import random_network

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from chipsim.chip.npu_shape import NPU_SHAPES
-from mapper.compiler.graph.node import Add, Concat, Copy, Pool, Window
-from mapper.compiler.graph.tensor import Pad, Tensor
+from mapper.compiler.artifacts.verify import verify_compiled
+from mapper.compiler.ir.node import Add, Concat, Copy, Pool, Window
+from mapper.compiler.ir.tensor import Pad, Tensor
 from mapper.compiler.memory.planner import Stored, plan_memory
 from mapper.compiler.memory.regions import Place
-from mapper.compiler.verify import verify_compiled
 from tests.compiler.networks import Builder
 from tests.compiler.programs import SHAPE, SMALL, WIDE, Made, compared, compiled, compiled_model
 

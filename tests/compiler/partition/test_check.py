@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from mapper.compiler.artifacts.simulate import simulate
 from mapper.compiler.program.image import Image
-from mapper.compiler.simulate import simulate
 from tests.compiler.bad_input.good import QUICK, good
 from tests.compiler.networks import residual
 from tests.compiler.programs import Made, compiled
@@ -63,7 +63,7 @@ def test_a42_differences_end_the_command_with_an_error(
     assert run("compile", "good.onnx", *options, "-o", "out").code == 0
     check = ("simulate", "out", "--input", "samples.npz", "--check")
     assert run(*check).code == 0
-    monkeypatch.setattr("mapper.compiler.simulate._differences", lambda *_: [0, 7])
+    monkeypatch.setattr("mapper.compiler.artifacts.simulate._differences", lambda *_: [0, 7])
     found = run(*check)
     assert found.code == 1
     assert "elements differ from the integer reference" in found.err

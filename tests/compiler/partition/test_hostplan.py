@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 from chipsim.chip.npu_shape import NpuShape
+from mapper.compiler.artifacts.manifest import read_folder
+from mapper.compiler.artifacts.simulate import simulate
 from mapper.compiler.frontend.float import FLOAT
 from mapper.compiler.frontend.onnx import Reader
-from mapper.compiler.integer.execute import run_graph
-from mapper.compiler.integer.formulas import dequantise, quantise
-from mapper.compiler.integer.reference import INTEGER
-from mapper.compiler.manifest import read_folder
-from mapper.compiler.simulate import simulate
+from mapper.compiler.numerics.execute import run_graph
+from mapper.compiler.numerics.formulas import dequantise, quantise
+from mapper.compiler.numerics.reference import INTEGER
 from tests.compiler.programs import DUAL, SHAPE, Made, compiled_model
 from tests.mapper.conftest import Run
 from tests.storage.formats.onnx_models import model, node, onnx

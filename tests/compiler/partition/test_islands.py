@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from chipsim.chip.npu_shape import NPU_SHAPES
+from mapper.compiler.artifacts.simulate import simulate
 from mapper.compiler.explain import Row, explain
 from mapper.compiler.model import open_model
 from mapper.compiler.optimise import optimised
 from mapper.compiler.partition.islands import HOST_LATENCY, islands, lonely
 from mapper.compiler.settings import CompileSettings
-from mapper.compiler.simulate import simulate
 from tests.compiler.programs import compiled_model
 from tests.storage.formats.onnx_models import model, node, onnx
 

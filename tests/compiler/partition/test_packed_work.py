@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 from chipsim.chip.npu_shape import NPU_SHAPES, NpuShape
-from mapper.compiler.manifest import read_folder
+from mapper.compiler.artifacts.manifest import read_folder
+from mapper.compiler.artifacts.simulate import Machine, simulate
 from mapper.compiler.partition.functions import Partition
 from mapper.compiler.partition.hostplan import plan_host
 from mapper.compiler.partition.hostrun import with_filled_blocks, without_gaps
 from mapper.compiler.partition.packing import Lists, packing_lists, parts_of
-from mapper.compiler.simulate import Machine, simulate
 from tests.compiler.partition.test_packing import fewest
 from tests.compiler.programs import DUAL, SHAPE, Made, compiled_model
 from tests.mapper.conftest import Run

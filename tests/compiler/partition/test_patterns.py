@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mapper.compiler.graph.node import Activation, Add
-from mapper.compiler.integer.execute import run_graph
-from mapper.compiler.integer.reference import INTEGER
+from mapper.compiler.ir.node import Activation, Add
+from mapper.compiler.numerics.execute import run_graph
+from mapper.compiler.numerics.reference import INTEGER
 from mapper.compiler.partition.patterns import (
     functions_text,
     lowered,

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from mapper.compiler import chip_cycles
+from mapper.compiler.artifacts import chip_cycles
 from mapper.report.compiled.judged import judged
 from tests.compiler.bad_input.good import QUICK, good
 from tests.docs.test_schemas import errors

@@ -8,8 +8,8 @@ import pytest
 from chipsim.chip.npu_shape import NPU_SHAPES
 from chipsim.npu.cycles import UNITS, Timed, run_queues
 from hw.npu.isa import Instruction
-from mapper.compiler.layers import Run, layer_row, parts_of, timeline_rows
-from mapper.compiler.schedule.stalls import CAUSES, unit_of, waits_of
+from mapper.compiler.artifacts.layers import Run, layer_row, parts_of, timeline_rows
+from mapper.compiler.tiling.stalls import CAUSES, unit_of, waits_of
 from tests.compiler.networks import residual
 from tests.compiler.programs import SMALL, Made, compiled
 

@@ -11,7 +11,7 @@ from hw.npu.chip import MixedChip
 from hw.npu.isa import MicroOp, encode, encode_micro_op
 from hw.npu.memories import Contents
 from hw.npu.run import HostSide, NpuRun
-from mapper.compiler import chip_hardware
+from mapper.compiler.artifacts import chip_hardware
 from tests.hw.npu.programs import instructions_of
 
 

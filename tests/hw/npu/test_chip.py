@@ -21,7 +21,7 @@ from hw.npu.isa import Instruction, encode
 from hw.npu.loading import contents_flits, frames_flit
 from hw.npu.memories import Contents
 from hw.npu.run import HostSide, NpuSimulator
-from mapper.compiler.chip_hardware import first_difference
+from mapper.compiler.artifacts.chip_hardware import first_difference
 from tests.chipsim.npu.mesh_programs import random_chip
 from tests.hw.npu.mesh_chips import contents_of_all, hardware_of, require_equal, sides_of
 from tests.hw.npu.programs import END

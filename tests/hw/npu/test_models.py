@@ -13,9 +13,9 @@ from chipsim.chip.npu_shape import NPU_SHAPES, NpuShape
 from chipsim.npu.core_run import CoreTimes
 from chipsim.npu.cycles import UNITS
 from hw.npu.memories import Contents
-from mapper.compiler import core_hardware
-from mapper.compiler.graph.node import Activation, Pool, Window
-from mapper.compiler.manifest import CompiledFolder
+from mapper.compiler.artifacts import core_hardware
+from mapper.compiler.artifacts.manifest import CompiledFolder
+from mapper.compiler.ir.node import Activation, Pool, Window
 from mapper.compiler.program.image import Image
 from mapper.errors import CheckFailedError
 from tests.compiler.networks import Builder, residual

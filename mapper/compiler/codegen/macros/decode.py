@@ -23,8 +23,8 @@ from mapper.compiler.codegen.macros.layout import (
 from mapper.compiler.codegen.macros.operators import TYPES, operator_of, window_of
 from mapper.compiler.codegen.macros.pool import Sort, decode_items, wholes
 from mapper.compiler.codegen.macros.words import weights_of
-from mapper.compiler.graph.macro import Macro
-from mapper.compiler.graph.node import (
+from mapper.compiler.ir.macro import Macro
+from mapper.compiler.ir.node import (
     Conv,
     Node,
     Operator,
@@ -33,13 +33,13 @@ from mapper.compiler.graph.node import (
     Window,
     WindowColumns,
 )
-from mapper.compiler.graph.tensor import Pad, Tensor
-from mapper.compiler.integer.windows import GROUP
+from mapper.compiler.ir.tensor import Pad, Tensor
 from mapper.compiler.memory.padding import Border
 from mapper.compiler.memory.planner import Region, blocks_of
+from mapper.compiler.numerics.windows import GROUP
 from mapper.compiler.program.inputs import Span
 from mapper.compiler.program.links import KINDS, Target
-from mapper.compiler.schedule.tiles import Cut
+from mapper.compiler.tiling.tiles import Cut
 from mapper.errors import MapperError
 
 _DAMAGE = (KeyError, ValueError, TypeError, IndexError, AttributeError, ArithmeticError)

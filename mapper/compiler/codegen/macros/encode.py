@@ -31,12 +31,12 @@ from mapper.compiler.codegen.macros.pool import (
     filled,
     halves,
 )
-from mapper.compiler.graph.macro import Macro
-from mapper.compiler.graph.node import Add, Conv, Node, Pool, Requantise, Upsample
-from mapper.compiler.graph.tensor import Tensor
+from mapper.compiler.ir.macro import Macro
+from mapper.compiler.ir.node import Add, Conv, Node, Pool, Requantise, Upsample
+from mapper.compiler.ir.tensor import Tensor
 from mapper.compiler.memory.planner import Region
 from mapper.compiler.program.links import KINDS
-from mapper.compiler.schedule.tiles import Cut, headers_of_cut
+from mapper.compiler.tiling.tiles import Cut, headers_of_cut
 
 EDGES = ("", "rows", "all")
 

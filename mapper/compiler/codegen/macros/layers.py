@@ -6,12 +6,12 @@ from typing import NamedTuple
 
 from chipsim.chip.npu_shape import NpuShape
 from mapper.compiler.codegen.builder import Choices, MemoryPlan
-from mapper.compiler.graph.macro import Macro
-from mapper.compiler.graph.tensor import Tensor
+from mapper.compiler.ir.macro import Macro
+from mapper.compiler.ir.tensor import Tensor
 from mapper.compiler.memory.planner import Region
 from mapper.compiler.program.links import NO_LINKS, Links
 from mapper.compiler.program.presets import Preset
-from mapper.compiler.schedule.tiles import Cut
+from mapper.compiler.tiling.tiles import Cut
 
 
 class Layers(NamedTuple):

@@ -10,7 +10,7 @@ import numpy as np
 
 from hw.npu.programs import encode_scales
 from mapper.compiler.codegen.macros.pool import Int64, Item, Sort, halves, wholes
-from mapper.compiler.graph.node import (
+from mapper.compiler.ir.node import (
     Add,
     Clamp,
     Conv,
@@ -23,8 +23,8 @@ from mapper.compiler.graph.node import (
     Upsample,
     Window,
 )
-from mapper.compiler.graph.requantisation import ROUNDINGS, AddFactors, Multiplier, Requantisation
-from mapper.compiler.graph.tensor import Pad, Type
+from mapper.compiler.ir.requantisation import ROUNDINGS, AddFactors, Multiplier, Requantisation
+from mapper.compiler.ir.tensor import Pad, Type
 
 TYPES: tuple[Type, ...] = get_args(Type)
 _N_BITS = 6  # bits of n in a scale word, below the multiplier

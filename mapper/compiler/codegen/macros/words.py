@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 
 from chipsim.chip.npu_shape import NpuShape
 from mapper.compiler.codegen.kernels import taps_of
-from mapper.compiler.graph.node import Conv, Node
-from mapper.compiler.integer.binary import unpacked
+from mapper.compiler.ir.node import Conv, Node
 from mapper.compiler.memory.planner import blocks_of
+from mapper.compiler.numerics.binary import unpacked
 from mapper.compiler.program.inputs import Span, is_depthwise, taken_blocks
 
 Int64 = NDArray[np.int64]

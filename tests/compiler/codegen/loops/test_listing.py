@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mapper.compiler.backends.loops.addresses import visits_of
-from mapper.compiler.backends.loops.check import check_listing
-from mapper.compiler.backends.loops.listing import listing_of, listing_text
-from mapper.compiler.backends.loops.nests import Loop, nests_of, offsets_of
-from mapper.compiler.backends.loops.words import (
+from mapper.compiler.artifacts.loops.addresses import visits_of
+from mapper.compiler.artifacts.loops.check import check_listing
+from mapper.compiler.artifacts.loops.listing import listing_of, listing_text
+from mapper.compiler.artifacts.loops.nests import Loop, nests_of, offsets_of
+from mapper.compiler.artifacts.loops.words import (
     Code,
     Word,
     decode_word,
@@ -22,10 +22,10 @@ from mapper.compiler.backends.loops.words import (
     text_of,
     words_of_text,
 )
-from mapper.compiler.graph.node import Activation, Add, Pool, Upsample, Window
-from mapper.compiler.manifest import LOOPS
+from mapper.compiler.artifacts.manifest import LOOPS
+from mapper.compiler.artifacts.verify import verify_compiled
+from mapper.compiler.ir.node import Activation, Add, Pool, Upsample, Window
 from mapper.compiler.program.steps import Step
-from mapper.compiler.verify import verify_compiled
 from mapper.errors import CheckFailedError, MapperError
 from tests.compiler.networks import Builder
 from tests.compiler.programs import SHAPE, SMALL, Made, compiled

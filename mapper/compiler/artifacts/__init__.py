@@ -1,0 +1,1 @@
+"""A compiled folder: its files, checks and simulation."""

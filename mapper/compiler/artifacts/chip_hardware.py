@@ -1,0 +1,188 @@
+"""Run compiled models on a small chip in Amaranth; compare every byte and cycle with the
+simulators.
+
+See `mapper.compiler.artifacts.core_hardware` for a single core.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from chipsim.npu.arrivals import FINEST
+from chipsim.npu.cycles import UNITS
+from chipsim.npu.execute import NpuChip
+from chipsim.npu.followed import units_of
+from chipsim.npu.mesh_chip import MeshChip, Place, say
+from chipsim.npu.mesh_run import MeshTimes, run_mesh
+from chipsim.npu.records import STREAMS
+from chipsim.npu.replay import Bytes, in_turn
+from hw.npu.chip import ChipParts, MixedChip
+from hw.npu.flit import SIDE_BITS, Kind
+from hw.npu.isa import INSTRUCTION_BYTES, MICRO_OP_BYTES
+from hw.npu.memories import Contents
+from hw.npu.run import PATIENCE, Delivered, HostSide, Input, NpuRun, NpuSimulator
+from mapper.compiler.artifacts.chip_cycles import chip_of, inputs_of
+from mapper.compiler.artifacts.manifest import CompiledFolder
+from mapper.compiler.program.image import Image
+from mapper.errors import CheckFailedError, DoesNotFitError
+
+MOST_NODES = 4
+
+
+class HardwareRun(NamedTuple):
+    """Amounts that were compared and are equal.
+
+    cycles : cycles until the last frame was done; for one core, the total of all frames
+    bytes : bytes of results; for one core, bytes of its maps after each function
+    """
+
+    frames: int
+    cycles: int
+    instructions: int
+    flits: int
+    bytes: int
+
+
+def check_hardware(folder: CompiledFolder, samples: NDArray[np.float32]) -> HardwareRun:
+    """Run the frames of a model on several cores one by one in Amaranth's simulator.
+
+    samples : float32, shape (frames, ...)
+
+    Raises `DoesNotFitError` for chips that would take too long, and `CheckFailedError` that names
+    the first difference from the simulators.
+    """
+    chip = chip_of(folder)
+    if chip.mesh.nodes > MOST_NODES:
+        raise DoesNotFitError(
+            f"{folder.path}: {chip.mesh.width}x{chip.mesh.height} cores; at most {MOST_NODES} run "
+            "in Amaranth's simulator"
+        )
+    inputs = inputs_of(folder, chip, samples)
+    frames = len(inputs)
+    wanted = run_mesh(chip, frames, keep=range(frames), flits=True)
+    contents = {
+        place: contents_of(image, chip.streams.get(place, np.zeros(STREAMS, np.int64)))
+        for place, image in folder.images.items()
+    }
+    hardware = NpuSimulator(hardware_of(chip, contents))
+    sides = sides_of(chip, inputs, folder.weights)
+    found = hardware.run(sides, frames, chip.begins, patience=PATIENCE + wanted.cycles)
+    if difference := first_difference(chip, found, wanted):
+        raise CheckFailedError(f"{folder.path}: hardware: {difference}")
+    functional = NpuChip(chip.shape, chip.programs, chip.streams, folder.weights)
+    compared = 0
+    for number, one in enumerate(in_turn(chip, functional, inputs)[0]):
+        bytes_of = dict(zip(one.address.tolist(), one.vectors.tolist(), strict=True))
+        mine = {address: lanes.tolist() for address, lanes in found.results[number].items()}
+        if mine != bytes_of:
+            raise CheckFailedError(f"{folder.path}: hardware: results of frame {number} differ")
+        compared += one.vectors.size
+    started = sum(len(times) for units in found.started.values() for times in units)
+    return HardwareRun(frames, max(found.completed), started, len(found.deliveries), compared)
+
+
+def contents_of(image: Image, streams: ArrayLike) -> Contents:
+    """Return the memory contents of a core before the first frame."""
+    return Contents(
+        _numbers(image.instructions, INSTRUCTION_BYTES),
+        _numbers(image.micro_ops, MICRO_OP_BYTES),
+        np.frombuffer(image.headers, "<u8").tolist(),
+        image.parameters,
+        image.weights,
+        image.filled(),
+        np.asarray(streams).tolist(),
+    )
+
+
+def _numbers(data: bytes, size: int) -> list[int]:
+    return [int.from_bytes(data[at : at + size], "little") for at in range(0, len(data), size)]
+
+
+def hardware_of(chip: MeshChip, contents: dict[Place, Contents]) -> MixedChip:
+    """Return the chip in Amaranth."""
+    parts = ChipParts(contents, [port.place for port in chip.hosts], chip.ports)
+    return MixedChip(chip.mesh.width, chip.mesh.height, chip.shape, parts, chip.mesh.depth)
+
+
+def sides_of(
+    chip: MeshChip, inputs: list[list[Bytes]], weights: NDArray[np.int8] | None
+) -> list[HostSide]:
+    """Return the state of each host port. inputs : by frame and port, shape (vectors, columns)"""
+    rate = Fraction(chip.link.flits).limit_denominator(FINEST)
+    found = []
+    for number, port in enumerate(chip.hosts):
+        columns = zip(*(column.tolist() for column in port.inputs), strict=True)
+        vectors = [Input((one[0][0], one[0][1]), *one[1:]) for one in columns]
+        data = np.stack([frame[number] for frame in inputs]).view(np.uint8)
+        found.append(HostSide(vectors, data, weights, chip.link.latency, rate))
+    return found
+
+
+def first_difference(chip: MeshChip, found: NpuRun, wanted: MeshTimes) -> str | None:
+    """Return the first difference between hardware and simulator, None if there is none.
+
+    Compared are the start and end of all instructions, ends of frames, and deliveries of all flits.
+    """
+    for place, work in wanted.cores.items():
+        begin, count = chip.begins.get(place, 0), work.start.shape[1]
+        units = units_of(chip.programs[place])[begin : begin + count]
+        for name, times, seen in (
+            ("start", work.start, found.started[place]), ("end", work.end, found.ended[place]),
+        ):  # fmt: skip
+            if difference := different_times(place, name, times, seen, units):
+                return difference
+        if found.idle[place] != work.ended.tolist():
+            return f"core {say(place)}: frames end in cycles {found.idle[place]}"
+    d = wanted.deliveries
+    rows = np.zeros((0, 5), np.int64)
+    if d is not None:
+        rows = np.stack([d.cycle, d.target, d.kind, d.stream, d.value], 1)
+    flits = sorted(map(_row, found.deliveries))
+    simulated = sorted(map(tuple, rows.tolist()))
+    if flits != simulated:
+        one, other = next(
+            (each for each in zip(flits, simulated, strict=False) if each[0] != each[1]),
+            ("an end", "an end"),
+        )
+        return f"flits (cycle, node, kind, stream, value): {one}, in the simulator {other}"
+    if found.completed != wanted.completed.tolist():
+        return f"frames complete in cycles {found.completed}"
+    return None
+
+
+def different_times(
+    place: Place, name: str, times: NDArray[np.int64], seen: list[list[int]],
+    units: NDArray[np.int64],
+) -> str | None:  # fmt: skip
+    """Return the first instruction start or end in another cycle than in the simulator.
+
+    name : "start" or "end"; times : simulated times, shape (frames, instructions)
+    seen : hardware times, by unit; units : unit of each instruction
+    """
+    for unit, cycles in enumerate(seen):
+        mine = times[:, units == unit].ravel().tolist()
+        if mine != cycles:
+            at = next((n for n, both in enumerate(zip(mine, cycles, strict=False))
+                       if both[0] != both[1]), min(len(mine), len(cycles)))  # fmt: skip
+            return (
+                f"core {say(place)}: {name} of instruction {at} of {UNITS[unit]}: cycle "
+                f"{cycles[at : at + 1]}, in the simulator {mine[at : at + 1]}"
+            )
+    return None
+
+
+def _row(one: Delivered) -> tuple[int, ...]:
+    """Return a delivery in the form of the simulator: tokens and credits have a count, not an
+    address.
+    """
+    cycle, node, flit = one
+    value = flit.address
+    if flit.kind == Kind.TOKEN:
+        value = flit.data
+    if flit.kind == Kind.REQUEST and not flit.address:
+        value = flit.data >> 2 * SIDE_BITS
+    return cycle, node, flit.kind, flit.stream, value

@@ -1,0 +1,95 @@
+"""Summaries of compiled folders and core programs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from chipsim.npu.records import KINDS, Op
+from hw.npu.isa import INSTRUCTION_BYTES, MICRO_OP_BYTES
+from hw.npu.programs import decode_program
+from mapper.compiler.artifacts.manifest import MOST_FILE, RECORDS, CompiledFolder
+from mapper.compiler.codegen.macros.file import MACROS, record_count
+from mapper.compiler.codegen.macros.listing import contents
+from mapper.compiler.program.image import MAGIC, Image, unpack_image
+from storage.files import open_input, read_input
+
+HEADER_BYTES = 8
+
+
+def is_program(path: Path) -> bool:
+    """Return whether a file is a core program (.npc)."""
+    with open_input(path) as file:
+        return file.read(len(MAGIC)) == MAGIC
+
+
+def is_records(path: Path) -> bool:
+    """Return whether a file contains macro records (macros.bin)."""
+    with open_input(path) as file:
+        return file.read(len(MACROS.magic)) == MACROS.magic
+
+
+def record_contents(path: Path) -> dict[str, Any]:
+    """Return a summary of a file of macro records; raise `MapperError` if it is damaged."""
+    return {"path": str(path), **contents(read_input(path, MOST_FILE), str(path))}
+
+
+def program_contents(path: Path) -> dict[str, Any]:
+    """Return a summary of a core program; raise `MapperError` if the file is damaged."""
+    return {
+        "path": str(path),
+        **image_contents(unpack_image(read_input(path, MOST_FILE), str(path)), str(path)),
+    }
+
+
+def image_contents(image: Image, where: str) -> dict[str, Any]:
+    """Return the entries of each memory, and the number of instructions of each kind."""
+    decoded = decode_program(image.instructions, where)
+    pairs, counts = np.unique(
+        np.stack([decoded.op, decoded.kind], 1).reshape(-1, 2), axis=0, return_counts=True
+    )
+    kinds = {
+        f"{Op(op).name}.{KINDS[Op(op)][kind]}": count
+        for (op, kind), count in zip(pairs.tolist(), counts.tolist(), strict=True)
+    }
+    return {
+        "core": image.info.get("core"),
+        "npu": image.info["shape"].get("name"),
+        "rows": image.info["shape"]["rows"],
+        "columns": image.info["shape"]["columns"],
+        "instructions": len(image.instructions) // INSTRUCTION_BYTES,
+        "micro_ops": len(image.micro_ops) // MICRO_OP_BYTES,
+        "weight_words": len(image.weights),
+        "parameter_words": len(image.parameters),
+        "headers": len(image.headers) // HEADER_BYTES,
+        "preset_vectors": len(image.maps),
+        "kinds": kinds,
+    }
+
+
+def folder_contents(folder: CompiledFolder) -> dict[str, Any]:
+    """Return a summary of a compiled folder."""
+    manifest = folder.manifest
+    cores = []
+    for one in manifest["cores"]:
+        image = folder.images[one["x"], one["y"]]
+        cores.append({"file": one["file"], **image_contents(image, str(folder.path / one["file"]))})
+    files = {name: (folder.path / name).stat().st_size for name in manifest["files"]}
+    return {
+        "path": str(folder.path),
+        "model": manifest["model"],
+        "tool": manifest["tool"],
+        "chip": manifest["chip"],
+        "settings": manifest["settings"],
+        "samples": manifest["samples"],
+        "input": manifest["input"],
+        "outputs": manifest["outputs"],
+        "layers": len(manifest["layers"]),
+        "maps": len(manifest["maps"]),
+        "host_nodes": sum(step["do"] == "node" for step in folder.host),
+        "cores": cores,
+        "macro_records": record_count(folder.records, str(folder.path / RECORDS)),
+        "files": files,
+    }

@@ -1,0 +1,142 @@
+"""Check a compiled folder.
+
+Checks hashes, checksums, that macro records generate the programs, addresses and tokens of every
+program and of its loop listing, if there is one.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from chipsim.chip.npu_shape import NpuShape
+from mapper.compiler.artifacts.checks.areas import MapPlace
+from mapper.compiler.artifacts.checks.checker import Declared, check_program
+from mapper.compiler.artifacts.checks.exchange import Traded, check_exchange
+from mapper.compiler.artifacts.checks.layers import Stored, stored_maps
+from mapper.compiler.artifacts.checks.touches import Instruction, in_slots, instructions_of
+from mapper.compiler.artifacts.loops.check import check_listing
+from mapper.compiler.artifacts.manifest import LOOPS, MOST_JSON, CompiledFolder, program_file
+from mapper.compiler.artifacts.verify_records import verify_records
+from mapper.errors import CheckFailedError
+from storage.files import read_input
+
+
+def vectors_in(one: dict[str, Any]) -> NDArray[np.int64]:
+    """Return the addresses of a map of the manifest, including high bytes of 16 bits."""
+    if one["planes"]:
+        return np.arange(one["address"], one["address"] + int(one["vectors"]))
+    _, rows, columns, _ = one["shape"]
+    row, pixel = one["strides"]
+    blocks = _pixel_vectors(one)
+    found = np.arange(rows)[:, None, None] * row + np.arange(columns)[:, None] * pixel
+    places = np.arange(blocks)
+    if one["high"]:
+        low = places[: blocks // 2]
+        places = np.concatenate([low, low + one["high"]])
+    return (one["address"] + found + places).ravel()
+
+
+def _pixel_vectors(one: dict[str, Any]) -> int:
+    """Return the vectors per pixel of a map of the manifest."""
+    return int(one["pixel"])
+
+
+def _presets(folder: CompiledFolder, place: tuple[int, int]) -> list[NDArray[np.int64]]:
+    """Return the addresses of a core that the host writes before each function."""
+    maps = {one["name"]: one for one in folder.manifest["maps"] if tuple(one["core"]) == place}
+    return [
+        np.concatenate(
+            [np.zeros(0, np.int64)]
+            + [vectors_in(maps[name]) for name in one["inputs"] if name in maps]
+        )
+        for one in folder.manifest["functions"]
+    ]
+
+
+def _stored(folder: CompiledFolder, place: tuple[int, int]) -> list[Stored]:
+    """Return the maps in a core's memory at the end of layers."""
+    maps = {one["name"]: one for one in folder.manifest["maps"] if tuple(one["core"]) == place}
+    at = list(folder.images).index(place)
+    ends = {
+        one["map"]: int(one["end"][at]) for one in folder.manifest["layers"] if one["map"] in maps
+    }
+    cells = {name: vectors_in(maps[name]) for name in ends}
+    owners = {name: one["owner"] for name, one in maps.items()}
+    return stored_maps(list(ends.items()), owners, cells)
+
+
+def _maps(folder: CompiledFolder, place: tuple[int, int]) -> list[MapPlace]:
+    """Return the maps of a core from which loads may read areas; maps in planes have none."""
+    found = []
+    for one in folder.manifest["maps"]:
+        if tuple(one["core"]) == place and not one["planes"]:
+            _, height, width, _ = one["shape"]
+            blocks = _pixel_vectors(one) // (2 if one["high"] else 1)
+            row, pixel = one["strides"]
+            place_of = MapPlace(one["address"], height, width, blocks, row, pixel, one["pad"])
+            found.append(place_of)
+    return found
+
+
+def _traded(
+    folder: CompiledFolder, programs: dict[tuple[int, int], list[Instruction]]
+) -> dict[tuple[int, int], Traded]:
+    """Return the programs of all cores, and their data from the host."""
+    found = {}
+    for one in folder.manifest["cores"]:
+        place = one["x"], one["y"]
+        brought = {}
+        for each in one["brought"]:
+            runs = [np.arange(first, first + count) for first, count, _ in each["runs"]]
+            brought[each["stream"]] = in_slots(np.concatenate(runs), each["slots"])
+        cells = [
+            in_slots(vectors_in(a_map), a_map["slots"]).ravel()
+            for a_map in folder.manifest["maps"]
+            if tuple(a_map["core"]) == place
+        ]
+        where = str(folder.path / program_file(place))
+        maps = np.unique(np.concatenate([np.zeros(0, np.int64), *cells]))
+        found[place] = Traded(programs[place], brought, maps, dict(one["streams"]), where)
+    return found
+
+
+def verify_compiled(folder: CompiledFolder, made: bool = False) -> dict[str, Any]:
+    """Check a folder; return the checked amounts.
+
+    made : whether the programs were just generated from the macro records in the folder
+
+    Raises `CheckFailedError` that names program and instruction.
+    """
+    records = {} if made else {"macro records": verify_records(folder)}
+    shape = NpuShape(**folder.manifest["shape"])
+    instructions = 0
+    declared, programs = {}, {}
+    for place, image in folder.images.items():
+        where = str(folder.path / program_file(place))
+        if image.info["shape"] != folder.manifest["shape"]:
+            raise CheckFailedError(f"{where}: compiled for another shape than the manifest")
+        maps = _maps(folder, place)
+        declared[place] = Declared(() if folder.is_spread else _stored(folder, place), maps)
+        programs[place] = list(instructions_of(image, shape, where, maps))
+        instructions += len(programs[place])
+    comes = check_exchange(_traded(folder, programs)) if folder.is_spread else {}
+    for place, image in folder.images.items():
+        where = str(folder.path / program_file(place))
+        presets = [] if folder.is_spread else _presets(folder, place)
+        check_program(
+            programs[place], image, shape, presets, where, declared[place], comes.get(place, {})
+        )
+        listing = folder.path / LOOPS / Path(program_file(place)).with_suffix(".txt")
+        if listing.is_file():
+            text = read_input(listing, MOST_JSON).decode("ascii", "replace")
+            check_listing(text, image, str(listing))
+    return {
+        "cores": len(folder.images),
+        "instructions": instructions,
+        **records,
+        "maps": len(folder.manifest["maps"]),
+    }

@@ -1,1 +1,0 @@
-"""Further forms of a compiled model: C driver and loop listings."""

@@ -1,0 +1,146 @@
+"""The compiler's graph: nodes in order of execution."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mapper.compiler.ir.node import Host, Node
+from mapper.compiler.ir.tensor import Tensor
+
+CHANNELS_FIRST = (0, 3, 1, 2)
+"""Axes of a feature map in ONNX order: frames, channels, rows, columns."""
+
+
+class View(NamedTuple):
+    """An ONNX value: a tensor with permuted axes, which is then reshaped.
+
+    Transposing and flattening thus move no data: they only change the view.
+    """
+
+    tensor: Tensor
+    order: tuple[int, ...] = CHANNELS_FIRST
+    shape: tuple[int, ...] = ()
+
+    @property
+    def ordered(self) -> tuple[int, ...]:
+        """The shape before reshaping."""
+        return tuple(self.tensor.shape[axis] for axis in self.order)
+
+    @property
+    def whole(self) -> bool:
+        """True if reshaping only adds or removes axes of size 1."""
+        return _wide(self.shape) == _wide(self.ordered)
+
+    @property
+    def aligned(self) -> bool:
+        """True if frames, channels, rows and columns are on the axes of the ONNX convention; with
+        three axes the last one holds the columns."""
+        return self.order == CHANNELS_FIRST and four_axes(self.shape) == self.ordered
+
+    def array(self, stored: NDArray[Any]) -> NDArray[Any]:
+        """Return a tensor's data, shape (frames, rows, columns, channels), in the ONNX layout."""
+        return stored.transpose(self.order).reshape(stored.shape[0], *self.shape[1:])
+
+    def frame(self, stored: NDArray[Any]) -> NDArray[Any]:
+        """Return one frame in the ONNX layout; the batch need not be its first axis."""
+        return stored.transpose(self.order).reshape(self.shape)
+
+    def stored(self, array: NDArray[Any]) -> NDArray[Any]:
+        """Return the tensor's data from an array in the ONNX layout; the inverse of `array`."""
+        frames = array.shape[0] * math.prod(self.shape[:1]) // max(1, self.shape[0])
+        whole = array.reshape(frames, *self.ordered[1:])
+        return whole.transpose(np.argsort(self.order))
+
+
+def four_axes(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the frames, channels, rows and columns of an ONNX value of 1 to 4 axes."""
+    match shape:
+        case (size,):
+            return (1, size, 1, 1)
+        case (frames, channels, columns):
+            return (frames, channels, 1, columns)
+        case _:
+            return (*shape, 1, 1)[:4]
+
+
+def _wide(shape: Iterable[int]) -> tuple[int, ...]:
+    return tuple(size for size in shape if size != 1)
+
+
+class Graph:
+    """Nodes in topological order, and the tensors between them.
+
+    inputs, outputs : views by name in the model
+    left_out : names of nodes that only rename results, or that no output depends on
+    notes : assumptions to report to the user
+    constant_scales : tensors whose scales make layers constant, each of which has a note
+    folded : constant-folded nodes: kind, and bytes of their results, by name
+    quantised : constants that the model stores as integers, by the tensor of their real numbers
+    """
+
+    def __init__(self) -> None:
+        self.nodes: list[Node] = []
+        self.inputs: dict[str, View] = {}
+        self.outputs: dict[str, View] = {}
+        self.left_out: list[str] = []
+        self.notes: list[str] = []
+        self.constant_scales: set[Tensor] = set()
+        self.folded: dict[str, tuple[str, int]] = {}
+        self.quantised: dict[Tensor, Any] = {}
+
+    def users(self, tensor: Tensor) -> list[Node]:
+        """Return the nodes that use a tensor, in order."""
+        return [node for node in self.nodes if tensor in node.inputs]
+
+    def maker(self, tensor: Tensor) -> Node | None:
+        """Return the node that computes a tensor; None for inputs and constants."""
+        return next((node for node in self.nodes if tensor in node.outputs), None)
+
+    def is_output(self, tensor: Tensor) -> bool:
+        return any(view.tensor is tensor for view in self.outputs.values())
+
+    def only_user(self, tensor: Tensor) -> Node | None:
+        """Return the only node that uses a tensor, or None; model outputs count as uses."""
+        users = self.users(tensor)
+        return users[0] if len(users) == 1 and not self.is_output(tensor) else None
+
+    def remove(self, node: Node, instead: Tensor) -> None:
+        """Remove a node; uses of its result are replaced by another tensor."""
+        self.nodes.remove(node)
+        self.replace(node.output, instead)
+
+    def replace(self, tensor: Tensor, instead: Tensor) -> None:
+        """Replace all uses of a tensor by another one."""
+        for node in self.nodes:
+            take_instead(node, tensor, instead)
+        self.outputs = {
+            name: view._replace(tensor=instead) if view.tensor is tensor else view
+            for name, view in self.outputs.items()
+        }
+
+    def tensors(self) -> Iterator[Tensor]:
+        """Yield every tensor once, in order of computation; constants before their users."""
+        seen: set[int] = set()
+        inputs = (view.tensor for view in self.inputs.values())
+        for tensor in (*inputs, *(t for node in self.nodes for t in (*node.inputs, *node.outputs))):
+            if id(tensor) not in seen:
+                seen.add(id(tensor))
+                yield tensor
+
+
+def take_instead(node: Node, tensor: Tensor, instead: Tensor) -> None:
+    """Replace a tensor in a node's inputs; host nodes keep their view."""
+    node.inputs = [instead if one is tensor else one for one in node.inputs]
+    if isinstance(node.operator, Host):
+        given = tuple(
+            one._replace(tensor=instead) if isinstance(one, View) and one.tensor is tensor else one
+            for one in node.operator.given
+        )
+        if any(a is not b for a, b in zip(given, node.operator.given, strict=True)):
+            node.operator = replace(node.operator, given=given)

@@ -1,0 +1,319 @@
+"""Nodes of the compiler's graph, and their operators: one class per operator."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+
+from mapper.compiler.ir.requantisation import AddFactors, Int64, Requantisation, Rounding
+from mapper.compiler.ir.tensor import NO_PAD, Pad, Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """The operation of a node; inputs and outputs belong to the node."""
+
+    name: ClassVar[str] = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Sliding window over a feature map: sizes, strides and dilations are (rows, columns)."""
+
+    size: tuple[int, int]
+    stride: tuple[int, int] = (1, 1)
+    pad: Pad = NO_PAD
+    dilation: tuple[int, int] = (1, 1)
+
+    @property
+    def reach(self) -> tuple[int, int]:
+        """Rows and columns from the first to the last pixel of a kernel, inclusive."""
+        (kh, kw), (dh, dw) = self.size, self.dilation
+        return (kh - 1) * dh + 1, (kw - 1) * dw + 1
+
+    def results(self, height: int, width: int, ceil: bool = False) -> tuple[int, int]:
+        """Return the rows and columns of the result for a feature map."""
+        out = []
+        sides = (self.pad.top + self.pad.bottom + height, self.pad.left + self.pad.right + width)
+        for side, reach, stride in zip(sides, self.reach, self.stride, strict=True):
+            out.append((side - reach + (stride - 1 if ceil else 0)) // stride + 1)
+        return out[0], out[1]
+
+
+@dataclass(frozen=True, slots=True)
+class Conv(Operator):
+    """Convolution of (map, weights[outputs, rows, columns, inputs / groups], bias[outputs] or
+    none). Integer sums are int32 or wider; map and weights may both be bits, +1 and -1, with
+    padding of 0."""
+
+    name: ClassVar[str] = "conv"
+    window: Window
+    groups: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Dense(Operator):
+    """Fully connected layer; weights and bias as in a convolution of the size of the map."""
+
+    name: ClassVar[str] = "dense"
+
+
+@dataclass(frozen=True, slots=True)
+class Pool(Operator):
+    """Maximum or average of each window; `count_pad`: averages include padding pixels."""
+
+    name: ClassVar[str] = "pool"
+    kind: Literal["max", "average"]
+    window: Window
+    count_pad: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Activation(Operator):
+    """x or slope * x by sign, then clipped; slope 0 and low 0 are a ReLU, slope 1 is a Clip.
+
+    Per-channel slopes are a second input, shape (channels,).
+    """
+
+    name: ClassVar[str] = "activation"
+    slope: float = 0.0
+    low: float = float("-inf")
+    high: float = float("inf")
+
+
+@dataclass(frozen=True, slots=True)
+class Affine(Operator):
+    """x * factor + offset with constants, shape (channels,) each; includes BatchNormalization."""
+
+    name: ClassVar[str] = "affine"
+
+
+@dataclass(frozen=True, slots=True)
+class Add(Operator):
+    """Sum of two feature maps of the same shape.
+
+    factors : for integers with different scales, whose sum is clipped to low and high
+    rounding : rounding of the shift after the factors
+    """
+
+    name: ClassVar[str] = "add"
+    factors: AddFactors | None = None
+    low: int = 0
+    high: int = 0
+    rounding: Rounding = "away"
+
+
+@dataclass(frozen=True, slots=True)
+class Concat(Operator):
+    """Concatenation of the inputs on axis 1, 2 or 3."""
+
+    name: ClassVar[str] = "concat"
+    axis: int = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Slice(Operator):
+    """A part of a feature map on axis 1, 2 or 3, starting at `first`, of the size of the result."""
+
+    name: ClassVar[str] = "slice"
+    axis: int = 3
+    first: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Unfold(Operator):
+    """Reshape of columns stored in the channels of a pixel to pixels: from (rows, columns,
+    channels) to (rows, columns * count, channels / count), in the same order."""
+
+    name: ClassVar[str] = "unfold"
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Copy(Operator):
+    """The same stored integers at a second address."""
+
+    name: ClassVar[str] = "copy"
+
+
+@dataclass(frozen=True, slots=True)
+class Requantise(Operator):
+    """Conversion of sums to stored integers."""
+
+    name: ClassVar[str] = "requantise"
+    how: Requantisation
+
+
+@dataclass(frozen=True, slots=True)
+class Sign(Operator):
+    """+1 or -1; zero is +1. For stored integers it is the sign of the represented real number.
+
+    For real numbers it may have constant inputs, shape (channels,) each: one or more pairs of
+    factor and offset that are applied before.
+    scale : value that +1 represents
+    """
+
+    name: ClassVar[str] = "sign"
+    scale: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Levels(Operator):
+    """Quantisation of real numbers to levels that a model defines, of at most 8 bits: x / divisor
+    is rounded, clipped and stored; the result is scale * (stored - stored_zero).
+
+    Constant inputs are applied before, as in `Sign`.
+    """
+
+    name: ClassVar[str] = "levels"
+    scale: float
+    divisor: float
+    stored_zero: int
+    stored_low: int
+    stored_high: int
+    rounding: Rounding = "even"
+
+
+@dataclass(frozen=True, slots=True)
+class Threshold(Operator):
+    """Sums to +1 and -1: per channel +1 if a sum is at least `least`, or, with `flip`, less.
+
+    least, flip : shape (channels,)
+    """
+
+    name: ClassVar[str] = "threshold"
+    least: Int64
+    flip: Int64
+
+
+@dataclass(frozen=True, slots=True)
+class Quantise(Operator):
+    """Conversion of real numbers on the host to stored integers, by the scale of the result.
+
+    levels : signs or levels of the model, with the constant inputs of the node; None if only the
+        scale is needed
+    """
+
+    name: ClassVar[str] = "quantise"
+    levels: Sign | Levels | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Dequantise(Operator):
+    """Conversion of stored integers to real numbers."""
+
+    name: ClassVar[str] = "dequantise"
+
+
+@dataclass(frozen=True, slots=True)
+class Clamp(Operator):
+    """Stored integers clipped to inclusive bounds: an activation that keeps the scale."""
+
+    name: ClassVar[str] = "clamp"
+    low: int
+    high: int
+
+
+@dataclass(frozen=True, slots=True)
+class Upsample(Operator):
+    """Repetition of every pixel `rows` x `columns` times."""
+
+    name: ClassVar[str] = "upsample"
+    rows: int = 2
+    columns: int = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Windows(Operator):
+    """im2col: each pixel of the result is a window (kernel rows, kernel columns, channels)."""
+
+    name: ClassVar[str] = "windows"
+    window: Window
+
+
+@dataclass(frozen=True, slots=True)
+class WindowColumns(Operator):
+    """im2col by the window unit of a core: channels are padded to groups of four, and each pixel
+    of the result is a window: group, kernel rows, kernel columns, channel in the group. The input
+    is stored in planes; the result is never stored."""
+
+    name: ClassVar[str] = "window_columns"
+    window: Window
+
+
+@dataclass(frozen=True, slots=True)
+class PadMap(Operator):
+    """Constant padding of a feature map."""
+
+    name: ClassVar[str] = "pad"
+    pad: Pad
+    value: float = 0.0
+
+
+ASKED = "kept on the host, as asked"
+"""Reason of a host node that the user named."""
+
+
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
+class Host(Operator):
+    """A node of the model that the host computes with ONNX Runtime.
+
+    node : a `storage.formats.layers.onnxgraph` node
+    given : a view, an array, or None for each of its inputs
+    results : views of its outputs
+    why : reason why it does not run on cores
+    opsets : domains and versions of the model's operators
+    kinds : element type of each input; all float32 if empty
+    """
+
+    name: ClassVar[str] = "host"
+    node: Any
+    given: tuple[Any, ...]
+    results: tuple[Any, ...]
+    why: str
+    opsets: tuple[tuple[str, int], ...] = ()
+    kinds: tuple[np.dtype[Any], ...] = ()
+
+    @property
+    def label(self) -> str:
+        """The name of the model node in messages."""
+        return f"node {self.node.name!r} ({self.node.kind})"
+
+    def kind(self, number: int) -> np.dtype[Any]:
+        """Return the element type of an input."""
+        return self.kinds[number] if self.kinds else np.dtype(np.float32)
+
+    __eq__ = object.__eq__  # model nodes are compared by identity
+    __hash__ = object.__hash__
+
+
+@dataclass(slots=True, eq=False)
+class Node:
+    """An operator with its inputs and outputs in the graph.
+
+    sources : names of the ONNX nodes that it implements
+    """
+
+    operator: Operator
+    inputs: list[Tensor]
+    outputs: list[Tensor]
+    sources: tuple[str, ...]
+
+    @property
+    def kind(self) -> str:
+        return self.operator.name
+
+    @property
+    def output(self) -> Tensor:
+        return self.outputs[0]
+
+    @property
+    def label(self) -> str:
+        """The name of the node in messages."""
+        return f"{self.kind} {self.sources[0]!r}" if self.sources else self.kind
+
+
+SHARES: tuple[type[Operator], ...] = (Concat, Slice, Unfold)
+"""Operators that are implemented by memory layout only."""

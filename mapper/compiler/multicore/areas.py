@@ -1,0 +1,168 @@
+"""Distribution of feature maps over cores, as boxes of the maps that own regions.
+
+Parts of concatenations and splits share a region on one core, and also on several: a reader of the
+whole receives each part from the core that computes it. A core stores the parts of an owner that
+its layers read in one region, their bounding box; for planes each layer has its own region.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import reduce
+from typing import NamedTuple
+
+import numpy as np
+
+from mapper.compiler.ir.tensor import Tensor
+from mapper.compiler.memory.layouts import WORD_VECTORS, plane_words
+from mapper.compiler.memory.planner import VECTORS_OF_ENTRY, Region, blocks_of
+from mapper.compiler.memory.regions import Place, Places
+from mapper.compiler.multicore.slices import Held, Sliced
+from mapper.compiler.program.inputs import Span
+
+
+class Box(NamedTuple):
+    """Rows of an owner, and blocks of its pixels (16-bit blocks are two vectors)."""
+
+    rows: Span
+    blocks: Span
+
+    @property
+    def size(self) -> int:
+        """Number of blocks in all rows."""
+        return self.rows.size * self.blocks.size
+
+    def meet(self, other: Box) -> Box | None:
+        """Return the intersection with another box, or None."""
+        rows, blocks = (
+            Span(max(a.first, b.first), min(a.stop, b.stop))
+            for a, b in zip(self, other, strict=True)
+        )
+        return Box(rows, blocks) if rows.size > 0 and blocks.size > 0 else None
+
+    def holds(self, other: Box) -> bool:
+        """Return whether another box is inside."""
+        return self.meet(other) == other
+
+    def around(self, other: Box) -> Box:
+        """Return the bounding box of both."""
+        rows, blocks = (
+            Span(min(a.first, b.first), max(a.stop, b.stop))
+            for a, b in zip(self, other, strict=True)
+        )
+        return Box(rows, blocks)
+
+
+def add_box(boxes: list[Box], box: Box) -> None:
+    """Add a box to disjoint boxes; merge it with the boxes that it overlaps."""
+    while meets := [other for other in boxes if other.meet(box)]:
+        for other in meets:
+            boxes.remove(other)
+            box = box.around(other)
+    boxes.append(box)
+
+
+def gaps_between(made: Sequence[Box], taken: Sequence[Box]) -> list[Box]:
+    """Return the written parts that are not read, as boxes of consecutive rows."""
+    stop = reduce(Box.around, made)
+    missing = np.zeros((stop.rows.stop, stop.blocks.stop), bool)
+    for boxes, value in ((made, True), (taken, False)):
+        for box in boxes:
+            missing[slice(*box.rows), slice(*box.blocks)] = value
+    rows = np.flatnonzero(missing.any(1))
+    found = []
+    for run in np.split(rows, np.flatnonzero(np.diff(rows) > 1) + 1):
+        if run.size:
+            blocks = np.flatnonzero(missing[run].any(0))
+            spans = (Span(int(one[0]), int(one[-1]) + 1) for one in (run, blocks))
+            found.append(Box(*spans))
+    return found
+
+
+class Kept(NamedTuple):
+    """A region of a core before it has an address: a box of an owner."""
+
+    owner: Tensor
+    box: Box
+
+
+class Homes:
+    """Places of feature maps in the owners of regions. lanes : channels per vector of bytes"""
+
+    def __init__(self, places: Places, lanes: int) -> None:
+        self.places, self.lanes = places, lanes
+
+    def of(self, tensor: Tensor) -> Place:
+        return self.places.get(tensor, Place(tensor))
+
+    def blocks(self, tensor: Tensor, channels: Span) -> Span:
+        """Return the blocks of a pixel that hold some channels."""
+        lanes = 8 * self.lanes if tensor.type == "bits" else self.lanes
+        each = VECTORS_OF_ENTRY if tensor.type == "int32" else 1
+        return Span(channels.first // lanes * each, blocks_of(channels.stop, lanes) * each)
+
+    def whole(self, tensor: Tensor) -> Box:
+        """Return the box of a whole map in its owner."""
+        return self.box(tensor, Held(Span(0, tensor.height), Span(0, tensor.channels)))
+
+    def box(self, tensor: Tensor, held: Held) -> Box:
+        """Return the box of a part of a map in its owner. If columns are stored in the channels of
+        a pixel, it includes all of them."""
+        place = self.of(tensor)
+        rows = Span(held.rows.first + place.row, held.rows.stop + place.row)
+        if place.columns > 1:
+            return Box(rows, self.blocks(place.owner, Span(0, place.owner.channels)))
+        first = self.blocks(place.owner, Span(place.channel, place.channel)).first
+        blocks = self.blocks(tensor, held.channels)
+        return Box(rows, Span(blocks.first + first, blocks.stop + first))
+
+    def held(self, tensor: Tensor, box: Box) -> Held | None:
+        """Return the part of a map inside a box of its owner, or None."""
+        some = self.whole(tensor).meet(box)
+        if some is None:
+            return None
+        place = self.of(tensor)
+        rows = Span(some.rows.first - place.row, some.rows.stop - place.row)
+        if place.columns > 1:
+            return Held(rows, Span(0, tensor.channels))
+        first = self.whole(tensor).blocks.first
+        lanes = 8 * self.lanes if tensor.type == "bits" else self.lanes
+        each = VECTORS_OF_ENTRY if tensor.type == "int32" else 1
+        ends = [(at - first) // each * lanes for at in some.blocks]
+        return Held(rows, Span(ends[0], min(ends[1], tensor.channels)))
+
+    def size(self, kept: Kept) -> int:
+        """Return the vectors of a region."""
+        owner, box = kept
+        if owner.planes:
+            words = plane_words(owner.channels, box.rows.size * owner.width, 2 * self.lanes)
+            return WORD_VECTORS * words
+        return box.rows.size * owner.width * self._pixel(kept)
+
+    def _pixel(self, kept: Kept) -> int:
+        return kept.box.blocks.size * (2 if kept.owner.type == "int16" else 1)
+
+    def region(self, kept: Kept, one: Sliced, base: int, slots: int = 0) -> Region:
+        """Return the region of a part of a map, which may extend beyond the kept box.
+
+        base : first vector of the kept region; slots : see `Region`
+        """
+        place, box = self.of(one.whole), self.box(one.whole, one.held)
+        owner, around = kept
+        size = self.size(kept)
+        if owner.planes:
+            return Region(one.part, base, size, 0, 0, 0, 0, slots=slots)
+        pixel = self._pixel(kept)
+        row = owner.width * pixel
+        first = base + (box.rows.first - around.rows.first) * row + place.column * pixel
+        if place.columns == 1:
+            first += box.blocks.first - around.blocks.first
+        high = around.blocks.size if owner.type == "int16" else 0
+        return Region(one.part, first, size, 0, 0, pixel // place.columns, row, high, slots=slots)
+
+    def part(self, tensor: Tensor, held: Held) -> Sliced:
+        """Return a part of a map as a separate tensor."""
+        frames, _, width, _ = tensor.shape
+        shape = (frames, held.rows.size, width, held.channels.size)
+        return Sliced(tensor, replace(tensor, shape=shape, address=None), held)

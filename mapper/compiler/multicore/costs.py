@@ -1,0 +1,137 @@
+"""Cost of a part of a layer on a core: cycles, and use of each memory."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from chipsim.chip.npu_shape import NpuShape
+from mapper.compiler.codegen.builder import ALL_AT_ONCE, Choices, MemoryPlan
+from mapper.compiler.codegen.emitter import Emitter
+from mapper.compiler.codegen.kernels import weight_words
+from mapper.compiler.codegen.placement import plan_weights
+from mapper.compiler.codegen.program import memory_sizes
+from mapper.compiler.ir.tensor import Tensor
+from mapper.compiler.memory.planner import Region, pixel_vectors
+from mapper.compiler.multicore.areas import Homes, Kept
+from mapper.compiler.multicore.pieces import Piece, Whole
+from mapper.compiler.multicore.slices import Slice, Sliced, slice_macro
+from mapper.compiler.program.inputs import Span
+from mapper.compiler.program.links import Target
+from mapper.compiler.program.preloaded import Preloaded
+from mapper.compiler.program.presets import Preset
+from mapper.compiler.program.steps import with_tokens
+from mapper.compiler.tiling.onchip import Limits, chosen
+from mapper.compiler.tiling.tiles import extent_of
+from mapper.compiler.tiling.units import timeline_of_functions
+from mapper.errors import DoesNotFitError
+
+
+class Cost(NamedTuple):
+    """Cost of a part of a layer.
+
+    cycles : cycles per frame, with every result sent to one core per layer that reads it
+    vectors : input feature maps; words, parameters... : entries of the memories. Weights that come
+        from the host pass through half of the weight memory
+    """
+
+    cycles: int
+    vectors: int
+    words: int
+    parameters: int
+    micro_ops: int
+    instructions: int
+    headers: int
+
+
+class Costs:
+    """Costs of parts of macro nodes, cached: parts of the same size in the middle of a feature map
+    have the same cost.
+
+    streams : weights that do not fit in any core come from the host
+    """
+
+    def __init__(
+        self, whole: Whole, shape: NpuShape, choices: Choices, streams: bool = False
+    ) -> None:
+        self.whole, self.macros, self.shape, self.choices = whole, whole.macros, shape, choices
+        self.streams = streams
+        self.homes = Homes(whole.places, shape.columns)
+        self._known: dict[tuple[object, ...], Cost | DoesNotFitError] = {}
+
+    def of(self, piece: Piece) -> Cost:
+        """Return the cost of a piece; raises `DoesNotFitError` if it does not fit in a core."""
+        extent = extent_of(self.macros[piece.macro], self.shape)
+        ends = piece.rows.first == 0, piece.rows.stop == extent.rows
+        last = piece.blocks.stop == extent.blocks
+        key = (piece.macro, piece.rows.size, piece.blocks.size, *ends, last)
+        if key not in self._known:
+            try:
+                self._known[key] = self._measured(piece)
+            except DoesNotFitError as error:
+                self._known[key] = error
+        found = self._known[key]
+        if isinstance(found, DoesNotFitError):
+            raise found
+        return found
+
+    def words(self, number: int) -> int:
+        """Return the weight words of a layer."""
+        return weight_words(self.macros[number], self.shape)
+
+    def _measured(self, piece: Piece) -> Cost:
+        shape = self.shape
+        made = slice_macro(self.macros[piece.macro], piece.rows, piece.blocks, shape.columns)
+        regions, vectors = self._regions(made)
+        if vectors > shape.map_vectors:
+            raise DoesNotFitError(
+                f"{made.macro.label}: feature memory: {vectors:,} vectors needed for its inputs, "
+                f"a core has {shape.map_vectors:,} ({vectors - shape.map_vectors:,} short)"
+            )
+        targets = {
+            one.part: (self._elsewhere(one),) * self._takers(one.whole) for one in made.outputs
+        }
+        words, memory = weight_words(made.macro, shape), ALL_AT_ONCE
+        if self.streams and words > shape.weight_words:
+            memory = MemoryPlan(plan_weights([made.macro], shape))
+            words = -(-shape.weight_words // 2)
+        memory = memory._replace(stop=vectors, targets=targets)
+        emitter = Emitter(shape, regions, self.choices, memory)
+        limits = Limits(shape.instructions, shape.micro_ops, self.choices.lag)
+        ways = [emitter.ways(made.macro, 0, None)]
+        (best,) = chosen([made.macro], ways, limits)
+        emitter.emit(made.macro, best.cut)
+        tables = emitter.tables
+        program = with_tokens(emitter.steps, memory_sizes(shape, shape.map_vectors))
+        before = Preloaded.of(tables, Preset([], b""))
+        timeline = timeline_of_functions(program, [(0, len(program))], shape, before)
+        return Cost(
+            timeline.cycles, vectors, words, len(tables.parameters),
+            len(tables.micro_ops), len(program), len(tables.headers),
+        )  # fmt: skip
+
+    def _regions(self, made: Slice) -> tuple[dict[Tensor, Region], int]:
+        """Return the regions of its inputs, and their total vectors."""
+        found, at = {}, 0
+        for one in made.inputs:
+            kept = Kept(self.homes.of(one.whole).owner, self.homes.box(one.whole, one.held))
+            found[one.part] = self.homes.region(kept, one, at)
+            at += self.homes.size(kept)
+        return found, at
+
+    def _takers(self, tensor: Tensor) -> int:
+        """Return the number of layers that read a feature map, including the host."""
+        owner, box = self.homes.of(tensor).owner, self.homes.whole(tensor)
+        others = [macro.inputs for macro in self.macros] + [[one] for one in self.whole.read]
+        return sum(
+            any(
+                self.homes.of(one).owner is owner and self.homes.whole(one).meet(box)
+                for one in dict.fromkeys(inputs)
+            )
+            for inputs in others
+        )
+
+    def _elsewhere(self, one: Sliced) -> Target:
+        kept = Kept(self.homes.of(one.whole).owner, self.homes.box(one.whole, one.held))
+        pixel = pixel_vectors(one.part, self.shape.columns)
+        region = self.homes.region(kept, one, 0)
+        return Target("REMOTE", region, Span(0, one.part.height), Span(0, pixel))

@@ -1,0 +1,67 @@
+"""Programs of several cores as a chip for cycle simulation, with the input from the host."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from chipsim.chip.npu_shape import NpuShape
+from chipsim.noc.mesh import Mesh
+from chipsim.npu.arrivals import HostLink
+from chipsim.npu.mesh_chip import HostInputs, HostPort, MeshChip
+from chipsim.npu.records import STREAMS, Program
+from mapper.compiler.multicore.ports import nearest
+from mapper.compiler.program.links import Brought, Place
+
+
+class CoreFeeds(NamedTuple):
+    """External input of a core: initial counts of its streams, and data from the host."""
+
+    counts: Sequence[tuple[int, int]]
+    brought: Sequence[Brought]
+
+
+class HostSide(NamedTuple):
+    """ports : nodes of the host's ports; link : timing of the host's weights"""
+
+    ports: Sequence[Place]
+    link: HostLink
+
+
+def mesh_chip(
+    shape: NpuShape, mesh: Mesh, programs: dict[Place, Program],
+    feeds: Mapping[Place, CoreFeeds], host: HostSide,
+) -> MeshChip:  # fmt: skip
+    """Return a chip that runs programs frame by frame; each core uses the nearest host port."""
+    streams = {}
+    ports = {place: nearest(host.ports, place) for place in programs}
+    sent: dict[Place, list[tuple[int, ...]]] = {place: [] for place in host.ports}
+    for place, one in feeds.items():
+        counts = np.zeros(STREAMS, np.int64)
+        for stream, count in one.counts:
+            counts[stream] += count
+        streams[place] = counts
+        for each in one.brought:
+            sent[ports[place]] += _vectors(place, each)
+    hosts = [HostPort(place, _inputs(rows)) for place, rows in sent.items()]
+    return MeshChip(shape, mesh, programs, streams, hosts, host.link, ports)
+
+
+def _vectors(place: Place, brought: Brought) -> list[tuple[int, ...]]:
+    """Return a row per vector that the host sends to a region: row of the feature map, core,
+    stream, address, address offset of odd frames, slots."""
+    odd, slots = (1 << (brought.slots + 2), 2) if brought.slots else (0, 1)
+    return [
+        (row, *place, brought.stream, vector, odd, slots)
+        for first, count, row in brought.runs
+        for vector in range(first, first + count)
+    ]
+
+
+def _inputs(rows: list[tuple[int, ...]]) -> HostInputs:
+    """Return a frame's input, sorted by row of the feature map."""
+    table = np.array(rows, np.int64).reshape(-1, 7)
+    table = table[np.argsort(table[:, 0], kind="stable")]
+    return HostInputs(table[:, 1:3], table[:, 3], table[:, 4], table[:, 5], table[:, 6])

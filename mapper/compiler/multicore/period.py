@@ -1,0 +1,268 @@
+"""Cutting of layers for the shortest period: the time per frame if all cores work in a pipeline.
+
+All layers in order form a line of work, in units of result rows or output blocks per layer. The
+line is cut where a core is full: cores get consecutive parts, so a frame never returns to a core
+that it has left. Otherwise that core would wait for others in the middle of every frame. The
+shortest period for which the line fits the cores is found by bisection.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mapper.compiler.ir.node import Upsample
+from mapper.compiler.ir.tensor import Tensor
+from mapper.compiler.memory.planner import blocks_of
+from mapper.compiler.multicore.areas import Box, Homes
+from mapper.compiler.multicore.costs import Cost, Costs
+from mapper.compiler.multicore.pieces import Piece, Whole
+from mapper.compiler.multicore.slices import can_split_blocks, slice_macro, some_row_is_padding
+from mapper.compiler.multicore.vertices import SHARES, shares
+from mapper.compiler.program.inputs import Span
+from mapper.compiler.tiling.tiles import extent_of
+from mapper.errors import DoesNotFitError
+
+NEAR = 1.005
+"""Relative accuracy of the shortest period."""
+MOST = 64  # maximum period, as a multiple of the lower bound
+SIZES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
+"""Numbers of units of a layer that are measured."""
+LEAST_SHARE = 1 / 16
+"""Minimum part of a period to fill up a core; smaller parts are not worth sending their input."""
+
+
+class Way(NamedTuple):
+    """A way to cut layers.
+
+    blocks : layers whose weights exceed the weight memory divided by this number are cut by output
+        blocks, others by rows; more blocks send each row to more cores, but have less latency
+    lag : see `Limits`
+    streams : weights that do not fit in any core come from the host
+    """
+
+    blocks: float = 2
+    lag: float = 0
+    streams: bool = False
+
+
+class Grouped(NamedTuple):
+    """Pieces with their costs and the indices of their cores."""
+
+    pieces: list[Piece]
+    costs: list[Cost]
+    groups: list[int]
+
+
+class Line:
+    """The layers in order.
+
+    rows : rows of each layer that are read, before upsampling
+    whole : True for layers whose rows must stay on one core
+    blocks : see `Way`
+    """
+
+    def __init__(self, costs: Costs, rows: Sequence[Span], cores: int, blocks: float = 2) -> None:
+        self.costs, self.rows, self.cores, self.blocks = costs, rows, cores, blocks
+        self.whole = [
+            some_row_is_padding(macro, span) for macro, span in zip(costs.macros, rows, strict=True)
+        ]
+        self.by_rows = [self._is_cut_by_rows(number) for number in range(len(rows))]
+        self.factors = np.ones(len(rows))  # actual cycles / measured cycles, by layer
+
+    def _is_cut_by_rows(self, number: int) -> bool:
+        """Return whether a layer is cut by rows. Rows repeat the weights, so a layer with large
+        weights is cut by output blocks; so is a layer with fewer rows than blocks."""
+        macro = self.costs.macros[number]
+        units = self._units(number, by_rows=False)
+        if units < 2 or not can_split_blocks(macro):
+            return True
+        if self.rows[number].size <= units:
+            return False
+        words = self.costs.words(number)
+        return self.blocks * words <= self.costs.shape.weight_words
+
+    def units(self, number: int) -> int:
+        """Return the rows of a layer, or its output blocks if it is cut by blocks."""
+        return self._units(number, self.by_rows[number])
+
+    def _units(self, number: int, by_rows: bool) -> int:
+        if by_rows:
+            return 1 if self.whole[number] else self.rows[number].size
+        extent = extent_of(self.costs.macros[number], self.costs.shape)
+        return -(-extent.blocks // extent.share)
+
+    def piece(self, number: int, first: int, stop: int) -> Piece:
+        """Return a range of units of a layer as a piece."""
+        extent = extent_of(self.costs.macros[number], self.costs.shape)
+        if self.by_rows[number]:
+            top = self.rows[number].first
+            rows = self.rows[number] if self.whole[number] else Span(top + first, top + stop)
+            return Piece(number, rows, Span(0, extent.blocks))
+        share = extent.share
+        blocks = Span(first * share, min(stop * share, extent.blocks))
+        return Piece(number, self.rows[number], blocks)
+
+    def learn(self, made: Grouped, cycles: Sequence[float]) -> None:
+        """Raise the factors of layers that took longer than measured. cycles : cycles per group"""
+        guessed = np.bincount(made.groups, weights=[one.cycles for one in made.costs])
+        ratios = np.array(cycles) / guessed
+        layers = np.array([piece.macro for piece in made.pieces])
+        for layer in np.unique(layers):
+            mine = layers == layer
+            work = np.array([one.cycles for one in made.costs])[mine]
+            ratio = float((ratios[np.array(made.groups)[mine]] * work).sum() / work.sum())
+            self.factors[layer] *= max(ratio, 1.0)
+
+    def shortest(self, least: float = 0) -> tuple[int, Grouped]:
+        """Return the shortest period, at least `least`, and how the line is cut for it.
+
+        Raises `DoesNotFitError` that names the layer if its smallest part does not fit in a core,
+        or if the line does not fit in the cores for any period.
+        """
+        whole = sum(self._whole(number) for number in range(len(self.rows)))
+        low = max(1.0, whole / self.cores, least)
+        high, found, most = low, self.cut(int(low)), MOST * low
+        while found is None:
+            if high > most:
+                self._refuse()
+            low, high = high, 1.25 * high
+            found = self.cut(int(high))
+        while high / low > NEAR:
+            middle = (low * high) ** 0.5
+            tried = self.cut(int(middle))
+            if tried is None:
+                low = middle
+            else:
+                high, found = middle, tried
+        return int(high), found
+
+    def _whole(self, number: int) -> int:
+        """Estimate the total cycles of a layer that is split over all cores."""
+        units = self.units(number)
+        size = max(1, units // self.cores)
+        try:
+            return self.cost(number, size).cycles * units // size
+        except DoesNotFitError:
+            return 0
+
+    def cost(self, number: int, size: int) -> Cost:
+        """Return the cost of a number of units of a layer: measured in its middle for some sizes,
+        and interpolated between them.
+
+        Raises `DoesNotFitError` if they do not fit in a core.
+        """
+        units = self.units(number)
+
+        def measured(count: int) -> Cost:
+            first = (units - count) // 2
+            found = self.costs.of(self.piece(number, first, first + count))
+            return found._replace(cycles=math.ceil(found.cycles * self.factors[number]))
+
+        if size >= units or size in SIZES:
+            return measured(size)
+        above = next((one for one in SIZES if one > size), units)
+        below, above = max(one for one in SIZES if one < size), min(above, units)
+        low, high = measured(below), measured(above)
+        share = (size - below) / (above - below)
+        return Cost(*(math.ceil(a + (b - a) * share) for a, b in zip(low, high, strict=True)))
+
+    def _refuse(self) -> None:
+        needs = np.zeros(len(SHARES))
+        for number in range(len(self.rows)):
+            self.costs.of(self.piece(number, 0, 1))  # raises if a single unit does not fit
+            needs += self._needs(number)
+        needs[0] = 0  # cycles are unlimited, as the period is
+        most = int(needs.argmax())
+        raise DoesNotFitError(
+            f"{len(self.rows)} layers do not fit in {self.cores} cores for any period: their "
+            f"{SHARES[most]} needs about {needs[most]:.1f} cores, and parts of layers do not fill "
+            "a core completely; use more cores, or cores with more memory"
+        )
+
+    def _needs(self, number: int) -> NDArray[np.float64]:
+        """Return the number of cores that a layer needs per resource, in the largest parts."""
+        units = self.units(number)
+        for size in (units, *reversed([one for one in SIZES if one < units])):
+            with suppress(DoesNotFitError):
+                cost = self.cost(number, size)
+                found = np.array(shares(cost, self.costs.shape, max(1, cost.cycles)))
+                if (found <= 1).all():
+                    return units / size * found
+        return np.zeros(len(SHARES))
+
+    def cut(self, period: int) -> Grouped | None:
+        """Return the line in parts for a period, or None if it needs more cores."""
+        made = Grouped([], [], [])
+        number, taken = 0, np.zeros(len(SHARES))
+        for layer in range(len(self.rows)):
+            at, units = 0, self.units(layer)
+            while at < units:
+                count = self._count(layer, at, units, 1 - taken, period)
+                if not count:
+                    if not taken.any() or number + 1 >= self.cores:
+                        return None
+                    number, taken = number + 1, np.zeros(len(SHARES))
+                    continue
+                cost = self.cost(layer, count)
+                made.pieces.append(self.piece(layer, at, at + count))
+                made.costs.append(cost)
+                made.groups.append(number)
+                taken += shares(cost, self.costs.shape, period)
+                at += count
+        return made
+
+    def _count(
+        self, layer: int, first: int, units: int, room: NDArray[np.float64], period: int
+    ) -> int:
+        """Return how many units of a layer, starting at `first`, fit in the rest of a core."""
+
+        def fits(count: int) -> bool:
+            try:
+                cost = self.cost(layer, count)
+            except DoesNotFitError:
+                return False
+            return bool((np.array(shares(cost, self.costs.shape, period)) <= room).all())
+
+        low, high = 0, units - first + 1
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if fits(middle) else (low, middle)
+        if not low or first + low == units or room.min() >= 1:
+            return low
+        return low if self.cost(layer, low).cycles >= LEAST_SHARE * period else 0
+
+
+def taken_rows(whole: Whole, homes: Homes, lanes: int) -> list[Span]:
+    """Return the rows of each macro node that other nodes or the host read; the last rows of a
+    feature map may be outside all windows."""
+    boxes: dict[Tensor, Box] = {}
+
+    def take(owner: Tensor, box: Box) -> None:
+        boxes[owner] = box.around(boxes[owner]) if owner in boxes else box
+
+    for tensor in whole.read:
+        take(homes.of(tensor).owner, homes.whole(tensor))
+    found: dict[int, Span] = {}
+    for number in range(len(whole.macros) - 1, -1, -1):
+        macro = whole.macros[number]
+        last = macro.nodes[-1].operator
+        scale = last.rows if isinstance(last, Upsample) else 1
+        spans = []
+        for tensor in macro.outputs:
+            owner = homes.of(tensor).owner
+            held = homes.held(tensor, boxes[owner]) if owner in boxes else None
+            if held is not None:
+                spans.append(held.rows)
+        first = min((one.first for one in spans), default=0) // scale
+        stop = -(-max((one.stop for one in spans), default=scale) // scale)
+        found[number] = Span(first, stop)
+        extent = Span(0, blocks_of(macro.output.channels, lanes))
+        for one in slice_macro(macro, found[number], extent, lanes).inputs:
+            take(homes.of(one.whole).owner, homes.box(one.whole, one.held))
+    return [found[number] for number in range(len(whole.macros))]

@@ -1,0 +1,89 @@
+"""Early checks of memory demand: reject models that cannot fit before cuts are searched."""
+
+from __future__ import annotations
+
+from chipsim.chip.model import Chip
+from mapper.compiler.ir.macro import Macro
+from mapper.compiler.ir.node import Conv, Requantise
+from mapper.compiler.memory.planner import Stored, blocks_of, memory_use, plan_memory
+from mapper.compiler.multicore.areas import Homes, Kept
+from mapper.compiler.multicore.job import Job
+from mapper.compiler.multicore.period import taken_rows
+from mapper.compiler.multicore.pieces import Whole
+from mapper.compiler.multicore.slices import slice_macro
+from mapper.compiler.program.inputs import Span
+from mapper.compiler.program.tables import PARAMETER_BYTES, Tables
+from mapper.errors import DoesNotFitError
+
+
+def whole_of(job: Job) -> Whole:
+    """Return a model of one function, to be distributed over cores."""
+    function = job.partition.functions[0]
+    return Whole(job.partition.macros, job.places, function.inputs, function.results)
+
+
+def require_room_on_one(job: Job) -> None:
+    """Raise `DoesNotFitError` if the feature maps alive at once do not fit in a core."""
+    shape, partition = job.shape, job.partition
+    stored = Stored(partition.macros, partition.written(), partition.read(), job.places)
+    regions = plan_memory(stored, shape.columns, 0, job.settings.reuse)
+    use = memory_use(regions)
+    if shape.map_vectors and use.bound > shape.map_vectors:
+        plan_memory(stored, shape.columns, shape.map_vectors, job.settings.reuse)
+    words = _parameter_words(job)
+    if shape.map_vectors and words > shape.parameter_words:  # all are stored after the maps
+        vectors = blocks_of(words * PARAMETER_BYTES, shape.columns)
+        needed = use.bound + vectors
+        if needed > shape.map_vectors:
+            raise DoesNotFitError(
+                f"feature memory: at least {needed:,} vectors needed, {vectors:,} of them for "
+                f"parameters that are reloaded while the program runs; a core has "
+                f"{shape.map_vectors:,} ({needed - shape.map_vectors:,} short); use a larger "
+                "core"
+            )
+
+
+def _parameter_words(job: Job) -> int:
+    """Return the parameter words of all biases and scales, if each is loaded as a whole."""
+    tables = Tables(job.shape, bounded=False)
+    for macro in job.partition.macros:
+        for node in macro.nodes:
+            how = node.operator.how if isinstance(node.operator, Requantise) else None
+            if how is not None and how.factor.m0.ndim < 3:
+                channels = node.output.channels
+                stop = blocks_of(channels, job.shape.rows)
+                tables.add_record(how, channels, 0, stop, macro.label)
+            elif isinstance(node.operator, Conv) and node.inputs[0].type != "bits":
+                bias = node.inputs[2].value
+                assert bias is not None
+                tables.add_bias(bias, macro.label)
+    return len(tables.parameters)
+
+
+def require_room_on_several(job: Job, chip: Chip) -> None:
+    """Raise `DoesNotFitError` if the inputs of all layers do not fit in all cores: in a pipeline a
+    core works at several frames at once, so feature maps cannot share memory."""
+    whole, lanes = whole_of(job), job.shape.columns
+    homes = Homes(whole.places, lanes)
+
+    def taken(macro: Macro, rows: Span) -> int:
+        """Return the vectors of the inputs of some rows of a layer."""
+        blocks = Span(0, blocks_of(macro.output.channels, lanes))
+        inputs = slice_macro(macro, rows, blocks, lanes).inputs
+        kept = {Kept(homes.of(one.whole).owner, homes.box(one.whole, one.held)) for one in inputs}
+        return sum(map(homes.size, kept))
+
+    sizes = []
+    for macro, rows in zip(whole.macros, taken_rows(whole, homes, lanes), strict=True):
+        middle = (rows.first + rows.stop) // 2
+        single = rows.size * taken(macro, Span(middle, middle + 1))  # less if strides skip rows
+        sizes.append(min(taken(macro, rows), single))
+    cores = min(chip.usable_count, job.settings.cores or chip.usable_count)
+    needed, capacity = sum(sizes), cores * job.shape.map_vectors
+    if needed > capacity:
+        most = whole.macros[sizes.index(max(sizes))]
+        raise DoesNotFitError(
+            f"feature memory: inputs of layers need at least {needed:,} vectors, {cores} cores "
+            f"have {capacity:,} ({needed - capacity:,} short); largest demand: {most.label}; use "
+            "more cores, or cores with more memory"
+        )

@@ -1,0 +1,200 @@
+"""Distribution of a model over the cores of a chip: pieces, placement, and a program per core."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
+
+import numpy as np
+
+from chipsim.chip.model import Chip
+from chipsim.noc.mesh import Mesh
+from chipsim.npu.arrivals import HostLink
+from chipsim.npu.causes import CAUSES
+from chipsim.npu.mesh_chip import MeshChip
+from chipsim.npu.mesh_report import chip_report
+from chipsim.npu.mesh_run import MeshTimes, run_mesh
+from mapper.compiler.codegen.code import CoreCode, Lying
+from mapper.compiler.codegen.decoded import program_of
+from mapper.compiler.ir.tensor import Tensor
+from mapper.compiler.multicore.costs import Costs
+from mapper.compiler.multicore.job import Job, Made
+from mapper.compiler.multicore.meshed import CoreFeeds, HostSide, mesh_chip
+from mapper.compiler.multicore.period import Grouped, Line, Way, taken_rows
+from mapper.compiler.multicore.pieces import ChipPlan, Part, Piece
+from mapper.compiler.multicore.placement import cores_of
+from mapper.compiler.multicore.plan import plan_cores
+from mapper.compiler.multicore.ports import ports_of
+from mapper.compiler.multicore.programs import ChipPrograms, chip_programs
+from mapper.compiler.multicore.room import require_room_on_several, whole_of
+from mapper.compiler.multicore.tries import Tried, best_of, each, earliest, tried
+from mapper.compiler.multicore.turns import turns
+from mapper.compiler.multicore.vertices import vertices_of
+from mapper.compiler.program.links import Place
+from mapper.compiler.stages import stage
+from mapper.errors import DoesNotFitError
+
+WAYS = (Way(2, 0.1), Way(2, 0.2), Way(4, 0.1))
+"""Ways to cut that are tried: early rows are more valuable on many cores than on few."""
+STREAMED = Way(2, 0.1, streams=True)
+"""Way to cut if the cores cannot hold all weights."""
+FRAMES = 8
+"""Simulated frames per cut."""
+
+
+Ran = list[Tried[tuple[Made, list[str]]]]
+"""Simulated cuts, each with the log of its programs."""
+
+
+def refusal(job: Job) -> str:
+    """Return why a model must run on a single core; "" if several can share it."""
+    if not job.shape.map_vectors:
+        return f"the feature maps of {job.shape.name} are in external memory"
+    if len(job.partition.functions) > 1:
+        return f"the host runs nodes between its {len(job.partition.functions)} functions"
+    if job.settings.padding == "stored":
+        return "--padding stored supports a single core only"
+    (function,) = job.partition.functions
+
+    def owner(tensor: Tensor) -> Tensor:
+        return job.places[tensor].owner if tensor in job.places else tensor
+
+    if any(tensor.type == "int32" and owner(tensor) is not tensor for tensor in job.places):
+        return "32-bit sums are concatenated or split"
+    taken = {tensor for macro in job.partition.macros for tensor in macro.inputs}
+    for tensor, place in job.places.items():
+        beside = place.columns == 1 and tensor.width < place.owner.width
+        if beside and tensor in taken:  # whole rows are sent, and parts may depend on each other
+            return f"a layer reads {tensor.name!r}, which is next to other maps in the same rows"
+    given = {owner(tensor) for tensor in function.inputs}
+    if any(owner(tensor) in given for tensor in function.results):
+        return "the host reads a feature map of which it writes a part"
+    return ""
+
+
+def runs_on_one(job: Job, chip: Chip) -> bool:
+    """Return whether a model runs on one core: other cores are unavailable or unsuitable."""
+    return len(usable_places(chip)) == 1 or job.settings.cores == 1 or bool(refusal(job))
+
+
+def spread(job: Job, chip: Chip, log: list[str]) -> Made:
+    """Distribute a model over all usable cores of a chip, for the shortest period.
+
+    Raises `DoesNotFitError` with the resource that is missing in a core, or in all cores.
+    """
+    places = usable_places(chip)
+    ports = ports_of(chip)
+    if job.settings.cores is not None:
+        chip = _fewer(chip, places[: job.settings.cores])
+        places = places[: job.settings.cores]
+        ports = [port for port in ports if port in places]
+    require_room_on_several(job, chip)
+    all_: Ran = []
+    for way in WAYS:
+        with suppress(DoesNotFitError):  # the next way may need less
+            all_ += _cuts(job, way, (chip, ports), all_)
+    if not all_:
+        all_ = _cuts(job, STREAMED, (chip, ports), [])
+    best = earliest(all_) if job.settings.objective == "latency" else best_of(all_)
+    made, said = best.made
+    log += said
+    log.append(
+        f"{len(best.found.pieces)} parts of {len(job.partition.macros)} layers on "
+        f"{len(made.codes)} cores: period {best.period:,.0f} cycles per frame, latency "
+        f"{best.latency:,}; best of {len(all_)} simulated cuts"
+    )
+    return made
+
+
+def _cuts(job: Job, way: Way, where: tuple[Chip, Sequence[Place]], before: Ran) -> Ran:
+    """Return some cuts of a way, with their programs and simulated times.
+
+    where : the chip, and the nodes of the host's ports
+    """
+    chip, ports = where
+    whole, shape = whole_of(job), job.shape
+    job = job._replace(choices=replace(job.choices, lag=way.lag))
+    costs = Costs(whole, shape, job.choices, way.streams)
+    rows = taken_rows(whole, costs.homes, shape.columns)
+
+    def run(found: Grouped) -> Tried[tuple[Made, list[str]]]:
+        log: list[str] = []
+        cores = cores_of(vertices_of(whole, *found, shape), chip, ports, job.settings.placement)
+        at = [(int(core) % chip.width, int(core) // chip.width) for core in cores]
+        made = on_cores(job, list(zip(found.pieces, at, strict=True)), ports, log)
+        with stage("cycles"):
+            chip_run = _run(made, chip, job)
+            ran = chip_report(*chip_run)
+        groups = dict(zip(at, found.groups, strict=True))
+        cycles = [0.0] * len(groups)
+        for core, work in chip_run[1].cores.items():
+            late = work.waits[:, CAUSES.index("router")].max() / FRAMES
+            cycles[groups[core]] = ran.cores[core].cycles + float(late)
+        assert ran.mean is not None
+        return Tried(found, (made, log), cycles, ran.mean, ran.latency)
+
+    with stage("tiles and cores"):
+        line = Line(costs, rows, chip.usable_count, way.blocks)
+        if job.settings.objective == "latency":
+            return each(turns(line, line.cores), run) + tried(line, run)
+        return tried(line, run, before)
+
+
+def _run(made: Made, chip: Chip, job: Job) -> tuple[MeshChip, MeshTimes]:
+    """Simulate a few frames on the chip."""
+    programs = {
+        code.place: program_of(code.image(job.shape), f"core {code.place}") for code in made.codes
+    }
+    feeds = {
+        code.place: CoreFeeds(list(code.links.counts.items()), code.links.brought)
+        for code in made.codes
+    }
+    mesh, host = Mesh(chip.width, chip.height), HostSide(made.ports, job.link)
+    meshed = mesh_chip(job.shape, mesh, programs, feeds, host)
+    return meshed, run_mesh(meshed, FRAMES)
+
+
+def _fewer(chip: Chip, places: list[Place]) -> Chip:
+    """Return a chip on which only some cores are usable."""
+    kept = {y * chip.width + x for x, y in places}
+    return replace(chip, unavailable=tuple(set(range(chip.cores)) - kept), host=None)
+
+
+def on_cores(
+    job: Job, placed: list[tuple[Piece, Place]], ports: Sequence[Place], log: list[str]
+) -> Made:
+    """Generate the programs of placed pieces. ports : nodes of the host's ports
+
+    Raises `DoesNotFitError` that names core, memory and layer.
+    """
+    with stage("feature memory"):
+        plan = plan_cores(whole_of(job), placed, job.shape, ports)
+    with stage("instructions"):
+        programs = chip_programs(plan, job.shape, job.choices, job.settings.weights, log)
+    with stage("cycles"):
+        codes = _codes(plan, programs, job.link)
+    return Made(codes, [_lying(one) for one in plan.results], programs.host_words, ports)
+
+
+def _codes(plan: ChipPlan, programs: ChipPrograms, link: HostLink) -> list[CoreCode]:
+    return [
+        CoreCode.of(
+            place, ([piece.macro for piece in one.plan.pieces], one.plan.macros),
+            ([_lying(part) for part in one.plan.parts], one.plan.used),
+            one.static_words, one.made, (one.program, [(0, len(one.program))]),
+            plan.cores[place].links, link,
+        )
+        for place, one in programs.cores.items()
+    ]  # fmt: skip
+
+
+def _lying(part: Part) -> Lying:
+    one = part.one
+    return Lying(one.whole, part.region, one.held.rows, one.held.channels)
+
+
+def usable_places(chip: Chip) -> list[Place]:
+    """Return the usable cores of a chip: first those with a host port, then row by row."""
+    cores = dict.fromkeys([*chip.host_ports, *np.flatnonzero(chip.usable).tolist()])
+    return [(core % chip.width, core // chip.width) for core in cores]

@@ -1,0 +1,105 @@
+"""Choice of the cut of layers: several are generated, placed and run on the simulated chip.
+
+The quality of a cut is known only from simulation: cores wait for rows, for credits, and for links.
+Each way to cut is tried a few times; each try is simulated for a few frames and corrects the costs
+of the slowest cores for the next one. The cut with the shortest period wins, or a slightly slower
+one whose latency is reduced by more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from typing import Generic, NamedTuple, Protocol, TypeVar
+
+from mapper.compiler.multicore.period import Grouped
+from mapper.errors import DoesNotFitError
+
+TRIES, REFUSED = 3, 3
+"""Maximum successful tries per way to cut, and maximum tries that do not fit in the cores."""
+LONGER = 1.1  # factor of the next period after a cut that does not fit
+HOPELESS = 1.2  # give up above this multiple of another way's period: tries gain at most a sixth
+NEARLY = 1.09
+"""Maximum period, as a multiple of the shortest, that is accepted for a shorter latency."""
+
+PATIENCE = 2
+"""Further cuts over more cores that are tried without an improvement of latency."""
+
+M = TypeVar("M")
+
+
+class Tried(NamedTuple, Generic[M]):
+    """A cut and its result. cycles : cycles per core, including waits for routers, in the order of
+    its groups"""
+
+    found: Grouped
+    made: M
+    cycles: Sequence[float]
+    period: float
+    latency: int
+
+
+class Cutter(Protocol):
+    """Interface for cutting layers, see `mapper.compiler.multicore.period.Line`."""
+
+    def shortest(self, least: float) -> tuple[int, Grouped]: ...
+
+    def learn(self, made: Grouped, cycles: Sequence[float]) -> None: ...
+
+
+def tried(
+    line: Cutter, run: Callable[[Grouped], Tried[M]], before: Sequence[Tried[M]] = ()
+) -> list[Tried[M]]:
+    """Return some simulated cuts of a line.
+
+    run : generates the programs of a cut and runs them; raises `DoesNotFitError`
+    before : results of other ways; a way is abandoned if its first cut is much slower
+    Raises `DoesNotFitError` if no cut fits.
+    """
+    all_: list[Tried[M]] = []
+    seen: list[Grouped] = []
+    least, refusals = 0.0, list[DoesNotFitError]()
+    while len(all_) + len(refusals) < TRIES + REFUSED and len(all_) < TRIES:
+        period, found = line.shortest(least)
+        if any(one.pieces == found.pieces and one.groups == found.groups for one in seen):
+            break  # converged
+        seen.append(found)
+        try:
+            one = run(found)
+        except DoesNotFitError as error:
+            refusals.append(error)
+            if len(refusals) > REFUSED:
+                break
+            least = LONGER * period
+            continue
+        all_.append(one)
+        if any(one.period > HOPELESS * other.period for other in before):
+            break
+        line.learn(found, one.cycles)
+    if not all_:
+        raise refusals[-1]
+    return all_
+
+
+def each(cuts: Iterable[Grouped], run: Callable[[Grouped], Tried[M]]) -> list[Tried[M]]:
+    """Run cuts in order; stop `PATIENCE` cuts after the one with the shortest latency."""
+    all_: list[Tried[M]] = []
+    for found in cuts:
+        with suppress(DoesNotFitError):
+            all_.append(run(found))
+        least = min(all_, key=lambda one: one.latency, default=None)
+        if least is not None and len(all_) - all_.index(least) > PATIENCE:
+            break
+    return all_
+
+
+def earliest(all_: Sequence[Tried[M]]) -> Tried[M]:
+    """Return the cut with the shortest latency; break ties by the period."""
+    return min(all_, key=lambda one: (one.latency, one.period))
+
+
+def best_of(all_: Sequence[Tried[M]]) -> Tried[M]:
+    """Return the cut with the shortest period, or a slightly slower one with much less latency."""
+    least = min(one.period for one in all_)
+    near = [one for one in all_ if one.period <= NEARLY * least]
+    return min(near, key=lambda one: (one.latency * one.period, one.period))

@@ -1,0 +1,109 @@
+"""Graph execution; the function of each node is looked up by operator class."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mapper.compiler.ir.graph import Graph, View
+from mapper.compiler.ir.node import Host, Node, Operator, Slice
+from mapper.compiler.ir.tensor import Tensor
+from mapper.compiler.numerics.hosted import session_of, views_of
+from mapper.errors import MapperError
+from storage.errors import BadInputError
+
+Data = NDArray[Any]
+Rule = Callable[[Node, list[Data]], Data | list[Data]]
+"""Computes a node from its inputs: returns an array, or one per output."""
+Rules = Mapping[type[Operator], Rule]
+
+
+def run_graph(
+    graph: Graph, feeds: Mapping[Tensor, Data], rules: Rules, keep: Iterable[Tensor]
+) -> dict[Tensor, Data]:
+    """Run a graph and return the data of some tensors, shape (frames, ...) each.
+
+    Intermediate data is released after its last use.
+    """
+    kept = dict.fromkeys(keep)
+    last = {tensor: at for at, node in enumerate(graph.nodes) for tensor in node.inputs}
+    wanted = set(kept) - feeds.keys()
+    for node in reversed(graph.nodes):
+        if wanted & set(node.outputs):
+            wanted |= set(node.inputs) - feeds.keys()
+    data: dict[Tensor, Data] = dict(feeds)
+    for at, node in enumerate(graph.nodes):
+        missing = kept.keys() - data.keys()
+        if not missing:
+            break
+        if not wanted & set(node.outputs):
+            continue  # host nodes that no requested tensor depends on
+        taken = [
+            tensor.value if tensor.value is not None else data[tensor] for tensor in node.inputs
+        ]
+        with np.errstate(over="ignore", invalid="ignore"):  # callers check for both
+            made = results(node, taken, rules, next(iter(feeds.values())).shape[0])
+        data |= zip(node.outputs, made, strict=True)
+        for tensor in node.inputs:
+            if last[tensor] == at and tensor not in kept:
+                data.pop(tensor, None)
+    return {tensor: data[tensor] for tensor in kept}
+
+
+def results(node: Node, taken: list[Data], rules: Rules, frames: int = 1) -> list[Data]:
+    """Return the outputs of a node; nodes with constant inputs only are repeated for all frames."""
+    found = rules[type(node.operator)](node, taken)
+    made = found if isinstance(found, list) else [found]
+    return made if node.inputs else [np.repeat(one, frames, 0) for one in made]
+
+
+def on_host(node: Node, inputs: list[Data]) -> list[Data]:
+    """Run a host node on real numbers, frame by frame, as models have a batch size of one."""
+    operator = node.operator
+    assert isinstance(operator, Host)
+    session = session_of(operator)
+    rows = []
+    for at in range(inputs[0].shape[0] if inputs else 1):
+        data = iter(inputs)
+        given = {name: one.frame(next(data)[at : at + 1]) for name, one in views_of(operator)}
+        try:
+            rows.append(session.run(given))
+        except BadInputError as error:
+            raise MapperError(f"{operator.label}: {error}") from error
+    return [
+        np.concatenate([_stored(view, row[number], operator) for row in rows])
+        for number, view in enumerate(operator.results)
+    ]
+
+
+def _stored(view: View, array: Data, operator: Host) -> Data:
+    """Return the data of a tensor for one frame; real numbers are float32."""
+    if array.size != math.prod(view.shape):
+        raise MapperError(
+            f"{operator.label}: output shape depends on data ({array.shape} for one sample, "
+            f"{view.shape} for another); export the model with fixed shapes"
+        )
+    real = array.dtype.kind == "f"
+    whole = (array.astype(np.float32) if real else array).reshape(view.ordered)
+    return whole.transpose(np.argsort(view.order))
+
+
+def concatenated(node: Node, inputs: list[Data]) -> Data:
+    return np.concatenate(inputs, node.operator.axis)  # type: ignore[attr-defined]
+
+
+def sliced(node: Node, inputs: list[Data]) -> Data:
+    operator = node.operator
+    assert isinstance(operator, Slice)
+    size = node.output.shape[operator.axis]
+    places = [slice(None)] * 4
+    places[operator.axis] = slice(operator.first, operator.first + size)
+    return inputs[0][tuple(places)]
+
+
+def copied(node: Node, inputs: list[Data]) -> Data:
+    return inputs[0]

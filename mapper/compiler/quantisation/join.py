@@ -1,0 +1,426 @@
+"""Join the nodes of quantised models into integer operators.
+
+An operator between Dequantise nodes and a Quantise node becomes a q-operator: q.conv2d, q.dense
+with q.bias_add and q.requantize, q.relu, q.add, q.pool or q.concat, with the scales of the model.
+Halves round to even, like QuantizeLinear.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mapper.compiler.ir.graph import Graph
+from mapper.compiler.ir.node import (
+    Activation,
+    Add,
+    Affine,
+    Clamp,
+    Concat,
+    Conv,
+    Dense,
+    Dequantise,
+    Node,
+    Pool,
+    Quantise,
+    Requantise,
+    Slice,
+    Upsample,
+    Window,
+)
+from mapper.compiler.ir.requantisation import AddFactors, Multiplier, Requantisation, Rounding
+from mapper.compiler.ir.stored import Stored, steps_of
+from mapper.compiler.ir.tensor import Tensor
+from mapper.compiler.numerics.formulas import folded_bias, half_away, saturating_multiplier
+from mapper.compiler.quantisation.constants import (
+    note_constant,
+    sum_factors,
+    without_products,
+)
+from mapper.compiler.quantisation.ends import settle_host, settle_inputs
+from mapper.compiler.quantisation.layers import ACCUMULATOR, required_shift
+from mapper.compiler.quantisation.operators import bounds_of, mean_nodes, requantised, slope_of
+
+ROUNDING: Rounding = "even"
+LEAST_SUM = -(1 << 15)  # below every sum of two bytes
+Made = list[Node] | str
+"""Integer nodes, or the reason why they cannot be built."""
+
+
+class Place(NamedTuple):
+    """An operator between Dequantise nodes and a Quantise node.
+
+    data : stored maps that it reads
+    activation : activation after it, or None
+    result : stored map that it writes
+    how : requantisation if the model specifies it directly and not by scales
+    """
+
+    node: Node
+    data: list[Tensor]
+    activation: Node | None
+    result: Tensor
+    how: Requantisation | None = None
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        return self.node.sources + (self.activation.sources if self.activation else ())
+
+    @property
+    def bounds(self) -> tuple[int, int]:
+        return bounds_of(self.activation, self.result)
+
+
+def join(graph: Graph, whys: dict[str, str]) -> None:
+    """Replace operators by integer operators wherever all scales are known.
+
+    whys : filled with the reason why nodes stay in real numbers, by ONNX node name
+    """
+    _drop_pairs(graph)
+    _shift_maps(graph)
+    _fold_affine(graph)
+    for node in list(graph.nodes):
+        place = _place(graph, node)
+        if place is None:
+            continue
+        made = _JOINED[type(node.operator)](graph, place)
+        if isinstance(made, str):
+            whys.update(dict.fromkeys(node.sources, made))
+        else:
+            _note_constant(graph, place)
+            _put(graph, place, made)
+    settle_host(graph)
+    settle_inputs(graph)
+
+
+def _note_constant(graph: Graph, place: Place) -> None:
+    """Add a note if a layer is constant because of its scales."""
+    if place.how is not None or place.result.type == "int32":
+        return
+    scales: list[tuple[Tensor, Any]]
+    if isinstance(place.node.operator, Conv | Dense):
+        weights = place.node.inputs[1]
+        scales = [(place.data[0], place.data[0].scale), (weights, graph.quantised[weights].scale)]
+    else:
+        largest = max(place.data, key=lambda one: one.scale)
+        scales = [(largest, largest.scale)]
+    note_constant(graph, place.node.sources[0], scales, place.result)
+
+
+def _maker(graph: Graph, tensor: Tensor, kind: type) -> Node | None:
+    maker = graph.maker(tensor)
+    return maker if maker is not None and isinstance(maker.operator, kind) else None
+
+
+def _drop_pairs(graph: Graph) -> None:
+    """Remove Dequantise and Quantise pairs of equal scale; requantise for different scales."""
+    for node in [one for one in graph.nodes if isinstance(one.operator, Quantise)]:
+        maker = _maker(graph, node.inputs[0], Dequantise)
+        if maker is None:
+            continue
+        data, result = maker.inputs[0], node.output
+        if data.same_scale(result):
+            graph.remove(node, data)
+        else:
+            made = requantised(data, result, (result.low, result.high), node.sources)
+            note_constant(graph, node.sources[0], [(data, data.scale)], result)
+            graph.nodes[graph.nodes.index(node)] = made
+    _drop_unused(graph)
+
+
+def _shift_maps(graph: Graph) -> None:
+    """Fold the zero point of a stored map into the offset of RequantShift."""
+    for node in graph.nodes:
+        if not isinstance(node.operator, Requantise):
+            continue
+        maker = _maker(graph, node.inputs[0], Dequantise)
+        if maker is not None:
+            data, how = maker.inputs[0], node.operator.how
+            offset = how.offset - data.zero_point * how.factor.m0
+            node.inputs, node.operator = [data], Requantise(how._replace(offset=offset))
+    _drop_unused(graph)
+
+
+def _fold_affine(graph: Graph) -> None:
+    """Fold constant factors and offsets of a layer's results into its scales and bias.
+
+    Factors that are not positive are kept.
+    """
+    for layer in graph.nodes:
+        if not isinstance(layer.operator, Conv | Dense):
+            continue
+        while (user := graph.only_user(layer.output)) is not None:
+            weights = graph.quantised.get(layer.inputs[1])
+            if weights is None or not isinstance(user.operator, Affine):
+                break
+            factor, offset = (np.asarray(one.value, np.float64) for one in user.inputs[1:])
+            if not (factor > 0).all() or not _scaled_layer(graph, layer, factor, offset):
+                break
+            layer.sources += user.sources
+            layer.outputs = user.outputs
+            graph.nodes.remove(user)
+
+
+def _scaled_layer(
+    graph: Graph, layer: Node, factor: NDArray[np.float64], offset: NDArray[np.float64]
+) -> bool:
+    """Multiply a layer's weight scales and bias by a factor, and add an offset to the bias.
+
+    Returns False if the weights differ from their stored form. factor, offset : shape (outputs,)
+    """
+    found = stored_weights(graph, layer)
+    if isinstance(found, str):
+        return False
+    values, scales = found
+    tensor = layer.inputs[1]
+    assert tensor.value is not None
+    scales = (scales * factor).astype(np.float32)
+    wide = scales.reshape(-1, *(1,) * (values.ndim - 1))
+    real = replace(tensor, value=values.astype(np.float32) * wide)
+    graph.quantised[real] = Stored(values, scales, np.zeros((), np.int64), 0)
+    bias = np.zeros(scales.size)
+    if len(layer.inputs) > 2:
+        bias = np.asarray(layer.inputs[2].value, np.float64)
+    name = f"{layer.sources[0]}.bias"
+    whole = Tensor(name, bias.shape, value=bias * factor + offset)
+    layer.inputs = [layer.inputs[0], real, whole]
+    return True
+
+
+def _drop_unused(graph: Graph) -> None:
+    for node in [one for one in graph.nodes if isinstance(one.operator, Dequantise)]:
+        if not graph.users(node.output) and not graph.is_output(node.output):
+            graph.nodes.remove(node)
+
+
+def _place(graph: Graph, node: Node) -> Place | None:
+    """Return the place of an operator if all its inputs and its result are quantised."""
+    if type(node.operator) not in _JOINED or node.output.type != "float32":
+        return None
+    makers = [_maker(graph, one, Dequantise) for one in node.inputs if one.value is None]
+    if not makers or any(maker is None for maker in makers):
+        return None
+    data = [maker.inputs[0] for maker in makers if maker is not None]
+    user = graph.only_user(node.output)
+    activation = None
+    if user is not None and isinstance(user.operator, Activation):
+        activation, user = user, graph.only_user(user.output)
+    if user is not None and isinstance(user.operator, Requantise):
+        return Place(node, data, activation, user.output, user.operator.how)
+    if user is None or not isinstance(user.operator, Quantise):
+        return None
+    return Place(node, data, activation, user.output)
+
+
+def _put(graph: Graph, place: Place, made: list[Node]) -> None:
+    """Replace nodes of real numbers by nodes of integers."""
+    quantise = graph.maker(place.result)
+    gone = [one for one in (place.node, place.activation, quantise) if one is not None]
+    at = graph.nodes.index(place.node)
+    graph.nodes[at : at + 1] = made
+    for node in gone[1:]:
+        graph.nodes.remove(node)
+    _drop_unused(graph)
+
+
+def _conv(graph: Graph, place: Place) -> Made:
+    node, (data,), result = place.node, place.data, place.result
+    label, bits = node.label, data.bits
+    weights = stored_weights(graph, node)
+    if isinstance(weights, str):
+        return weights
+    values, scales = weights
+    unit = np.float32(data.scale) * scales
+    real = np.zeros(1) if len(node.inputs) < 3 else np.asarray(node.inputs[2].value, np.float64)
+    values, unit = without_products(values, unit, real, result)
+    bias = stored_bias(graph, node, unit)
+    whole = folded_bias(bias, values, data.zero_point)
+    shift = required_shift(values, whole, bits, label)
+    wide = "int32" if ACCUMULATOR[bits] < 32 else "int64"
+    sums = Tensor(f"{result.name}.sums", node.output.shape, wide)  # type: ignore[arg-type]
+    constants = [
+        Tensor(node.inputs[1].name, values.shape, data.type, value=values),
+        Tensor(f"{node.sources[0]}.bias", whole.shape, sums.type, value=whole),
+    ]
+    conv = Node(node.operator, [data, *constants], [sums], node.sources)
+    if place.how is not None:
+        if place.activation is not None:
+            return "an activation precedes RequantShift"
+        return [conv, Node(Requantise(place.how), [sums], [result], _behind(graph, place))]
+    with np.errstate(over="ignore"):
+        factor = unit / np.float32(result.scale)
+    slope = slope_of(place.activation)
+    if result.type == "int32":
+        return _sums(place, conv, factor)
+    how = Requantisation(
+        saturating_multiplier(factor * np.float32(2.0**shift), label), result.zero_point,
+        *place.bounds, ROUNDING, shift,
+        negative=None
+        if slope is None
+        else saturating_multiplier(factor * slope * 2.0**shift, label),
+    )  # fmt: skip
+    return [conv, Node(Requantise(how), [sums], [result], place.sources)]
+
+
+def _sums(place: Place, conv: Node, factor: NDArray[np.float32]) -> Made:
+    """Return a layer whose int32 sums are its result, stored with the product of its scales."""
+    if place.activation is not None or not np.allclose(factor, 1.0, rtol=1e-6, atol=0):
+        return "its sums are scaled, and stored in 32 bits"
+    conv.outputs = [place.result]
+    return [conv]
+
+
+def _behind(graph: Graph, place: Place) -> tuple[str, ...]:
+    """Return the model nodes that a separate requantisation replaces."""
+    maker = graph.maker(place.result)
+    assert maker is not None
+    return place.sources + maker.sources
+
+
+def stored_weights(graph: Graph, node: Node) -> tuple[NDArray[np.int64], NDArray[np.float32]] | str:
+    """Return integer weights minus zero points, shape of the kernels, and scales, shape (outputs,).
+
+    Returns the reason as text if there are none.
+    """
+    tensor = node.inputs[1]
+    stored, real = graph.quantised.get(tensor), tensor.value
+    assert real is not None
+    if stored is None:
+        return "its weights are not quantised"
+    outputs = real.shape[0]
+    if stored.scale.size > 1 and stored.values.shape[stored.axis] != outputs:
+        return "its weights have scales along an axis other than the outputs"
+    scales = np.broadcast_to(stored.scale, (outputs,))
+    wide = scales.reshape(-1, *(1,) * (real.ndim - 1))
+    values = np.rint(real / wide).astype(np.int64)
+    if not np.array_equal(values.astype(np.float32) * wide, real):
+        return "its weights are changed after dequantisation"
+    if values.min(initial=0) < -128 or values.max(initial=0) > 127:
+        return "its weights minus their zero point exceed 8 bits"
+    return values, scales
+
+
+def stored_bias(graph: Graph, node: Node, unit: NDArray[np.float32]) -> NDArray[np.int64]:
+    """Return the bias in integers as the model stores it; real numbers round half away from
+    zero."""
+    if len(node.inputs) < 3:
+        return np.zeros(unit.size, np.int64)
+    tensor = node.inputs[2]
+    stored, real = graph.quantised.get(tensor), tensor.value
+    assert real is not None
+    if stored is not None and np.allclose(stored.scale, unit, rtol=1e-5, atol=0):
+        values = stored.values.astype(np.int64) - stored.zero_point.astype(np.int64)
+        return np.broadcast_to(values.reshape(-1), unit.shape)
+    return half_away(steps_of(real, unit, node.label))
+
+
+def _add(graph: Graph, place: Place) -> Made:
+    a, b = place.data
+    if place.how is not None:
+        whole = AddFactors(1, 1, 0, -a.zero_point - b.zero_point)
+        sums = Tensor(f"{place.result.name}.sums", place.result.shape, "int32")
+        added = Add(whole, LEAST_SUM, -LEAST_SUM - 1, ROUNDING)
+        return [
+            Node(added, [a, b], [sums], place.node.sources),
+            Node(Requantise(place.how), [sums], [place.result], _behind(graph, place)),
+        ]
+    if slope_of(place.activation) is not None:
+        return "a leaky activation follows it"
+    result, label = place.result, place.node.label
+    factors = sum_factors(a, b, result, label)
+    made = Add(factors, *place.bounds, ROUNDING)
+    return [Node(made, [a, b], [result], place.sources)]
+
+
+def _pool(_: Graph, place: Place) -> Made:
+    operator, (data,) = place.node.operator, place.data
+    assert isinstance(operator, Pool)
+    if slope_of(place.activation) is not None:
+        return "a leaky activation follows it"
+    if operator.kind == "average":
+        return mean_nodes(operator, data, place.result, place.bounds, ROUNDING, place.sources)
+    return _moved(place, lambda made: Node(operator, [data], [made], place.node.sources), data)
+
+
+def _moved(place: Place, make: Callable[[Tensor], Node], data: Tensor) -> list[Node]:
+    """Return a node that selects or copies stored integers, then a requantisation if scales
+    differ."""
+    result, bounds = place.result, place.bounds
+    if data.same_scale(result) and bounds == (result.low, result.high):
+        return [make(result)]
+    between = replace(data, name=f"{result.name}.before", shape=result.shape, stored=True)
+    if data.same_scale(result):
+        last = Node(Clamp(*bounds), [between], [result], place.sources)
+    else:
+        last = requantised(between, result, bounds, place.sources)
+    return [make(between), last]
+
+
+def _concat(_: Graph, place: Place) -> Made:
+    """Return Concat, with a requantisation of each part of another scale."""
+    if place.activation is not None:
+        return "an activation follows it"
+    result, made, parts = place.result, [], []
+    for number, data in enumerate(place.data):
+        part = data
+        if not data.same_scale(result):
+            part = replace(result, name=f"{result.name}.part{number}", shape=data.shape)
+            bounds = (result.low, result.high)
+            made.append(requantised(data, part, bounds, place.node.sources))
+        parts.append(part)
+    return [*made, Node(place.node.operator, parts, [result], place.sources)]
+
+
+def _copied(_: Graph, place: Place) -> Made:
+    operator, (data,) = place.node.operator, place.data
+    if slope_of(place.activation) is not None:
+        return "a leaky activation follows it"
+    return _moved(place, lambda made: Node(operator, [data], [made], place.node.sources), data)
+
+
+def _activation(_: Graph, place: Place) -> Made:
+    """Return a separate activation of a map."""
+    if place.activation is not None:
+        return "an activation follows it"
+    (data,), result = place.data, place.result
+    bounds, slope = bounds_of(place.node, result), slope_of(place.node)
+    if slope is None:
+        if data.same_scale(result):
+            return [Node(Clamp(*bounds), [data], [result], place.sources)]
+        return [requantised(data, result, bounds, place.sources)]
+    # the sign applies to data minus zero point: use a depthwise convolution by 1
+    channels = data.channels
+    ones = np.ones((channels, 1, 1, 1), np.int64)
+    bias = np.full(channels, -data.zero_point)
+    sums = Tensor(f"{result.name}.sums", data.shape, "int32")
+    factor = np.float32(data.scale) / np.float32(result.scale)
+    both: list[Multiplier] = [
+        saturating_multiplier(one, place.node.label) for one in (factor, factor * slope)
+    ]
+    how = Requantisation(both[0], result.zero_point, *bounds, ROUNDING, negative=both[1])
+    name = place.node.sources[0]
+    constants = [
+        Tensor(f"{name}.weights", ones.shape, data.type, value=ones),
+        Tensor(f"{name}.bias", bias.shape, "int32", value=bias),
+    ]
+    conv = Conv(Window((1, 1)), groups=channels)
+    return [
+        Node(conv, [data, *constants], [sums], place.sources),
+        Node(Requantise(how), [sums], [result], place.sources),
+    ]
+
+
+_JOINED: dict[Any, Callable[[Graph, Place], Made]] = {
+    Conv: _conv,
+    Dense: _conv,
+    Add: _add,
+    Pool: _pool,
+    Concat: _concat,
+    Slice: _copied,
+    Upsample: _copied,
+    Activation: _activation,
+}

@@ -1,0 +1,157 @@
+"""Quantisation losses: SQNR of results and of each layer."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+from mapper.compiler.ir.graph import Graph
+from mapper.compiler.ir.node import Host, Node, Quantise
+from mapper.compiler.ir.tensor import Tensor
+from mapper.compiler.numerics.batches import batches
+from mapper.compiler.numerics.execute import Data, results, run_graph
+from mapper.compiler.numerics.formulas import dequantise, quantise
+from mapper.compiler.numerics.mixed import MIXED
+from mapper.compiler.numerics.reference import INTEGER
+
+
+class Signal:
+    """Accumulated power of real numbers and of their errors."""
+
+    def __init__(self) -> None:
+        self._power = self._error = 0.0
+
+    def add(self, real: Data, near: Data) -> None:
+        exact = real.astype(np.float64)
+        self._power += float((exact**2).sum())
+        self._error += float(((exact - near) ** 2).sum())
+
+    @property
+    def decibels(self) -> float | None:
+        """SQNR, 10 log10 of signal over error; None without error, or without signal."""
+        if self._error == 0 or self._power == 0:
+            return None
+        return 10 * math.log10(self._power / self._error)
+
+
+class LayerLoss(NamedTuple):
+    """Quantisation loss of a layer.
+
+    label : label of its node; tensor : name of its result
+    low, high : real range of its integers
+    clipped : share of its numbers outside this range
+    own : SQNR in dB if all layers before it were real
+    accumulated : SQNR in dB with all layers in integers; both are None without error
+    """
+
+    label: str
+    tensor: str
+    low: float
+    high: float
+    scale: float
+    zero_point: int
+    clipped: float
+    own: float | None
+    accumulated: float | None
+
+
+class _Layer(NamedTuple):
+    """Integer nodes that compute a stored tensor, and its real counterpart."""
+
+    nodes: list[Node]
+    stored: Tensor
+    real: Tensor
+
+
+def layer_losses(
+    source: Graph, made: Graph, stored: Mapping[Tensor, Tensor], feeds: Mapping[Tensor, Data]
+) -> list[LayerLoss]:
+    """Return the loss of every layer, in execution order.
+
+    stored : for each tensor of `source` that has integers, the tensor of `made`
+    feeds : float32 samples of the inputs of `source`
+    """
+    layers = list(_layers(made, stored))
+    own = [Signal() for _ in layers]
+    accumulated = [Signal() for _ in layers]
+    outside = np.zeros(len(layers))
+    numbers = np.zeros(len(layers))
+    for _, some in batches(source, feeds):
+        real = run_graph(source, some, MIXED, stored)
+        whole = run_graph(
+            made, stored_feeds(some, stored), INTEGER, [layer.stored for layer in layers]
+        )
+        alone = {stored[tensor]: data for tensor, data in real.items()}
+        for at, layer in enumerate(layers):
+            tensor = layer.stored
+            exact = real[layer.real]
+            own[at].add(exact, _real(_alone(layer, alone), tensor))
+            accumulated[at].add(exact, _real(whole[tensor], tensor))
+            low, high = _reach(tensor)
+            half = tensor.scale / 2
+            outside[at] += np.count_nonzero((exact < low - half) | (exact > high + half))
+            numbers[at] += exact.size
+    return [
+        LayerLoss(
+            layer.nodes[0].label, layer.stored.name, *_reach(layer.stored), layer.stored.scale,
+            layer.stored.zero_point, float(outside[at] / numbers[at]), own[at].decibels,
+            accumulated[at].decibels,
+        )
+        for at, layer in enumerate(layers)
+    ]  # fmt: skip
+
+
+def stored_feeds(
+    feeds: Mapping[Tensor, Data], stored: Mapping[Tensor, Tensor]
+) -> dict[Tensor, Data]:
+    """Quantise real inputs for a graph of integers."""
+    return {stored[tensor]: _whole(data, stored[tensor]) for tensor, data in feeds.items()}
+
+
+def _layers(made: Graph, stored: Mapping[Tensor, Tensor]) -> Iterator[_Layer]:
+    real = {tensor: one for one, tensor in stored.items()}
+    nodes: list[Node] = []
+    for node in made.nodes:
+        if isinstance(node.operator, Host | Quantise):
+            continue
+        nodes.append(node)
+        if node.output in real:
+            yield _Layer(nodes, node.output, real[node.output])
+            nodes = []
+
+
+def _alone(layer: _Layer, real: Mapping[Tensor, Data]) -> Data:
+    """Return the result of a layer for quantised real inputs."""
+    data: dict[Tensor, Data] = {}
+    for node in layer.nodes:
+        taken = [
+            one.value
+            if one.value is not None
+            else data[one]
+            if one in data
+            else _whole(real[one], one)
+            for one in node.inputs
+        ]
+        data |= zip(node.outputs, results(node, taken, INTEGER), strict=True)
+    return data[layer.stored]
+
+
+def _whole(data: Data, tensor: Tensor) -> Data:
+    if tensor.type == "float32":
+        return data  # the host computes signs or levels of it
+    return quantise(data, tensor.scale, tensor.zero_point, tensor.bits)
+
+
+def _real(data: Data, tensor: Tensor) -> Data:
+    return dequantise(data, tensor.scale, tensor.zero_point)
+
+
+def _reach(tensor: Tensor) -> tuple[float, float]:
+    """Return the minimum and maximum real numbers that integers of a tensor represent."""
+    return (
+        tensor.scale * (tensor.low - tensor.zero_point),
+        tensor.scale * (tensor.high - tensor.zero_point),
+    )

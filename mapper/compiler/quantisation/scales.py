@@ -1,0 +1,163 @@
+"""Select which tensors of a graph are stored as integers, their widths, scales and shared
+scales."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from mapper.compiler.ir.graph import Graph
+from mapper.compiler.ir.node import (
+    Activation,
+    Add,
+    Concat,
+    Conv,
+    Dense,
+    Host,
+    Node,
+    Pool,
+    Slice,
+    Upsample,
+)
+from mapper.compiler.ir.tensor import Tensor
+from mapper.compiler.quantisation.exact import ExactLayers
+from mapper.compiler.quantisation.parameters import HEADROOM, Precision, Scaling, scaling
+from mapper.compiler.quantisation.ranges import Ends, Range
+
+COMPUTES = (Conv, Dense, Add)
+
+
+def is_mean(node: Node) -> bool:
+    return isinstance(node.operator, Pool) and node.operator.kind == "average"
+
+
+class ScalePlan:
+    """Storage plan of a floating-point graph.
+
+    source : graph, in which each activation follows its layer
+    covered : by id of each node, the activation that is part of its requantisation, or None
+    members : for each tensor, the tensors that share its scale
+    wide : tensors of 16 bits where others have 8
+    """
+
+    def __init__(self, graph: Graph, precision: Precision) -> None:
+        self.source = graph
+        self.precision = precision
+        self.exact = ExactLayers(graph)
+        self.covered = {id(node): self._activation(node) for node in graph.nodes}
+        self.members = self._sharing()
+        self.wide = self._wide()
+
+    def quantised_tensors(self) -> list[Tensor]:
+        """Return the tensors of the floating-point graph whose ranges are needed."""
+        inputs = [
+            view.tensor
+            for view in self.source.inputs.values()
+            if view.tensor not in self.exact.hosted
+        ]
+        return (
+            inputs
+            + [
+                tensor
+                for node in self.source.nodes
+                for tensor in (self.from_host(node) if isinstance(node.operator, Host) else ())
+            ]
+            + [
+                self.result(node)
+                for node in self.own_nodes()
+                if self.result(node) not in self.exact.scales
+                and self.exact.whole_scale(node) is None
+            ]
+        )
+
+    def from_host(self, node: Node) -> list[Tensor]:
+        """Return the results of a host node that cores read."""
+        taken = {tensor for own in self.own_nodes() for tensor in own.inputs}
+        return [tensor for tensor in node.outputs if tensor in taken]
+
+    def own_nodes(self) -> list[Node]:
+        """Return the nodes that make stored integers; activations belong to the nodes before
+        them."""
+        followers = {id(one) for one in self.covered.values() if one is not None}
+        followers |= self.exact.covered()
+        return [
+            node
+            for node in self.source.nodes
+            if id(node) not in followers and not isinstance(node.operator, Host)
+        ]
+
+    def _activation(self, node: Node) -> Node | None:
+        """Return the activation that is part of a node's requantisation, None if there is none."""
+        if not isinstance(node.operator, COMPUTES) and not is_mean(node):
+            return None
+        user = self.source.only_user(node.output)
+        if user is None or not isinstance(user.operator, Activation):
+            return None
+        plain = len(user.inputs) == 1 and user.operator.slope in (0.0, 1.0)
+        return user if plain or isinstance(node.operator, Conv | Dense) else None
+
+    def result(self, node: Node) -> Tensor:
+        if chain := self.exact.chains.get(id(node)):
+            return chain.end.output
+        follower = self.covered[id(node)]
+        return node.output if follower is None else follower.output
+
+    def _sharing(self) -> dict[Tensor, list[Tensor]]:
+        """Return, for each tensor, the tensors that share its scale: nodes that only move or
+        select.
+        """
+        group: dict[Tensor, list[Tensor]] = {}
+        for node in self.own_nodes():
+            result = self.result(node)
+            group.setdefault(result, [result])
+            moves = isinstance(node.operator, Concat | Slice | Upsample | Activation)
+            if moves or (isinstance(node.operator, Pool) and not is_mean(node)):
+                for tensor in (
+                    node.inputs[:1] if not isinstance(node.operator, Concat) else node.inputs
+                ):
+                    merged = group.setdefault(tensor, [tensor])
+                    if merged is not group[result]:
+                        merged += group[result]
+                        for one in group[result]:
+                            group[one] = merged
+        return group
+
+    def _wide(self) -> set[Tensor]:
+        """Return the tensors of 16 bits: inputs and results of wide nodes, and tensors of the same
+        scale.
+        """
+        found: set[Tensor] = set()
+        for node in self.own_nodes():
+            follower = self.covered[id(node)]
+            sources = node.sources + (follower.sources if follower else ())
+            if not set(sources) & set(self.precision.wide):
+                continue
+            maps = [tensor for tensor in node.inputs if tensor.value is None]
+            for tensor in (*maps, self.result(node)):
+                found |= set(self.members.get(tensor, [tensor]))
+        return found
+
+    def bits_of(self, tensor: Tensor) -> int:
+        """Return the bits of the stored integers of a tensor."""
+        return 16 if tensor in self.wide else self.precision.bits
+
+    def scalings(self, ranges: Mapping[Tensor, Range | Ends]) -> dict[Tensor, Scaling]:
+        """Return the scaling of each tensor with a range.
+
+        Outputs, and tensors that share their scale, have more headroom.
+        """
+        found = {}
+        inputs = {view.tensor for view in self.source.inputs.values()}
+        last = {view.tensor for view in self.source.outputs.values()}
+        last |= {t for n in self.source.nodes if isinstance(n.operator, Host) for t in n.inputs}
+        for tensor in ranges:
+            bits = self.bits_of(tensor)
+            inside, outside = HEADROOM[bits]
+            members = [one for one in self.members.get(tensor, [tensor]) if one in ranges]
+            factor = outside if last & set(members) else inside
+            if inputs & set(members):
+                factor = 1.0
+            factor *= self.precision.headroom
+            low = min(ranges[one].low for one in members) * factor
+            high = max(ranges[one].high for one in members) * factor
+            found[tensor] = scaling(low, high, bits, self.precision.scheme)
+        return found

@@ -1,0 +1,247 @@
+"""Verification loop: quantise a network in several ways until one is accurate enough.
+
+Tried in this order: the requested method, or minmax and then percentile, mse and entropy; scales
+per channel if they were per tensor; the worst layers in 16 bits, one by one, where cores support
+it; the worst layers on the host, one by one. The best attempt is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass, replace
+from itertools import product
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from mapper.compiler.ir.graph import Graph
+from mapper.compiler.ir.tensor import Tensor
+from mapper.compiler.quantisation.losses import LayerLoss, layer_losses
+from mapper.compiler.quantisation.methods import METHODS
+from mapper.compiler.quantisation.parameters import SCHEMES, Precision
+from mapper.compiler.quantisation.ranges import Range
+from mapper.compiler.quantisation.ranges_file import RangesFile
+from mapper.compiler.quantisation.score import (
+    Dataset,
+    Limits,
+    Quantised,
+    Score,
+    quantise_graph,
+    scored,
+    tensors_to_measure,
+)
+from mapper.compiler.settings import CompileSettings, Method, Scheme
+from mapper.compiler.stages import stage
+
+MOST_KEPT = 4  # layers that the loop may move to the host
+MOST_WIDE = 8  # layers that the loop may store in 16 bits
+
+Build = Callable[[Collection[str]], Graph]
+"""Builds a floating-point graph, after its passes, with some ONNX nodes on the host."""
+
+
+class Attempt(NamedTuple):
+    """A row of the report: settings and score of an attempt.
+
+    wide : ONNX nodes in 16 bits; kept : ONNX nodes on the host
+    """
+
+    method: Method
+    per: Literal["tensor", "channel"]
+    bits: int
+    kept: tuple[str, ...]
+    score: Score
+    reached: bool
+    wide: tuple[str, ...] = ()
+
+
+class Verified(NamedTuple):
+    """The best of all attempts, whether it reaches the limits, and its index.
+
+    Without samples to verify there is no attempt, but a network with the requested settings.
+
+    frames : number of samples used for verification
+    """
+
+    best: Quantised
+    attempts: list[Attempt]
+    number: int
+    reached: bool
+    frames: int = 0
+
+    def missed(self, limits: Limits) -> list[str]:
+        """Return the limits that the best attempt misses, with its values; empty without
+        attempts."""
+        return self.attempts[self.number].score.missed(limits) if self.attempts else []
+
+
+@dataclass(frozen=True, slots=True)
+class QuantiseRequest:
+    """Start settings of the loop.
+
+    method : None tries all of them; kept : ONNX nodes on the host
+    most_kept : layers that the loop may additionally move to the host
+    most_wide : layers that it may store in 16 bits
+    """
+
+    precision: Precision
+    method: Method | None = None
+    correct: bool = True
+    kept: tuple[str, ...] = ()
+    most_kept: int = MOST_KEPT
+    most_wide: int = 0
+
+
+def request_of(settings: CompileSettings, dual: bool = False) -> QuantiseRequest:
+    """Return the start settings of a compilation; dual : whether cores support 16 bits"""
+    precision = Precision(
+        settings.bits,
+        settings.scheme,
+        settings.per == "channel",
+        settings.headroom,
+        settings.rounding,
+        settings.zero_point,
+    )
+    return QuantiseRequest(
+        precision,
+        None if settings.method == "auto" else settings.method,
+        settings.bias_correction,
+        settings.keep,
+        most_kept=0,
+        most_wide=MOST_WIDE if dual else 0,
+    )
+
+
+def verified(
+    build: Build,
+    calibration: Dataset | RangesFile,
+    request: QuantiseRequest,
+    limits: Limits,
+    test: Dataset | None = None,
+    on_attempt: Callable[[Attempt], None] = lambda _: None,
+) -> Verified:
+    """Quantise a network, and try other settings while it is not accurate enough.
+
+    calibration : samples, or measured ranges; biases are corrected only with samples
+    test : samples to verify with; if None, some of the calibration samples
+    Raises `MapperError` for ranges and layers; missed limits are not an error here.
+    """
+    samples = calibration if isinstance(calibration, Dataset) else None
+    correcting = samples if request.correct else None
+    test = test or (None if samples is None else samples.to_verify())
+    if test is None:
+        source, ranges = _measured(build, calibration, request.precision, request.kept)
+        with stage("quantise"):
+            made = quantise_graph(
+                source, ranges, None, request.precision, request.method or METHODS[0]
+            )
+        return Verified(made, [], 0, reached=True)
+    sources: dict[tuple[str, ...], tuple[Graph, dict[Tensor, Range]]] = {}
+    attempts: list[Attempt] = []
+    best: Quantised | None = None
+    number = 0
+    tries = _tries(request, lambda: _worst(best, test), lambda: attempts[number])
+    for method, precision, kept in tries:
+        if kept not in sources:
+            sources[kept] = _measured(build, calibration, precision, kept)
+        source, ranges = sources[kept]
+        with stage("quantise"):
+            made = quantise_graph(source, ranges, correcting, precision, method)
+        with stage("verify"):
+            score = scored(made, test)
+        attempt = Attempt(
+            method, "channel" if precision.per_channel else "tensor", precision.bits, kept, score,
+            score.reaches(limits), precision.wide,
+        )  # fmt: skip
+        attempts.append(attempt)
+        on_attempt(attempt)
+        if best is None or score.rank(limits) > attempts[number].score.rank(limits):
+            best, number = made, len(attempts) - 1
+        if attempt.reached:
+            break
+    assert best is not None
+    return Verified(best, attempts, number, attempts[number].reached, test.frames)
+
+
+def _measured(
+    build: Build, calibration: Dataset | RangesFile, precision: Precision, kept: Collection[str]
+) -> tuple[Graph, dict[Tensor, Range]]:
+    """Return a floating-point graph, and the ranges of its maps."""
+    source = build(kept)
+    with stage("quantise"):
+        return source, calibration.ranges(source, tensors_to_measure(source, precision))
+
+
+def _tries(
+    request: QuantiseRequest,
+    worst: Callable[[], list[tuple[str, ...]]],
+    best: Callable[[], Attempt],
+) -> Iterator[tuple[Method, Precision, tuple[str, ...]]]:
+    """Yield the settings to try; later ones build on the best earlier attempt."""
+    precision = request.precision
+    methods = METHODS if request.method is None else (request.method,)
+    for method in methods:
+        if method == "entropy" and precision.bits > 8 and request.method is None:
+            continue
+        yield method, precision, request.kept
+    if not precision.per_channel:
+        precision = replace(precision, per_channel=True)
+        yield best().method, precision, request.kept
+    precision = replace(precision, per_channel=best().per == "channel")
+    method, kept = best().method, request.kept
+    if precision.bits == 8:
+        for names in worst()[: request.most_wide]:
+            more = (name for name in names if name not in precision.wide)
+            precision = replace(precision, wide=(*precision.wide, *more))
+            yield method, precision, kept
+    precision = replace(precision, wide=best().wide)
+    for names in worst()[: request.most_kept]:
+        kept = (*kept, *(name for name in names if name not in kept))
+        yield method, precision, kept
+
+
+def _worst(made: Quantised | None, test: Dataset) -> list[tuple[str, ...]]:
+    """Return the ONNX nodes of layers with weights, lowest own SQNR first."""
+    assert made is not None
+    if not made.layers:
+        return []  # a partly quantised model
+    losses = layer_losses(made.source, made.graph, made.stored, test.of(made.source))
+    own = {loss.tensor: loss for loss in losses}
+    layers = [layer for layer in made.layers if own[layer.result.name].own is not None]
+    layers.sort(key=lambda layer: _decibels(own[layer.result.name]))
+    return [layer.conv.sources for layer in layers]
+
+
+def _decibels(loss: LayerLoss) -> float:
+    return np.inf if loss.own is None else loss.own
+
+
+class Compared(NamedTuple):
+    """A row of the comparison: settings and score."""
+
+    bits: int
+    scheme: Scheme
+    method: Method
+    score: Score
+
+
+def compared(
+    source: Graph, calibration: Dataset | RangesFile, request: QuantiseRequest, test: Dataset
+) -> list[Compared]:
+    """Compare 8 and 16 bits, with and without zero points, by all methods.
+
+    calibration : samples, or measured ranges; biases are corrected only with samples
+    request : its other precision settings are used; its method and `kept` are not
+    test : samples to compare with
+    """
+    ranges = calibration.ranges(source, tensors_to_measure(source, request.precision))
+    samples = calibration if isinstance(calibration, Dataset) else None
+    rows = []
+    for bits, scheme, method in product((8, 16), SCHEMES, METHODS):
+        if method == "entropy" and bits > 8:
+            continue
+        precision = replace(request.precision, bits=bits, scheme=scheme)
+        correcting = samples if request.correct else None
+        made = quantise_graph(source, ranges, correcting, precision, method)
+        rows.append(Compared(bits, scheme, method, scored(made, test)))
+    return rows

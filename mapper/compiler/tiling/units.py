@@ -1,0 +1,121 @@
+"""The timeline of a program: start and end of each instruction."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import numpy as np
+
+from chipsim.chip.npu_shape import NpuShape
+from chipsim.npu.arrivals import HostLink, WordOrder
+from chipsim.npu.cycles import UNITS, Timed, Timeline, run_queues
+from chipsim.npu.timing import cycles_of, matrix_cycles, stores_pairs, vectors_of_entry
+from hw.npu.isa import Instruction, form_of
+from mapper.compiler.program.preloaded import Preloaded
+from mapper.compiler.program.steps import Step
+from mapper.compiler.tiling.onchip import TileCost
+
+NOTHING = Preloaded()
+UNIT_OF = {"LOAD": 0, "GEMM": 1, "ALU": 2, "RQ": 2, "STORE": 3}
+
+
+def timeline_of_functions(
+    program: Sequence[Instruction], spans: Sequence[tuple[int, int]], shape: NpuShape,
+    before: Preloaded = NOTHING, host: HostLink | None = None,
+) -> Timeline:  # fmt: skip
+    """Return the timeline of a frame of consecutive functions, between which all units are idle.
+    Apart from the weights of the host, nothing outside the core delays it.
+
+    spans : first instruction and end of each function
+    before : initial contents of the core
+    """
+    all_ = timed_program(program, shape, before)
+    parts = []
+    cycles = 0
+    for begin, end in spans:
+        one = run_queues(all_[begin:end], shape, host)
+        parts.append(one._replace(start=one.start + cycles, end=one.end + cycles))
+        cycles += one.cycles
+    return Timeline(
+        np.concatenate([one.start for one in parts]),
+        np.concatenate([one.end for one in parts]),
+        np.sum([one.busy for one in parts], axis=0),
+        np.concatenate([one.late for one in parts]),
+    )
+
+
+def timed_program(
+    program: Sequence[Instruction], shape: NpuShape, before: Preloaded = NOTHING
+) -> list[Timed]:
+    """Return instructions of consecutive functions with their timing."""
+    order = WordOrder(shape, before.words, before.vectors)
+    return [
+        timed(one, shape, before.headers, pairs)._replace(
+            words=order.follow(one.op, one.kind, _fields(one))
+        )
+        for one, pairs in zip(program, _pairs(program, shape), strict=True)
+    ]
+
+
+def _pairs(program: Iterable[Instruction], shape: NpuShape) -> Iterator[bool]:
+    """Yield whether each instruction stores 16-bit results (see CTRL.DIST)."""
+    distance = 0
+    for one in program:
+        fields = _fields(one)
+        if (one.op, one.kind) == ("CTRL", "DIST") and UNITS[fields["queue"]] == "STORE":
+            distance = fields["src"]
+        yield one.op == "STORE" and stores_pairs(one.kind, fields, distance, shape)
+
+
+def timed(
+    one: Instruction, shape: NpuShape, headers: Sequence[int] = (), pairs: bool = False
+) -> Timed:
+    """Return an instruction with its timing, without weights of the host.
+
+    headers : packet headers of the window unit; pairs : it stores 16-bit results
+    """
+    fields = _fields(one)
+    weights = [matrix_cycles(fields, shape)] * fields["uops"] if one.op == "GEMM" else []
+    cycles = cycles_of(one.op, one.kind, fields, weights, shape, headers, pairs)
+    unit = UNIT_OF.get(one.op, fields.get("queue", 0))
+    moved = 0 if shape.map_vectors else _moved(one, fields, shape) * (1 + pairs)
+    return Timed(unit, one.wait, one.signal, cycles, moved)
+
+
+def _fields(one: Instruction) -> dict[str, int]:
+    """Return all fields of an instruction; missing fields are 0."""
+    fields = dict.fromkeys((field.name for field in form_of(one.op, one.kind).fields), 0)
+    return fields | dict(one.fields)
+
+
+def _moved(one: Instruction, fields: dict[str, int], shape: NpuShape) -> int:
+    """Return the bits moved to or from external memory; padding is generated in the core."""
+    vector = 8 * shape.columns
+    if (one.op, one.kind) == ("LOAD", "WSTREAM"):
+        return fields["words"] * shape.rows * vector
+    if one.op == "STORE" or one.kind in ("INP", "ACC8", "ACC32"):
+        rows = fields["y_size"] - fields.get("pad_t", 0) - fields.get("pad_b", 0)
+        columns = fields["x_size"] - fields.get("pad_l", 0) - fields.get("pad_r", 0)
+        vectors = max(0, rows) * max(0, columns) * fields["c_size"]
+        each = vectors_of_entry(shape) if one.kind in ("ACC32", "PARTIAL", "PARTIAL_HOST") else 1
+        return vectors * vector * each * (1 + 3 * fields.get("up", 0))
+    return fields["vectors"] * vector if one.kind == "TABLE" else 0
+
+
+def tile_cost(
+    steps: list[Step], micro_ops: int, shape: NpuShape, headers: Sequence[int]
+) -> TileCost:
+    """Return the cost of a tile from its instructions."""
+    busy = dict.fromkeys(UNITS, 0)
+    program = [step.instruction for step in steps]
+    for step, pairs in zip(steps, _pairs(program, shape), strict=True):
+        busy[step.unit] += timed(step.instruction, shape, headers, pairs).cycles
+    loads = sum(step.instruction.kind == "INP" for step in steps)
+    load, matrix, alu, store = (busy[name] for name in UNITS)
+    return TileCost(load, matrix, alu, store, loads, len(steps), micro_ops)
+
+
+def busy_shares(timeline: Timeline) -> dict[str, float]:
+    """Return the utilisation of each unit: its share of busy cycles in a frame."""
+    whole = max(1, timeline.cycles)
+    return {name: int(busy) / whole for name, busy in zip(UNITS, timeline.busy, strict=True)}

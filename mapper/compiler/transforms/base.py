@@ -1,0 +1,131 @@
+"""Interface of graph passes: candidate sites, legality, gain and application.
+
+A site is a node, or several nodes that change together. Each applied change adds a line to the log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from chipsim.chip.npu_shape import NpuShape
+from mapper.compiler.ir.graph import Graph
+from mapper.compiler.ir.node import Node
+from mapper.compiler.ir.tensor import Tensor
+from mapper.compiler.settings import FewChannels
+from mapper.compiler.transforms.switches import SWITCHES
+
+Site = tuple[Node, ...]
+"""Nodes that a pass changes together; the log names the first one."""
+
+
+class Taken(NamedTuple):
+    """Cycles from the first to the last instruction; bytes loaded and stored."""
+
+    cycles: int
+    bytes: int
+
+
+Trial = Callable[[Sequence[Node], Sequence[Tensor]], Taken | None]
+"""Returns the cost of nodes that compute some results; None if they do not fit."""
+
+
+@dataclass(slots=True)
+class Context:
+    """State shared by passes.
+
+    shape : shape of the core
+    trial : returns the cost of nodes on the core; without it, passes that compare costs change
+        nothing
+    fits : whether all maps of a graph fit the feature memory
+    few_channels : where windows are built; auto selects the option with the fewest cycles per layer
+    marked : by pass name, nodes that the pass must not change again
+    stored : maps in memory when the macro node under construction runs
+    known : results of earlier trials
+    told : log lines about changes that were not applied
+    cores : number of cores that share the layers
+    """
+
+    shape: NpuShape = field(default_factory=NpuShape)
+    trial: Trial | None = None
+    fits: Callable[[Graph], bool] = lambda _: True
+    few_channels: FewChannels = "auto"
+    marked: dict[str, set[Node]] = field(default_factory=dict)
+    stored: set[Tensor] = field(default_factory=set)
+    known: dict[Any, Any] = field(default_factory=dict)
+    told: list[str] = field(default_factory=list)
+    cores: int = 1
+
+    def mark(self, name: str, node: Node) -> None:
+        self.marked.setdefault(name, set()).add(node)
+
+    def is_marked(self, name: str, node: Node) -> bool:
+        return node in self.marked.get(name, ())
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """A pass; ``--disable NAME`` switches it off.
+
+    sites : returns candidate sites of a graph
+    legal : returns the reason why a site cannot be changed, None if it can
+    gain : returns the savings, estimated unless `measured` by trials; None if unknown
+    apply : changes a site, and returns its log text
+    what, legal_if, applied_if, gains : texts for the documentation
+    weighed : whether it is applied only where it saves cycles
+    """
+
+    name: str
+    sites: Callable[[Graph, Context], Iterable[Site]]
+    legal: Callable[[Graph, Site, Context], str | None]
+    gain: Callable[[Graph, Site, Context], Taken | None]
+    apply: Callable[[Graph, Site, Context], str]
+    what: str
+    legal_if: str
+    applied_if: str
+    gains: str
+    weighed: bool = False
+    measured: bool = False
+
+    @property
+    def about(self) -> str:
+        """Help text of the switch."""
+        return SWITCHES[self.name]
+
+    def line(self, what: str, gain: Taken | None) -> str:
+        """Return the log line of a site."""
+        return f"{self.name}: {what}{'' if gain is None else said(gain, self.measured)}"
+
+
+def sweep(one: Pass, graph: Graph, context: Context) -> list[str]:
+    """Apply a pass wherever it is legal and profitable, until nothing changes; return the log."""
+    told: list[str] = []
+    changed = True
+    while changed:
+        changed = False
+        for site in list(one.sites(graph, context)):
+            here = set(graph.nodes)
+            if not here.issuperset(site) or one.legal(graph, site, context) is not None:
+                continue
+            gain = one.gain(graph, site, context)
+            if one.weighed and (gain is None or gain.cycles <= 0):
+                continue
+            told.append(one.line(one.apply(graph, site, context), gain))
+            changed = True
+    told += [f"{one.name}: {line}" for line in context.told]
+    context.told.clear()
+    return told
+
+
+def said(gain: Taken, measured: bool) -> str:
+    """Return cycles and bytes as text; estimates start with "about"."""
+    about = "" if measured else "about "
+    words = [
+        f"{abs(one):,} {what}{'s' * (abs(one) != 1)}"
+        for one, what in zip(gain, ("cycle", "byte"), strict=True)
+    ]
+    if min(gain) >= 0:
+        return f"; {about}{' and '.join(words)} less"
+    ends = ["more" if one < 0 else "less" for one in gain]
+    return f"; {about}{', '.join(map(' '.join, zip(words, ends, strict=True)))}"

@@ -1,0 +1,97 @@
+"""Fold constant factors and offsets after a layer into its weights and bias.
+
+These are BatchNormalization and separate bias additions. Before signs and levels they fold into the
+thresholds instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from mapper.compiler.ir.graph import Graph
+from mapper.compiler.ir.node import Affine, Conv, Dense, Levels, Node, Sign
+from mapper.compiler.ir.tensor import Tensor
+from mapper.compiler.transforms.base import Context, Pass, Site, Taken
+from mapper.compiler.transforms.estimate import of_each_channel
+
+ENDS = Sign | Levels
+
+
+def sites(graph: Graph, context: Context) -> Iterator[Site]:
+    return ((node,) for node in graph.nodes if isinstance(node.operator, Affine))
+
+
+def before_signs(graph: Graph, context: Context) -> Iterator[Site]:
+    """Return the sites before signs and levels, which run first."""
+    return (site for site in sites(graph, context) if _end(graph, site[0]) is not None)
+
+
+def _end(graph: Graph, node: Node) -> Node | None:
+    """Return the sign or levels node that is the only user of a result."""
+    user = graph.only_user(node.output)
+    taken = user is not None and user.inputs[0] is node.output
+    return user if taken and user is not None and isinstance(user.operator, ENDS) else None
+
+
+def _layer(graph: Graph, node: Node) -> Node | None:
+    """Return the layer whose only user is a node."""
+    maker = graph.maker(node.inputs[0])
+    if maker is None or not isinstance(maker.operator, Conv | Dense):
+        return None
+    return maker if graph.only_user(maker.output) is node else None
+
+
+def legal(graph: Graph, site: Site, context: Context) -> str | None:
+    (node,) = site
+    if _end(graph, node) is not None or _layer(graph, node) is not None:
+        return None
+    return "it follows no layer with a single user, and no sign follows it"
+
+
+def gain(graph: Graph, site: Site, context: Context) -> Taken | None:
+    (node,) = site
+    return of_each_channel(node.inputs[0], node.output, context.shape)
+
+
+def apply(graph: Graph, site: Site, context: Context) -> str:
+    """Fold factor and offset: w' = w * factor, b' = b * factor + offset."""
+    (node,) = site
+    end, maker = _end(graph, node), _layer(graph, node)
+    if end is not None:
+        end.inputs = [*node.inputs, *end.inputs[1:]]
+        graph.nodes.remove(node)
+        told = f"{node.label}: into {end.label}"
+        end.sources = node.sources + end.sources
+        return told
+    assert maker is not None
+    told = f"{node.label}: into {maker.label}"
+    factor, offset = (np.asarray(t.value, np.float64) for t in node.inputs[1:])
+    weights = maker.inputs[1]
+    assert weights.value is not None
+    made = (weights.value * factor[:, None, None, None]).astype(np.float32)
+    bias = offset
+    if len(maker.inputs) > 2:
+        assert maker.inputs[2].value is not None
+        bias = maker.inputs[2].value * factor + offset
+    maker.inputs[1:] = [
+        Tensor(weights.name, made.shape, value=made),
+        Tensor(f"{maker.sources[0]}.bias", bias.shape, value=bias.astype(np.float32)),
+    ]
+    graph.nodes.remove(node)
+    maker.sources += node.sources
+    maker.outputs = node.outputs
+    return told
+
+
+BATCHNORM = Pass(
+    "batchnorm", sites, legal, gain, apply,
+    what="BatchNormalization, and Mul, Add, Sub, Div by constants, fold into the weights and the "
+        "bias of the layer before, or into the thresholds of the sign or levels after it, across "
+        "max pooling",
+    legal_if="the layer has a single user; one factor per channel, including negative factors and "
+        "zero",
+    applied_if="always",
+    gains="the depthwise convolution that would apply the factors",
+)  # fmt: skip

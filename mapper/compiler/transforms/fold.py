@@ -1,0 +1,405 @@
+"""Store several columns in pixels of few channels, so that no rows and columns of the array are
+idle.
+
+A layer of 8 outputs uses half of 16 rows, and the layer after it half of the columns. The first one
+computes two columns of its result in one call, with a kernel that covers the windows of both, and
+the second one reads two kernel columns at once. A pixel of the map between them holds two columns
+in its channels: the same bytes in the same order.
+
+Where columns are pooled between the layers, the columns of a pooled pixel are in consecutive
+blocks; each block holds the same column of several pooled pixels. The second layer computes a
+result for each of the columns in a pixel, in separate blocks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from chipsim.chip.npu_shape import NpuShape
+from mapper.compiler.ir.graph import Graph
+from mapper.compiler.ir.node import (
+    Clamp,
+    Conv,
+    Node,
+    Operator,
+    Pool,
+    Quantise,
+    Requantise,
+    Unfold,
+    Window,
+    Windows,
+)
+from mapper.compiler.ir.parts import part_of
+from mapper.compiler.ir.requantisation import Multiplier, Requantisation
+from mapper.compiler.ir.tensor import Tensor
+from mapper.compiler.transforms.base import Context, Pass, Site, Taken
+from mapper.compiler.transforms.few_channels import make_windows
+
+NAME = "fold"
+
+
+class Chain(NamedTuple):
+    """Two convolutions with the nodes between and after them.
+
+    first, second : a convolution and the elementwise nodes after it
+    pool : pooling between them, or None
+    """
+
+    first: list[Node]
+    pool: Node | None
+    second: list[Node]
+
+    @property
+    def nodes(self) -> list[Node]:
+        return [*self.first, *([] if self.pool is None else [self.pool]), *self.second]
+
+    @property
+    def pooled(self) -> int:
+        """Columns per pooled pixel."""
+        if self.pool is None:
+            return 1
+        assert isinstance(self.pool.operator, Pool)
+        return self.pool.operator.window.size[1]
+
+    @property
+    def label(self) -> str:
+        return f"{self.first[0].label} and {self.second[0].label}"
+
+
+def sites(graph: Graph, context: Context) -> Iterator[Site]:
+    """Yield pairs of convolutions with only elementwise nodes and pooling between them."""
+    for node in graph.nodes:
+        chain = chain_of(graph, node)
+        if chain is not None:
+            yield node, chain.second[0]
+
+
+def legal(graph: Graph, site: Site, context: Context) -> str | None:
+    chain = chain_of(graph, site[0])
+    assert chain is not None
+    made, taken = chain.first[-1].output, chain.second[0].inputs[0]
+    shape, count = context.shape, _count(chain, context.shape)
+    if count < 2 or count * taken.channels != shape.columns or shape.rows != shape.columns:
+        return f"{taken.channels} channels do not fit several times into {shape.columns}"
+    maps = (chain.first[0].inputs[0], made, chain.second[-1].output)
+    if any(tensor.type != "int8" for tensor in maps):
+        return "a map is not stored in bytes"
+    if made.width % (count * chain.pooled):
+        return "the width is not a multiple of the columns per pixel"
+    if not _pools_alike(chain):
+        return "a column is used by several pooled pixels, or is averaged"
+    for part in (chain.first, chain.second):
+        operator, tensors = part[0].operator, part[0].inputs
+        assert isinstance(operator, Conv)
+        if operator.groups != 1 or operator.window.dilation[1] != 1:
+            return "a kernel is dilated, or has groups"
+        if len(tensors) != 3 or any(tensor.value is None for tensor in tensors[1:]):
+            return "weights are not constant"
+    if not _behind(graph, chain, count, shape):
+        return "the second layer cannot compute several columns"
+    return None
+
+
+def _count(chain: Chain, shape: NpuShape) -> int:
+    """Return the columns per pixel between the layers."""
+    return shape.columns // chain.second[0].inputs[0].channels
+
+
+def gain(graph: Graph, site: Site, context: Context) -> Taken | None:
+    """Return the gain by trials of both forms, with pooling of the result; None if maps do not
+    fit."""
+    if (NAME, site) not in context.known:
+        context.known[NAME, site] = _gain(graph, site[0], context)
+    found: Taken | None = context.known[NAME, site]
+    return found
+
+
+def apply(graph: Graph, site: Site, context: Context) -> str:
+    chain = chain_of(graph, site[0])
+    assert chain is not None
+    count = _count(chain, context.shape)
+    _splice(graph, chain, folded(chain, count))
+    return f"{chain.label}: {count} columns per pixel"
+
+
+def _splice(graph: Graph, chain: Chain, nodes: list[Node]) -> None:
+    """Replace a chain by other nodes, at its end."""
+    at = graph.nodes.index(chain.nodes[-1]) + 1
+    graph.nodes[at:at] = nodes
+    graph.nodes = [one for one in graph.nodes if one not in chain.nodes]
+
+
+def chain_of(graph: Graph, node: Node) -> Chain | None:
+    """Return the chain that begins at a convolution, None if its inner maps have other users."""
+    if not isinstance(node.operator, Conv):
+        return None
+    first, pool = _values(graph, node), None
+    user = graph.only_user(first[-1].output)
+    if user is not None and isinstance(user.operator, Pool):
+        pool, user = user, graph.only_user(user.output)
+    if user is None or not isinstance(user.operator, Conv):
+        return None
+    return Chain(first, pool, _values(graph, user))
+
+
+def _values(graph: Graph, conv: Node) -> list[Node]:
+    """Return a convolution and the elementwise nodes after it."""
+    found = [conv]
+    while (user := graph.only_user(found[-1].output)) is not None:
+        if not isinstance(user.operator, Requantise | Clamp):
+            break
+        found.append(user)
+    return found
+
+
+def _pools_alike(chain: Chain) -> bool:
+    """Return whether each column of a map is used by one pooled pixel."""
+    if chain.pool is None:
+        return True
+    operator = chain.pool.operator
+    assert isinstance(operator, Pool)
+    window = operator.window
+    return (
+        operator.kind == "max"
+        and window.size[1] == window.stride[1]
+        and window.dilation[1] == 1
+        and not (window.pad.left or window.pad.right)
+        and chain.pool.output.width * window.size[1] == chain.first[-1].output.width
+    )
+
+
+def _behind(graph: Graph, chain: Chain, count: int, shape: NpuShape) -> bool:
+    """Return whether the second layer can compute its result unchanged, or by columns in blocks."""
+    conv, made = chain.second[0], chain.second[-1].output
+    taken = _Walk.of(conv, count)
+    if taken is None:
+        return False
+    if taken.results == 1:
+        return True
+    users = graph.users(made)
+    return (
+        made.channels % shape.columns == 0
+        and made.width % count == 0
+        and bool(users)
+        and not graph.is_output(made)
+        and all(isinstance(node.operator, Conv | Pool) for node in users)
+    )
+
+
+class _Walk(NamedTuple):
+    """Window of the second layer over a folded map.
+
+    results : columns of its result per step
+    places : for each of these, the pixel of each kernel column, and the column within it
+    window : window over the folded map
+    """
+
+    results: int
+    places: list[list[tuple[int, int]]]
+    window: Window
+
+    @classmethod
+    def of(cls, conv: Node, count: int) -> _Walk | None:
+        """Return the window; None if its steps do not match the columns of a pixel."""
+        assert isinstance(conv.operator, Conv)
+        window, data, made = conv.operator.window, conv.inputs[0], conv.output
+        stride, left, columns = window.stride[1], window.pad.left, window.size[1]
+        if made.width == 1:
+            results, step = 1, 1
+        elif stride % count == 0:
+            results, step = 1, stride // count
+        elif stride == 1 and made.width % count == 0:
+            results, step = count, 1
+        else:
+            return None
+        at = np.arange(results)[:, None] * stride - left + np.arange(columns)
+        pixels, inside = at // count, at % count
+        before = max(0, -int(pixels.min()))
+        wide = int(pixels.max()) + before + 1
+        steps = made.width // results
+        stop = (steps - 1) * step + wide - before - data.width // count
+        if int(pixels.min()) > 0:
+            return None
+        places = [
+            [(int(p) + before, int(i)) for p, i in zip(*row, strict=True)]
+            for row in zip(pixels, inside, strict=True)
+        ]
+        pad = window.pad._replace(left=before, right=max(0, stop))
+        size, strides = (window.size[0], wide), (window.stride[0], step)
+        return cls(results, places, Window(size, strides, pad, window.dilation))
+
+
+def folded(chain: Chain, count: int) -> list[Node]:
+    """Return the nodes of a chain over a folded map, in order, with the same result."""
+    pooled = chain.pooled
+    nodes = _made(chain.first, count, pooled)
+    between = nodes[-1].output
+    if chain.pool is not None:
+        source = chain.pool
+        if pooled > 1:
+            between = _wide(nodes, between, pooled)
+        shape = (*source.output.shape[:2], source.output.width // count, between.channels)
+        result = _like(source.output, shape, stored=False)
+        nodes.append(Node(source.operator, [between], [result], source.sources))
+        between = result
+    return nodes + _taken(chain.second, between, count)
+
+
+def _wide(nodes: list[Node], tensor: Tensor, count: int) -> Tensor:
+    """Add a node that unfolds the columns of a pixel into pixels; return its result."""
+    tensor.stored = True
+    frames, rows, columns, channels = tensor.shape
+    shape = (frames, rows, columns * count, channels // count)
+    result = _like(tensor, shape, name=f"{tensor.name}.columns")
+    nodes.append(Node(Unfold(count), [tensor], [result], ()))
+    return result
+
+
+def _made(part: list[Node], count: int, pooled: int) -> list[Node]:
+    """Return the first layer: one block per column of a pooled pixel.
+
+    Each block holds the same column of `count` adjacent pooled pixels.
+    """
+    conv = part[0]
+    operator = conv.operator
+    assert isinstance(operator, Conv)
+    window, data, whole = operator.window, conv.inputs[0], count * pooled
+    (kh, kw), (sh, sw) = window.size, window.stride
+    wide = kw + (whole - 1) * sw
+    steps = conv.output.width // whole
+    right = max(0, (steps - 1) * whole * sw + wide - data.width - window.pad.left)
+    over = Window((kh, wide), (sh, whole * sw), window.pad._replace(right=right), window.dilation)
+    weights = conv.inputs[1].value
+    assert weights is not None
+    kernels = np.zeros((pooled, count, len(weights), kh, wide, weights.shape[3]), weights.dtype)
+    for block in range(pooled):
+        for number in range(count):
+            at = (number * pooled + block) * sw
+            kernels[block, number, :, :, at : at + kw] = weights
+    inputs = [data, *_constants(conv, kernels.reshape(-1, kh, wide, weights.shape[3]), whole)]
+    return _values_of(part, Conv(over), inputs, whole, whole)
+
+
+def _taken(part: list[Node], data: Tensor, count: int) -> list[Node]:
+    """Return the second layer."""
+    conv = part[0]
+    taken = _Walk.of(conv, count)
+    assert taken is not None
+    weights = conv.inputs[1].value
+    assert weights is not None
+    outputs, kh, _, channels = weights.shape
+    kernels = np.zeros(
+        (taken.results, outputs, kh, taken.window.size[1], count, channels), weights.dtype
+    )
+    for number, row in enumerate(taken.places):
+        for column, (pixel, inside) in enumerate(row):
+            kernels[number, :, :, pixel, inside] = weights[:, :, column]
+    size = (taken.results * outputs, kh, taken.window.size[1], count * channels)
+    inputs = [data, *_constants(conv, kernels.reshape(size), taken.results)]
+    nodes = _values_of(part, Conv(taken.window), inputs, taken.results, taken.results)
+    result = part[-1].output
+    if taken.results == 1:
+        nodes[-1].outputs = [result]
+    else:
+        nodes[-1].output.stored = True
+        nodes.append(Node(Unfold(taken.results), [nodes[-1].output], [result], ()))
+    return nodes
+
+
+def _values_of(
+    part: list[Node], operator: Conv, inputs: list[Tensor], columns: int, times: int
+) -> list[Node]:
+    """Return a convolution and the elementwise nodes after it with `times` the channels, fewer
+    columns.
+    """
+    nodes: list[Node] = []
+    for source in part:
+        changed: Operator = operator
+        if source is not part[0]:
+            inputs, changed = [nodes[-1].output], source.operator
+            if isinstance(changed, Requantise):
+                changed = Requantise(_repeated(changed.how, source.output.channels, times))
+        frames, rows, wide, channels = source.output.shape
+        made = _like(source.output, (frames, rows, wide // columns, channels * times))
+        nodes.append(Node(changed, inputs, [made], source.sources))
+    return nodes
+
+
+def _constants(conv: Node, kernels: NDArray[Any], times: int) -> Iterator[Tensor]:
+    """Yield the weights, and the bias repeated for each column."""
+    weights, bias = conv.inputs[1:]
+    assert bias.value is not None
+    yield Tensor(weights.name, kernels.shape, weights.type, value=kernels)
+    whole = np.tile(bias.value, times)
+    yield Tensor(bias.name, whole.shape, bias.type, value=whole)
+
+
+def _repeated(how: Requantisation, channels: int, times: int) -> Requantisation:
+    """Return a requantisation repeated for each column; numbers for all channels are unchanged."""
+
+    def each(values: Any) -> Any:
+        return np.tile(values, times) if np.shape(values) == (channels,) else values
+
+    def factors(one: Multiplier) -> Multiplier:
+        return Multiplier(*map(each, one))
+
+    negative = None if how.negative is None else factors(how.negative)
+    return how._replace(factor=factors(how.factor), offset=each(how.offset), negative=negative)
+
+
+def _like(tensor: Tensor, shape: tuple[int, ...], stored: bool = False, name: str = "") -> Tensor:
+    """Return a map with the same numbers in another shape."""
+    return Tensor(
+        name or f"{tensor.name}.folded", shape, tensor.type, tensor.scale, tensor.zero_point,
+        stored=stored,
+    )  # fmt: skip
+
+
+def _gain(graph: Graph, node: Node, context: Context) -> Taken | None:
+    chain = chain_of(graph, node)
+    assert chain is not None
+    nodes, kept = folded(chain, _count(chain, context.shape)), list(graph.nodes)
+    result, more = chain.second[-1].output, []
+    user = graph.only_user(result)
+    if user is not None and isinstance(user.operator, Pool):
+        result, more = user.output, [user]
+    before, after = (_trial(graph, [*one, *more], result, context) for one in (chain.nodes, nodes))
+    if before is None or after is None:
+        return None
+    _splice(graph, chain, nodes)
+    fits = context.fits(graph)
+    graph.nodes = kept
+    return Taken(before.cycles - after.cycles, before.bytes - after.bytes) if fits else None
+
+
+def _trial(graph: Graph, nodes: list[Node], result: Tensor, context: Context) -> Taken | None:
+    """Return the cost of nodes, with windows for the first one if possible."""
+    if context.trial is None:
+        return None
+    part = part_of(nodes, [result])
+    conv, data = part.nodes[0], part.nodes[0].inputs[0]
+    maker, kept = graph.maker(data), (data.stored, data.planes)
+    if (maker is None or isinstance(maker.operator, Quantise)) and len(graph.users(data)) == 1:
+        make_windows(part, conv, context)
+    tried = [one for one in part.nodes if not isinstance(one.operator, Windows)]
+    taken = context.trial(tried, [result])
+    data.stored, data.planes = kept
+    return taken
+
+
+FOLD = Pass(
+    NAME, sites, legal, gain, apply,
+    what="a map of few channels between two convolutions, optionally pooled, holds several "
+        "columns per pixel: 8 channels of two columns fill 16 rows of the first layer, and 16 "
+        "columns of the second one",
+    legal_if="maps of bytes; a whole number of columns fills a vector, pixels fill rows, and "
+        "pooled pixels share no columns; results of the second layer fill blocks, for convolutions "
+        "and pooling",
+    applied_if="it fits and saves cycles",
+    gains="cycles and bytes of both layers as separate programs",
+    weighed=True, measured=True,
+)  # fmt: skip

@@ -1,0 +1,145 @@
+"""Fold channel permutations, such as ShuffleNet's between groups, into the surrounding layers.
+
+The front end turns such a Reshape, Transpose and Reshape into a 1x1 convolution. The kernels of the
+layer before are permuted, across channelwise nodes; if this is impossible, the input channels of
+the layer after are permuted. Groups become one convolution with zeros, as their channels are no
+longer contiguous. Otherwise the permutation stays a convolution.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mapper.compiler.ir.graph import Graph
+from mapper.compiler.ir.node import Activation, Affine, Conv, Node, Pool, Window
+from mapper.compiler.ir.tensor import Tensor
+from mapper.compiler.transforms.split_groups import block_diagonal
+
+Order = NDArray[np.int64]
+"""For each channel of a result, its channel in the input."""
+EACH = (Activation, Affine, Pool)
+"""Operators that work per channel, with per-channel constants as further inputs."""
+
+
+def order_of(node: Node) -> Order | None:
+    """Return the permutation of a convolution; None if it does more than permute."""
+    operator = node.operator
+    if not isinstance(operator, Conv) or operator.window != Window((1, 1)) or operator.groups > 1:
+        return None
+    weights = node.inputs[1].value
+    if weights is None or len(node.inputs) > 2 or weights.shape[0] != weights.shape[3]:
+        return None
+    flat = weights.reshape(weights.shape[0], -1)
+    order = flat.argmax(1)
+    one = np.eye(len(flat), dtype=flat.dtype)
+    return (
+        order if np.array_equal(flat, one[order]) and np.unique(order).size == len(flat) else None
+    )
+
+
+def fold_shuffles(graph: Graph) -> list[str]:
+    """Fold permutations into other layers; return a log line for each."""
+    told = []
+    for node in [node for node in graph.nodes if order_of(node) is not None]:
+        order = order_of(node)
+        assert order is not None
+        found = _before(graph, node)
+        change: Callable[[Node, Order], None] = _give
+        if found is not None:
+            moved = [one.output for one in found]
+        else:
+            found, change = _behind(graph, node), _take
+            if found is None:
+                continue
+            moved = [one.output for one in found[:-1]]
+        for one in found:
+            change(one, order)
+        for tensor in moved:  # no value of the model has this channel order
+            tensor.name += ".shuffled"
+        if change is _give:
+            node.inputs[0].name = node.output.name  # the last one is the shuffled value
+        layer = found[-1]
+        layer.sources = (*layer.sources, *node.sources)
+        graph.remove(node, node.inputs[0])
+        told.append(f"{node.sources[0]!r}: channel permutation, into {layer.label}")
+    return told
+
+
+def _is_each(node: Node) -> bool:
+    operator = node.operator
+    if isinstance(operator, Conv):
+        return operator.groups == node.inputs[0].channels == node.output.channels
+    return isinstance(operator, EACH)
+
+
+def _before(graph: Graph, node: Node) -> list[Node] | None:
+    """Return the nodes that compute the map, back to a layer over all channels."""
+    found: list[Node] = []
+    while True:
+        maker = graph.maker(node.inputs[0])
+        if maker is None or graph.only_user(maker.output) is not node:
+            return None
+        found.append(maker)
+        if isinstance(maker.operator, Conv) and not _is_each(maker):
+            return found
+        if not _is_each(maker):
+            return None
+        node = maker
+
+
+def _behind(graph: Graph, node: Node) -> list[Node] | None:
+    """Return the nodes that read the map, up to a layer over all channels."""
+    found: list[Node] = []
+    while True:
+        user = graph.only_user(node.output)
+        if user is None or user.inputs[0] is not node.output:
+            return None
+        found.append(user)
+        if isinstance(user.operator, Conv) and not _is_each(user):
+            return found
+        if not _is_each(user):
+            return None
+        node = user
+
+
+def _give(node: Node, order: Order) -> None:
+    """Permute the result channels of a node."""
+    _ungroup(node)
+    node.inputs[1:] = [_chosen(one, order) for one in node.inputs[1:]]
+
+
+def _take(node: Node, order: Order) -> None:
+    """Undo a permutation in the input channels of a node.
+
+    The constants of channelwise nodes are permuted; a layer gets its inputs back in the former
+    order.
+    """
+    back = np.argsort(order)
+    if isinstance(node.operator, Conv) and not _is_each(node):
+        _ungroup(node)
+        weights = node.inputs[1]
+        assert weights.value is not None
+        node.inputs[1] = replace(weights, value=np.ascontiguousarray(weights.value[..., back]))
+    else:
+        node.inputs[1:] = [_chosen(one, back) for one in node.inputs[1:]]
+
+
+def _chosen(constant: Tensor, order: Order) -> Tensor:
+    value = constant.value
+    assert value is not None
+    return replace(constant, value=value[order]) if value.shape[0] == len(order) else constant
+
+
+def _ungroup(node: Node) -> None:
+    operator = node.operator
+    if not isinstance(operator, Conv) or operator.groups == 1 or _is_each(node):
+        return
+    weights = node.inputs[1]
+    assert weights.value is not None
+    value = block_diagonal(weights.value, operator.groups)
+    node.inputs[1] = replace(weights, shape=value.shape, value=value)
+    node.operator = replace(operator, groups=1)

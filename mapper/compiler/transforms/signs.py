@@ -1,0 +1,119 @@
+"""Fold nodes before a sign or levels into it, where they only move thresholds between levels."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from mapper.compiler.ir.graph import Graph
+from mapper.compiler.ir.node import (
+    Activation,
+    Conv,
+    Dense,
+    Levels,
+    Node,
+    Operator,
+    Pool,
+    Sign,
+)
+from mapper.compiler.numerics.binary import applied, signs, steps_of
+from mapper.compiler.numerics.levels import levels_of
+
+ENDS = Sign | Levels
+
+
+def simplify_signs(graph: Graph) -> list[str]:
+    """Remove nodes that do not change signs and levels; return the log.
+
+    Sign, Add 0.1, Sign becomes one sign; activations are removed, or clip levels; max pooling moves
+    before the sign. Factors and offsets before signs are a separate pass.
+    """
+    told = []
+    changed = True
+    while changed:
+        changed = False
+        for node in [node for node in graph.nodes if isinstance(node.operator, ENDS)]:
+            line = _simplify(graph, node)
+            if line:
+                told.append(line)
+                changed = True
+    return told
+
+
+def _simplify(graph: Graph, node: Node) -> str | None:
+    """Apply one change before or after a sign; return its log line, or None."""
+    user = graph.only_user(node.output)
+    if user is not None and _is_max(user) and len(node.inputs) == 1 and _on_tile(graph, node, user):
+        _swap(graph, node, user)
+        return f"{user.label}: before {node.label}"
+    maker = graph.maker(node.inputs[0])
+    if maker is None:
+        return None
+    if isinstance(maker.operator, Sign) and isinstance(node.operator, Sign):
+        scale = maker.operator.scale
+        ends = [signs(applied(steps_of(node), value)) for value in (-scale, scale)]
+        if (np.asarray(ends[0]) < 0).all() and (np.asarray(ends[1]) > 0).all():
+            if node.operator.scale != scale and graph.only_user(maker.output) is not node:
+                return None
+            graph.remove(node, maker.output)
+            maker.operator = node.operator
+            maker.sources += node.sources
+            return f"{node.label}: same as {maker.label}"
+        return None
+    if graph.only_user(maker.output) is not node or len(node.inputs) > 1:
+        return None
+    clipped = _without(maker, node)
+    if clipped is None:
+        return None
+    node.operator = clipped
+    node.inputs = [maker.inputs[0]]
+    graph.nodes.remove(maker)
+    node.sources = maker.sources + node.sources
+    return f"{maker.label}: into {node.label}"
+
+
+def _is_max(node: Node) -> bool:
+    return isinstance(node.operator, Pool) and node.operator.kind == "max"
+
+
+def _on_tile(graph: Graph, node: Node, pool: Node) -> bool:
+    """Return whether pooling can move before a sign.
+
+    The sums of a layer are pooled on its tile, at most once and without padding.
+    """
+    maker = graph.maker(node.inputs[0])
+    pooled = maker is not None and _is_max(maker)
+    layer = graph.maker(maker.inputs[0]) if maker is not None and pooled else maker
+    if layer is None or not isinstance(layer.operator, Conv | Dense):
+        return not pooled
+    return not pooled and isinstance(pool.operator, Pool) and not any(pool.operator.window.pad)
+
+
+def _swap(graph: Graph, node: Node, pool: Node) -> None:
+    """Swap sign and max pooling: they commute, and fewer signs are computed."""
+    node.inputs, pool.inputs = [node.output], node.inputs
+    node.outputs, pool.outputs = pool.outputs, node.outputs
+    pool.output.shape = node.output.shape
+    graph.nodes.remove(node)
+    graph.nodes.insert(graph.nodes.index(pool) + 1, node)
+
+
+def _without(activation: Node, node: Node) -> Operator | None:
+    """Return signs or levels without the activation before them; None if that changes their result.
+
+    The activation must keep the sign of every number, or clip, which clips levels.
+    """
+    how, operator = activation.operator, node.operator
+    if not isinstance(how, Activation):
+        return None
+    slope: Any = activation.inputs[1].value if len(activation.inputs) > 1 else how.slope
+    if isinstance(operator, Sign):
+        return operator if np.min(slope) > 0 and how.low < 0 <= how.high else None
+    assert isinstance(operator, Levels)
+    if len(activation.inputs) > 1 or how.slope not in (0.0, 1.0):
+        return None
+    least = max(how.low, 0.0) if how.slope == 0.0 else how.low
+    low, high = (int(one) for one in levels_of([least, how.high], [], operator))
+    return replace(operator, stored_low=low, stored_high=high)

@@ -1,0 +1,101 @@
+"""Split layers whose parameters exceed the parameter memory into several, by output blocks.
+
+Their results form one map, since parts of a concatenation share memory. A core holds the bias of
+the current layer, and the requantisation record for the blocks of a tile; other parameters are
+loaded when they are needed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from chipsim.chip.npu_shape import NpuShape
+from hw.npu.isa import form_of
+from hw.npu.shape import PARAMETER_LANES
+from mapper.compiler.ir.graph import Graph
+from mapper.compiler.ir.node import Concat, Conv, Node, Requantise
+from mapper.compiler.ir.requantisation import Multiplier, Requantisation
+from mapper.compiler.memory.planner import blocks_of
+
+_LOAD = {field.name: field.most for field in form_of("LOAD", "INP").fields}
+MOST_BLOCKS = _LOAD["c_size"]
+"""Maximum output blocks per tile."""
+
+
+def split_outputs(graph: Graph, shape: NpuShape) -> list[str]:
+    """Split the layers; return a log line for each."""
+    told = []
+    for node in list(graph.nodes):
+        requantise = graph.only_user(node.output)
+        if not isinstance(node.operator, Conv) or node.operator.groups > 1 or requantise is None:
+            continue
+        if not isinstance(requantise.operator, Requantise):
+            continue
+        blocks = blocks_of(node.output.channels, shape.rows)
+        most = _most_blocks(requantise.operator.how, shape)
+        if blocks <= most:
+            continue
+        count = -(-blocks // most)
+        _split(graph, node, requantise, -(-blocks // count) * shape.rows)
+        told.append(
+            f"{node.label}: split into {count} parts by outputs: a core has "
+            f"{shape.parameter_words} parameter words"
+        )
+    return told
+
+
+def _most_blocks(how: Requantisation, shape: NpuShape) -> int:
+    """Return the output blocks whose bias and tile record fit in the parameter memory."""
+    lanes = blocks_of(shape.rows, PARAMETER_LANES)
+    groups = 1 + bool(np.any(how.offset)) + (how.negative is not None)
+    words = shape.parameter_words - 1  # minus the record header
+    most = words // (lanes * (1 + groups))
+    if most >= MOST_BLOCKS:
+        most = words // lanes - groups * MOST_BLOCKS
+    return max(1, most)
+
+
+def _split(graph: Graph, node: Node, requantise: Node, size: int) -> None:
+    """Split a layer; size : outputs per part."""
+    how, made = requantise.operator, requantise.output
+    assert isinstance(how, Requantise)
+    constants = node.inputs[1:]
+    parts, nodes = [], list[Node]()
+    for number, first in enumerate(range(0, made.channels, size)):
+        mine = slice(first, min(first + size, made.channels))
+        taken = []
+        for one in constants:
+            assert one.value is not None
+            value = one.value[mine]
+            taken.append(replace(one, name=f"{one.name}.{number}", shape=value.shape, value=value))
+        channels = mine.stop - first
+        sums, part = (
+            replace(one, name=f"{one.name}.{number}", shape=(*one.shape[:3], channels))
+            for one in (node.output, made)
+        )
+        nodes += [
+            Node(node.operator, [node.inputs[0], *taken], [sums], node.sources),
+            Node(Requantise(_part(how.how, mine)), [sums], [part], requantise.sources),
+        ]
+        parts.append(part)
+    at = graph.nodes.index(requantise)
+    graph.nodes[at : at + 1] = [*nodes, Node(Concat(), parts, [made], requantise.sources)]
+    graph.nodes.remove(node)
+
+
+def _part(how: Requantisation, mine: slice) -> Requantisation:
+    def some(values: NDArray[np.int64]) -> NDArray[np.int64]:
+        values = np.asarray(values)
+        return values[mine] if values.ndim == 1 and values.size > 1 else values
+
+    def factors(one: Multiplier) -> Multiplier:
+        return Multiplier(some(one.m0), some(one.n))
+
+    return how._replace(
+        factor=factors(how.factor),
+        offset=some(np.asarray(how.offset)),
+        negative=None if how.negative is None else factors(how.negative),
+    )

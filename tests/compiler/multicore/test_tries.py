@@ -1,0 +1,82 @@
+"""Selection of cuts to try, end of the tries, and the final selection."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from mapper.compiler.multicore import tries
+from mapper.compiler.multicore.period import Grouped
+from mapper.compiler.multicore.pieces import Piece
+from mapper.compiler.multicore.tries import Tried, best_of, tried
+from mapper.compiler.program.inputs import Span
+from mapper.errors import DoesNotFitError
+
+
+def cut(number: int) -> Grouped:
+    return Grouped([Piece(0, Span(0, number + 1), Span(0, 1))], [], [0])
+
+
+class Fake:
+    """Yields prepared cuts in order; least : requested limits, learnt : reported cycles."""
+
+    def __init__(self, cuts: Sequence[int]) -> None:
+        self.cuts, self.least, self.learnt = list(cuts), list[float](), list[float]()
+
+    def shortest(self, least: float) -> tuple[int, Grouped]:
+        self.least.append(least)
+        return 100, cut(self.cuts.pop(0))
+
+    def learn(self, made: Grouped, cycles: Sequence[float]) -> None:
+        self.learnt += cycles
+
+
+def ran(period: float, latency: int) -> Tried[str]:
+    return Tried(cut(0), f"{period} {latency}", [period], period, latency)
+
+
+def test_each_try_learns_from_the_last_one() -> None:
+    periods = iter([120.0, 110.0, 105.0])
+    line = Fake(range(9))
+    found = tried(line, lambda one: Tried(one, "", [next(periods)], 100, 200))
+    assert len(found) == tries.TRIES
+    assert line.learnt == [120, 110, 105]
+    assert line.least == [0, 0, 0]
+
+
+def test_the_same_cut_again_ends_the_tries() -> None:
+    assert len(tried(Fake([1, 2, 1, 3]), lambda one: Tried(one, "", [1], 1, 1))) == 2
+
+
+def test_a_much_worse_option_ends_after_one_try() -> None:
+    found = tried(Fake(range(9)), lambda one: Tried(one, "", [1], 121, 1), [ran(100, 1)])
+    assert len(found) == 1
+    found = tried(Fake(range(9)), lambda one: Tried(one, "", [1], 119, 1), [ran(100, 1)])
+    assert len(found) == tries.TRIES
+
+
+def refuses(_: Grouped) -> Tried[str]:
+    raise DoesNotFitError("streams")
+
+
+def test_cuts_that_do_not_fit_are_tried_with_longer_periods() -> None:
+    calls = iter([True, False, True, True, False, False])
+
+    def run(one: Grouped) -> Tried[str]:
+        return refuses(one) if next(calls) else Tried(one, "", [1], 1, 1)
+
+    line = Fake(range(9))
+    assert len(tried(line, run)) == tries.TRIES
+    assert line.least[:2] == [0, pytest.approx(100 * tries.LONGER)]
+    line = Fake(range(9))
+    with pytest.raises(DoesNotFitError, match="streams"):
+        tried(line, refuses)
+    assert len(line.least) == tries.REFUSED + 1
+
+
+def test_the_shortest_period_wins_unless_a_close_one_has_lower_latency() -> None:
+    assert best_of([ran(100, 50), ran(120, 10)]).made == "100 50"
+    assert best_of([ran(100, 50), ran(108, 10), ran(107, 30)]).made == "108 10"
+    assert best_of([ran(108, 50), ran(100, 50)]).made == "100 50"
+    assert best_of([ran(108, 95), ran(100, 100)]).made == "100 100"
